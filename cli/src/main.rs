@@ -1,0 +1,2 @@
+//! The one command that people type.
+fn main() {}

@@ -1,0 +1,111 @@
+//! What a device and a module tell about themselves.
+
+/// One value of [`DeviceInfo::attributes`]: a `CUdevice_attribute` number and its value.
+pub type Attribute = (u32, i32);
+
+/// Everything about a device that cannot change, fetched once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeviceInfo {
+    /// Its name, as `cudaDeviceProp::name` shows it.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// Memory in bytes that this application may use in all.
+    pub total_memory: u64,
+    /// Compute capability, major and minor.
+    pub compute_capability: (u32, u32),
+    /// The driver's version as CUDA counts it (13000 is 13.0).
+    pub driver_version: u32,
+    /// Which images [`crate::Device::module_load`] can use: PTX text.
+    pub accepts_ptx: bool,
+    /// Which images [`crate::Device::module_load`] can use: machine code (cubins).
+    pub accepts_cubin: bool,
+    /// `CUdevice_attribute` numbers and values, ascending by number. Numbers not listed are 0.
+    pub attributes: Vec<Attribute>,
+}
+
+impl DeviceInfo {
+    /// The value of a `CUdevice_attribute`; 0 where it is not listed.
+    pub fn attribute(&self, number: u32) -> i32 {
+        match self.attributes.binary_search_by_key(&number, |a| a.0) {
+            Ok(i) => self.attributes[i].1,
+            Err(_) => 0,
+        }
+    }
+}
+
+/// Where one kernel parameter lies in the parameter block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ParamInfo {
+    /// Bytes from the block's start.
+    pub offset: u32,
+    /// Its size in bytes.
+    pub size: u32,
+}
+
+/// A kernel, as `cuFuncGetAttribute` and a launch need it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FunctionInfo {
+    /// Its (mangled) name.
+    pub name: String,
+    /// Its parameters, in order.
+    pub params: Vec<ParamInfo>,
+    /// Most threads a block may have.
+    pub max_threads: u32,
+    /// Registers per thread.
+    pub registers: u32,
+    /// Static shared memory in bytes.
+    pub static_shared: u32,
+    /// Local memory per thread in bytes.
+    pub local_bytes: u32,
+    /// Constant memory of the module in bytes.
+    pub const_bytes: u32,
+    /// PTX version times ten of the target it was compiled for (80 for compute_80).
+    pub ptx_version: u32,
+    /// Binary version times ten of the architecture.
+    pub binary_version: u32,
+    /// `.reqntid`, or zeros.
+    pub required_block: [u32; 3],
+}
+
+impl FunctionInfo {
+    /// Size of the parameter block in bytes.
+    pub fn param_bytes(&self) -> u32 {
+        self.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0)
+    }
+}
+
+/// The state space of a module-level variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum GlobalKind {
+    /// `.global`
+    #[default]
+    Global = 0,
+    /// `.const`
+    Constant = 1,
+    /// `.global .attribute(.managed)`
+    Managed = 2,
+}
+
+/// A module-level variable.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GlobalInfo {
+    /// Its (mangled) name.
+    pub name: String,
+    /// Its device address.
+    pub addr: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its state space.
+    pub kind: GlobalKind,
+}
+
+/// What loading a module yields.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModuleInfo {
+    /// Its kernels; a launch names one by its index.
+    pub functions: Vec<FunctionInfo>,
+    /// Its variables.
+    pub globals: Vec<GlobalInfo>,
+}

@@ -1,0 +1,362 @@
+//! What a GPU can do, in driver-API terms.
+//!
+//! [`Device`] is the wall between those who hold CUDA calls (the server's dispatcher, and the client
+//! shim in in-process mode) and those who execute them (the software GPU, the NVIDIA driver). One
+//! `Device` object serves one application and may hold several device *ordinals*.
+//!
+//! Rules that every implementation keeps:
+//!
+//! - **The caller chooses handles.** Streams, events and modules are named by [`Handle`]s that the
+//!   caller picks; each kind has a name space of its own. Handles below [`FIRST_STREAM`] are the legacy
+//!   default streams: handle `n` is the legacy stream of device ordinal `n`, and exists from the start.
+//! - **The caller chooses addresses.** [`Device::reserve`] fixes an [`AddressPlan`]; afterwards the
+//!   caller allocates inside the plan's ranges.
+//! - **Enqueueing never blocks.** Work on streams is put in order and performed later. What needs to
+//!   wait takes a [`Done`] callback, which is called exactly once, possibly on another thread, possibly
+//!   before the call returns.
+//! - **Legacy-stream ordering** is the device's duty: work in a device's legacy stream waits for all
+//!   earlier work in its blocking streams, and the other way round.
+//! - **Errors stick as CUDA's do.** After an error for which [`Code::is_sticky`] holds, every later
+//!   call on that device ordinal reports it, until [`Device::reset`].
+//! - **Bad arguments are errors, never panics**, whatever the caller passes.
+
+mod error;
+mod info;
+
+pub use error::{Code, Error, Result};
+pub use info::{Attribute, DeviceInfo, FunctionInfo, GlobalInfo, GlobalKind, ModuleInfo, ParamInfo};
+
+/// The name of a stream, an event or a module, chosen by the caller, unique among its kind.
+pub type Handle = u64;
+
+/// A device ordinal, counted from 0 within one application.
+pub type Ordinal = u32;
+
+/// The lowest handle of a created stream; smaller ones are the devices' legacy default streams.
+pub const FIRST_STREAM: Handle = 0x100;
+
+/// Called once with the outcome of something that was waited for.
+pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A span of addresses, `base..base + size`, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Range {
+    /// First address.
+    pub base: u64,
+    /// Length in bytes.
+    pub size: u64,
+}
+
+impl Range {
+    /// Whether the `len` bytes at `addr` lie inside this range. False on overflow.
+    pub fn contains(&self, addr: u64, len: u64) -> bool {
+        addr >= self.base && len <= self.size && addr - self.base <= self.size - len
+    }
+
+    /// One past the last address.
+    pub fn end(&self) -> u64 {
+        self.base + self.size
+    }
+}
+
+/// Which addresses mean what, agreed between the application and its device.
+///
+/// `devices` and `shared` are disjoint parts of `whole`; the rest of `whole` belongs to the device
+/// implementation (module-level variables, shared- and local-memory windows, its heap). The application
+/// keeps all of `whole` reserved, so that no pointer of its own can be mistaken for a device pointer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AddressPlan {
+    /// Everything that is reserved.
+    pub whole: Range,
+    /// For each ordinal, where the caller may place [`MemoryKind::Device`] memory.
+    pub devices: Vec<Range>,
+    /// Where the caller may place [`MemoryKind::Direct`] and [`MemoryKind::Mirrored`] memory.
+    pub shared: Range,
+}
+
+/// Who can see an allocation, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum MemoryKind {
+    /// Only the device sees it. Placed in the ordinal's device range.
+    Device = 0,
+    /// Host and device run in one process and see the same bytes. Placed in the shared range.
+    Direct = 1,
+    /// Host and device each have a copy. Placed in the shared range. The device reads pages through
+    /// [`Host::fetch`] when a kernel first touches them, and hands back what it changed through
+    /// [`Device::collect_shared_writes`].
+    Mirrored = 2,
+}
+
+impl TryFrom<u32> for MemoryKind {
+    type Error = Error;
+    fn try_from(value: u32) -> Result<Self> {
+        match value {
+            0 => Ok(Self::Device),
+            1 => Ok(Self::Direct),
+            2 => Ok(Self::Mirrored),
+            _ => Err(Error::new(Code::InvalidValue, format!("memory kind {value} does not exist"))),
+        }
+    }
+}
+
+/// Free and total memory of a device, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryInfo {
+    /// Bytes not allocated.
+    pub free: u64,
+    /// Bytes in all.
+    pub total: u64,
+}
+
+/// A box of bytes in device memory: `depth` slices of `height` rows of `width` bytes. Row `y` of slice
+/// `z` starts at `addr + z * slice_pitch + y * row_pitch`. A plain run of bytes has height and depth 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Region {
+    /// Address of the first byte.
+    pub addr: u64,
+    /// Bytes from one row to the next.
+    pub row_pitch: u64,
+    /// Bytes from one slice to the next.
+    pub slice_pitch: u64,
+    /// Bytes in a row.
+    pub width: u64,
+    /// Rows in a slice.
+    pub height: u64,
+    /// Slices.
+    pub depth: u64,
+}
+
+impl Region {
+    /// A plain run of `len` bytes.
+    pub fn linear(addr: u64, len: u64) -> Self {
+        Self { addr, row_pitch: len, slice_pitch: len, width: len, height: 1, depth: 1 }
+    }
+
+    /// How many bytes the region holds; `None` on overflow.
+    pub fn bytes(&self) -> Option<u64> {
+        self.width.checked_mul(self.height)?.checked_mul(self.depth)
+    }
+
+    /// How many bytes lie between the first and one past the last; `None` on overflow.
+    pub fn extent(&self) -> Option<u64> {
+        if self.width == 0 || self.height == 0 || self.depth == 0 {
+            return Some(0);
+        }
+        let rows = (self.height - 1).checked_mul(self.row_pitch)?;
+        let slices = (self.depth - 1).checked_mul(self.slice_pitch)?;
+        rows.checked_add(slices)?.checked_add(self.width)
+    }
+
+    /// Whether the rows lie one after another without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        (self.height <= 1 || self.row_pitch == self.width)
+            && (self.depth <= 1 || self.slice_pitch == self.width * self.height)
+    }
+}
+
+/// Where the bytes of a copy to the device come from.
+pub enum HostData {
+    /// The bytes themselves, rows one after another without gaps.
+    Owned(Vec<u8>),
+    /// Memory of this very process, strided as the region says (its `addr` is a host address). Only
+    /// in-process callers use it; they promise that the memory stays valid until the copy is done.
+    Borrowed(Region),
+}
+
+/// Receives the bytes of a copy from the device, in order.
+pub trait CopySink: Send {
+    /// The next bytes, as pieces to be joined. Called any number of times, before [`CopySink::done`].
+    fn chunk(&mut self, pieces: &[&[u8]]);
+    /// The copy is over; on failure the bytes received so far mean nothing.
+    fn done(self: Box<Self>, result: Result<()>);
+}
+
+/// One kernel launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch<'a> {
+    /// The stream it is put on.
+    pub stream: Handle,
+    /// The module.
+    pub module: Handle,
+    /// Index into [`ModuleInfo::functions`].
+    pub function: u32,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub shared_bytes: u32,
+    /// Whether all blocks must be able to wait for each other.
+    pub cooperative: bool,
+    /// The parameters laid out as [`FunctionInfo::params`] says.
+    pub params: &'a [u8],
+}
+
+/// What a synchronisation waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// All work of a device ordinal.
+    Device(Ordinal),
+    /// All earlier work of a stream.
+    Stream(Handle),
+    /// The most recent record of an event (done if it was never recorded).
+    Event(Handle),
+}
+
+/// A configurable limit of a device (`CUlimit`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Limit {
+    /// Stack of a device thread, in bytes.
+    StackSize = 0,
+    /// Buffer of the kernels' printf, in bytes.
+    PrintfFifoSize = 1,
+    /// Heap of the kernels' malloc, in bytes.
+    MallocHeapSize = 2,
+}
+
+impl TryFrom<u32> for Limit {
+    type Error = Error;
+    fn try_from(value: u32) -> Result<Self> {
+        match value {
+            0 => Ok(Self::StackSize),
+            1 => Ok(Self::PrintfFifoSize),
+            2 => Ok(Self::MallocHeapSize),
+            _ => Err(Error::new(Code::UnsupportedLimit, format!("limit {value} is not supported"))),
+        }
+    }
+}
+
+/// What a device counts, since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Kernel launches that were executed to their end.
+    pub launches: u64,
+    /// Time in nanoseconds in which at least one kernel was executing.
+    pub busy_ns: u64,
+}
+
+/// What a device asks of the application's side.
+pub trait Host: Send + Sync {
+    /// Text that kernels printed, to go to the program's standard output. Called before the
+    /// completion of the kernel is reported.
+    fn print(&self, text: &[u8]);
+
+    /// Reads the host's current bytes of [`MemoryKind::Mirrored`] memory. `addr` and `buf` are page
+    /// aligned. May block. An error makes the access an illegal address.
+    fn fetch(&self, addr: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// A stream has reached the host function `id`. The stream goes on when
+    /// [`Device::host_func_done`] is called with it. Must not block.
+    fn host_func(&self, id: u64);
+}
+
+/// A GPU, or several, as one application sees them. See the module's rules.
+pub trait Device: Send + Sync {
+    /// The devices, by ordinal.
+    fn infos(&self) -> Vec<DeviceInfo>;
+
+    /// Reserves addresses inside `proposal` and says how they are used. Fails with
+    /// [`Code::MapFailed`] where the range is not free in this process, and the caller proposes
+    /// another one. To be called once with success before anything below.
+    fn reserve(&self, proposal: Range) -> Result<AddressPlan>;
+
+    /// Backs `size` bytes at `addr` (both multiples of the 4 KiB page) with zeroed memory. Ordered
+    /// after earlier [`Device::mem_free`]s. [`Code::OutOfMemory`] when the device is full;
+    /// [`Code::InvalidValue`] when the place is outside its range or taken.
+    fn mem_alloc(&self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<()>;
+
+    /// Releases the allocation that starts at `addr`: after all earlier work of the device, or, given
+    /// a stream, after all earlier work of that stream.
+    fn mem_free(&self, ordinal: Ordinal, addr: u64, stream: Option<Handle>) -> Result<()>;
+
+    /// Free and total memory.
+    fn mem_info(&self, ordinal: Ordinal) -> Result<MemoryInfo>;
+
+    /// Fills a region (width in bytes) with the low `element` (1, 2 or 4) bytes of `value`.
+    fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()>;
+
+    /// Copies host bytes into device memory, in stream order. `host_addr` is where the bytes came from
+    /// in the host's address space: bytes of mirrored memory that the device has changed since, in
+    /// stream order, replace those that were sent.
+    fn copy_to_device(&self, stream: Handle, dst: Region, host_addr: u64, data: HostData) -> Result<()>;
+
+    /// Copies device memory to the host, in stream order. `host_addr` is where the bytes go in the
+    /// host's address space; where that is mirrored memory, the device's copy follows. Errors are
+    /// reported to the sink alone.
+    fn copy_from_device(&self, stream: Handle, src: Region, host_addr: u64, sink: Box<dyn CopySink>);
+
+    /// Copies between two regions of equal width, height and depth, on any ordinals. Overlapping is
+    /// undefined, but confined.
+    fn copy_on_device(&self, stream: Handle, dst: Region, src: Region) -> Result<()>;
+
+    /// Loads a module from an image: a fat binary (container), PTX text, or a cubin. `managed` gives
+    /// the addresses of `.attribute(.managed)` variables by name, already allocated in the shared
+    /// range; the device writes their initial values there.
+    fn module_load(
+        &self,
+        ordinal: Ordinal,
+        module: Handle,
+        image: &[u8],
+        managed: &[(String, u64)],
+    ) -> Result<ModuleInfo>;
+
+    /// Unloads a module after all work that uses it.
+    fn module_unload(&self, module: Handle) -> Result<()>;
+
+    /// Enqueues a kernel. Refuses impossible configurations at once.
+    fn launch(&self, launch: Launch<'_>) -> Result<()>;
+
+    /// Creates a stream; `blocking` ones are ordered with the legacy stream. Lower `priority` numbers
+    /// are more urgent.
+    fn stream_create(&self, ordinal: Ordinal, stream: Handle, blocking: bool, priority: i32) -> Result<()>;
+
+    /// Destroys a stream once its work is done.
+    fn stream_destroy(&self, stream: Handle) -> Result<()>;
+
+    /// Makes later work of a stream wait for the most recent record of an event.
+    fn stream_wait_event(&self, stream: Handle, event: Handle) -> Result<()>;
+
+    /// Creates an event; without `timing` it keeps no time.
+    fn event_create(&self, ordinal: Ordinal, event: Handle, timing: bool) -> Result<()>;
+
+    /// Destroys an event; work that waits for it still does.
+    fn event_destroy(&self, event: Handle) -> Result<()>;
+
+    /// Records an event in a stream.
+    fn event_record(&self, event: Handle, stream: Handle) -> Result<()>;
+
+    /// Milliseconds between two recorded events. [`Code::NotReady`] while either is pending,
+    /// [`Code::InvalidHandle`] where one was never recorded or keeps no time.
+    fn event_elapsed(&self, start: Handle, end: Handle) -> Result<f32>;
+
+    /// Calls `done` when everything that the target covers is finished.
+    fn synchronize(&self, target: Target, done: Done);
+
+    /// Whether everything that the target covers is finished.
+    fn query(&self, target: Target) -> Result<bool>;
+
+    /// Makes the stream call [`Host::host_func`] with `id` and wait for its end.
+    fn host_func(&self, stream: Handle, id: u64) -> Result<()>;
+
+    /// The host function `id` has returned.
+    fn host_func_done(&self, id: u64) -> Result<()>;
+
+    /// The host may have changed its mirrored memory: the device fetches it anew when next touched by
+    /// work that is enqueued after this call.
+    fn invalidate_shared(&self) -> Result<()>;
+
+    /// Hands out every run of bytes in mirrored memory that the device has changed since the last
+    /// call, and marks it as agreed.
+    fn collect_shared_writes(&self, sink: &mut dyn FnMut(u64, &[u8]));
+
+    /// Sets a limit.
+    fn set_limit(&self, ordinal: Ordinal, limit: Limit, value: u64) -> Result<()>;
+
+    /// Abandons all work of a device ordinal, destroys everything on it, and clears its error.
+    fn reset(&self, ordinal: Ordinal) -> Result<()>;
+
+    /// What was counted.
+    fn counters(&self) -> Counters;
+}

@@ -1,0 +1,235 @@
+//! The contract between compiled kernels (`compile`) and the executor that runs them (`exec`).
+//!
+//! A kernel is compiled to one machine-code function, [`RunFn`]. It runs a row of consecutive threads of
+//! one block, each from where it last stopped ([`Thread::resume`]) to its next *stop*: the end of the
+//! thread, a trap, or a *cut*. A cut is a place where a thread has to wait for others (a barrier, a warp
+//! shuffle…) or lets others go first (a yield in a loop that may be spinning). Before a cut the thread
+//! stores its live values into [`Thread::state`] and the operands of the operation into [`Thread::op`];
+//! the executor carries the operation out for the threads that take part, puts results into
+//! [`Thread::op`], and calls the function again. So no thread needs a stack of its own.
+//!
+//! # Addresses
+//! All memory that a kernel may touch lies in one reserved range, the *arena*. A generic or global access
+//! is confined to it by one comparison; an address outside it is replaced by [`FAULT_ADDRESS`], so that it
+//! faults like a hole in the arena does; the executor's fault handler ends the kernel. Accesses to shared
+//! memory add a 32-bit offset to [`Block::shared_base`], which is followed by 4 GiB of inaccessible
+//! addresses. A local address is a generic address. Kernel parameters lie in the arena.
+
+/// Accesses outside the arena are redirected here; never mapped.
+pub const FAULT_ADDRESS: u64 = 16;
+
+/// Threads of a warp.
+pub const WARP: usize = 32;
+
+/// Runs `count` consecutive threads, beginning with `*threads`, each from its `resume` to its next stop,
+/// which it writes to `Thread::stop`. Threads must not be in a state of waiting. The function sets
+/// `Block::cursor` to the thread it is running, and returns after all of them, or at once after one
+/// that traps.
+///
+/// # Safety
+/// `threads` must point to `count` valid [`Thread`]s whose `state` and `local_base` are as large as the
+/// kernel asks, and `block` to a valid [`Block`].
+pub type RunFn = unsafe extern "C" fn(threads: *mut Thread, count: u32, block: *mut Block);
+
+/// One thread of a block. Compiled code knows the offsets of these fields (`std::mem::offset_of!`).
+#[derive(Debug, Clone)]
+#[repr(C)]
+pub struct Thread {
+    /// `%tid` in x, y, z. Set by the executor.
+    pub tid: [u32; 3],
+    /// `%laneid`. Set by the executor.
+    pub lane: u32,
+    /// Where to go on: 0 is the kernel's beginning. Reset to 0 by the executor for each new block,
+    /// written by compiled code before a cut.
+    pub resume: u32,
+    /// Why the thread stopped: [`STOP_EXIT`], a trap (`>= STOP_TRAP`), or 1 + an index into
+    /// [`Kernel::cuts`]. Written by compiled code.
+    pub stop: u32,
+    /// Yields are due when this falls below zero. Compiled code counts it down in loops that may spin
+    /// and resets it itself.
+    pub fuel: i32,
+    /// Unused.
+    pub reserved: u32,
+    /// Operands and results of the cut; see [`CutKind`].
+    pub op: [u64; 6],
+    /// First address of the thread's local memory (16-byte aligned), [`Kernel::local_bytes`] plus the
+    /// device's stack limit long.
+    pub local_base: u64,
+    /// One past its last address.
+    pub local_end: u64,
+    /// Live values across cuts, [`Kernel::state_bytes`] long, 16-byte aligned.
+    pub state: *mut u8,
+}
+
+/// What the threads of a block share. Compiled code reads it.
+#[derive(Debug, Clone)]
+#[repr(C)]
+pub struct Block {
+    /// `%ctaid`.
+    pub ctaid: [u32; 3],
+    /// `%nctaid`.
+    pub nctaid: [u32; 3],
+    /// `%ntid`.
+    pub ntid: [u32; 3],
+    /// `%dynamic_smem_size`; `%total_smem_size` is this plus the kernel's static size.
+    pub dynamic_shared: u32,
+    /// `%smid`: which worker runs the block.
+    pub smid: u32,
+    /// `%nsmid`.
+    pub nsmid: u32,
+    /// `%gridid`.
+    pub gridid: u64,
+    /// Address of the kernel's parameter block (in the arena).
+    pub params: u64,
+    /// Address of shared memory (offset 0 of the shared state space).
+    pub shared_base: u64,
+    /// `%envreg1` (low half) and `%envreg2` (high half): address of the grid workspace of a cooperative
+    /// launch, whose second 32-bit word is the grid barrier; 0 otherwise.
+    pub envreg: u64,
+    /// The thread that is running, for messages.
+    pub cursor: *mut Thread,
+    /// The executor's own data, for helpers.
+    pub executor: *mut std::ffi::c_void,
+}
+
+/// [`Thread::stop`]: the thread has ended.
+pub const STOP_EXIT: u32 = 0;
+/// [`Thread::stop`]: values from here on are traps.
+pub const STOP_TRAP: u32 = 0xFFFF_0000;
+/// The `trap` instruction (and `brkpt`).
+pub const TRAP_INSTRUCTION: u32 = STOP_TRAP;
+/// `__assertfail` was called; the message has been printed by the helper.
+pub const TRAP_ASSERT: u32 = STOP_TRAP + 1;
+/// The thread's local memory is exhausted (call depth).
+pub const TRAP_STACK: u32 = STOP_TRAP + 2;
+/// An indirect call through something that is no function of the module.
+pub const TRAP_BAD_CALL: u32 = STOP_TRAP + 3;
+/// A misaligned address.
+pub const TRAP_MISALIGNED: u32 = STOP_TRAP + 4;
+/// An address that a helper found to be invalid.
+pub const TRAP_ADDRESS: u32 = STOP_TRAP + 5;
+
+/// How a shuffle finds its source lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ShuffleMode {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
+/// What a vote computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum VoteMode {
+    All,
+    Any,
+    Uniform,
+    Ballot,
+}
+
+/// What a reduction over a warp or a barrier computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ReduceOp {
+    Add,
+    MinS32,
+    MaxS32,
+    MinU32,
+    MaxU32,
+    And,
+    Or,
+    Xor,
+    Popc,
+    PredicateAnd,
+    PredicateOr,
+}
+
+/// The operation at a cut. `op[n]` are [`Thread::op`]; "→" are results. For operations of a warp, `op[3]`
+/// is the member mask (`u32`); with [`Cut::legacy`] (the forms without `.sync`) it is not set, and
+/// whichever lanes have arrived take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CutKind {
+    /// `bar.sync`/`barrier.sync`: `op[0]` barrier number, `op[1]` thread count (0: the whole block).
+    Barrier,
+    /// `bar.arrive`: likewise; the thread does not wait.
+    BarrierArrive,
+    /// `bar.red`: likewise, `op[2]` predicate (0 or 1) → `op[0]`.
+    BarrierReduce(ReduceOp),
+    /// `shfl`: `op[0]` value (32 bits), `op[1]` operand b, `op[2]` operand c → `op[0]` value, `op[1]`
+    /// predicate.
+    Shuffle(ShuffleMode),
+    /// `vote`: `op[0]` predicate → `op[0]` predicate or ballot.
+    Vote(VoteMode),
+    /// `match.any`: `op[0]` value → `op[0]` mask.
+    MatchAny,
+    /// `match.all`: `op[0]` value → `op[0]` mask, `op[1]` predicate.
+    MatchAll,
+    /// `redux.sync`: `op[0]` value → `op[0]`.
+    Redux(ReduceOp),
+    /// `bar.warp.sync`.
+    WarpSync,
+    /// `activemask`: → `op[0]`, the lanes that stopped here together.
+    ActiveMask,
+    /// `elect.sync`: → `op[0]` leader lane, `op[1]` predicate (1 in the leader).
+    Elect,
+    /// Nothing but letting other threads, warps, blocks and kernels run.
+    Yield,
+    /// `mma`/`wmma.mma`: an operation on matrix fragments that all lanes of a warp hold. `index`
+    /// chooses from [`Kernel::matrix_ops`]; fragments lie in `state` where that says.
+    Matrix(u16),
+}
+
+/// A place where threads stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// What happens there.
+    pub kind: CutKind,
+    /// Whether it is a warp operation of the old form, without `.sync` and mask.
+    pub legacy: bool,
+    /// Line of the PTX text.
+    pub line: u32,
+}
+
+/// An operation on matrix fragments: called with the 32 threads' state pointers.
+pub type MatrixFn = fn(states: &[*mut u8; WARP]);
+
+/// A compiled kernel.
+pub struct Kernel {
+    /// Its name.
+    pub name: String,
+    /// The machine code.
+    pub run: RunFn,
+    /// Bytes of [`Thread::state`] per thread.
+    pub state_bytes: u32,
+    /// Bytes of local memory per thread that the kernel's own frame needs (calls come on top).
+    pub local_bytes: u32,
+    /// Bytes of static shared memory; dynamic shared memory begins after them (aligned to 16).
+    pub static_shared: u32,
+    /// Its cuts; [`Thread::stop`] is 1 + an index here.
+    pub cuts: Vec<Cut>,
+    /// Its operations on matrix fragments.
+    pub matrix_ops: Vec<Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync>>,
+    /// Keeps the machine code alive.
+    pub code: std::sync::Arc<dyn std::any::Any + Send + Sync>,
+}
+
+/// Addresses of the executor's functions that compiled code calls, all `extern "C"`. A helper that finds
+/// a bad address returns with the trap code set as its result says; it never faults.
+#[derive(Debug, Clone, Copy)]
+pub struct Helpers {
+    /// `fn(block: *mut Block, format: u64, args: u64) -> i32`: `vprintf`; both are generic addresses.
+    pub vprintf: usize,
+    /// `fn(block: *mut Block, bytes: u64) -> u64`: the kernel's `malloc`, 0 when its heap is full.
+    pub malloc: usize,
+    /// `fn(block: *mut Block, addr: u64)`: the kernel's `free`.
+    pub free: usize,
+    /// `fn(block: *mut Block, message: u64, file: u64, line: u32, function: u64)`: prints the failed
+    /// assertion; the compiled code then traps with [`TRAP_ASSERT`].
+    pub assertfail: usize,
+    /// `fn() -> u64`: nanoseconds, for `%globaltimer`.
+    pub globaltimer: usize,
+    /// `fn() -> u64`: a cycle counter, for `%clock` and `%clock64`.
+    pub clock: usize,
+}

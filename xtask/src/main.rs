@@ -1,0 +1,2 @@
+//! The commands that work on this repository.
+fn main() {}
