@@ -1,1 +1,14 @@
-//! The client shim.
+//! The client shim: the library that is preloaded into CUDA programs.
+//!
+//! A program knocks on one of two doors: [`runtime`] (cuda*) or [`driver`] (cu*). Behind both stands
+//! [`core`], which knows contexts, streams, memory and modules in the driver API's terms, and which hands
+//! work to a [`rgpu_device::Device`]: either [`remote`], which forwards to a server, or the software GPU
+//! inside this very process. [`loader`] sees to it that the program's calls arrive here at all.
+
+#![allow(dead_code)]
+
+mod core;
+mod driver;
+mod loader;
+mod remote;
+mod runtime;

@@ -1,0 +1,1 @@
+//! The heart of the shim, behind both doors. Under construction.

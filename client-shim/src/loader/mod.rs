@@ -1,0 +1,1 @@
+//! How a program comes to call this library.

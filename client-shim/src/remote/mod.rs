@@ -1,0 +1,1 @@
+//! The device whose calls are forwarded to a server.

@@ -1,0 +1,1 @@
+//! The runtime door: cuda*.
