@@ -28,8 +28,8 @@ impl From<Code> for Error {
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $value:literal,)*) => {
-        /// Error codes: the numbers of `CUresult`, which `cudaError_t` shares since CUDA 10.1 for
-        /// every code listed here.
+        /// Error codes: the numbers of `CUresult`, which `cudaError_t` shares since CUDA 10.1, and
+        /// those that `cudaError_t` has alone (see [`Code::driver`]).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u32)]
         #[allow(missing_docs)]
@@ -49,6 +49,18 @@ codes! {
     OutOfMemory = 2,
     NotInitialized = 3,
     Deinitialized = 4,
+    /// The runtime API alone knows it.
+    InvalidConfiguration = 9,
+    /// The runtime API alone knows it.
+    InvalidPitchValue = 12,
+    /// The runtime API alone knows it.
+    InvalidSymbol = 13,
+    /// The runtime API alone knows it.
+    InvalidMemcpyDirection = 21,
+    /// The runtime API alone knows it.
+    MissingConfiguration = 52,
+    /// The runtime API alone knows it.
+    InvalidDeviceFunction = 98,
     NoDevice = 100,
     InvalidDevice = 101,
     InvalidImage = 200,
@@ -66,6 +78,7 @@ codes! {
     OperatingSystem = 304,
     InvalidHandle = 400,
     IllegalState = 401,
+    LossyQuery = 402,
     NotFound = 500,
     NotReady = 600,
     IllegalAddress = 700,
@@ -73,6 +86,7 @@ codes! {
     LaunchTimeout = 702,
     PeerAccessAlreadyEnabled = 704,
     PeerAccessNotEnabled = 705,
+    PrimaryContextActive = 708,
     ContextIsDestroyed = 709,
     Assert = 710,
     HostMemoryAlreadyRegistered = 712,
@@ -88,11 +102,31 @@ codes! {
     NotSupported = 801,
     SystemNotReady = 802,
     StreamCaptureUnsupported = 900,
+    StreamCaptureInvalidated = 901,
+    StreamCaptureMerge = 902,
+    StreamCaptureUnmatched = 903,
+    StreamCaptureUnjoined = 904,
+    StreamCaptureIsolation = 905,
+    StreamCaptureImplicit = 906,
+    CapturedEvent = 907,
+    StreamCaptureWrongThread = 908,
     Timeout = 909,
     Unknown = 999,
 }
 
 impl Code {
+    /// The code in the driver API's numbers: those that only the runtime API has are translated.
+    pub fn driver(self) -> Self {
+        match self {
+            Self::InvalidConfiguration
+            | Self::InvalidPitchValue
+            | Self::InvalidMemcpyDirection
+            | Self::MissingConfiguration => Self::InvalidValue,
+            Self::InvalidSymbol | Self::InvalidDeviceFunction => Self::NotFound,
+            other => other,
+        }
+    }
+
     /// Whether CUDA keeps reporting this error until the context is gone: whatever a kernel did wrong
     /// while running, and the loss of the device itself.
     pub fn is_sticky(self) -> bool {
