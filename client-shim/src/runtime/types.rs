@@ -1,0 +1,599 @@
+//! The C types of the runtime API, with the layouts of the 12.x and 13.x headers.
+//!
+//! Where the two disagree there are two types, with the major version at the end of the name. Handles
+//! are `usize`: a program never looks behind them.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// A `cudaStream_t`.
+pub(crate) type StreamRef = usize;
+/// A `cudaEvent_t`.
+pub(crate) type EventRef = usize;
+/// A `cudaArray_t`.
+pub(crate) type ArrayRef = usize;
+/// A `cudaMemPool_t`.
+pub(crate) type PoolRef = usize;
+/// A `cudaGraph_t`.
+pub(crate) type GraphRef = usize;
+/// A `cudaGraphNode_t`.
+pub(crate) type NodeRef = usize;
+/// A `cudaGraphExec_t`.
+pub(crate) type GraphExecRef = usize;
+/// A `cudaLibrary_t`.
+pub(crate) type LibraryRef = usize;
+/// A `cudaHostFn_t`.
+pub(crate) type HostFn = unsafe extern "C" fn(*mut c_void);
+/// A `cudaStreamCallback_t`.
+pub(crate) type StreamCallback = unsafe extern "C" fn(StreamRef, c_int, *mut c_void);
+
+/// `cudaMemcpyKind`.
+pub(crate) mod kind {
+    use std::ffi::c_int;
+    pub(crate) const HOST_TO_HOST: c_int = 0;
+    pub(crate) const HOST_TO_DEVICE: c_int = 1;
+    pub(crate) const DEVICE_TO_HOST: c_int = 2;
+    pub(crate) const DEVICE_TO_DEVICE: c_int = 3;
+    pub(crate) const DEFAULT: c_int = 4;
+}
+
+/// `dim3`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dim3 {
+    pub(crate) x: c_uint,
+    pub(crate) y: c_uint,
+    pub(crate) z: c_uint,
+}
+
+impl From<Dim3> for [u32; 3] {
+    fn from(d: Dim3) -> Self {
+        [d.x, d.y, d.z]
+    }
+}
+
+impl From<[u32; 3]> for Dim3 {
+    fn from([x, y, z]: [u32; 3]) -> Self {
+        Self { x, y, z }
+    }
+}
+
+/// `cudaExtent`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) depth: usize,
+}
+
+/// `cudaPos`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Pos {
+    pub(crate) x: usize,
+    pub(crate) y: usize,
+    pub(crate) z: usize,
+}
+
+/// `cudaPitchedPtr`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PitchedPtr {
+    pub(crate) ptr: usize,
+    pub(crate) pitch: usize,
+    pub(crate) xsize: usize,
+    pub(crate) ysize: usize,
+}
+
+/// `cudaMemcpy3DParms`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Memcpy3DParms {
+    pub(crate) src_array: ArrayRef,
+    pub(crate) src_pos: Pos,
+    pub(crate) src_ptr: PitchedPtr,
+    pub(crate) dst_array: ArrayRef,
+    pub(crate) dst_pos: Pos,
+    pub(crate) dst_ptr: PitchedPtr,
+    pub(crate) extent: Extent,
+    pub(crate) kind: c_int,
+}
+
+/// `cudaMemcpy3DPeerParms`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Memcpy3DPeerParms {
+    pub(crate) src_array: ArrayRef,
+    pub(crate) src_pos: Pos,
+    pub(crate) src_ptr: PitchedPtr,
+    pub(crate) src_device: c_int,
+    pub(crate) dst_array: ArrayRef,
+    pub(crate) dst_pos: Pos,
+    pub(crate) dst_ptr: PitchedPtr,
+    pub(crate) dst_device: c_int,
+    pub(crate) extent: Extent,
+}
+
+/// `cudaChannelFormatDesc`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ChannelDesc {
+    pub(crate) x: c_int,
+    pub(crate) y: c_int,
+    pub(crate) z: c_int,
+    pub(crate) w: c_int,
+    pub(crate) f: c_int,
+}
+
+impl ChannelDesc {
+    /// Bytes of one element; `None` where CUDA has no such format.
+    pub(crate) fn element_bytes(&self) -> Option<usize> {
+        let bits = [self.x, self.y, self.z, self.w];
+        let used = bits.iter().take_while(|&&b| b != 0).count();
+        let same = bits[..used].iter().all(|&b| b == bits[0]);
+        let rest = bits[used..].iter().all(|&b| b == 0);
+        let shape = matches!(used, 1 | 2 | 4) && matches!(bits[0], 8 | 16 | 32);
+        (same && rest && shape && matches!(self.f, 0..=2)).then(|| used * bits[0] as usize / 8)
+    }
+}
+
+/// `cudaPointerAttributes` of 12.x; 13.x has 64 reserved bytes more.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PointerAttributes12 {
+    pub(crate) kind: c_int,
+    pub(crate) device: c_int,
+    pub(crate) device_pointer: usize,
+    pub(crate) host_pointer: usize,
+}
+
+/// `cudaPointerAttributes` of 13.x.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PointerAttributes13 {
+    pub(crate) base: PointerAttributes12,
+    pub(crate) reserved: [i64; 8],
+}
+
+/// `cudaFuncAttributes`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FuncAttributes {
+    pub(crate) shared_size_bytes: usize,
+    pub(crate) const_size_bytes: usize,
+    pub(crate) local_size_bytes: usize,
+    pub(crate) max_threads_per_block: c_int,
+    pub(crate) num_regs: c_int,
+    pub(crate) ptx_version: c_int,
+    pub(crate) binary_version: c_int,
+    pub(crate) cache_mode_ca: c_int,
+    pub(crate) max_dynamic_shared_size_bytes: c_int,
+    pub(crate) preferred_shmem_carveout: c_int,
+    pub(crate) cluster_dim_must_be_set: c_int,
+    pub(crate) required_cluster: [c_int; 3],
+    pub(crate) cluster_scheduling_policy: c_int,
+    pub(crate) non_portable_cluster_size_allowed: c_int,
+    pub(crate) reserved: [c_int; 16],
+}
+
+/// `cudaLaunchAttribute`; the value is a union of 64 bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct LaunchAttribute {
+    pub(crate) id: c_uint,
+    pub(crate) pad: u32,
+    pub(crate) value: [u64; 8],
+}
+
+impl LaunchAttribute {
+    /// The value's first four bytes, where most attributes have their number.
+    pub(crate) fn first(&self) -> c_int {
+        self.value[0] as u32 as c_int
+    }
+}
+
+/// The `cudaLaunchAttributeID`s that mean something here.
+pub(crate) mod launch_attribute {
+    use std::ffi::c_uint;
+    pub(crate) const IGNORE: c_uint = 0;
+    pub(crate) const ACCESS_POLICY_WINDOW: c_uint = 1;
+    pub(crate) const COOPERATIVE: c_uint = 2;
+    pub(crate) const SYNCHRONIZATION_POLICY: c_uint = 3;
+    pub(crate) const CLUSTER_DIMENSION: c_uint = 4;
+    pub(crate) const CLUSTER_SCHEDULING: c_uint = 5;
+    pub(crate) const PROGRAMMATIC_SERIALIZATION: c_uint = 6;
+    pub(crate) const PROGRAMMATIC_EVENT: c_uint = 7;
+    pub(crate) const PRIORITY: c_uint = 8;
+    pub(crate) const MEM_SYNC_DOMAIN_MAP: c_uint = 9;
+    pub(crate) const MEM_SYNC_DOMAIN: c_uint = 10;
+    pub(crate) const PREFERRED_CLUSTER_DIMENSION: c_uint = 11;
+    pub(crate) const LAUNCH_COMPLETION_EVENT: c_uint = 12;
+    pub(crate) const PREFERRED_CARVEOUT: c_uint = 14;
+}
+
+/// `cudaLaunchConfig_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct LaunchConfig {
+    pub(crate) grid: Dim3,
+    pub(crate) block: Dim3,
+    pub(crate) shared_bytes: usize,
+    pub(crate) stream: StreamRef,
+    pub(crate) attrs: *const LaunchAttribute,
+    pub(crate) num_attrs: c_uint,
+}
+
+/// `cudaMemLocation`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MemLocation {
+    pub(crate) kind: c_int,
+    pub(crate) id: c_int,
+}
+
+/// `cudaMemLocationType`.
+pub(crate) mod location {
+    use std::ffi::c_int;
+    pub(crate) const DEVICE: c_int = 1;
+    pub(crate) const HOST: c_int = 2;
+    pub(crate) const HOST_NUMA: c_int = 3;
+    pub(crate) const HOST_NUMA_CURRENT: c_int = 4;
+}
+
+/// `cudaMemAccessDesc`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MemAccessDesc {
+    pub(crate) location: MemLocation,
+    pub(crate) flags: c_int,
+}
+
+/// `cudaMemPoolProps`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemPoolProps {
+    pub(crate) alloc_type: c_int,
+    pub(crate) handle_types: c_int,
+    pub(crate) location: MemLocation,
+    pub(crate) security_attributes: usize,
+    pub(crate) max_size: usize,
+    pub(crate) usage: u16,
+    pub(crate) reserved: [u8; 54],
+}
+
+/// `cudaResourceDesc` up to where 12.x and 13.x agree.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResourceDesc12 {
+    pub(crate) kind: c_int,
+    pub(crate) pad: c_int,
+    pub(crate) words: [usize; 7],
+}
+
+/// `cudaKernelNodeParams` and its V2.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KernelNodeParams {
+    pub(crate) func: *const c_void,
+    pub(crate) grid: Dim3,
+    pub(crate) block: Dim3,
+    pub(crate) shared_bytes: c_uint,
+    pub(crate) kernel_params: *mut *mut c_void,
+    pub(crate) extra: *mut *mut c_void,
+}
+
+/// `cudaMemsetParams` and its V2.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemsetParams {
+    pub(crate) dst: usize,
+    pub(crate) pitch: usize,
+    pub(crate) value: c_uint,
+    pub(crate) element_size: c_uint,
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+}
+
+/// `cudaHostNodeParams` and its V2.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HostNodeParams {
+    pub(crate) func: Option<HostFn>,
+    pub(crate) user_data: *mut c_void,
+}
+
+/// `cudaMemcpyNodeParams`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemcpyNodeParams {
+    pub(crate) flags: c_int,
+    pub(crate) reserved: [c_int; 3],
+    pub(crate) copy: Memcpy3DParms,
+}
+
+/// `cudaMemAllocNodeParams` and its V2.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemAllocNodeParams {
+    pub(crate) pool_props: MemPoolProps,
+    pub(crate) access_descs: *const MemAccessDesc,
+    pub(crate) access_desc_count: usize,
+    pub(crate) bytes: usize,
+    pub(crate) ptr: usize,
+}
+
+/// `cudaGraphEdgeData`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct GraphEdgeData {
+    pub(crate) from_port: u8,
+    pub(crate) to_port: u8,
+    pub(crate) kind: u8,
+    pub(crate) reserved: [u8; 5],
+}
+
+/// `cudaGraphInstantiateParams`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GraphInstantiateParams {
+    pub(crate) flags: u64,
+    pub(crate) upload_stream: StreamRef,
+    pub(crate) error_node: NodeRef,
+    pub(crate) result: c_int,
+}
+
+/// `cudaGraphExecUpdateResultInfo`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GraphExecUpdateResultInfo {
+    pub(crate) result: c_int,
+    pub(crate) error_node: NodeRef,
+    pub(crate) error_from_node: NodeRef,
+}
+
+/// `cudaGraphNodeParams`; what the payload is depends on the kind.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct GraphNodeParams {
+    pub(crate) kind: c_int,
+    pub(crate) reserved0: [c_int; 3],
+    pub(crate) payload: [u64; 29],
+    pub(crate) reserved2: i64,
+}
+
+/// `cudaGraphNodeType`.
+pub(crate) mod node_type {
+    use std::ffi::c_int;
+    pub(crate) const KERNEL: c_int = 0;
+    pub(crate) const MEMCPY: c_int = 1;
+    pub(crate) const MEMSET: c_int = 2;
+    pub(crate) const HOST: c_int = 3;
+    pub(crate) const GRAPH: c_int = 4;
+    pub(crate) const EMPTY: c_int = 5;
+    pub(crate) const WAIT_EVENT: c_int = 6;
+    pub(crate) const EVENT_RECORD: c_int = 7;
+    pub(crate) const MEM_ALLOC: c_int = 10;
+    pub(crate) const MEM_FREE: c_int = 11;
+}
+
+/// The fields that `cudaDeviceProp` has in every version, up to and with `totalConstMem`; 12.x has
+/// its clock rate where 13.x has padding.
+macro_rules! device_prop {
+    ($(#[$doc:meta])* $name:ident {
+        clock: [$($clock:tt)*], overlap: [$($overlap:tt)*], timeout: [$($timeout:tt)*],
+        mode: [$($mode:tt)*], linear: [$($linear:tt)*], memory_clock: [$($memory_clock:tt)*],
+        ratio: [$($ratio:tt)*], multi_device: [$($multi:tt)*], tail: [$($tail:tt)*]
+    }) => {
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy)]
+        #[allow(non_snake_case)]
+        pub(crate) struct $name {
+            pub(crate) name: [c_char; 256],
+            pub(crate) uuid: [u8; 16],
+            pub(crate) luid: [u8; 8],
+            pub(crate) luidDeviceNodeMask: c_uint,
+            pub(crate) totalGlobalMem: usize,
+            pub(crate) sharedMemPerBlock: usize,
+            pub(crate) regsPerBlock: c_int,
+            pub(crate) warpSize: c_int,
+            pub(crate) memPitch: usize,
+            pub(crate) maxThreadsPerBlock: c_int,
+            pub(crate) maxThreadsDim: [c_int; 3],
+            pub(crate) maxGridSize: [c_int; 3],
+            $($clock)*
+            pub(crate) totalConstMem: usize,
+            pub(crate) major: c_int,
+            pub(crate) minor: c_int,
+            pub(crate) textureAlignment: usize,
+            pub(crate) texturePitchAlignment: usize,
+            $($overlap)*
+            pub(crate) multiProcessorCount: c_int,
+            $($timeout)*
+            pub(crate) integrated: c_int,
+            pub(crate) canMapHostMemory: c_int,
+            $($mode)*
+            pub(crate) maxTexture1D: c_int,
+            pub(crate) maxTexture1DMipmap: c_int,
+            $($linear)*
+            pub(crate) maxTexture2D: [c_int; 2],
+            pub(crate) maxTexture2DMipmap: [c_int; 2],
+            pub(crate) maxTexture2DLinear: [c_int; 3],
+            pub(crate) maxTexture2DGather: [c_int; 2],
+            pub(crate) maxTexture3D: [c_int; 3],
+            pub(crate) maxTexture3DAlt: [c_int; 3],
+            pub(crate) maxTextureCubemap: c_int,
+            pub(crate) maxTexture1DLayered: [c_int; 2],
+            pub(crate) maxTexture2DLayered: [c_int; 3],
+            pub(crate) maxTextureCubemapLayered: [c_int; 2],
+            pub(crate) maxSurface1D: c_int,
+            pub(crate) maxSurface2D: [c_int; 2],
+            pub(crate) maxSurface3D: [c_int; 3],
+            pub(crate) maxSurface1DLayered: [c_int; 2],
+            pub(crate) maxSurface2DLayered: [c_int; 3],
+            pub(crate) maxSurfaceCubemap: c_int,
+            pub(crate) maxSurfaceCubemapLayered: [c_int; 2],
+            pub(crate) surfaceAlignment: usize,
+            pub(crate) concurrentKernels: c_int,
+            pub(crate) ECCEnabled: c_int,
+            pub(crate) pciBusID: c_int,
+            pub(crate) pciDeviceID: c_int,
+            pub(crate) pciDomainID: c_int,
+            pub(crate) tccDriver: c_int,
+            pub(crate) asyncEngineCount: c_int,
+            pub(crate) unifiedAddressing: c_int,
+            $($memory_clock)*
+            pub(crate) memoryBusWidth: c_int,
+            pub(crate) l2CacheSize: c_int,
+            pub(crate) persistingL2CacheMaxSize: c_int,
+            pub(crate) maxThreadsPerMultiProcessor: c_int,
+            pub(crate) streamPrioritiesSupported: c_int,
+            pub(crate) globalL1CacheSupported: c_int,
+            pub(crate) localL1CacheSupported: c_int,
+            pub(crate) sharedMemPerMultiprocessor: usize,
+            pub(crate) regsPerMultiprocessor: c_int,
+            pub(crate) managedMemory: c_int,
+            pub(crate) isMultiGpuBoard: c_int,
+            pub(crate) multiGpuBoardGroupID: c_int,
+            pub(crate) hostNativeAtomicSupported: c_int,
+            $($ratio)*
+            pub(crate) pageableMemoryAccess: c_int,
+            pub(crate) concurrentManagedAccess: c_int,
+            pub(crate) computePreemptionSupported: c_int,
+            pub(crate) canUseHostPointerForRegisteredMem: c_int,
+            pub(crate) cooperativeLaunch: c_int,
+            $($multi)*
+            pub(crate) sharedMemPerBlockOptin: usize,
+            pub(crate) pageableMemoryAccessUsesHostPageTables: c_int,
+            pub(crate) directManagedMemAccessFromHost: c_int,
+            pub(crate) maxBlocksPerMultiProcessor: c_int,
+            pub(crate) accessPolicyMaxWindowSize: c_int,
+            pub(crate) reservedSharedMemPerBlock: usize,
+            pub(crate) hostRegisterSupported: c_int,
+            pub(crate) sparseCudaArraySupported: c_int,
+            pub(crate) hostRegisterReadOnlySupported: c_int,
+            pub(crate) timelineSemaphoreInteropSupported: c_int,
+            pub(crate) memoryPoolsSupported: c_int,
+            pub(crate) gpuDirectRDMASupported: c_int,
+            pub(crate) gpuDirectRDMAFlushWritesOptions: c_uint,
+            pub(crate) gpuDirectRDMAWritesOrdering: c_int,
+            pub(crate) memoryPoolSupportedHandleTypes: c_uint,
+            pub(crate) deferredMappingCudaArraySupported: c_int,
+            pub(crate) ipcEventSupported: c_int,
+            pub(crate) clusterLaunch: c_int,
+            pub(crate) unifiedFunctionPointers: c_int,
+            $($tail)*
+        }
+    };
+}
+
+device_prop! {
+    /// `cudaDeviceProp` of 12.x.
+    DeviceProp12 {
+        clock: [pub(crate) clockRate: c_int,],
+        overlap: [pub(crate) deviceOverlap: c_int,],
+        timeout: [pub(crate) kernelExecTimeoutEnabled: c_int,],
+        mode: [pub(crate) computeMode: c_int,],
+        linear: [pub(crate) maxTexture1DLinear: c_int,],
+        memory_clock: [pub(crate) memoryClockRate: c_int,],
+        ratio: [pub(crate) singleToDoublePrecisionPerfRatio: c_int,],
+        multi_device: [pub(crate) cooperativeMultiDeviceLaunch: c_int,],
+        tail: [pub(crate) reserved: [c_int; 63],]
+    }
+}
+
+device_prop! {
+    /// `cudaDeviceProp` of 13.x.
+    DeviceProp13 {
+        clock: [], overlap: [], timeout: [], mode: [], linear: [], memory_clock: [], ratio: [],
+        multi_device: [],
+        tail: [
+            pub(crate) deviceNumaConfig: c_int,
+            pub(crate) deviceNumaId: c_int,
+            pub(crate) mpsEnabled: c_int,
+            pub(crate) hostNumaId: c_int,
+            pub(crate) gpuPciDeviceID: c_uint,
+            pub(crate) gpuPciSubsystemID: c_uint,
+            pub(crate) hostNumaMultinodeIpcSupported: c_int,
+            pub(crate) reserved: [c_int; 56],
+        ]
+    }
+}
+
+/// How much of [`DeviceProp12`] the 11.x layout has, which the unversioned
+/// `cudaGetDeviceProperties` of libcudart.so.12 still fills.
+pub(crate) const DEVICE_PROP_11_BYTES: usize = std::mem::offset_of!(DeviceProp12, hostRegisterSupported);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    macro_rules! layout {
+        ($type:ident, $size:literal, $($field:ident = $offset:literal),*) => {
+            assert_eq!(size_of::<$type>(), $size, stringify!($type));
+            $(assert_eq!(offset_of!($type, $field), $offset, concat!(stringify!($type), ".", stringify!($field)));)*
+        };
+    }
+
+    // The numbers were printed by C programs compiled against the headers of 12.9 and 13.0.
+    #[test]
+    fn device_properties_have_the_layouts_of_the_headers() {
+        layout!(DeviceProp13, 1008, uuid = 256, luidDeviceNodeMask = 280, totalGlobalMem = 288, memPitch = 312,
+            maxGridSize = 336, totalConstMem = 352, textureAlignment = 368, multiProcessorCount = 384,
+            integrated = 388, maxTexture1D = 396, maxTexture2D = 404, maxTextureCubemap = 464,
+            surfaceAlignment = 552, concurrentKernels = 560, unifiedAddressing = 588, memoryBusWidth = 592,
+            sharedMemPerMultiprocessor = 624, hostNativeAtomicSupported = 648, cooperativeLaunch = 668,
+            sharedMemPerBlockOptin = 672, reservedSharedMemPerBlock = 696, hostRegisterSupported = 704,
+            memoryPoolSupportedHandleTypes = 736, clusterLaunch = 748, unifiedFunctionPointers = 752);
+        layout!(DeviceProp12, 1032, uuid = 256, luidDeviceNodeMask = 280, totalGlobalMem = 288, memPitch = 312,
+            maxGridSize = 336, totalConstMem = 352, textureAlignment = 368, multiProcessorCount = 388,
+            integrated = 396, maxTexture1D = 408, maxTexture2D = 420, maxTextureCubemap = 480,
+            surfaceAlignment = 568, concurrentKernels = 576, unifiedAddressing = 604, memoryBusWidth = 612,
+            sharedMemPerMultiprocessor = 640, hostNativeAtomicSupported = 664, cooperativeLaunch = 688,
+            sharedMemPerBlockOptin = 696, reservedSharedMemPerBlock = 720, hostRegisterSupported = 728,
+            memoryPoolSupportedHandleTypes = 760, clusterLaunch = 772, unifiedFunctionPointers = 776);
+    }
+
+    #[test]
+    fn other_types_have_the_layouts_of_the_headers() {
+        layout!(PointerAttributes12, 24, kind = 0, device = 4, device_pointer = 8, host_pointer = 16);
+        layout!(PointerAttributes13, 88, base = 0);
+        layout!(FuncAttributes, 144, max_threads_per_block = 24, max_dynamic_shared_size_bytes = 44,
+            preferred_shmem_carveout = 48, cluster_dim_must_be_set = 52, required_cluster = 56,
+            cluster_scheduling_policy = 68, non_portable_cluster_size_allowed = 72);
+        layout!(Memcpy3DParms, 160, src_array = 0, src_pos = 8, src_ptr = 32, dst_array = 64, dst_pos = 72,
+            dst_ptr = 96, extent = 128, kind = 152);
+        layout!(Memcpy3DPeerParms, 168, src_device = 64, dst_array = 72, dst_pos = 80, dst_ptr = 104,
+            dst_device = 136, extent = 144);
+        layout!(LaunchConfig, 56, grid = 0, block = 12, shared_bytes = 24, stream = 32, attrs = 40, num_attrs = 48);
+        layout!(LaunchAttribute, 72, id = 0, value = 8);
+        layout!(MemPoolProps, 88, alloc_type = 0, handle_types = 4, location = 8, security_attributes = 16,
+            max_size = 24);
+        layout!(KernelNodeParams, 56, func = 0, grid = 8, block = 20, shared_bytes = 32, kernel_params = 40,
+            extra = 48);
+        layout!(MemsetParams, 40, dst = 0, pitch = 8, value = 16, element_size = 20, width = 24, height = 32);
+        layout!(HostNodeParams, 16, func = 0, user_data = 8);
+        layout!(MemcpyNodeParams, 176, flags = 0, copy = 16);
+        layout!(GraphInstantiateParams, 32, flags = 0, upload_stream = 8, error_node = 16, result = 24);
+        layout!(GraphExecUpdateResultInfo, 24, result = 0, error_node = 8, error_from_node = 16);
+        layout!(MemAllocNodeParams, 120, pool_props = 0, access_descs = 88, access_desc_count = 96, bytes = 104,
+            ptr = 112);
+        layout!(GraphNodeParams, 256, kind = 0, payload = 16);
+        layout!(GraphEdgeData, 8, from_port = 0, to_port = 1, kind = 2);
+        layout!(ChannelDesc, 20, x = 0, f = 16);
+        layout!(MemAccessDesc, 12, location = 0, flags = 8);
+        layout!(MemLocation, 8, kind = 0, id = 4);
+        layout!(ResourceDesc12, 64, kind = 0, words = 8);
+    }
+
+    #[test]
+    fn channel_formats() {
+        let desc = |x, y, z, w, f| ChannelDesc { x, y, z, w, f }.element_bytes();
+        assert_eq!(desc(32, 0, 0, 0, 2), Some(4));
+        assert_eq!(desc(8, 8, 8, 8, 1), Some(4));
+        assert_eq!(desc(32, 32, 32, 0, 2), None);
+        assert_eq!(desc(0, 0, 0, 0, 0), None);
+        assert_eq!(desc(32, 16, 0, 0, 0), None);
+    }
+}
