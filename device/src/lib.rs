@@ -21,9 +21,11 @@
 //! - **Bad arguments are errors, never panics**, whatever the caller passes.
 
 mod error;
+mod host_region;
 mod info;
 
 pub use error::{Code, Error, Result};
+pub use host_region::RegionCursor;
 pub use info::{Attribute, DeviceInfo, FunctionInfo, GlobalInfo, GlobalKind, ModuleInfo, ParamInfo};
 
 /// The name of a stream, an event or a module, chosen by the caller, unique among its kind.
@@ -287,6 +289,31 @@ pub trait Device: Send + Sync {
     /// reported to the sink alone.
     fn copy_from_device(&self, stream: Handle, src: Region, host_addr: u64, sink: Box<dyn CopySink>);
 
+    /// Copies device memory into host memory, in stream order: like [`Device::copy_from_device`], for
+    /// callers who know where the bytes go. `dst.addr` is a host address; `dst` and `src` have equal
+    /// width, height and depth. An implementation may read its transport straight into place.
+    ///
+    /// # Safety
+    /// The destination must stay writable until `done` is called.
+    unsafe fn copy_from_device_into(&self, stream: Handle, src: Region, dst: Region, done: Done) {
+        // SAFETY: passed on to the caller.
+        let sink = unsafe { host_region::RegionSink::new(dst, done) };
+        self.copy_from_device(stream, src, dst.addr, Box::new(sink));
+    }
+
+    /// [`Device::copy_from_device_into`], and waits for it. Prefer it to waiting by other means: an
+    /// implementation behind a transport does the reading on the waiting thread.
+    ///
+    /// # Safety
+    /// The destination must be writable.
+    unsafe fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: Region) -> Result<()> {
+        let (send, receive) = std::sync::mpsc::sync_channel(1);
+        let done = Box::new(move |result| drop(send.send(result)));
+        // SAFETY: the destination outlives the wait below.
+        unsafe { self.copy_from_device_into(stream, src, dst, done) };
+        receive.recv().unwrap_or_else(|_| Err(Error::from(Code::Unknown)))
+    }
+
     /// Copies between two regions of equal width, height and depth, on any ordinals. Overlapping is
     /// undefined, but confined.
     fn copy_on_device(&self, stream: Handle, dst: Region, src: Region) -> Result<()>;
@@ -333,6 +360,15 @@ pub trait Device: Send + Sync {
 
     /// Calls `done` when everything that the target covers is finished.
     fn synchronize(&self, target: Target, done: Done);
+
+    /// Waits until everything that the target covers is finished. Prefer it to waiting for
+    /// [`Device::synchronize`] by other means: an implementation behind a transport does the reading
+    /// on the waiting thread.
+    fn synchronize_blocking(&self, target: Target) -> Result<()> {
+        let (send, receive) = std::sync::mpsc::sync_channel(1);
+        self.synchronize(target, Box::new(move |result| drop(send.send(result))));
+        receive.recv().unwrap_or_else(|_| Err(Error::from(Code::Unknown)))
+    }
 
     /// Whether everything that the target covers is finished.
     fn query(&self, target: Target) -> Result<bool>;

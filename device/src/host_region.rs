@@ -1,0 +1,108 @@
+//! Walking through a box of host memory, row by row.
+
+use crate::{CopySink, Done, Region, Result};
+
+/// Walks a [`Region`] of this process's own memory in order, one contiguous run at a time.
+#[derive(Debug, Clone)]
+pub struct RegionCursor {
+    region: Region,
+    offset: u64,
+    total: u64,
+}
+
+impl RegionCursor {
+    /// A cursor at the region's first byte. A region whose size overflows counts as empty.
+    pub fn new(region: Region) -> Self {
+        Self { region, offset: 0, total: region.bytes().unwrap_or(0) }
+    }
+
+    /// How many bytes lie ahead.
+    pub fn remaining(&self) -> u64 {
+        self.total - self.offset
+    }
+
+    /// Address and length of the longest contiguous run that lies ahead; `None` at the end.
+    pub fn run(&self) -> Option<(u64, u64)> {
+        if self.offset >= self.total {
+            return None;
+        }
+        let r = &self.region;
+        if r.is_contiguous() {
+            return Some((r.addr.wrapping_add(self.offset), self.total - self.offset));
+        }
+        let slice_bytes = r.width * r.height;
+        let (z, in_slice) = (self.offset / slice_bytes, self.offset % slice_bytes);
+        let (y, x) = (in_slice / r.width, in_slice % r.width);
+        let at = r
+            .addr
+            .wrapping_add(z.wrapping_mul(r.slice_pitch))
+            .wrapping_add(y.wrapping_mul(r.row_pitch))
+            .wrapping_add(x);
+        let run = if r.row_pitch == r.width { slice_bytes - in_slice } else { r.width - x };
+        Some((at, run))
+    }
+
+    /// Goes `bytes` ahead.
+    pub fn advance(&mut self, bytes: u64) {
+        self.offset = self.total.min(self.offset.saturating_add(bytes));
+    }
+}
+
+/// A sink that stores what arrives in a region of this process's memory.
+pub(crate) struct RegionSink {
+    cursor: RegionCursor,
+    done: Done,
+}
+
+impl RegionSink {
+    /// # Safety
+    /// The region's memory must stay writable until `done` is called.
+    pub(crate) unsafe fn new(region: Region, done: Done) -> Self {
+        Self { cursor: RegionCursor::new(region), done }
+    }
+}
+
+impl CopySink for RegionSink {
+    fn chunk(&mut self, pieces: &[&[u8]]) {
+        for mut piece in pieces.iter().copied() {
+            while let (false, Some((addr, run))) = (piece.is_empty(), self.cursor.run()) {
+                let n = piece.len().min(run as usize);
+                // SAFETY: `new`'s caller keeps the region writable, the cursor stays inside it, and
+                // device memory does not overlap the destination of a copy to the host.
+                unsafe { std::ptr::copy(piece.as_ptr(), addr as *mut u8, n) };
+                self.cursor.advance(n as u64);
+                piece = &piece[n..];
+            }
+        }
+    }
+
+    fn done(self: Box<Self>, result: Result<()>) {
+        (self.done)(result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strided_regions_are_filled_row_by_row() {
+        let mut memory = [0u8; 32];
+        let region = Region {
+            addr: memory.as_mut_ptr() as u64,
+            row_pitch: 4,
+            slice_pitch: 16,
+            width: 3,
+            height: 2,
+            depth: 2,
+        };
+        // SAFETY: `memory` outlives the sink.
+        let mut sink = Box::new(unsafe { RegionSink::new(region, Box::new(|r| r.unwrap())) });
+        sink.chunk(&[&[1, 2], &[3, 4, 5, 6, 7]]);
+        sink.chunk(&[&[8, 9, 10, 11, 12, 99]]);
+        sink.done(Ok(()));
+        assert_eq!(memory[..8], [1, 2, 3, 0, 4, 5, 6, 0]);
+        assert_eq!(memory[16..24], [7, 8, 9, 0, 10, 11, 12, 0]);
+        assert_eq!(memory[24..], [0; 8]);
+    }
+}
