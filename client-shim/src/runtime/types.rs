@@ -539,46 +539,147 @@ mod tests {
     // The numbers were printed by C programs compiled against the headers of 12.9 and 13.0.
     #[test]
     fn device_properties_have_the_layouts_of_the_headers() {
-        layout!(DeviceProp13, 1008, uuid = 256, luidDeviceNodeMask = 280, totalGlobalMem = 288, memPitch = 312,
-            maxGridSize = 336, totalConstMem = 352, textureAlignment = 368, multiProcessorCount = 384,
-            integrated = 388, maxTexture1D = 396, maxTexture2D = 404, maxTextureCubemap = 464,
-            surfaceAlignment = 552, concurrentKernels = 560, unifiedAddressing = 588, memoryBusWidth = 592,
-            sharedMemPerMultiprocessor = 624, hostNativeAtomicSupported = 648, cooperativeLaunch = 668,
-            sharedMemPerBlockOptin = 672, reservedSharedMemPerBlock = 696, hostRegisterSupported = 704,
-            memoryPoolSupportedHandleTypes = 736, clusterLaunch = 748, unifiedFunctionPointers = 752);
-        layout!(DeviceProp12, 1032, uuid = 256, luidDeviceNodeMask = 280, totalGlobalMem = 288, memPitch = 312,
-            maxGridSize = 336, totalConstMem = 352, textureAlignment = 368, multiProcessorCount = 388,
-            integrated = 396, maxTexture1D = 408, maxTexture2D = 420, maxTextureCubemap = 480,
-            surfaceAlignment = 568, concurrentKernels = 576, unifiedAddressing = 604, memoryBusWidth = 612,
-            sharedMemPerMultiprocessor = 640, hostNativeAtomicSupported = 664, cooperativeLaunch = 688,
-            sharedMemPerBlockOptin = 696, reservedSharedMemPerBlock = 720, hostRegisterSupported = 728,
-            memoryPoolSupportedHandleTypes = 760, clusterLaunch = 772, unifiedFunctionPointers = 776);
+        layout!(
+            DeviceProp13,
+            1008,
+            uuid = 256,
+            luidDeviceNodeMask = 280,
+            totalGlobalMem = 288,
+            memPitch = 312,
+            maxGridSize = 336,
+            totalConstMem = 352,
+            textureAlignment = 368,
+            multiProcessorCount = 384,
+            integrated = 388,
+            maxTexture1D = 396,
+            maxTexture2D = 404,
+            maxTextureCubemap = 464,
+            surfaceAlignment = 552,
+            concurrentKernels = 560,
+            unifiedAddressing = 588,
+            memoryBusWidth = 592,
+            sharedMemPerMultiprocessor = 624,
+            hostNativeAtomicSupported = 648,
+            cooperativeLaunch = 668,
+            sharedMemPerBlockOptin = 672,
+            reservedSharedMemPerBlock = 696,
+            hostRegisterSupported = 704,
+            memoryPoolSupportedHandleTypes = 736,
+            clusterLaunch = 748,
+            unifiedFunctionPointers = 752
+        );
+        layout!(
+            DeviceProp12,
+            1032,
+            uuid = 256,
+            luidDeviceNodeMask = 280,
+            totalGlobalMem = 288,
+            memPitch = 312,
+            maxGridSize = 336,
+            totalConstMem = 352,
+            textureAlignment = 368,
+            multiProcessorCount = 388,
+            integrated = 396,
+            maxTexture1D = 408,
+            maxTexture2D = 420,
+            maxTextureCubemap = 480,
+            surfaceAlignment = 568,
+            concurrentKernels = 576,
+            unifiedAddressing = 604,
+            memoryBusWidth = 612,
+            sharedMemPerMultiprocessor = 640,
+            hostNativeAtomicSupported = 664,
+            cooperativeLaunch = 688,
+            sharedMemPerBlockOptin = 696,
+            reservedSharedMemPerBlock = 720,
+            hostRegisterSupported = 728,
+            memoryPoolSupportedHandleTypes = 760,
+            clusterLaunch = 772,
+            unifiedFunctionPointers = 776
+        );
     }
 
     #[test]
     fn other_types_have_the_layouts_of_the_headers() {
         layout!(PointerAttributes12, 24, kind = 0, device = 4, device_pointer = 8, host_pointer = 16);
         layout!(PointerAttributes13, 88, base = 0);
-        layout!(FuncAttributes, 144, max_threads_per_block = 24, max_dynamic_shared_size_bytes = 44,
-            preferred_shmem_carveout = 48, cluster_dim_must_be_set = 52, required_cluster = 56,
-            cluster_scheduling_policy = 68, non_portable_cluster_size_allowed = 72);
-        layout!(Memcpy3DParms, 160, src_array = 0, src_pos = 8, src_ptr = 32, dst_array = 64, dst_pos = 72,
-            dst_ptr = 96, extent = 128, kind = 152);
-        layout!(Memcpy3DPeerParms, 168, src_device = 64, dst_array = 72, dst_pos = 80, dst_ptr = 104,
-            dst_device = 136, extent = 144);
-        layout!(LaunchConfig, 56, grid = 0, block = 12, shared_bytes = 24, stream = 32, attrs = 40, num_attrs = 48);
+        layout!(
+            FuncAttributes,
+            144,
+            max_threads_per_block = 24,
+            max_dynamic_shared_size_bytes = 44,
+            preferred_shmem_carveout = 48,
+            cluster_dim_must_be_set = 52,
+            required_cluster = 56,
+            cluster_scheduling_policy = 68,
+            non_portable_cluster_size_allowed = 72
+        );
+        layout!(
+            Memcpy3DParms,
+            160,
+            src_array = 0,
+            src_pos = 8,
+            src_ptr = 32,
+            dst_array = 64,
+            dst_pos = 72,
+            dst_ptr = 96,
+            extent = 128,
+            kind = 152
+        );
+        layout!(
+            Memcpy3DPeerParms,
+            168,
+            src_device = 64,
+            dst_array = 72,
+            dst_pos = 80,
+            dst_ptr = 104,
+            dst_device = 136,
+            extent = 144
+        );
+        layout!(
+            LaunchConfig,
+            56,
+            grid = 0,
+            block = 12,
+            shared_bytes = 24,
+            stream = 32,
+            attrs = 40,
+            num_attrs = 48
+        );
         layout!(LaunchAttribute, 72, id = 0, value = 8);
-        layout!(MemPoolProps, 88, alloc_type = 0, handle_types = 4, location = 8, security_attributes = 16,
-            max_size = 24);
-        layout!(KernelNodeParams, 56, func = 0, grid = 8, block = 20, shared_bytes = 32, kernel_params = 40,
-            extra = 48);
+        layout!(
+            MemPoolProps,
+            88,
+            alloc_type = 0,
+            handle_types = 4,
+            location = 8,
+            security_attributes = 16,
+            max_size = 24
+        );
+        layout!(
+            KernelNodeParams,
+            56,
+            func = 0,
+            grid = 8,
+            block = 20,
+            shared_bytes = 32,
+            kernel_params = 40,
+            extra = 48
+        );
         layout!(MemsetParams, 40, dst = 0, pitch = 8, value = 16, element_size = 20, width = 24, height = 32);
         layout!(HostNodeParams, 16, func = 0, user_data = 8);
         layout!(MemcpyNodeParams, 176, flags = 0, copy = 16);
         layout!(GraphInstantiateParams, 32, flags = 0, upload_stream = 8, error_node = 16, result = 24);
         layout!(GraphExecUpdateResultInfo, 24, result = 0, error_node = 8, error_from_node = 16);
-        layout!(MemAllocNodeParams, 120, pool_props = 0, access_descs = 88, access_desc_count = 96, bytes = 104,
-            ptr = 112);
+        layout!(
+            MemAllocNodeParams,
+            120,
+            pool_props = 0,
+            access_descs = 88,
+            access_desc_count = 96,
+            bytes = 104,
+            ptr = 112
+        );
         layout!(GraphNodeParams, 256, kind = 0, payload = 16);
         layout!(GraphEdgeData, 8, from_port = 0, to_port = 1, kind = 2);
         layout!(ChannelDesc, 20, x = 0, f = 16);
