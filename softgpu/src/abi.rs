@@ -18,6 +18,10 @@
 /// Accesses outside the arena are redirected here; never mapped.
 pub const FAULT_ADDRESS: u64 = 16;
 
+/// The first and the last so many bytes of the arena are never mapped: compiled code checks only the
+/// register of an address such as `[%rd1+16]`, and adds offsets below half of this unchecked.
+pub const ARENA_MARGIN: u64 = 128 << 10;
+
 /// Threads of a warp.
 pub const WARP: usize = 32;
 
