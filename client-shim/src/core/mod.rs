@@ -1,1 +1,40 @@
-//! The heart of the shim, behind both doors. Under construction.
+//! The heart of the shim, behind both doors, in the driver API's terms.
+//!
+//! A door turns a call into calls on [`Core`], which [`current`] creates at the first CUDA call and not
+//! before. What a door needs to know:
+//!
+//! - [`error::guard_runtime`] and [`error::guard_driver`] wrap every exported function: they catch panics, keep the
+//!   last error, and count.
+//! - Opaque handles (streams, events, contexts, modules, functions, kernels, libraries, graphs) are numbers that look
+//!   like pointers and are never used twice; `Core::stream(raw)` and its like turn them into objects or answer
+//!   [`Code::InvalidHandle`]. Runtime and driver handles are the same things.
+//! - The calling thread's context: [`Core::runtime_context`] (activates the selected device's primary context) and
+//!   [`Core::driver_context`] (`InvalidContext` where none is current).
+//! - Codes are [`rgpu_device::Code`]; those that only the runtime knows become the driver's in `guard_driver`.
+
+pub mod context;
+pub mod copy;
+pub mod error;
+pub mod event;
+pub mod fatbin;
+pub mod heap;
+pub mod host;
+pub mod launch;
+pub mod memory;
+pub mod module;
+pub mod occupancy;
+pub mod process;
+pub mod registry;
+pub mod shared;
+pub mod stream;
+pub mod thread;
+
+pub use context::Context;
+pub use copy::{CopyBox, Direction, Place, Wait};
+pub use error::{Code, Error, Result};
+pub use event::Event;
+pub use launch::{Config, Params};
+pub use memory::{PointerInfo, PointerKind};
+pub use module::{Function, Kernel, Library, Module};
+pub use process::{Core, current, existing};
+pub use stream::Stream;

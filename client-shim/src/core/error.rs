@@ -1,0 +1,139 @@
+//! Errors on their way to the program: the thread's last error, logging, and the guard at the C boundary.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::OnceLock;
+
+pub use rgpu_device::{Code, Error, Result};
+
+use super::process;
+
+thread_local! {
+    static LAST: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Runs the body of an exported runtime function: catches panics, logs a failure, and makes it the thread's last error.
+/// `cudaErrorNotReady` is returned but does not become the last error.
+pub fn guard_runtime(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
+    let code = run(name, body);
+    if code != 0 && code != Code::NotReady as u32 {
+        set_last(code);
+    }
+    code
+}
+
+/// As [`guard_runtime`], for functions that leave the last error alone (`cudaGetLastError` and its like).
+pub fn guard_runtime_quiet(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
+    run(name, body)
+}
+
+/// Runs the body of an exported driver function: catches panics, logs a failure, and translates codes that only the
+/// runtime API has.
+pub fn guard_driver(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
+    let code = run(name, body);
+    if code == 0 { 0 } else { Code::from_number(code).driver() as u32 }
+}
+
+/// Runs something that returns no error code (`cuGetExportTable`-like helpers, callbacks); a panic yields `fallback`.
+pub fn guard_value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
+}
+
+fn run(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
+    let started = process::call_started();
+    let code = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => {
+            if error.code != Code::NotReady {
+                log(&format!("{name}: {error}"));
+            }
+            error.code as u32
+        }
+        Err(panic) => {
+            let what = panic
+                .downcast_ref::<&str>()
+                .map(|s| (*s).to_string())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_default();
+            say(&format!("{name}: internal error: {what}"));
+            Code::Unknown as u32
+        }
+    };
+    process::call_ended(name, started);
+    code
+}
+
+/// Makes `code` the thread's last error.
+pub fn set_last(code: u32) {
+    let _ = LAST.try_with(|last| last.set(code));
+}
+
+/// The thread's last error (`cudaPeekAtLastError`), 0 if none; a sticky error of the current device counts.
+pub fn peek_last() -> u32 {
+    let last = LAST.try_with(Cell::get).unwrap_or(0);
+    if last != 0 { last } else { sticky() }
+}
+
+/// As [`peek_last`], and clears it (`cudaGetLastError`); a sticky error stays.
+pub fn take_last() -> u32 {
+    let last = LAST.try_with(|last| last.replace(0)).unwrap_or(0);
+    if last != 0 { last } else { sticky() }
+}
+
+fn sticky() -> u32 {
+    process::existing().map_or(0, |core| core.sticky_code(super::thread::ordinal_hint()))
+}
+
+/// Writes a line to stderr if `RGPU_LOG` is set (to anything but `0` or `off`).
+pub fn log(message: &str) {
+    static ON: OnceLock<bool> = OnceLock::new();
+    if *ON.get_or_init(|| std::env::var("RGPU_LOG").is_ok_and(|v| !matches!(v.as_str(), "" | "0" | "off"))) {
+        say(message);
+    }
+}
+
+/// Writes a line to stderr, whatever the settings, in one piece and without panicking where stderr is closed.
+pub fn say(message: &str) {
+    let line = format!("rgpu: {message}\n");
+    // SAFETY: the buffer is valid for its length; a failing write is of no consequence.
+    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+}
+
+/// [`say`], once per distinct message.
+pub fn say_once(message: &str) {
+    static SAID: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+    let mut said = SAID.lock().unwrap_or_else(|e| e.into_inner());
+    if said.get_or_insert_default().insert(message.to_string()) {
+        say(message);
+    }
+}
+
+/// The error of a call or feature that nobody has implemented; says its name once on stderr.
+pub fn not_implemented(name: &str) -> Error {
+    say_once(&format!("{name} is not implemented; the program gets the error \"not supported\""));
+    Error::new(Code::NotSupported, format!("{name} is not implemented"))
+}
+
+/// An [`Code::InvalidValue`] with its explanation.
+pub fn invalid(message: impl Into<String>) -> Error {
+    Error::new(Code::InvalidValue, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guards_catch_panics_and_keep_the_last_error() {
+        assert_eq!(guard_runtime("a", || Ok(())), 0);
+        assert_eq!(guard_runtime("b", || panic!("boom")), Code::Unknown as u32);
+        assert_eq!(guard_runtime("c", || Err(Code::NotReady.into())), Code::NotReady as u32);
+        assert_eq!(peek_last(), Code::Unknown as u32);
+        assert_eq!(take_last(), Code::Unknown as u32);
+        assert_eq!(take_last(), 0);
+        assert_eq!(guard_driver("d", || Err(Code::InvalidConfiguration.into())), Code::InvalidValue as u32);
+        assert_eq!(take_last(), 0);
+    }
+}

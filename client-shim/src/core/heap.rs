@@ -1,0 +1,1 @@
+//! Finding room in an address range.

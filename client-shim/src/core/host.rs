@@ -1,0 +1,1 @@
+//! What a device asks of the application.

@@ -1,0 +1,1 @@
+//! Mirrored memory: when the device must look again, and what it changed.
