@@ -1,0 +1,69 @@
+//! What carries frames.
+//!
+//! A [`Transport`] moves bytes in order, both ways, between two processes. It never blocks in
+//! [`Transport::send`] and [`Transport::recv`]; whoever must wait says so with [`Transport::wait`], and
+//! for how long. That leaves the policy (who waits, what else is read meanwhile, when a silent peer
+//! counts as dead) to the session, in one place for all transports. TCP is here; shared memory and RDMA
+//! fit behind the same calls with descriptors that become readable.
+
+mod tcp;
+
+pub use tcp::Tcp;
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// What [`Transport::wait`] waits for, and what it found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ready {
+    /// [`Transport::recv`] makes progress (or reports the end).
+    pub read: bool,
+    /// [`Transport::send`] makes progress (or reports the end).
+    pub write: bool,
+    /// The extra descriptor is readable.
+    pub wake: bool,
+}
+
+impl Ready {
+    /// Waits for bytes alone.
+    pub const READ: Self = Self { read: true, write: false, wake: false };
+    /// Waits for room alone.
+    pub const WRITE: Self = Self { read: false, write: true, wake: false };
+    /// Waits for either.
+    pub const BOTH: Self = Self { read: true, write: true, wake: false };
+}
+
+/// A connection. See the module's text.
+pub trait Transport: Send + Sync {
+    /// Sends some of the pieces, in order, without blocking; says how many bytes.
+    /// [`io::ErrorKind::WouldBlock`] where there is no room.
+    fn send(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Receives some bytes without blocking; 0 is the end. [`io::ErrorKind::WouldBlock`] where there
+    /// are none.
+    fn recv(&self, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Receives some bytes without blocking into memory that may vanish meanwhile, which is then an
+    /// error ([`libc::EFAULT`]) and not a crash.
+    ///
+    /// # Safety
+    /// Nothing that the compiler relies on lies in `addr..addr + length`.
+    unsafe fn recv_at(&self, addr: u64, length: usize) -> io::Result<usize>;
+
+    /// Waits for what `want` says, or for `wake` to become readable, or for the time to pass.
+    fn wait(&self, want: Ready, wake: Option<RawFd>, time: Option<Duration>) -> io::Result<Ready>;
+
+    /// Waits until the peer has gone, or the time has passed; says whether it has gone. Never consumes
+    /// bytes.
+    fn wait_for_hangup(&self, time: Option<Duration>) -> io::Result<bool>;
+
+    /// Ends the connection both ways; whoever waits wakes up.
+    fn shutdown(&self);
+
+    /// Forgets the connection in a forked child without disturbing the parent's. Async-signal-safe.
+    fn close_in_child(&self);
+
+    /// The peer's address, for people.
+    fn peer(&self) -> String;
+}

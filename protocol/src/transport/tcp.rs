@@ -1,0 +1,194 @@
+//! TCP.
+
+use super::{Ready, Transport};
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// After how long unacknowledged data means a dead peer.
+const USER_TIMEOUT_MS: libc::c_int = 8_000;
+/// An idle connection's probes: one every this many seconds.
+const KEEPALIVE_S: libc::c_int = 5;
+
+/// A TCP connection. Never raises SIGPIPE.
+#[derive(Debug)]
+pub struct Tcp {
+    fd: OwnedFd,
+    peer: String,
+}
+
+impl Tcp {
+    /// Connects, trying each of the address's meanings within `time` in all.
+    pub fn connect(address: &str, time: Duration) -> io::Result<Self> {
+        let end = Instant::now() + time;
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for meaning in address.to_socket_addrs()? {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match TcpStream::connect_timeout(&meaning, left) {
+                Ok(stream) => return Self::adopt(stream.into(), address.to_owned()),
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+
+    /// Takes over a connected socket.
+    pub fn adopt(fd: OwnedFd, peer: String) -> io::Result<Self> {
+        let tcp = Self { fd, peer };
+        tcp.option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        tcp.option(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, USER_TIMEOUT_MS)?;
+        Ok(tcp)
+    }
+
+    /// Lets the kernel probe an idle connection, so that a peer whose packets are dropped is noticed
+    /// even when nobody sends. One side's probing is enough for both.
+    pub fn probe_when_idle(&self) -> io::Result<()> {
+        self.option(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+        self.option(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_S)?;
+        self.option(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_S)?;
+        self.option(libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 2)
+    }
+
+    /// Moves the descriptor to `lowest` or above, out of the way of the program's own, where the limit
+    /// on descriptors leaves room.
+    pub fn move_above(self, lowest: RawFd) -> Self {
+        match dup_above(self.fd.as_raw_fd(), lowest) {
+            Some(fd) => Self { fd, peer: self.peer },
+            None => self,
+        }
+    }
+
+    /// Gives the socket up.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
+    fn option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+        // SAFETY: `value` is an int, as all the options used here are.
+        let r = unsafe {
+            libc::setsockopt(
+                self.fd.as_raw_fd(),
+                level,
+                name,
+                (&raw const value).cast(),
+                size_of::<libc::c_int>() as u32,
+            )
+        };
+        if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// A close-on-exec duplicate numbered `lowest` or above, or as high as the limit on descriptors allows.
+pub fn dup_above(fd: RawFd, lowest: RawFd) -> Option<OwnedFd> {
+    let mut at = lowest;
+    while at > 2 {
+        // SAFETY: plain system call; the result is a fresh descriptor that nobody else owns.
+        let new = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, at) };
+        if new >= 0 {
+            // SAFETY: as above.
+            return Some(unsafe { OwnedFd::from_raw_fd(new) });
+        }
+        at /= 2;
+    }
+    None
+}
+
+fn poll(fds: &mut [libc::pollfd], time: Option<Duration>) -> io::Result<bool> {
+    let spec = time.map(|t| libc::timespec {
+        tv_sec: t.as_secs().min(1 << 30) as libc::time_t,
+        tv_nsec: t.subsec_nanos().into(),
+    });
+    let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `fds` is valid for its length and `spec` is null or valid.
+    let r = unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, spec, std::ptr::null()) };
+    if r < 0 {
+        let e = io::Error::last_os_error();
+        return if e.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(e) };
+    }
+    if fds.iter().any(|f| f.revents & libc::POLLNVAL != 0) {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    Ok(r > 0)
+}
+
+impl Transport for Tcp {
+    fn send(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        // SAFETY: all zeros is a valid msghdr.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        // `IoSlice` is guaranteed to have iovec's layout; the kernel only reads.
+        message.msg_iov = pieces.as_ptr().cast_mut().cast();
+        message.msg_iovlen = pieces.len().min(1024) as _;
+        // SAFETY: the pieces are valid for reading.
+        let n = unsafe {
+            libc::sendmsg(self.fd.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+        };
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+    }
+
+    fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: `into` is exclusively ours.
+        unsafe { self.recv_at(into.as_mut_ptr() as u64, into.len()) }
+    }
+
+    unsafe fn recv_at(&self, addr: u64, length: usize) -> io::Result<usize> {
+        // SAFETY: the kernel checks the range; the caller vouches for what lies there.
+        let n = unsafe {
+            libc::recv(self.fd.as_raw_fd(), addr as *mut libc::c_void, length, libc::MSG_DONTWAIT)
+        };
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+    }
+
+    fn wait(&self, want: Ready, wake: Option<RawFd>, time: Option<Duration>) -> io::Result<Ready> {
+        let mut events = 0;
+        if want.read {
+            events |= libc::POLLIN | libc::POLLRDHUP;
+        }
+        if want.write {
+            events |= libc::POLLOUT;
+        }
+        // A descriptor of -1 is skipped by poll; with no events a hang-up would still make it spin.
+        let socket = if events == 0 { -1 } else { self.fd.as_raw_fd() };
+        let mut fds = [
+            libc::pollfd { fd: socket, events, revents: 0 },
+            libc::pollfd { fd: wake.unwrap_or(-1), events: libc::POLLIN, revents: 0 },
+        ];
+        if !poll(&mut fds, time)? {
+            return Ok(Ready::default());
+        }
+        let over = fds[0].revents & (libc::POLLERR | libc::POLLHUP) != 0;
+        Ok(Ready {
+            read: want.read && (over || fds[0].revents & (libc::POLLIN | libc::POLLRDHUP) != 0),
+            write: want.write && (over || fds[0].revents & libc::POLLOUT != 0),
+            wake: fds[1].revents != 0,
+        })
+    }
+
+    fn wait_for_hangup(&self, time: Option<Duration>) -> io::Result<bool> {
+        let mut fds = [libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 }];
+        poll(&mut fds, time)
+    }
+
+    fn shutdown(&self) {
+        // SAFETY: plain system call.
+        unsafe { libc::shutdown(self.fd.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+
+    fn close_in_child(&self) {
+        // SAFETY: only the child's reference goes; the caller uses this object no more.
+        unsafe { libc::close(self.fd.as_raw_fd()) };
+    }
+
+    fn peer(&self) -> String {
+        self.peer.clone()
+    }
+}
+
+impl From<Tcp> for RawFd {
+    fn from(tcp: Tcp) -> Self {
+        tcp.fd.into_raw_fd()
+    }
+}
