@@ -1,1 +1,11 @@
-//! Helpers for the end-to-end tests.
+//! What the end-to-end tests and `cargo xtask` share: the CUDA compiler ([`toolkit`]), the example
+//! programs ([`examples`]), the built binaries and a daemon ([`product`]), processes with time limits
+//! ([`process`]), a proxy that watches the wire ([`proxy`]), and a small test runner whose tests can be
+//! skipped while running ([`runner`]).
+
+pub mod examples;
+pub mod process;
+pub mod product;
+pub mod proxy;
+pub mod runner;
+pub mod toolkit;

@@ -1,0 +1,82 @@
+// Managed memory: cudaMallocManaged and __managed__ variables, touched by host and device in turns.
+#define EXAMPLE "managed_memory"
+#include "common/check.h"
+
+__managed__ int total = 5;
+__managed__ int history[16];
+
+struct Item {
+    Item* next;
+    int value;
+};
+
+__global__ void add(const int* data, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&total, data[i]);
+}
+
+__global__ void raise(int* data, int n, int by, int round) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) data[i] += by;
+    if (i == 0) history[round] = total;
+}
+
+__global__ void walk(const Item* list, int* sum) {
+    for (; list; list = list->next) *sum += list->value;
+}
+
+int main() {
+    const int n = 30000, rounds = 5;
+    int* data;
+    CHECK(cudaMallocManaged(&data, n * sizeof(int)));
+    REQUIRE(total == 5, "the variable starts at %d", total);
+    for (int i = 0; i < n; i++) data[i] = i % 10;
+    int expected = 5;
+    for (int r = 0; r < rounds; r++) {
+        add<<<(n + 255) / 256, 256>>>(data, n);
+        raise<<<(n + 255) / 256, 256>>>(data, n, r, r);
+        CHECK(cudaGetLastError());
+        CHECK(cudaDeviceSynchronize());
+        for (int i = 0; i < n; i++) expected += i % 10 + r * (r - 1) / 2;
+        REQUIRE(total == expected, "round %d: the total is %d instead of %d", r, total, expected);
+        REQUIRE(history[r] == total, "round %d: the history holds %d", r, history[r]);
+        total += 1000;
+        expected += 1000;
+    }
+    for (int i = 0; i < n; i++) REQUIRE(data[i] == i % 10 + 10, "element %d is %d", i, data[i]);
+
+    // A list built by the host, followed by the device.
+    Item* head = nullptr;
+    int* sum;
+    CHECK(cudaMallocManaged(&sum, sizeof(int)));
+    *sum = 0;
+    int list_sum = 0;
+    for (int i = 0; i < 50; i++) {
+        Item* item;
+        CHECK(cudaMallocManaged(&item, sizeof(Item)));
+        *item = {head, i * i};
+        head = item;
+        list_sum += i * i;
+    }
+    walk<<<1, 1>>>(head, sum);
+    CHECK(cudaDeviceSynchronize());
+    REQUIRE(*sum == list_sum, "the list sums to %d instead of %d", *sum, list_sum);
+    while (head) {
+        Item* next = head->next;
+        CHECK(cudaFree(head));
+        head = next;
+    }
+
+    // Copies and sets by the runtime go to managed memory too.
+    CHECK(cudaMemset(data, 0, n * sizeof(int)));
+    CHECK(cudaDeviceSynchronize());
+    for (int i = 0; i < n; i++) REQUIRE(data[i] == 0, "element %d is %d after cudaMemset", i, data[i]);
+    std::vector<int> own(n, 9);
+    CHECK(cudaMemcpy(data, own.data(), n * sizeof(int), cudaMemcpyDefault));
+    raise<<<(n + 255) / 256, 256>>>(data, n, 1, 9);
+    CHECK(cudaMemcpy(own.data(), data, n * sizeof(int), cudaMemcpyDefault));
+    for (int i = 0; i < n; i++) REQUIRE(own[i] == 10, "element %d is %d after the copies", i, own[i]);
+    CHECK(cudaFree(data));
+    CHECK(cudaFree(sum));
+    return ok("%d elements, %d rounds", n, rounds);
+}

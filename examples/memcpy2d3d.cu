@@ -1,0 +1,93 @@
+// Pitched memory: copies and sets of rectangles and boxes, in all directions.
+#define EXAMPLE "memcpy2d3d"
+#include "common/check.h"
+
+__global__ void number(char* base, size_t pitch, int width, int height) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;
+    if (x < width && y < height) ((int*)(base + y * pitch))[x] = y * 1000 + x;
+}
+
+int main() {
+    const int width = 83, height = 37, depth = 11;
+    int* data;
+    size_t pitch = 0;
+    CHECK(cudaMallocPitch(&data, &pitch, width * sizeof(int), height));
+    REQUIRE(pitch >= width * sizeof(int) && pitch % 32 == 0, "the pitch is %zu", pitch);
+    number<<<dim3(1, height), 128>>>((char*)data, pitch, width, height);
+    CHECK(cudaGetLastError());
+    std::vector<int> host(100 * height, -1);
+    CHECK(cudaMemcpy2D(host.data(), 100 * sizeof(int), data, pitch, width * sizeof(int), height, cudaMemcpyDeviceToHost));
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < 100; x++)
+            REQUIRE(host[y * 100 + x] == (x < width ? y * 1000 + x : -1), "%d,%d is %d", x, y, host[y * 100 + x]);
+
+    // A rectangle in, a set of another, a copy on the device, and all of it out again.
+    int *other;
+    size_t other_pitch = 0;
+    CHECK(cudaMallocPitch(&other, &other_pitch, 200 * sizeof(int), height));
+    CHECK(cudaMemset2D(other, other_pitch, 0x11, 200 * sizeof(int), height));
+    CHECK(cudaMemcpy2D((char*)other + 3 * other_pitch + 5 * sizeof(int), other_pitch, data, pitch, 60 * sizeof(int), 20,
+                       cudaMemcpyDeviceToDevice));
+    CHECK(cudaMemset2DAsync((char*)other + 10 * other_pitch, other_pitch, 0x22, 8 * sizeof(int), 2, 0));
+    std::vector<int> patch(7 * 4);
+    for (size_t i = 0; i < patch.size(); i++) patch[i] = 5000 + (int)i;
+    CHECK(cudaMemcpy2DAsync((char*)other + 30 * other_pitch, other_pitch, patch.data(), 7 * sizeof(int), 7 * sizeof(int),
+                            4, cudaMemcpyHostToDevice, 0));
+    std::vector<int> out(200 * height);
+    CHECK(cudaMemcpy2D(out.data(), 200 * sizeof(int), other, other_pitch, 200 * sizeof(int), height, cudaMemcpyDefault));
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < 200; x++) {
+            int e = 0x11111111;
+            if (y >= 3 && y < 23 && x >= 5 && x < 65) e = (y - 3) * 1000 + x - 5;
+            if (y >= 10 && y < 12 && x < 8) e = 0x22222222;
+            if (y >= 30 && y < 34 && x < 7) e = 5000 + (y - 30) * 7 + x;
+            REQUIRE(out[y * 200 + x] == e, "%d,%d is %d instead of %d", x, y, out[y * 200 + x], e);
+        }
+
+    // Boxes.
+    cudaPitchedPtr box;
+    cudaExtent extent = make_cudaExtent(width * sizeof(short), height, depth);
+    CHECK(cudaMalloc3D(&box, extent));
+    CHECK(cudaMemset3D(box, 0x7f, extent));
+    std::vector<short> in(20 * 15 * 6), all(width * height * depth);
+    for (size_t i = 0; i < in.size(); i++) in[i] = (short)i;
+    cudaMemcpy3DParms p = {};
+    p.srcPtr = make_cudaPitchedPtr(in.data(), 20 * sizeof(short), 20, 15);
+    p.srcPos = make_cudaPos(2 * sizeof(short), 1, 1);
+    p.dstPtr = box;
+    p.dstPos = make_cudaPos(30 * sizeof(short), 7, 4);
+    p.extent = make_cudaExtent(15 * sizeof(short), 12, 5);
+    p.kind = cudaMemcpyHostToDevice;
+    CHECK(cudaMemcpy3D(&p));
+    cudaMemcpy3DParms q = {};
+    q.srcPtr = box;
+    q.dstPtr = make_cudaPitchedPtr(all.data(), width * sizeof(short), width, height);
+    q.extent = extent;
+    q.kind = cudaMemcpyDeviceToHost;
+    CHECK(cudaMemcpy3D(&q));
+    for (int z = 0; z < depth; z++)
+        for (int y = 0; y < height; y++)
+            for (int x = 0; x < width; x++) {
+                short e = 0x7f7f;
+                if (x >= 30 && x < 45 && y >= 7 && y < 19 && z >= 4 && z < 9)
+                    e = in[((z - 4 + 1) * 15 + y - 7 + 1) * 20 + x - 30 + 2];
+                short g = all[(z * height + y) * width + x];
+                REQUIRE(g == e, "%d,%d,%d is %d instead of %d", x, y, z, g, e);
+            }
+
+    // One-dimensional: overlapping offsets, sets of bytes, and device to device.
+    DeviceArray<unsigned char> a(1000), b(1000);
+    CHECK(cudaMemset(a, 1, 1000));
+    CHECK(cudaMemset(a.data + 13, 2, 77));
+    CHECK(cudaMemcpy(b, a, 1000, cudaMemcpyDeviceToDevice));
+    CHECK(cudaMemcpyAsync(b.data + 500, a.data + 13, 80, cudaMemcpyDeviceToDevice, 0));
+    std::vector<unsigned char> bytes = b.download();
+    for (int i = 0; i < 1000; i++) {
+        int e = (i >= 13 && i < 90) || (i >= 500 && i < 577) ? 2 : 1;
+        REQUIRE(bytes[i] == e, "byte %d is %d instead of %d", i, bytes[i], e);
+    }
+    CHECK(cudaFree(data));
+    CHECK(cudaFree(other));
+    CHECK(cudaFree(box.ptr));
+    return ok("rectangles and boxes");
+}
