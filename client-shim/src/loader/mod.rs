@@ -1,1 +1,191 @@
 //! How a program comes to call this library.
+//!
+//! A program that links the CUDA runtime or driver dynamically finds this library by its SONAME, and there
+//! is nothing to do. nvcc, though, links the runtime *statically*: then its entry points are ordinary local
+//! functions of the program, or of a shared object that it loads. This module finds them by the object's
+//! symbol table and overwrites the first instructions of each with a jump to the runtime door.
+//!
+//! - For the program and the libraries that it is linked with, a constructor does so ([`at_startup`]). The
+//!   library is linked with `-z initfirst`, so that it runs before every other constructor: registering fat
+//!   binaries happens in constructors.
+//! - For objects loaded later, the dynamic loader itself says when: it calls an empty function of its own
+//!   (`r_debug.r_brk`, meant for debuggers) after mapping them and before running their constructors. That
+//!   function is redirected to [`on_load`].
+//!
+//! All this happens in every process that inherits the preload, before its C library is initialised or while
+//! the dynamic loader holds its locks. So nothing here allocates, starts a thread, or writes anything; an
+//! object without CUDA costs a look at its section headers. What could not be done is remembered, and said
+//! ([`obstacle`]) when the program's own copy of the runtime comes asking for the driver.
+
+mod link_map;
+mod object_file;
+mod redirect;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as machine;
+#[cfg(not(target_arch = "x86_64"))]
+mod other_machine;
+#[cfg(not(target_arch = "x86_64"))]
+use other_machine as machine;
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use link_map::{Debug, LinkMap, State};
+
+/// Runs when the library is loaded, before the constructors of the program and its libraries.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;
+
+#[cfg(not(test))]
+extern "C" fn constructor(_: c_int, _: *const *const c_char, _: *const *const c_char) {
+    at_startup();
+}
+
+/// Redirects the static runtimes that are loaded already, and sees to it that later ones will be.
+fn at_startup() {
+    let Some(debug) = link_map::debug() else { return };
+    let Some(own) = link_map::own() else { return };
+    // Where this library was loaded late, the program has used its own runtime already: redirecting it now
+    // would lose what it was told before.
+    let early = link_map::precedes_c_library(debug, own);
+    for map in link_map::iterate(debug.map()) {
+        if std::ptr::eq(map, own) {
+            continue;
+        }
+        match redirect::inspect(map, early) {
+            redirect::Outcome::Nothing | redirect::Outcome::Redirected => {}
+            redirect::Outcome::Obstacle(obstacle) => remember(obstacle, map),
+        }
+    }
+    remember_tails(debug);
+    if !machine::hook_breakpoint(debug.breakpoint(), on_load) {
+        DLOPEN_IS_UNWATCHED.store(1, Ordering::Relaxed);
+    }
+}
+
+/// The last object of each namespace's list before the dynamic loader began to add to it.
+static TAILS: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
+/// Whether objects loaded later escape.
+static DLOPEN_IS_UNWATCHED: AtomicU8 = AtomicU8::new(0);
+
+fn remember_tails(debug: &'static Debug) {
+    for (debug, tail) in link_map::namespaces(debug).zip(&TAILS) {
+        let last = link_map::iterate(debug.map()).last();
+        tail.store(last.map_or(0, |map| std::ptr::from_ref(map) as usize), Ordering::Relaxed);
+    }
+}
+
+/// Called by the dynamic loader whenever its list of objects begins or ends to change, with its lock held.
+extern "C" fn on_load() {
+    // errno belongs to the program's call of dlopen.
+    // SAFETY: errno is always there.
+    let errno = unsafe { *libc::__errno_location() };
+    if let Some(debug) = link_map::debug() {
+        for (index, debug) in link_map::namespaces(debug).enumerate().take(TAILS.len()) {
+            if debug.state() == State::Consistent {
+                redirect_after(debug, &TAILS[index]);
+            }
+            let last = link_map::iterate(debug.map()).last();
+            TAILS[index].store(last.map_or(0, |map| std::ptr::from_ref(map) as usize), Ordering::Relaxed);
+        }
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Redirects the objects that follow `tail` in the list, or all of them if it isn't in there.
+fn redirect_after(debug: &'static Debug, tail: &AtomicUsize) {
+    let tail = tail.load(Ordering::Relaxed);
+    let known = link_map::iterate(debug.map()).any(|map| std::ptr::from_ref(map) as usize == tail);
+    let mut new = !known;
+    for map in link_map::iterate(debug.map()) {
+        if new {
+            if let redirect::Outcome::Obstacle(obstacle) = redirect::inspect(map, true) {
+                remember(obstacle, map);
+            }
+        } else {
+            new = std::ptr::from_ref(map) as usize == tail;
+        }
+    }
+}
+
+/// Why a static runtime could not be redirected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Obstacle {
+    /// The object has device code, doesn't link a shared runtime, and has no symbols left.
+    Stripped = 1,
+    /// The operating system does not let its code be changed.
+    Protected = 2,
+    /// The program ran before this library was loaded.
+    NotPreloaded = 3,
+    /// Redirecting is not implemented for this processor.
+    Processor = 4,
+}
+
+/// The first obstacle met, and the path of the object that it was met in.
+struct Met {
+    obstacle: AtomicU8,
+    path: UnsafeCell<[u8; 512]>,
+}
+
+// SAFETY: `path` is written once, by the thread that set `obstacle` to `WRITING`, and read by others only
+// after `obstacle` holds its final value.
+unsafe impl Sync for Met {}
+
+const WRITING: u8 = u8::MAX;
+static MET: Met = Met { obstacle: AtomicU8::new(0), path: UnsafeCell::new([0; 512]) };
+
+fn remember(obstacle: Obstacle, map: &LinkMap) {
+    if MET.obstacle.compare_exchange(0, WRITING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return;
+    }
+    let path = map.name().to_bytes();
+    let path = if path.is_empty() { b"this program" } else { path };
+    let length = path.len().min(511);
+    // SAFETY: this thread alone has set `WRITING`, so nobody else reads or writes the path; the buffer holds
+    // 512 bytes and its last one stays 0.
+    unsafe { std::ptr::copy_nonoverlapping(path.as_ptr(), MET.path.get().cast(), length) };
+    MET.obstacle.store(obstacle as u8, Ordering::Release);
+}
+
+/// Why some static CUDA runtime of this process still runs itself instead of calling this library, in a
+/// sentence for people; `None` if there is none. The driver door says it when a runtime asks it for what
+/// only NVIDIA's driver can answer.
+pub fn obstacle() -> Option<String> {
+    let reason = MET.obstacle.load(Ordering::Acquire);
+    if reason == 0 || reason == WRITING {
+        return None;
+    }
+    // SAFETY: the path is complete and no longer written once `obstacle` holds its final value; it ends in 0.
+    let path = unsafe { CStr::from_ptr(MET.path.get().cast()) }.to_string_lossy();
+    Some(match reason {
+        r if r == Obstacle::Stripped as u8 => format!(
+            "{path} has the CUDA runtime linked in statically, and was stripped of its symbols, so its calls \
+             cannot be redirected; build it without strip or -s, or with nvcc -cudart shared"
+        ),
+        r if r == Obstacle::Protected as u8 => format!(
+            "{path} has the CUDA runtime linked in statically, and the operating system does not let its \
+             code be changed (SELinux or another policy); build it with nvcc -cudart shared"
+        ),
+        r if r == Obstacle::NotPreloaded as u8 => format!(
+            "{path} has the CUDA runtime linked in statically, and librgpu.so was loaded only after it had \
+             started; start it with `rgpu run`, or with librgpu.so in LD_PRELOAD"
+        ),
+        _ => format!(
+            "{path} has the CUDA runtime linked in statically, which is supported on x86-64 only; build it \
+             with nvcc -cudart shared"
+        ),
+    })
+}
+
+/// Whether objects that the program loads with dlopen escape redirection, because the dynamic loader is of
+/// an unknown kind.
+pub fn dlopen_is_unwatched() -> bool {
+    DLOPEN_IS_UNWATCHED.load(Ordering::Relaxed) != 0
+}
