@@ -1,0 +1,284 @@
+//! Copies and fills.
+
+use rgpu_device::Region;
+
+use super::stream::stream_of;
+use super::types::*;
+use super::*;
+use crate::core::{CopyBox, Direction, Place, Wait};
+
+/// One side of a 2D or 3D copy.
+struct Side {
+    kind: u32,
+    host: u64,
+    device: u64,
+    x: usize,
+    y: usize,
+    z: usize,
+    pitch: usize,
+    height: usize,
+}
+
+impl Side {
+    /// The address of the first byte and the pitches; whether it is device memory (`None`: to be found out).
+    fn place(&self, width: usize) -> Result<(Place, Option<bool>)> {
+        let (base, device) = match self.kind {
+            MEMORYTYPE_HOST => (self.host, Some(false)),
+            MEMORYTYPE_DEVICE => (self.device, Some(true)),
+            MEMORYTYPE_UNIFIED => (self.device, None),
+            MEMORYTYPE_ARRAY => return Err(not_implemented("copies from and to arrays")),
+            other => return Err(Error::new(Code::InvalidValue, format!("memory type {other} does not exist"))),
+        };
+        let row = if self.pitch == 0 { width } else { self.pitch } as u64;
+        let slice = row.checked_mul(self.height.max(1) as u64);
+        let addr = slice.and_then(|slice| {
+            let z = slice.checked_mul(self.z as u64)?;
+            let y = row.checked_mul(self.y as u64)?;
+            base.checked_add(z)?.checked_add(y)?.checked_add(self.x as u64)
+        });
+        match (addr, slice) {
+            (Some(addr), Some(slice_pitch)) => Ok((Place { addr, row_pitch: row, slice_pitch }, device)),
+            _ => Err(Error::new(Code::InvalidValue, "a copy's offsets overflow")),
+        }
+    }
+}
+
+/// Both sides and the size of a copy described by a structure.
+fn boxed(src: Side, dst: Side, [width, height, depth]: [usize; 3]) -> Result<(CopyBox, Direction)> {
+    let ((src, from_device), (dst, to_device)) = (src.place(width)?, dst.place(width)?);
+    let direction = match (from_device, to_device) {
+        (Some(false), Some(false)) => Direction::HostToHost,
+        (Some(false), Some(true)) => Direction::HostToDevice,
+        (Some(true), Some(false)) => Direction::DeviceToHost,
+        (Some(true), Some(true)) => Direction::DeviceToDevice,
+        _ => Direction::Infer,
+    };
+    Ok((CopyBox { dst, src, width: width as u64, height: height as u64, depth: depth as u64 }, direction))
+}
+
+fn from_2d(parameters: *const Memcpy2d) -> Result<(CopyBox, Direction)> {
+    if parameters.is_null() {
+        return Err(Error::new(Code::InvalidValue, "the copy's parameters are null"));
+    }
+    // SAFETY: not null; the caller passes a CUDA_MEMCPY2D.
+    let p = unsafe { parameters.read_unaligned() };
+    let src = Side {
+        kind: p.src_memory_type,
+        host: p.src_host as u64,
+        device: p.src_device,
+        x: p.src_x_in_bytes,
+        y: p.src_y,
+        z: 0,
+        pitch: p.src_pitch,
+        height: 0,
+    };
+    let dst = Side {
+        kind: p.dst_memory_type,
+        host: p.dst_host as u64,
+        device: p.dst_device,
+        x: p.dst_x_in_bytes,
+        y: p.dst_y,
+        z: 0,
+        pitch: p.dst_pitch,
+        height: 0,
+    };
+    boxed(src, dst, [p.width_in_bytes, p.height, 1])
+}
+
+fn from_3d(parameters: *const Memcpy3d) -> Result<(CopyBox, Direction)> {
+    if parameters.is_null() {
+        return Err(Error::new(Code::InvalidValue, "the copy's parameters are null"));
+    }
+    // SAFETY: not null; the caller passes a CUDA_MEMCPY3D or CUDA_MEMCPY3D_PEER.
+    let p = unsafe { parameters.read_unaligned() };
+    if p.src_lod != 0 || p.dst_lod != 0 {
+        return Err(Error::new(Code::InvalidValue, "the level of detail of a copy must be 0"));
+    }
+    let src = Side {
+        kind: p.src_memory_type,
+        host: p.src_host as u64,
+        device: p.src_device,
+        x: p.src_x_in_bytes,
+        y: p.src_y,
+        z: p.src_z,
+        pitch: p.src_pitch,
+        height: if p.src_height == 0 { p.height } else { p.src_height },
+    };
+    let dst = Side {
+        kind: p.dst_memory_type,
+        host: p.dst_host as u64,
+        device: p.dst_device,
+        x: p.dst_x_in_bytes,
+        y: p.dst_y,
+        z: p.dst_z,
+        pitch: p.dst_pitch,
+        height: if p.dst_height == 0 { p.height } else { p.dst_height },
+    };
+    boxed(src, dst, [p.width_in_bytes, p.height, p.depth])
+}
+
+/// A 1D copy on a stream.
+fn copy(
+    core: &Core,
+    stream: Opaque,
+    per_thread: bool,
+    (dst, src, bytes): (u64, u64, usize),
+    direction: Direction,
+    wait: Wait,
+) -> Result<()> {
+    core.copy(&*stream_of(core, stream, per_thread)?, dst, src, bytes as u64, direction, wait)
+}
+
+/// A copy described by a structure, on a stream.
+fn copy_box(
+    core: &Core,
+    stream: Opaque,
+    per_thread: bool,
+    (what, direction): (CopyBox, Direction),
+    wait: Wait,
+) -> Result<()> {
+    core.copy_box(&*stream_of(core, stream, per_thread)?, &what, direction, wait)
+}
+
+/// Fills `height` rows of `width` elements.
+fn fill(
+    core: &Core,
+    stream: Opaque,
+    per_thread: bool,
+    (addr, pitch, width, height): (u64, usize, usize, usize),
+    (value, element): (u32, u32),
+    wait: Wait,
+) -> Result<()> {
+    let width = (width as u64).checked_mul(u64::from(element));
+    let Some(width) = width.filter(|_| addr % u64::from(element) == 0) else {
+        return Err(Error::new(Code::InvalidValue, "a fill is misaligned or too large"));
+    };
+    if height > 1 && (pitch as u64) < width {
+        return Err(Error::new(Code::InvalidValue, "a fill's pitch is smaller than its rows"));
+    }
+    let row_pitch = if height > 1 { pitch as u64 } else { width };
+    let region = Region {
+        addr,
+        row_pitch,
+        slice_pitch: row_pitch.saturating_mul(height as u64),
+        width,
+        height: height as u64,
+        depth: 1,
+    };
+    core.fill(&*stream_of(core, stream, per_thread)?, region, value, element, wait)
+}
+
+/// No stream given: the default one.
+const DEFAULT: Opaque = std::ptr::null_mut();
+
+door! {
+    fn cuMemcpy / cuMemcpy_ptds(dst: DevicePtr, src: DevicePtr, bytes: usize) |core, PT| {
+        copy(core, DEFAULT, PT, (dst, src, bytes), Direction::Infer, Wait::Sync)
+    }
+    fn cuMemcpyAsync / cuMemcpyAsync_ptsz(dst: DevicePtr, src: DevicePtr, bytes: usize, stream: Opaque) |core, PT| {
+        copy(core, stream, PT, (dst, src, bytes), Direction::Infer, Wait::Async)
+    }
+    fn cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(dst: DevicePtr, src: *const c_void, bytes: usize) |core, PT| {
+        copy(core, DEFAULT, PT, (dst, src as u64, bytes), Direction::HostToDevice, Wait::Sync)
+    }
+    fn cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(
+        dst: DevicePtr, src: *const c_void, bytes: usize, stream: Opaque,
+    ) |core, PT| {
+        copy(core, stream, PT, (dst, src as u64, bytes), Direction::HostToDevice, Wait::Async)
+    }
+    fn cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(dst: *mut c_void, src: DevicePtr, bytes: usize) |core, PT| {
+        copy(core, DEFAULT, PT, (dst as u64, src, bytes), Direction::DeviceToHost, Wait::Sync)
+    }
+    fn cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(
+        dst: *mut c_void, src: DevicePtr, bytes: usize, stream: Opaque,
+    ) |core, PT| {
+        copy(core, stream, PT, (dst as u64, src, bytes), Direction::DeviceToHost, Wait::Async)
+    }
+    fn cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(dst: DevicePtr, src: DevicePtr, bytes: usize) |core, PT| {
+        copy(core, DEFAULT, PT, (dst, src, bytes), Direction::DeviceToDevice, Wait::Sync)
+    }
+    fn cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(
+        dst: DevicePtr, src: DevicePtr, bytes: usize, stream: Opaque,
+    ) |core, PT| {
+        copy(core, stream, PT, (dst, src, bytes), Direction::DeviceToDevice, Wait::Async)
+    }
+    fn cuMemcpyPeer / cuMemcpyPeer_ptds(
+        dst: DevicePtr, _dst_context: Opaque, src: DevicePtr, _src_context: Opaque, bytes: usize,
+    ) |core, PT| {
+        copy(core, DEFAULT, PT, (dst, src, bytes), Direction::DeviceToDevice, Wait::Sync)
+    }
+    fn cuMemcpyPeerAsync / cuMemcpyPeerAsync_ptsz(
+        dst: DevicePtr, _dst_context: Opaque, src: DevicePtr, _src_context: Opaque, bytes: usize, stream: Opaque,
+    ) |core, PT| {
+        copy(core, stream, PT, (dst, src, bytes), Direction::DeviceToDevice, Wait::Async)
+    }
+    fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(parameters: *const Memcpy2d) |core, PT| {
+        copy_box(core, DEFAULT, PT, from_2d(parameters)?, Wait::Sync)
+    }
+    fn cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(parameters: *const Memcpy2d) |core, PT| {
+        copy_box(core, DEFAULT, PT, from_2d(parameters)?, Wait::Sync)
+    }
+    fn cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(parameters: *const Memcpy2d, stream: Opaque) |core, PT| {
+        copy_box(core, stream, PT, from_2d(parameters)?, Wait::Async)
+    }
+    fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(parameters: *const Memcpy3d) |core, PT| {
+        copy_box(core, DEFAULT, PT, from_3d(parameters)?, Wait::Sync)
+    }
+    fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz(parameters: *const Memcpy3d, stream: Opaque) |core, PT| {
+        copy_box(core, stream, PT, from_3d(parameters)?, Wait::Async)
+    }
+    fn cuMemcpy3DPeer / cuMemcpy3DPeer_ptds(parameters: *const Memcpy3d) |core, PT| {
+        copy_box(core, DEFAULT, PT, from_3d(parameters)?, Wait::Sync)
+    }
+    fn cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz(parameters: *const Memcpy3d, stream: Opaque) |core, PT| {
+        copy_box(core, stream, PT, from_3d(parameters)?, Wait::Async)
+    }
+    fn cuMemsetD8_v2 / cuMemsetD8_v2_ptds(dst: DevicePtr, value: u8, count: usize) |core, PT| {
+        fill(core, DEFAULT, PT, (dst, 0, count, 1), (value.into(), 1), Wait::Sync)
+    }
+    fn cuMemsetD16_v2 / cuMemsetD16_v2_ptds(dst: DevicePtr, value: u16, count: usize) |core, PT| {
+        fill(core, DEFAULT, PT, (dst, 0, count, 1), (value.into(), 2), Wait::Sync)
+    }
+    fn cuMemsetD32_v2 / cuMemsetD32_v2_ptds(dst: DevicePtr, value: u32, count: usize) |core, PT| {
+        fill(core, DEFAULT, PT, (dst, 0, count, 1), (value, 4), Wait::Sync)
+    }
+    fn cuMemsetD8Async / cuMemsetD8Async_ptsz(dst: DevicePtr, value: u8, count: usize, stream: Opaque) |core, PT| {
+        fill(core, stream, PT, (dst, 0, count, 1), (value.into(), 1), Wait::Async)
+    }
+    fn cuMemsetD16Async / cuMemsetD16Async_ptsz(dst: DevicePtr, value: u16, count: usize, stream: Opaque) |core, PT| {
+        fill(core, stream, PT, (dst, 0, count, 1), (value.into(), 2), Wait::Async)
+    }
+    fn cuMemsetD32Async / cuMemsetD32Async_ptsz(dst: DevicePtr, value: u32, count: usize, stream: Opaque) |core, PT| {
+        fill(core, stream, PT, (dst, 0, count, 1), (value, 4), Wait::Async)
+    }
+    fn cuMemsetD2D8_v2 / cuMemsetD2D8_v2_ptds(
+        dst: DevicePtr, pitch: usize, value: u8, width: usize, height: usize,
+    ) |core, PT| {
+        fill(core, DEFAULT, PT, (dst, pitch, width, height), (value.into(), 1), Wait::Sync)
+    }
+    fn cuMemsetD2D16_v2 / cuMemsetD2D16_v2_ptds(
+        dst: DevicePtr, pitch: usize, value: u16, width: usize, height: usize,
+    ) |core, PT| {
+        fill(core, DEFAULT, PT, (dst, pitch, width, height), (value.into(), 2), Wait::Sync)
+    }
+    fn cuMemsetD2D32_v2 / cuMemsetD2D32_v2_ptds(
+        dst: DevicePtr, pitch: usize, value: u32, width: usize, height: usize,
+    ) |core, PT| {
+        fill(core, DEFAULT, PT, (dst, pitch, width, height), (value, 4), Wait::Sync)
+    }
+    fn cuMemsetD2D8Async / cuMemsetD2D8Async_ptsz(
+        dst: DevicePtr, pitch: usize, value: u8, width: usize, height: usize, stream: Opaque,
+    ) |core, PT| {
+        fill(core, stream, PT, (dst, pitch, width, height), (value.into(), 1), Wait::Async)
+    }
+    fn cuMemsetD2D16Async / cuMemsetD2D16Async_ptsz(
+        dst: DevicePtr, pitch: usize, value: u16, width: usize, height: usize, stream: Opaque,
+    ) |core, PT| {
+        fill(core, stream, PT, (dst, pitch, width, height), (value.into(), 2), Wait::Async)
+    }
+    fn cuMemsetD2D32Async / cuMemsetD2D32Async_ptsz(
+        dst: DevicePtr, pitch: usize, value: u32, width: usize, height: usize, stream: Opaque,
+    ) |core, PT| {
+        fill(core, stream, PT, (dst, pitch, width, height), (value, 4), Wait::Async)
+    }
+}

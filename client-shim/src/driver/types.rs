@@ -1,0 +1,139 @@
+//! The driver API's own C types, as its public header lays them out on 64-bit Linux.
+
+use std::ffi::c_void;
+
+/// `CUdevice`.
+pub type Device = i32;
+/// `CUdeviceptr`.
+pub type DevicePtr = u64;
+/// `CUcontext`, `CUmodule`, `CUstream` and all other opaque handles.
+pub type Opaque = *mut c_void;
+
+/// `CUuuid`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Uuid(pub [u8; 16]);
+
+/// `CUdevprop`, of the deprecated `cuDeviceGetProperties`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct DevProp {
+    pub max_threads_per_block: i32,
+    pub max_threads_dim: [i32; 3],
+    pub max_grid_size: [i32; 3],
+    pub shared_mem_per_block: i32,
+    pub total_constant_memory: i32,
+    pub simd_width: i32,
+    pub mem_pitch: i32,
+    pub regs_per_block: i32,
+    pub clock_rate: i32,
+    pub texture_align: i32,
+}
+
+/// `CUmemorytype`: host memory.
+pub const MEMORYTYPE_HOST: u32 = 1;
+/// `CUmemorytype`: device memory.
+pub const MEMORYTYPE_DEVICE: u32 = 2;
+/// `CUmemorytype`: an array.
+pub const MEMORYTYPE_ARRAY: u32 = 3;
+/// `CUmemorytype`: whatever the address says.
+pub const MEMORYTYPE_UNIFIED: u32 = 4;
+
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Memcpy2d {
+    pub src_x_in_bytes: usize,
+    pub src_y: usize,
+    pub src_memory_type: u32,
+    pub src_host: *const c_void,
+    pub src_device: DevicePtr,
+    pub src_array: Opaque,
+    pub src_pitch: usize,
+    pub dst_x_in_bytes: usize,
+    pub dst_y: usize,
+    pub dst_memory_type: u32,
+    pub dst_host: *mut c_void,
+    pub dst_device: DevicePtr,
+    pub dst_array: Opaque,
+    pub dst_pitch: usize,
+    pub width_in_bytes: usize,
+    pub height: usize,
+}
+
+/// `CUDA_MEMCPY3D`. `CUDA_MEMCPY3D_PEER` has contexts in the places of the two reserved fields.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Memcpy3d {
+    pub src_x_in_bytes: usize,
+    pub src_y: usize,
+    pub src_z: usize,
+    pub src_lod: usize,
+    pub src_memory_type: u32,
+    pub src_host: *const c_void,
+    pub src_device: DevicePtr,
+    pub src_array: Opaque,
+    pub src_reserved: Opaque,
+    pub src_pitch: usize,
+    pub src_height: usize,
+    pub dst_x_in_bytes: usize,
+    pub dst_y: usize,
+    pub dst_z: usize,
+    pub dst_lod: usize,
+    pub dst_memory_type: u32,
+    pub dst_host: *mut c_void,
+    pub dst_device: DevicePtr,
+    pub dst_array: Opaque,
+    pub dst_reserved: Opaque,
+    pub dst_pitch: usize,
+    pub dst_height: usize,
+    pub width_in_bytes: usize,
+    pub height: usize,
+    pub depth: usize,
+}
+
+/// `CUlaunchAttribute`: an id and 64 bytes of value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct LaunchAttribute {
+    pub id: u32,
+    pub pad: u32,
+    pub value: [u64; 8],
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`.
+pub const LAUNCH_ATTRIBUTE_COOPERATIVE: u32 = 2;
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
+pub const LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: u32 = 4;
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct LaunchConfig {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared_mem_bytes: u32,
+    pub stream: Opaque,
+    pub attrs: *const LaunchAttribute,
+    pub num_attrs: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_header() {
+        assert_eq!(size_of::<Memcpy2d>(), 128);
+        assert_eq!(size_of::<Memcpy3d>(), 200);
+        assert_eq!(size_of::<LaunchAttribute>(), 72);
+        assert_eq!(size_of::<LaunchConfig>(), 56);
+        assert_eq!(std::mem::offset_of!(LaunchConfig, stream), 32);
+        assert_eq!(size_of::<DevProp>(), 56);
+    }
+}
