@@ -106,8 +106,10 @@ pub struct Debug {
 pub enum State {
     /// The list is whole.
     Consistent,
-    /// Objects are being added or removed.
-    Changing,
+    /// Objects are being added.
+    Adding,
+    /// Objects are being removed.
+    Removing,
 }
 
 impl Debug {
@@ -127,7 +129,8 @@ impl Debug {
         // SAFETY: a live reference; the field changes under the dynamic loader's hands.
         match unsafe { (&raw const self.state).read_volatile() } {
             0 => State::Consistent,
-            _ => State::Changing,
+            1 => State::Adding,
+            _ => State::Removing,
         }
     }
 }

@@ -31,7 +31,7 @@ use other_machine as machine;
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use link_map::{Debug, LinkMap, State};
 
@@ -62,23 +62,34 @@ fn at_startup() {
             redirect::Outcome::Obstacle(obstacle) => remember(obstacle, map),
         }
     }
-    remember_tails(debug);
+    for (debug, list) in link_map::namespaces(debug).zip(&LISTS) {
+        list.remember_tail(debug);
+    }
     if !machine::hook_breakpoint(debug.breakpoint(), on_load) {
-        DLOPEN_IS_UNWATCHED.store(1, Ordering::Relaxed);
+        DLOPEN_IS_UNWATCHED.store(true, Ordering::Relaxed);
     }
 }
 
-/// The last object of each namespace's list before the dynamic loader began to add to it.
-static TAILS: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
-/// Whether objects loaded later escape.
-static DLOPEN_IS_UNWATCHED: AtomicU8 = AtomicU8::new(0);
+/// What is known of each namespace's list of objects.
+static LISTS: [List; 16] =
+    [const { List { tail: AtomicUsize::new(0), removing: AtomicBool::new(false) } }; 16];
 
-fn remember_tails(debug: &'static Debug) {
-    for (debug, tail) in link_map::namespaces(debug).zip(&TAILS) {
+struct List {
+    /// The last object when the list was last whole; new ones follow it.
+    tail: AtomicUsize,
+    /// Whether the dynamic loader is removing objects.
+    removing: AtomicBool,
+}
+
+impl List {
+    fn remember_tail(&self, debug: &'static Debug) {
         let last = link_map::iterate(debug.map()).last();
-        tail.store(last.map_or(0, |map| std::ptr::from_ref(map) as usize), Ordering::Relaxed);
+        self.tail.store(last.map_or(0, |map| std::ptr::from_ref(map) as usize), Ordering::Relaxed);
     }
 }
+
+/// Whether objects loaded later escape.
+static DLOPEN_IS_UNWATCHED: AtomicBool = AtomicBool::new(false);
 
 /// Called by the dynamic loader whenever its list of objects begins or ends to change, with its lock held.
 extern "C" fn on_load() {
@@ -86,12 +97,19 @@ extern "C" fn on_load() {
     // SAFETY: errno is always there.
     let errno = unsafe { *libc::__errno_location() };
     if let Some(debug) = link_map::debug() {
-        for (index, debug) in link_map::namespaces(debug).enumerate().take(TAILS.len()) {
-            if debug.state() == State::Consistent {
-                redirect_after(debug, &TAILS[index]);
+        for (debug, list) in link_map::namespaces(debug).zip(&LISTS) {
+            match debug.state() {
+                State::Consistent => {
+                    // After removing there is nothing new, and the tail may be gone.
+                    if !list.removing.swap(false, Ordering::Relaxed) {
+                        redirect_after(debug, &list.tail);
+                    }
+                    list.remember_tail(debug);
+                }
+                // The first new object may be in the list already.
+                State::Adding => {}
+                State::Removing => list.removing.store(true, Ordering::Relaxed),
             }
-            let last = link_map::iterate(debug.map()).last();
-            TAILS[index].store(last.map_or(0, |map| std::ptr::from_ref(map) as usize), Ordering::Relaxed);
         }
     }
     // SAFETY: as above.
@@ -187,5 +205,5 @@ pub fn obstacle() -> Option<String> {
 /// Whether objects that the program loads with dlopen escape redirection, because the dynamic loader is of
 /// an unknown kind.
 pub fn dlopen_is_unwatched() -> bool {
-    DLOPEN_IS_UNWATCHED.load(Ordering::Relaxed) != 0
+    DLOPEN_IS_UNWATCHED.load(Ordering::Relaxed)
 }
