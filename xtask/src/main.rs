@@ -1,2 +1,97 @@
-//! The commands that work on this repository.
-fn main() {}
+//! The commands that work on this repository: `cargo xtask demo`, `test` and `toolkit`.
+
+mod demo;
+mod test;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand};
+use rgpu_tests::examples;
+use rgpu_tests::toolkit::Toolkit;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The commands that work on this repository")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Builds rgpu, fetches a CUDA compiler, and runs every example through a daemon on this machine
+    Demo {
+        /// Only examples whose name contains this
+        filter: Vec<String>,
+    },
+    /// Runs all tests: the crates' own, every example in every way, and the end-to-end tests
+    Test {
+        /// Only tests whose name contains this
+        filter: Vec<String>,
+    },
+    /// Fetches the CUDA compiler
+    Toolkit,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Task::Demo { filter } => demo::demo(&filter),
+        Task::Test { filter } => test::test(&filter),
+        Task::Toolkit => toolkit().map(|_| true),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Fetches the toolkit and says where it is. Returns how long that took.
+fn toolkit() -> Result<(Toolkit, Duration)> {
+    let start = Instant::now();
+    let fetched = Toolkit::fetch()?;
+    let place = fetched.toolkit.root().display();
+    match fetched.took {
+        Some(took) => println!("Installed the CUDA compiler in {place} in {}", seconds(took)),
+        None => println!("The CUDA compiler is in {place} already"),
+    }
+    println!("(shared by all clones; delete that directory to remove it, nothing else was installed)");
+    Ok((fetched.toolkit, start.elapsed()))
+}
+
+/// Runs cargo in the repository.
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(examples::repository());
+    command
+}
+
+/// Builds the product. Returns how long that took.
+fn build() -> Result<Duration> {
+    let start = Instant::now();
+    println!("Building rgpu: cargo build --release");
+    let status = cargo(&["build", "--release"]).status().context("Starting cargo")?;
+    ensure!(status.success(), "`cargo build --release` failed");
+    Ok(start.elapsed())
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn size_of_directory(path: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+    entries
+        .flatten()
+        .map(|e| match e.metadata() {
+            Ok(m) if m.is_dir() => size_of_directory(&e.path()),
+            Ok(m) => m.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}

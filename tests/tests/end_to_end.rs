@@ -1,2 +1,0 @@
-//! End-to-end tests (being written).
-fn main() {}
