@@ -177,8 +177,8 @@ impl<'a> Lexer<'a> {
                 self.position.at += 1;
                 Ok(Token::Punct(byte))
             }
-            b',' | b';' | b'{' | b'}' | b'(' | b')' | b'[' | b']' | b'+' | b'-' | b'*' | b'/' | b'%' | b'^'
-            | b'~' | b'?' | b':' | b'@' | b'.' => {
+            b',' | b';' | b'{' | b'}' | b'(' | b')' | b'[' | b']' | b'+' | b'-' | b'*' | b'/' | b'%'
+            | b'^' | b'~' | b'?' | b':' | b'@' | b'.' => {
                 self.position.at += 1;
                 Ok(Token::Punct(byte))
             }
@@ -217,8 +217,8 @@ impl<'a> Lexer<'a> {
                 }
                 let exponent =
                     |l: &Self, at: usize| l.byte(at).is_ascii_digit() || matches!(l.byte(at), b'+' | b'-');
-                let is_float = self.byte(0) == b'.'
-                    || (matches!(self.byte(0), b'e' | b'E') && exponent(self, 1));
+                let is_float =
+                    self.byte(0) == b'.' || (matches!(self.byte(0), b'e' | b'E') && exponent(self, 1));
                 if !is_float {
                     let octal = self.bytes[from] == b'0' && self.position.at > from + 1;
                     self.position.at = from;
@@ -253,7 +253,9 @@ impl<'a> Lexer<'a> {
             None => (text, false),
         };
         match u64::from_str_radix(digits, radix) {
-            Ok(value) if !digits.starts_with('+') => Ok(Token::Int(value, unsigned || value > i64::MAX as u64)),
+            Ok(value) if !digits.starts_with('+') => {
+                Ok(Token::Int(value, unsigned || value > i64::MAX as u64))
+            }
             _ => Err(self.error(format!("{:?} is not a 64-bit integer", self.slice(from)))),
         }
     }
@@ -281,7 +283,8 @@ impl<'a> Lexer<'a> {
         while self.byte(0).is_ascii_digit() || self.byte(0) == b'.' {
             self.position.at += 1;
         }
-        let parsed = self.slice(from).split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        let parsed =
+            self.slice(from).split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
         parsed.ok_or_else(|| self.error("A version such as 8.0 is expected"))
     }
 }

@@ -159,7 +159,9 @@ impl<'a> Parser<'a> {
             let space = match self.next()? {
                 Token::Dot("param") => Space::Param,
                 Token::Dot("reg") => Space::Reg,
-                found => return self.error(format!(".param or .reg is expected instead of {}", describe(found))),
+                found => {
+                    return self.error(format!(".param or .reg is expected instead of {}", describe(found)));
+                }
             };
             let kind = self.kind()?;
             let name = self.ident("A parameter's name")?;
@@ -177,7 +179,13 @@ impl<'a> Parser<'a> {
         Ok(params)
     }
 
-    fn name_param(&mut self, body: &mut Body<'a>, name: &'a str, symbol: Symbol, variable: &Variable) -> Result<()> {
+    fn name_param(
+        &mut self,
+        body: &mut Body<'a>,
+        name: &'a str,
+        symbol: Symbol,
+        variable: &Variable,
+    ) -> Result<()> {
         if name == "_" {
             return Ok(());
         }
@@ -277,7 +285,9 @@ impl<'a> Parser<'a> {
                     }
                 }
                 Token::End => return self.error("The function does not end"),
-                found => return self.error(format!("An instruction is expected instead of {}", describe(found))),
+                found => {
+                    return self.error(format!("An instruction is expected instead of {}", describe(found)));
+                }
             }
         }
         self.rename_labels(body);

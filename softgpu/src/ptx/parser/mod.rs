@@ -152,7 +152,9 @@ impl<'a> Parser<'a> {
                 Token::Punct(b';') => {}
                 Token::Punct(b'@') => self.lexer.skip_line(),
                 Token::Dot(directive) => self.directive(directive)?,
-                found => return self.error(format!("A directive is expected instead of {}", describe(found))),
+                found => {
+                    return self.error(format!("A directive is expected instead of {}", describe(found)));
+                }
             }
         }
         self.resolve_fixups()?;
@@ -172,7 +174,9 @@ impl<'a> Parser<'a> {
             };
             directive = match self.next()? {
                 Token::Dot(next) => next,
-                found => return self.error(format!("A directive is expected instead of {}", describe(found))),
+                found => {
+                    return self.error(format!("A directive is expected instead of {}", describe(found)));
+                }
             };
         }
         match directive {
@@ -249,7 +253,10 @@ impl<'a> Parser<'a> {
             "section" => {
                 match self.next()? {
                     Token::Dot(_) | Token::Ident(_) | Token::Str(_) => {}
-                    found => return self.error(format!("A section's name is expected instead of {}", describe(found))),
+                    found => {
+                        return self
+                            .error(format!("A section's name is expected instead of {}", describe(found)));
+                    }
                 }
                 self.expect(b'{')?;
                 let mut depth = 1;

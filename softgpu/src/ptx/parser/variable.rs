@@ -218,7 +218,8 @@ impl<'a> Parser<'a> {
             let inner: u64 = variable.dims[1..].iter().product();
             let vectors = u64::from(variable.vector);
             let outer = if inner == 0 { 0 } else { count.div_ceil(vectors).div_ceil(inner) };
-            let Some(size) = (inner * vectors * width).checked_mul(outer).filter(|s| *s <= i64::MAX as u64) else {
+            let Some(size) = (inner * vectors * width).checked_mul(outer).filter(|s| *s <= i64::MAX as u64)
+            else {
                 return self.error(format!("{} is too large", variable.name));
             };
             (variable.dims[0], variable.size, variable.open) = (outer, size, false);

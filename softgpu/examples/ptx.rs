@@ -1,0 +1,43 @@
+//! Says what is in images of GPU code: `cargo run -p rgpu-softgpu --example ptx -- FILE…`
+
+fn main() {
+    let mut failed = false;
+    for path in std::env::args().skip(1) {
+        let text = match std::fs::read(&path) {
+            Ok(bytes) => rgpu_softgpu::image::ptx_for(&bytes, 80).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                println!("{path}: {error}");
+                failed = true;
+                continue;
+            }
+        };
+        let start = std::time::Instant::now();
+        match rgpu_softgpu::ptx::parse(&text) {
+            Ok(module) => {
+                let statements: usize = module.functions.iter().map(|f| f.body.len()).sum();
+                println!(
+                    "{path}: PTX {}.{}, {}, {} functions, {} variables, {statements} statements, {} forms, {:?}",
+                    module.version.0,
+                    module.version.1,
+                    module.target,
+                    module.functions.len(),
+                    module.variables.len(),
+                    module.forms.len(),
+                    start.elapsed(),
+                );
+                for form in module.forms.iter().filter(|f| !f.others.is_empty()) {
+                    println!("  {}: {:?}", form.text, form.others);
+                }
+            }
+            Err(error) => {
+                println!("{path}: {error}");
+                failed = true;
+            }
+        }
+    }
+    std::process::exit(i32::from(failed));
+}
