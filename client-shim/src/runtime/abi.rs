@@ -1,31 +1,52 @@
-//! The C boundary: arguments, the last error, and what every entry point does around its work.
+//! The C boundary: pointers that programs pass, and what every entry point does around its work.
 
-use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::Arc;
 
-use rgpu_device::{Code, Error, Result};
+use crate::core::error::{guard_runtime, invalid};
+use crate::core::{Context, Core, Result, Stream};
 
-thread_local! {
-    /// The most recent error of this thread's calls, until somebody asks for it.
-    static LAST_ERROR: Cell<c_int> = const { Cell::new(0) };
+/// Runs the body of an entry point: catches panics, keeps the last error, and leaves `errno` as it was.
+pub(crate) fn call(name: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
+    // SAFETY: the address is valid in every thread.
+    let errno = unsafe { *libc::__errno_location() };
+    let code = guard_runtime(name, body);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+    code as c_int
 }
 
-/// Makes `error` the thread's last error and returns it.
-pub(crate) fn fail(error: c_int) -> c_int {
-    // A thread that is past its thread-locals has nobody left to ask.
-    let _ = LAST_ERROR.try_with(|last| last.set(error));
-    error
+/// Defines entry points: C functions that return an error code, whose body is a [`Result`]-returning block.
+/// The literal after `as` is the name in messages and statistics.
+macro_rules! api {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $(<const $pt:ident>)? as $cuda:literal ($($arg:ident: $type:ty),* $(,)?) $body:block
+    )*) => {
+        $(
+            $(#[$doc])*
+            pub(crate) extern "C" fn $name $(<const $pt: bool>)? ($($arg: $type),*) -> ::std::ffi::c_int {
+                $crate::runtime::abi::call($cuda, move || $body)
+            }
+        )*
+    };
+}
+pub(crate) use api;
+
+/// The core and the context that this thread's runtime calls work in.
+pub(crate) fn enter() -> Result<(&'static Core, Arc<Context>)> {
+    let core = crate::core::current()?;
+    Ok((core, core.runtime_context()?))
 }
 
-/// The thread's last error, which is forgotten if `take`.
-pub(crate) fn last_error(take: bool) -> c_int {
-    LAST_ERROR.try_with(|last| if take { last.replace(0) } else { last.get() }).unwrap_or(0)
-}
-
-/// Says something to the person in front of the program.
-pub(crate) fn say(text: &str) {
-    // Not `eprintln!`, which panics when stderr is closed.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("rgpu: {text}\n").as_bytes());
+/// As [`enter`], with the stream that the program named.
+pub(crate) fn enter_stream(
+    raw: usize,
+    per_thread: bool,
+) -> Result<(&'static Core, Arc<Context>, Arc<Stream>)> {
+    let (core, context) = enter()?;
+    let stream = core.stream(&context, raw, per_thread)?;
+    Ok((core, context, stream))
 }
 
 /// Where a caller wants a result. The caller vouches that it is null or fit to be written to, as C has it.
@@ -52,7 +73,7 @@ impl<T> Out<T> {
     /// Stores the result unless the caller gave null, where CUDA allows that.
     pub(crate) fn set_if_wanted(self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: not null, and the caller vouches for the rest. C knows no alignment promises.
+            // SAFETY: not null, and the caller vouches for the rest. Alignment is not among it.
             unsafe { self.0.write_unaligned(value) }
         }
     }
@@ -70,9 +91,9 @@ impl<T> Out<T> {
         In(self.0.cast_const()).get()
     }
 
-    /// Stores the `index`-th result.
-    pub(crate) fn set_at(self, index: usize, value: T) {
-        Out(self.0.wrapping_add(index)).set_if_wanted(value);
+    /// The place of the `index`-th result.
+    pub(crate) fn at(self, index: usize) -> Self {
+        if self.0.is_null() { self } else { Self(self.0.wrapping_add(index)) }
     }
 }
 
@@ -101,20 +122,53 @@ impl<T: Copy> In<T> {
 
     /// The first `count` values; a null pointer is an invalid value unless there are none.
     pub(crate) fn list(self, count: usize) -> Result<Vec<T>> {
-        (0..count).map(|i| In(self.0.wrapping_add(if self.0.is_null() { 0 } else { i })).get()).collect()
+        if self.0.is_null() && count > 0 {
+            return Err(invalid("an argument array is null"));
+        }
+        (0..count).map(|i| In(self.0.wrapping_add(i)).get()).collect()
     }
 }
 
-/// The bytes of a C string; null is an invalid value.
-pub(crate) fn c_string(text: In<std::ffi::c_char>) -> Result<std::ffi::CString> {
+/// A C string; null is an invalid value.
+pub(crate) fn c_string(text: In<c_char>) -> Result<CString> {
     if text.0.is_null() {
         return Err(invalid("a name is null"));
     }
     // SAFETY: the caller passes a NUL-terminated string, as C has it.
-    Ok(unsafe { std::ffi::CStr::from_ptr(text.0) }.to_owned())
+    Ok(unsafe { CStr::from_ptr(text.0) }.to_owned())
 }
 
-/// An invalid value, explained.
-pub(crate) fn invalid(message: &str) -> Error {
-    Error::new(Code::InvalidValue, message)
+/// A C string as a name; names that are not UTF-8 name nothing.
+pub(crate) fn name(text: In<c_char>) -> Result<String> {
+    c_string(text)?.into_string().map_err(|_| invalid("a name is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Code;
+
+    #[test]
+    fn null_pointers_are_errors() {
+        assert_eq!(Out::<i32>(std::ptr::null_mut()).set(1).unwrap_err().code, Code::InvalidValue);
+        assert_eq!(In::<i32>(std::ptr::null()).get().unwrap_err().code, Code::InvalidValue);
+        assert!(In::<i32>(std::ptr::null()).list(0).unwrap().is_empty());
+        assert!(In::<i32>(std::ptr::null()).list(1).is_err());
+        assert!(c_string(In(std::ptr::null())).is_err());
+        let mut value = 5;
+        Out(&raw mut value).set(6).unwrap();
+        assert_eq!(In(&raw const value).get().unwrap(), 6);
+    }
+
+    #[test]
+    fn errno_survives_a_call() {
+        // SAFETY: the address is valid in every thread.
+        let errno = || unsafe { &mut *libc::__errno_location() };
+        *errno() = 77;
+        let code = call("a call", || {
+            *errno() = 1;
+            Err(Code::InvalidValue.into())
+        });
+        assert_eq!((code, *errno()), (1, 77));
+    }
 }

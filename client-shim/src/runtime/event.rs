@@ -1,0 +1,79 @@
+//! Events.
+
+use std::ffi::c_uint;
+
+use super::abi::{Out, api, enter, enter_stream};
+use super::types::{EventRef, StreamRef};
+use crate::core::error::{invalid, not_implemented};
+use crate::core::event::INTERPROCESS;
+use crate::core::{Code, Result, current};
+
+/// Creates an event.
+fn create_event(out: Out<EventRef>, flags: c_uint) -> Result<()> {
+    out.check()?;
+    if flags & !7 != 0 {
+        return Err(invalid("unknown event flags"));
+    }
+    if flags & INTERPROCESS != 0 {
+        return Err(not_implemented("an event shared between processes"));
+    }
+    let (core, context) = enter()?;
+    out.set(core.event_create(&context, flags)?.raw)
+}
+
+/// Records an event.
+fn record_event(event: EventRef, stream: StreamRef, pt: bool) -> Result<()> {
+    let (core, _, stream) = enter_stream(stream, pt)?;
+    core.event_record(&*core.event(event)?, &stream)
+}
+
+api! {
+    /// `cudaEventCreate`
+    fn create as "cudaEventCreate" (event: Out<EventRef>) {
+        create_event(event, 0)
+    }
+
+    /// `cudaEventCreateWithFlags`
+    fn create_with_flags as "cudaEventCreateWithFlags" (event: Out<EventRef>, flags: c_uint) {
+        create_event(event, flags)
+    }
+
+    /// `cudaEventDestroy`
+    fn destroy as "cudaEventDestroy" (event: EventRef) {
+        current()?.event_destroy(event)
+    }
+
+    /// `cudaEventRecord`
+    fn record<const PT> as "cudaEventRecord" (event: EventRef, stream: StreamRef) {
+        record_event(event, stream, PT)
+    }
+
+    /// `cudaEventRecordWithFlags`: that the event is for somebody outside a graph makes no difference here.
+    fn record_with_flags<const PT> as "cudaEventRecordWithFlags" (
+        event: EventRef, stream: StreamRef, flags: c_uint,
+    ) {
+        if flags > 1 {
+            return Err(invalid("unknown flags"));
+        }
+        record_event(event, stream, PT)
+    }
+
+    /// `cudaEventQuery`
+    fn query as "cudaEventQuery" (event: EventRef) {
+        let core = current()?;
+        if core.event_query(&*core.event(event)?)? { Ok(()) } else { Err(Code::NotReady.into()) }
+    }
+
+    /// `cudaEventSynchronize`
+    fn synchronize as "cudaEventSynchronize" (event: EventRef) {
+        let core = current()?;
+        core.event_synchronize(&*core.event(event)?)
+    }
+
+    /// `cudaEventElapsedTime`
+    fn elapsed_time as "cudaEventElapsedTime" (ms: Out<f32>, start: EventRef, end: EventRef) {
+        ms.check()?;
+        let core = current()?;
+        ms.set(core.event_elapsed(&*core.event(start)?, &*core.event(end)?)?)
+    }
+}

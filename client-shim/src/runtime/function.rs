@@ -1,0 +1,153 @@
+//! What can be asked of kernels and set about them, and how many blocks of them fit.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use super::abi::{Out, api, enter};
+use super::device::ordinal;
+use super::types::FuncAttributes;
+use crate::core::error::invalid;
+use crate::core::{Code, Core, Error, Function, Result};
+
+/// The attributes that `cudaFuncSetAttribute` takes.
+const SETTABLE: std::ops::RangeInclusive<c_int> = 8..=15;
+
+/// The function behind a host address.
+fn function(symbol: *const c_void) -> Result<(&'static Core, Arc<Function>)> {
+    let (core, context) = enter()?;
+    if symbol.is_null() {
+        return Err(Error::new(Code::InvalidDeviceFunction, "the kernel is null"));
+    }
+    Ok((core, core.function_for(&context, symbol)?))
+}
+
+/// A kernel's name as a C string that stays.
+fn lasting_name(name: &str) -> *const c_char {
+    static NAMES: Mutex<Option<HashMap<String, CString>>> = Mutex::new(None);
+    let mut names = NAMES.lock();
+    let names = names.get_or_insert_default();
+    // A name with a NUL inside cannot come from an image.
+    names.entry(name.to_owned()).or_insert_with(|| CString::new(name).unwrap_or_default()).as_ptr()
+}
+
+api! {
+    /// `cudaFuncGetAttributes`
+    fn get_attributes as "cudaFuncGetAttributes" (attributes: Out<FuncAttributes>, symbol: *const c_void) {
+        attributes.check()?;
+        let (_, function) = function(symbol)?;
+        let info = function.info();
+        attributes.set(FuncAttributes {
+            shared_size_bytes: info.static_shared as usize,
+            const_size_bytes: info.const_bytes as usize,
+            local_size_bytes: info.local_bytes as usize,
+            max_threads_per_block: info.max_threads as c_int,
+            num_regs: info.registers as c_int,
+            ptx_version: info.ptx_version as c_int,
+            binary_version: info.binary_version as c_int,
+            max_dynamic_shared_size_bytes: function.max_dynamic_shared.load(Ordering::Relaxed),
+            preferred_shmem_carveout: function.carveout.load(Ordering::Relaxed),
+            ..FuncAttributes::default()
+        })
+    }
+
+    /// `cudaFuncSetAttribute`
+    fn set_attribute as "cudaFuncSetAttribute" (symbol: *const c_void, attribute: c_int, value: c_int) {
+        let (core, function) = function(symbol)?;
+        if !SETTABLE.contains(&attribute) {
+            return Err(invalid("no such attribute can be set"));
+        }
+        core.function_set_attribute(&function, attribute as u32, value)
+    }
+
+    /// `cudaKernelSetAttributeForDevice`
+    fn set_kernel_attribute as "cudaKernelSetAttributeForDevice" (
+        kernel: usize, attribute: c_int, value: c_int, device: c_int,
+    ) {
+        let (core, context) = enter()?;
+        let ordinal = ordinal(core, device)?;
+        if !SETTABLE.contains(&attribute) {
+            return Err(invalid("no such attribute can be set"));
+        }
+        let context = if context.ordinal == ordinal { context } else { core.primary_retain(ordinal)? };
+        let function = core.kernel_function(&context, &*core.kernel(kernel)?)?;
+        core.function_set_attribute(&function, attribute as u32, value)
+    }
+
+    /// `cudaFuncSetCacheConfig`: a hint.
+    fn set_cache_config as "cudaFuncSetCacheConfig" (symbol: *const c_void, config: c_int) {
+        function(symbol)?;
+        if (0..=3).contains(&config) { Ok(()) } else { Err(invalid("no such cache configuration")) }
+    }
+
+    /// `cudaFuncSetSharedMemConfig`: a hint.
+    fn set_shared_config as "cudaFuncSetSharedMemConfig" (symbol: *const c_void, config: c_int) {
+        function(symbol)?;
+        if (0..=2).contains(&config) { Ok(()) } else { Err(invalid("no such shared memory configuration")) }
+    }
+
+    /// `cudaFuncGetName`
+    fn get_name as "cudaFuncGetName" (name: Out<*const c_char>, symbol: *const c_void) {
+        name.check()?;
+        let (_, function) = function(symbol)?;
+        name.set(lasting_name(&function.info().name))
+    }
+
+    /// `cudaFuncGetParamInfo`
+    fn get_param_info as "cudaFuncGetParamInfo" (
+        symbol: *const c_void, index: usize, offset: Out<usize>, size: Out<usize>,
+    ) {
+        offset.check()?;
+        let (_, function) = function(symbol)?;
+        let param = function.info().params.get(index).copied();
+        let param = param.ok_or_else(|| invalid("the kernel has fewer parameters"))?;
+        offset.set_if_wanted(param.offset as usize);
+        size.set_if_wanted(param.size as usize);
+        Ok(())
+    }
+
+    /// `cudaOccupancyMaxActiveBlocksPerMultiprocessor`
+    fn occupancy_blocks as "cudaOccupancyMaxActiveBlocksPerMultiprocessor" (
+        blocks: Out<c_int>, symbol: *const c_void, block_size: c_int, dynamic_shared: usize,
+    ) {
+        blocks.check()?;
+        blocks.set(max_active_blocks(symbol, block_size, dynamic_shared, 0)?)
+    }
+
+    /// `cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags`
+    fn occupancy_blocks_with_flags as "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags" (
+        blocks: Out<c_int>, symbol: *const c_void, block_size: c_int, dynamic_shared: usize, flags: c_uint,
+    ) {
+        blocks.check()?;
+        blocks.set(max_active_blocks(symbol, block_size, dynamic_shared, flags)?)
+    }
+
+    /// `cudaOccupancyAvailableDynamicSMemPerBlock`
+    fn occupancy_shared as "cudaOccupancyAvailableDynamicSMemPerBlock" (
+        bytes: Out<usize>, symbol: *const c_void, blocks: c_int, block_size: c_int,
+    ) {
+        bytes.check()?;
+        let (core, function) = function(symbol)?;
+        if blocks <= 0 || block_size <= 0 {
+            return Err(invalid("blocks and threads must be positive"));
+        }
+        bytes.set(core.occupancy_shared(&function, blocks as u32, block_size as u32)? as usize)
+    }
+}
+
+/// How many blocks of a kernel fit on a multiprocessor. The flag disables an override that there is none of.
+fn max_active_blocks(
+    symbol: *const c_void,
+    block_size: c_int,
+    shared: usize,
+    flags: c_uint,
+) -> Result<c_int> {
+    let (core, function) = function(symbol)?;
+    if block_size <= 0 || flags > 1 {
+        return Err(invalid("the block size must be positive, and the flags known"));
+    }
+    Ok(core.occupancy_blocks(&function, block_size as u32, shared as u64)? as c_int)
+}

@@ -1,0 +1,131 @@
+//! Code that programs load by themselves: `cudaLibrary_t` and `cudaKernel_t`.
+
+use std::ffi::{OsStr, c_char, c_int, c_uint, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rgpu_device::GlobalKind;
+
+use super::abi::{In, Out, api, c_string, enter, name};
+use super::types::LibraryRef;
+use crate::core::error::{invalid, not_implemented};
+use crate::core::{Code, Context, Core, Error, Module, Result, current};
+
+/// `cudaLibraryBinaryIsPreserved`.
+const BINARY_IS_PRESERVED: c_int = 1;
+
+/// Whether the program promises to keep the image; other library options are refused.
+fn preserved(options: In<c_int>, values: In<*mut c_void>, count: c_uint) -> Result<bool> {
+    let mut preserved = false;
+    let values = if values.0.is_null() { vec![] } else { values.list(count as usize)? };
+    for (i, option) in options.list(count as usize)?.into_iter().enumerate() {
+        match option {
+            BINARY_IS_PRESERVED => preserved = values.get(i).is_none_or(|value| !value.is_null()),
+            _ => return Err(not_implemented("a library with a table of host functions")),
+        }
+    }
+    Ok(preserved)
+}
+
+/// A library as loaded for the thread's current device.
+fn module(library: LibraryRef) -> Result<(&'static Core, Arc<Context>, Arc<Module>)> {
+    let (core, context) = enter()?;
+    let module = core.library_module(&context, &*core.library(library)?)?;
+    Ok((core, context, module))
+}
+
+/// Finds a variable of one of these kinds.
+fn variable(
+    ptr: Out<usize>,
+    bytes: Out<usize>,
+    library: LibraryRef,
+    text: In<c_char>,
+    managed: bool,
+) -> Result<()> {
+    let (_, _, module) = module(library)?;
+    let name = name(text)?;
+    let found =
+        module.info.globals.iter().find(|g| g.name == name && (g.kind == GlobalKind::Managed) == managed);
+    let found =
+        found.ok_or_else(|| Error::new(Code::NotFound, format!("the library has no variable {name}")))?;
+    ptr.set_if_wanted(found.addr as usize);
+    bytes.set_if_wanted(found.size as usize);
+    Ok(())
+}
+
+api! {
+    /// `cudaLibraryLoadData`. The compiler's options have nothing to work on.
+    fn load_data as "cudaLibraryLoadData" (
+        library: Out<LibraryRef>, code: *const u8, _jit_options: In<c_int>, _jit_values: In<*mut c_void>,
+        _jit_count: c_uint, options: In<c_int>, values: In<*mut c_void>, count: c_uint,
+    ) {
+        library.check()?;
+        if code.is_null() {
+            return Err(invalid("there is no code"));
+        }
+        let core = current()?;
+        let preserved = preserved(options, values, count)?;
+        // SAFETY: the program passes an image, as the call demands.
+        library.set(unsafe { core.library_load(code, preserved) }?.raw)
+    }
+
+    /// `cudaLibraryLoadFromFile`
+    fn load_from_file as "cudaLibraryLoadFromFile" (
+        library: Out<LibraryRef>, file: In<c_char>, _jit_options: In<c_int>, _jit_values: In<*mut c_void>,
+        _jit_count: c_uint, options: In<c_int>, values: In<*mut c_void>, count: c_uint,
+    ) {
+        library.check()?;
+        let path = c_string(file)?;
+        let core = current()?;
+        preserved(options, values, count)?;
+        let image = std::fs::read(OsStr::from_bytes(path.as_bytes()))
+            .map_err(|e| Error::new(Code::FileNotFound, format!("{}: {e}", path.to_string_lossy())))?;
+        library.set(core.library_load_bytes(image)?.raw)
+    }
+
+    /// `cudaLibraryUnload`
+    fn unload as "cudaLibraryUnload" (library: LibraryRef) {
+        current()?.library_unload(library)
+    }
+
+    /// `cudaLibraryGetKernel`
+    fn get_kernel as "cudaLibraryGetKernel" (kernel: Out<usize>, library: LibraryRef, text: In<c_char>) {
+        kernel.check()?;
+        let core = current()?;
+        kernel.set(core.library_kernel(&core.library(library)?, &name(text)?)?.raw)
+    }
+
+    /// `cudaLibraryGetKernelCount`
+    fn get_kernel_count as "cudaLibraryGetKernelCount" (count: Out<c_uint>, library: LibraryRef) {
+        count.check()?;
+        let (_, _, module) = module(library)?;
+        count.set(module.info.functions.len() as c_uint)
+    }
+
+    /// `cudaLibraryEnumerateKernels`
+    fn enumerate_kernels as "cudaLibraryEnumerateKernels" (
+        kernels: Out<usize>, count: c_uint, library: LibraryRef,
+    ) {
+        kernels.check()?;
+        let (core, _, module) = module(library)?;
+        let library = core.library(library)?;
+        for (i, function) in module.info.functions.iter().take(count as usize).enumerate() {
+            kernels.at(i).set(core.library_kernel(&library, &function.name)?.raw)?;
+        }
+        Ok(())
+    }
+
+    /// `cudaLibraryGetGlobal`
+    fn get_global as "cudaLibraryGetGlobal" (
+        ptr: Out<usize>, bytes: Out<usize>, library: LibraryRef, text: In<c_char>,
+    ) {
+        variable(ptr, bytes, library, text, false)
+    }
+
+    /// `cudaLibraryGetManaged`
+    fn get_managed as "cudaLibraryGetManaged" (
+        ptr: Out<usize>, bytes: Out<usize>, library: LibraryRef, text: In<c_char>,
+    ) {
+        variable(ptr, bytes, library, text, true)
+    }
+}

@@ -1,0 +1,297 @@
+//! Allocating and freeing memory of every kind, and asking what an address is.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::abi::{In, Out, api, enter, enter_stream};
+use super::device::ordinal;
+use super::types::{
+    Extent, MemLocation, PitchedPtr, PointerAttributes12, PointerAttributes13, StreamRef, location,
+};
+use crate::core::error::invalid;
+use crate::core::{Code, Core, PointerKind, Result};
+
+/// `cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined`.
+const HOST_ALLOC_FLAGS: c_uint = 7;
+/// The same for `cudaHostRegister`, with I/O memory and read-only.
+const HOST_REGISTER_FLAGS: c_uint = 15;
+/// `cudaInvalidDeviceId`.
+const NO_DEVICE: c_int = -2;
+/// `cudaCpuDeviceId`.
+const CPU: c_int = -1;
+
+/// What `cudaPointerGetAttributes` tells.
+fn pointer_attributes(addr: usize) -> Result<PointerAttributes12> {
+    let (core, _) = enter()?;
+    let info = core.pointer_info(addr as u64);
+    Ok(PointerAttributes12 {
+        kind: match info.kind {
+            PointerKind::Unregistered => 0,
+            PointerKind::Host => 1,
+            PointerKind::Device => 2,
+            PointerKind::Managed => 3,
+        },
+        device: if info.kind == PointerKind::Unregistered { NO_DEVICE } else { info.ordinal as c_int },
+        device_pointer: info.device_pointer as usize,
+        host_pointer: info.host_pointer as usize,
+    })
+}
+
+/// Whether all of a range is managed memory, which hints are given about.
+fn check_managed(core: &Core, addr: usize, bytes: usize) -> Result<()> {
+    let info = core.pointer_info(addr as u64);
+    let inside = (addr as u64).checked_add(bytes as u64).is_some_and(|end| end <= info.base + info.size);
+    if info.kind == PointerKind::Managed && bytes > 0 && inside {
+        Ok(())
+    } else {
+        Err(invalid("the range is not managed memory"))
+    }
+}
+
+/// Whether a hint names a place that exists.
+fn check_location(core: &Core, place: MemLocation) -> Result<()> {
+    match place.kind {
+        location::DEVICE => ordinal(core, place.id).map(drop),
+        location::HOST | location::HOST_NUMA | location::HOST_NUMA_CURRENT => Ok(()),
+        _ => Err(invalid("no such memory location")),
+    }
+}
+
+/// The place that a device number of the 12.x calls means.
+fn location_of(device: c_int) -> MemLocation {
+    if device == CPU {
+        MemLocation { kind: location::HOST, id: 0 }
+    } else {
+        MemLocation { kind: location::DEVICE, id: device }
+    }
+}
+
+/// `cudaMemAdvise`: a hint, so checking it is all there is to do. Where managed memory lives is the device's
+/// own business.
+fn advise(addr: usize, bytes: usize, advice: c_int, place: MemLocation) -> Result<()> {
+    let (core, _) = enter()?;
+    check_managed(core, addr, bytes)?;
+    match advice {
+        // Read-mostly and the removal of a preferred location do not look at the place.
+        1 | 2 | 4 => Ok(()),
+        3 | 5 | 6 => check_location(core, place),
+        _ => Err(invalid("no such advice")),
+    }
+}
+
+/// `cudaMemPrefetchAsync`: a hint as well.
+fn prefetch(
+    addr: usize,
+    bytes: usize,
+    place: MemLocation,
+    flags: c_uint,
+    stream: StreamRef,
+    pt: bool,
+) -> Result<()> {
+    let (core, _, _) = enter_stream(stream, pt)?;
+    if flags != 0 {
+        return Err(invalid("flags must be 0"));
+    }
+    check_managed(core, addr, bytes)?;
+    check_location(core, place).map_err(|_| Code::InvalidDevice.into())
+}
+
+api! {
+    /// `cudaMalloc`
+    fn malloc as "cudaMalloc" (ptr: Out<usize>, size: usize) {
+        ptr.check()?;
+        let (core, context) = enter()?;
+        ptr.set(core.alloc(&context, size as u64)? as usize)
+    }
+
+    /// `cudaFree`: with null it is how programs bring the runtime to life.
+    fn free as "cudaFree" (ptr: usize) {
+        let (core, _) = enter()?;
+        if ptr == 0 {
+            return Ok(());
+        }
+        core.free(ptr as u64)?;
+        super::pool::forget(ptr);
+        Ok(())
+    }
+
+    /// `cudaMallocPitch`
+    fn malloc_pitch as "cudaMallocPitch" (ptr: Out<usize>, pitch: Out<usize>, width: usize, height: usize) {
+        ptr.check()?;
+        pitch.check()?;
+        let (core, context) = enter()?;
+        let (addr, row) = core.alloc_pitch(&context, width as u64, height as u64)?;
+        ptr.set_if_wanted(addr as usize);
+        pitch.set(row as usize)
+    }
+
+    /// `cudaMalloc3D`
+    fn malloc_3d as "cudaMalloc3D" (ptr: Out<PitchedPtr>, extent: Extent) {
+        ptr.check()?;
+        let (core, context) = enter()?;
+        let rows = extent.height.checked_mul(extent.depth).ok_or(Code::OutOfMemory)?;
+        let (addr, row) = core.alloc_pitch(&context, extent.width as u64, rows as u64)?;
+        ptr.set(PitchedPtr {
+            ptr: addr as usize,
+            pitch: row as usize,
+            xsize: extent.width,
+            ysize: extent.height,
+        })
+    }
+
+    /// `cudaMallocHost`
+    fn malloc_host as "cudaMallocHost" (ptr: Out<usize>, size: usize) {
+        ptr.check()?;
+        let (core, context) = enter()?;
+        ptr.set(core.host_alloc(&context, size as u64, 0)? as usize)
+    }
+
+    /// `cudaHostAlloc`
+    fn host_alloc as "cudaHostAlloc" (ptr: Out<usize>, size: usize, flags: c_uint) {
+        ptr.check()?;
+        if flags & !HOST_ALLOC_FLAGS != 0 {
+            return Err(invalid("unknown flags"));
+        }
+        let (core, context) = enter()?;
+        ptr.set(core.host_alloc(&context, size as u64, flags)? as usize)
+    }
+
+    /// `cudaFreeHost`
+    fn free_host as "cudaFreeHost" (ptr: usize) {
+        let (core, _) = enter()?;
+        if ptr == 0 { Ok(()) } else { core.host_free(ptr as u64) }
+    }
+
+    /// `cudaHostRegister`
+    fn host_register as "cudaHostRegister" (ptr: usize, size: usize, flags: c_uint) {
+        if ptr == 0 || size == 0 || flags & !HOST_REGISTER_FLAGS != 0 {
+            return Err(invalid("nothing to register, or unknown flags"));
+        }
+        let (core, context) = enter()?;
+        core.host_register(&context, ptr as u64, size as u64, flags)
+    }
+
+    /// `cudaHostUnregister`
+    fn host_unregister as "cudaHostUnregister" (ptr: usize) {
+        if ptr == 0 {
+            return Err(invalid("a null pointer was never registered"));
+        }
+        enter()?.0.host_unregister(ptr as u64)
+    }
+
+    /// `cudaHostGetDevicePointer`
+    fn host_get_device_pointer as "cudaHostGetDevicePointer" (device: Out<usize>, host: usize, flags: c_uint) {
+        device.check()?;
+        if flags != 0 {
+            return Err(invalid("flags must be 0"));
+        }
+        device.set(enter()?.0.host_device_pointer(host as u64)? as usize)
+    }
+
+    /// `cudaHostGetFlags`
+    fn host_get_flags as "cudaHostGetFlags" (flags: Out<c_uint>, host: usize) {
+        flags.check()?;
+        flags.set(enter()?.0.host_flags(host as u64)?)
+    }
+
+    /// `cudaMallocManaged`
+    fn malloc_managed as "cudaMallocManaged" (ptr: Out<usize>, size: usize, flags: c_uint) {
+        ptr.check()?;
+        if size == 0 || !matches!(flags, 1 | 2) {
+            return Err(invalid("managed memory needs a size, and to be attached globally or to the host"));
+        }
+        let (core, context) = enter()?;
+        ptr.set(core.managed_alloc(&context, size as u64, flags)? as usize)
+    }
+
+    /// `cudaPointerGetAttributes` of 12.x
+    fn pointer_get_attributes_12 as "cudaPointerGetAttributes" (
+        attributes: Out<PointerAttributes12>, ptr: usize,
+    ) {
+        attributes.check()?;
+        attributes.set(pointer_attributes(ptr)?)
+    }
+
+    /// `cudaPointerGetAttributes` of 13.x
+    fn pointer_get_attributes_13 as "cudaPointerGetAttributes" (
+        attributes: Out<PointerAttributes13>, ptr: usize,
+    ) {
+        attributes.check()?;
+        attributes.set(PointerAttributes13 { base: pointer_attributes(ptr)?, reserved: [0; 8] })
+    }
+
+    /// `cudaMemAdvise` of 12.x
+    fn mem_advise_12 as "cudaMemAdvise" (ptr: usize, count: usize, advice: c_int, device: c_int) {
+        advise(ptr, count, advice, location_of(device))
+    }
+
+    /// `cudaMemAdvise` of 13.x, `cudaMemAdvise_v2` of 12.x
+    fn mem_advise as "cudaMemAdvise" (ptr: usize, count: usize, advice: c_int, place: MemLocation) {
+        advise(ptr, count, advice, place)
+    }
+
+    /// `cudaMemPrefetchAsync` of 12.x
+    fn mem_prefetch_12<const PT> as "cudaMemPrefetchAsync" (
+        ptr: usize, count: usize, device: c_int, stream: StreamRef,
+    ) {
+        prefetch(ptr, count, location_of(device), 0, stream, PT)
+    }
+
+    /// `cudaMemPrefetchAsync` of 13.x, `cudaMemPrefetchAsync_v2` of 12.x
+    fn mem_prefetch<const PT> as "cudaMemPrefetchAsync" (
+        ptr: usize, count: usize, place: MemLocation, flags: c_uint, stream: StreamRef,
+    ) {
+        prefetch(ptr, count, place, flags, stream, PT)
+    }
+
+    /// `cudaGetSymbolAddress`
+    fn get_symbol_address as "cudaGetSymbolAddress" (ptr: Out<usize>, symbol: In<c_void>) {
+        ptr.check()?;
+        let (core, context) = enter()?;
+        ptr.set(core.symbol_for(&context, symbol.0)?.0 as usize)
+    }
+
+    /// `cudaGetSymbolSize`
+    fn get_symbol_size as "cudaGetSymbolSize" (size: Out<usize>, symbol: In<c_void>) {
+        size.check()?;
+        let (core, context) = enter()?;
+        size.set(core.symbol_for(&context, symbol.0)?.1 as usize)
+    }
+
+    /// `cudaMallocAsync`
+    fn malloc_async<const PT> as "cudaMallocAsync" (ptr: Out<usize>, size: usize, stream: StreamRef) {
+        ptr.check()?;
+        let (core, context, stream) = enter_stream(stream, PT)?;
+        let addr = core.alloc_async(&context, &stream, size as u64)? as usize;
+        super::pool::remember(None, stream.ordinal, addr, size as u64);
+        ptr.set(addr)
+    }
+
+    /// `cudaFreeAsync`
+    fn free_async<const PT> as "cudaFreeAsync" (ptr: usize, stream: StreamRef) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        if ptr == 0 {
+            return Err(invalid("null was never allocated"));
+        }
+        core.free_async(&stream, ptr as u64)?;
+        super::pool::forget(ptr);
+        Ok(())
+    }
+
+    /// `cudaStreamAttachMemAsync`: which stream uses managed memory is a hint here, where host and device may
+    /// use it at the same time.
+    fn stream_attach_mem<const PT> as "cudaStreamAttachMemAsync" (
+        stream: StreamRef, ptr: usize, length: usize, flags: c_uint,
+    ) {
+        let (core, _, _) = enter_stream(stream, PT)?;
+        if !matches!(flags, 1 | 2 | 4) {
+            return Err(invalid("unknown flags"));
+        }
+        let info = core.pointer_info(ptr as u64);
+        let whole = length == 0 || length as u64 == info.size;
+        if info.kind == PointerKind::Managed && info.base == ptr as u64 && whole {
+            Ok(())
+        } else {
+            Err(invalid("this is not a whole piece of managed memory"))
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Streams, and host functions in them.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_uint, c_void};
+
+use parking_lot::Mutex;
+
+use super::abi::{In, Out, api, enter, enter_stream};
+use super::types::{EventRef, HostFn, StreamCallback, StreamRef, launch_attribute};
+use crate::core::error::invalid;
+use crate::core::{Code, Result, current};
+
+/// `cudaLaunchAttributeValue`.
+pub(crate) type AttributeValue = [u64; 8];
+
+/// Attributes that are hints, which only need to be remembered: by stream and attribute.
+static ATTRIBUTES: Mutex<Option<HashMap<(StreamRef, c_uint), AttributeValue>>> = Mutex::new(None);
+
+/// A pointer of the program's that goes to another thread with the function it belongs to.
+struct UserData(*mut c_void);
+
+// SAFETY: CUDA hands the pointer to its own thread as well; the program knows.
+unsafe impl Send for UserData {}
+
+impl UserData {
+    /// The pointer. A method, so that closures capture the wrapper as a whole.
+    fn get(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// What calls a host function of the program with its argument.
+pub(crate) fn host_call(function: HostFn, data: *mut c_void) -> impl Fn() + Send + 'static {
+    let data = UserData(data);
+    // SAFETY: the program promised that the function may be called so.
+    move || unsafe { function(data.get()) }
+}
+
+/// Creates a stream.
+fn create_stream(out: Out<StreamRef>, flags: c_uint, priority: c_int) -> Result<()> {
+    out.check()?;
+    if flags > 1 {
+        return Err(invalid("unknown stream flags"));
+    }
+    let (core, context) = enter()?;
+    out.set(core.stream_create(&context, flags, priority)?.raw)
+}
+
+/// Whether an attribute of this number can be set for a stream.
+fn check_attribute(attribute: c_uint) -> Result<()> {
+    match attribute {
+        launch_attribute::ACCESS_POLICY_WINDOW
+        | launch_attribute::SYNCHRONIZATION_POLICY
+        | launch_attribute::PRIORITY
+        | launch_attribute::MEM_SYNC_DOMAIN_MAP
+        | launch_attribute::MEM_SYNC_DOMAIN => Ok(()),
+        _ => Err(invalid("streams have no such attribute")),
+    }
+}
+
+api! {
+    /// `cudaStreamCreate`
+    fn create as "cudaStreamCreate" (stream: Out<StreamRef>) {
+        create_stream(stream, 0, 0)
+    }
+
+    /// `cudaStreamCreateWithFlags`
+    fn create_with_flags as "cudaStreamCreateWithFlags" (stream: Out<StreamRef>, flags: c_uint) {
+        create_stream(stream, flags, 0)
+    }
+
+    /// `cudaStreamCreateWithPriority`
+    fn create_with_priority as "cudaStreamCreateWithPriority" (
+        stream: Out<StreamRef>, flags: c_uint, priority: c_int,
+    ) {
+        create_stream(stream, flags, priority)
+    }
+
+    /// `cudaStreamDestroy`
+    fn destroy as "cudaStreamDestroy" (stream: StreamRef) {
+        if stream <= 2 {
+            return Err(Code::InvalidHandle.into());
+        }
+        current()?.stream_destroy(stream)?;
+        if let Some(attributes) = ATTRIBUTES.lock().as_mut() {
+            attributes.retain(|key, _| key.0 != stream);
+        }
+        Ok(())
+    }
+
+    /// `cudaStreamQuery`
+    fn query<const PT> as "cudaStreamQuery" (stream: StreamRef) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        if core.stream_query(&stream)? { Ok(()) } else { Err(Code::NotReady.into()) }
+    }
+
+    /// `cudaStreamSynchronize`
+    fn synchronize<const PT> as "cudaStreamSynchronize" (stream: StreamRef) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        core.stream_synchronize(&stream)
+    }
+
+    /// `cudaStreamWaitEvent`
+    fn wait_event<const PT> as "cudaStreamWaitEvent" (stream: StreamRef, event: EventRef, flags: c_uint) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        if flags > 1 {
+            return Err(invalid("unknown flags"));
+        }
+        core.stream_wait_event(&stream, &*core.event(event)?)
+    }
+
+    /// `cudaStreamGetFlags`
+    fn get_flags<const PT> as "cudaStreamGetFlags" (stream: StreamRef, flags: Out<c_uint>) {
+        flags.check()?;
+        flags.set(enter_stream(stream, PT)?.2.flags)
+    }
+
+    /// `cudaStreamGetPriority`
+    fn get_priority<const PT> as "cudaStreamGetPriority" (stream: StreamRef, priority: Out<c_int>) {
+        priority.check()?;
+        priority.set(enter_stream(stream, PT)?.2.priority)
+    }
+
+    /// `cudaStreamGetId`
+    fn get_id<const PT> as "cudaStreamGetId" (stream: StreamRef, id: Out<u64>) {
+        id.check()?;
+        id.set(enter_stream(stream, PT)?.2.id)
+    }
+
+    /// `cudaStreamGetDevice`
+    fn get_device<const PT> as "cudaStreamGetDevice" (stream: StreamRef, device: Out<c_int>) {
+        device.check()?;
+        device.set(enter_stream(stream, PT)?.2.ordinal as c_int)
+    }
+
+    /// `cudaStreamGetAttribute`
+    fn get_attribute<const PT> as "cudaStreamGetAttribute" (
+        stream: StreamRef, attribute: c_uint, value: Out<AttributeValue>,
+    ) {
+        value.check()?;
+        let (_, _, object) = enter_stream(stream, PT)?;
+        check_attribute(attribute)?;
+        let stored = ATTRIBUTES.lock().as_ref().and_then(|a| a.get(&(stream, attribute)).copied());
+        let default = match attribute {
+            launch_attribute::PRIORITY => u64::from(object.priority as u32),
+            // cudaSyncPolicyAuto; default domain 0, remote domain 1.
+            launch_attribute::SYNCHRONIZATION_POLICY => 1,
+            launch_attribute::MEM_SYNC_DOMAIN_MAP => 0x0100,
+            _ => 0,
+        };
+        value.set(stored.unwrap_or([default, 0, 0, 0, 0, 0, 0, 0]))
+    }
+
+    /// `cudaStreamSetAttribute`: hints.
+    fn set_attribute<const PT> as "cudaStreamSetAttribute" (
+        stream: StreamRef, attribute: c_uint, value: In<AttributeValue>,
+    ) {
+        enter_stream(stream, PT)?;
+        check_attribute(attribute)?;
+        ATTRIBUTES.lock().get_or_insert_default().insert((stream, attribute), value.get()?);
+        Ok(())
+    }
+
+    /// `cudaStreamCopyAttributes`
+    fn copy_attributes<const PT> as "cudaStreamCopyAttributes" (to: StreamRef, from: StreamRef) {
+        enter_stream(to, PT)?;
+        enter_stream(from, PT)?;
+        let mut attributes = ATTRIBUTES.lock();
+        let attributes = attributes.get_or_insert_default();
+        let copied: Vec<_> =
+            attributes.iter().filter(|(k, _)| k.0 == from).map(|(k, v)| ((to, k.1), *v)).collect();
+        attributes.extend(copied);
+        Ok(())
+    }
+
+    /// `cudaLaunchHostFunc`
+    fn launch_host_func<const PT> as "cudaLaunchHostFunc" (
+        stream: StreamRef, function: Option<HostFn>, data: *mut c_void,
+    ) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        let call = host_call(function.ok_or_else(|| invalid("the function is null"))?, data);
+        core.host_function(&stream, true, Box::new(move |_| call()))
+    }
+
+    /// `cudaStreamAddCallback`
+    fn add_callback<const PT> as "cudaStreamAddCallback" (
+        raw: StreamRef, callback: Option<StreamCallback>, data: *mut c_void, flags: c_uint,
+    ) {
+        let (core, _, stream) = enter_stream(raw, PT)?;
+        let callback = callback.ok_or_else(|| invalid("the callback is null"))?;
+        if flags != 0 {
+            return Err(invalid("flags must be 0"));
+        }
+        let data = UserData(data);
+        core.host_function(
+            &stream,
+            false,
+            // SAFETY: the program promised that the callback may be called so.
+            Box::new(move |status| unsafe { callback(raw, status as c_int, data.get()) }),
+        )
+    }
+}
