@@ -248,13 +248,20 @@ mod tests {
     fn long_messages_are_cut_between_characters() {
         let f = Failure::new(1, 0, &"ö".repeat(MAX_MESSAGE));
         assert_eq!(f.message.len(), MAX_MESSAGE);
-        assert_eq!(Failure::new(1, 0, &format!("a{}", "ö".repeat(MAX_MESSAGE))).message.len(), MAX_MESSAGE - 1);
+        assert_eq!(
+            Failure::new(1, 0, &format!("a{}", "ö".repeat(MAX_MESSAGE))).message.len(),
+            MAX_MESSAGE - 1
+        );
     }
 
     fn failure() -> impl Strategy<Value = Option<Failure>> {
-        proptest::option::of((any::<u32>(), any::<u32>(), any::<String>()).prop_map(|(code, ordinal, message)| {
-            Failure { code, ordinal, message }
-        }))
+        proptest::option::of(
+            (any::<u32>(), any::<u32>(), any::<String>()).prop_map(|(code, ordinal, message)| Failure {
+                code,
+                ordinal,
+                message,
+            }),
+        )
     }
 
     proptest! {

@@ -118,9 +118,7 @@ impl FrameReader {
         let n = length.min(self.end - self.start);
         if n > 0 {
             // SAFETY: `n` bytes are in the buffer, and the caller vouches for the destination.
-            unsafe {
-                std::ptr::copy_nonoverlapping(self.buffer[self.start..].as_ptr(), addr as *mut u8, n)
-            };
+            unsafe { std::ptr::copy_nonoverlapping(self.buffer[self.start..].as_ptr(), addr as *mut u8, n) };
             self.start += n;
             return Ok(n);
         }

@@ -1,1 +1,294 @@
 //! The device whose calls are forwarded to a server.
+//!
+//! [`Remote`] implements [`rgpu_device::Device`] over a [transport](rgpu_protocol::transport). Posted
+//! calls gather in one buffer ([`link`]), which keeps their order across threads; it is sent when it is
+//! large, when anything is asked, and soon in any case ([`service`]). Whoever waits for an answer reads
+//! the connection itself, and hands others what is theirs.
+//!
+//! **When the connection is lost** (or the server vanishes, or sends something malformed) the reason is
+//! written to stderr once, whoever waits gets an error, and every call from then on returns
+//! [`Code::SystemNotReady`](rgpu_device::Code::SystemNotReady) (802). Nothing hangs, and nothing is retried.
+//!
+//! **Callbacks.** [`Host`]'s methods, [`Done`](rgpu_device::Done)s and [`CopySink`](rgpu_device::CopySink)s
+//! are called on whatever thread reads the connection, which may hold the sending buffer. They must not call
+//! the `Remote` again, nor wait for a thread that does.
+//!
+//! **Errors of posted calls** arrive with a later answer. The first is returned once by the next
+//! synchronisation, query or copy to the host that would otherwise succeed; a sticky one is returned by
+//! every later call on its ordinal, until the ordinal is reset.
+
+mod chunks;
+mod convert;
+mod credit;
+mod device_impl;
+mod errors;
+mod fork;
+mod incoming;
+mod link;
+mod outgoing;
+mod reserve;
+mod service;
+mod stubs;
+
+use link::Link;
+use parking_lot::Mutex;
+use reserve::{Reservation, candidates, refusal};
+use rgpu_device::{AddressPlan, Code, DeviceInfo, Error, Host, Ordinal, Range, Result};
+use rgpu_protocol::hello::{
+    self, Hello, HelloAnswer, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix, Status,
+};
+use rgpu_protocol::stats::Stats;
+use rgpu_protocol::transport::{Ready, Tcp, Transport};
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Descriptors of this library are numbered from here, out of the way of the program's own.
+const LOWEST_DESCRIPTOR: i32 = 512;
+
+/// How to connect.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// Proves that the client may use the server; empty where none is needed.
+    pub credential: Vec<u8>,
+    /// How long connecting may take in all.
+    pub timeout: Duration,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self { credential: Vec::new(), timeout: Duration::from_secs(8) }
+    }
+}
+
+/// A session with a server. See the module's text.
+pub struct Remote {
+    link: Arc<Link>,
+    infos: Vec<DeviceInfo>,
+    plan: AddressPlan,
+    credit: credit::Credit,
+    /// Mirrored allocations, with their ordinals.
+    mirrored: Mutex<HashMap<u64, Ordinal>>,
+}
+
+impl Remote {
+    /// Connects to `HOST:PORT`, reserving addresses on the way: one round trip after TCP's own.
+    pub fn connect(address: &str, options: ConnectOptions, host: Arc<dyn Host>) -> Result<Arc<Self>> {
+        let stats = Stats::from_environment();
+        let result = Self::try_connect(address, &options, host, stats);
+        if result.is_err() {
+            stats.failures.fetch_add(1, Relaxed);
+        }
+        result
+    }
+
+    fn try_connect(
+        address: &str,
+        options: &ConnectOptions,
+        host: Arc<dyn Host>,
+        stats: &'static Stats,
+    ) -> Result<Arc<Self>> {
+        let end = Instant::now() + options.timeout;
+        let mut candidates = candidates();
+        let mut reservation = next_free(&mut candidates)?;
+        stats.round_trips.fetch_add(1, Relaxed);
+        let transport = Tcp::connect(address, options.timeout)
+            .map_err(|e| unreachable_server(address, &e))?
+            .move_above(LOWEST_DESCRIPTOR);
+        loop {
+            let hello = Hello {
+                features: 0,
+                session: random(),
+                credential: options.credential.clone(),
+                program: program_name(),
+                pid: std::process::id(),
+                range: hello::Range { base: reservation.range().base, size: reservation.range().size },
+            };
+            stats.round_trips.fetch_add(1, Relaxed);
+            let answer = exchange(&transport, &hello, end, stats)
+                .map_err(|e| Error::new(Code::SystemNotReady, format!("{address}: {e}")))?;
+            match Status::from_number(answer.status) {
+                Status::Accepted => {
+                    stats.sessions.fetch_add(1, Relaxed);
+                    return Self::begin(address, Box::new(transport), answer, reservation, host, stats);
+                }
+                Status::RangeRefused => {
+                    // The old one is kept until the new one is there, so as not to get it again.
+                    reservation = next_free(&mut candidates)?;
+                }
+                Status::Version | Status::Credential | Status::Unavailable => {
+                    let text = format!("The server {address} refuses: {}", answer.message);
+                    return Err(Error::new(Code::SystemNotReady, text));
+                }
+            }
+        }
+    }
+
+    fn begin(
+        address: &str,
+        transport: Box<dyn Transport>,
+        answer: HelloAnswer,
+        reservation: Reservation,
+        host: Arc<dyn Host>,
+        stats: &'static Stats,
+    ) -> Result<Arc<Self>> {
+        let plan = convert::plan(&answer.plan);
+        let whole = plan.whole;
+        let inside = |r: &Range| r.size == 0 || whole.contains(r.base, r.size);
+        let agreed = reservation.range().contains(whole.base, whole.size)
+            && plan.devices.iter().chain([&plan.shared]).all(inside)
+            && plan.devices.len() == answer.devices.len()
+            && plan.devices.len() == answer.credit.len();
+        if !agreed {
+            let text = format!("The server {address} answered with an address plan that was not agreed");
+            return Err(Error::new(Code::SystemNotReady, text));
+        }
+        reservation.keep(whole);
+        let link = Link::new(transport, host, stats)?;
+        Ok(Arc::new(Self {
+            link,
+            infos: answer.devices.into_iter().map(convert::device_info).collect(),
+            plan,
+            credit: credit::Credit::new(answer.credit),
+            mirrored: Mutex::default(),
+        }))
+    }
+
+    /// What was agreed about addresses; [`Device::reserve`](rgpu_device::Device::reserve) returns the same.
+    pub fn plan(&self) -> &AddressPlan {
+        &self.plan
+    }
+
+    /// Why the session failed, if it did.
+    pub fn failure(&self) -> Option<Error> {
+        self.link.failure().cloned()
+    }
+
+    /// Takes the error of a posted call that an answer has brought, if there is one.
+    pub fn take_pending_error(&self) -> Result<()> {
+        self.link.errors.take_pending()
+    }
+
+    /// Sends what is buffered, without waiting for anything but room.
+    pub fn flush(&self) -> Result<()> {
+        self.link.flush()
+    }
+
+    /// Asks for what the device has changed in mirrored memory, as of its finished work: one round trip.
+    /// [`Device::collect_shared_writes`](rgpu_device::Device::collect_shared_writes) then hands it out;
+    /// after a synchronisation it does so without this.
+    pub fn pull_shared_writes(&self) -> Result<()> {
+        self.link.collect_shared_writes()
+    }
+
+    /// Ends the session at the program's exit. Never waits.
+    pub fn goodbye(&self) {
+        self.link.leave();
+    }
+
+    /// For a forked child: forgets the parent's session without any input or output. The child's copy of
+    /// the connection has been closed at the fork already.
+    pub fn abandon_after_fork(self: Arc<Self>) {
+        std::mem::forget(self);
+    }
+}
+
+fn next_free(candidates: &mut impl Iterator<Item = Range>) -> Result<Reservation> {
+    let mut last = io::Error::from_raw_os_error(libc::ENOMEM);
+    for candidate in candidates {
+        match Reservation::new(candidate) {
+            Ok(reservation) => return Ok(reservation),
+            Err(e) => last = e,
+        }
+    }
+    Err(refusal(&last))
+}
+
+fn unreachable_server(address: &str, e: &io::Error) -> Error {
+    let advice = match e.kind() {
+        io::ErrorKind::ConnectionRefused => "; is `rgpu serve` running there?",
+        io::ErrorKind::TimedOut => "; is the address right, and no firewall in between?",
+        _ => "",
+    };
+    Error::new(Code::SystemNotReady, format!("Cannot connect to the server {address}: {e}{advice}"))
+}
+
+/// Sends a hello and reads the answer.
+fn exchange(
+    transport: &Tcp,
+    hello: &Hello,
+    end: Instant,
+    stats: &Stats,
+) -> std::result::Result<HelloAnswer, String> {
+    let said = hello::message(hello);
+    let mut sent = 0;
+    while sent < said.len() {
+        sent += retry(transport, Ready::WRITE, end, || transport.send(&[IoSlice::new(&said[sent..])]))?;
+    }
+    stats.bytes_sent.fetch_add(said.len() as u64, Relaxed);
+    let read_exact = |into: &mut [u8]| {
+        let mut at = 0;
+        while at < into.len() {
+            let n = retry(transport, Ready::READ, end, || transport.recv(&mut into[at..]))?;
+            if n == 0 {
+                return Err("the server closed the connection instead of answering".to_owned());
+            }
+            at += n;
+        }
+        Ok(())
+    };
+    let mut bytes = [0; PREFIX_BYTES];
+    read_exact(&mut bytes)?;
+    let prefix = Prefix::parse(&bytes, MAX_HELLO_ANSWER)
+        .map_err(|e| format!("what answers there is no rgpu server: {e}"))?;
+    let mut body = vec![0; prefix.length as usize];
+    read_exact(&mut body)?;
+    stats.bytes_received.fetch_add((PREFIX_BYTES + body.len()) as u64, Relaxed);
+    let answer = HelloAnswer::parse(prefix, &body).map_err(|e| format!("the answer is malformed: {e}"))?;
+    if answer.status == Status::Accepted as u32 && prefix.major != MAJOR {
+        return Err(format!(
+            "the server speaks version {}.{} of the protocol, this library {MAJOR}.{MINOR}; \
+             use the same release of rgpu on both sides",
+            prefix.major, prefix.minor
+        ));
+    }
+    Ok(answer)
+}
+
+fn retry(
+    transport: &Tcp,
+    want: Ready,
+    end: Instant,
+    mut action: impl FnMut() -> io::Result<usize>,
+) -> std::result::Result<usize, String> {
+    loop {
+        match action() {
+            Ok(n) => return Ok(n),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err("the server accepts connections, but does not answer".into());
+                }
+                transport.wait(want, None, Some(left)).map_err(|e| e.to_string())?;
+            }
+            Err(e) => return Err(format!("the connection failed during the hello: {e}")),
+        }
+    }
+}
+
+fn random() -> u64 {
+    let mut bytes = [0u8; 8];
+    // SAFETY: `bytes` is valid for 8 bytes. Failure leaves zeros, and the id is for people anyway.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_NONBLOCK) };
+    u64::from_le_bytes(bytes)
+}
+
+fn program_name() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    name.truncate((0..=128.min(name.len())).rev().find(|&n| name.is_char_boundary(n)).unwrap_or(0));
+    name
+}

@@ -8,7 +8,7 @@
 
 mod tcp;
 
-pub use tcp::Tcp;
+pub use tcp::{Tcp, dup_above};
 
 use std::io;
 use std::os::fd::RawFd;
@@ -61,8 +61,9 @@ pub trait Transport: Send + Sync {
     /// Ends the connection both ways; whoever waits wakes up.
     fn shutdown(&self);
 
-    /// Forgets the connection in a forked child without disturbing the parent's. Async-signal-safe.
-    fn close_in_child(&self);
+    /// The descriptor that stands for the connection: a forked child closes its copy, which disturbs
+    /// nobody, so that the server sees the parent die.
+    fn descriptor(&self) -> RawFd;
 
     /// The peer's address, for people.
     fn peer(&self) -> String;

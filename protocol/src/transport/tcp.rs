@@ -3,7 +3,7 @@
 use super::{Ready, Transport};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// After how long unacknowledged data means a dead peer.
@@ -123,9 +123,8 @@ impl Transport for Tcp {
         message.msg_iov = pieces.as_ptr().cast_mut().cast();
         message.msg_iovlen = pieces.len().min(1024) as _;
         // SAFETY: the pieces are valid for reading.
-        let n = unsafe {
-            libc::sendmsg(self.fd.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
-        };
+        let n =
+            unsafe { libc::sendmsg(self.fd.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
         if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
     }
 
@@ -136,9 +135,8 @@ impl Transport for Tcp {
 
     unsafe fn recv_at(&self, addr: u64, length: usize) -> io::Result<usize> {
         // SAFETY: the kernel checks the range; the caller vouches for what lies there.
-        let n = unsafe {
-            libc::recv(self.fd.as_raw_fd(), addr as *mut libc::c_void, length, libc::MSG_DONTWAIT)
-        };
+        let n =
+            unsafe { libc::recv(self.fd.as_raw_fd(), addr as *mut libc::c_void, length, libc::MSG_DONTWAIT) };
         if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
     }
 
@@ -177,18 +175,11 @@ impl Transport for Tcp {
         unsafe { libc::shutdown(self.fd.as_raw_fd(), libc::SHUT_RDWR) };
     }
 
-    fn close_in_child(&self) {
-        // SAFETY: only the child's reference goes; the caller uses this object no more.
-        unsafe { libc::close(self.fd.as_raw_fd()) };
+    fn descriptor(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 
     fn peer(&self) -> String {
         self.peer.clone()
-    }
-}
-
-impl From<Tcp> for RawFd {
-    fn from(tcp: Tcp) -> Self {
-        tcp.fd.into_raw_fd()
     }
 }

@@ -1,0 +1,371 @@
+//! [`Device`], call by call.
+
+use super::Remote;
+use super::chunks::chunks;
+use super::convert;
+use super::incoming::Pending;
+use super::link::Waiter;
+use super::outgoing::Payload;
+use rgpu_device::{
+    AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, Launch, Limit,
+    MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, RegionCursor, Result, Target,
+};
+use rgpu_protocol::calls as wire;
+use rgpu_protocol::frame::MAX_BULK;
+use std::sync::Arc;
+
+impl Remote {
+    fn check_target(&self, target: Target) -> Result<()> {
+        match target {
+            Target::Device(ordinal) => self.link.errors.check(ordinal),
+            Target::Stream(stream) => self.link.errors.check_stream(stream),
+            Target::Event(_) => Ok(()),
+        }
+    }
+
+    /// Lets an outcome that is good so far bring the pending error.
+    fn settle<T>(&self, result: Result<T>) -> Result<T> {
+        let value = result?;
+        self.link.errors.take_pending()?;
+        Ok(value)
+    }
+
+    /// Whether the device must be told where each byte lies in the host's memory.
+    fn is_shared(&self, host_addr: u64) -> bool {
+        self.plan.shared.contains(host_addr, 1)
+    }
+
+    fn send(&self, stream: Handle, dst: Region, src: Region, host_addr: u64) -> Result<()> {
+        // What the device is told about host memory is an address alone, so each part must be one run.
+        let shared = self.is_shared(host_addr);
+        for (to, from) in chunks(dst, src, shared) {
+            let at = host_addr.wrapping_add(from.addr.wrapping_sub(src.addr));
+            let payload = Payload::Host(RegionCursor::new(from));
+            self.link.copy_to_device(stream, convert::region(to), at, payload)?;
+        }
+        Ok(())
+    }
+
+    /// Copies one run, or a region of memory that is not shared, into place; and waits.
+    fn receive(&self, stream: Handle, src: Region, dst: Region) -> Result<()> {
+        let waiter = Arc::new(Waiter::default());
+        let (link, theirs) = (self.link.clone(), waiter.clone());
+        let done: Done = Box::new(move |result| link.wake(&theirs, result.map(|()| Vec::new())));
+        let call = wire::CopyFromDevice { stream, src: convert::region(src), host_addr: dst.addr };
+        self.link.ask_with(&call, Pending::CopyInto(RegionCursor::new(dst), done), &waiter)
+    }
+}
+
+impl Device for Remote {
+    fn infos(&self) -> Vec<DeviceInfo> {
+        self.infos.clone()
+    }
+
+    /// The plan was agreed when connecting; the proposal is ignored.
+    fn reserve(&self, _proposal: Range) -> Result<AddressPlan> {
+        Ok(self.plan.clone())
+    }
+
+    fn mem_alloc(&self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<()> {
+        self.link.errors.check(ordinal)?;
+        if kind == MemoryKind::Direct {
+            let text = "Direct memory needs host and device in one process; use mirrored memory";
+            return Err(Error::new(Code::NotSupported, text));
+        }
+        self.credit.spend(&self.link, ordinal, addr, size, || {
+            self.link.mem_alloc(ordinal, addr, size, kind as u32)
+        })?;
+        if kind == MemoryKind::Mirrored {
+            self.mirrored.lock().insert(addr, ordinal);
+            self.link.attention_begins();
+        }
+        Ok(())
+    }
+
+    fn mem_free(&self, ordinal: Ordinal, addr: u64, stream: Option<Handle>) -> Result<()> {
+        self.link.errors.check(ordinal)?;
+        if !self.credit.regain(&self.link, addr, || self.link.mem_free(ordinal, addr, stream))? {
+            return Err(Error::new(Code::InvalidValue, format!("No allocation starts at {addr:#x}")));
+        }
+        if self.mirrored.lock().remove(&addr).is_some() {
+            self.link.attention_ends();
+        }
+        Ok(())
+    }
+
+    fn mem_info(&self, ordinal: Ordinal) -> Result<MemoryInfo> {
+        self.link.errors.check(ordinal)?;
+        let info = self.link.mem_info(ordinal)?;
+        Ok(MemoryInfo { free: info.free, total: info.total })
+    }
+
+    fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {
+        self.link.errors.check_stream(stream)?;
+        self.link.memset(stream, convert::region(region), value, element)
+    }
+
+    /// The bytes are read before this returns, borrowed ones too.
+    fn copy_to_device(&self, stream: Handle, dst: Region, host_addr: u64, data: HostData) -> Result<()> {
+        self.link.errors.check_stream(stream)?;
+        match data {
+            HostData::Owned(bytes) => {
+                if dst.bytes() != Some(bytes.len() as u64) {
+                    return Err(Error::new(Code::InvalidValue, "Data and destination differ in size"));
+                }
+                let packed = Region {
+                    addr: bytes.as_ptr() as u64,
+                    row_pitch: dst.width,
+                    slice_pitch: dst.width * dst.height,
+                    ..dst
+                };
+                self.send(stream, dst, packed, host_addr)
+            }
+            HostData::Borrowed(src) => {
+                if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
+                    return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
+                }
+                self.send(stream, dst, src, host_addr)
+            }
+        }
+    }
+
+    fn copy_from_device(&self, stream: Handle, src: Region, host_addr: u64, sink: Box<dyn CopySink>) {
+        if let Err(e) = self.link.errors.check_stream(stream) {
+            return sink.done(Err(e));
+        }
+        self.link.attention_begins();
+        let sink = Box::new(Watched { sink, link: self.link.clone() });
+        let call = wire::CopyFromDevice { stream, src: convert::region(src), host_addr };
+        // A failure has completed the sink.
+        let _ = self.link.ask_later(&call, Pending::Copy(sink));
+    }
+
+    unsafe fn copy_from_device_into(&self, stream: Handle, src: Region, dst: Region, done: Done) {
+        if let Err(e) = self.link.errors.check_stream(stream) {
+            return done(Err(e));
+        }
+        let parts = if self.is_shared(dst.addr) { chunks(src, dst, true) } else { vec![(src, dst)] };
+        let last = parts.len().saturating_sub(1);
+        if parts.is_empty() {
+            return done(Ok(()));
+        }
+        // Parts finish in order, because they are on one stream; the first failure is what counts.
+        let failed = Arc::new(parking_lot::Mutex::new(None));
+        let mut done = Some(done);
+        for (i, (src, dst)) in parts.into_iter().enumerate() {
+            let (link, failed) = (self.link.clone(), failed.clone());
+            let done = if i == last { done.take() } else { None };
+            self.link.attention_begins();
+            let part_done: Done = Box::new(move |result| {
+                link.attention_ends();
+                let mut failed = failed.lock();
+                if let Err(e) = result {
+                    failed.get_or_insert(e);
+                }
+                if let Some(done) = done {
+                    let outcome = match failed.take() {
+                        Some(e) => Err(e),
+                        None => link.errors.take_pending(),
+                    };
+                    drop(failed);
+                    done(outcome);
+                }
+            });
+            let call = wire::CopyFromDevice { stream, src: convert::region(src), host_addr: dst.addr };
+            // A failure has completed the part.
+            let _ = self.link.ask_later(&call, Pending::CopyInto(RegionCursor::new(dst), part_done));
+        }
+    }
+
+    unsafe fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: Region) -> Result<()> {
+        self.link.errors.check_stream(stream)?;
+        if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
+            return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
+        }
+        if self.is_shared(dst.addr) && !dst.is_contiguous() {
+            for (src, dst) in chunks(src, dst, true) {
+                self.receive(stream, src, dst)?;
+            }
+            return self.settle(Ok(()));
+        }
+        let result = self.receive(stream, src, dst);
+        self.settle(result)
+    }
+
+    fn copy_on_device(&self, stream: Handle, dst: Region, src: Region) -> Result<()> {
+        self.link.errors.check_stream(stream)?;
+        self.link.copy_on_device(stream, convert::region(dst), convert::region(src))
+    }
+
+    fn module_load(
+        &self,
+        ordinal: Ordinal,
+        module: Handle,
+        image: &[u8],
+        managed: &[(String, u64)],
+    ) -> Result<ModuleInfo> {
+        self.link.errors.check(ordinal)?;
+        let (ahead, last) = image.split_at(image.len().saturating_sub(1) / MAX_BULK * MAX_BULK);
+        for part in ahead.chunks(MAX_BULK) {
+            self.link.module_data(module, Payload::Bytes(part))?;
+        }
+        let managed =
+            managed.iter().map(|(name, addr)| wire::Managed { name: name.clone(), addr: *addr }).collect();
+        let info = self.link.module_load(ordinal, module, managed, Payload::Bytes(last))?;
+        Ok(convert::module_info(info))
+    }
+
+    fn module_unload(&self, module: Handle) -> Result<()> {
+        self.link.module_unload(module)
+    }
+
+    fn launch(&self, launch: Launch<'_>) -> Result<()> {
+        self.link.errors.check_stream(launch.stream)?;
+        self.link.launch(
+            launch.stream,
+            launch.module,
+            launch.function,
+            launch.grid,
+            launch.block,
+            launch.shared_bytes,
+            launch.cooperative,
+            Payload::Bytes(launch.params),
+        )
+    }
+
+    fn stream_create(&self, ordinal: Ordinal, stream: Handle, blocking: bool, priority: i32) -> Result<()> {
+        self.link.errors.check(ordinal)?;
+        self.link.errors.stream_created(stream, ordinal);
+        self.link.stream_create(ordinal, stream, blocking, priority)
+    }
+
+    fn stream_destroy(&self, stream: Handle) -> Result<()> {
+        self.link.errors.check_stream(stream)?;
+        self.link.errors.stream_destroyed(stream);
+        self.link.stream_destroy(stream)
+    }
+
+    fn stream_wait_event(&self, stream: Handle, event: Handle) -> Result<()> {
+        self.link.errors.check_stream(stream)?;
+        self.link.stream_wait_event(stream, event)
+    }
+
+    fn event_create(&self, ordinal: Ordinal, event: Handle, timing: bool) -> Result<()> {
+        self.link.errors.check(ordinal)?;
+        self.link.event_create(ordinal, event, timing)
+    }
+
+    fn event_destroy(&self, event: Handle) -> Result<()> {
+        self.link.event_destroy(event)
+    }
+
+    fn event_record(&self, event: Handle, stream: Handle) -> Result<()> {
+        self.link.errors.check_stream(stream)?;
+        self.link.event_record(event, stream)
+    }
+
+    fn event_elapsed(&self, start: Handle, end: Handle) -> Result<f32> {
+        self.link.event_elapsed(start, end)
+    }
+
+    fn synchronize(&self, target: Target, done: Done) {
+        if let Err(e) = self.check_target(target) {
+            return done(Err(e));
+        }
+        self.link.attention_begins();
+        let link = self.link.clone();
+        let done: Done = Box::new(move |result| {
+            link.attention_ends();
+            done(result.and_then(|()| link.errors.take_pending()));
+        });
+        let call = wire::Synchronize { target: convert::target(target) };
+        // A failure has completed the callback.
+        let _ = self.link.ask_later(&call, Pending::Done(done));
+    }
+
+    fn synchronize_blocking(&self, target: Target) -> Result<()> {
+        self.check_target(target)?;
+        let result = self.link.synchronize(convert::target(target));
+        self.settle(result)
+    }
+
+    fn query(&self, target: Target) -> Result<bool> {
+        self.check_target(target)?;
+        let result = self.link.query(convert::target(target));
+        self.settle(result)
+    }
+
+    fn host_func(&self, stream: Handle, id: u64) -> Result<()> {
+        self.link.errors.check_stream(stream)?;
+        self.link.attention_begins();
+        let result = self.link.host_func(stream, id).and_then(|()| self.link.flush());
+        if result.is_err() {
+            self.link.attention_ends();
+        }
+        result
+    }
+
+    fn host_func_done(&self, id: u64) -> Result<()> {
+        self.link.attention_ends();
+        self.link.host_func_done(id).and_then(|()| self.link.flush())
+    }
+
+    fn invalidate_shared(&self) -> Result<()> {
+        self.link.invalidate_shared()
+    }
+
+    /// Hands out what came with answers so far; see [`Remote::pull_shared_writes`].
+    fn collect_shared_writes(&self, sink: &mut dyn FnMut(u64, &[u8])) {
+        // The lock is held meanwhile, so that a second thread returns only when the bytes are in place.
+        for (addr, bytes) in self.link.shared_writes.lock().drain(..) {
+            sink(addr, &bytes);
+        }
+    }
+
+    fn set_limit(&self, ordinal: Ordinal, limit: Limit, value: u64) -> Result<()> {
+        self.link.errors.check(ordinal)?;
+        self.link.set_limit(ordinal, limit as u32, value)
+    }
+
+    fn reset(&self, ordinal: Ordinal) -> Result<()> {
+        self.link.reset(ordinal)?;
+        self.link.errors.reset(ordinal);
+        self.credit.reset(ordinal);
+        self.mirrored.lock().retain(|_, o| {
+            let gone = *o == ordinal;
+            if gone {
+                self.link.attention_ends();
+            }
+            !gone
+        });
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        let counted = self.link.counters().unwrap_or_default();
+        Counters { launches: counted.launches, busy_ns: counted.busy_ns }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.goodbye();
+    }
+}
+
+/// A sink during whose life somebody must read.
+struct Watched {
+    sink: Box<dyn CopySink>,
+    link: Arc<super::link::Link>,
+}
+
+impl CopySink for Watched {
+    fn chunk(&mut self, pieces: &[&[u8]]) {
+        self.sink.chunk(pieces);
+    }
+
+    fn done(self: Box<Self>, result: Result<()>) {
+        self.link.attention_ends();
+        self.sink.done(result);
+    }
+}

@@ -1,0 +1,102 @@
+//! Errors that belong to no call in particular: pending ones and sticky ones.
+
+use super::convert;
+use parking_lot::Mutex;
+use rgpu_device::{Error, Handle, Ordinal, Result};
+use rgpu_protocol::frame::Failure;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What later calls must report.
+#[derive(Default)]
+pub(super) struct Errors {
+    /// Whether there is anything below: all that a healthy session looks at.
+    any: AtomicBool,
+    state: Mutex<State>,
+    /// Which ordinal a created stream belongs to.
+    streams: Mutex<HashMap<Handle, Ordinal>>,
+}
+
+#[derive(Default)]
+struct State {
+    pending: Option<(u32, Error)>,
+    sticky: HashMap<u32, Error>,
+}
+
+impl Errors {
+    /// An answer brought the session's pending error.
+    pub fn note_pending(&self, failure: &Failure) {
+        let mut state = self.state.lock();
+        let error = convert::error(failure);
+        if error.code.is_sticky() {
+            state.sticky.entry(failure.ordinal).or_insert_with(|| error.clone());
+        }
+        state.pending.get_or_insert((failure.ordinal, error));
+        self.any.store(true, Relaxed);
+    }
+
+    /// An asked call failed by itself.
+    pub fn note_failed(&self, failure: &Failure) {
+        let error = convert::error(failure);
+        if error.code.is_sticky() {
+            self.state.lock().sticky.entry(failure.ordinal).or_insert(error);
+            self.any.store(true, Relaxed);
+        }
+    }
+
+    /// Takes the pending error.
+    pub fn take_pending(&self) -> Result<()> {
+        if !self.any.load(Relaxed) {
+            return Ok(());
+        }
+        match self.state.lock().pending.take() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// The sticky error of an ordinal.
+    pub fn check(&self, ordinal: Ordinal) -> Result<()> {
+        if !self.any.load(Relaxed) {
+            return Ok(());
+        }
+        let state = self.state.lock();
+        // An error that belongs to no ordinal belongs to all.
+        match state.sticky.get(&ordinal).or_else(|| state.sticky.get(&u32::MAX)) {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// The sticky error of a stream's ordinal.
+    pub fn check_stream(&self, stream: Handle) -> Result<()> {
+        if !self.any.load(Relaxed) {
+            return Ok(());
+        }
+        let ordinal = if stream < rgpu_device::FIRST_STREAM {
+            stream as Ordinal
+        } else {
+            self.streams.lock().get(&stream).copied().unwrap_or(u32::MAX)
+        };
+        self.check(ordinal)
+    }
+
+    /// A stream was created.
+    pub fn stream_created(&self, stream: Handle, ordinal: Ordinal) {
+        self.streams.lock().insert(stream, ordinal);
+    }
+
+    /// A stream was destroyed.
+    pub fn stream_destroyed(&self, stream: Handle) {
+        self.streams.lock().remove(&stream);
+    }
+
+    /// An ordinal was reset.
+    pub fn reset(&self, ordinal: Ordinal) {
+        let mut state = self.state.lock();
+        state.sticky.remove(&ordinal);
+        state.pending.take_if(|p| p.0 == ordinal);
+        self.any.store(state.pending.is_some() || !state.sticky.is_empty(), Relaxed);
+        self.streams.lock().retain(|_, o| *o != ordinal);
+    }
+}

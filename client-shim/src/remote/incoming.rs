@@ -1,0 +1,249 @@
+//! What is received: answers and notices.
+
+use super::convert;
+use super::link::{Link, Waiter};
+use super::outgoing::silence;
+use rgpu_device::{Code, CopySink, Done, Error, RegionCursor, Result};
+use rgpu_protocol::SILENCE;
+use rgpu_protocol::frame::{AnswerBody, Failure, FetchRequest, Header, Kind, MAX_BULK, Notice};
+use rgpu_protocol::reader::{FrameReader, ReadError};
+use rgpu_protocol::transport::Ready;
+use rgpu_protocol::wire::{DecodeError, from_bytes};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Who expects an answer.
+pub(super) enum Pending {
+    /// A thread, which gets the answer's bytes.
+    Waiter(Arc<Waiter>),
+    /// A callback.
+    Done(Done),
+    /// A copy to the host that goes to a sink.
+    Copy(Box<dyn CopySink>),
+    /// A copy to the host that goes to memory of the program. Whoever makes one vouches that the memory
+    /// is writable until the callback is called.
+    CopyInto(RegionCursor, Done),
+}
+
+/// What the reading thread works with.
+#[derive(Default)]
+pub(super) struct Incoming {
+    frames: FrameReader,
+    body: Vec<u8>,
+    counted: u64,
+}
+
+impl Link {
+    /// Reads one frame and acts on it. To be called by the leader alone. A failure ends the session.
+    pub(super) fn read_one(&self) {
+        let mut incoming = self.incoming.lock();
+        if let Err(e) = self.read_frame(&mut incoming) {
+            let text = match e {
+                ReadError::Closed => "the server closed the connection (it was stopped, or it crashed; \
+                                      its log says more)"
+                    .to_owned(),
+                ReadError::Io(e) if e.kind() == io::ErrorKind::TimedOut => silence(),
+                ReadError::Io(e) => format!("receiving failed: {e}"),
+                ReadError::Malformed(e) => format!("the server sent something malformed: {e}"),
+            };
+            self.fail(&text);
+        }
+    }
+
+    fn read_frame(&self, incoming: &mut Incoming) -> std::result::Result<(), ReadError> {
+        let Incoming { frames, body, counted } = incoming;
+        let mut wait = || self.wait_for_bytes();
+        let header = frames.header(&*self.transport, &mut wait)?;
+        let length = header.length as usize;
+        body.clear();
+        let copy = header.kind == Kind::Notice && header.call == Notice::CopyData as u16;
+        if copy {
+            self.copy_data(frames, body, header)?;
+        } else {
+            frames.body(&*self.transport, &mut wait, length, body)?;
+        }
+        let received = frames.received();
+        self.stats.bytes_received.fetch_add(received - *counted, Relaxed);
+        *counted = received;
+        match header.kind {
+            Kind::Answer => {
+                let parsed = AnswerBody::parse(header.flags, body)?;
+                if let Some(pending) = &parsed.pending {
+                    self.errors.note_pending(pending);
+                }
+                let result = match &parsed.failed {
+                    Some(failure) => {
+                        self.errors.note_failed(failure);
+                        Err(convert::error(failure))
+                    }
+                    None => Ok(parsed.answer),
+                };
+                if !self.complete_call(header.sequence, result) {
+                    let value = header.sequence;
+                    return Err(DecodeError::Unknown { what: "answered call", value }.into());
+                }
+            }
+            Kind::Notice if !copy => self.notice(header, body)?,
+            Kind::Notice => {}
+            Kind::Call => return Err(DecodeError::Unknown { what: "call from a server", value: 0 }.into()),
+        }
+        // One large frame does not cost memory for ever.
+        if body.capacity() > 256 << 10 {
+            *body = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn notice(&self, header: Header, body: &[u8]) -> std::result::Result<(), ReadError> {
+        match Notice::try_from(header.call)? {
+            Notice::Print => self.host.print(body),
+            Notice::HostFunc => self.host.host_func(from_bytes::<u64>(body)?),
+            Notice::FetchRequest => {
+                let request: FetchRequest = from_bytes(body)?;
+                if request.length > MAX_BULK as u64 {
+                    let (length, limit) = (request.length, MAX_BULK as u64);
+                    return Err(DecodeError::OverLimit { what: "fetch request", length, limit }.into());
+                }
+                let mut bytes = vec![0; request.length as usize];
+                if self.host.fetch(request.addr, &mut bytes).is_err() {
+                    bytes.clear();
+                }
+                self.answer_fetch(request.id, bytes);
+            }
+            Notice::SharedWrite => {
+                if body.len() < 8 {
+                    let (needed, left) = (8, body.len());
+                    return Err(DecodeError::Truncated { what: "shared write", needed, left }.into());
+                }
+                let (addr, bytes) = body.split_at(8);
+                let addr: u64 = from_bytes(addr)?;
+                self.shared_writes.lock().push((addr, bytes.to_vec()));
+            }
+            Notice::Heartbeat => {}
+            Notice::Goodbye => {
+                let failure: Failure = from_bytes(body)?;
+                self.fail(&format!("the server ended the session: {}", failure.message));
+            }
+            // Handled where its body is read.
+            Notice::CopyData => {}
+        }
+        Ok(())
+    }
+
+    /// Reads the bytes of a copy to where they belong.
+    fn copy_data(
+        &self,
+        frames: &mut FrameReader,
+        body: &mut Vec<u8>,
+        header: Header,
+    ) -> std::result::Result<(), ReadError> {
+        let mut wait = || self.wait_for_bytes();
+        let sequence = header.sequence;
+        let mut left = header.length as usize;
+        let pending = self.state.lock().calls.remove(&sequence);
+        let unexpected = || DecodeError::Unknown { what: "copy in progress", value: sequence };
+        match pending {
+            Some(Pending::CopyInto(mut cursor, done)) => {
+                let mut failure = None;
+                while left > 0 && failure.is_none() {
+                    let Some((addr, run)) = cursor.run() else {
+                        failure = Some(ReadError::Malformed(DecodeError::TooLong { extra: left }));
+                        break;
+                    };
+                    let n = left.min(run as usize);
+                    // SAFETY: whoever made the pending copy vouches for the memory; the cursor stays
+                    // inside it.
+                    match unsafe { frames.body_at(&*self.transport, &mut wait, addr, n) } {
+                        Ok(n) => {
+                            cursor.advance(n as u64);
+                            left -= n;
+                        }
+                        Err(e) => failure = Some(e),
+                    }
+                }
+                match failure {
+                    None => self.expect_again(sequence, Pending::CopyInto(cursor, done)),
+                    Some(ReadError::Io(e)) if e.raw_os_error() == Some(libc::EFAULT) => {
+                        // The program's mistake, not the connection's: the rest is read and dropped.
+                        let text =
+                            format!("{:#x} is not writable host memory", cursor.run().map_or(0, |r| r.0));
+                        frames.body(&*self.transport, &mut wait, left, body)?;
+                        self.expect_again(sequence, Pending::Copy(Box::new(Dropped)));
+                        done(Err(Error::new(Code::InvalidValue, text)));
+                    }
+                    Some(e) => {
+                        self.expect_again(sequence, Pending::CopyInto(cursor, done));
+                        return Err(e);
+                    }
+                }
+            }
+            Some(Pending::Copy(mut sink)) => {
+                let result = frames.body(&*self.transport, &mut wait, left, body);
+                if result.is_ok() {
+                    sink.chunk(&[body]);
+                }
+                self.expect_again(sequence, Pending::Copy(sink));
+                result?;
+            }
+            Some(other) => {
+                self.expect_again(sequence, other);
+                return Err(unexpected().into());
+            }
+            None => return Err(unexpected().into()),
+        }
+        Ok(())
+    }
+
+    /// Whether reading would find something at once.
+    pub(super) fn has_bytes(&self) -> bool {
+        self.incoming.lock().frames.has_buffered()
+            || self.transport.wait(Ready::READ, None, Some(Duration::ZERO)).is_ok_and(|r| r.read)
+    }
+
+    fn wait_for_bytes(&self) -> io::Result<()> {
+        let end = Instant::now() + SILENCE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if self.transport.wait(Ready::READ, None, Some(left))?.read {
+                return Ok(());
+            }
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// Completes a call. False where there is none of that number.
+    pub(super) fn complete_call(&self, sequence: u64, result: Result<&[u8]>) -> bool {
+        let pending = self.state.lock().calls.remove(&sequence);
+        match pending {
+            Some(pending) => {
+                self.complete(pending, result);
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn complete(&self, pending: Pending, result: Result<&[u8]>) {
+        match pending {
+            Pending::Waiter(waiter) => self.wake(&waiter, result.map(<[u8]>::to_vec)),
+            Pending::Done(done) => done(result.map(|_| ())),
+            Pending::Copy(sink) => sink.done(result.map(|_| ())),
+            Pending::CopyInto(cursor, done) => done(result.and_then(|_| match cursor.remaining() {
+                0 => Ok(()),
+                n => Err(Error::new(Code::Unknown, format!("The server sent {n} bytes too few"))),
+            })),
+        }
+    }
+}
+
+/// Takes what is left of a copy whose destination has vanished.
+struct Dropped;
+
+impl CopySink for Dropped {
+    fn chunk(&mut self, _pieces: &[&[u8]]) {}
+    fn done(self: Box<Self>, _result: Result<()>) {}
+}

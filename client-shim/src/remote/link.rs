@@ -1,0 +1,315 @@
+//! The connection as all threads of the program share it.
+//!
+//! Sending has one lock ([`Out`]), which is the order of the session. Reading has one *leader*: a thread
+//! that waits for an answer of its own and meanwhile hands others theirs. When it has its answer, one of
+//! the others becomes the leader; when nobody waits, the [service thread](super::service) reads if
+//! something may arrive that cannot wait.
+
+use super::errors::Errors;
+use super::fork;
+use super::incoming::{Incoming, Pending};
+use super::outgoing::{Out, Payload};
+use super::service::Service;
+use parking_lot::{Condvar, Mutex};
+use rgpu_device::{Code, Error, Host, Result};
+use rgpu_protocol::calls::Call;
+use rgpu_protocol::stats::Stats;
+use rgpu_protocol::transport::Transport;
+use rgpu_protocol::wire::from_bytes;
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// See the module's text. Locks are taken in the order `out`, `incoming`, `state`.
+pub(super) struct Link {
+    pub transport: Box<dyn Transport>,
+    pub host: Arc<dyn Host>,
+    pub stats: &'static Stats,
+    pub errors: Errors,
+    pub out: Mutex<Out>,
+    /// Answers to fetch requests; see [`Link::answer_fetch`].
+    pub urgent: Mutex<Vec<(u64, Vec<u8>)>>,
+    pub urgent_waiting: AtomicBool,
+    pub incoming: Mutex<Incoming>,
+    pub state: Mutex<State>,
+    /// What the device changed in mirrored memory, until the program's side takes it.
+    pub shared_writes: Mutex<Vec<(u64, Vec<u8>)>>,
+    /// How many things there are because of which somebody must read even when nobody waits.
+    attention: AtomicUsize,
+    pub service: Service,
+    failure: OnceLock<Error>,
+    ended: AtomicBool,
+}
+
+/// Who waits for what.
+#[derive(Default)]
+pub(super) struct State {
+    pub calls: HashMap<u64, Pending>,
+    /// Whether a thread is reading.
+    leader: bool,
+    /// Threads that wait without reading.
+    followers: Vec<Arc<Waiter>>,
+    /// Whether the session is over.
+    over: bool,
+}
+
+/// A thread that waits for an answer.
+#[derive(Default)]
+pub(super) struct Waiter {
+    done: AtomicBool,
+    outcome: Mutex<Option<Result<Vec<u8>>>>,
+    /// Goes with [`Link::state`]'s lock.
+    changed: Condvar,
+}
+
+impl Link {
+    pub fn new(
+        transport: Box<dyn Transport>,
+        host: Arc<dyn Host>,
+        stats: &'static Stats,
+    ) -> Result<Arc<Self>> {
+        let service = Service::new().map_err(|e| {
+            Error::new(Code::SystemNotReady, format!("Cannot create an event descriptor: {e}"))
+        })?;
+        fork::close_in_children(transport.descriptor());
+        Ok(Arc::new_cyclic(|link| {
+            service.set_link(link.clone());
+            Self {
+                transport,
+                host,
+                stats,
+                errors: Errors::default(),
+                out: Mutex::default(),
+                urgent: Mutex::default(),
+                urgent_waiting: AtomicBool::new(false),
+                incoming: Mutex::default(),
+                state: Mutex::default(),
+                shared_writes: Mutex::default(),
+                attention: AtomicUsize::new(0),
+                service,
+                failure: OnceLock::new(),
+                ended: AtomicBool::new(false),
+            }
+        }))
+    }
+
+    /// Posts a call.
+    pub fn post<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<()> {
+        let start = Instant::now();
+        let result = self.push(call, payload, None);
+        self.stats.posted_calls.fetch_add(1, Relaxed);
+        self.stats.count_call(C::NUMBER, start.elapsed().as_nanos() as u64);
+        result
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<C::Answer> {
+        let waiter = Arc::new(Waiter::default());
+        let start = Instant::now();
+        let result = self
+            .push(call, payload, Some(Pending::Waiter(waiter.clone())))
+            .and_then(|()| self.wait_for(&waiter));
+        self.count_ask(C::NUMBER, start);
+        from_bytes(&result?).map_err(|e| self.fail(&format!("the answer to {} is malformed: {e}", C::NAME)))
+    }
+
+    /// Asks, and leaves the answer to a callback.
+    pub fn ask_later<C: Call>(&self, call: &C, pending: Pending) -> Result<()> {
+        let start = Instant::now();
+        let result = self.push(call, Payload::NONE, Some(pending));
+        self.count_ask(C::NUMBER, start);
+        result
+    }
+
+    /// Asks something whose answer completes `pending`, which wakes `waiter`; and waits for that.
+    pub fn ask_with<C: Call>(&self, call: &C, pending: Pending, waiter: &Arc<Waiter>) -> Result<()> {
+        let start = Instant::now();
+        // A failure to send has completed `pending`, too.
+        let _ = self.push(call, Payload::NONE, Some(pending));
+        let result = self.wait_for(waiter);
+        self.count_ask(C::NUMBER, start);
+        result.map(|_| ())
+    }
+
+    fn count_ask(&self, number: u16, start: Instant) {
+        self.stats.round_trips.fetch_add(1, Relaxed);
+        self.stats.count_call(number, start.elapsed().as_nanos() as u64);
+    }
+
+    /// Registers a call that is about to be sent.
+    pub fn expect(&self, sequence: u64, pending: Pending) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.over {
+            drop(state);
+            let error = self.over();
+            self.complete(pending, Err(error.clone()));
+            return Err(error);
+        }
+        state.calls.insert(sequence, pending);
+        Ok(())
+    }
+
+    /// Puts back what was taken out of [`State::calls`].
+    pub fn expect_again(&self, sequence: u64, pending: Pending) {
+        let _ = self.expect(sequence, pending);
+    }
+
+    /// Gives a waiting thread its outcome.
+    pub fn wake(&self, waiter: &Waiter, outcome: Result<Vec<u8>>) {
+        waiter.outcome.lock().get_or_insert(outcome);
+        waiter.done.store(true, SeqCst);
+        // Under the lock, so that a thread that is about to sleep does not miss it.
+        let _state = self.state.lock();
+        waiter.changed.notify_all();
+    }
+
+    /// Waits for an outcome, reading the connection unless somebody else does.
+    pub fn wait_for(&self, waiter: &Arc<Waiter>) -> Result<Vec<u8>> {
+        let mut state = self.state.lock();
+        loop {
+            if waiter.done.load(SeqCst) {
+                let outcome = waiter.outcome.lock().take();
+                return outcome.unwrap_or_else(|| Err(self.over()));
+            }
+            if state.over {
+                // Whoever ended the session is completing all calls.
+                drop(state);
+                std::thread::yield_now();
+                state = self.state.lock();
+                continue;
+            }
+            if !state.leader {
+                state.leader = true;
+                drop(state);
+                while !waiter.done.load(SeqCst) && !self.is_over() {
+                    self.read_one();
+                }
+                self.stop_leading();
+                state = self.state.lock();
+                continue;
+            }
+            state.followers.push(waiter.clone());
+            waiter.changed.wait(&mut state);
+            state.followers.retain(|w| !Arc::ptr_eq(w, waiter));
+        }
+    }
+
+    /// Becomes the leader, if there is none.
+    pub fn try_lead(&self) -> bool {
+        let mut state = self.state.lock();
+        !std::mem::replace(&mut state.leader, true)
+    }
+
+    /// Lets somebody else lead.
+    pub fn stop_leading(&self) {
+        let mut state = self.state.lock();
+        state.leader = false;
+        match state.followers.iter().find(|w| !w.done.load(SeqCst)) {
+            Some(follower) => {
+                follower.changed.notify_all();
+            }
+            None if self.needs_attention() => self.service.wake(),
+            None => {}
+        }
+    }
+
+    /// Whether a thread is reading.
+    pub fn has_leader(&self) -> bool {
+        self.state.lock().leader
+    }
+
+    /// Whether threads wait for the leader to make room.
+    pub fn has_followers(&self) -> bool {
+        self.state.lock().followers.iter().any(|w| !w.done.load(SeqCst))
+    }
+
+    /// From now on somebody must read even when nobody waits; until [`Link::attention_ends`].
+    pub fn attention_begins(&self) {
+        self.attention.fetch_add(1, SeqCst);
+        if !self.service.start() {
+            self.fail("no service thread could be started; is the limit on threads (`ulimit -u`) reached?");
+        }
+        self.service.wake();
+    }
+
+    /// Undoes one [`Link::attention_begins`].
+    pub fn attention_ends(&self) {
+        let _ = self.attention.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+    }
+
+    /// Whether somebody must read even when nobody waits.
+    pub fn needs_attention(&self) -> bool {
+        self.attention.load(SeqCst) > 0
+    }
+
+    /// Whether the session is over.
+    pub fn is_over(&self) -> bool {
+        self.failure.get().is_some() || self.ended.load(Relaxed)
+    }
+
+    /// The error that every call reports once the session is over.
+    pub fn check(&self) -> Result<()> {
+        if self.is_over() { Err(self.over()) } else { Ok(()) }
+    }
+
+    /// Why the session failed.
+    pub fn failure(&self) -> Option<&Error> {
+        self.failure.get()
+    }
+
+    fn over(&self) -> Error {
+        self.failure.get().cloned().unwrap_or_else(|| {
+            Error::new(Code::Deinitialized, "The program is exiting: its session with the server is over")
+        })
+    }
+
+    /// The session has failed. Says why, once, and completes whatever is waited for.
+    pub fn fail(&self, reason: &str) -> Error {
+        let text = format!("The connection to the server {} is lost: {reason}", self.transport.peer());
+        let first = self.failure.set(Error::new(Code::SystemNotReady, text)).is_ok();
+        let error = self.over();
+        if first && !self.ended.load(Relaxed) {
+            self.stats.failures.fetch_add(1, Relaxed);
+            let line = format!(
+                "rgpu: {}. Every CUDA call of this process now returns error 802 (system not ready).\n",
+                error.message
+            );
+            // One write, so that the line stays whole; a closed stderr is no reason to fail.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+        self.end(&error);
+        error
+    }
+
+    /// The program ends the session.
+    pub fn end_quietly(&self) {
+        self.ended.store(true, SeqCst);
+        self.end(&self.over());
+    }
+
+    fn end(&self, error: &Error) {
+        let calls = {
+            let mut state = self.state.lock();
+            state.over = true;
+            std::mem::take(&mut state.calls)
+        };
+        self.transport.shutdown();
+        for pending in calls.into_values() {
+            self.complete(pending, Err(error.clone()));
+        }
+        let state = self.state.lock();
+        for follower in &state.followers {
+            follower.changed.notify_all();
+        }
+        drop(state);
+        self.service.wake();
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        fork::forget(self.transport.descriptor());
+    }
+}

@@ -1,0 +1,301 @@
+//! What is sent: one buffer, one order.
+
+use super::incoming::Pending;
+use super::link::Link;
+use rgpu_device::{Code, Error, RegionCursor, Result};
+use rgpu_protocol::SILENCE;
+use rgpu_protocol::calls::{Call, FetchAnswer};
+use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BODY};
+use rgpu_protocol::transport::Ready;
+use std::io::{self, IoSlice};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+/// A buffer this full is sent.
+const FLUSH_BYTES: usize = 24 << 10;
+/// Payloads up to this size are copied into the buffer; larger ones are sent from where they lie.
+const INLINE_BYTES: usize = 8 << 10;
+/// Runs of host memory shorter than this are gathered by copying, not one by one by the kernel.
+const SHORT_RUN: u64 = 1 << 10;
+
+/// What follows a call's arguments.
+pub(super) enum Payload<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// Memory of the program, all that lies ahead of the cursor. Whoever makes one vouches that the
+    /// memory is readable until the call has returned.
+    Host(RegionCursor),
+}
+
+impl Payload<'_> {
+    /// Nothing.
+    pub const NONE: Payload<'static> = Payload::Bytes(&[]);
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(b) => b.len() as u64,
+            Self::Host(c) => c.remaining(),
+        }
+    }
+}
+
+/// The buffer.
+#[derive(Default)]
+pub(super) struct Out {
+    pub buffer: Vec<u8>,
+    /// The last call's sequence number.
+    sequence: u64,
+    /// Counts how often the buffer was sent.
+    pub batch: u64,
+}
+
+impl Link {
+    /// Puts a call into the buffer. With `pending`, an answer is expected, and the buffer is sent.
+    /// Where that fails, `pending` has been completed with the error.
+    pub(super) fn push<C: Call>(
+        &self,
+        call: &C,
+        payload: Payload<'_>,
+        pending: Option<Pending>,
+    ) -> Result<()> {
+        let result = self.push_locked(call, payload, pending);
+        self.send_urgent();
+        result
+    }
+
+    fn push_locked<C: Call>(&self, call: &C, payload: Payload<'_>, pending: Option<Pending>) -> Result<()> {
+        let mut out = self.out.lock();
+        out.sequence += 1;
+        let sequence = out.sequence;
+        let asked = pending.is_some();
+        match pending {
+            Some(pending) => self.expect(sequence, pending)?,
+            None => self.check()?,
+        }
+        let was_empty = out.buffer.is_empty();
+        let start = out.buffer.len();
+        out.buffer.extend_from_slice(&[0; HEADER_BYTES]);
+        call.encode(&mut out.buffer);
+        let length = (out.buffer.len() - start - HEADER_BYTES) as u64 + payload.len();
+        if length > MAX_BODY as u64 {
+            out.buffer.truncate(start);
+            out.sequence -= 1;
+            let e = Error::new(Code::InvalidValue, format!("The arguments of {} are too long", C::NAME));
+            self.complete_call(sequence, Err(e.clone()));
+            return Err(e);
+        }
+        let header = Header { length: length as u32, kind: Kind::Call, flags: 0, call: C::NUMBER, sequence };
+        out.buffer[start..start + HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        let mut faulted = false;
+        match payload {
+            Payload::Bytes(bytes) if bytes.len() <= INLINE_BYTES => out.buffer.extend_from_slice(bytes),
+            Payload::Bytes(bytes) => self.write(&mut out, &mut [IoSlice::new(bytes)])?,
+            Payload::Host(cursor) => faulted = self.push_host(&mut out, cursor)?,
+        }
+        if asked || out.buffer.len() >= FLUSH_BYTES {
+            self.write(&mut out, &mut [])?;
+        } else if was_empty && !out.buffer.is_empty() && !self.service.arm() {
+            // No thread can be had to send it later.
+            self.write(&mut out, &mut [])?;
+        }
+        if faulted {
+            let text = format!("{} was given host memory that cannot be read", C::NAME);
+            return Err(Error::new(Code::InvalidValue, text));
+        }
+        Ok(())
+    }
+
+    /// Sends memory of the program from where it lies. True where some of it could not be read, and
+    /// zeros were sent instead.
+    fn push_host(&self, out: &mut Out, mut cursor: RegionCursor) -> Result<bool> {
+        let mut pieces: Vec<IoSlice<'_>> = Vec::new();
+        let mut faulted = false;
+        let inline = cursor.remaining() <= INLINE_BYTES as u64;
+        while let Some((addr, run)) = cursor.run() {
+            // SAFETY: whoever made the payload vouches for the memory.
+            let bytes = unsafe { std::slice::from_raw_parts(addr as *const u8, run as usize) };
+            cursor.advance(run);
+            if inline || run < SHORT_RUN {
+                if !pieces.is_empty() {
+                    faulted |= self.write_host(out, &mut pieces)?;
+                }
+                out.buffer.extend_from_slice(bytes);
+                if !inline && out.buffer.len() >= FLUSH_BYTES {
+                    self.write(out, &mut [])?;
+                }
+                continue;
+            }
+            pieces.push(IoSlice::new(bytes));
+            if pieces.len() == 256 {
+                faulted |= self.write_host(out, &mut pieces)?;
+            }
+        }
+        if !pieces.is_empty() {
+            faulted |= self.write_host(out, &mut pieces)?;
+        }
+        Ok(faulted)
+    }
+
+    fn write_host(&self, out: &mut Out, pieces: &mut Vec<IoSlice<'_>>) -> Result<bool> {
+        let outcome = self.write_some(out, &mut &mut pieces[..])?;
+        if let Err(mut left) = outcome {
+            // A frame that was begun must be finished.
+            let zeros = [0u8; 4096];
+            while left > 0 {
+                let n = left.min(zeros.len());
+                self.write(out, &mut [IoSlice::new(&zeros[..n])])?;
+                left -= n;
+            }
+        }
+        pieces.clear();
+        Ok(outcome.is_err())
+    }
+
+    /// Sends the buffer, then the pieces.
+    pub(super) fn write(&self, out: &mut Out, pieces: &mut [IoSlice<'_>]) -> Result<()> {
+        let mut rest = pieces;
+        match self.write_some(out, &mut rest)? {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.fail("its own buffer cannot be read")),
+        }
+    }
+
+    /// Sends the buffer, then the pieces. The inner error says how many bytes of the pieces were not
+    /// sent because they cannot be read.
+    #[allow(clippy::type_complexity)]
+    fn write_some(
+        &self,
+        out: &mut Out,
+        pieces: &mut &mut [IoSlice<'_>],
+    ) -> Result<std::result::Result<(), usize>> {
+        let mut sent = 0;
+        let mut faulted = false;
+        while sent < out.buffer.len() || !pieces.is_empty() {
+            let with_pieces = !faulted && out.buffer.len() - sent < FLUSH_BYTES;
+            let result = if sent == out.buffer.len() {
+                self.transport.send(pieces)
+            } else if pieces.is_empty() || !with_pieces {
+                self.transport.send(&[IoSlice::new(&out.buffer[sent..])])
+            } else {
+                let mut all = Vec::with_capacity(1 + pieces.len());
+                all.push(IoSlice::new(&out.buffer[sent..]));
+                all.extend(pieces.iter().map(|p| IoSlice::new(p)));
+                self.transport.send(&all)
+            };
+            match result {
+                Ok(n) => {
+                    self.stats.bytes_sent.fetch_add(n as u64, Relaxed);
+                    let of_buffer = n.min(out.buffer.len() - sent);
+                    sent += of_buffer;
+                    IoSlice::advance_slices(pieces, n - of_buffer);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait_for_room()?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.raw_os_error() == Some(libc::EFAULT) && !pieces.is_empty() => {
+                    if sent == out.buffer.len() {
+                        break;
+                    }
+                    faulted = true;
+                }
+                Err(e) => return Err(self.fail(&format!("sending failed: {e}"))),
+            }
+        }
+        out.buffer.clear();
+        out.batch += 1;
+        let left: usize = pieces.iter().map(|p| p.len()).sum();
+        Ok(if left == 0 { Ok(()) } else { Err(left) })
+    }
+
+    /// Waits until there is room for sending, and reads what arrives meanwhile: the server may be
+    /// waiting for room itself.
+    fn wait_for_room(&self) -> Result<()> {
+        let end = Instant::now() + SILENCE;
+        loop {
+            self.check()?;
+            let leads = self.try_lead();
+            let (want, time) = if leads {
+                (Ready::BOTH, end.saturating_duration_since(Instant::now()))
+            } else {
+                // Whoever leads may stop at any time, and then it is our turn to read.
+                (Ready::WRITE, Duration::from_millis(20))
+            };
+            let ready = match self.transport.wait(want, None, Some(time)) {
+                Ok(ready) => ready,
+                Err(e) => return Err(self.fail(&format!("waiting failed: {e}"))),
+            };
+            if leads {
+                if ready.read {
+                    self.read_one();
+                }
+                self.stop_leading();
+            }
+            if ready.write || ready.read {
+                return Ok(());
+            }
+            if leads && Instant::now() >= end {
+                return Err(self.fail(&silence()));
+            }
+        }
+    }
+
+    /// Sends the buffer.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.check()?;
+        let mut out = self.out.lock();
+        let result = if out.buffer.is_empty() { Ok(()) } else { self.write(&mut out, &mut []) };
+        drop(out);
+        self.send_urgent();
+        result
+    }
+
+    /// Queues the answer to a fetch request. It must not wait for the buffer: whoever holds that may be
+    /// waiting for this very answer to be executed.
+    pub(super) fn answer_fetch(&self, id: u64, bytes: Vec<u8>) {
+        self.urgent.lock().push((id, bytes));
+        self.urgent_waiting.store(true, SeqCst);
+        self.send_urgent();
+    }
+
+    /// Sends queued answers, unless somebody is sending, who will.
+    pub(super) fn send_urgent(&self) {
+        while self.urgent_waiting.load(SeqCst) {
+            let Some(mut out) = self.out.try_lock() else { return };
+            self.urgent_waiting.store(false, SeqCst);
+            for (id, bytes) in std::mem::take(&mut *self.urgent.lock()) {
+                out.sequence += 1;
+                let length = (size_of::<u64>() + bytes.len()) as u32;
+                let sequence = out.sequence;
+                let call = FetchAnswer::NUMBER;
+                let header = Header { length, kind: Kind::Call, flags: 0, call, sequence };
+                out.buffer.extend_from_slice(&header.to_bytes());
+                out.buffer.extend_from_slice(&id.to_le_bytes());
+                if self.write(&mut out, &mut [IoSlice::new(&bytes)]).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ends the session without waiting: what cannot be sent at once is not sent.
+    pub(super) fn leave(&self) {
+        if let Some(mut out) = self.out.try_lock() {
+            out.sequence += 1;
+            let (call, sequence) = (rgpu_protocol::calls::Goodbye::NUMBER, out.sequence);
+            let header = Header { length: 0, kind: Kind::Call, flags: 0, call, sequence };
+            out.buffer.extend_from_slice(&header.to_bytes());
+            if let Ok(n) = self.transport.send(&[IoSlice::new(&out.buffer)]) {
+                self.stats.bytes_sent.fetch_add(n as u64, Relaxed);
+            }
+            out.buffer.clear();
+        }
+        self.end_quietly();
+    }
+}
+
+/// What is said when the server is silent.
+pub(super) fn silence() -> String {
+    format!(
+        "the server has been silent for {} s; its machine or the network in between is down",
+        SILENCE.as_secs()
+    )
+}

@@ -1,0 +1,116 @@
+//! Reserving addresses in this process, without memory behind them.
+
+use rgpu_device::{Code, Error, Range};
+use std::io;
+
+const GIB: u64 = 1 << 30;
+/// Sizes to try: far above any machine's device memory first, because addresses cost nothing.
+const SIZES: [u64; 5] = [4096 * GIB, 1024 * GIB, 256 * GIB, 64 * GIB, 16 * GIB];
+/// Bases to try: in the gap between the heap and the libraries, clear of sanitizers' shadow memory.
+const BASES: [u64; 7] = [
+    0x2000_0000_0000,
+    0x3000_0000_0000,
+    0x2800_0000_0000,
+    0x3800_0000_0000,
+    0x4000_0000_0000,
+    0x1400_0000_0000,
+    0x0200_0000_0000,
+];
+
+/// The ranges to try, best first.
+pub(super) fn candidates() -> impl Iterator<Item = Range> {
+    SIZES.into_iter().flat_map(|size| BASES.into_iter().map(move |base| Range { base, size }))
+}
+
+/// Addresses that belong to this process and lead nowhere. Released when dropped, unless kept.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    range: Range,
+}
+
+impl Reservation {
+    /// Reserves exactly this range.
+    pub fn new(range: Range) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let (base, size) = (range.base as *mut libc::c_void, range.size as usize);
+        // SAFETY: with MAP_FIXED_NOREPLACE nothing that is mapped already is touched.
+        let at = unsafe { libc::mmap(base, size, libc::PROT_NONE, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let reservation = Self { range: Range { base: at as u64, size: range.size } };
+        if at != base {
+            // A kernel before 4.17 takes the address as a hint.
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        // SAFETY: the range was mapped just now.
+        unsafe { libc::madvise(at, size, libc::MADV_DONTDUMP) };
+        Ok(reservation)
+    }
+
+    /// The reserved range.
+    pub fn range(&self) -> Range {
+        self.range
+    }
+
+    /// Keeps the part that is used for as long as the process lives, and releases the rest.
+    pub fn keep(self, part: Range) {
+        let all = self.range;
+        std::mem::forget(self);
+        if part.size == 0 || !all.contains(part.base, part.size) {
+            return;
+        }
+        release(all.base, part.base - all.base);
+        release(part.end(), all.end() - part.end());
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        release(self.range.base, self.range.size);
+    }
+}
+
+fn release(base: u64, size: u64) {
+    if size > 0 {
+        // SAFETY: the caller names a part of a reservation of ours that nobody uses.
+        unsafe { libc::munmap(base as *mut libc::c_void, size as usize) };
+    }
+}
+
+/// Why no range could be reserved, for people.
+pub(super) fn refusal(last: &io::Error) -> Error {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the answer.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
+    let cause = if limit.rlim_cur == libc::RLIM_INFINITY {
+        format!("the kernel said: {last}")
+    } else {
+        format!(
+            "this process may use {} KiB of address space (`ulimit -v`); raise it to unlimited, no memory \
+             is used by it",
+            limit.rlim_cur / 1024
+        )
+    };
+    Error::new(
+        Code::OutOfMemory,
+        format!("Cannot reserve addresses for device memory, not even {} GiB: {cause}", SIZES[4] / GIB),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_range_is_not_replaced() {
+        let range = Range { base: 0x2345_0000_0000, size: 1 << 30 };
+        let first = Reservation::new(range).unwrap();
+        assert_eq!(Reservation::new(range).unwrap_err().raw_os_error(), Some(libc::EEXIST));
+        first.keep(Range { base: range.base + 4096, size: 4096 });
+        // All but one page is free again.
+        drop(Reservation::new(Range { base: range.base, size: 4096 }).unwrap());
+        assert!(Reservation::new(range).is_err());
+        release(range.base, range.size);
+    }
+}

@@ -1,0 +1,184 @@
+//! The service thread: sends a buffer that lingers, and reads when nobody else does but must.
+//!
+//! It is started when first needed, blocks all signals, and sleeps without a timer when there is nothing
+//! to do.
+
+use super::LOWEST_DESCRIPTOR;
+use super::fork;
+use super::link::Link;
+use parking_lot::Mutex;
+use rgpu_protocol::transport::{Ready, dup_above};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
+use std::sync::{OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+/// A buffer that nobody has sent for one to two of these is sent.
+const LINGER: Duration = Duration::from_micros(200);
+/// After so many looks at an empty buffer the thread sleeps.
+const IDLE_LOOKS: u32 = 5;
+
+const NOT_STARTED: u8 = 0;
+const RUNNING: u8 = 1;
+const UNAVAILABLE: u8 = 2;
+
+/// How others reach the service thread.
+pub(super) struct Service {
+    event: OwnedFd,
+    /// Whether the thread is watching the buffer.
+    awake: AtomicBool,
+    started: AtomicU8,
+    starting: Mutex<()>,
+    link: OnceLock<Weak<Link>>,
+}
+
+impl Service {
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: plain system call; the result is a fresh descriptor that nobody else owns.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as above.
+        let event = unsafe { OwnedFd::from_raw_fd(fd) };
+        let event = dup_above(fd, LOWEST_DESCRIPTOR).unwrap_or(event);
+        fork::close_in_children(event.as_raw_fd());
+        Ok(Self {
+            event,
+            awake: AtomicBool::new(false),
+            started: AtomicU8::new(NOT_STARTED),
+            starting: Mutex::new(()),
+            link: OnceLock::new(),
+        })
+    }
+
+    pub fn set_link(&self, link: Weak<Link>) {
+        let _ = self.link.set(link);
+    }
+
+    /// Starts the thread, if it has not been started. False where that is impossible.
+    pub fn start(&self) -> bool {
+        if self.started.load(SeqCst) == NOT_STARTED {
+            let _guard = self.starting.lock();
+            if self.started.load(SeqCst) == NOT_STARTED {
+                let state = if self.spawn().is_ok() { RUNNING } else { UNAVAILABLE };
+                self.started.store(state, SeqCst);
+            }
+        }
+        self.started.load(SeqCst) == RUNNING
+    }
+
+    fn spawn(&self) -> io::Result<()> {
+        let Some(link) = self.link.get().cloned() else { return Err(io::ErrorKind::NotFound.into()) };
+        // A new thread inherits the mask: all signals are blocked around its creation.
+        // SAFETY: both sets are valid; filling a set cannot fail.
+        let before = unsafe {
+            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            before
+        };
+        let result = std::thread::Builder::new()
+            .name("rgpu-service".into())
+            .stack_size(512 << 10)
+            .spawn(move || run(&link));
+        // SAFETY: `before` was filled above.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+        result.map(drop)
+    }
+
+    /// Has the thread look at the buffer soon. False where there is no thread.
+    pub fn arm(&self) -> bool {
+        if self.awake.swap(true, SeqCst) {
+            return self.started.load(SeqCst) != UNAVAILABLE;
+        }
+        let there = self.start();
+        if there {
+            self.wake();
+        }
+        there
+    }
+
+    /// Wakes the thread.
+    pub fn wake(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: writes 8 bytes from a valid place. A full counter wakes as well.
+        unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    fn drain(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: reads 8 bytes into a valid place.
+        unsafe { libc::read(self.event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        fork::forget(self.event.as_raw_fd());
+    }
+}
+
+fn run(link: &Weak<Link>) {
+    let (mut seen, mut idle) = (u64::MAX, 0);
+    let mut next_look = Instant::now() + LINGER;
+    // The session may be dropped only while the thread is not looking, or not at all: whoever drops it
+    // has ended it, which wakes this thread.
+    let Some(link) = link.upgrade() else { return };
+    loop {
+        let service = &link.service;
+        let awake = service.awake.load(SeqCst);
+        let reading = link.needs_attention() && !link.has_leader();
+        let want = if reading { Ready::READ } else { Ready::default() };
+        let time = awake.then(|| next_look.saturating_duration_since(Instant::now()));
+        let ready = match link.transport.wait(want, Some(service.event.as_raw_fd()), time) {
+            Ok(ready) => ready,
+            Err(e) => {
+                link.fail(&format!(
+                    "waiting failed: {e} (did the program close descriptors it does not own?)"
+                ));
+                return;
+            }
+        };
+        if link.is_over() {
+            return;
+        }
+        if ready.wake {
+            service.drain();
+            if !awake {
+                next_look = Instant::now() + LINGER;
+            }
+        }
+        if ready.read && link.try_lead() {
+            link.read_one();
+            while link.needs_attention() && !link.has_followers() && !link.is_over() && link.has_bytes() {
+                link.read_one();
+            }
+            link.stop_leading();
+        }
+        if !awake || Instant::now() < next_look {
+            continue;
+        }
+        next_look = Instant::now() + LINGER;
+        if let Some(mut out) = link.out.try_lock() {
+            if out.buffer.is_empty() {
+                idle += 1;
+                if idle >= IDLE_LOOKS {
+                    // Under the lock: whoever fills the buffer next wakes this thread again.
+                    service.awake.store(false, SeqCst);
+                    idle = 0;
+                }
+                seen = u64::MAX;
+            } else {
+                idle = 0;
+                if seen == out.batch {
+                    let _ = link.write(&mut out, &mut []);
+                } else {
+                    seen = out.batch;
+                }
+            }
+        }
+        link.send_urgent();
+    }
+}
