@@ -87,8 +87,9 @@ pub struct Block {
     pub params: u64,
     /// Address of shared memory (offset 0 of the shared state space).
     pub shared_base: u64,
-    /// `%envreg1` (low half) and `%envreg2` (high half): address of the grid workspace of a cooperative
-    /// launch, whose second 32-bit word is the grid barrier; 0 otherwise.
+    /// `%envreg1` (this field's low half) and `%envreg2` (its high half). Device code takes the former as the
+    /// high and the latter as the low half of the address of a cooperative launch's grid workspace, whose
+    /// second 32-bit word is the grid barrier; so this is that address with its halves swapped. 0 otherwise.
     pub envreg: u64,
     /// The thread that is running, for messages.
     pub cursor: *mut Thread,

@@ -1,8 +1,40 @@
 //! The executor: memory, streams, and the workers that run blocks.
+//!
+//! Calls come in through [`SoftGpu`], which checks them against tables that are in the order of the calls
+//! (`memory`, `stream`, `modules`), and put work on streams. Workers (`worker`) take work whose turn has
+//! come: copies (`transfer`) and kernels (`launch`, `grid`), whose blocks (`block`) they run in slots of the
+//! arena (`slot`, `arena`). A fault of a kernel ends in `fault`, which turns it into an error or, in mirrored
+//! memory (`mirror`), into a fetch from the host.
+
+mod arch;
+mod arena;
+mod barrier;
+mod block;
+mod device;
+mod fault;
+mod grid;
+mod heap;
+mod helpers;
+mod info;
+mod launch;
+mod memory;
+mod mirror;
+mod modules;
+mod printf;
+mod shared;
+mod slot;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod warp;
+mod worker;
 
 use std::sync::Arc;
 
-use rgpu_device::{Host, Result};
+use rgpu_device::{Code, Error, Host, Result};
+
+use shared::Shared;
 
 /// How a software GPU is to look and what it may use.
 #[derive(Debug, Clone)]
@@ -31,12 +63,40 @@ impl Default for Config {
     }
 }
 
-/// A software GPU for one application.
-pub struct SoftGpu {}
+/// A software GPU for one application: a [`rgpu_device::Device`]. Its workers end when it is dropped.
+pub struct SoftGpu {
+    shared: Arc<Shared>,
+}
 
 impl SoftGpu {
     /// Opens a software GPU. It starts no threads and takes no memory worth mentioning yet.
-    pub fn open(_config: Config, _host: Arc<dyn Host>) -> Result<Arc<SoftGpu>> {
-        Err(rgpu_device::Error::new(rgpu_device::Code::NotSupported, "The executor is not there yet"))
+    ///
+    /// # Errors
+    /// [`Code::InvalidValue`] for a configuration that makes no sense.
+    pub fn open(config: Config, host: Arc<dyn Host>) -> Result<Arc<SoftGpu>> {
+        if config.devices == 0 || config.devices > 64 {
+            return Err(Error::new(
+                Code::InvalidValue,
+                format!("There can be 1 to 64 devices, not {}", config.devices),
+            ));
+        }
+        if !(1..=16).contains(&config.compute_capability.0) || config.compute_capability.1 > 9 {
+            return Err(Error::new(
+                Code::InvalidValue,
+                format!("There is no compute capability {:?}", config.compute_capability),
+            ));
+        }
+        let workers = match config.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        };
+        let config = Config { memory_bytes_per_device: config.memory_bytes_per_device & !4095, ..config };
+        Ok(Arc::new(SoftGpu { shared: Arc::new(Shared::new(config, workers.min(1024), host)) }))
+    }
+}
+
+impl Drop for SoftGpu {
+    fn drop(&mut self) {
+        self.shared.stop();
     }
 }

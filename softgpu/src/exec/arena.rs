@@ -1,0 +1,331 @@
+//! The arena: the one range of addresses in which everything lies that a kernel may touch.
+//!
+//! It is reserved without access and without backing. Parts become accessible when something is placed
+//! there; whatever else is touched faults.
+//!
+//! Device memory comes from one sparse memory file per ordinal, a byte's offset in the file being its
+//! offset in the ordinal's range, so that another process on the machine could map the same bytes.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use rgpu_device::{AddressPlan, Code, Error, Range, Result};
+
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+/// Bytes that one block's shared memory may have at most.
+pub const WINDOW: u64 = 256 << 10;
+/// Bytes of local memory that one block's threads may have together.
+pub const LOCAL: u64 = 1 << 30;
+/// Most bytes of one kernel's parameters.
+pub const PARAM_BYTES: u64 = 32 << 10;
+/// Bytes of a parameter slot: the parameters, then a page for the grid's workspace.
+pub const PARAM_SLOT: u64 = PARAM_BYTES + PAGE;
+/// Parameter slots, which is how many kernels can be executing at once.
+pub const PARAM_SLOTS: u64 = 256;
+
+const GUARD: u64 = 4 << 30;
+const WINDOW_STRIDE: u64 = GUARD + (2 << 20);
+const ALIGN: u64 = 2 << 20;
+
+/// Rounds up to a multiple of `to`, a power of two; `None` on overflow.
+pub fn round_up(value: u64, to: u64) -> Option<u64> {
+    value.checked_add(to - 1).map(|v| v & !(to - 1))
+}
+
+/// The reserved range and how it is divided.
+pub struct Arena {
+    /// What the caller was told.
+    pub plan: AddressPlan,
+    /// Where module-level variables go.
+    pub globals: Range,
+    /// Where the kernels' heaps go, by ordinal.
+    pub heaps: Vec<Range>,
+    params: Range,
+    locals: Range,
+    windows: Range,
+    files: Vec<Option<OwnedFd>>,
+    shared_file: OwnedFd,
+}
+
+fn os_error(what: &str) -> Error {
+    Error::new(Code::OperatingSystem, format!("{what}: {}", std::io::Error::last_os_error()))
+}
+
+fn memory_file(name: &str, size: u64) -> Option<OwnedFd> {
+    let name = CString::new(name).ok()?;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain system calls; the descriptor is owned from here on.
+    unsafe {
+        // Beyond the limit for files ftruncate would not just fail, but kill the process.
+        if libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) != 0 || limit.rlim_cur < size {
+            return None;
+        }
+        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return None;
+        }
+        // Low numbers belong to the program.
+        let high = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 512);
+        let fd = if high >= 0 {
+            libc::close(fd);
+            high
+        } else {
+            fd
+        };
+        let fd = OwnedFd::from_raw_fd(fd);
+        (libc::ftruncate(fd.as_raw_fd(), size as i64) == 0).then_some(fd)
+    }
+}
+
+impl Arena {
+    /// Reserves what `devices` devices of `memory` bytes each with `slots` resident blocks in all need.
+    pub fn reserve(proposal: Range, devices: u32, memory: u64, slots: u64) -> Result<Self> {
+        if proposal.base % PAGE != 0 || proposal.base == 0 {
+            return Err(Error::new(Code::InvalidValue, "An address plan must begin at a page above 0"));
+        }
+        let too_large =
+            || Error::new(Code::InvalidValue, "The device memory asked for is too large to address");
+        // The arena's margins stay unmapped.
+        const { assert!(ALIGN >= crate::abi::ARENA_MARGIN) };
+        let mut next =
+            round_up(proposal.base, ALIGN).and_then(|n| n.checked_add(ALIGN)).ok_or_else(too_large)?;
+        let mut take = |size: u64| -> Result<Range> {
+            let size = round_up(size, ALIGN).ok_or_else(too_large)?;
+            let range = Range { base: next, size };
+            // A gap between the zones, so that running over an end faults.
+            next = next.checked_add(size).and_then(|n| n.checked_add(ALIGN)).ok_or_else(too_large)?;
+            Ok(range)
+        };
+        let fourfold = memory.checked_mul(4).ok_or_else(too_large)?;
+        let all = fourfold.checked_mul(u64::from(devices)).ok_or_else(too_large)?;
+        let mut ranges = Vec::new();
+        for _ in 0..devices {
+            ranges.push(take(fourfold.max(1 << 30))?);
+        }
+        let shared = take(all.max(64 << 30))?;
+        let globals = take(all.max(16 << 30))?;
+        let mut heaps = Vec::new();
+        for _ in 0..devices {
+            heaps.push(take(memory.max(64 << 20))?);
+        }
+        let params = take(PARAM_SLOT * PARAM_SLOTS)?;
+        let locals = take(slots.checked_mul(LOCAL).ok_or_else(too_large)?)?;
+        let windows = take(slots.checked_mul(WINDOW_STRIDE).ok_or_else(too_large)?)?;
+        let size = next - proposal.base;
+        if size > proposal.size {
+            return Err(Error::new(
+                Code::MapFailed,
+                format!(
+                    "The device needs {size} bytes of address space, but {} were proposed",
+                    proposal.size
+                ),
+            ));
+        }
+        // SAFETY: a fresh mapping that replaces nothing.
+        let at = unsafe {
+            libc::mmap(
+                proposal.base as *mut _,
+                size as usize,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(Error::new(
+                Code::MapFailed,
+                format!(
+                    "Cannot reserve {size} bytes of address space at {:#x}: {} (too little address space is \
+                     usually a limit set with `ulimit -v`)",
+                    proposal.base,
+                    std::io::Error::last_os_error()
+                ),
+            ));
+        }
+        if at as u64 != proposal.base {
+            // SAFETY: a kernel that does not know MAP_FIXED_NOREPLACE has mapped elsewhere; undo that.
+            unsafe { libc::munmap(at, size as usize) };
+            return Err(Error::new(Code::MapFailed, format!("The range at {:#x} is taken", proposal.base)));
+        }
+        let whole = Range { base: proposal.base, size };
+        // From here on `Drop` undoes the reservation.
+        let files = ranges
+            .iter()
+            .enumerate()
+            .map(|(i, r)| memory_file(&format!("rgpu-device-{i}"), r.size))
+            .collect();
+        let Some(shared_file) = memory_file("rgpu-mirrored", shared.size) else {
+            let error = os_error("Cannot create a memory file");
+            // SAFETY: our own mapping from above.
+            unsafe { libc::munmap(at, size as usize) };
+            return Err(error);
+        };
+        let arena = Self {
+            plan: AddressPlan { whole, devices: ranges, shared },
+            globals,
+            heaps,
+            params,
+            locals,
+            windows,
+            files,
+            shared_file,
+        };
+        arena.without_dump(whole);
+        Ok(arena)
+    }
+
+    /// The range that compiled code confines its accesses to.
+    pub fn whole(&self) -> Range {
+        self.plan.whole
+    }
+
+    /// Address of parameter slot `index`.
+    pub fn param_slot(&self, index: u64) -> u64 {
+        debug_assert!(index < PARAM_SLOTS);
+        self.params.base + index * PARAM_SLOT
+    }
+
+    /// Makes all parameter slots accessible.
+    pub fn open_params(&self) -> Result<()> {
+        self.protect(self.params, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// Makes the shared-memory window of slot `index` accessible and returns its address.
+    pub fn open_window(&self, index: u64) -> Result<u64> {
+        let window = Range { base: self.windows.base + index * WINDOW_STRIDE, size: WINDOW };
+        self.protect(window, libc::PROT_READ | libc::PROT_WRITE)?;
+        Ok(window.base)
+    }
+
+    /// Where the local memory of slot `index` lies, [`LOCAL`] bytes that are not accessible yet.
+    pub fn local(&self, index: u64) -> u64 {
+        self.locals.base + index * LOCAL
+    }
+
+    /// The file of mirrored memory: the byte at offset 0 is the first of the shared range.
+    pub fn shared_file(&self) -> &OwnedFd {
+        &self.shared_file
+    }
+
+    /// Sets what may be done with a part of the arena.
+    pub fn protect(&self, part: Range, protection: i32) -> Result<()> {
+        debug_assert!(self.plan.whole.contains(part.base, part.size));
+        // SAFETY: the range is part of our own reservation, and nothing of Rust's lies in it.
+        if unsafe { libc::mprotect(part.base as *mut _, part.size as usize, protection) } != 0 {
+            return Err(os_error("Cannot change the protection of device memory"));
+        }
+        Ok(())
+    }
+
+    fn without_dump(&self, part: Range) {
+        // SAFETY: advice about our own mapping. Failure costs nothing but a larger core dump.
+        unsafe { libc::madvise(part.base as *mut _, part.size as usize, libc::MADV_DONTDUMP) };
+    }
+
+    fn map(&self, part: Range, protection: i32, flags: i32, file: i32, offset: u64) -> Result<()> {
+        debug_assert!(self.plan.whole.contains(part.base, part.size));
+        // SAFETY: replaces pages of our own reservation.
+        let at = unsafe {
+            libc::mmap(
+                part.base as *mut _,
+                part.size as usize,
+                protection,
+                flags | libc::MAP_FIXED | libc::MAP_NORESERVE,
+                file,
+                offset as i64,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(os_error("Cannot map device memory"));
+        }
+        self.without_dump(part);
+        Ok(())
+    }
+
+    /// Backs a part of an ordinal's range with its file.
+    pub fn map_device(&self, ordinal: usize, part: Range) -> Result<()> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        match &self.files[ordinal] {
+            Some(file) => {
+                let offset = part.base - self.plan.devices[ordinal].base;
+                self.map(part, access, libc::MAP_SHARED, file.as_raw_fd(), offset)?;
+            }
+            None => self.map(part, access, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)?,
+        }
+        // SAFETY: advice about our own mapping; it may be ignored.
+        unsafe { libc::madvise(part.base as *mut _, part.size as usize, libc::MADV_HUGEPAGE) };
+        Ok(())
+    }
+
+    /// Takes a part of an ordinal's range back and gives its memory to the system.
+    pub fn unmap_device(&self, ordinal: usize, part: Range) {
+        self.unmap(part);
+        if let Some(file) = &self.files[ordinal] {
+            self.punch(file, part.base - self.plan.devices[ordinal].base, part.size);
+        }
+    }
+
+    /// Plain memory of this process in the arena.
+    pub fn map_plain(&self, part: Range) -> Result<()> {
+        self.map(part, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    }
+
+    /// Places a part of the mirrored memory's file, not accessible yet.
+    pub fn map_mirrored(&self, part: Range) -> Result<()> {
+        let offset = part.base - self.plan.shared.base;
+        self.map(part, libc::PROT_NONE, libc::MAP_SHARED, self.shared_file.as_raw_fd(), offset)
+    }
+
+    /// Takes a part of the mirrored memory back.
+    pub fn unmap_mirrored(&self, part: Range) {
+        self.unmap(part);
+        self.punch(&self.shared_file, part.base - self.plan.shared.base, part.size);
+    }
+
+    /// Makes a part inaccessible again and forgets what was there.
+    pub fn unmap(&self, part: Range) {
+        // Failing leaves stale memory accessible to its own application only.
+        let _ = self.map(part, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+    }
+
+    fn punch(&self, file: &OwnedFd, offset: u64, size: u64) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: a plain system call on our own file. Failing keeps memory until the file goes.
+        unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as i64, size as i64) };
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: our own reservation; workers hold the arena as long as they run.
+        unsafe { libc::munmap(self.plan.whole.base as *mut _, self.plan.whole.size as usize) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anywhere() -> Range {
+        Range { base: 0x2000_0000_0000, size: 1 << 42 }
+    }
+
+    #[test]
+    fn a_taken_range_is_refused_and_a_small_one_named() {
+        let first = Arena::reserve(anywhere(), 1, 1 << 20, 4).unwrap();
+        let code = |r: Result<Arena>| r.err().unwrap().code;
+        assert_eq!(code(Arena::reserve(anywhere(), 1, 1 << 20, 4)), Code::MapFailed);
+        let small = Range { size: 1 << 20, ..anywhere() };
+        assert_eq!(code(Arena::reserve(small, 1, 1 << 20, 4)), Code::MapFailed);
+        assert_eq!(code(Arena::reserve(anywhere(), 1, u64::MAX / 2, 4)), Code::InvalidValue);
+        drop(first);
+        let other = Range { base: 0x2800_0000_0000, size: 1 << 42 };
+        let again = Arena::reserve(other, 2, 1 << 20, 4).unwrap();
+        let plan = &again.plan;
+        assert!(plan.whole.contains(plan.shared.base, plan.shared.size));
+        assert!(plan.devices[1].base >= plan.devices[0].end());
+        assert!(plan.devices[0].size >= 4 << 20);
+    }
+}

@@ -1,0 +1,458 @@
+//! Running one block to its end, through all its cuts.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use rgpu_device::{Code, Error, Result};
+
+use super::barrier::Barriers;
+use super::fault::{Fault, Guard};
+use super::grid::Grid;
+use super::slot::Slot;
+use super::warp::{self, lanes};
+use crate::abi::{
+    Block, Cut, CutKind, STOP_EXIT, STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION,
+    TRAP_MISALIGNED, TRAP_STACK, WARP,
+};
+
+/// How far a block has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// All its threads have ended.
+    Finished,
+    /// It lets others run; step it again later.
+    Yielded,
+}
+
+/// What helpers find behind [`Block::executor`].
+pub struct Context {
+    /// The grid of the block.
+    pub grid: Arc<Grid>,
+    /// The guard of the thread that runs it.
+    pub guard: *mut Guard,
+}
+
+/// The lanes of a warp, by what they are doing.
+#[derive(Debug, Clone, Copy, Default)]
+struct Warp {
+    ready: u32,
+    alive: u32,
+    yielded: u32,
+    /// Waiting at an operation of the warp.
+    waiting: u32,
+    /// Waiting at a barrier of the block.
+    barred: u32,
+}
+
+/// A block that has begun.
+pub struct Resident {
+    /// Where it lives.
+    pub slot: Box<Slot>,
+    block: Box<Block>,
+    context: Box<Context>,
+    warps: Vec<Warp>,
+    barriers: Box<Barriers>,
+}
+
+// SAFETY: the pointers in `block` and `context` lead into the resident's own boxes, or are set anew by each
+// `step`.
+unsafe impl Send for Resident {}
+
+impl Resident {
+    /// Begins block `index` of the grid in a slot.
+    ///
+    /// # Errors
+    /// When the slot cannot be prepared; it is handed back.
+    pub fn begin(
+        mut slot: Box<Slot>,
+        grid: Arc<Grid>,
+        index: u64,
+        worker: (u32, u32),
+    ) -> std::result::Result<Self, (Box<Slot>, Error)> {
+        if let Err(error) = slot.prepare(&grid) {
+            return Err((slot, error));
+        }
+        let block = Box::new(Block {
+            ctaid: grid.coordinates(index),
+            nctaid: grid.grid,
+            ntid: grid.block,
+            dynamic_shared: grid.dynamic_shared,
+            smid: worker.0,
+            nsmid: worker.1,
+            gridid: grid.id,
+            params: grid.params.1,
+            shared_base: slot.window,
+            envreg: grid.workspace.rotate_left(32),
+            cursor: std::ptr::null_mut(),
+            executor: std::ptr::null_mut(),
+        });
+        let context = Box::new(Context { grid, guard: std::ptr::null_mut() });
+        let mut resident =
+            Self { slot, block, context, warps: Vec::new(), barriers: Box::new(Barriers::new()) };
+        resident.rewind();
+        Ok(resident)
+    }
+
+    /// Begins another block of the same grid in the same place.
+    pub fn again(&mut self, index: u64) {
+        self.block.ctaid = self.context.grid.coordinates(index);
+        self.rewind();
+    }
+
+    /// The grid that the block belongs to.
+    pub fn grid(&self) -> &Arc<Grid> {
+        &self.context.grid
+    }
+
+    fn rewind(&mut self) {
+        if !self.context.grid.has_cuts {
+            return;
+        }
+        self.slot.threads.iter_mut().for_each(|t| t.resume = 0);
+        let count = self.slot.threads.len();
+        self.warps.clear();
+        self.warps.extend((0..count.div_ceil(WARP)).map(|w| {
+            let lanes = (count - w * WARP).min(WARP);
+            let full = if lanes == WARP { !0 } else { (1 << lanes) - 1 };
+            Warp { ready: full, alive: full, ..Warp::default() }
+        }));
+        self.barriers.clear();
+    }
+
+    /// Runs the block until it ends or has to let others run.
+    pub fn step(&mut self, guard: &mut Guard) -> Result<Progress> {
+        self.context.guard = guard;
+        self.block.executor = (&raw mut *self.context).cast();
+        if !self.context.grid.has_cuts {
+            let count = self.slot.threads.len();
+            self.run(guard, 0, count)?;
+            // The function returns at once after a trap, so it can only be the last one.
+            // SAFETY: the cursor is null or a thread of this block.
+            if let Some(last) = unsafe { self.block.cursor.as_ref() }.filter(|t| t.stop != STOP_EXIT) {
+                return Err(self.trap(last.stop));
+            }
+            return Ok(Progress::Finished);
+        }
+        loop {
+            let mut idle = true;
+            if !self.context.grid.has_warp_cuts
+                && self.warps.iter().all(|w| w.ready != 0 && w.ready == w.alive)
+            {
+                idle = false;
+                self.run_all(guard)?;
+            } else {
+                for w in 0..self.warps.len() {
+                    if self.warps[w].ready != 0 {
+                        idle = false;
+                        self.run_warp(guard, w)?;
+                    }
+                }
+            }
+            if !idle {
+                if self.context.grid.aborted() {
+                    return Ok(Progress::Finished);
+                }
+                if self.warps.iter().any(|w| w.ready != 0) {
+                    continue;
+                }
+            }
+            if self.release() {
+                continue;
+            }
+            if self.warps.iter().all(|w| w.alive == 0) {
+                return Ok(Progress::Finished);
+            }
+            let mut yielded = 0;
+            for warp in &mut self.warps {
+                yielded |= warp.yielded;
+                warp.ready = std::mem::take(&mut warp.yielded);
+            }
+            return if yielded != 0 { Ok(Progress::Yielded) } else { Err(self.deadlock()) };
+        }
+    }
+
+    /// Calls the machine code for some threads in a row.
+    fn run(&mut self, guard: &mut Guard, first: usize, count: usize) -> Result<()> {
+        let threads = self.slot.threads[first..first + count].as_mut_ptr();
+        self.block.cursor = threads;
+        let function = self.context.grid.kernel.run as *const c_void;
+        // SAFETY: the threads were prepared for this kernel, and compiled code owns nothing.
+        let done =
+            unsafe { guard.call(function, threads.cast(), count as u64, (&raw mut *self.block).cast()) };
+        done.map_err(|fault| self.fault(fault))
+    }
+
+    /// Runs a block all of whose threads are ready, for kernels without operations of a warp.
+    fn run_all(&mut self, guard: &mut Guard) -> Result<()> {
+        let count = self.slot.threads.len();
+        if self.warps.iter().map(|w| w.ready.count_ones() as usize).sum::<usize>() != count {
+            for w in 0..self.warps.len() {
+                self.run_ready(guard, w)?;
+            }
+            return Ok(());
+        }
+        self.run(guard, 0, count)?;
+        let threads = &self.slot.threads;
+        let first = &threads[0];
+        let cut = self.context.grid.kernel.cuts.get(first.stop.wrapping_sub(1) as usize);
+        let together =
+            threads.iter().all(|t| t.stop == first.stop && t.op[0] == first.op[0] && t.op[1] == first.op[1]);
+        if together && first.stop == STOP_EXIT {
+            self.warps.iter_mut().for_each(|w| *w = Warp::default());
+            return Ok(());
+        }
+        if together
+            && cut.is_some_and(|c| c.kind == CutKind::Barrier)
+            && first.op[0] < 16
+            && (first.op[1] == 0 || first.op[1] as usize == count)
+            && self.barriers.is_untouched(first.op[0])
+        {
+            // All have arrived at once: all stay ready.
+            return Ok(());
+        }
+        for w in 0..self.warps.len() {
+            let ready = std::mem::take(&mut self.warps[w].ready);
+            self.sort(w, ready)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a warp until none of its lanes can go on.
+    fn run_warp(&mut self, guard: &mut Guard, w: usize) -> Result<()> {
+        while self.warps[w].ready != 0 {
+            self.run_ready(guard, w)?;
+            if self.warps[w].waiting != 0 {
+                self.join(w);
+            }
+            if self.context.grid.aborted() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the lanes of a warp that are ready, each to its next stop.
+    fn run_ready(&mut self, guard: &mut Guard, w: usize) -> Result<()> {
+        let ready = std::mem::take(&mut self.warps[w].ready);
+        let mut rest = ready;
+        while rest != 0 {
+            let first = rest.trailing_zeros();
+            let count = (rest >> first).trailing_ones();
+            self.run(guard, w * WARP + first as usize, count as usize)?;
+            let run = (((1u64 << count) - 1) as u32) << first;
+            rest &= !run;
+            self.sort(w, run)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at why lanes have stopped.
+    fn sort(&mut self, w: usize, stopped: u32) -> Result<()> {
+        for lane in lanes(stopped) {
+            let thread = &self.slot.threads[w * WARP + lane];
+            let bit = 1 << lane;
+            let stop = thread.stop;
+            if stop == STOP_EXIT {
+                self.warps[w].alive &= !bit;
+                continue;
+            }
+            if stop >= STOP_TRAP {
+                self.block.cursor = (&raw const self.slot.threads[w * WARP + lane]).cast_mut();
+                return Err(self.trap(stop));
+            }
+            let Some(cut) = self.context.grid.kernel.cuts.get(stop as usize - 1) else {
+                return Err(Error::new(
+                    Code::LaunchFailed,
+                    format!("Compiled code stopped at no cut ({stop})"),
+                ));
+            };
+            match cut.kind {
+                CutKind::Yield => self.warps[w].yielded |= bit,
+                CutKind::Barrier | CutKind::BarrierArrive | CutKind::BarrierReduce(_) => {
+                    if thread.op[0] >= 16 {
+                        let message = format!("There is no barrier {}", thread.op[0]);
+                        return Err(self.failure(Code::LaunchFailed, &message, Some(cut.line)));
+                    }
+                    let number = thread.op[0] as usize;
+                    let predicate = thread.op[2] & 1 != 0;
+                    self.barriers.arrive(number, thread.op[1] as u32, w, bit, predicate);
+                    if cut.kind == CutKind::BarrierArrive {
+                        self.warps[w].ready |= bit;
+                        self.release_one(number);
+                    } else {
+                        self.warps[w].barred |= bit;
+                    }
+                }
+                _ => self.warps[w].waiting |= bit,
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets every barrier go whose threads have all arrived. True if some thread can go on.
+    fn release(&mut self) -> bool {
+        let mut any = false;
+        for number in lanes(self.barriers.touched()) {
+            any |= self.release_one(number);
+        }
+        any
+    }
+
+    fn release_one(&mut self, number: usize) -> bool {
+        if !self.barriers.is_complete(number, self.warps.iter().map(|w| w.alive)) {
+            return false;
+        }
+        let outcome = self.barriers.complete(number);
+        let mut any = false;
+        for w in 0..self.warps.len() {
+            for lane in lanes(self.barriers.arrived(number, w) & self.warps[w].barred) {
+                let thread = &mut self.slot.threads[w * WARP + lane];
+                if thread.op[0] as usize != number {
+                    continue;
+                }
+                if let CutKind::BarrierReduce(op) =
+                    self.context.grid.kernel.cuts[thread.stop as usize - 1].kind
+                {
+                    thread.op[0] = u64::from(outcome.of(op));
+                }
+                self.warps[w].barred &= !(1 << lane);
+                self.warps[w].ready |= 1 << lane;
+                any = true;
+            }
+        }
+        self.barriers.reset(number);
+        any
+    }
+
+    fn cut(&self, w: usize, lane: usize) -> (u32, Cut) {
+        let stop = self.slot.threads[w * WARP + lane].stop;
+        (stop, self.context.grid.kernel.cuts[stop as usize - 1])
+    }
+
+    /// Carries out the operations of a warp whose lanes have arrived.
+    fn join(&mut self, w: usize) {
+        let warp = self.warps[w];
+        let mut rest = warp.waiting;
+        let mut alone = 0;
+        while rest != 0 {
+            let lane = rest.trailing_zeros() as usize;
+            let (_, cut) = self.cut(w, lane);
+            if cut.legacy || cut.kind == CutKind::ActiveMask {
+                alone |= 1 << lane;
+                rest &= !(1 << lane);
+                continue;
+            }
+            let mask = self.slot.threads[w * WARP + lane].op[3] as u32;
+            let members = mask & warp.alive | 1 << lane;
+            let arrived = members & warp.waiting == members
+                && lanes(members).all(|l| {
+                    let (_, other) = self.cut(w, l);
+                    other.kind == cut.kind
+                        && !other.legacy
+                        && self.slot.threads[w * WARP + l].op[3] as u32 == mask
+                });
+            if arrived {
+                self.execute(w, cut.kind, members);
+                rest &= !members;
+            } else {
+                rest &= !(1 << lane);
+            }
+        }
+        // The forms without a mask take those who are here once nobody else in the warp can come.
+        if alone != 0 && self.warps[w].ready == 0 {
+            let Some(stop) = lanes(alone).map(|l| self.cut(w, l).0).min() else { return };
+            let group = lanes(alone).filter(|&l| self.cut(w, l).0 == stop).fold(0, |m, l| m | 1 << l);
+            let kind = self.context.grid.kernel.cuts[stop as usize - 1].kind;
+            self.execute(w, kind, group);
+        }
+    }
+
+    fn execute(&mut self, w: usize, kind: CutKind, group: u32) {
+        let first = w * WARP;
+        let end = (first + WARP).min(self.slot.threads.len());
+        if let CutKind::Matrix(index) = kind {
+            let spare = self.slot.spare_state();
+            let states = std::array::from_fn(|l| {
+                self.slot.threads.get(first + l).filter(|_| group >> l & 1 != 0).map_or(spare, |t| t.state)
+            });
+            if let Some(operation) = self.context.grid.kernel.matrix_ops.get(usize::from(index)) {
+                operation(&states);
+            }
+        } else {
+            warp::execute(kind, &mut self.slot.threads[first..end], group);
+        }
+        self.warps[w].waiting &= !group;
+        self.warps[w].ready |= group;
+    }
+
+    fn failure(&self, code: Code, what: &str, line: Option<u32>) -> Error {
+        let name = &self.context.grid.kernel.name;
+        let [x, y, z] = self.block.ctaid;
+        let line = line.filter(|&l| l != 0).map(|l| format!(", PTX line {l}")).unwrap_or_default();
+        // SAFETY: the cursor is null or a thread of this block.
+        let thread = unsafe { self.block.cursor.as_ref() }
+            .map(|t| format!(", thread ({}, {}, {})", t.tid[0], t.tid[1], t.tid[2]))
+            .unwrap_or_default();
+        Error::new(code, format!("{what} in kernel {name}, block ({x}, {y}, {z}){thread}{line}"))
+    }
+
+    fn trap(&self, stop: u32) -> Error {
+        let (code, what) = match stop {
+            TRAP_INSTRUCTION => (Code::LaunchFailed, "Trap instruction"),
+            TRAP_ASSERT => (Code::Assert, "Assertion failed"),
+            TRAP_STACK => (Code::HardwareStackError, "Stack overflow (cudaLimitStackSize sets its size)"),
+            TRAP_BAD_CALL => (Code::InvalidPc, "Call through a pointer that is no function"),
+            TRAP_MISALIGNED => (Code::MisalignedAddress, "Misaligned address"),
+            TRAP_ADDRESS => (Code::IllegalAddress, "Illegal address"),
+            _ => (Code::LaunchFailed, "Unknown trap"),
+        };
+        self.failure(code, what, None)
+    }
+
+    fn fault(&self, fault: Fault) -> Error {
+        let how = if fault.write { "write to" } else { "read of" };
+        match fault.signal {
+            libc::SIGSEGV if fault.address < 4096 => self.failure(
+                Code::IllegalAddress,
+                &format!("Illegal address ({how} memory that is not the device's)"),
+                None,
+            ),
+            libc::SIGSEGV => self.failure(
+                Code::IllegalAddress,
+                &format!("Illegal address ({how} {:#x})", fault.address),
+                None,
+            ),
+            libc::SIGBUS => self.failure(
+                Code::OutOfMemory,
+                &format!("The machine has no memory left for {:#x}", fault.address),
+                None,
+            ),
+            _ => self.failure(Code::IllegalInstruction, "Illegal instruction", None),
+        }
+    }
+
+    /// No thread can ever go on: says who waits for what.
+    fn deadlock(&mut self) -> Error {
+        let mut waiting: Vec<(u32, CutKind, usize)> = Vec::new();
+        let mut first = None;
+        for w in 0..self.warps.len() {
+            for lane in lanes(self.warps[w].waiting | self.warps[w].barred) {
+                let (_, cut) = self.cut(w, lane);
+                first.get_or_insert(w * WARP + lane);
+                match waiting.iter_mut().find(|(line, kind, _)| (*line, *kind) == (cut.line, cut.kind)) {
+                    Some((_, _, count)) => *count += 1,
+                    None => waiting.push((cut.line, cut.kind, 1)),
+                }
+            }
+        }
+        let alive: u32 = self.warps.iter().map(|w| w.alive.count_ones()).sum();
+        let places: Vec<String> = waiting
+            .iter()
+            .take(4)
+            .map(|(line, kind, count)| format!("{count} at {kind:?} in PTX line {line}"))
+            .collect();
+        self.block.cursor = first.map_or(std::ptr::null_mut(), |i| &raw mut self.slot.threads[i]);
+        let what = format!("Deadlock: of {alive} threads left, waiting for ever are {};", places.join(", "));
+        self.failure(Code::LaunchFailed, &what, waiting.first().map(|w| w.0))
+    }
+}

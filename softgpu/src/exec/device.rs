@@ -1,0 +1,451 @@
+//! [`SoftGpu`] as a [`Device`].
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use rgpu_device::{
+    AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, GlobalKind, Handle, HostData,
+    Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Target,
+};
+
+use super::SoftGpu;
+use super::arena::{Arena, LOCAL};
+use super::heap::Heap;
+use super::launch::{Capacity, LaunchWork};
+use super::memory::{Memory, Owner, Refusal};
+use super::mirror::Mirror;
+use super::modules::{Checked, Module};
+use super::shared::{Runtime, State};
+use super::stream::{Actions, Key, Point, Work};
+use super::transfer::{Transfer, check_shape};
+use super::{info, worker};
+
+fn invalid<T>(what: impl Into<String>) -> Result<T> {
+    Err(Error::new(Code::InvalidValue, what))
+}
+
+fn memory(state: &mut State) -> Result<&mut Memory> {
+    state
+        .memory
+        .as_mut()
+        .ok_or_else(|| Error::new(Code::NotInitialized, "The device's addresses are not reserved yet"))
+}
+
+impl SoftGpu {
+    /// The points that a target covers, and its ordinal.
+    fn points(&self, state: &State, target: Target) -> Result<(Vec<Point>, Ordinal)> {
+        let streams = &state.streams;
+        Ok(match target {
+            Target::Device(ordinal) => {
+                if ordinal >= self.shared.config.devices {
+                    return Err(Error::new(Code::InvalidDevice, format!("There is no device {ordinal}")));
+                }
+                (streams.ends(Some(ordinal)), ordinal)
+            }
+            Target::Stream(stream) => {
+                (streams.end_of(stream)?.into_iter().collect(), streams.ordinal_of(stream)?)
+            }
+            Target::Event(event) => {
+                let event = streams.event(event)?;
+                (streams.recorded(&event).into_iter().collect(), event.ordinal)
+            }
+        })
+    }
+
+    /// Checks a copy and finds its stream, under the lock; then enqueues it.
+    fn transfer(&self, stream: Handle, make: impl FnOnce(&mut State) -> Result<Transfer>) -> Result<()> {
+        let mut state = self.shared.lock();
+        let (key, _) = state.streams.open(stream)?;
+        let transfer = make(&mut state)?;
+        if transfer.bytes() == 0
+            && let Transfer::Fill { .. } | Transfer::In { .. } | Transfer::Across { .. } = transfer
+        {
+            return Ok(());
+        }
+        self.shared.enqueue(state, key, Work::Transfer(Box::new(transfer)), &[]);
+        Ok(())
+    }
+
+    /// Lets some work of a stream be waited for.
+    fn push(&self, stream: Handle, work: Work, after: &[Point]) -> Result<()> {
+        let state = self.shared.lock();
+        let (key, _): (Key, _) = state.streams.open(stream)?;
+        self.shared.enqueue(state, key, work, after);
+        Ok(())
+    }
+
+    /// Takes a module's variables and handles away.
+    fn drop_module(&self, state: &mut State, module: &Module) {
+        let after = state.streams.ends(None);
+        if let (Some(addr), Some(memory)) = (module.variables, state.memory.as_mut()) {
+            // It is there: the module put it there.
+            let _ = memory.release(module.ordinal, addr, |o| o == Owner::Module, after.clone(), after);
+        }
+        self.shared.settle(state);
+    }
+
+    /// Puts a module whose kernels come from somewhere else in place.
+    #[cfg(test)]
+    pub(super) fn insert_module(&self, handle: Handle, module: Module) {
+        self.shared.lock().modules.insert(handle, Arc::new(module));
+    }
+}
+
+impl Device for SoftGpu {
+    fn infos(&self) -> Vec<DeviceInfo> {
+        let config = &self.shared.config;
+        (0..config.devices).map(|ordinal| info::describe(config, self.shared.workers, ordinal)).collect()
+    }
+
+    fn reserve(&self, proposal: Range) -> Result<AddressPlan> {
+        let shared = &self.shared;
+        if shared.runtime().is_ok() {
+            return Err(Error::new(Code::IllegalState, "The device's addresses are reserved already"));
+        }
+        let config = &shared.config;
+        let slots = shared.workers as u64 * worker::SLOTS;
+        let arena = Arena::reserve(proposal, config.devices, config.memory_bytes_per_device, slots)?;
+        arena.open_params()?;
+        let arena = Arc::new(arena);
+        let heaps = arena.heaps.iter().map(|&range| Arc::new(Heap::new(arena.clone(), range))).collect();
+        let mirror = Mirror::new(arena.clone(), shared.host.clone());
+        shared.set_runtime(Runtime { arena: arena.clone(), mirror, heaps })?;
+        let memory = Memory::new(arena.clone(), config.devices, config.memory_bytes_per_device);
+        shared.lock().memory = Some(memory);
+        Ok(arena.plan.clone())
+    }
+
+    fn mem_alloc(&self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<()> {
+        let runtime = self.shared.runtime()?;
+        loop {
+            let mut state = self.shared.lock();
+            state.streams.check(ordinal)?;
+            match memory(&mut state)?.allocate(&runtime.mirror, ordinal, addr, size, kind) {
+                Ok(order) => {
+                    state.streams.gate(&order);
+                    return Ok(());
+                }
+                Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::Wait(points)) => {
+                    // Shared memory in a place that earlier work still uses: rare.
+                    let (send, receive) = mpsc::sync_channel(1);
+                    let mut actions = Actions::default();
+                    let done = Box::new(move |_| _ = send.send(()));
+                    state.streams.wait(&points, ordinal, done, &mut actions);
+                    drop(state);
+                    actions.run(&*self.shared.host);
+                    let _ = receive.recv();
+                    self.shared.settle(&mut self.shared.lock());
+                }
+            }
+        }
+    }
+
+    fn mem_free(&self, ordinal: Ordinal, addr: u64, stream: Option<Handle>) -> Result<()> {
+        let mut state = self.shared.lock();
+        state.streams.check(ordinal)?;
+        let after = state.streams.ends(None);
+        let order = match stream {
+            None => after.clone(),
+            Some(stream) => state.streams.end_of(stream)?.into_iter().collect(),
+        };
+        let is_callers = |owner| matches!(owner, Owner::Caller(_));
+        memory(&mut state)?.release(ordinal, addr, is_callers, order, after)?;
+        self.shared.settle(&mut state);
+        Ok(())
+    }
+
+    fn mem_info(&self, ordinal: Ordinal) -> Result<MemoryInfo> {
+        let mut state = self.shared.lock();
+        state.streams.check(ordinal)?;
+        Ok(memory(&mut state)?.info(ordinal))
+    }
+
+    fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {
+        let size = u64::from(element);
+        if !matches!(element, 1 | 2 | 4) {
+            return invalid(format!("Memory cannot be filled with elements of {element} bytes"));
+        }
+        let pitches = if region.height > 1 { region.row_pitch } else { 0 };
+        if region.width % size != 0 || region.addr % size != 0 || pitches % size != 0 {
+            return invalid(format!("The region is not aligned to its {element}-byte elements: {region:?}"));
+        }
+        self.transfer(stream, |state| {
+            Ok(Transfer::Fill { to: memory(state)?.place(region)?, value, element })
+        })
+    }
+
+    fn copy_to_device(&self, stream: Handle, dst: Region, host_addr: u64, data: HostData) -> Result<()> {
+        let have = match &data {
+            HostData::Owned(bytes) => Some(bytes.len() as u64),
+            HostData::Borrowed(region) => {
+                check_shape(region)?;
+                region.bytes()
+            }
+        };
+        if have.is_none() || have != dst.bytes() {
+            return invalid(format!("The copy has {have:?} bytes for {dst:?}"));
+        }
+        self.transfer(stream, |state| Ok(Transfer::In { to: memory(state)?.place(dst)?, host_addr, data }))
+    }
+
+    fn copy_from_device(&self, stream: Handle, src: Region, host_addr: u64, sink: Box<dyn CopySink>) {
+        let mut state = self.shared.lock();
+        let checked = state.streams.open(stream).and_then(|(key, _)| {
+            let from = memory(&mut state)?.place(src)?;
+            Ok((key, from))
+        });
+        match checked {
+            Ok((key, from)) => {
+                let transfer = Transfer::Out { from, host_addr, sink };
+                self.shared.enqueue(state, key, Work::Transfer(Box::new(transfer)), &[]);
+            }
+            Err(error) => {
+                drop(state);
+                sink.done(Err(error));
+            }
+        }
+    }
+
+    fn copy_on_device(&self, stream: Handle, dst: Region, src: Region) -> Result<()> {
+        if dst.bytes().is_none() || dst.bytes() != src.bytes() {
+            return invalid(format!("The two sides of a copy differ in size: {dst:?} and {src:?}"));
+        }
+        self.transfer(stream, |state| {
+            let memory = memory(state)?;
+            Ok(Transfer::Across { to: memory.place(dst)?, from: memory.place(src)? })
+        })
+    }
+
+    fn module_load(
+        &self,
+        ordinal: Ordinal,
+        module: Handle,
+        image: &[u8],
+        managed: &[(String, u64)],
+    ) -> Result<ModuleInfo> {
+        let runtime = self.shared.runtime()?;
+        {
+            let state = self.shared.lock();
+            state.streams.check(ordinal)?;
+            if state.modules.contains_key(&module) {
+                return invalid(format!("The module handle {module:#x} is taken"));
+            }
+        }
+        let checked = Checked::new(image, self.shared.config.compute_capability, managed)?;
+        let room = {
+            let mut state = self.shared.lock();
+            let memory = memory(&mut state)?;
+            for global in checked.globals().iter().filter(|g| g.kind == GlobalKind::Managed) {
+                let addr = managed.iter().find(|(name, _)| *name == global.name).map_or(0, |m| m.1);
+                if !memory.is_shared(addr, global.size) {
+                    return invalid(format!(
+                        "There is no shared memory for the managed variable {} at {addr:#x}",
+                        global.name
+                    ));
+                }
+            }
+            if checked.size == 0 { None } else { Some(memory.allocate_module(ordinal, checked.size)?) }
+        };
+        let base = room.map_or(0, |r| r.base);
+        let placed = checked.place(base, runtime.arena.whole(), |addr, bytes, kind| {
+            let mut state = self.shared.lock();
+            let place = memory(&mut state)?.place(Region::linear(addr, bytes.len() as u64))?;
+            if kind == GlobalKind::Managed && place.mirrored {
+                runtime.mirror.write(addr, bytes)
+            } else {
+                // SAFETY: the place was just checked, and the lock keeps it mapped.
+                unsafe { std::ptr::copy(bytes.as_ptr(), addr as *mut u8, bytes.len()) };
+                Ok(())
+            }
+        });
+        let mut state = self.shared.lock();
+        let variables = room.map(|r| r.base);
+        let (module_info, linked) = match placed {
+            Ok(placed) => placed,
+            Err(error) => {
+                let module =
+                    Module { ordinal, functions: Vec::new(), kernels: Box::new(NoKernels), variables };
+                self.drop_module(&mut state, &module);
+                return Err(error);
+            }
+        };
+        let functions = module_info.functions.clone();
+        let loaded = Arc::new(Module { ordinal, functions, kernels: Box::new(linked), variables });
+        state.modules.insert(module, loaded);
+        Ok(module_info)
+    }
+
+    fn module_unload(&self, module: Handle) -> Result<()> {
+        let mut state = self.shared.lock();
+        let Some(module) = state.modules.remove(&module) else {
+            return Err(Error::new(Code::InvalidHandle, format!("There is no module {module:#x}")));
+        };
+        self.drop_module(&mut state, &module);
+        state.streams.check(module.ordinal)
+    }
+
+    fn launch(&self, launch: Launch<'_>) -> Result<()> {
+        self.shared.runtime()?;
+        let state = self.shared.lock();
+        let (key, ordinal) = state.streams.open(launch.stream)?;
+        let module = state.modules.get(&launch.module).cloned();
+        let Some(module) = module.filter(|m| m.ordinal == ordinal) else {
+            return Err(Error::new(
+                Code::InvalidHandle,
+                format!("There is no module {:#x} on device {ordinal}", launch.module),
+            ));
+        };
+        let capacity = Capacity {
+            workers: self.shared.workers as u64,
+            compute_capability: self.shared.config.compute_capability,
+        };
+        let work = LaunchWork::new(&launch, module, state.stack[ordinal as usize], capacity)?;
+        self.shared.enqueue(state, key, Work::Launch(Box::new(work)), &[]);
+        Ok(())
+    }
+
+    fn stream_create(&self, ordinal: Ordinal, stream: Handle, blocking: bool, priority: i32) -> Result<()> {
+        self.shared.lock().streams.create(ordinal, stream, blocking, priority)
+    }
+
+    fn stream_destroy(&self, stream: Handle) -> Result<()> {
+        self.shared.lock().streams.destroy(stream)
+    }
+
+    fn stream_wait_event(&self, stream: Handle, event: Handle) -> Result<()> {
+        let state = self.shared.lock();
+        let (key, _) = state.streams.open(stream)?;
+        let event = state.streams.event(event)?;
+        if let Some(point) = state.streams.recorded(&event) {
+            self.shared.enqueue(state, key, Work::Wait, &[point]);
+        }
+        Ok(())
+    }
+
+    fn event_create(&self, ordinal: Ordinal, event: Handle, timing: bool) -> Result<()> {
+        self.shared.lock().streams.event_create(ordinal, event, timing)
+    }
+
+    fn event_destroy(&self, event: Handle) -> Result<()> {
+        self.shared.lock().streams.event_destroy(event)
+    }
+
+    fn event_record(&self, event: Handle, stream: Handle) -> Result<()> {
+        let state = self.shared.lock();
+        let (key, ordinal) = state.streams.open(stream)?;
+        let event = state.streams.event(event)?;
+        if event.ordinal != ordinal {
+            return Err(Error::new(Code::InvalidHandle, "The event and the stream are of different devices"));
+        }
+        self.shared.enqueue(state, key, Work::Record(event), &[]);
+        Ok(())
+    }
+
+    fn event_elapsed(&self, start: Handle, end: Handle) -> Result<f32> {
+        self.shared.lock().streams.elapsed(start, end)
+    }
+
+    fn synchronize(&self, target: Target, done: Done) {
+        let mut actions = Actions::default();
+        let mut state = self.shared.lock();
+        match self.points(&state, target) {
+            Ok((points, ordinal)) => {
+                state.streams.wait(&points, ordinal, done, &mut actions);
+                drop(state);
+                actions.run(&*self.shared.host);
+            }
+            Err(error) => {
+                drop(state);
+                done(Err(error));
+            }
+        }
+    }
+
+    fn query(&self, target: Target) -> Result<bool> {
+        let state = self.shared.lock();
+        let (points, ordinal) = self.points(&state, target)?;
+        state.streams.check(ordinal)?;
+        Ok(points.into_iter().all(|point| state.streams.reached(point)))
+    }
+
+    fn host_func(&self, stream: Handle, id: u64) -> Result<()> {
+        self.push(stream, Work::HostFunc(id), &[])
+    }
+
+    fn host_func_done(&self, id: u64) -> Result<()> {
+        let mut actions = Actions::default();
+        let mut state = self.shared.lock();
+        let known = state.streams.function_done(id, &mut actions);
+        self.shared.settle(&mut state);
+        self.shared.call_workers(&mut state);
+        drop(state);
+        actions.run(&*self.shared.host);
+        if known { Ok(()) } else { invalid(format!("No host function {id} is running")) }
+    }
+
+    fn invalidate_shared(&self) -> Result<()> {
+        self.shared.runtime()?.mirror.invalidate();
+        Ok(())
+    }
+
+    fn collect_shared_writes(&self, sink: &mut dyn FnMut(u64, &[u8])) {
+        if let Ok(runtime) = self.shared.runtime() {
+            runtime.mirror.collect(sink);
+        }
+    }
+
+    fn set_limit(&self, ordinal: Ordinal, limit: Limit, value: u64) -> Result<()> {
+        let runtime = self.shared.runtime()?;
+        let mut state = self.shared.lock();
+        state.streams.check(ordinal)?;
+        match limit {
+            Limit::StackSize if value > LOCAL / info::MAX_THREADS / 2 => {
+                invalid(format!("A device thread's stack cannot have {value} bytes"))
+            }
+            Limit::StackSize => {
+                state.stack[ordinal as usize] = value.next_multiple_of(16);
+                Ok(())
+            }
+            // Text is handed on before the buffer could be full.
+            Limit::PrintfFifoSize => Ok(()),
+            Limit::MallocHeapSize => runtime.heaps[ordinal as usize].set_limit(value),
+        }
+    }
+
+    fn reset(&self, ordinal: Ordinal) -> Result<()> {
+        if ordinal >= self.shared.config.devices {
+            return Err(Error::new(Code::InvalidDevice, format!("There is no device {ordinal}")));
+        }
+        self.shared.abandon(ordinal);
+        let mut state = self.shared.wait_until_idle(ordinal);
+        state.modules.retain(|_, module| module.ordinal != ordinal);
+        let after = state.streams.ends(None);
+        if let Some(memory) = state.memory.as_mut() {
+            for addr in memory.of(ordinal) {
+                // It is there: the table just said so.
+                let _ = memory.release(ordinal, addr, |_| true, after.clone(), after.clone());
+            }
+        }
+        self.shared.settle(&mut state);
+        state.stack[ordinal as usize] = 1024;
+        if let Ok(runtime) = self.shared.runtime() {
+            runtime.heaps[ordinal as usize].reset();
+        }
+        state.streams.reset(ordinal);
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        self.shared.counters()
+    }
+}
+
+/// The kernels of a module that could not be placed.
+struct NoKernels;
+
+impl super::modules::Kernels for NoKernels {
+    fn kernel(&self, _index: u32) -> Result<Arc<crate::abi::Kernel>> {
+        Err(Error::new(Code::NotFound, "The module was not loaded"))
+    }
+}

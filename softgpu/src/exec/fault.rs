@@ -1,0 +1,266 @@
+//! What a kernel does wrong ends in a signal; the handler here turns it into the end of the kernel.
+//!
+//! The handler is active only on threads that are running compiled code at that moment (between
+//! [`Guard::call`]'s beginning and end). A fault in any other place is none of ours: it goes to whatever
+//! handler was there before.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use parking_lot::Mutex;
+
+use super::arch::{self, Landing};
+use super::mirror::Mirror;
+
+/// How a guarded call was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// The signal's number.
+    pub signal: i32,
+    /// The address that could not be accessed (of the instruction, where that failed).
+    pub address: u64,
+    /// Whether it was a write.
+    pub write: bool,
+}
+
+/// A thread's ability to run code that may fault. Kept in a box: the signal handler knows its address.
+#[derive(Debug)]
+pub struct Guard {
+    landing: Landing,
+    active: bool,
+    fault: Fault,
+    mirror: *const Mirror,
+    alternate: *mut c_void,
+}
+
+thread_local! {
+    static CURRENT: Cell<*mut Guard> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+const ALTERNATE_STACK: usize = 512 << 10;
+const SIGNALS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+
+/// The handlers that were there before ours, by position in [`SIGNALS`]; leaked boxes.
+static PREVIOUS: [AtomicPtr<libc::sigaction>; 4] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 4];
+
+impl Guard {
+    /// Prepares the calling thread: its alternate stack and the process's handlers. Faults in mirrored
+    /// memory go to `mirror`, which must live as long as the guard.
+    pub fn new(mirror: *const Mirror) -> Box<Self> {
+        install();
+        let mut guard = Box::new(Self {
+            landing: Landing::new(),
+            active: false,
+            fault: Fault { signal: 0, address: 0, write: false },
+            mirror,
+            alternate: std::ptr::null_mut(),
+        });
+        // SAFETY: a fresh private mapping becomes this thread's signal stack until `drop`.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let at = libc::mmap(
+                std::ptr::null_mut(),
+                ALTERNATE_STACK,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+                0,
+            );
+            if at != libc::MAP_FAILED {
+                let stack = libc::stack_t { ss_sp: at, ss_flags: 0, ss_size: ALTERNATE_STACK };
+                libc::sigaltstack(&stack, std::ptr::null_mut());
+                guard.alternate = at;
+            }
+        }
+        CURRENT.set(&mut *guard);
+        guard
+    }
+
+    /// Calls `function(a, b, c)`, compiled code that owns nothing, and ends it at its first fault.
+    ///
+    /// # Safety
+    /// What `function` asks for; and it must be possible to abandon it anywhere.
+    pub unsafe fn call(
+        &mut self,
+        function: *const c_void,
+        a: *mut c_void,
+        b: u64,
+        c: *mut c_void,
+    ) -> Result<(), Fault> {
+        self.active = true;
+        // SAFETY: as the caller promises.
+        let how = unsafe { arch::enter(&mut self.landing, function, a, b, c) };
+        self.active = false;
+        if how == arch::LEFT { Err(self.fault) } else { Ok(()) }
+    }
+
+    /// Runs Rust code on behalf of compiled code, as a helper: a fault in it is nobody's fault but ours.
+    pub fn pause<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let was = std::mem::replace(&mut self.active, false);
+        let result = work(self);
+        self.active = was;
+        result
+    }
+
+    /// Copies `len` bytes between device memory that may not be there and memory that is; false when
+    /// part of it cannot be accessed.
+    ///
+    /// # Safety
+    /// One side must be valid memory, the other must lie in the arena.
+    pub unsafe fn copy(&mut self, to: u64, from: u64, len: u64) -> bool {
+        unsafe extern "C" fn bytes(to: *mut u8, len: u64, from: *const u8) {
+            for i in 0..len as usize {
+                // SAFETY: valid, or caught by the guard. Volatile, so that it stays this loop.
+                unsafe { to.add(i).write_volatile(from.add(i).read_volatile()) };
+            }
+        }
+        let landing = std::mem::replace(&mut self.landing, Landing::new());
+        let was = self.active;
+        // SAFETY: `bytes` owns nothing.
+        let done = unsafe { self.call(bytes as *const c_void, to as *mut _, len, from as *mut _) };
+        self.active = was;
+        self.landing = landing;
+        done.is_ok()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        CURRENT.set(std::ptr::null_mut());
+        if !self.alternate.is_null() {
+            // SAFETY: our own mapping, which stops being the signal stack first.
+            unsafe {
+                let off =
+                    libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+                libc::sigaltstack(&off, std::ptr::null_mut());
+                libc::munmap(self.alternate, ALTERNATE_STACK);
+            }
+        }
+    }
+}
+
+/// Installs the handlers, or puts them back in front where the program has installed its own since.
+pub fn install() {
+    static LOCK: Mutex<()> = Mutex::new(());
+    static FIRST: Once = Once::new();
+    let _lock = LOCK.lock();
+    let mut all = 2;
+    FIRST.call_once(|| all = SIGNALS.len());
+    for (i, &signal) in SIGNALS.iter().enumerate().take(all) {
+        // SAFETY: plain signal calls; the handler below does only what is allowed there.
+        unsafe {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(signal, std::ptr::null(), &mut old) != 0
+                || old.sa_sigaction == handler as *const () as usize
+            {
+                continue;
+            }
+            // Leaked on purpose: a handler on another thread may be reading the one before.
+            PREVIOUS[i].store(Box::into_raw(Box::new(old)), Ordering::Release);
+            let mut new: libc::sigaction = std::mem::zeroed();
+            new.sa_sigaction = handler as *const () as usize;
+            new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | (old.sa_flags & libc::SA_NODEFER);
+            new.sa_mask = old.sa_mask;
+            libc::sigaction(signal, &new, std::ptr::null_mut());
+        }
+    }
+}
+
+extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let guard = CURRENT.get();
+    // SAFETY: `CURRENT` is this thread's own living guard or null, and the kernel gave us the others.
+    unsafe {
+        if guard.is_null() || !(*guard).active {
+            chain(signal, info, context);
+            return;
+        }
+        let memory = signal == libc::SIGSEGV || signal == libc::SIGBUS;
+        let address = (*info).si_addr() as u64;
+        let write = memory && arch::is_write(context);
+        if memory && !(*guard).mirror.is_null() {
+            // What serves the fault is Rust code again.
+            let served = {
+                (*guard).active = false;
+                let mirror = &*(*guard).mirror;
+                let errno = *libc::__errno_location();
+                let served = mirror.fault(address, write);
+                *libc::__errno_location() = errno;
+                (*guard).active = true;
+                served
+            };
+            if served {
+                return;
+            }
+        }
+        (*guard).fault = Fault { signal, address, write };
+        (*guard).active = false;
+        arch::leave(&raw mut (*guard).landing, context);
+    }
+}
+
+/// Lets the handler that was there before ours have the signal.
+///
+/// # Safety
+/// To be called from a signal handler with its arguments.
+unsafe fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let index = SIGNALS.iter().position(|&s| s == signal).unwrap_or(0);
+    let previous = PREVIOUS[index].load(Ordering::Acquire);
+    // SAFETY: entries are leaked boxes; their functions have the type that their flags say.
+    unsafe {
+        if previous.is_null()
+            || (*previous).sa_sigaction == libc::SIG_DFL
+            || (*previous).sa_sigaction == libc::SIG_IGN
+        {
+            // The instruction is tried again, and the default action follows. A signal that somebody sent
+            // has no instruction to be tried again.
+            let mut default: libc::sigaction = std::mem::zeroed();
+            default.sa_sigaction = libc::SIG_DFL;
+            libc::sigaction(signal, &default, std::ptr::null_mut());
+            if (*info).si_code <= 0 {
+                libc::raise(signal);
+            }
+            return;
+        }
+        let function = (*previous).sa_sigaction;
+        if (*previous).sa_flags & libc::SA_SIGINFO != 0 {
+            let function: extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) =
+                std::mem::transmute(function);
+            function(signal, info, context);
+        } else {
+            let function: extern "C" fn(i32) = std::mem::transmute(function);
+            function(signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn poke(at: *mut u64, value: u64, _: *mut c_void) {
+        // SAFETY: the test wants it to fault.
+        unsafe { at.write_volatile(value) };
+    }
+
+    #[test]
+    fn a_fault_ends_the_call_and_nothing_else() {
+        let mut guard = Guard::new(std::ptr::null());
+        let mut word = 7u64;
+        for round in 0..3u64 {
+            // SAFETY: `poke` owns nothing.
+            let good = unsafe {
+                guard.call(poke as *const c_void, (&raw mut word).cast(), round, std::ptr::null_mut())
+            };
+            assert_eq!(good, Ok(()));
+            assert_eq!(word, round);
+            // SAFETY: the same, at an address that is never mapped.
+            let bad =
+                unsafe { guard.call(poke as *const c_void, 0x18 as *mut c_void, 1, std::ptr::null_mut()) };
+            assert_eq!(bad, Err(Fault { signal: libc::SIGSEGV, address: 0x18, write: true }));
+            // SAFETY: the destination is valid, the source never mapped.
+            assert!(!unsafe { guard.copy(&raw mut word as u64, 0x20, 8) });
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! One kernel being executed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rgpu_device::{Error, Host, Ordinal};
+
+use super::heap::Heap;
+use crate::abi::{CutKind, Kernel};
+
+/// Output of kernels is handed on when so much has come together, or the kernel has ended.
+const OUTPUT: usize = 64 << 10;
+
+/// A kernel launch whose turn has come.
+pub struct Grid {
+    /// The compiled kernel.
+    pub kernel: Arc<Kernel>,
+    /// The key of the stream that waits for it.
+    pub stream: u64,
+    /// The device ordinal it runs on.
+    pub ordinal: Ordinal,
+    /// Lower ones go first.
+    pub priority: i32,
+    /// `%gridid`.
+    pub id: u64,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub dynamic_shared: u32,
+    /// Bytes of local memory from one thread to the next.
+    pub local_stride: u64,
+    /// The parameter slot it occupies, and the address of the parameters.
+    pub params: (u64, u64),
+    /// Address of the workspace of a cooperative launch, or 0.
+    pub workspace: u64,
+    /// Whether all blocks may wait for each other.
+    pub cooperative: bool,
+    /// Whether threads ever stop before their end.
+    pub has_cuts: bool,
+    /// Whether there are operations of a warp.
+    pub has_warp_cuts: bool,
+    /// Where the kernels' `malloc` takes from.
+    pub heap: Arc<Heap>,
+    /// Where printed text goes.
+    pub host: Arc<dyn Host>,
+    total: u64,
+    next: AtomicU64,
+    finished: AtomicU64,
+    abort: AtomicBool,
+    error: Mutex<Option<Error>>,
+    output: Mutex<Vec<u8>>,
+}
+
+/// What a grid is made from.
+pub struct GridSpec {
+    #[allow(missing_docs)]
+    pub kernel: Arc<Kernel>,
+    #[allow(missing_docs)]
+    pub stream: u64,
+    #[allow(missing_docs)]
+    pub ordinal: Ordinal,
+    #[allow(missing_docs)]
+    pub priority: i32,
+    #[allow(missing_docs)]
+    pub id: u64,
+    #[allow(missing_docs)]
+    pub grid: [u32; 3],
+    #[allow(missing_docs)]
+    pub block: [u32; 3],
+    #[allow(missing_docs)]
+    pub dynamic_shared: u32,
+    /// The stack limit.
+    pub stack: u64,
+    #[allow(missing_docs)]
+    pub params: (u64, u64),
+    #[allow(missing_docs)]
+    pub workspace: u64,
+    #[allow(missing_docs)]
+    pub cooperative: bool,
+    #[allow(missing_docs)]
+    pub heap: Arc<Heap>,
+    #[allow(missing_docs)]
+    pub host: Arc<dyn Host>,
+}
+
+impl Grid {
+    /// A grid none of whose blocks has begun.
+    pub fn new(spec: GridSpec) -> Self {
+        let is_block_wide = |kind| {
+            matches!(
+                kind,
+                CutKind::Barrier | CutKind::BarrierArrive | CutKind::BarrierReduce(_) | CutKind::Yield
+            )
+        };
+        let total = spec.grid.iter().map(|&n| u64::from(n)).product();
+        let local = (u64::from(spec.kernel.local_bytes) + spec.stack).next_multiple_of(16);
+        Self {
+            has_cuts: !spec.kernel.cuts.is_empty(),
+            has_warp_cuts: spec.kernel.cuts.iter().any(|c| !is_block_wide(c.kind)),
+            kernel: spec.kernel,
+            stream: spec.stream,
+            ordinal: spec.ordinal,
+            priority: spec.priority,
+            id: spec.id,
+            grid: spec.grid,
+            block: spec.block,
+            dynamic_shared: spec.dynamic_shared,
+            local_stride: local,
+            params: spec.params,
+            workspace: spec.workspace,
+            cooperative: spec.cooperative,
+            heap: spec.heap,
+            host: spec.host,
+            total,
+            next: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            abort: AtomicBool::new(false),
+            error: Mutex::new(None),
+            output: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The next block that nobody has begun, in order.
+    pub fn take(&self) -> Option<u64> {
+        if self.exhausted() {
+            return None;
+        }
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (index < self.total).then_some(index)
+    }
+
+    /// Whether all blocks have begun.
+    pub fn exhausted(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.total
+    }
+
+    /// Roughly how many blocks have not begun.
+    pub fn remaining(&self) -> u64 {
+        self.total.saturating_sub(self.next.load(Ordering::Relaxed))
+    }
+
+    /// Reports blocks as ended; true for the one who reports the last.
+    pub fn finish(&self, blocks: u64) -> bool {
+        blocks > 0 && self.finished.fetch_add(blocks, Ordering::AcqRel) + blocks == self.total
+    }
+
+    /// The coordinates of a block.
+    pub fn coordinates(&self, index: u64) -> [u32; 3] {
+        let x = u64::from(self.grid[0]);
+        if index < x {
+            return [index as u32, 0, 0];
+        }
+        let (rest, y) = (index / x, u64::from(self.grid[1]));
+        [(index % x) as u32, (rest % y) as u32, (rest / y) as u32]
+    }
+
+    /// Ends the grid as soon as its running blocks notice; with an error, unless it has one. True if the
+    /// blocks that never began were the last.
+    pub fn abort(&self, error: Option<Error>) -> bool {
+        if let Some(error) = error {
+            self.error.lock().get_or_insert(error);
+        }
+        self.abort.store(true, Ordering::Release);
+        let begun = self.next.swap(u64::MAX / 2, Ordering::Relaxed);
+        self.finish(self.total.saturating_sub(begun))
+    }
+
+    /// Whether running blocks should end.
+    pub fn aborted(&self) -> bool {
+        self.abort.load(Ordering::Relaxed)
+    }
+
+    /// What went wrong.
+    pub fn take_error(&self) -> Option<Error> {
+        self.error.lock().take()
+    }
+
+    /// Text that the kernel printed.
+    pub fn print(&self, text: &[u8]) {
+        let mut output = self.output.lock();
+        output.extend_from_slice(text);
+        if output.len() >= OUTPUT {
+            self.host.print(&output);
+            output.clear();
+        }
+    }
+
+    /// Hands on what has been printed.
+    pub fn flush(&self) {
+        let mut output = self.output.lock();
+        if !output.is_empty() {
+            self.host.print(&output);
+            output.clear();
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The functions that compiled kernels call.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::arch;
+use super::block::Context;
+use super::fault::Guard;
+use super::printf::{self, Failure, Memory};
+use crate::abi::{Block, Helpers};
+
+/// Their addresses.
+pub fn addresses() -> Helpers {
+    Helpers {
+        vprintf: vprintf as *const () as usize,
+        malloc: malloc as *const () as usize,
+        free: free as *const () as usize,
+        assertfail: assertfail as *const () as usize,
+        globaltimer: globaltimer as *const () as usize,
+        clock: clock as *const () as usize,
+    }
+}
+
+/// The kernel's memory, read with care.
+struct Careful<'a>(&'a mut Guard);
+
+impl Memory for Careful<'_> {
+    fn read(&mut self, addr: u64, buf: &mut [u8]) -> Option<()> {
+        // SAFETY: `buf` is valid, and the guard catches what is not.
+        unsafe { self.0.copy(buf.as_mut_ptr() as u64, addr, buf.len() as u64) }.then_some(())
+    }
+}
+
+/// What a helper knows: the block it was called from, and its context.
+///
+/// # Safety
+/// `block` must come from compiled code that [`super::block::Resident`] runs.
+unsafe fn with<R>(block: *mut Block, work: impl FnOnce(&Context, &mut Guard) -> R) -> R {
+    // SAFETY: `Resident::step` has set both, and they outlive the call.
+    let (context, guard) = unsafe {
+        let context = &*(*block).executor.cast::<Context>();
+        (context, &mut *context.guard)
+    };
+    guard.pause(|guard| work(context, guard))
+}
+
+extern "C" fn vprintf(block: *mut Block, format: u64, args: u64) -> i32 {
+    // SAFETY: called by compiled code with its own block.
+    unsafe {
+        with(block, |context, guard| match printf::format(&mut Careful(guard), format, args) {
+            Ok((text, count)) => {
+                context.grid.print(&text);
+                count as i32
+            }
+            Err(Failure::Arguments) => -1,
+            Err(Failure::Address) => -2,
+        })
+    }
+}
+
+extern "C" fn malloc(block: *mut Block, bytes: u64) -> u64 {
+    // SAFETY: called by compiled code with its own block.
+    unsafe { with(block, |context, _| if bytes == 0 { 0 } else { context.grid.heap.malloc(bytes) }) }
+}
+
+extern "C" fn free(block: *mut Block, addr: u64) {
+    // SAFETY: called by compiled code with its own block.
+    unsafe { with(block, |context, _| context.grid.heap.free(addr)) };
+}
+
+extern "C" fn assertfail(block: *mut Block, message: u64, file: u64, line: u32, function: u64) {
+    // SAFETY: called by compiled code with its own block, whose cursor is its running thread.
+    unsafe {
+        let ctaid = (*block).ctaid;
+        let tid = (*block).cursor.as_ref().map_or([0; 3], |t| t.tid);
+        with(block, |context, guard| {
+            let mut memory = Careful(guard);
+            let mut text = |addr| {
+                let bytes = memory.string(addr, 4096).unwrap_or_else(|| b"?".to_vec());
+                String::from_utf8_lossy(&bytes).into_owned()
+            };
+            let (message, file, function) = (text(message), text(file), text(function));
+            context.grid.print(
+                format!(
+                    "{file}:{line}: {function}: block: [{},{},{}], thread: [{},{},{}] Assertion `{message}` \
+                     failed.\n",
+                    ctaid[0], ctaid[1], ctaid[2], tid[0], tid[1], tid[2]
+                )
+                .as_bytes(),
+            );
+        });
+    }
+}
+
+extern "C" fn globaltimer() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
+
+extern "C" fn clock() -> u64 {
+    arch::cycles()
+}

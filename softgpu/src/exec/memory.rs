@@ -1,0 +1,284 @@
+//! The table of what is allocated, in the order of the calls.
+//!
+//! The table changes when a call is made; mappings follow when earlier work no longer needs them. So
+//! checking work against the table when it is enqueued also makes sure that it finds its memory mapped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rgpu_device::{Code, Error, MemoryInfo, MemoryKind, Ordinal, Range, Region, Result};
+
+use super::arena::{Arena, PAGE};
+use super::mirror::Mirror;
+use super::stream::Point;
+use super::transfer::{self, Place};
+
+/// What kind of memory stands at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The caller's.
+    Caller(MemoryKind),
+    /// A module's variables.
+    Module,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Allocation {
+    range: Range,
+    owner: Owner,
+    ordinal: Ordinal,
+}
+
+/// An allocation that is gone from the table, but still mapped.
+struct Released {
+    allocation: Allocation,
+    /// Parts that are still to be unmapped.
+    parts: Vec<Range>,
+    /// All work that was enqueued before.
+    after: Vec<Point>,
+    /// What a new allocation in the same place must wait for.
+    order: Vec<Point>,
+}
+
+/// All memory of an application.
+pub struct Memory {
+    arena: Arc<Arena>,
+    table: BTreeMap<u64, Allocation>,
+    released: Vec<Released>,
+    total: u64,
+    used: Vec<u64>,
+}
+
+/// Why [`Memory::allocate`] did not.
+pub enum Refusal {
+    /// It cannot.
+    Error(Error),
+    /// The place is free only after these points.
+    Wait(Vec<Point>),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+fn overlap(a: Range, b: Range) -> bool {
+    a.base < b.end() && b.base < a.end()
+}
+
+/// What is left of `part` without `hole`.
+fn without(part: Range, hole: Range) -> Vec<Range> {
+    if !overlap(part, hole) {
+        return vec![part];
+    }
+    let mut rest = Vec::new();
+    if part.base < hole.base {
+        rest.push(Range { base: part.base, size: hole.base - part.base });
+    }
+    if part.end() > hole.end() {
+        rest.push(Range { base: hole.end(), size: part.end() - hole.end() });
+    }
+    rest
+}
+
+impl Memory {
+    /// Nothing allocated.
+    pub fn new(arena: Arc<Arena>, devices: u32, total: u64) -> Self {
+        let used = vec![0; devices as usize];
+        Self { arena, table: BTreeMap::new(), released: Vec::new(), total, used }
+    }
+
+    /// Free and total memory of an ordinal.
+    pub fn info(&self, ordinal: Ordinal) -> MemoryInfo {
+        MemoryInfo { free: self.total - self.used[ordinal as usize], total: self.total }
+    }
+
+    fn is_free(&self, range: Range) -> bool {
+        self.table.range(..range.end()).next_back().is_none_or(|(_, a)| !overlap(a.range, range))
+    }
+
+    /// Allocates. Returns points that later work has to wait for, where released memory is used again.
+    pub fn allocate(
+        &mut self,
+        mirror: &Mirror,
+        ordinal: Ordinal,
+        addr: u64,
+        size: u64,
+        kind: MemoryKind,
+    ) -> std::result::Result<Vec<Point>, Refusal> {
+        let invalid = |what: &str| {
+            Refusal::Error(Error::new(Code::InvalidValue, format!("{what}: {size} bytes at {addr:#x}")))
+        };
+        if size == 0 || size % PAGE != 0 || addr % PAGE != 0 {
+            return Err(invalid("Memory is allocated in whole pages"));
+        }
+        let place = match kind {
+            MemoryKind::Device => self.arena.plan.devices[ordinal as usize],
+            MemoryKind::Direct | MemoryKind::Mirrored => self.arena.plan.shared,
+        };
+        let range = Range { base: addr, size };
+        if !place.contains(addr, size) {
+            return Err(invalid("The memory would lie outside its range"));
+        }
+        if !self.is_free(range) {
+            return Err(invalid("The place is taken"));
+        }
+        if kind == MemoryKind::Device && size > self.total - self.used[ordinal as usize] {
+            return Err(Refusal::Error(Error::new(
+                Code::OutOfMemory,
+                format!("{size} bytes do not fit into the {} left", self.info(ordinal).free),
+            )));
+        }
+        let mut order = Vec::new();
+        let mut fresh = vec![range];
+        for released in &mut self.released {
+            let touching: Vec<Range> =
+                released.parts.iter().copied().filter(|&p| overlap(p, range)).collect();
+            if touching.is_empty() {
+                continue;
+            }
+            if kind != MemoryKind::Device {
+                return Err(Refusal::Wait(released.after.clone()));
+            }
+            // What is still mapped stays mapped.
+            for part in touching {
+                fresh = fresh.into_iter().flat_map(|f| without(f, part)).collect();
+            }
+            let parts = std::mem::take(&mut released.parts);
+            released.parts = parts.into_iter().flat_map(|p| without(p, range)).collect();
+            order.extend_from_slice(&released.order);
+        }
+        for part in fresh {
+            match kind {
+                MemoryKind::Device => self.arena.map_device(ordinal as usize, part)?,
+                MemoryKind::Direct => self.arena.map_plain(part)?,
+                MemoryKind::Mirrored => mirror.add(part)?,
+            }
+        }
+        if kind == MemoryKind::Device {
+            self.used[ordinal as usize] += size;
+        }
+        self.table.insert(addr, Allocation { range, owner: Owner::Caller(kind), ordinal });
+        Ok(order)
+    }
+
+    /// Finds room for a module's variables and maps it.
+    pub fn allocate_module(&mut self, ordinal: Ordinal, size: u64) -> Result<Range> {
+        let zone = self.arena.globals;
+        let full =
+            || Error::new(Code::OutOfMemory, format!("No room for {size} bytes of module-level variables"));
+        let size = size.max(1).checked_next_multiple_of(PAGE).ok_or_else(full)?;
+        // First fit, among modules in use and those on their way out; a page apart, so that running over
+        // an end faults.
+        let mut taken: Vec<Range> = self.table.range(zone.base..zone.end()).map(|(_, a)| a.range).collect();
+        taken.extend(self.released.iter().map(|r| r.allocation.range).filter(|r| zone.contains(r.base, 1)));
+        taken.sort_by_key(|r| r.base);
+        let mut base = zone.base;
+        for range in taken {
+            if range.base - base.min(range.base) >= size + PAGE {
+                break;
+            }
+            base = range.end() + PAGE;
+        }
+        if !zone.contains(base, size) {
+            return Err(full());
+        }
+        let range = Range { base, size };
+        self.arena.map_plain(range)?;
+        self.table.insert(base, Allocation { range, owner: Owner::Module, ordinal });
+        Ok(range)
+    }
+
+    /// Releases the allocation that starts at `addr`: it leaves the table now, and is unmapped after the
+    /// points in `after`.
+    pub fn release(
+        &mut self,
+        ordinal: Ordinal,
+        addr: u64,
+        owner: fn(Owner) -> bool,
+        order: Vec<Point>,
+        after: Vec<Point>,
+    ) -> Result<()> {
+        let found = self.table.get(&addr).copied().filter(|a| owner(a.owner) && a.ordinal == ordinal);
+        let Some(allocation) = found else {
+            return Err(Error::new(Code::InvalidValue, format!("No allocation starts at {addr:#x}")));
+        };
+        self.table.remove(&addr);
+        if allocation.owner == Owner::Caller(MemoryKind::Device) {
+            self.used[ordinal as usize] -= allocation.range.size;
+        }
+        self.released.push(Released { allocation, parts: vec![allocation.range], after, order });
+        Ok(())
+    }
+
+    /// Unmaps what no work needs any more.
+    pub fn settle(&mut self, mirror: &Mirror, reached: impl Fn(Point) -> bool) {
+        let arena = &self.arena;
+        self.released.retain_mut(|released| {
+            released.after.retain(|&p| !reached(p));
+            if !released.after.is_empty() {
+                return true;
+            }
+            let Allocation { range, owner, ordinal } = released.allocation;
+            for &part in &released.parts {
+                match owner {
+                    Owner::Caller(MemoryKind::Device) => arena.unmap_device(ordinal as usize, part),
+                    Owner::Caller(MemoryKind::Mirrored) => mirror.remove(range.base),
+                    Owner::Caller(MemoryKind::Direct) | Owner::Module => arena.unmap(part),
+                }
+            }
+            false
+        });
+    }
+
+    /// Whether something waits to be unmapped.
+    pub fn is_unsettled(&self) -> bool {
+        !self.released.is_empty()
+    }
+
+    /// The starts of an ordinal's allocations.
+    pub fn of(&self, ordinal: Ordinal) -> Vec<u64> {
+        self.table.iter().filter(|(_, a)| a.ordinal == ordinal).map(|(&addr, _)| addr).collect()
+    }
+
+    /// Whether `len` bytes at `addr` lie in one mirrored or direct allocation.
+    pub fn is_shared(&self, addr: u64, len: u64) -> bool {
+        self.lookup(addr, len)
+            .is_some_and(|a| matches!(a.owner, Owner::Caller(MemoryKind::Mirrored | MemoryKind::Direct)))
+    }
+
+    fn lookup(&self, addr: u64, len: u64) -> Option<&Allocation> {
+        self.table.range(..=addr).next_back().map(|(_, a)| a).filter(|a| a.range.contains(addr, len))
+    }
+
+    /// Checks that work may use a region, as far as it is not empty.
+    pub fn place(&self, region: Region) -> Result<Place> {
+        transfer::check_shape(&region)?;
+        let extent = region.extent().unwrap_or(u64::MAX);
+        if extent == 0 {
+            return Ok(Place { region, mirrored: false });
+        }
+        match self.lookup(region.addr, extent) {
+            Some(a) => Ok(Place { region, mirrored: a.owner == Owner::Caller(MemoryKind::Mirrored) }),
+            None => Err(Error::new(
+                Code::InvalidValue,
+                format!("The {extent} bytes at {:#x} are not in one allocation", region.addr),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_are_cut_out() {
+        let part = Range { base: 100, size: 100 };
+        let cut = |base, size| without(part, Range { base, size });
+        assert_eq!(cut(0, 100), [part]);
+        assert_eq!(cut(50, 500), []);
+        assert_eq!(cut(120, 10), [Range { base: 100, size: 20 }, Range { base: 130, size: 70 }]);
+    }
+}

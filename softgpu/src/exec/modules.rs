@@ -1,0 +1,141 @@
+//! Loading modules: from an image to compiled code with its variables in place.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rgpu_device::{Code, Error, FunctionInfo, GlobalInfo, GlobalKind, ModuleInfo, Ordinal, Range, Result};
+
+use super::helpers;
+use crate::compile::{Environment, GlobalLayout, Linked, Program};
+use crate::{abi, image, ptx};
+
+/// Where the kernels of a module come from.
+pub trait Kernels: Send + Sync {
+    /// The kernel with this index, compiled when first asked for.
+    fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>>;
+}
+
+impl Kernels for Linked {
+    fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>> {
+        Linked::kernel(self, index)
+    }
+}
+
+/// A loaded module.
+pub struct Module {
+    /// The ordinal it was loaded on.
+    pub ordinal: Ordinal,
+    /// Its kernels' descriptions.
+    pub functions: Vec<FunctionInfo>,
+    /// Its kernels.
+    pub kernels: Box<dyn Kernels>,
+    /// Where its variables are, if it has any.
+    pub variables: Option<u64>,
+}
+
+/// A module that has been checked, but not placed.
+pub struct Checked {
+    program: Program,
+    managed: HashMap<String, u64>,
+    /// Offsets of the variables that need room, by position.
+    offsets: Vec<Option<u64>>,
+    /// Bytes that the variables need.
+    pub size: u64,
+}
+
+impl Checked {
+    /// Reads an image for a device of this compute capability, and checks all of it.
+    pub fn new(image: &[u8], capability: (u32, u32), managed: &[(String, u64)]) -> Result<Self> {
+        let capability = capability.0 * 10 + capability.1;
+        let text = image::ptx_for(image, capability)?;
+        let module = ptx::parse(&text).map_err(|e| Error::new(Code::InvalidPtx, e.to_string()))?;
+        let program = Program::new(module, capability)?;
+        let managed: HashMap<String, u64> = managed.iter().cloned().collect();
+        let too_large = || Error::new(Code::OutOfMemory, "The module's variables are too large");
+        let mut size = 0u64;
+        let mut offsets = Vec::new();
+        for global in program.globals() {
+            if global.kind == GlobalKind::Managed {
+                if !managed.contains_key(&global.name) {
+                    return Err(Error::new(
+                        Code::InvalidValue,
+                        format!("The managed variable {} was given no address", global.name),
+                    ));
+                }
+                offsets.push(None);
+                continue;
+            }
+            // As CUDA does, begin large variables at 256.
+            let align = global.align.clamp(16, 4096).max(if global.size >= 256 { 256 } else { 1 });
+            let offset = size.checked_next_multiple_of(align).ok_or_else(too_large)?;
+            size = offset.checked_add(global.size).ok_or_else(too_large)?;
+            offsets.push(Some(offset));
+        }
+        Ok(Self { program, managed, offsets, size })
+    }
+
+    /// Variables by name and layout.
+    pub fn globals(&self) -> &[GlobalLayout] {
+        self.program.globals()
+    }
+
+    /// Addresses of the variables when their room begins at `base`.
+    fn addresses(&self, base: u64) -> HashMap<String, u64> {
+        let globals = self.program.globals().iter().zip(&self.offsets);
+        globals
+            .map(|(global, offset)| {
+                let addr = match offset {
+                    Some(offset) => base + offset,
+                    None => self.managed.get(&global.name).copied().unwrap_or(0),
+                };
+                (global.name.clone(), addr)
+            })
+            .collect()
+    }
+
+    /// Links the program; `write` stores initial values.
+    pub fn place(
+        self,
+        base: u64,
+        arena: Range,
+        mut write: impl FnMut(u64, &[u8], GlobalKind) -> Result<()>,
+    ) -> Result<(ModuleInfo, Linked)> {
+        let addresses = self.addresses(base);
+        let mut infos = Vec::new();
+        for global in self.program.globals() {
+            let addr = addresses[&global.name];
+            infos.push(GlobalInfo { name: global.name.clone(), addr, size: global.size, kind: global.kind });
+            let mut bytes = global.bytes.clone();
+            for relocation in &global.relocations {
+                let bad = || {
+                    Error::new(
+                        Code::InvalidPtx,
+                        format!("The initial value of {} refers to {}", global.name, relocation.symbol),
+                    )
+                };
+                let target = addresses.get(&relocation.symbol).ok_or_else(bad)?;
+                if relocation.offset.checked_add(8).is_none_or(|end| end > global.size) {
+                    return Err(bad());
+                }
+                let at = relocation.offset as usize;
+                bytes.resize(bytes.len().max(at + 8), 0);
+                let place = &mut bytes[at..at + 8];
+                let value = target.wrapping_add_signed(relocation.addend);
+                place.copy_from_slice(&value.to_le_bytes());
+            }
+            // The room is zeroed; a managed variable's is the program's, and may not be.
+            if global.kind == GlobalKind::Managed {
+                bytes.resize(usize::try_from(global.size).unwrap_or(bytes.len()), 0);
+            }
+            if bytes.len() as u64 > global.size {
+                bytes.truncate(global.size as usize);
+            }
+            if !bytes.is_empty() {
+                write(addr, &bytes, global.kind)?;
+            }
+        }
+        let info = ModuleInfo { functions: self.program.functions(), globals: infos };
+        let environment = Environment { arena, globals: addresses, helpers: helpers::addresses() };
+        Ok((info, self.program.link(environment)))
+    }
+}

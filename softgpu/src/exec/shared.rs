@@ -1,0 +1,470 @@
+//! What the callers' threads and the workers share: the state, and who wakes whom.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rgpu_device::{Code, Counters, Error, Handle, Host, Ordinal, Result};
+
+use super::arena::{Arena, PARAM_SLOTS};
+use super::grid::Grid;
+use super::heap::Heap;
+use super::launch::{LaunchWork, Site};
+use super::memory::Memory;
+use super::mirror::Mirror;
+use super::modules::Module;
+use super::stream::{Actions, Key, Streams, Work};
+use super::transfer::Transfer;
+use super::{Config, fault, worker};
+
+/// Copies up to this size are made by the caller, when it is their turn at once.
+const QUICK: u64 = 64 << 10;
+/// How often an idle worker looks for work before it sleeps: some microseconds.
+const SPINS: usize = 200;
+/// A worker that has slept so long gives memory back.
+const SHRINK_AFTER: Duration = Duration::from_millis(500);
+
+/// What exists once addresses are reserved.
+pub struct Runtime {
+    /// The arena.
+    pub arena: Arc<Arena>,
+    /// The device's copies of mirrored memory.
+    pub mirror: Mirror,
+    /// The kernels' heaps, by ordinal.
+    pub heaps: Vec<Arc<Heap>>,
+}
+
+/// Everything that the lock protects.
+pub struct State {
+    /// Streams and events.
+    pub streams: Streams,
+    /// What is allocated, once addresses are reserved.
+    pub memory: Option<Memory>,
+    /// Modules.
+    pub modules: HashMap<Handle, Arc<Module>>,
+    /// Stack limits, by ordinal.
+    pub stack: Vec<u64>,
+    /// Kernels that are executing.
+    active: Vec<Arc<Grid>>,
+    /// Launches that wait for a parameter slot, or for another cooperative launch to end.
+    delayed: VecDeque<Key>,
+    cooperative: bool,
+    params: Vec<u64>,
+    next_grid: u64,
+    launches: u64,
+    busy: Duration,
+    busy_since: Option<Instant>,
+    threads: usize,
+    /// Workers that sleep and have not been called.
+    idle: usize,
+    /// Calls that no worker has answered yet.
+    calls: usize,
+    stop: bool,
+}
+
+/// One application's software GPU.
+pub struct Shared {
+    /// How it was opened.
+    pub config: Config,
+    /// Most workers.
+    pub workers: usize,
+    /// The application's side.
+    pub host: Arc<dyn Host>,
+    runtime: OnceLock<Runtime>,
+    state: Mutex<State>,
+    wake: Condvar,
+    quiet: Condvar,
+    /// Workers that look for work without sleeping.
+    looking: AtomicUsize,
+    posted: AtomicU64,
+    /// Pieces of work that are ready, roughly.
+    urgent: AtomicUsize,
+}
+
+/// What a worker is given to do.
+pub enum Job {
+    /// A kernel to be started, with its parameter slot and number.
+    Launch(Key, Box<LaunchWork>, u64, u64),
+    /// A copy.
+    Transfer(Key, Box<Transfer>),
+    /// Blocks of a kernel.
+    Grid(Arc<Grid>),
+}
+
+impl Shared {
+    /// A device without memory or threads.
+    pub fn new(config: Config, workers: usize, host: Arc<dyn Host>) -> Self {
+        let state = State {
+            streams: Streams::new(config.devices),
+            memory: None,
+            modules: HashMap::new(),
+            stack: vec![1024; config.devices as usize],
+            active: Vec::new(),
+            delayed: VecDeque::new(),
+            cooperative: false,
+            params: (0..PARAM_SLOTS).rev().collect(),
+            next_grid: 1,
+            launches: 0,
+            busy: Duration::ZERO,
+            busy_since: None,
+            threads: 0,
+            idle: 0,
+            calls: 0,
+            stop: false,
+        };
+        Self {
+            config,
+            workers,
+            host,
+            runtime: OnceLock::new(),
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            quiet: Condvar::new(),
+            looking: AtomicUsize::new(0),
+            posted: AtomicU64::new(0),
+            urgent: AtomicUsize::new(0),
+        }
+    }
+
+    /// Locks the state.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// What exists once addresses are reserved.
+    pub fn runtime(&self) -> Result<&Runtime> {
+        self.runtime
+            .get()
+            .ok_or_else(|| Error::new(Code::NotInitialized, "The device's addresses are not reserved yet"))
+    }
+
+    /// Addresses have been reserved; once.
+    pub fn set_runtime(&self, runtime: Runtime) -> Result<()> {
+        self.runtime
+            .set(runtime)
+            .map_err(|_| Error::new(Code::IllegalState, "The device's addresses are reserved already"))
+    }
+
+    /// Puts work on a stream; a quick copy whose turn it is at once is made right here.
+    pub fn enqueue(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        key: Key,
+        work: Work,
+        after: &[(u64, u64)],
+    ) {
+        let quick = match &work {
+            Work::Transfer(transfer) => transfer.bytes() <= QUICK && !transfer.may_fetch(),
+            _ => false,
+        };
+        let mut actions = Actions::default();
+        state.streams.push(key, work, after, &mut actions);
+        let mut here = None;
+        if quick && state.streams.ready.back() == Some(&key) {
+            state.streams.ready.pop_back();
+            here = state.streams.take(key);
+        }
+        self.call_workers(&mut state);
+        drop(state);
+        actions.run(&*self.host);
+        if let Some(Work::Transfer(transfer)) = here {
+            self.transfer(key, *transfer);
+        }
+    }
+
+    /// Makes a copy whose turn it is.
+    pub fn transfer(self: &Arc<Self>, key: Key, transfer: Transfer) {
+        let result = match self.runtime() {
+            // SAFETY: the regions were checked against the table of memory when the copy was enqueued, and
+            // memory is unmapped after the work that was enqueued before its release.
+            Ok(runtime) => unsafe { transfer.execute(&runtime.mirror) },
+            Err(error) => Err(error),
+        };
+        self.complete(key, result);
+    }
+
+    /// The work that was taken from a stream is done.
+    pub fn complete(self: &Arc<Self>, key: Key, result: Result<()>) {
+        let mut actions = Actions::default();
+        let mut state = self.lock();
+        state.streams.complete(key, result, &mut actions);
+        self.settle(&mut state);
+        self.call_workers(&mut state);
+        drop(state);
+        actions.run(&*self.host);
+    }
+
+    /// After work was done: releases memory that nobody needs any more, and tells who waits for quiet.
+    pub fn settle(&self, state: &mut State) {
+        let State { streams, memory, .. } = state;
+        if let (Some(memory), Ok(runtime)) = (memory, self.runtime())
+            && memory.is_unsettled()
+        {
+            memory.settle(&runtime.mirror, |point| streams.reached(point));
+        }
+        self.quiet.notify_all();
+    }
+
+    /// Makes sure that somebody takes care of what can be done now.
+    pub fn call_workers(self: &Arc<Self>, state: &mut State) {
+        let ready = state.streams.ready.len();
+        self.urgent.store(ready, Ordering::Relaxed);
+        let blocks: u64 = state.active.iter().map(|g| g.remaining()).fold(0, u64::saturating_add);
+        let mut need = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_add(ready).min(self.workers);
+        if need == 0 {
+            return;
+        }
+        self.posted.fetch_add(1, Ordering::Release);
+        need = need.saturating_sub(self.looking.load(Ordering::Acquire) + state.calls);
+        let called = need.min(state.idle);
+        state.idle -= called;
+        state.calls += called;
+        for _ in 0..called {
+            self.wake.notify_one();
+        }
+        // One at a time: who finds more to do than it can calls the next.
+        if need > called && state.threads < self.workers {
+            let index = state.threads;
+            match worker::spawn(self.clone(), index as u32) {
+                Ok(()) => state.threads += 1,
+                Err(error) if state.threads == 0 => {
+                    for ordinal in 0..self.config.devices {
+                        state.streams.fail(ordinal, error.clone());
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Something for a worker to do, if there is anything. `room` says whether it can begin blocks of
+    /// ordinary and of cooperative kernels.
+    fn pick(self: &Arc<Self>, state: &mut State, room: (bool, bool)) -> Option<Job> {
+        while let Some(key) = state.streams.ready.pop_front() {
+            if let Some(Work::Launch(launch)) = state.streams.peek(key)
+                && (state.params.is_empty() || launch.cooperative && state.cooperative)
+            {
+                state.delayed.push_back(key);
+                continue;
+            }
+            match state.streams.take(key) {
+                Some(Work::Launch(launch)) => {
+                    state.cooperative |= launch.cooperative;
+                    let id = state.next_grid;
+                    state.next_grid += 1;
+                    // There is one, or the launch would have been delayed.
+                    let slot = state.params.pop().unwrap_or(0);
+                    self.call_workers(state);
+                    return Some(Job::Launch(key, launch, slot, id));
+                }
+                Some(Work::Transfer(transfer)) => {
+                    self.call_workers(state);
+                    return Some(Job::Transfer(key, transfer));
+                }
+                // Nothing else is ever ready, and whoever is listed twice has been taken already.
+                Some(_) | None => {}
+            }
+        }
+        self.urgent.store(0, Ordering::Relaxed);
+        let open = state.active.iter().filter(|g| !g.exhausted());
+        let fit = open.filter(|g| if g.cooperative { room.1 } else { room.0 });
+        fit.min_by_key(|g| g.priority).cloned().map(Job::Grid)
+    }
+
+    /// Something to do for a worker that has nothing else, after waiting for it; `None` is the end.
+    pub fn next_job(self: &Arc<Self>, mut shrink: impl FnMut()) -> Option<Job> {
+        let both = (true, true);
+        if let Some(job) = self.pick(&mut self.lock(), both) {
+            return Some(job);
+        }
+        let seen = self.posted.load(Ordering::Acquire);
+        self.looking.fetch_add(1, Ordering::AcqRel);
+        for _ in 0..SPINS {
+            if self.posted.load(Ordering::Acquire) != seen {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        let mut state = self.lock();
+        self.looking.fetch_sub(1, Ordering::AcqRel);
+        let mut rested = false;
+        loop {
+            if state.stop {
+                return None;
+            }
+            if let Some(job) = self.pick(&mut state, both) {
+                return Some(job);
+            }
+            state.idle += 1;
+            while state.calls == 0 && !state.stop {
+                if rested {
+                    self.wake.wait(&mut state);
+                } else if self.wake.wait_for(&mut state, SHRINK_AFTER).timed_out() && state.calls == 0 {
+                    rested = true;
+                    MutexGuard::unlocked(&mut state, &mut shrink);
+                }
+            }
+            // With a call somebody has been taken off the idle ones.
+            if state.calls > 0 {
+                state.calls -= 1;
+            }
+        }
+    }
+
+    /// Something more to do for a worker all of whose blocks let others go first.
+    pub fn another_job(self: &Arc<Self>, room: (bool, bool)) -> Option<Job> {
+        let mut state = self.state.try_lock()?;
+        self.pick(&mut state, room)
+    }
+
+    /// A copy that is ready while all workers may be busy with kernels.
+    pub fn urgent_transfer(&self) -> Option<(Key, Box<Transfer>)> {
+        if self.urgent.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut state = self.state.try_lock()?;
+        let streams = &mut state.streams;
+        let is_copy = |key: &Key| matches!(streams.peek(*key), Some(Work::Transfer(_)));
+        let at = streams.ready.iter().position(is_copy)?;
+        let key = streams.ready.remove(at)?;
+        match streams.take(key) {
+            Some(Work::Transfer(transfer)) => Some((key, transfer)),
+            _ => None,
+        }
+    }
+
+    /// Starts a kernel whose turn it is.
+    pub fn start(self: &Arc<Self>, key: Key, launch: LaunchWork, slot: u64, id: u64) -> Option<Arc<Grid>> {
+        let cooperative = launch.cooperative;
+        let (priority, ordinal) = {
+            let state = self.lock();
+            (state.streams.priority(key), state.streams.ordinal_of_key(key))
+        };
+        fault::install();
+        let grid = self.runtime().and_then(|runtime| {
+            launch.start(Site {
+                stream: key,
+                ordinal,
+                priority,
+                params: (slot, runtime.arena.param_slot(slot)),
+                id,
+                heap: runtime.heaps[ordinal as usize].clone(),
+                host: self.host.clone(),
+            })
+        });
+        match grid {
+            Ok(grid) => {
+                let grid = Arc::new(grid);
+                let mut state = self.lock();
+                state.active.push(grid.clone());
+                state.busy_since.get_or_insert_with(Instant::now);
+                // The device may have been reset meanwhile.
+                let failed = state.streams.check(ordinal).is_err();
+                if !failed && grid.remaining() > 1 {
+                    self.call_workers(&mut state);
+                }
+                drop(state);
+                if failed && grid.abort(None) {
+                    self.grid_done(&grid);
+                    return None;
+                }
+                Some(grid)
+            }
+            Err(error) => {
+                self.give_back(&mut self.lock(), slot, cooperative);
+                self.complete(key, Err(error));
+                None
+            }
+        }
+    }
+
+    fn give_back(&self, state: &mut State, slot: u64, cooperative: bool) {
+        state.params.push(slot);
+        if cooperative {
+            state.cooperative = false;
+        }
+        while let Some(key) = state.delayed.pop_back() {
+            state.streams.ready.push_front(key);
+        }
+    }
+
+    /// All blocks of a kernel have ended.
+    pub fn grid_done(self: &Arc<Self>, grid: &Arc<Grid>) {
+        grid.flush();
+        let error = grid.take_error();
+        let mut actions = Actions::default();
+        let mut state = self.lock();
+        state.active.retain(|g| !Arc::ptr_eq(g, grid));
+        if state.active.is_empty()
+            && let Some(since) = state.busy_since.take()
+        {
+            state.busy += since.elapsed();
+        }
+        if error.is_none() && !grid.aborted() {
+            state.launches += 1;
+        }
+        self.give_back(&mut state, grid.params.0, grid.cooperative);
+        state.streams.complete(grid.stream, error.map_or(Ok(()), Err), &mut actions);
+        if state.streams.check(grid.ordinal).is_err() {
+            // The ordinal's other kernels end with it.
+            let others: Vec<_> =
+                state.active.iter().filter(|g| g.ordinal == grid.ordinal && !g.aborted()).cloned().collect();
+            drop(state);
+            for other in others {
+                if other.abort(None) {
+                    self.grid_done(&other);
+                }
+            }
+            state = self.lock();
+        }
+        self.settle(&mut state);
+        self.call_workers(&mut state);
+        drop(state);
+        actions.run(&*self.host);
+    }
+
+    /// Ends all work of an ordinal and waits until none is left.
+    pub fn abandon(self: &Arc<Self>, ordinal: Ordinal) {
+        let mut actions = Actions::default();
+        let mut state = self.lock();
+        state.streams.abandon(ordinal, &mut actions);
+        let running: Vec<_> = state.active.iter().filter(|g| g.ordinal == ordinal).cloned().collect();
+        drop(state);
+        for grid in running {
+            if grid.abort(None) {
+                self.grid_done(&grid);
+            }
+        }
+        actions.run(&*self.host);
+    }
+
+    /// Waits until an ordinal has no work left.
+    pub fn wait_until_idle(&self, ordinal: Ordinal) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while !state.streams.is_idle(ordinal) {
+            self.quiet.wait(&mut state);
+        }
+        state
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        let state = self.lock();
+        let busy = state.busy + state.busy_since.map_or(Duration::ZERO, |since| since.elapsed());
+        Counters { launches: state.launches, busy_ns: busy.as_nanos() as u64 }
+    }
+
+    /// Ends the workers as soon as they notice.
+    pub fn stop(self: &Arc<Self>) {
+        for ordinal in 0..self.config.devices {
+            self.abandon(ordinal);
+        }
+        let mut state = self.lock();
+        state.stop = true;
+        drop(state);
+        self.wake.notify_all();
+    }
+}

@@ -1,0 +1,173 @@
+//! The operations that the lanes of a warp carry out together.
+
+use crate::abi::{CutKind, ReduceOp, ShuffleMode, Thread, VoteMode};
+
+/// The lanes of a mask.
+pub fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lane = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (lane < 32).then_some(lane as usize)
+    })
+}
+
+/// Carries an operation out for the lanes in `group`, at least one. `row` is the warp's threads.
+pub fn execute(kind: CutKind, row: &mut [Thread], group: u32) {
+    match kind {
+        CutKind::Shuffle(mode) => shuffle(mode, row, group),
+        CutKind::Vote(mode) => {
+            let ballot = lanes(group).filter(|&l| row[l].op[0] & 1 != 0).fold(0u32, |m, l| m | 1 << l);
+            let result = match mode {
+                VoteMode::All => u32::from(ballot == group),
+                VoteMode::Any => u32::from(ballot != 0),
+                VoteMode::Uniform => u32::from(ballot == 0 || ballot == group),
+                VoteMode::Ballot => ballot,
+            };
+            lanes(group).for_each(|l| row[l].op[0] = u64::from(result));
+        }
+        CutKind::MatchAny => {
+            let values: [u64; 32] = gather(row, group, 0);
+            for lane in lanes(group) {
+                let same = lanes(group).filter(|&l| values[l] == values[lane]).fold(0u32, |m, l| m | 1 << l);
+                row[lane].op[0] = u64::from(same);
+            }
+        }
+        CutKind::MatchAll => {
+            let first = row[group.trailing_zeros() as usize].op[0];
+            let all = lanes(group).all(|l| row[l].op[0] == first);
+            for lane in lanes(group) {
+                row[lane].op[0] = if all { u64::from(group) } else { 0 };
+                row[lane].op[1] = u64::from(all);
+            }
+        }
+        CutKind::Redux(op) => {
+            let result = lanes(group).map(|l| row[l].op[0] as u32).reduce(|a, b| reduce(op, a, b));
+            lanes(group).for_each(|l| row[l].op[0] = u64::from(result.unwrap_or(0)));
+        }
+        CutKind::ActiveMask => lanes(group).for_each(|l| row[l].op[0] = u64::from(group)),
+        CutKind::Elect => {
+            let leader = group.trailing_zeros() as usize;
+            for lane in lanes(group) {
+                row[lane].op[0] = leader as u64;
+                row[lane].op[1] = u64::from(lane == leader);
+            }
+        }
+        // A matrix operation needs the lanes' states, and is carried out where those are known.
+        CutKind::WarpSync | CutKind::Matrix(_) => {}
+        CutKind::Barrier | CutKind::BarrierArrive | CutKind::BarrierReduce(_) | CutKind::Yield => {}
+    }
+}
+
+fn gather(row: &[Thread], group: u32, operand: usize) -> [u64; 32] {
+    let mut values = [0; 32];
+    lanes(group).for_each(|l| values[l] = row[l].op[operand]);
+    values
+}
+
+/// Combines two values.
+pub fn reduce(op: ReduceOp, a: u32, b: u32) -> u32 {
+    match op {
+        ReduceOp::Add | ReduceOp::Popc => a.wrapping_add(b),
+        ReduceOp::MinS32 => (a as i32).min(b as i32) as u32,
+        ReduceOp::MaxS32 => (a as i32).max(b as i32) as u32,
+        ReduceOp::MinU32 => a.min(b),
+        ReduceOp::MaxU32 => a.max(b),
+        ReduceOp::And | ReduceOp::PredicateAnd => a & b,
+        ReduceOp::Or | ReduceOp::PredicateOr => a | b,
+        ReduceOp::Xor => a ^ b,
+    }
+}
+
+fn shuffle(mode: ShuffleMode, row: &mut [Thread], group: u32) {
+    let values = gather(row, group, 0);
+    for lane in lanes(group) {
+        let op = &mut row[lane].op;
+        let (b, c) = (op[1] as u32 & 31, op[2] as u32);
+        let (clamp, segment) = (c & 31, c >> 8 & 31);
+        let this = lane as u32;
+        let first = this & segment;
+        let last = first | clamp & !segment;
+        let (source, inside) = match mode {
+            ShuffleMode::Up => (this.wrapping_sub(b), this as i32 - b as i32 >= last as i32),
+            ShuffleMode::Down => (this + b, this + b <= last),
+            ShuffleMode::Butterfly => (this ^ b, this ^ b <= last),
+            ShuffleMode::Index => {
+                let source = first | b & !segment;
+                (source, source <= last)
+            }
+        };
+        let source = if inside { source as usize & 31 } else { lane };
+        // What a lane that takes no part would hand over is undefined; here it is the lane's own.
+        op[0] = if group >> source & 1 != 0 { values[source] } else { values[lane] };
+        op[1] = u64::from(inside);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Vec<Thread> {
+        (0..32)
+            .map(|lane| Thread {
+                tid: [lane, 0, 0],
+                lane,
+                resume: 0,
+                stop: 0,
+                fuel: 0,
+                reserved: 0,
+                op: [u64::from(lane) + 100, 0, 0, 0, 0, 0],
+                local_base: 0,
+                local_end: 0,
+                state: std::ptr::null_mut(),
+            })
+            .collect()
+    }
+
+    fn shuffled(mode: ShuffleMode, b: u64, c: u64) -> Vec<(u64, u64)> {
+        let mut row = row();
+        row.iter_mut().for_each(|t| (t.op[1], t.op[2]) = (b, c));
+        execute(CutKind::Shuffle(mode), &mut row, !0);
+        row.iter().map(|t| (t.op[0] - 100, t.op[1])).collect()
+    }
+
+    #[test]
+    fn shuffles_follow_the_segment_rules() {
+        // Expected values from the definition of the CUDA intrinsics, width 32 and width 8.
+        let up = shuffled(ShuffleMode::Up, 3, 0);
+        let down = shuffled(ShuffleMode::Down, 3, 31);
+        let xor = shuffled(ShuffleMode::Butterfly, 5, 31);
+        let up8 = shuffled(ShuffleMode::Up, 2, (32 - 8) << 8);
+        let down8 = shuffled(ShuffleMode::Down, 2, (32 - 8) << 8 | 31);
+        let index8 = shuffled(ShuffleMode::Index, 5, (32 - 8) << 8 | 31);
+        for lane in 0..32u64 {
+            let l = lane as usize;
+            assert_eq!(up[l], if lane >= 3 { (lane - 3, 1) } else { (lane, 0) });
+            assert_eq!(down[l], if lane + 3 < 32 { (lane + 3, 1) } else { (lane, 0) });
+            assert_eq!(xor[l], (lane ^ 5, 1));
+            assert_eq!(up8[l], if lane % 8 >= 2 { (lane - 2, 1) } else { (lane, 0) });
+            assert_eq!(down8[l], if lane % 8 + 2 < 8 { (lane + 2, 1) } else { (lane, 0) });
+            assert_eq!(index8[l], (lane / 8 * 8 + 5, 1));
+        }
+    }
+
+    #[test]
+    fn votes_matches_and_reductions_see_members_only() {
+        let group = 0x0000_ff0f;
+        let mut votes = row();
+        votes.iter_mut().for_each(|t| t.op[0] = u64::from(t.lane % 2 == 0));
+        execute(CutKind::Vote(VoteMode::Ballot), &mut votes, group);
+        assert_eq!(votes[0].op[0], u64::from(group & 0x5555_5555));
+        assert_eq!(votes[16].op[0], 1, "not a member");
+        let mut any = row();
+        any.iter_mut().for_each(|t| t.op[0] = u64::from(t.lane / 4));
+        execute(CutKind::MatchAny, &mut any, group);
+        assert_eq!((any[1].op[0], any[9].op[0]), (0xf, 0xf00));
+        let mut sum = row();
+        execute(CutKind::Redux(ReduceOp::MaxS32), &mut sum, group);
+        assert_eq!(sum[3].op[0], 115);
+        let mut leader = row();
+        execute(CutKind::Elect, &mut leader, 0xf0);
+        assert_eq!((leader[5].op[0], leader[5].op[1], leader[4].op[1]), (4, 0, 1));
+    }
+}

@@ -1,0 +1,216 @@
+//! The threads that run blocks and make copies.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rgpu_device::{Code, Error, Result};
+
+use super::block::{Progress, Resident};
+use super::fault::Guard;
+use super::grid::Grid;
+use super::info::RESIDENT_BLOCKS;
+use super::shared::{Job, Shared};
+use super::slot::Slot;
+
+/// Slots of each worker: for resident blocks of ordinary and of cooperative kernels, and for a kernel
+/// without cuts that runs while all those wait.
+pub const SLOTS: u64 = 2 * RESIDENT_BLOCKS + 2;
+
+/// Compiled code uses little of it, but may call deeply.
+const STACK: usize = 16 << 20;
+
+struct Worker {
+    shared: Arc<Shared>,
+    index: u32,
+    guard: Box<Guard>,
+    residents: Vec<Resident>,
+    free: Vec<Box<Slot>>,
+    opened: u64,
+}
+
+/// Starts a worker. It blocks all signals but those that faults raise.
+pub fn spawn(shared: Arc<Shared>, index: u32) -> Result<()> {
+    // SAFETY: signal sets are plain memory, and the mask is put back below.
+    let before = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
+            libc::sigdelset(&mut all, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        before
+    };
+    let thread = std::thread::Builder::new()
+        .name(format!("rgpu-worker-{index}"))
+        .stack_size(STACK)
+        .spawn(move || run(shared, index));
+    // SAFETY: the mask from above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    match thread {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            Err(Error::new(Code::OperatingSystem, format!("Cannot start a thread for kernels: {error}")))
+        }
+    }
+}
+
+fn run(shared: Arc<Shared>, index: u32) {
+    // There is work only once addresses are reserved.
+    let Ok(runtime) = shared.runtime() else { return };
+    let guard = Guard::new(&raw const runtime.mirror);
+    let mut worker =
+        Worker { shared: shared.clone(), index, guard, residents: Vec::new(), free: Vec::new(), opened: 0 };
+    loop {
+        if worker.residents.is_empty() {
+            let free = &mut worker.free;
+            let Some(job) = shared.next_job(|| free.iter_mut().for_each(|s| s.shrink())) else { break };
+            worker.perform(job);
+        } else {
+            worker.more();
+        }
+        worker.round();
+    }
+}
+
+/// Runs something that must not bring the worker down with it.
+fn contained<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let what = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("unknown");
+        Err(Error::new(Code::LaunchFailed, format!("The software GPU failed: {what}")))
+    })
+}
+
+impl Worker {
+    fn perform(&mut self, job: Job) {
+        match job {
+            Job::Transfer(key, transfer) => self.shared.transfer(key, *transfer),
+            Job::Launch(key, launch, slot, id) => {
+                if let Some(grid) = self.shared.start(key, *launch, slot, id) {
+                    self.work_on(grid);
+                }
+            }
+            Job::Grid(grid) => self.work_on(grid),
+        }
+    }
+
+    /// All resident blocks let others go first: begin another one, or do something else.
+    fn more(&mut self) {
+        let count = |cooperative| {
+            self.residents.iter().filter(|r| r.grid().cooperative == cooperative).count() as u64
+        };
+        let room = (count(false) < RESIDENT_BLOCKS, count(true) < RESIDENT_BLOCKS);
+        let fits = |g: &Arc<Grid>| !g.exhausted() && if g.cooperative { room.1 } else { room.0 };
+        if let Some(grid) = self.residents.iter().map(Resident::grid).find(|g| fits(g)).cloned() {
+            self.work_on(grid);
+        } else if let Some(job) = self.shared.another_job(room) {
+            self.perform(job);
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    fn slot(&mut self) -> Result<Box<Slot>> {
+        if let Some(slot) = self.free.pop() {
+            return Ok(slot);
+        }
+        if self.opened >= SLOTS {
+            return Err(Error::new(Code::LaunchOutOfResources, "Too many resident blocks"));
+        }
+        let arena = self.shared.runtime()?.arena.clone();
+        let slot = Slot::open(arena, u64::from(self.index) * SLOTS + self.opened)?;
+        self.opened += 1;
+        Ok(Box::new(slot))
+    }
+
+    /// Begins a block of a kernel; one without cuts is run as far as there are blocks.
+    fn work_on(&mut self, grid: Arc<Grid>) {
+        let Some(index) = grid.take() else { return };
+        let place = (self.index, self.shared.workers as u32);
+        let begun = self.slot().and_then(|slot| {
+            Resident::begin(slot, grid.clone(), index, place).map_err(|(slot, error)| {
+                self.free.push(slot);
+                error
+            })
+        });
+        match begun {
+            Ok(resident) if grid.has_cuts => self.residents.push(resident),
+            Ok(resident) => self.run_through(resident),
+            Err(error) => self.ended(&grid, 1, Err(error)),
+        }
+    }
+
+    /// Some blocks of a grid have ended.
+    fn ended(&self, grid: &Arc<Grid>, blocks: u64, result: Result<()>) {
+        let mut last = false;
+        if let Err(error) = result {
+            last |= grid.abort(Some(error));
+        }
+        last |= grid.finish(blocks);
+        if last {
+            self.shared.grid_done(grid);
+        }
+    }
+
+    /// Runs blocks of a kernel without cuts until none is left.
+    fn run_through(&mut self, mut resident: Resident) {
+        let grid = resident.grid().clone();
+        let (mut blocks, mut result) = (0, Ok(()));
+        loop {
+            blocks += 1;
+            let guard = &mut self.guard;
+            if let Err(error) = contained(|| resident.step(guard)) {
+                result = Err(error);
+                break;
+            }
+            if grid.aborted() {
+                break;
+            }
+            match grid.take() {
+                Some(index) => resident.again(index),
+                None => break,
+            }
+            if let Some((key, transfer)) = self.shared.urgent_transfer() {
+                self.shared.transfer(key, *transfer);
+            }
+        }
+        self.free.push(resident.slot);
+        self.ended(&grid, blocks, result);
+    }
+
+    /// Steps the resident blocks until each has let others go first, or ended.
+    fn round(&mut self) {
+        let mut at = 0;
+        while at < self.residents.len() {
+            let resident = &mut self.residents[at];
+            let grid = resident.grid().clone();
+            let guard = &mut self.guard;
+            let result =
+                if grid.aborted() { Ok(Progress::Finished) } else { contained(|| resident.step(guard)) };
+            let result = match result {
+                Ok(Progress::Yielded) => {
+                    at += 1;
+                    continue;
+                }
+                Ok(Progress::Finished) => Ok(()),
+                Err(error) => Err(error),
+            };
+            let next = if result.is_ok() && !grid.aborted() { grid.take() } else { None };
+            match next {
+                Some(index) => self.residents[at].again(index),
+                None => {
+                    let resident = self.residents.remove(at);
+                    self.free.push(resident.slot);
+                }
+            }
+            self.ended(&grid, 1, result);
+            if let Some((key, transfer)) = self.shared.urgent_transfer() {
+                self.shared.transfer(key, *transfer);
+            }
+        }
+    }
+}
