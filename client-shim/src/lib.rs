@@ -9,6 +9,7 @@
 
 mod core;
 mod driver;
+mod graph;
 mod loader;
 mod remote;
 mod runtime;

@@ -111,6 +111,7 @@ codes! {
     CapturedEvent = 907,
     StreamCaptureWrongThread = 908,
     Timeout = 909,
+    GraphExecUpdateFailure = 910,
     Unknown = 999,
 }
 

@@ -7,6 +7,7 @@ use super::types::{EventRef, StreamRef};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::event::INTERPROCESS;
 use crate::core::{Code, Result, current};
+use crate::graph::{Op, capture};
 
 /// Creates an event.
 fn create_event(out: Out<EventRef>, flags: c_uint) -> Result<()> {
@@ -48,12 +49,19 @@ api! {
         record_event(event, stream, PT)
     }
 
-    /// `cudaEventRecordWithFlags`: that the event is for somebody outside a graph makes no difference here.
+    /// `cudaEventRecordWithFlags`: in a capture, an external event is recorded by the graph, for others.
     fn record_with_flags<const PT> as "cudaEventRecordWithFlags" (
         event: EventRef, stream: StreamRef, flags: c_uint,
     ) {
         if flags > 1 {
             return Err(invalid("unknown flags"));
+        }
+        if flags == 1 {
+            let (core, _, stream) = enter_stream(stream, PT)?;
+            let external = core.event(event)?;
+            if let Some(captured) = capture::divert(&stream, || Ok(Op::Record(external))) {
+                return captured;
+            }
         }
         record_event(event, stream, PT)
     }

@@ -95,6 +95,12 @@ fn prefetch(
     check_location(core, place).map_err(|_| Code::InvalidDevice.into())
 }
 
+/// The program has freed an address: pools and graphs no longer count it as theirs.
+fn forget(ptr: usize) {
+    super::pool::forget(ptr);
+    crate::graph::forget_allocation(ptr as u64);
+}
+
 api! {
     /// `cudaMalloc`
     fn malloc as "cudaMalloc" (ptr: Out<usize>, size: usize) {
@@ -110,7 +116,7 @@ api! {
             return Ok(());
         }
         core.free(ptr as u64)?;
-        super::pool::forget(ptr);
+        forget(ptr);
         Ok(())
     }
 
@@ -273,7 +279,7 @@ api! {
             return Err(invalid("null was never allocated"));
         }
         core.free_async(&stream, ptr as u64)?;
-        super::pool::forget(ptr);
+        forget(ptr);
         Ok(())
     }
 

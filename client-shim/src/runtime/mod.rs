@@ -10,6 +10,7 @@
 
 mod abi;
 mod array;
+mod capture;
 mod copy;
 mod device;
 mod entry_point;
@@ -17,6 +18,7 @@ pub mod errors;
 mod event;
 mod exports;
 mod function;
+mod graph;
 mod launch;
 mod library;
 mod memory;

@@ -8,7 +8,11 @@ use parking_lot::Mutex;
 use super::abi::{In, Out, api, enter, enter_stream};
 use super::types::{EventRef, HostFn, StreamCallback, StreamRef, launch_attribute};
 use crate::core::error::invalid;
-use crate::core::{Code, Result, current};
+use crate::core::{Code, Result};
+use crate::graph::{HostCall, Op, capture};
+
+/// `cudaEventWaitExternal`: in a capture, the graph waits for the event when it is launched.
+const EXTERNAL: c_uint = 1;
 
 /// `cudaLaunchAttributeValue`.
 pub(crate) type AttributeValue = [u64; 8];
@@ -27,13 +31,6 @@ impl UserData {
     fn get(&self) -> *mut c_void {
         self.0
     }
-}
-
-/// What calls a host function of the program with its argument.
-pub(crate) fn host_call(function: HostFn, data: *mut c_void) -> impl Fn() + Send + 'static {
-    let data = UserData(data);
-    // SAFETY: the program promised that the function may be called so.
-    move || unsafe { function(data.get()) }
 }
 
 /// Creates a stream.
@@ -81,7 +78,9 @@ api! {
         if stream <= 2 {
             return Err(Code::InvalidHandle.into());
         }
-        current()?.stream_destroy(stream)?;
+        let (core, context) = enter()?;
+        capture::forget_stream(&*core.stream(&context, stream, false)?);
+        core.stream_destroy(stream)?;
         if let Some(attributes) = ATTRIBUTES.lock().as_mut() {
             attributes.retain(|key, _| key.0 != stream);
         }
@@ -106,7 +105,13 @@ api! {
         if flags > 1 {
             return Err(invalid("unknown flags"));
         }
-        core.stream_wait_event(&stream, &*core.event(event)?)
+        let event = core.event(event)?;
+        if flags == EXTERNAL
+            && let Some(captured) = capture::divert(&stream, || Ok(Op::Wait(event.clone())))
+        {
+            return captured;
+        }
+        core.stream_wait_event(&stream, &event)
     }
 
     /// `cudaStreamGetFlags`
@@ -178,8 +183,12 @@ api! {
         stream: StreamRef, function: Option<HostFn>, data: *mut c_void,
     ) {
         let (core, _, stream) = enter_stream(stream, PT)?;
-        let call = host_call(function.ok_or_else(|| invalid("the function is null"))?, data);
-        core.host_function(&stream, true, Box::new(move |_| call()))
+        let function = function.ok_or_else(|| invalid("the function is null"))?;
+        let call = HostCall { function, data };
+        if let Some(captured) = capture::divert(&stream, || Ok(Op::Host(call))) {
+            return captured;
+        }
+        core.host_function(&stream, true, Box::new(move |_| call.call()))
     }
 
     /// `cudaStreamAddCallback`
@@ -191,6 +200,7 @@ api! {
         if flags != 0 {
             return Err(invalid("flags must be 0"));
         }
+        capture::refuse(&stream)?;
         let data = UserData(data);
         core.host_function(
             &stream,

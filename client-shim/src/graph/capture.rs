@@ -1,0 +1,452 @@
+//! Capture: work that is put on a stream goes into a graph instead.
+//!
+//! The core asks [`divert`] before it executes something; as long as nothing is being captured that is one
+//! look at a counter. A capture begins in one stream, spreads to others that wait for an event recorded in
+//! it, and must have come back to the first when it ends.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rgpu_device::Handle;
+
+use super::op::{GraphAllocation, Op};
+use crate::core::error::invalid;
+use crate::core::registry::{NumberMap, Raw};
+use crate::core::stream::StreamKind;
+use crate::core::{Code, Context, Core, Error, Event, Result, Stream};
+
+/// How strict a capture is about other calls, numbered as `cudaStreamCaptureMode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Mode {
+    Global = 0,
+    ThreadLocal = 1,
+    Relaxed = 2,
+}
+
+impl Mode {
+    /// From its number.
+    pub fn from_number(number: i32) -> Result<Self> {
+        match number {
+            0 => Ok(Self::Global),
+            1 => Ok(Self::ThreadLocal),
+            2 => Ok(Self::Relaxed),
+            _ => Err(invalid("no such capture mode")),
+        }
+    }
+}
+
+/// A capture under way.
+struct Capture {
+    graph: Raw,
+    origin: Handle,
+    /// Whether the graph was the program's before, and stays so.
+    given: bool,
+    thread: std::thread::ThreadId,
+    mode: Mode,
+    broken: bool,
+}
+
+/// A stream that takes part.
+struct Captured {
+    capture: u64,
+    /// The nodes that the next one comes after.
+    frontier: Vec<Raw>,
+    /// Whether it waits for the legacy stream otherwise.
+    blocking: bool,
+}
+
+#[derive(Default)]
+struct State {
+    captures: NumberMap<u64, Capture>,
+    streams: NumberMap<Handle, Captured>,
+    /// Events that were last recorded in a capture: which, and after which nodes.
+    events: NumberMap<Raw, (u64, Vec<Raw>)>,
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+/// How many captures and captured events there are.
+static ACTIVE: AtomicUsize = AtomicUsize::new(0);
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// Runs `f` with the state, and counts afterwards.
+fn with<T>(f: impl FnOnce(&mut State) -> T) -> T {
+    let mut lock = STATE.lock();
+    let state = lock.get_or_insert_default();
+    let result = f(state);
+    ACTIVE.store(state.captures.len() + state.events.len(), Ordering::Relaxed);
+    result
+}
+
+/// Whether anything is captured at all.
+fn nothing() -> bool {
+    ACTIVE.load(Ordering::Relaxed) == 0
+}
+
+impl State {
+    /// The capture that a stream takes part in, if it is in order.
+    fn capture_of(&mut self, stream: Handle) -> Option<Result<u64>> {
+        let id = self.streams.get(&stream)?.capture;
+        let broken = self.captures.get(&id).is_none_or(|c| c.broken);
+        Some(if broken { Err(Code::StreamCaptureInvalidated.into()) } else { Ok(id) })
+    }
+
+    fn break_capture(&mut self, id: u64) {
+        if let Some(capture) = self.captures.get_mut(&id) {
+            capture.broken = true;
+        }
+    }
+}
+
+/// Whether the stream is being captured.
+pub fn is_capturing(stream: &Stream) -> bool {
+    !nothing() && with(|state| state.streams.contains_key(&stream.handle))
+}
+
+/// If the stream is being captured, makes a node of what `op` yields: `Some` of how that went. `None` where the
+/// work is to be executed.
+pub fn divert(stream: &Stream, op: impl FnOnce() -> Result<Op>) -> Option<Result<()>> {
+    if nothing() {
+        return None;
+    }
+    let id = match with(|state| {
+        if stream.kind == StreamKind::Legacy {
+            // The legacy stream would have to wait for the captured ones.
+            let ids: HashSet<u64> =
+                state.streams.values().filter(|s| s.blocking).map(|s| s.capture).collect();
+            ids.iter().for_each(|id| state.break_capture(*id));
+            return (!ids.is_empty()).then(|| Err(Code::StreamCaptureImplicit.into()));
+        }
+        state.capture_of(stream.handle)
+    })? {
+        Ok(id) => id,
+        Err(error) => return Some(Err(error)),
+    };
+    Some(op().and_then(|op| {
+        with(|state| {
+            let capture = state.captures.get(&id).ok_or(Code::StreamCaptureInvalidated)?;
+            let captured = state.streams.get_mut(&stream.handle).ok_or(Code::StreamCaptureInvalidated)?;
+            let node = super::add(capture.graph, &captured.frontier, op)?;
+            captured.frontier = vec![node];
+            Ok(())
+        })
+    }))
+}
+
+/// Refuses a call that a captured stream does not allow, which also breaks the capture.
+pub fn refuse(stream: &Stream) -> Result<()> {
+    if nothing() {
+        return Ok(());
+    }
+    with(|state| match state.capture_of(stream.handle) {
+        None => Ok(()),
+        Some(Err(error)) => Err(error),
+        Some(Ok(id)) => {
+            state.break_capture(id);
+            Err(Code::StreamCaptureUnsupported.into())
+        }
+    })
+}
+
+/// Refuses a call that would wait for everything, while anything is captured.
+pub fn refuse_any() -> Result<()> {
+    if nothing() {
+        return Ok(());
+    }
+    with(|state| {
+        let ids: Vec<u64> = state.captures.keys().copied().collect();
+        ids.iter().for_each(|id| state.break_capture(*id));
+        if ids.is_empty() { Ok(()) } else { Err(Code::StreamCaptureUnsupported.into()) }
+    })
+}
+
+/// Refuses to look at an event that was last recorded in a capture.
+pub fn refuse_event(event: &Event) -> Result<()> {
+    if nothing() {
+        return Ok(());
+    }
+    with(|state| match state.events.get(&event.raw) {
+        Some((id, _)) if state.captures.contains_key(id) => {
+            let id = *id;
+            state.break_capture(id);
+            Err(Code::CapturedEvent.into())
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Recording an event: in a captured stream it marks a place in the graph. `None` where it is to be recorded.
+pub fn record(event: &Event, stream: &Stream) -> Option<Result<()>> {
+    if nothing() {
+        return None;
+    }
+    with(|state| match state.capture_of(stream.handle) {
+        None => {
+            state.events.remove(&event.raw);
+            None
+        }
+        Some(Err(error)) => Some(Err(error)),
+        Some(Ok(id)) => {
+            let frontier = state.streams.get(&stream.handle).map(|s| s.frontier.clone()).unwrap_or_default();
+            state.events.insert(event.raw, (id, frontier));
+            Some(Ok(()))
+        }
+    })
+}
+
+/// Waiting for an event: a captured one draws the stream into its capture. `None` where the stream is to wait.
+pub fn wait(stream: &Stream, event: &Event) -> Option<Result<()>> {
+    if nothing() {
+        return None;
+    }
+    with(|state| {
+        let own = state.capture_of(stream.handle);
+        let marked = state.events.get(&event.raw).filter(|(id, _)| state.captures.contains_key(id)).cloned();
+        match (own, marked) {
+            (None, None) => None,
+            (Some(Err(error)), _) => Some(Err(error)),
+            (Some(Ok(id)), None) => {
+                state.break_capture(id);
+                Some(Err(Code::StreamCaptureIsolation.into()))
+            }
+            (Some(Ok(id)), Some((other, _))) if id != other => {
+                state.break_capture(id);
+                state.break_capture(other);
+                Some(Err(Code::StreamCaptureMerge.into()))
+            }
+            (_, Some((id, nodes))) => {
+                if stream.kind == StreamKind::Legacy {
+                    state.break_capture(id);
+                    return Some(Err(Code::StreamCaptureImplicit.into()));
+                }
+                let captured = state.streams.entry(stream.handle).or_insert_with(|| Captured {
+                    capture: id,
+                    frontier: Vec::new(),
+                    blocking: stream.flags & 1 == 0,
+                });
+                for node in nodes {
+                    if !captured.frontier.contains(&node) {
+                        captured.frontier.push(node);
+                    }
+                }
+                Some(Ok(()))
+            }
+        }
+    })
+}
+
+/// An allocation in stream order: in a captured stream the graph makes it. `None` where it is to be made.
+pub fn allocate(core: &Core, context: &Arc<Context>, stream: &Stream, bytes: u64) -> Option<Result<u64>> {
+    if !is_capturing(stream) {
+        return None;
+    }
+    let mut addr = 0;
+    let diverted = divert(stream, || {
+        let allocation = GraphAllocation::new(core, context, bytes)?;
+        addr = allocation.addr;
+        Ok(Op::Alloc(allocation))
+    });
+    diverted.map(|result| result.map(|()| addr))
+}
+
+/// `cudaStreamBeginCapture`, into a graph of the program's own where one is given, after these nodes of it.
+pub fn begin(stream: &Stream, mode: Mode, into: Option<(Raw, Vec<Raw>)>) -> Result<()> {
+    if stream.kind == StreamKind::Legacy {
+        return Err(Code::StreamCaptureUnsupported.into());
+    }
+    let given = into.is_some();
+    let (graph, frontier) = match into {
+        Some((graph, frontier)) => {
+            super::check(graph)?;
+            (graph, frontier)
+        }
+        None => (super::create(), Vec::new()),
+    };
+    let begun = with(|state| {
+        if state.streams.contains_key(&stream.handle) {
+            return Err(Code::IllegalState.into());
+        }
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let thread = std::thread::current().id();
+        state
+            .captures
+            .insert(id, Capture { graph, origin: stream.handle, given, thread, mode, broken: false });
+        let blocking = stream.flags & 1 == 0;
+        state.streams.insert(stream.handle, Captured { capture: id, frontier, blocking });
+        Ok(())
+    });
+    if begun.is_err() && !given {
+        super::destroy(graph)?;
+    }
+    begun
+}
+
+/// `cudaStreamEndCapture`: the graph.
+pub fn end(stream: &Stream) -> Result<Raw> {
+    let (capture, frontiers) = with(|state| {
+        let Some(captured) = state.streams.get(&stream.handle) else {
+            return Err(Code::IllegalState.into());
+        };
+        let id = captured.capture;
+        let capture = state.captures.get(&id).ok_or(Code::StreamCaptureInvalidated)?;
+        if capture.origin != stream.handle {
+            state.break_capture(id);
+            return Err(Code::StreamCaptureUnmatched.into());
+        }
+        if capture.mode != Mode::Relaxed && capture.thread != std::thread::current().id() {
+            return Err(Code::StreamCaptureWrongThread.into());
+        }
+        let capture = state.captures.remove(&id).ok_or(Code::StreamCaptureInvalidated)?;
+        let mut frontiers = (Vec::new(), Vec::new());
+        state.streams.retain(|handle, s| {
+            if s.capture == id {
+                let to = if *handle == stream.handle { &mut frontiers.0 } else { &mut frontiers.1 };
+                to.append(&mut s.frontier);
+            }
+            s.capture != id
+        });
+        state.events.retain(|_, (capture, _)| *capture != id);
+        Ok::<_, Error>((capture, frontiers))
+    })?;
+    let (own, others) = frontiers;
+    let own: HashSet<Raw> = own.into_iter().collect();
+    let joined = others.iter().all(|node| super::with(|store| store.reaches(*node, &own)));
+    let failure = if capture.broken {
+        Code::StreamCaptureInvalidated
+    } else if !joined {
+        Code::StreamCaptureUnjoined
+    } else {
+        return Ok(capture.graph);
+    };
+    if !capture.given {
+        super::destroy(capture.graph)?;
+    }
+    Err(failure.into())
+}
+
+/// What `cudaStreamGetCaptureInfo` tells.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Info {
+    /// 0 no capture, 1 under way, 2 broken.
+    pub status: i32,
+    /// A number of the capture's own.
+    pub id: u64,
+    /// Its graph so far.
+    pub graph: Raw,
+    /// The nodes that the stream's next one comes after.
+    pub frontier: Vec<Raw>,
+}
+
+/// What a stream takes part in.
+pub fn info(stream: &Stream) -> Info {
+    if nothing() {
+        return Info::default();
+    }
+    with(|state| {
+        let Some(captured) = state.streams.get(&stream.handle) else { return Info::default() };
+        let Some(capture) = state.captures.get(&captured.capture) else { return Info::default() };
+        Info {
+            status: if capture.broken { 2 } else { 1 },
+            id: captured.capture,
+            graph: capture.graph,
+            frontier: captured.frontier.clone(),
+        }
+    })
+}
+
+/// `cudaStreamUpdateCaptureDependencies`
+pub fn set_frontier(stream: &Stream, nodes: &[Raw], replace: bool) -> Result<()> {
+    with(|state| {
+        state.capture_of(stream.handle).ok_or(Code::IllegalState)??;
+        let captured = state.streams.get_mut(&stream.handle).ok_or(Code::IllegalState)?;
+        if replace {
+            captured.frontier.clear();
+        }
+        captured.frontier.extend(nodes);
+        Ok(())
+    })
+}
+
+/// A stream is destroyed: a capture that it took part in is broken.
+pub fn forget_stream(stream: &Stream) {
+    if !nothing() {
+        with(|state| {
+            if let Some(captured) = state.streams.remove(&stream.handle) {
+                state.break_capture(captured.capture);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(handle: Handle, kind: StreamKind) -> Stream {
+        Stream { raw: handle as Raw, handle, ordinal: 0, context: 0, kind, flags: 0, priority: 0, id: handle }
+    }
+
+    fn event(raw: Raw) -> Event {
+        Event { raw, handle: raw as Handle, ordinal: 0, context: 0, flags: 0 }
+    }
+
+    /// The state is the process's, so one test tells the whole story.
+    #[test]
+    fn captures() {
+        let (a, b, c) = (
+            stream(0x1000, StreamKind::Created),
+            stream(0x1001, StreamKind::Created),
+            stream(0x1002, StreamKind::Created),
+        );
+        let legacy = stream(0, StreamKind::Legacy);
+        let (fork, join) = (event(0x7001), event(0x7002));
+        assert!(divert(&a, || Ok(Op::Empty)).is_none());
+
+        // A fork and a join.
+        begin(&a, Mode::Global, None).unwrap();
+        assert_eq!(begin(&a, Mode::Global, None).unwrap_err().code, Code::IllegalState);
+        divert(&a, || Ok(Op::Empty)).unwrap().unwrap();
+        record(&fork, &a).unwrap().unwrap();
+        wait(&b, &fork).unwrap().unwrap();
+        divert(&b, || Ok(Op::Empty)).unwrap().unwrap();
+        divert(&a, || Ok(Op::Empty)).unwrap().unwrap();
+        assert_eq!(refuse_event(&event(0x7003)), Ok(()));
+        record(&join, &b).unwrap().unwrap();
+        wait(&a, &join).unwrap().unwrap();
+        assert_eq!(info(&a).frontier.len(), 2);
+        divert(&a, || Ok(Op::Empty)).unwrap().unwrap();
+        assert!(divert(&c, || Ok(Op::Empty)).is_none());
+        let graph = end(&a).unwrap();
+        assert_eq!(
+            (super::super::nodes(graph).unwrap().len(), super::super::edges(graph).unwrap().len()),
+            (4, 4)
+        );
+        assert_eq!(info(&b), Info::default());
+
+        // Work that does not come back.
+        begin(&a, Mode::Global, None).unwrap();
+        record(&fork, &a).unwrap().unwrap();
+        wait(&b, &fork).unwrap().unwrap();
+        divert(&b, || Ok(Op::Empty)).unwrap().unwrap();
+        assert_eq!(end(&a).unwrap_err().code, Code::StreamCaptureUnjoined);
+
+        // The legacy stream, and waiting for the stream, break a capture.
+        begin(&a, Mode::Global, None).unwrap();
+        let implicit = divert(&legacy, || Ok(Op::Empty)).unwrap().unwrap_err();
+        assert_eq!(implicit.code, Code::StreamCaptureImplicit);
+        assert_eq!(divert(&a, || Ok(Op::Empty)).unwrap().unwrap_err().code, Code::StreamCaptureInvalidated);
+        assert_eq!(end(&a).unwrap_err().code, Code::StreamCaptureInvalidated);
+        begin(&a, Mode::Relaxed, None).unwrap();
+        assert_eq!(refuse(&a).unwrap_err().code, Code::StreamCaptureUnsupported);
+        assert_eq!(end(&a).unwrap_err().code, Code::StreamCaptureInvalidated);
+
+        // An event from outside.
+        begin(&a, Mode::Relaxed, None).unwrap();
+        assert_eq!(wait(&a, &fork).unwrap().unwrap_err().code, Code::StreamCaptureIsolation);
+        assert_eq!(end(&b).unwrap_err().code, Code::IllegalState);
+        assert!(end(&a).is_err());
+        assert!(nothing());
+    }
+}
