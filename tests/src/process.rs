@@ -188,10 +188,10 @@ pub fn descendants(pid: u32) -> Vec<u32> {
         // The name in parentheses may contain anything.
         let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
         let state = fields.next();
-        if let Some(parent) = fields.next().and_then(|p| p.parse::<u32>().ok()) {
-            if state != Some("Z") {
-                parents.push((id, parent));
-            }
+        if let Some(parent) = fields.next().and_then(|p| p.parse::<u32>().ok())
+            && state != Some("Z")
+        {
+            parents.push((id, parent));
         }
     }
     let mut found = vec![pid];

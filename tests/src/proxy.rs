@@ -1,7 +1,7 @@
 //! A proxy between client and daemon that watches the wire, and can lose it.
 //!
-//! It counts round trips for itself, from the frames that pass: each answer from the server, to the hello
-//! or to a call, is something that the client has waited for.
+//! It counts round trips for itself: each connection made, and each answer that passes from the server, to
+//! a hello or to a call, is something that the client has waited for.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -36,7 +36,7 @@ struct State {
 pub struct Counts {
     /// Connections made.
     pub connections: u64,
-    /// Answers to hellos and to calls.
+    /// Connections, answers to hellos, and answers to calls.
     pub round_trips: u64,
     /// Calls that got no answer.
     pub posted_calls: u64,
@@ -87,7 +87,7 @@ impl Proxy {
         let (calls, answers) = (s.calls.load(SeqCst), s.answers.load(SeqCst));
         Ok(Counts {
             connections: s.connections.load(SeqCst),
-            round_trips: s.hello_answers.load(SeqCst) + answers,
+            round_trips: s.connections.load(SeqCst) + s.hello_answers.load(SeqCst) + answers,
             posted_calls: calls.saturating_sub(answers),
             to_server: s.to_server.load(SeqCst),
             to_client: s.to_client.load(SeqCst),

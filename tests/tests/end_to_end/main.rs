@@ -1,4 +1,27 @@
-//! Placeholder until the tests are here.
-fn main() -> std::process::ExitCode {
-    rgpu_tests::runner::main(vec![])
+//! End-to-end tests: real processes, real sockets, real programs compiled by nvcc.
+//!
+//! `cargo test -p rgpu-tests NAME` runs those whose name contains NAME.
+
+mod bad_bytes;
+mod context;
+mod loss;
+mod matrix;
+mod memory;
+mod processes;
+mod round_trips;
+mod shim;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut tests = matrix::tests();
+    tests.extend(round_trips::tests());
+    tests.extend(loss::tests());
+    tests.extend(bad_bytes::tests());
+    tests.extend(processes::tests());
+    tests.extend(memory::tests());
+    tests.extend(shim::tests());
+    let code = rgpu_tests::runner::main(tests);
+    context::finish();
+    code
 }

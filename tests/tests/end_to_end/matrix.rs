@@ -1,0 +1,77 @@
+//! Every example in every way: in-process and through TCP, static and shared runtime, CUDA 12 and 13; and
+//! eight at a time on one daemon.
+
+use anyhow::{Context, Result, ensure};
+use rgpu_tests::examples::{self, Linking};
+use rgpu_tests::process::{self, Finished};
+use rgpu_tests::product::Daemon;
+use rgpu_tests::runner::Test;
+use rgpu_tests::toolkit::Version;
+
+use crate::context::{product, program, shared_daemon};
+
+/// All examples in all ways.
+pub fn tests() -> Vec<Test> {
+    let mut tests = vec![];
+    let names: Vec<String> = match examples::all() {
+        Ok(all) => all.into_iter().map(|e| e.name).collect(),
+        Err(e) => return vec![Test::new("examples_can_be_listed", move || Err(e))],
+    };
+    for way in ["in_process", "tcp"] {
+        for version in Version::ALL {
+            for linking in Linking::ALL {
+                for name in &names {
+                    let test = format!("examples::{way}::{}{}::{name}", linking.name(), version.major());
+                    let name = name.clone();
+                    tests.push(Test::new(test, move || example(&name, way, version, linking)));
+                }
+            }
+        }
+    }
+    tests.push(Test::alone("eight_applications_at_once_on_one_daemon", move || eight_at_once(&names)));
+    tests
+}
+
+/// Checks that a program ended well and said so.
+fn says_ok(name: &str, finished: Finished) -> Result<()> {
+    let finished = finished.success()?;
+    ensure!(
+        finished.stdout.lines().any(|l| l.starts_with(&format!("{name}: ok"))),
+        "it did not say that its results are right\n{}",
+        finished.output()
+    );
+    Ok(())
+}
+
+fn example(name: &str, way: &str, version: Version, linking: Linking) -> Result<()> {
+    let program = program(name, version, linking)?;
+    let mut command = match way {
+        "tcp" => product()?.run(shared_daemon()?),
+        _ => product()?.run_in_process(),
+    };
+    says_ok(name, process::run(command.arg("--").arg(program))?)
+}
+
+fn eight_at_once(names: &[String]) -> Result<()> {
+    program("vector_add", Version::Cuda13, Linking::Static)?;
+    let daemon = Daemon::start(product()?)?;
+    // Each of eight threads runs its share of all examples, the shared runtime and the static in turn.
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|t| {
+                let address = daemon.address();
+                scope.spawn(move || -> Result<()> {
+                    for (i, name) in names.iter().enumerate().filter(|(i, _)| i % 8 == t) {
+                        let program = program(name, Version::ALL[i / 8 % 2], Linking::ALL[i % 2])?;
+                        let finished = process::run(product()?.run(address).arg("--").arg(program))?;
+                        says_ok(name, finished).with_context(|| name.clone())?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|t| t.join().expect("no thread panics"))
+    })?;
+    daemon.wait_until_idle(std::time::Duration::from_secs(20))?;
+    Ok(())
+}

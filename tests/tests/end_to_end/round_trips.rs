@@ -1,0 +1,81 @@
+//! How often a program waits for the wire, counted by a proxy, and compared with `--stats`.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use rgpu_tests::process;
+use rgpu_tests::product::{Daemon, Stats, temporary};
+use rgpu_tests::proxy::{Counts, Proxy};
+use rgpu_tests::runner::Test;
+
+use crate::context::{plain, product};
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("round_trips::vector_add_takes_at_most_6", vector_add),
+        Test::new("round_trips::a_hundred_thousand_launches_take_at_most_10", many_launches),
+        Test::new("round_trips::a_step_of_139_launches_and_one_read_takes_one", many_small_kernels),
+    ]
+}
+
+/// Runs a program through the proxy. Checks that the proxy and `--stats` agree.
+fn watch(daemon: &Daemon, name: &str) -> Result<(Counts, Stats)> {
+    let proxy = Proxy::start(daemon.address())?;
+    let file = temporary("stats.json");
+    let mut command = product()?.run(proxy.address());
+    command.arg(format!("--stats=json:{}", file.display())).arg("--").arg(plain(name)?);
+    process::run(&mut command)?.success()?;
+    let stats = Stats::take(&file)?;
+    // What the client sent last, without waiting, may still be on its way through the proxy.
+    let bytes_sent = stats.number("bytes_sent")?;
+    process::wait_until("what was sent passes the proxy", Duration::from_secs(20), || {
+        proxy.counts().map_or(true, |c| c.to_server >= bytes_sent)
+    })?;
+    let counts = proxy.counts()?;
+    for (key, seen) in [
+        ("round_trips", counts.round_trips),
+        ("posted_calls", counts.posted_calls),
+        ("bytes_sent", counts.to_server),
+    ] {
+        let told = stats.number(key)?;
+        ensure!(told == seen, "--stats tells {told} {key}, the wire saw {seen}: {counts:?}, {}", stats.0);
+    }
+    let told = stats.number("bytes_received")?;
+    // What the server says last, nobody may be there to read.
+    ensure!(told <= counts.to_client, "--stats tells {told} bytes received, {counts:?}");
+    println!("{name}: {counts:?}");
+    Ok((counts, stats))
+}
+
+fn vector_add() -> Result<()> {
+    let daemon = Daemon::start(product()?)?;
+    let (counts, _) = watch(&daemon, "vector_add")?;
+    ensure!(counts.round_trips <= 6, "{} round trips", counts.round_trips);
+    Ok(())
+}
+
+fn many_small_kernels() -> Result<()> {
+    let daemon = Daemon::start(product()?)?;
+    let (counts, _) = watch(&daemon, "many_small_kernels")?;
+    // 20 steps; what the program needs besides is allowed for.
+    ensure!(counts.round_trips <= 20 + 8, "{} round trips for 20 steps", counts.round_trips);
+    ensure!(counts.posted_calls >= 20 * 139, "{} posted calls", counts.posted_calls);
+    Ok(())
+}
+
+fn many_launches() -> Result<()> {
+    let daemon = Daemon::start(product()?)?;
+    let (counts, _) = watch(&daemon, "many_launches")?;
+    ensure!(counts.round_trips <= 10, "{} round trips", counts.round_trips);
+    // The server counts what it has executed, and says so when the session ends.
+    let executed = |line: &String| {
+        line.contains("launches")
+            && line.split(|c: char| !c.is_ascii_digit()).any(|number| number == "100000")
+    };
+    process::wait_until("the daemon logs 100000 executed launches", Duration::from_secs(10), || {
+        daemon.log().iter().any(executed)
+    })
+    .map_err(|e| anyhow::anyhow!("{e}; its log:\n{}", daemon.log().join("\n")))?;
+    Ok(())
+}
