@@ -15,7 +15,7 @@ use super::op::{GraphAllocation, Op};
 use crate::core::error::invalid;
 use crate::core::registry::{NumberMap, Raw};
 use crate::core::stream::StreamKind;
-use crate::core::{Code, Context, Core, Error, Event, Result, Stream};
+use crate::core::{Code, Context, Core, Error, Result, Stream};
 
 /// How strict a capture is about other calls, numbered as `cudaStreamCaptureMode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +71,31 @@ static STATE: Mutex<Option<State>> = Mutex::new(None);
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
+/// What a capture needs to know of a stream.
+#[derive(Debug, Clone, Copy)]
+pub struct Lane {
+    handle: Handle,
+    legacy: bool,
+    /// Whether it waits for the legacy stream otherwise.
+    blocking: bool,
+}
+
+impl From<&Stream> for Lane {
+    fn from(stream: &Stream) -> Self {
+        Self {
+            handle: stream.handle,
+            legacy: stream.kind == StreamKind::Legacy,
+            blocking: stream.flags & 1 == 0,
+        }
+    }
+}
+
+impl From<&Arc<Stream>> for Lane {
+    fn from(stream: &Arc<Stream>) -> Self {
+        Self::from(&**stream)
+    }
+}
+
 /// Runs `f` with the state, and counts afterwards.
 fn with<T>(f: impl FnOnce(&mut State) -> T) -> T {
     let mut lock = STATE.lock();
@@ -101,18 +126,20 @@ impl State {
 }
 
 /// Whether the stream is being captured.
-pub fn is_capturing(stream: &Stream) -> bool {
+pub fn is_capturing(stream: impl Into<Lane>) -> bool {
+    let stream = stream.into();
     !nothing() && with(|state| state.streams.contains_key(&stream.handle))
 }
 
 /// If the stream is being captured, makes a node of what `op` yields: `Some` of how that went. `None` where the
 /// work is to be executed.
-pub fn divert(stream: &Stream, op: impl FnOnce() -> Result<Op>) -> Option<Result<()>> {
+pub fn divert(stream: impl Into<Lane>, op: impl FnOnce() -> Result<Op>) -> Option<Result<()>> {
+    let stream = stream.into();
     if nothing() {
         return None;
     }
     let id = match with(|state| {
-        if stream.kind == StreamKind::Legacy {
+        if stream.legacy {
             // The legacy stream would have to wait for the captured ones.
             let ids: HashSet<u64> =
                 state.streams.values().filter(|s| s.blocking).map(|s| s.capture).collect();
@@ -136,7 +163,8 @@ pub fn divert(stream: &Stream, op: impl FnOnce() -> Result<Op>) -> Option<Result
 }
 
 /// Refuses a call that a captured stream does not allow, which also breaks the capture.
-pub fn refuse(stream: &Stream) -> Result<()> {
+pub fn refuse(stream: impl Into<Lane>) -> Result<()> {
+    let stream = stream.into();
     if nothing() {
         return Ok(());
     }
@@ -163,11 +191,11 @@ pub fn refuse_any() -> Result<()> {
 }
 
 /// Refuses to look at an event that was last recorded in a capture.
-pub fn refuse_event(event: &Event) -> Result<()> {
+pub fn refuse_event(event: Raw) -> Result<()> {
     if nothing() {
         return Ok(());
     }
-    with(|state| match state.events.get(&event.raw) {
+    with(|state| match state.events.get(&event) {
         Some((id, _)) if state.captures.contains_key(id) => {
             let id = *id;
             state.break_capture(id);
@@ -178,32 +206,34 @@ pub fn refuse_event(event: &Event) -> Result<()> {
 }
 
 /// Recording an event: in a captured stream it marks a place in the graph. `None` where it is to be recorded.
-pub fn record(event: &Event, stream: &Stream) -> Option<Result<()>> {
+pub fn record(event: Raw, stream: impl Into<Lane>) -> Option<Result<()>> {
+    let stream = stream.into();
     if nothing() {
         return None;
     }
     with(|state| match state.capture_of(stream.handle) {
         None => {
-            state.events.remove(&event.raw);
+            state.events.remove(&event);
             None
         }
         Some(Err(error)) => Some(Err(error)),
         Some(Ok(id)) => {
             let frontier = state.streams.get(&stream.handle).map(|s| s.frontier.clone()).unwrap_or_default();
-            state.events.insert(event.raw, (id, frontier));
+            state.events.insert(event, (id, frontier));
             Some(Ok(()))
         }
     })
 }
 
 /// Waiting for an event: a captured one draws the stream into its capture. `None` where the stream is to wait.
-pub fn wait(stream: &Stream, event: &Event) -> Option<Result<()>> {
+pub fn wait(stream: impl Into<Lane>, event: Raw) -> Option<Result<()>> {
+    let stream = stream.into();
     if nothing() {
         return None;
     }
     with(|state| {
         let own = state.capture_of(stream.handle);
-        let marked = state.events.get(&event.raw).filter(|(id, _)| state.captures.contains_key(id)).cloned();
+        let marked = state.events.get(&event).filter(|(id, _)| state.captures.contains_key(id)).cloned();
         match (own, marked) {
             (None, None) => None,
             (Some(Err(error)), _) => Some(Err(error)),
@@ -217,14 +247,14 @@ pub fn wait(stream: &Stream, event: &Event) -> Option<Result<()>> {
                 Some(Err(Code::StreamCaptureMerge.into()))
             }
             (_, Some((id, nodes))) => {
-                if stream.kind == StreamKind::Legacy {
+                if stream.legacy {
                     state.break_capture(id);
                     return Some(Err(Code::StreamCaptureImplicit.into()));
                 }
                 let captured = state.streams.entry(stream.handle).or_insert_with(|| Captured {
                     capture: id,
                     frontier: Vec::new(),
-                    blocking: stream.flags & 1 == 0,
+                    blocking: stream.blocking,
                 });
                 for node in nodes {
                     if !captured.frontier.contains(&node) {
@@ -252,8 +282,9 @@ pub fn allocate(core: &Core, context: &Arc<Context>, stream: &Stream, bytes: u64
 }
 
 /// `cudaStreamBeginCapture`, into a graph of the program's own where one is given, after these nodes of it.
-pub fn begin(stream: &Stream, mode: Mode, into: Option<(Raw, Vec<Raw>)>) -> Result<()> {
-    if stream.kind == StreamKind::Legacy {
+pub fn begin(stream: impl Into<Lane>, mode: Mode, into: Option<(Raw, Vec<Raw>)>) -> Result<()> {
+    let stream = stream.into();
+    if stream.legacy {
         return Err(Code::StreamCaptureUnsupported.into());
     }
     let given = into.is_some();
@@ -273,8 +304,7 @@ pub fn begin(stream: &Stream, mode: Mode, into: Option<(Raw, Vec<Raw>)>) -> Resu
         state
             .captures
             .insert(id, Capture { graph, origin: stream.handle, given, thread, mode, broken: false });
-        let blocking = stream.flags & 1 == 0;
-        state.streams.insert(stream.handle, Captured { capture: id, frontier, blocking });
+        state.streams.insert(stream.handle, Captured { capture: id, frontier, blocking: stream.blocking });
         Ok(())
     });
     if begun.is_err() && !given {
@@ -284,7 +314,8 @@ pub fn begin(stream: &Stream, mode: Mode, into: Option<(Raw, Vec<Raw>)>) -> Resu
 }
 
 /// `cudaStreamEndCapture`: the graph.
-pub fn end(stream: &Stream) -> Result<Raw> {
+pub fn end(stream: impl Into<Lane>) -> Result<Raw> {
+    let stream = stream.into();
     let (capture, frontiers) = with(|state| {
         let Some(captured) = state.streams.get(&stream.handle) else {
             return Err(Code::IllegalState.into());
@@ -340,7 +371,8 @@ pub struct Info {
 }
 
 /// What a stream takes part in.
-pub fn info(stream: &Stream) -> Info {
+pub fn info(stream: impl Into<Lane>) -> Info {
+    let stream = stream.into();
     if nothing() {
         return Info::default();
     }
@@ -357,7 +389,8 @@ pub fn info(stream: &Stream) -> Info {
 }
 
 /// `cudaStreamUpdateCaptureDependencies`
-pub fn set_frontier(stream: &Stream, nodes: &[Raw], replace: bool) -> Result<()> {
+pub fn set_frontier(stream: impl Into<Lane>, nodes: &[Raw], replace: bool) -> Result<()> {
+    let stream = stream.into();
     with(|state| {
         state.capture_of(stream.handle).ok_or(Code::IllegalState)??;
         let captured = state.streams.get_mut(&stream.handle).ok_or(Code::IllegalState)?;
@@ -370,7 +403,8 @@ pub fn set_frontier(stream: &Stream, nodes: &[Raw], replace: bool) -> Result<()>
 }
 
 /// A stream is destroyed: a capture that it took part in is broken.
-pub fn forget_stream(stream: &Stream) {
+pub fn forget_stream(stream: impl Into<Lane>) {
+    let stream = stream.into();
     if !nothing() {
         with(|state| {
             if let Some(captured) = state.streams.remove(&stream.handle) {
@@ -384,69 +418,60 @@ pub fn forget_stream(stream: &Stream) {
 mod tests {
     use super::*;
 
-    fn stream(handle: Handle, kind: StreamKind) -> Stream {
-        Stream { raw: handle as Raw, handle, ordinal: 0, context: 0, kind, flags: 0, priority: 0, id: handle }
-    }
-
-    fn event(raw: Raw) -> Event {
-        Event { raw, handle: raw as Handle, ordinal: 0, context: 0, flags: 0 }
+    fn lane(handle: Handle) -> Lane {
+        Lane { handle, legacy: handle < 0x100, blocking: true }
     }
 
     /// The state is the process's, so one test tells the whole story.
     #[test]
     fn captures() {
-        let (a, b, c) = (
-            stream(0x1000, StreamKind::Created),
-            stream(0x1001, StreamKind::Created),
-            stream(0x1002, StreamKind::Created),
-        );
-        let legacy = stream(0, StreamKind::Legacy);
-        let (fork, join) = (event(0x7001), event(0x7002));
-        assert!(divert(&a, || Ok(Op::Empty)).is_none());
+        let (a, b, c, legacy) = (lane(0x1000), lane(0x1001), lane(0x1002), lane(0));
+        let (fork, join) = (0x7001, 0x7002);
+        assert!(divert(a, || Ok(Op::Empty)).is_none());
 
         // A fork and a join.
-        begin(&a, Mode::Global, None).unwrap();
-        assert_eq!(begin(&a, Mode::Global, None).unwrap_err().code, Code::IllegalState);
-        divert(&a, || Ok(Op::Empty)).unwrap().unwrap();
-        record(&fork, &a).unwrap().unwrap();
-        wait(&b, &fork).unwrap().unwrap();
-        divert(&b, || Ok(Op::Empty)).unwrap().unwrap();
-        divert(&a, || Ok(Op::Empty)).unwrap().unwrap();
-        assert_eq!(refuse_event(&event(0x7003)), Ok(()));
-        record(&join, &b).unwrap().unwrap();
-        wait(&a, &join).unwrap().unwrap();
-        assert_eq!(info(&a).frontier.len(), 2);
-        divert(&a, || Ok(Op::Empty)).unwrap().unwrap();
-        assert!(divert(&c, || Ok(Op::Empty)).is_none());
-        let graph = end(&a).unwrap();
+        begin(a, Mode::Global, None).unwrap();
+        assert_eq!(begin(a, Mode::Global, None).unwrap_err().code, Code::IllegalState);
+        divert(a, || Ok(Op::Empty)).unwrap().unwrap();
+        record(fork, a).unwrap().unwrap();
+        wait(b, fork).unwrap().unwrap();
+        divert(b, || Ok(Op::Empty)).unwrap().unwrap();
+        divert(a, || Ok(Op::Empty)).unwrap().unwrap();
+        assert_eq!(refuse_event(0x7003), Ok(()));
+        record(join, b).unwrap().unwrap();
+        wait(a, join).unwrap().unwrap();
+        assert_eq!(info(a).frontier.len(), 2);
+        divert(a, || Ok(Op::Empty)).unwrap().unwrap();
+        assert!(divert(c, || Ok(Op::Empty)).is_none());
+        let graph = end(a).unwrap();
         assert_eq!(
             (super::super::nodes(graph).unwrap().len(), super::super::edges(graph).unwrap().len()),
             (4, 4)
         );
-        assert_eq!(info(&b), Info::default());
+        assert_eq!(info(b), Info::default());
 
         // Work that does not come back.
-        begin(&a, Mode::Global, None).unwrap();
-        record(&fork, &a).unwrap().unwrap();
-        wait(&b, &fork).unwrap().unwrap();
-        divert(&b, || Ok(Op::Empty)).unwrap().unwrap();
-        assert_eq!(end(&a).unwrap_err().code, Code::StreamCaptureUnjoined);
+        begin(a, Mode::Global, None).unwrap();
+        record(fork, a).unwrap().unwrap();
+        wait(b, fork).unwrap().unwrap();
+        divert(b, || Ok(Op::Empty)).unwrap().unwrap();
+        assert_eq!(end(a).unwrap_err().code, Code::StreamCaptureUnjoined);
 
         // The legacy stream, and waiting for the stream, break a capture.
-        begin(&a, Mode::Global, None).unwrap();
-        let implicit = divert(&legacy, || Ok(Op::Empty)).unwrap().unwrap_err();
+        begin(a, Mode::Global, None).unwrap();
+        let implicit = divert(legacy, || Ok(Op::Empty)).unwrap().unwrap_err();
         assert_eq!(implicit.code, Code::StreamCaptureImplicit);
-        assert_eq!(divert(&a, || Ok(Op::Empty)).unwrap().unwrap_err().code, Code::StreamCaptureInvalidated);
-        assert_eq!(end(&a).unwrap_err().code, Code::StreamCaptureInvalidated);
-        begin(&a, Mode::Relaxed, None).unwrap();
-        assert_eq!(refuse(&a).unwrap_err().code, Code::StreamCaptureUnsupported);
-        assert_eq!(end(&a).unwrap_err().code, Code::StreamCaptureInvalidated);
+        assert_eq!(divert(a, || Ok(Op::Empty)).unwrap().unwrap_err().code, Code::StreamCaptureInvalidated);
+        assert_eq!(end(a).unwrap_err().code, Code::StreamCaptureInvalidated);
+        begin(a, Mode::Relaxed, None).unwrap();
+        assert_eq!(refuse(a).unwrap_err().code, Code::StreamCaptureUnsupported);
+        assert_eq!(end(a).unwrap_err().code, Code::StreamCaptureInvalidated);
 
         // An event from outside.
-        begin(&a, Mode::Relaxed, None).unwrap();
-        assert_eq!(wait(&a, &fork).unwrap().unwrap_err().code, Code::StreamCaptureIsolation);
-        assert_eq!(end(&b).unwrap_err().code, Code::IllegalState);
-        assert!(end(&a).is_err());
+        begin(a, Mode::Relaxed, None).unwrap();
+        assert_eq!(wait(a, fork).unwrap().unwrap_err().code, Code::StreamCaptureIsolation);
+        assert_eq!(end(b).unwrap_err().code, Code::IllegalState);
+        assert!(end(a).is_err());
         assert!(nothing());
     }
 }

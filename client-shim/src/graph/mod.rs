@@ -16,7 +16,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 pub use exec::{Exec, Mismatch};
-pub use op::{GraphAllocation, HostCall, Kernel, NodeKind, Op, allocated_bytes, forget_allocation};
+pub use op::{GraphAllocation, HostCall, Kernel, Op, allocated_bytes, forget_allocation};
 
 use crate::core::error::invalid;
 use crate::core::registry::{NumberMap, Raw, fresh};

@@ -1,12 +1,14 @@
 //! What a graph's node does.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rgpu_device::{FunctionInfo, Region};
+use rgpu_device::Region;
 
 use crate::core::error::invalid;
+use crate::core::launch::pack;
 use crate::core::registry::{NumberMap, Raw};
 use crate::core::{Config, Context, CopyBox, Core, Direction, Event, Function, Params, Result, Stream, Wait};
 
@@ -78,61 +80,15 @@ impl Kernel {
         config: Config,
         params: Params,
     ) -> Result<Self> {
-        // SAFETY: the caller's promise.
-        let params = Arc::new(unsafe { pack(function.info(), params) }?);
+        let params = {
+            let mut block = vec![MaybeUninit::uninit(); function.info().param_bytes() as usize];
+            // SAFETY: the caller's promise.
+            Arc::new(unsafe { pack(&function, params, &mut block) }?.to_vec())
+        };
         let base = params.as_ptr() as usize;
         let pointers = Arc::new(function.info().params.iter().map(|p| base + p.offset as usize).collect());
         Ok(Self { function, symbol, config, params, pointers })
     }
-}
-
-/// Lays a kernel's arguments out as its parameter block.
-///
-/// # Safety
-/// As for [`Kernel::new`].
-unsafe fn pack(info: &FunctionInfo, params: Params) -> Result<Vec<u8>> {
-    let mut block = vec![0u8; info.param_bytes() as usize];
-    match params {
-        Params::Pointers(pointers) => {
-            if pointers.is_null() && !info.params.is_empty() {
-                return Err(invalid(format!("{} has parameters, and none were given", info.name)));
-            }
-            for (i, param) in info.params.iter().enumerate() {
-                // SAFETY: there is a pointer for each parameter, the caller says, to as many bytes as it has.
-                let bytes = unsafe {
-                    let pointer = *pointers.add(i);
-                    if pointer.is_null() {
-                        return Err(invalid(format!("parameter {i} of {} is null", info.name)));
-                    }
-                    std::slice::from_raw_parts(pointer.cast::<u8>(), param.size as usize)
-                };
-                block[param.offset as usize..][..bytes.len()].copy_from_slice(bytes);
-            }
-        }
-        Params::Extra(extra) => {
-            let (mut from, mut len) = (std::ptr::null::<u8>(), 0usize);
-            let mut at = extra;
-            // SAFETY: the caller passes pairs of a tag and a pointer, up to a zero.
-            unsafe {
-                while !at.is_null() && !(*at).is_null() {
-                    match *at as usize {
-                        BUFFER_POINTER => from = (*at.add(1)).cast(),
-                        BUFFER_SIZE => len = *(*at.add(1)).cast::<usize>(),
-                        _ => return Err(invalid("an unknown tag in a launch's extra options")),
-                    }
-                    at = at.add(2);
-                }
-            }
-            if len < block.len() || (from.is_null() && !block.is_empty()) {
-                return Err(invalid(format!("the parameters of {} are too short", info.name)));
-            }
-            if !block.is_empty() {
-                // SAFETY: the buffer has `len` bytes, the caller says, and the block is no longer.
-                unsafe { std::ptr::copy_nonoverlapping(from, block.as_mut_ptr(), block.len()) };
-            }
-        }
-    }
-    Ok(block)
 }
 
 /// Addresses that graphs allocated and nobody has freed yet, and how much there is.
@@ -253,37 +209,5 @@ impl Op {
             // The memory is there as long as the node is; children were flattened.
             Self::Empty | Self::Alloc(_) | Self::Free(_) | Self::Child(_) => Ok(()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rgpu_device::ParamInfo;
-
-    #[test]
-    fn arguments_are_laid_out_as_the_signature_says() {
-        let info = FunctionInfo {
-            params: vec![ParamInfo { offset: 0, size: 4 }, ParamInfo { offset: 8, size: 8 }],
-            ..FunctionInfo::default()
-        };
-        let (a, b) = (0x0403_0201u32, 0x0c0b_0a09_0807_0605u64);
-        let pointers: [*const c_void; 2] = [(&raw const a).cast(), (&raw const b).cast()];
-        // SAFETY: as the signature demands.
-        let block = unsafe { pack(&info, Params::Pointers(pointers.as_ptr())) }.unwrap();
-        assert_eq!(block, [1, 2, 3, 4, 0, 0, 0, 0, 5, 6, 7, 8, 9, 10, 11, 12]);
-
-        let len = block.len();
-        let extra: [*const c_void; 5] = [
-            BUFFER_POINTER as *const c_void,
-            block.as_ptr().cast(),
-            BUFFER_SIZE as *const c_void,
-            (&raw const len).cast(),
-            std::ptr::null(),
-        ];
-        // SAFETY: as the driver has it.
-        assert_eq!(unsafe { pack(&info, Params::Extra(extra.as_ptr())) }.unwrap(), block);
-        // SAFETY: null is allowed to be tried.
-        assert!(unsafe { pack(&info, Params::Pointers(std::ptr::null())) }.is_err());
     }
 }

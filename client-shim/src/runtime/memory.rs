@@ -9,6 +9,7 @@ use super::types::{
 };
 use crate::core::error::invalid;
 use crate::core::{Code, Core, PointerKind, Result};
+use crate::graph::capture;
 
 /// `cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined`.
 const HOST_ALLOC_FLAGS: c_uint = 7;
@@ -267,8 +268,11 @@ api! {
     fn malloc_async<const PT> as "cudaMallocAsync" (ptr: Out<usize>, size: usize, stream: StreamRef) {
         ptr.check()?;
         let (core, context, stream) = enter_stream(stream, PT)?;
+        let captured = capture::is_capturing(&*stream);
         let addr = core.alloc_async(&context, &stream, size as u64)? as usize;
-        super::pool::remember(None, stream.ordinal, addr, size as u64);
+        if !captured {
+            super::pool::remember(None, stream.ordinal, addr, size as u64);
+        }
         ptr.set(addr)
     }
 
@@ -278,8 +282,11 @@ api! {
         if ptr == 0 {
             return Err(invalid("null was never allocated"));
         }
+        let captured = capture::is_capturing(&*stream);
         core.free_async(&stream, ptr as u64)?;
-        forget(ptr);
+        if !captured {
+            forget(ptr);
+        }
         Ok(())
     }
 
