@@ -1,9 +1,25 @@
 //! Copies and fills, over every mixture of device, pinned, managed, registered and ordinary memory.
+//!
+//! | from ↓ to → | device | direct | mirrored, registered, pageable |
+//! | --- | --- | --- | --- |
+//! | device | on the device | on the device | received |
+//! | direct | on the device | on the device | received |
+//! | mirrored, registered, pageable | sent | sent | by the host, after the stream |
+//!
+//! What is *sent* is read before the call returns, except from registered memory in the asynchronous family. What is
+//! *received* is in place when the call returns, or for pinned memory in the asynchronous family when the stream is next
+//! waited for.
 
-use super::error::{Result, not_implemented};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rgpu_device::{HostData, Region, RegionCursor, Target};
+
+use super::error::{Code, Error, Result, invalid};
+use super::memory::Spot;
 use super::process::Core;
 use super::stream::Stream;
-use rgpu_device::Region;
+use crate::graph::{Op, capture};
 
 /// `cudaMemcpyKind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +34,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// From the number of a `cudaMemcpyKind`; others are [`super::Code::InvalidMemcpyDirection`].
+    /// From the number of a `cudaMemcpyKind`; others are [`Code::InvalidMemcpyDirection`].
     pub fn from_number(kind: u32) -> Result<Self> {
         Ok(match kind {
             0 => Self::HostToHost,
@@ -26,8 +42,20 @@ impl Direction {
             2 => Self::DeviceToHost,
             3 => Self::DeviceToDevice,
             4 => Self::Infer,
-            _ => return Err(super::Code::InvalidMemcpyDirection.into()),
+            _ => return Err(Code::InvalidMemcpyDirection.into()),
         })
+    }
+
+    /// The direction is believed only where it could be true: with unified addressing the pointers tell.
+    fn check(self, dst: Spot, src: Spot) -> Result<()> {
+        let no = |what: &str| Err(invalid(format!("{what} is ordinary host memory, not the device's")));
+        match self {
+            Self::HostToDevice if dst == Spot::Pageable => no("The destination"),
+            Self::DeviceToHost if src == Spot::Pageable => no("The source"),
+            Self::DeviceToDevice if dst == Spot::Pageable => no("The destination"),
+            Self::DeviceToDevice if src == Spot::Pageable => no("The source"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -67,6 +95,43 @@ pub struct CopyBox {
     pub depth: u64,
 }
 
+impl CopyBox {
+    fn region(&self, place: &Place) -> Result<Region> {
+        if self.height > 1 && place.row_pitch < self.width {
+            return Err(Error::new(
+                Code::InvalidPitchValue,
+                format!("A pitch of {} bytes is too small for rows of {}", place.row_pitch, self.width),
+            ));
+        }
+        // Pitches that mean nothing are made regular, so that contiguous boxes are seen as such.
+        let row_pitch = if self.height > 1 { place.row_pitch } else { self.width };
+        let rows = row_pitch.checked_mul(self.height).ok_or_else(|| invalid("The box is too large"))?;
+        let slice_pitch = if self.depth > 1 { place.slice_pitch } else { rows };
+        let Self { width, height, depth, .. } = *self;
+        Ok(Region { addr: place.addr, row_pitch, slice_pitch, width, height, depth })
+    }
+}
+
+/// A copy to pinned memory that was not waited for.
+pub(super) struct Landing {
+    base: u64,
+    len: u64,
+    landed: AtomicBool,
+}
+
+/// Below this many bytes a copy from pageable memory is cheaper than waiting for its stream.
+const STAGED: u64 = 64 << 10;
+
+/// Makes a node of the copy if the stream is being captured, which a call that waits breaks.
+fn capture_copy(stream: &Stream, what: &CopyBox, direction: Direction, wait: Wait) -> Option<Result<()>> {
+    if wait == Wait::Sync
+        && let Err(error) = capture::refuse(stream)
+    {
+        return Some(Err(error));
+    }
+    capture::divert(stream, || Ok(Op::Copy(*what, direction)))
+}
+
 impl Core {
     /// Copies `bytes` bytes; 0 bytes are fine whatever the pointers.
     pub fn copy(
@@ -78,21 +143,272 @@ impl Core {
         direction: Direction,
         wait: Wait,
     ) -> Result<()> {
-        let _ = (stream, dst, src, bytes, direction, wait);
-        Err(not_implemented("copy"))
+        if bytes == 0 {
+            return Ok(());
+        }
+        let place = |addr| Place { addr, row_pitch: bytes, slice_pitch: bytes };
+        let what = CopyBox { dst: place(dst), src: place(src), width: bytes, height: 1, depth: 1 };
+        if let Some(captured) = capture_copy(stream, &what, direction, wait) {
+            return captured;
+        }
+        self.transfer(stream, Region::linear(dst, bytes), Region::linear(src, bytes), direction, wait)
     }
 
     /// Copies a box (2D: depth 1). A width, height or depth of 0 copies nothing. A pitch smaller than the width where
-    /// there are several rows is [`super::Code::InvalidPitchValue`].
+    /// there are several rows is [`Code::InvalidPitchValue`].
     pub fn copy_box(&self, stream: &Stream, what: &CopyBox, direction: Direction, wait: Wait) -> Result<()> {
-        let _ = (stream, what, direction, wait);
-        Err(not_implemented("copy_box"))
+        if what.width == 0 || what.height == 0 || what.depth == 0 {
+            return Ok(());
+        }
+        if let Some(captured) = capture_copy(stream, what, direction, wait) {
+            return captured;
+        }
+        self.transfer(stream, what.region(&what.dst)?, what.region(&what.src)?, direction, wait)
+    }
+
+    /// Where a region lies, with the address that this process knows it by.
+    fn spot(&self, region: &mut Region) -> Result<Spot> {
+        let extent = region.extent().ok_or_else(|| invalid("The box is too large"))?;
+        let (spot, addr) = self.locate(region.addr, extent)?;
+        region.addr = addr;
+        Ok(spot)
+    }
+
+    fn transfer(
+        &self,
+        stream: &Stream,
+        mut dst: Region,
+        mut src: Region,
+        direction: Direction,
+        wait: Wait,
+    ) -> Result<()> {
+        self.check_sticky(stream.ordinal)?;
+        dst.bytes().ok_or_else(|| invalid("The box is too large"))?;
+        let (to, from) = (self.spot(&mut dst)?, self.spot(&mut src)?);
+        direction.check(to, from)?;
+        let near = |spot: Spot| matches!(spot, Spot::Device | Spot::Direct);
+        match (near(from), near(to)) {
+            (true, true) => {
+                self.note(stream.ordinal, self.device.copy_on_device(stream.handle, dst, src))?;
+                self.work_enqueued(stream);
+                let host_sees = to == Spot::Direct || from == Spot::Direct;
+                if wait == Wait::Sync && host_sees { self.stream_synchronize(stream) } else { Ok(()) }
+            }
+            (false, true) => self.send(stream, dst, src, from, wait),
+            (true, false) => self.receive(stream, dst, src, to, wait),
+            (false, false) => self.copy_on_host(stream, dst, src, to),
+        }
+    }
+
+    /// Host to device.
+    fn send(&self, stream: &Stream, dst: Region, src: Region, from: Spot, wait: Wait) -> Result<()> {
+        if from != Spot::Pageable {
+            self.before_reading(stream, &src)?;
+        }
+        let bytes = src.bytes().unwrap_or(0);
+        let must_wait;
+        let data = if !self.session.in_process {
+            // The bytes are on their way when the call returns.
+            must_wait = false;
+            HostData::Borrowed(src)
+        } else if bytes <= STAGED && (from == Spot::Pageable || wait == Wait::Sync) {
+            must_wait = false;
+            // SAFETY: the program passed memory that it says is readable; a bad pointer is its own fault.
+            HostData::Owned(unsafe { gather(src) })
+        } else {
+            must_wait = from == Spot::Pageable || wait == Wait::Sync;
+            HostData::Borrowed(src)
+        };
+        let known_as = if from == Spot::Registered { self.alias_of(src.addr) } else { src.addr };
+        self.note(stream.ordinal, self.device.copy_to_device(stream.handle, dst, known_as, data))?;
+        self.work_enqueued(stream);
+        if must_wait { self.stream_synchronize(stream) } else { Ok(()) }
+    }
+
+    /// Device to host.
+    fn receive(&self, stream: &Stream, dst: Region, src: Region, to: Spot, wait: Wait) -> Result<()> {
+        let ordinal = stream.ordinal;
+        if wait == Wait::Sync || to == Spot::Pageable {
+            self.work_enqueued(stream);
+            let until = self.enqueued(ordinal);
+            // SAFETY: the program passed memory that it says is writable; a bad pointer is its own fault.
+            let result = unsafe { self.device.copy_from_device_blocking(stream.handle, src, dst) };
+            self.note(ordinal, result)?;
+            if self.shared.any() {
+                self.host.pull();
+                self.after_wait();
+            }
+            self.work_finished(ordinal, Target::Stream(stream.handle), until);
+            return self.take_pending(ordinal);
+        }
+        let landing = Arc::new(Landing {
+            base: dst.addr,
+            len: dst.extent().unwrap_or(0),
+            landed: AtomicBool::new(false),
+        });
+        {
+            let mut landings = self.landings.lock();
+            landings.retain(|l| !l.landed.load(Ordering::Acquire));
+            landings.push(landing.clone());
+        }
+        let (sticky, pending) = (self.of(ordinal).sticky.clone(), self.of(ordinal).pending.clone());
+        let done = Box::new(move |result: Result<()>| {
+            if let Err(error) = result {
+                if error.code.is_sticky() {
+                    let _ =
+                        sticky.compare_exchange(0, error.code as u32, Ordering::Relaxed, Ordering::Relaxed);
+                } else {
+                    pending.lock().get_or_insert(error);
+                }
+            }
+            landing.landed.store(true, Ordering::Release);
+        });
+        // SAFETY: pinned memory stays mapped until work that uses it is done: freeing and unregistering wait.
+        unsafe { self.device.copy_from_device_into(stream.handle, src, dst, done) };
+        self.work_enqueued(stream);
+        self.check_sticky(ordinal)
+    }
+
+    /// Host to host, in the stream's order.
+    fn copy_on_host(&self, stream: &Stream, dst: Region, src: Region, to: Spot) -> Result<()> {
+        self.stream_synchronize(stream)?;
+        // SAFETY: the program passed memory that it says is readable and writable; a bad pointer is its own fault.
+        unsafe { move_region(dst, src) };
+        if to == Spot::Mirrored {
+            self.host_wrote();
+        }
+        Ok(())
+    }
+
+    /// Before pinned memory is read at call time that CUDA would read in stream order: whatever the program put before
+    /// this copy and may write there must be done.
+    fn before_reading(&self, stream: &Stream, src: &Region) -> Result<()> {
+        let (base, len) = (src.addr, src.extent().unwrap_or(0));
+        let overlaps = |l: &Arc<Landing>| {
+            !l.landed.load(Ordering::Acquire) && l.base < base.saturating_add(len) && base < l.base + l.len
+        };
+        if self.host.waiting_functions() > 0 || self.landings.lock().iter().any(overlaps) {
+            self.stream_synchronize(stream)?;
+        }
+        Ok(())
     }
 
     /// Fills a region (its width in bytes) with the low `element` (1, 2 or 4) bytes of `value`. Plain runs:
     /// [`Region::linear`]. A region without bytes is fine.
     pub fn fill(&self, stream: &Stream, region: Region, value: u32, element: u32, wait: Wait) -> Result<()> {
-        let _ = (stream, region, value, element, wait);
-        Err(not_implemented("fill"))
+        if region.width == 0 || region.height == 0 || region.depth == 0 {
+            return Ok(());
+        }
+        if let Some(captured) = capture::divert(stream, || Ok(Op::Fill(region, value, element))) {
+            return captured;
+        }
+        self.check_sticky(stream.ordinal)?;
+        let shape = CopyBox {
+            width: region.width,
+            height: region.height,
+            depth: region.depth,
+            ..CopyBox::default()
+        };
+        let place = Place { addr: region.addr, row_pitch: region.row_pitch, slice_pitch: region.slice_pitch };
+        let mut region = shape.region(&place)?;
+        region.bytes().ok_or_else(|| invalid("The box is too large"))?;
+        let step = u64::from(element);
+        let strided = region.height > 1 && region.row_pitch % step != 0;
+        if !matches!(element, 1 | 2 | 4) || region.addr % step != 0 || region.width % step != 0 || strided {
+            return Err(invalid(format!("Elements of {element} bytes do not fit the region")));
+        }
+        let spot = self.spot(&mut region)?;
+        match spot {
+            Spot::Pageable => Err(invalid("Ordinary host memory cannot be filled by the device")),
+            Spot::Registered => {
+                self.stream_synchronize(stream)?;
+                let mut cursor = RegionCursor::new(region);
+                let pattern = value.to_le_bytes();
+                while let Some((addr, run)) = cursor.run() {
+                    // SAFETY: the region lies in memory that the program registered.
+                    let row = unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, run as usize) };
+                    row.iter_mut().zip(pattern[..element as usize].iter().cycle()).for_each(|(b, p)| *b = *p);
+                    cursor.advance(run);
+                }
+                Ok(())
+            }
+            Spot::Device | Spot::Direct | Spot::Mirrored => {
+                if spot == Spot::Mirrored {
+                    self.before_device_work()?;
+                }
+                self.note(stream.ordinal, self.device.memset(stream.handle, region, value, element))?;
+                self.work_enqueued(stream);
+                if wait == Wait::Sync && spot != Spot::Device {
+                    self.stream_synchronize(stream)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The bytes of a region, packed.
+///
+/// # Safety
+/// The region must be readable.
+unsafe fn gather(region: Region) -> Vec<u8> {
+    let mut cursor = RegionCursor::new(region);
+    let mut bytes = Vec::with_capacity(cursor.remaining() as usize);
+    while let Some((addr, run)) = cursor.run() {
+        // SAFETY: the caller says that it is readable.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(addr as *const u8, run as usize) });
+        cursor.advance(run);
+    }
+    bytes
+}
+
+/// Moves a region to another of the same shape.
+///
+/// # Safety
+/// The source must be readable and the destination writable.
+unsafe fn move_region(dst: Region, src: Region) {
+    let (mut to, mut from) = (RegionCursor::new(dst), RegionCursor::new(src));
+    while let (Some((d, room)), Some((s, run))) = (to.run(), from.run()) {
+        let n = room.min(run);
+        // SAFETY: the caller says so; `copy` allows overlap.
+        unsafe { std::ptr::copy(s as *const u8, d as *mut u8, n as usize) };
+        to.advance(n);
+        from.advance(n);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pitches_without_meaning_are_ignored() {
+        let what = CopyBox { width: 8, height: 1, depth: 1, ..CopyBox::default() };
+        let region = what.region(&Place { addr: 4096, row_pitch: 3, slice_pitch: 0 }).unwrap();
+        assert_eq!(region, Region::linear(4096, 8));
+        let what = CopyBox { height: 2, ..what };
+        let error = what.region(&Place { addr: 4096, row_pitch: 7, slice_pitch: 0 }).unwrap_err();
+        assert_eq!(error.code, Code::InvalidPitchValue);
+    }
+
+    #[test]
+    fn regions_are_moved_row_by_row() {
+        let src: Vec<u8> = (0..64).collect();
+        let mut dst = vec![0u8; 64];
+        let shape = |addr: u64, row_pitch: u64| Region {
+            addr,
+            row_pitch,
+            slice_pitch: row_pitch * 2,
+            width: 3,
+            height: 2,
+            depth: 2,
+        };
+        // SAFETY: both regions lie within their vectors.
+        unsafe { move_region(shape(dst.as_mut_ptr() as u64, 4), shape(src.as_ptr() as u64, 8)) };
+        assert_eq!(dst[..16], [0, 1, 2, 0, 8, 9, 10, 0, 16, 17, 18, 0, 24, 25, 26, 0]);
+        // SAFETY: as above.
+        assert_eq!(unsafe { gather(shape(src.as_ptr() as u64, 8)) }, [
+            0, 1, 2, 8, 9, 10, 16, 17, 18, 24, 25, 26
+        ]);
     }
 }

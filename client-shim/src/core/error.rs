@@ -42,8 +42,7 @@ pub fn guard_value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
 }
 
 fn run(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
-    let started = process::call_started();
-    let code = match catch_unwind(AssertUnwindSafe(body)) {
+    match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
             if error.code != Code::NotReady {
@@ -60,9 +59,7 @@ fn run(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
             say(&format!("{name}: internal error: {what}"));
             Code::Unknown as u32
         }
-    };
-    process::call_ended(name, started);
-    code
+    }
 }
 
 /// Makes `code` the thread's last error.

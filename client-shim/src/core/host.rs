@@ -1,1 +1,222 @@
-//! What a device asks of the application.
+//! What a device asks of the application: printing, reading mirrored memory, calling host functions.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+use rgpu_device::{Device, Host};
+
+use super::error::{self, Code, Error, Result};
+use super::registry::NumberMap;
+
+unsafe extern "C" {
+    /// The program's own standard output.
+    static stdout: *mut libc::FILE;
+}
+
+/// A host function that waits for its stream; it is given the status of its device.
+pub struct HostFunction {
+    /// What to call.
+    pub function: Box<dyn FnOnce(u32) + Send>,
+    /// Asks for the status when the time has come.
+    pub status: Box<dyn Fn() -> u32 + Send>,
+    /// Not to be called after an error.
+    pub only_if_well: bool,
+}
+
+/// A run of mirrored memory: where it lies on the host.
+#[derive(Debug, Clone, Copy)]
+struct Mirror {
+    size: u64,
+    host: u64,
+}
+
+/// See [`HostSide::pull`].
+pub type Pull = Box<dyn Fn() + Send + Sync>;
+
+/// The application's side of a session.
+pub struct HostSide {
+    device: OnceLock<Arc<dyn Device>>,
+    pull: OnceLock<Pull>,
+    mirrors: RwLock<BTreeMap<u64, Mirror>>,
+    functions: Mutex<NumberMap<u64, HostFunction>>,
+    next_function: AtomicU64,
+    waiting_functions: Arc<AtomicUsize>,
+    caller: Mutex<Option<Sender<(u64, HostFunction)>>>,
+}
+
+impl HostSide {
+    /// An application's side without a device yet.
+    pub fn new() -> Self {
+        Self {
+            device: OnceLock::new(),
+            pull: OnceLock::new(),
+            mirrors: RwLock::default(),
+            functions: Mutex::default(),
+            next_function: AtomicU64::new(1),
+            waiting_functions: Arc::default(),
+            caller: Mutex::new(None),
+        }
+    }
+
+    /// Tells it whom to answer.
+    pub fn attach(&self, device: Arc<dyn Device>) {
+        let _ = self.device.set(device);
+    }
+
+    /// Tells it how to have the device's changes sent at a time when nothing was waited for.
+    pub fn set_pull(&self, pull: Pull) {
+        let _ = self.pull.set(pull);
+    }
+
+    /// Has what finished work changed in mirrored memory sent here, for
+    /// [`Device::collect_shared_writes`] to hand out.
+    pub fn pull(&self) {
+        if let Some(pull) = self.pull.get() {
+            pull();
+        }
+    }
+
+    /// Mirrored memory at `addr` has its host copy at `host` (the same address, or memory that the program registered).
+    /// Both are page aligned.
+    pub fn add_mirror(&self, addr: u64, size: u64, host: u64) {
+        self.mirrors.write().insert(addr, Mirror { size, host });
+    }
+
+    /// The mirrored memory at `addr` is gone: nobody touches its host copy after this.
+    pub fn remove_mirror(&self, addr: u64) {
+        self.mirrors.write().remove(&addr);
+    }
+
+    /// Stores what the device changed in mirrored memory. What lies outside of it is left alone.
+    pub fn store(&self, addr: u64, bytes: &[u8]) {
+        let mirrors = self.mirrors.read();
+        let Some((&base, mirror)) = mirrors.range(..=addr).next_back() else { return };
+        let offset = addr - base;
+        if offset >= mirror.size {
+            return;
+        }
+        let len = (bytes.len() as u64).min(mirror.size - offset) as usize;
+        // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (mirror.host + offset) as *mut u8, len) };
+    }
+
+    /// How many host functions were enqueued and have not returned.
+    pub fn waiting_functions(&self) -> usize {
+        self.waiting_functions.load(Ordering::Acquire)
+    }
+
+    /// Keeps a host function until its stream gets there. The result is its id.
+    pub fn keep_function(&self, function: HostFunction) -> u64 {
+        let id = self.next_function.fetch_add(1, Ordering::Relaxed);
+        self.waiting_functions.fetch_add(1, Ordering::AcqRel);
+        self.functions.lock().insert(id, function);
+        id
+    }
+
+    /// Forgets a host function that could not be enqueued.
+    pub fn drop_function(&self, id: u64) {
+        if self.functions.lock().remove(&id).is_some() {
+            self.waiting_functions.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The thread that calls host functions, one after another.
+    fn caller(&self) -> Option<Sender<(u64, HostFunction)>> {
+        let mut caller = self.caller.lock();
+        if caller.is_none() {
+            let device = self.device.get()?.clone();
+            let (send, receive) = channel::<(u64, HostFunction)>();
+            let waiting = self.waiting_functions.clone();
+            let spawned = spawn_quiet("rgpu-host-func", move || {
+                for (id, call) in receive {
+                    let status = (call.status)();
+                    if status == 0 || !call.only_if_well {
+                        error::guard_value((), || (call.function)(status));
+                    }
+                    waiting.fetch_sub(1, Ordering::AcqRel);
+                    if let Err(error) = device.host_func_done(id) {
+                        error::log(&format!("host function: {error}"));
+                    }
+                }
+            });
+            if let Err(e) = spawned {
+                error::say(&format!("cannot start the thread for host functions: {e}"));
+                return None;
+            }
+            *caller = Some(send);
+        }
+        caller.clone()
+    }
+}
+
+impl Host for HostSide {
+    fn print(&self, text: &[u8]) {
+        // SAFETY: `stdout` is the C library's; the buffer is valid for its length.
+        unsafe { libc::fwrite(text.as_ptr().cast::<c_void>(), 1, text.len(), stdout) };
+    }
+
+    fn fetch(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
+        let mirrors = self.mirrors.read();
+        let found = mirrors.range(..=addr).next_back().filter(|(base, mirror)| {
+            let offset = addr - **base;
+            offset <= mirror.size && buf.len() as u64 <= mirror.size - offset
+        });
+        let Some((base, mirror)) = found else {
+            return Err(Error::new(Code::IllegalAddress, format!("{addr:#x} is no mapped host memory")));
+        };
+        // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so.
+        unsafe {
+            std::ptr::copy_nonoverlapping((mirror.host + (addr - base)) as *const u8, buf.as_mut_ptr(), buf.len());
+        }
+        Ok(())
+    }
+
+    fn host_func(&self, id: u64) {
+        let Some(function) = self.functions.lock().remove(&id) else { return };
+        match self.caller() {
+            Some(caller) => drop(caller.send((id, function))),
+            None => {
+                self.waiting_functions.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+}
+
+/// Starts a thread that handles none of the program's signals.
+pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    // SAFETY: plain calls on local signal sets; the thread's own mask is restored afterwards.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let result = std::thread::Builder::new().name(name.into()).spawn(body);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        result.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirrors_are_read_and_written_within_bounds() {
+        let host = HostSide::new();
+        let mut memory = vec![7u8; 4096];
+        host.add_mirror(0x10000, 4096, memory.as_mut_ptr() as u64);
+        let mut buf = [0u8; 4096];
+        host.fetch(0x10000, &mut buf).unwrap();
+        assert_eq!(buf, [7; 4096]);
+        host.store(0x10000 + 4094, &[1, 2, 3, 4]);
+        assert_eq!(memory[4092..], [7, 7, 1, 2]);
+        host.store(0xF000, &[9; 16]);
+        assert_eq!(host.fetch(0x11000, &mut buf).unwrap_err().code, Code::IllegalAddress);
+        assert_eq!(host.fetch(0x0, &mut buf).unwrap_err().code, Code::IllegalAddress);
+        host.remove_mirror(0x10000);
+        assert_eq!(host.fetch(0x10000, &mut buf).unwrap_err().code, Code::IllegalAddress);
+    }
+}

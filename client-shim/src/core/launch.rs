@@ -1,11 +1,15 @@
 //! Launching kernels.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
-use super::error::{Result, not_implemented};
+use rgpu_device::{DeviceInfo, Launch, Ordinal};
+
+use super::error::{Code, Error, Result, invalid};
 use super::module::Function;
 use super::process::Core;
 use super::stream::Stream;
+use crate::graph::{Kernel, Op, capture};
 
 /// How a kernel is launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +33,82 @@ pub enum Params {
     Extra(*const *const c_void),
 }
 
+/// What a device can launch at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LaunchLimits {
+    threads_per_block: u32,
+    block: [u32; 3],
+    grid: [u32; 3],
+    pub shared_per_block: u32,
+    pub shared_per_block_optin: u32,
+    pub multiprocessors: u32,
+}
+
+impl LaunchLimits {
+    /// From the device's attributes; one that it does not tell limits nothing.
+    pub fn new(info: &DeviceInfo) -> Self {
+        let get = |number: u32, missing: u32| match info.attribute(number) {
+            n if n > 0 => n as u32,
+            _ => missing,
+        };
+        let shared_per_block = get(8, 48 << 10);
+        Self {
+            threads_per_block: get(1, 1024),
+            block: [get(2, 1024), get(3, 1024), get(4, 64)],
+            grid: [get(5, 0x7fff_ffff), get(6, 0xffff), get(7, 0xffff)],
+            shared_per_block,
+            shared_per_block_optin: get(97, shared_per_block),
+            multiprocessors: get(16, 1),
+        }
+    }
+
+    fn check(&self, function: &Function, config: &Config) -> Result<()> {
+        let Config { grid, block, shared_bytes, .. } = *config;
+        let info = function.info();
+        let no = |code: Code, why: String| {
+            let name = &info.name;
+            Err(Error::new(code, format!("{name} cannot be launched with grid {grid:?}, block {block:?}: {why}")))
+        };
+        if grid.contains(&0) || block.contains(&0) {
+            return no(Code::InvalidConfiguration, "there is a 0".into());
+        }
+        if (0..3).any(|i| grid[i] > self.grid[i]) {
+            return no(Code::InvalidConfiguration, format!("the largest grid is {:?}", self.grid));
+        }
+        if (0..3).any(|i| block[i] > self.block[i]) {
+            return no(Code::InvalidConfiguration, format!("the largest block is {:?}", self.block));
+        }
+        let threads = u64::from(block[0]) * u64::from(block[1]) * u64::from(block[2]);
+        if threads > u64::from(self.threads_per_block) {
+            let why = format!("a block has at most {} threads", self.threads_per_block);
+            return no(Code::InvalidConfiguration, why);
+        }
+        if info.max_threads != 0 && threads > u64::from(info.max_threads) {
+            let why = format!("a block of this kernel has at most {} threads", info.max_threads);
+            return no(Code::LaunchOutOfResources, why);
+        }
+        if info.required_block != [0; 3] && info.required_block != block {
+            return no(Code::InvalidConfiguration, format!("it requires blocks of {:?}", info.required_block));
+        }
+        let room = function.max_dynamic_shared.load(std::sync::atomic::Ordering::Relaxed);
+        if i64::from(shared_bytes) > i64::from(room) {
+            let why = format!("{shared_bytes} bytes of dynamic shared memory are more than {room}");
+            return no(Code::InvalidValue, why);
+        }
+        Ok(())
+    }
+}
+
+/// Parameter blocks up to this size are put together on the stack.
+const ON_STACK: usize = 4096;
+
 impl Core {
-    /// Enqueues a kernel. Impossible configurations are [`super::Code::InvalidConfiguration`] and its like, at once.
+    /// What a device can launch at most.
+    pub(super) fn launch_limits(&self, ordinal: Ordinal) -> &LaunchLimits {
+        &self.of(ordinal).launch_limits
+    }
+
+    /// Enqueues a kernel. Impossible configurations are [`Code::InvalidConfiguration`] and its like, at once.
     ///
     /// # Safety
     /// `params` must be as the kernel's signature demands, as for `cudaLaunchKernel`.
@@ -41,7 +119,129 @@ impl Core {
         config: &Config,
         params: Params,
     ) -> Result<()> {
-        let _ = (function, stream, config, params);
-        Err(not_implemented("launch"))
+        let ordinal = function.module.ordinal;
+        if stream.ordinal != ordinal {
+            return Err(Error::new(Code::InvalidHandle, "The stream belongs to another device than the kernel"));
+        }
+        self.check_sticky(ordinal)?;
+        self.launch_limits(ordinal).check(function, config)?;
+        if config.cooperative {
+            self.check_cooperative(function, config)?;
+        }
+        let captured = capture::divert(stream, || {
+            let function = self.functions.get(function.raw)?;
+            let symbol = function.raw;
+            // SAFETY: the caller's promise about `params`.
+            Ok(Op::Kernel(unsafe { Kernel::new(function, symbol, *config, params) }?))
+        });
+        if let Some(captured) = captured {
+            return captured;
+        }
+        let size = function.param_bytes as usize;
+        let mut on_stack = [MaybeUninit::<u8>::uninit(); ON_STACK];
+        let mut on_heap = Vec::new();
+        let block: &mut [MaybeUninit<u8>] = if size <= ON_STACK {
+            &mut on_stack[..size]
+        } else {
+            on_heap.resize(size, MaybeUninit::zeroed());
+            &mut on_heap
+        };
+        // SAFETY: the caller's promise about `params`.
+        let params = unsafe { pack(function, params, block) }?;
+        self.before_device_work()?;
+        let launch = Launch {
+            stream: stream.handle,
+            module: function.module.handle,
+            function: function.index,
+            grid: config.grid,
+            block: config.block,
+            shared_bytes: config.shared_bytes,
+            cooperative: config.cooperative,
+            params,
+        };
+        if let Err(error) = self.device.launch(launch) {
+            self.note_error(ordinal, &error);
+            return Err(error);
+        }
+        self.work_enqueued(stream);
+        Ok(())
     }
+
+    #[cold]
+    fn check_cooperative(&self, function: &Function, config: &Config) -> Result<()> {
+        let [x, y, z] = config.block;
+        let per_processor = self.occupancy_blocks(function, x * y * z, u64::from(config.shared_bytes))?;
+        let most = u64::from(per_processor) * u64::from(self.launch_limits(function.module.ordinal).multiprocessors);
+        let blocks = config.grid.iter().fold(1u64, |n, d| n.saturating_mul(u64::from(*d)));
+        if blocks > most {
+            let name = &function.info().name;
+            let why = format!("{blocks} blocks of {name} cannot all be resident, {most} can");
+            return Err(Error::new(Code::CooperativeLaunchTooLarge, why));
+        }
+        Ok(())
+    }
+}
+
+/// Puts the parameter block together.
+///
+/// # Safety
+/// `params` must be as the kernel's signature demands.
+pub(crate) unsafe fn pack<'a>(
+    function: &Function,
+    params: Params,
+    block: &'a mut [MaybeUninit<u8>],
+) -> Result<&'a [u8]> {
+    let size = block.len();
+    let out = block.as_mut_ptr().cast::<u8>();
+    match params {
+        Params::Pointers(pointers) => {
+            let infos = &function.info().params;
+            if pointers.is_null() && !infos.is_empty() {
+                return Err(invalid("The kernel has parameters, but no arguments were passed"));
+            }
+            let mut end = 0;
+            for (i, param) in infos.iter().enumerate() {
+                let (offset, len) = (param.offset as usize, param.size as usize);
+                // SAFETY: the caller passes a pointer for every parameter.
+                let from = unsafe { *pointers.add(i) };
+                if from.is_null() {
+                    return Err(invalid(format!("Argument {i} is null")));
+                }
+                // SAFETY: `size` is the largest end of any parameter; the caller's argument is `len` bytes long. What
+                // lies between parameters is filled with zeroes.
+                unsafe {
+                    if offset > end {
+                        out.add(end).write_bytes(0, offset - end);
+                    }
+                    std::ptr::copy_nonoverlapping(from.cast::<u8>(), out.add(offset), len);
+                }
+                end = end.max(offset + len);
+            }
+        }
+        Params::Extra(mut extra) => {
+            let (mut from, mut len) = (std::ptr::null::<u8>(), 0);
+            while !extra.is_null() {
+                // SAFETY: the array is made of pairs and ends with the tag 0.
+                let (tag, value) = unsafe { (*extra as usize, *extra.add(1)) };
+                match tag {
+                    0 => break,
+                    1 => from = value.cast(),
+                    // SAFETY: the tag says that a size_t lies there.
+                    2 => len = unsafe { value.cast::<usize>().read_unaligned() },
+                    _ => return Err(invalid(format!("{tag} is no tag of a kernel's extra parameters"))),
+                }
+                // SAFETY: this pair was not the last.
+                extra = unsafe { extra.add(2) };
+            }
+            if size > 0 && (from.is_null() || len < size) {
+                return Err(invalid(format!("The kernel's parameters need {size} bytes, {len} were passed")));
+            }
+            if size > 0 {
+                // SAFETY: the program passed `len` bytes, which are at least `size`.
+                unsafe { std::ptr::copy_nonoverlapping(from, out, size) };
+            }
+        }
+    }
+    // SAFETY: every byte up to `size` was written above: parameters ascend, and gaps were filled.
+    Ok(unsafe { std::slice::from_raw_parts(out, size) })
 }

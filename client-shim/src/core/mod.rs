@@ -3,8 +3,8 @@
 //! A door turns a call into calls on [`Core`], which [`current`] creates at the first CUDA call and not
 //! before. What a door needs to know:
 //!
-//! - [`error::guard_runtime`] and [`error::guard_driver`] wrap every exported function: they catch panics, keep the
-//!   last error, and count.
+//! - [`error::guard_runtime`] and [`error::guard_driver`] wrap every exported function: they catch panics and keep the
+//!   last error.
 //! - Opaque handles (streams, events, contexts, modules, functions, kernels, libraries, graphs) are numbers that look
 //!   like pointers and are never used twice; `Core::stream(raw)` and its like turn them into objects or answer
 //!   [`Code::InvalidHandle`]. Runtime and driver handles are the same things.
@@ -14,17 +14,20 @@
 
 pub mod context;
 pub mod copy;
+mod device_heap;
 pub mod error;
 pub mod event;
 pub mod fatbin;
 pub mod heap;
 pub mod host;
+mod image;
 pub mod launch;
 pub mod memory;
 pub mod module;
 pub mod occupancy;
 pub mod process;
 pub mod registry;
+pub mod session;
 pub mod shared;
 pub mod stream;
 pub mod thread;
@@ -32,6 +35,7 @@ pub mod thread;
 pub use context::Context;
 pub use copy::{CopyBox, Direction, Place, Wait};
 pub use error::{Code, Error, Result};
+#[allow(unused_imports)] // For the doors.
 pub use event::Event;
 pub use launch::{Config, Params};
 pub use memory::{PointerInfo, PointerKind};

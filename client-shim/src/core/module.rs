@@ -1,13 +1,19 @@
 //! Modules (of one context), libraries (of all), and the functions in them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use parking_lot::Mutex;
+use rgpu_device::{FunctionInfo, GlobalKind, Handle, ModuleInfo, Ordinal};
 
 use super::context::Context;
-use super::error::{Result, not_implemented};
+use super::error::{Code, Error, Result, invalid, say_once};
+use super::fatbin::ManagedVariable;
+use super::image::{self, Image};
 use super::process::Core;
-use super::registry::Raw;
-use rgpu_device::{FunctionInfo, Handle, ModuleInfo, Ordinal};
+use super::registry::{NumberMap, Raw};
+use super::thread;
 
 /// A module, loaded on a device.
 pub struct Module {
@@ -21,6 +27,10 @@ pub struct Module {
     pub context: Raw,
     /// What is in it.
     pub info: ModuleInfo,
+    /// Places of the functions in `info`, by name.
+    names: HashMap<String, u32>,
+    /// Functions that were asked for, by place.
+    functions: Mutex<NumberMap<u32, Arc<Function>>>,
 }
 
 /// A kernel on one device (`CUfunction`, `cudaFunction_t`).
@@ -35,6 +45,8 @@ pub struct Function {
     pub max_dynamic_shared: AtomicI32,
     /// `CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`.
     pub carveout: AtomicI32,
+    /// Bytes of its parameter block.
+    pub(super) param_bytes: u32,
 }
 
 impl Function {
@@ -48,6 +60,14 @@ impl Function {
 pub struct Library {
     /// The program's handle.
     pub raw: Raw,
+    image: Image,
+    /// As loaded, by context; failures are remembered.
+    loaded: Mutex<NumberMap<Raw, Result<Arc<Module>>>>,
+    kernels: Mutex<HashMap<String, Arc<Kernel>>>,
+    /// Managed variables that nvcc's code registered.
+    managed: Vec<ManagedVariable>,
+    /// Where they were placed.
+    placed: Mutex<Vec<(String, u64)>>,
 }
 
 /// A kernel of a library (`CUkernel`, `cudaKernel_t`), on whatever device.
@@ -66,56 +86,159 @@ impl Core {
     /// # Safety
     /// `image` must point to one of these.
     pub unsafe fn module_load(&self, context: &Arc<Context>, image: *const u8) -> Result<Arc<Module>> {
-        let _ = (context, image);
-        Err(not_implemented("module_load"))
+        // SAFETY: the caller's promise; the image is not kept beyond this call.
+        let image = unsafe { Image::at(image) }?;
+        self.load(context, image.bytes(), &[])
     }
 
     /// As [`Core::module_load`], from bytes that were read from a file or linked.
     pub fn module_load_bytes(&self, context: &Arc<Context>, image: &[u8]) -> Result<Arc<Module>> {
-        let _ = (context, image);
-        Err(not_implemented("module_load_bytes"))
+        self.load(context, image, &[])
+    }
+
+    fn load(&self, context: &Arc<Context>, image: &[u8], managed: &[(String, u64)]) -> Result<Arc<Module>> {
+        let ordinal = context.ordinal;
+        let handle = self.device_handle();
+        let loaded = image::for_device(image, &self.infos[ordinal as usize])
+            .and_then(|bytes| self.device.module_load(ordinal, handle, &bytes, managed));
+        let info = match self.note(ordinal, loaded) {
+            Ok(info) => info,
+            Err(error) => {
+                say_once(&error.message);
+                return Err(error);
+            }
+        };
+        for global in info.globals.iter().filter(|global| global.kind != GlobalKind::Managed) {
+            self.variable_known(ordinal, context.raw, global.addr, global.size);
+        }
+        let names =
+            info.functions.iter().enumerate().map(|(i, function)| (function.name.clone(), i as u32)).collect();
+        Ok(self.modules.insert(|raw| Module {
+            raw,
+            handle,
+            ordinal,
+            context: context.raw,
+            info,
+            names,
+            functions: Mutex::default(),
+        }))
     }
 
     /// The module behind a handle.
     pub fn module(&self, raw: Raw) -> Result<Arc<Module>> {
-        let _ = raw;
-        Err(not_implemented("module"))
+        self.modules.get(raw)
     }
 
     /// `cuModuleUnload`.
     pub fn module_unload(&self, raw: Raw) -> Result<()> {
-        let _ = raw;
-        Err(not_implemented("module_unload"))
+        let module = self.modules.remove(raw)?;
+        self.forget_module(&module);
+        self.note(module.ordinal, self.device.module_unload(module.handle))
+    }
+
+    /// Forgets what hangs on a module that is going away.
+    pub(super) fn forget_module(&self, module: &Module) {
+        for global in &module.info.globals {
+            self.variable_gone(global.addr);
+        }
+        for (_, function) in module.functions.lock().drain() {
+            let _ = self.functions.remove(function.raw);
+        }
+    }
+
+    /// Forgets the libraries' modules for which `which` holds.
+    pub(super) fn forget_loaded(&self, which: impl Fn(&Module) -> bool) {
+        let registered: Vec<Arc<Library>> = self.fat_binaries.read().values().cloned().collect();
+        for library in self.libraries.filter(|_| true).iter().chain(&registered) {
+            library.loaded.lock().retain(|_, module| module.as_ref().is_ok_and(|module| !which(module)));
+        }
+        super::fatbin::forget_functions();
     }
 
     /// `cuModuleGetFunction`; the same function has the same handle each time.
     pub fn module_function(&self, module: &Arc<Module>, name: &str) -> Result<Arc<Function>> {
-        let _ = (module, name);
-        Err(not_implemented("module_function"))
+        let Some(&index) = module.names.get(name) else {
+            return Err(Error::new(Code::NotFound, format!("The module has no kernel {name}")));
+        };
+        let mut functions = module.functions.lock();
+        if let Some(function) = functions.get(&index) {
+            return Ok(function.clone());
+        }
+        let info = &module.info.functions[index as usize];
+        let room = self.launch_limits(module.ordinal).shared_per_block.saturating_sub(info.static_shared);
+        let function = self.functions.insert(|raw| Function {
+            raw,
+            module: module.clone(),
+            index,
+            max_dynamic_shared: AtomicI32::new(room as i32),
+            carveout: AtomicI32::new(-1),
+            param_bytes: info.param_bytes(),
+        });
+        functions.insert(index, function.clone());
+        Ok(function)
     }
 
     /// `cuModuleGetGlobal`: address and size.
     pub fn module_global(&self, module: &Module, name: &str) -> Result<(u64, u64)> {
-        let _ = (module, name);
-        Err(not_implemented("module_global"))
+        match module.info.globals.iter().find(|global| global.name == name) {
+            Some(global) => Ok((global.addr, global.size)),
+            None => Err(Error::new(Code::NotFound, format!("The module has no variable {name}"))),
+        }
     }
 
     /// The function behind a handle. A kernel's handle gives its function in `context`, as CUDA allows.
     pub fn function(&self, context: &Arc<Context>, raw: Raw) -> Result<Arc<Function>> {
-        let _ = (context, raw);
-        Err(not_implemented("function"))
+        match self.functions.get(raw) {
+            Ok(function) => Ok(function),
+            Err(error) => match self.kernels.get(raw) {
+                Ok(kernel) => self.kernel_function(context, &kernel),
+                Err(_) => Err(error),
+            },
+        }
     }
 
     /// `cuFuncGetAttribute`, by its `CUfunction_attribute` number; unknown numbers are an invalid value.
     pub fn function_attribute(&self, function: &Function, attribute: u32) -> Result<i32> {
-        let _ = (function, attribute);
-        Err(not_implemented("function_attribute"))
+        let info = function.info();
+        Ok(match attribute {
+            0 => info.max_threads as i32,
+            1 => info.static_shared as i32,
+            2 => info.const_bytes as i32,
+            3 => info.local_bytes as i32,
+            4 => info.registers as i32,
+            5 => info.ptx_version as i32,
+            6 => info.binary_version as i32,
+            8 => function.max_dynamic_shared.load(Ordering::Relaxed),
+            9 => function.carveout.load(Ordering::Relaxed),
+            // Caching mode, and everything about clusters, which no device here has.
+            7 | 10..=15 => 0,
+            _ => return Err(invalid(format!("Function attribute {attribute} does not exist"))),
+        })
     }
 
     /// `cuFuncSetAttribute`.
     pub fn function_set_attribute(&self, function: &Function, attribute: u32, value: i32) -> Result<()> {
-        let _ = (function, attribute, value);
-        Err(not_implemented("function_set_attribute"))
+        match attribute {
+            8 => {
+                let most = self.launch_limits(function.module.ordinal).shared_per_block_optin;
+                let room = most.saturating_sub(function.info().static_shared);
+                if value < 0 || value as u32 > room {
+                    return Err(invalid(format!(
+                        "{value} bytes of dynamic shared memory are not possible, {room} are"
+                    )));
+                }
+                function.max_dynamic_shared.store(value, Ordering::Relaxed);
+                Ok(())
+            }
+            9 if (-1..=100).contains(&value) => {
+                function.carveout.store(value, Ordering::Relaxed);
+                Ok(())
+            }
+            9 => Err(invalid(format!("A carve-out of {value} percent is not possible"))),
+            14 if value == 0 => Ok(()),
+            11..=15 => Err(super::error::not_implemented("thread block clusters")),
+            _ => Err(invalid(format!("Function attribute {attribute} cannot be set"))),
+        }
     }
 
     /// `cuLibraryLoadData`. The image is copied unless `preserved`, when the program promises to keep it.
@@ -123,49 +246,136 @@ impl Core {
     /// # Safety
     /// As for [`Core::module_load`].
     pub unsafe fn library_load(&self, image: *const u8, preserved: bool) -> Result<Arc<Library>> {
-        let _ = (image, preserved);
-        Err(not_implemented("library_load"))
+        // SAFETY: the caller's promise.
+        let image = unsafe { Image::at(image) }?;
+        Ok(self.new_library(if preserved { image } else { image.into_copy() }, Vec::new()))
     }
 
     /// As [`Core::library_load`], from bytes.
     pub fn library_load_bytes(&self, image: Vec<u8>) -> Result<Arc<Library>> {
-        let _ = image;
-        Err(not_implemented("library_load_bytes"))
+        Ok(self.new_library(Image::Copied(image), Vec::new()))
+    }
+
+    /// A library over an image.
+    pub(super) fn new_library(&self, image: Image, managed: Vec<ManagedVariable>) -> Arc<Library> {
+        self.libraries.insert(|raw| Library {
+            raw,
+            image,
+            loaded: Mutex::default(),
+            kernels: Mutex::default(),
+            managed,
+            placed: Mutex::default(),
+        })
     }
 
     /// The library behind a handle.
     pub fn library(&self, raw: Raw) -> Result<Arc<Library>> {
-        let _ = raw;
-        Err(not_implemented("library"))
+        self.libraries.get(raw)
     }
 
     /// `cuLibraryUnload`.
     pub fn library_unload(&self, raw: Raw) -> Result<()> {
-        let _ = raw;
-        Err(not_implemented("library_unload"))
+        let library = self.libraries.remove(raw)?;
+        for (_, kernel) in library.kernels.lock().drain() {
+            let _ = self.kernels.remove(kernel.raw);
+        }
+        let modules: Vec<_> = library.loaded.lock().drain().filter_map(|(_, module)| module.ok()).collect();
+        let mut result = Ok(());
+        for module in modules {
+            if self.modules.contains(module.raw) {
+                result = result.and(self.module_unload(module.raw));
+            }
+        }
+        result
     }
 
     /// `cuLibraryGetModule`: the library as loaded in a context.
     pub fn library_module(&self, context: &Arc<Context>, library: &Library) -> Result<Arc<Module>> {
-        let _ = (context, library);
-        Err(not_implemented("library_module"))
+        // Held while loading: another thread that wants this library has to wait for it anyway.
+        let mut loaded = library.loaded.lock();
+        if let Some(known) = loaded.get(&context.raw) {
+            return known.clone();
+        }
+        let module = self.load_library(context, library);
+        if !module.as_ref().is_err_and(|error| error.code.is_sticky()) {
+            loaded.insert(context.raw, module.clone());
+        }
+        module
     }
 
-    /// `cuLibraryGetKernel`; [`super::Code::NotFound`] where there is none of this name.
+    fn load_library(&self, context: &Arc<Context>, library: &Library) -> Result<Arc<Module>> {
+        let mut placed = library.placed.lock();
+        let known = !placed.is_empty();
+        if !known {
+            for variable in &library.managed {
+                let addr = self.managed_variable_alloc(context, variable.size)?;
+                placed.push((variable.name.clone(), addr));
+            }
+        }
+        // Loading writes the initial values, which on a second device must not undo what was written since.
+        let kept: Vec<Vec<u8>> = if known {
+            self.wait_until_idle()?;
+            let sizes = library.managed.iter().map(|variable| variable.size as usize);
+            placed
+                .iter()
+                .zip(sizes)
+                // SAFETY: the variable was placed in host-visible memory of this size.
+                .map(|((_, addr), size)| unsafe { std::slice::from_raw_parts(*addr as *const u8, size) }.to_vec())
+                .collect()
+        } else {
+            Vec::new()
+        };
+        let module = self.load(context, library.image.bytes(), &placed)?;
+        if !placed.is_empty() {
+            self.host.pull();
+            self.after_wait();
+        }
+        for ((_, addr), bytes) in placed.iter().zip(&kept) {
+            // SAFETY: as above.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), *addr as *mut u8, bytes.len()) };
+        }
+        self.host_wrote();
+        for (variable, (_, addr)) in library.managed.iter().zip(placed.iter()) {
+            variable.tell(*addr);
+        }
+        Ok(module)
+    }
+
+    /// `cuLibraryGetKernel`; [`Code::NotFound`] where there is none of this name.
     pub fn library_kernel(&self, library: &Arc<Library>, name: &str) -> Result<Arc<Kernel>> {
-        let _ = (library, name);
-        Err(not_implemented("library_kernel"))
+        if let Some(kernel) = library.kernels.lock().get(name) {
+            return Ok(kernel.clone());
+        }
+        let context = match thread::top().filter(|context| context.is_alive()) {
+            Some(context) => context,
+            None => self.primary_retain_quietly(thread::selected())?,
+        };
+        if !self.library_module(&context, library)?.names.contains_key(name) {
+            return Err(Error::new(Code::NotFound, format!("The library has no kernel {name}")));
+        }
+        Ok(self.kernel_named(library, name))
+    }
+
+    /// A kernel that is known to exist, or whose existence is checked when it is first used.
+    pub(super) fn kernel_named(&self, library: &Arc<Library>, name: &str) -> Arc<Kernel> {
+        let mut kernels = library.kernels.lock();
+        if let Some(kernel) = kernels.get(name) {
+            return kernel.clone();
+        }
+        let kernel =
+            self.kernels.insert(|raw| Kernel { raw, library: library.clone(), name: name.to_string() });
+        kernels.insert(name.to_string(), kernel.clone());
+        kernel
     }
 
     /// The kernel behind a handle.
     pub fn kernel(&self, raw: Raw) -> Result<Arc<Kernel>> {
-        let _ = raw;
-        Err(not_implemented("kernel"))
+        self.kernels.get(raw)
     }
 
     /// `cuKernelGetFunction`.
     pub fn kernel_function(&self, context: &Arc<Context>, kernel: &Kernel) -> Result<Arc<Function>> {
-        let _ = (context, kernel);
-        Err(not_implemented("kernel_function"))
+        let module = self.library_module(context, &kernel.library)?;
+        self.module_function(&module, &kernel.name)
     }
 }

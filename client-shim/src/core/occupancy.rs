@@ -1,14 +1,65 @@
 //! How many blocks of a kernel fit on a multiprocessor.
 
-use super::error::{Result, not_implemented};
+use super::error::{Result, invalid};
 use super::module::Function;
 use super::process::Core;
 
+const WARP: u32 = 32;
+
+/// What a multiprocessor has.
+struct Multiprocessor {
+    threads: u32,
+    blocks: u32,
+    registers: u32,
+    shared: u64,
+    reserved_shared: u64,
+    threads_per_block: u32,
+}
+
 impl Core {
+    fn multiprocessor(&self, function: &Function) -> Multiprocessor {
+        let info = &self.infos[function.module.ordinal as usize];
+        let get = |number: u32, missing: u32| match info.attribute(number) {
+            n if n > 0 => n as u32,
+            _ => missing,
+        };
+        Multiprocessor {
+            threads: get(39, 2048),
+            blocks: get(106, 32),
+            registers: get(82, 65536),
+            shared: u64::from(get(81, 164 << 10)),
+            reserved_shared: u64::from(get(111, 0)),
+            threads_per_block: get(1, 1024),
+        }
+    }
+
     /// `cudaOccupancyMaxActiveBlocksPerMultiprocessor`.
     pub fn occupancy_blocks(&self, function: &Function, block_size: u32, dynamic_shared: u64) -> Result<u32> {
-        let _ = (function, block_size, dynamic_shared);
-        Err(not_implemented("occupancy_blocks"))
+        if block_size == 0 {
+            return Err(invalid("A block has at least one thread"));
+        }
+        let has = self.multiprocessor(function);
+        let info = function.info();
+        let most = if info.max_threads == 0 { has.threads_per_block } else { info.max_threads };
+        if block_size > most.min(has.threads_per_block) {
+            return Ok(0);
+        }
+        let warps = block_size.div_ceil(WARP);
+        let by_threads = (has.threads / WARP) / warps;
+        let by_registers = if info.registers == 0 {
+            u32::MAX
+        } else {
+            // Registers are given out to warps in units of 256, and warps to the four parts of a multiprocessor.
+            let per_warp = (info.registers * WARP).next_multiple_of(256);
+            (has.registers / 4 / per_warp) * 4 / warps
+        };
+        let shared = u64::from(info.static_shared).saturating_add(dynamic_shared);
+        let by_shared = if shared == 0 {
+            u64::MAX
+        } else {
+            has.shared / shared.saturating_add(has.reserved_shared + 127).max(1).div_euclid(128).saturating_mul(128).max(1)
+        };
+        Ok(by_threads.min(has.blocks).min(by_registers).min(u32::try_from(by_shared).unwrap_or(u32::MAX)))
     }
 
     /// `cuOccupancyMaxPotentialBlockSize`: the smallest grid that fills the device, and the block size for it.
@@ -19,13 +70,40 @@ impl Core {
         dynamic_shared: &dyn Fn(u32) -> u64,
         limit: u32,
     ) -> Result<(u32, u32)> {
-        let _ = (function, dynamic_shared, limit);
-        Err(not_implemented("occupancy_block_size"))
+        let has = self.multiprocessor(function);
+        let info = function.info();
+        let mut most = if info.max_threads == 0 { has.threads_per_block } else { info.max_threads };
+        most = most.min(has.threads_per_block);
+        if limit != 0 {
+            most = most.min(limit);
+        }
+        let (mut best_threads, mut best) = (0, (0, 0));
+        let mut size = most.next_multiple_of(WARP);
+        while size > 0 {
+            let block = size.min(most);
+            let blocks = self.occupancy_blocks(function, block, dynamic_shared(block))?;
+            if block * blocks > best_threads {
+                best_threads = block * blocks;
+                best = (blocks, block);
+            }
+            if best_threads == has.threads {
+                break;
+            }
+            size -= WARP;
+        }
+        let processors = self.launch_limits(function.module.ordinal).multiprocessors;
+        Ok((best.0 * processors, best.1))
     }
 
     /// `cudaOccupancyAvailableDynamicSMemPerBlock`.
     pub fn occupancy_shared(&self, function: &Function, blocks: u32, block_size: u32) -> Result<u64> {
-        let _ = (function, blocks, block_size);
-        Err(not_implemented("occupancy_shared"))
+        if blocks == 0 || blocks > self.occupancy_blocks(function, block_size, 0)? {
+            return Err(invalid(format!("{blocks} blocks of {block_size} threads do not fit")));
+        }
+        let has = self.multiprocessor(function);
+        let each = (has.shared / u64::from(blocks)) & !127;
+        let own = has.reserved_shared + u64::from(function.info().static_shared);
+        let most = function.max_dynamic_shared.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64;
+        Ok(each.saturating_sub(own).min(most))
     }
 }

@@ -12,8 +12,8 @@ use super::error::{Code, Error, Result};
 /// What a program holds instead of an object. It looks like a pointer, but nothing lies there.
 pub type Raw = usize;
 
-/// Where handles start: not a canonical user-space heap address, so that following one faults.
-const FIRST: usize = 0x0000_2000_0000_1000;
+/// Where handles start: not a canonical address, so that following one faults and none is ever mistaken for a pointer.
+const FIRST: usize = 0x0052_4750_0000_0040;
 
 static NEXT: AtomicUsize = AtomicUsize::new(FIRST);
 

@@ -1,0 +1,180 @@
+//! Where the device is: in a server, or in this process. Both look the same from here on.
+
+use std::sync::Arc;
+
+use rgpu_device::{AddressPlan, Device, DeviceInfo, Range};
+use rgpu_softgpu::SoftGpu;
+
+use super::error::{Code, Error, Result};
+use super::host::HostSide;
+use crate::remote::{ConnectOptions, Remote};
+
+/// A device with its reserved addresses.
+pub struct Session {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// How its addresses are used.
+    pub plan: AddressPlan,
+    /// The devices, by ordinal.
+    pub infos: Vec<DeviceInfo>,
+    /// What the device calls back.
+    pub host: Arc<HostSide>,
+    /// Whether host and device share an address space.
+    pub in_process: bool,
+    goodbye: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Session {
+    /// Opens the session that the environment asks for: `RGPU_IN_PROCESS=1` or `RGPU_SERVER=HOST:PORT`.
+    pub fn from_environment() -> Result<Self> {
+        if std::env::var("RGPU_IN_PROCESS").is_ok_and(|v| !matches!(v.as_str(), "" | "0")) {
+            return Self::in_process();
+        }
+        match std::env::var("RGPU_SERVER") {
+            Ok(server) if !server.is_empty() => Self::remote(&server),
+            _ => Err(Error::new(
+                Code::NoDevice,
+                "no GPU: set RGPU_SERVER=HOST:PORT to use a server's, or RGPU_IN_PROCESS=1 for the software GPU",
+            )),
+        }
+    }
+
+    fn remote(server: &str) -> Result<Self> {
+        let host = Arc::new(HostSide::new());
+        let options = ConnectOptions { credential: credential()?, ..ConnectOptions::default() };
+        let remote = Remote::connect(server, options, host.clone())?;
+        let plan = remote.plan().clone();
+        let (goodbye, puller) = (remote.clone(), remote.clone());
+        host.set_pull(Box::new(move || {
+            if let Err(error) = puller.pull_shared_writes() {
+                super::error::log(&error.message);
+            }
+        }));
+        Self::new(remote, plan, host, false, Box::new(move || goodbye.goodbye()))
+    }
+
+    fn in_process() -> Result<Self> {
+        let host = Arc::new(HostSide::new());
+        let device = SoftGpu::open(soft_config()?, host.clone())?;
+        let plan = reserve(&*device)?;
+        Self::new(device, plan, host, true, Box::new(|| {}))
+    }
+
+    /// A session over an open device whose addresses are reserved.
+    pub fn new(
+        device: Arc<dyn Device>,
+        plan: AddressPlan,
+        host: Arc<HostSide>,
+        in_process: bool,
+        goodbye: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Self> {
+        let infos = device.infos();
+        if infos.is_empty() {
+            return Err(Error::new(Code::NoDevice, "The server has no device for this application"));
+        }
+        if plan.devices.len() < infos.len() {
+            return Err(Error::new(Code::SystemNotReady, "The address plan leaves a device out"));
+        }
+        host.attach(device.clone());
+        Ok(Self { device, plan, infos, host, in_process, goodbye })
+    }
+
+    /// Says goodbye: what was posted is on its way when this returns. Doesn't wait for an answer.
+    pub fn close(&self) {
+        (self.goodbye)();
+    }
+}
+
+/// What proves that this program may use the server: the contents of the file that `RGPU_TOKEN_FILE` names.
+fn credential() -> Result<Vec<u8>> {
+    match std::env::var_os("RGPU_TOKEN_FILE").filter(|name| !name.is_empty()) {
+        None => Ok(Vec::new()),
+        Some(name) => {
+            let text = std::fs::read(&name).map_err(|e| {
+                let name = name.to_string_lossy();
+                Error::new(Code::NoDevice, format!("Cannot read the token file {name}: {e}"))
+            })?;
+            Ok(text.trim_ascii().to_vec())
+        }
+    }
+}
+
+/// The software GPU's settings: `RGPU_SOFT_MEMORY` (bytes; K, M, G), `RGPU_SOFT_WORKERS`, `RGPU_SOFT_DEVICES`,
+/// `RGPU_SOFT_CC` (8.0).
+fn soft_config() -> Result<rgpu_softgpu::Config> {
+    let mut config = rgpu_softgpu::Config::default();
+    let bad = |name: &str, value: &str| {
+        Error::new(Code::NoDevice, format!("{name}={value} is not understood"))
+    };
+    if let Ok(value) = std::env::var("RGPU_SOFT_MEMORY") {
+        config.memory_bytes_per_device =
+            parse_bytes(&value).ok_or_else(|| bad("RGPU_SOFT_MEMORY", &value))?;
+    }
+    if let Ok(value) = std::env::var("RGPU_SOFT_WORKERS") {
+        config.workers = value.parse().map_err(|_| bad("RGPU_SOFT_WORKERS", &value))?;
+    }
+    if let Ok(value) = std::env::var("RGPU_SOFT_DEVICES") {
+        config.devices = value.parse().map_err(|_| bad("RGPU_SOFT_DEVICES", &value))?;
+    }
+    if let Ok(value) = std::env::var("RGPU_SOFT_CC") {
+        config.compute_capability = value
+            .split_once('.')
+            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
+            .ok_or_else(|| bad("RGPU_SOFT_CC", &value))?;
+    }
+    Ok(config)
+}
+
+/// A number of bytes with an optional K, M, G or T (powers of 1024).
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, shift) = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => (&text[..text.len() - 1], 10),
+        'M' => (&text[..text.len() - 1], 20),
+        'G' => (&text[..text.len() - 1], 30),
+        'T' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Where the arena of an in-process device may lie: between where the kernel puts programs and where it puts libraries.
+const PLACES: [u64; 6] = [
+    0x2000_0000_0000,
+    0x3000_0000_0000,
+    0x2800_0000_0000,
+    0x3800_0000_0000,
+    0x4000_0000_0000,
+    0x1400_0000_0000,
+];
+/// How much it may use of a place.
+const PLACE_SIZE: u64 = 4 << 40;
+
+/// Has an in-process device reserve its addresses.
+fn reserve(device: &dyn Device) -> Result<AddressPlan> {
+    let mut refusal = None;
+    for base in PLACES {
+        match device.reserve(Range { base, size: PLACE_SIZE }) {
+            Err(error) if error.code == Code::MapFailed => refusal = Some(error),
+            other => return other,
+        }
+    }
+    let why = refusal.map_or_else(String::new, |error| error.message);
+    let advice = "is there a limit on address space (ulimit -v)?";
+    Err(Error::new(Code::MapFailed, format!("Cannot reserve addresses for device memory: {why}; {advice}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!(parse_bytes("4096"), Some(4096));
+        assert_eq!(parse_bytes("512m"), Some(512 << 20));
+        assert_eq!(parse_bytes(" 2 G "), Some(2 << 30));
+        assert_eq!(parse_bytes(""), None);
+        assert_eq!(parse_bytes("many"), None);
+        assert_eq!(parse_bytes("99999999999G"), None);
+    }
+}
