@@ -1,4 +1,4 @@
-//! The commands that work on this repository: `cargo xtask demo`, `test` and `toolkit`.
+//! The commands that work on this repository: `cargo xtask demo`, `test`, `toolkit` and `examples`.
 
 mod demo;
 mod test;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use rgpu_tests::examples;
-use rgpu_tests::toolkit::Toolkit;
+use rgpu_tests::toolkit::{Toolkit, Version};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The commands that work on this repository")]
@@ -33,6 +33,8 @@ enum Task {
     },
     /// Fetches the CUDA compiler
     Toolkit,
+    /// Compiles the examples and the tests' programs
+    Examples,
 }
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Task::Demo { filter } => demo::demo(&filter),
         Task::Test { filter } => test::test(&filter),
         Task::Toolkit => toolkit().map(|_| true),
+        Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -62,6 +65,16 @@ fn toolkit() -> Result<(Toolkit, Duration)> {
     }
     println!("(shared by all clones; delete that directory to remove it, nothing else was installed)");
     Ok((fetched.toolkit, start.elapsed()))
+}
+
+/// Compiles all CUDA programs of this repository that aren't compiled yet.
+fn compile_all(toolkit: &Toolkit) -> Result<()> {
+    let start = Instant::now();
+    let mut programs = examples::all()?;
+    programs.extend(examples::for_tests()?);
+    let compiled = examples::build(toolkit, &programs, &Version::ALL)?;
+    println!("Compiled {compiled} CUDA programs in {}", seconds(start.elapsed()));
+    Ok(())
 }
 
 /// Runs cargo in the repository.

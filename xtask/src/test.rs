@@ -4,11 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
-use rgpu_tests::examples;
 use rgpu_tests::product::Product;
-use rgpu_tests::toolkit::Version;
 
-use crate::{build, cargo, seconds, toolkit};
+use crate::{build, cargo, compile_all, seconds, toolkit};
 
 #[derive(Default)]
 struct Counts {
@@ -26,13 +24,7 @@ pub fn test(filter: &[String]) -> Result<bool> {
     println!("Built in {}", seconds(built));
     let product = Product::build()?;
     match toolkit() {
-        Ok((toolkit, _)) => {
-            let start = std::time::Instant::now();
-            let mut programs = examples::all()?;
-            programs.extend(examples::for_tests()?);
-            let compiled = examples::build(&toolkit, &programs, &Version::ALL)?;
-            println!("Compiled {compiled} CUDA programs in {}", seconds(start.elapsed()));
-        }
+        Ok((toolkit, _)) => compile_all(&toolkit)?,
         Err(e) => println!("Tests that need the CUDA compiler will be skipped: {e:#}"),
     }
 
