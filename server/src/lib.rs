@@ -1,1 +1,34 @@
-//! Under construction.
+//! The server: a daemon that accepts applications, and a process for each of them that executes their
+//! calls on a [`Device`].
+//!
+//! ```text
+//!              rgpu serve (daemon)                 rgpu __app-server (one per application)
+//!  connect --> accept, read and check the hello
+//!              start a process ------------------> open the device, answer the hello
+//!                                                  drop every privilege that is not needed
+//!  calls ---------------------------------------->  read, execute in order
+//!              reap it, take its memory credit     exit when the application is gone
+//!              back, log one line
+//! ```
+//!
+//! The daemon never executes anything for an application and holds no device. It listens ([`daemon`]),
+//! checks what a stranger says before any process is spent on it, and keeps the [`ledger`]: how much memory
+//! each application has been promised. An application's [`session`] lives and dies with its own process
+//! ([`app`]), which is confined ([`confine`]) because kernels become native code in it.
+//!
+//! [`Device`]: rgpu_device::Device
+
+pub mod app;
+pub mod confine;
+mod convert;
+pub mod daemon;
+pub mod ledger;
+mod options;
+pub mod session;
+
+pub use app::app_server_main;
+pub use daemon::serve;
+pub use options::{DeviceSpec, Options};
+
+/// The hidden subcommand under which the daemon starts itself again for an application.
+pub const APP_SERVER_COMMAND: &str = "__app-server";

@@ -196,9 +196,14 @@ impl Link {
         Ok(())
     }
 
+    /// Whether frames have been received that polling the connection does not show any more.
+    pub(super) fn has_buffered(&self) -> bool {
+        self.incoming.lock().frames.has_buffered()
+    }
+
     /// Whether reading would find something at once.
     pub(super) fn has_bytes(&self) -> bool {
-        self.incoming.lock().frames.has_buffered()
+        self.has_buffered()
             || self.transport.wait(Ready::READ, None, Some(Duration::ZERO)).is_ok_and(|r| r.read)
     }
 

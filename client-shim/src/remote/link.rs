@@ -202,17 +202,19 @@ impl Link {
         !std::mem::replace(&mut state.leader, true)
     }
 
-    /// Lets somebody else lead.
+    /// Lets somebody else lead: a thread that waits, or else the service thread, if there is need.
     pub fn stop_leading(&self) {
+        if !self.hand_over() && self.needs_attention() {
+            self.service.wake();
+        }
+    }
+
+    /// Lets a thread that waits lead. False where none does.
+    pub fn hand_over(&self) -> bool {
         let mut state = self.state.lock();
         state.leader = false;
-        match state.followers.iter().find(|w| !w.done.load(SeqCst)) {
-            Some(follower) => {
-                follower.changed.notify_all();
-            }
-            None if self.needs_attention() => self.service.wake(),
-            None => {}
-        }
+        let follower = state.followers.iter().find(|w| !w.done.load(SeqCst));
+        follower.map(|f| f.changed.notify_all()).is_some()
     }
 
     /// Whether a thread is reading.

@@ -213,6 +213,11 @@ impl Link {
         loop {
             self.check()?;
             let leads = self.try_lead();
+            if leads && self.has_buffered() {
+                self.read_one();
+                self.stop_leading();
+                return Ok(());
+            }
             let (want, time) = if leads {
                 (Ready::BOTH, end.saturating_duration_since(Instant::now()))
             } else {

@@ -150,12 +150,12 @@ fn run(link: &Weak<Link>) {
                 next_look = Instant::now() + LINGER;
             }
         }
-        if ready.read && link.try_lead() {
-            link.read_one();
+        // The last leader may have left frames behind that it had received already.
+        if reading && (ready.read || ready.wake) && link.try_lead() {
             while link.needs_attention() && !link.has_followers() && !link.is_over() && link.has_bytes() {
                 link.read_one();
             }
-            link.stop_leading();
+            link.hand_over();
         }
         if !awake || Instant::now() < next_look {
             continue;

@@ -1,0 +1,296 @@
+//! The process that serves one application.
+//!
+//! The daemon starts it with three descriptors: the connection, a memory file that says what to do, and the
+//! [ledger](crate::ledger).
+
+use crate::confine;
+use crate::convert;
+use crate::ledger::Ledger;
+use crate::options::DeviceSpec;
+use crate::session::{Session, initial_credit};
+use rgpu_device::{AddressPlan, Code, Device, Host, Range};
+use rgpu_protocol::hello::{self, Hello, HelloAnswer, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status};
+use rgpu_protocol::transport::{Ready, Tcp, Transport};
+use rgpu_protocol::wire::{DecodeError, Reader, Wire};
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Seek};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where the connection is.
+pub(crate) const CONNECTION: i32 = 3;
+/// Where the [`Orders`] are.
+pub(crate) const ORDERS: i32 = 4;
+/// Where the ledger is.
+pub(crate) const LEDGER: i32 = 5;
+
+/// How often a client may propose another range.
+const MAX_PROPOSALS: usize = 40;
+/// How long it may think about it.
+const PROPOSAL_TIME: Duration = Duration::from_secs(10);
+
+/// Makes the device that executes an application's calls.
+pub type OpenDevice = fn(&DeviceSpec, Arc<dyn Host>) -> rgpu_device::Result<Arc<dyn Device>>;
+
+/// What the daemon tells.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Orders {
+    pub device: DeviceSpec,
+    pub slot: u32,
+    pub daemon: u32,
+    pub peer: String,
+    pub hello: Hello,
+}
+
+impl Orders {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        (self.device.count, self.device.workers).encode(&mut out);
+        self.device.memory.encode(&mut out);
+        self.device.compute_capability.encode(&mut out);
+        (self.slot, self.daemon).encode(&mut out);
+        self.peer.encode(&mut out);
+        self.hello.encode(&mut out);
+        out
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let (count, workers) = Wire::decode(&mut r)?;
+        let memory = Wire::decode(&mut r)?;
+        let compute_capability = Wire::decode(&mut r)?;
+        let device = DeviceSpec { count, memory, workers, compute_capability };
+        let (slot, daemon) = Wire::decode(&mut r)?;
+        let peer = Wire::decode(&mut r)?;
+        let hello = Wire::decode(&mut r)?;
+        r.finish()?;
+        Ok(Self { device, slot, daemon, peer, hello })
+    }
+}
+
+/// The main function of `rgpu __app-server`, which serves with the software GPU.
+pub fn app_server_main() -> ExitCode {
+    app_server_with(|spec, host| {
+        let config = rgpu_softgpu::Config {
+            devices: spec.count,
+            memory_bytes_per_device: spec.memory,
+            workers: spec.workers as usize,
+            compute_capability: spec.compute_capability,
+            ..rgpu_softgpu::Config::default()
+        };
+        Ok(rgpu_softgpu::SoftGpu::open(config, host)?)
+    })
+}
+
+/// [`app_server_main`] with a device of the caller's choice.
+pub fn app_server_with(open: OpenDevice) -> ExitCode {
+    match serve_one(open) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // Started by hand, most likely: a daemon sees to it that there is nothing to go wrong.
+            eprintln!("rgpu: {}: {e}; it is started by `rgpu serve`", crate::APP_SERVER_COMMAND);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_one(open: OpenDevice) -> io::Result<()> {
+    let invalid = |e: DecodeError| io::Error::new(io::ErrorKind::InvalidData, e);
+    // SAFETY: these are the daemon's to give, and nobody else here has taken them.
+    let [connection, orders, ledger] = unsafe { [take(CONNECTION)?, take(ORDERS)?, take(LEDGER)?] };
+    let mut bytes = Vec::new();
+    let mut orders = File::from(orders);
+    orders.rewind()?;
+    orders.read_to_end(&mut bytes)?;
+    let orders = Orders::parse(&bytes).map_err(invalid)?;
+    // SAFETY: plain system call.
+    if unsafe { libc::getppid() } as u32 != orders.daemon {
+        return Err(io::Error::other("the daemon has gone"));
+    }
+    confine::limit()?;
+    let ledger = Arc::new(Ledger::map(ledger)?);
+    let (slot, spec) = (orders.slot as usize, &orders.device);
+    let stats = ledger.slot(slot);
+    let tcp = Tcp::adopt(connection, orders.peer.clone())?;
+    tcp.probe_when_idle()?;
+    let transport: Arc<dyn Transport> = Arc::new(tcp);
+    let session = Session::new(transport.clone());
+    end_on_sigterm(session.farewell())?;
+
+    let opened = open(spec, session.host()).and_then(|device| {
+        let plan = agree(&*transport, &*device, &orders.hello)?;
+        Ok((device, plan))
+    });
+    let (device, plan) = match opened {
+        Ok(opened) => opened,
+        Err(e) => {
+            stats.set_reason(&format!("the device could not be opened: {}", e.message));
+            let _ = say(&*transport, &HelloAnswer::refused(Status::Unavailable, e.message));
+            return Ok(());
+        }
+    };
+    let credit = initial_credit(&ledger, slot, spec.count);
+    let answer = HelloAnswer {
+        status: Status::Accepted as u32,
+        message: String::new(),
+        features: 0,
+        devices: device.infos().into_iter().map(convert::device_info).collect(),
+        plan: convert::plan(&plan),
+        credit: credit.clone(),
+    };
+    // Before anything of the application's is executed.
+    if let Err(e) = confine::confine() {
+        let text = format!("the process could not be confined: {e}");
+        stats.set_reason(&text);
+        let _ = say(&*transport, &HelloAnswer::refused(Status::Unavailable, text));
+        return Ok(());
+    }
+    stats.begun.store(1, std::sync::atomic::Ordering::SeqCst);
+    say(&*transport, &answer)?;
+    session.run(device, ledger.clone(), slot, &credit, move || {
+        stats.set_reason("the application has gone");
+        exit();
+    });
+    exit();
+}
+
+/// Leaves at once: kernels may be running for ever, and there is nothing to clean up that the kernel of
+/// the operating system does not.
+fn exit() -> ! {
+    // SAFETY: plain system call.
+    unsafe { libc::_exit(0) }
+}
+
+/// # Safety
+/// The descriptor must belong to nobody.
+unsafe fn take(fd: i32) -> io::Result<OwnedFd> {
+    // SAFETY: plain system calls.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::other("its descriptors are missing"));
+    }
+    // SAFETY: it is open, and passed on to the caller that it is nobody's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Agrees on a range, asking the client for others where one is not free here.
+fn agree(transport: &dyn Transport, device: &dyn Device, hello: &Hello) -> rgpu_device::Result<AddressPlan> {
+    let mut range = Range { base: hello.range.base, size: hello.range.size };
+    let mut last = None;
+    for _ in 0..MAX_PROPOSALS {
+        match device.reserve(range) {
+            Ok(plan) => return Ok(plan),
+            Err(e) if e.code == Code::MapFailed => {
+                let lost = |e: io::Error| rgpu_device::Error::new(Code::OperatingSystem, e.to_string());
+                let refusal = HelloAnswer::refused(Status::RangeRefused, e.message.clone());
+                say(transport, &refusal).map_err(lost)?;
+                let next = hear(transport, Instant::now() + PROPOSAL_TIME).map_err(lost)?;
+                range = Range { base: next.range.base, size: next.range.size };
+                last = Some(e);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Err(last.unwrap_or_else(|| Code::MapFailed.into()))
+}
+
+/// Sends a hello's answer.
+pub(crate) fn say(transport: &dyn Transport, answer: &HelloAnswer) -> io::Result<()> {
+    let bytes = hello::message(answer);
+    let (mut at, end) = (0, Instant::now() + PROPOSAL_TIME);
+    while at < bytes.len() {
+        at += patiently(transport, Ready::WRITE, end, || transport.send(&[IoSlice::new(&bytes[at..])]))?;
+    }
+    Ok(())
+}
+
+/// Reads a hello of this version.
+fn hear(transport: &dyn Transport, end: Instant) -> io::Result<Hello> {
+    let (prefix, body) = hear_any(transport, end)?;
+    if prefix.major != MAJOR {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "another protocol version"));
+    }
+    Hello::parse(&body).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+/// Reads a hello of any version.
+pub(crate) fn hear_any(transport: &dyn Transport, end: Instant) -> io::Result<(Prefix, Vec<u8>)> {
+    let read = |into: &mut [u8]| {
+        let mut at = 0;
+        while at < into.len() {
+            match patiently(transport, Ready::READ, end, || transport.recv(&mut into[at..]))? {
+                0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+                n => at += n,
+            }
+        }
+        Ok(())
+    };
+    let mut bytes = [0; PREFIX_BYTES];
+    read(&mut bytes)?;
+    let prefix = Prefix::parse(&bytes, MAX_HELLO)
+        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+    let mut body = vec![0; prefix.length as usize];
+    read(&mut body)?;
+    Ok((prefix, body))
+}
+
+fn patiently(
+    transport: &dyn Transport,
+    want: Ready,
+    end: Instant,
+    mut action: impl FnMut() -> io::Result<usize>,
+) -> io::Result<usize> {
+    loop {
+        match action() {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                transport.wait(want, None, Some(left))?;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// Tells the client when the daemon stops. Must be called before any other thread is started, so that
+/// all of them leave the signal to this one.
+fn end_on_sigterm(farewell: impl Fn(&str) + Send + 'static) -> io::Result<()> {
+    // SAFETY: all zeros is a valid set, and it is filled before it is used.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a valid place.
+    unsafe {
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGTERM);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+    let wait = move || {
+        let mut signal = 0;
+        // SAFETY: both are valid places.
+        unsafe { libc::sigwait(&set, &mut signal) };
+        farewell("the server was stopped");
+        exit();
+    };
+    std::thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(wait).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_come_back() {
+        let orders = Orders {
+            device: DeviceSpec { count: 3, memory: 5, workers: 7, compute_capability: (9, 0) },
+            slot: 11,
+            daemon: 13,
+            peer: "127.0.0.1:1".into(),
+            hello: Hello { program: "a".into(), ..Hello::default() },
+        };
+        assert_eq!(Orders::parse(&orders.to_bytes()).unwrap(), orders);
+        assert!(Orders::parse(b"").is_err());
+    }
+}

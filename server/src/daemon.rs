@@ -1,0 +1,378 @@
+//! The daemon: accepts, checks the hello, starts a process for each application, and reaps it.
+//!
+//! Each connection has a small thread in the daemon, which ends with the application's process. Nothing that
+//! a client does reaches further into the daemon than the hello, which is short and read within a time limit.
+
+use crate::app::{CONNECTION, LEDGER, ORDERS, Orders, hear_any, say};
+use crate::ledger::Ledger;
+use crate::options::{MAX_DEVICES, Options};
+use crate::{APP_SERVER_COMMAND, DeviceSpec};
+use rgpu_protocol::hello::{Hello, HelloAnswer, MAJOR, MINOR, Status};
+use rgpu_protocol::transport::{Tcp, Transport};
+use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a client may take for its hello.
+const HELLO_TIME: Duration = Duration::from_secs(5);
+/// How many clients may be saying hello at a time.
+const MAX_STRANGERS: usize = 64;
+/// How long application servers get to say goodbye when the daemon stops.
+const STOP_TIME: Duration = Duration::from_secs(2);
+/// Longest token.
+const MAX_TOKEN: usize = 4096;
+
+/// What the daemon's threads share.
+struct Daemon {
+    device: DeviceSpec,
+    ledger: Ledger,
+    token: Option<Vec<u8>>,
+    max_sessions: usize,
+    strangers: AtomicUsize,
+    children: Mutex<Vec<u32>>,
+    stopping: AtomicBool,
+}
+
+/// Serves until SIGTERM or SIGINT. Prints one line on stdout when it listens.
+pub fn serve(options: Options) -> io::Result<()> {
+    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+    let device = options.device;
+    if device.count == 0 || device.count > MAX_DEVICES {
+        return Err(invalid(format!("There can be 1 to {MAX_DEVICES} devices, not {}", device.count)));
+    }
+    let token = options.token_file.as_deref().map(read_token).transpose()?;
+    let addresses: Vec<_> = options
+        .listen
+        .to_socket_addrs()
+        .map_err(|e| invalid(format!("`{}` is no address to listen on: {e}", options.listen)))?
+        .collect();
+    if token.is_none() && !options.insecure && addresses.iter().any(|a| !a.ip().is_loopback()) {
+        return Err(invalid(format!(
+            "Others can reach {}: give --token-file FILE, or --insecure to serve anybody",
+            options.listen
+        )));
+    }
+    // Before any thread is started, so that all of them leave the signals to this one.
+    let signals = signal_descriptor(&[libc::SIGTERM, libc::SIGINT])?;
+    let listener = TcpListener::bind(&addresses[..])
+        .map_err(|e| io::Error::new(e.kind(), format!("Cannot listen on {}: {e}", options.listen)))?;
+    listener.set_nonblocking(true)?;
+    let daemon = Arc::new(Daemon {
+        ledger: Ledger::new(&vec![device.memory; device.count as usize])?,
+        device,
+        token,
+        max_sessions: options.max_sessions,
+        strangers: AtomicUsize::new(0),
+        children: Mutex::default(),
+        stopping: AtomicBool::new(false),
+    });
+    let mut stdout = io::stdout();
+    writeln!(stdout, "rgpu: listening on {}", listener.local_addr()?)?;
+    stdout.flush()?;
+    while !poll(&listener, &signals)? {
+        match listener.accept() {
+            Ok((stream, peer)) => daemon.clone().welcome(stream, peer.to_string()),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => {
+                // Out of descriptors, or the client has gone already: either passes.
+                tracing::warn!("accepting failed: {e}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+    drop(listener);
+    daemon.stop();
+    Ok(())
+}
+
+fn read_token(path: &std::path::Path) -> io::Result<Vec<u8>> {
+    let name = |e: io::Error| io::Error::new(e.kind(), format!("Cannot read {}: {e}", path.display()));
+    let text = std::fs::read(path).map_err(name)?;
+    let token = text.trim_ascii();
+    if token.is_empty() || token.len() > MAX_TOKEN {
+        let text = format!("{} must hold 1 to {MAX_TOKEN} bytes", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(token.to_vec())
+}
+
+/// Waits for a connection; true on a signal to stop.
+fn poll(listener: &TcpListener, signals: &OwnedFd) -> io::Result<bool> {
+    let readable = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [readable(listener.as_raw_fd()), readable(signals.as_raw_fd())];
+    loop {
+        // SAFETY: `fds` is valid for its length.
+        if unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) } >= 0 {
+            return Ok(fds[1].revents != 0);
+        }
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::Interrupted {
+            return Err(e);
+        }
+    }
+}
+
+fn signal_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
+    // SAFETY: all zeros is a valid set; the rest are plain system calls on it.
+    let fd = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in signals {
+            libc::sigaddset(&mut set, *signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        libc::signalfd(-1, &set, libc::SFD_CLOEXEC)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+impl Daemon {
+    fn welcome(self: Arc<Self>, stream: TcpStream, peer: String) {
+        if self.strangers.fetch_add(1, SeqCst) >= MAX_STRANGERS {
+            self.strangers.fetch_sub(1, SeqCst);
+            tracing::warn!("{peer}: too many clients at once are saying hello");
+            return;
+        }
+        let counted = self.clone();
+        let body = move || self.client(stream, &peer);
+        let thread = std::thread::Builder::new().name("client".into()).stack_size(128 << 10).spawn(body);
+        if let Err(e) = thread {
+            counted.strangers.fetch_sub(1, SeqCst);
+            tracing::error!("no thread could be started: {e}");
+        }
+    }
+
+    fn client(&self, stream: TcpStream, peer: &str) {
+        let heard = self.hear(stream, peer);
+        self.strangers.fetch_sub(1, SeqCst);
+        let Some((tcp, hello)) = heard else { return };
+        let refuse = |text: &str| {
+            tracing::warn!("{peer}: refused: {text}");
+            let _ = say(&tcp, &HelloAnswer::refused(Status::Unavailable, text));
+        };
+        if self.stopping.load(SeqCst) {
+            return refuse("the server is being stopped");
+        }
+        let sessions = self.children.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let slot = if sessions < self.max_sessions { self.ledger.take_slot() } else { None };
+        let Some(slot) = slot else {
+            return refuse(&format!("it serves {sessions} applications already, which is its limit"));
+        };
+        let name = printable(&hello.program);
+        let (session, pid) = (hello.session, hello.pid);
+        match self.start(&tcp, hello, slot, peer) {
+            Ok(mut child) => {
+                // Only the child's end of it stays, so that its death closes the connection.
+                drop(tcp);
+                tracing::info!("{peer}: session {session:016x} of {name} (process {pid}) begins");
+                let status = child.wait();
+                self.children.lock().unwrap_or_else(PoisonError::into_inner).retain(|c| *c != child.id());
+                let died = match status {
+                    Ok(s) if s.success() => None,
+                    Ok(s) => Some(match s.signal() {
+                        Some(signal) => format!("its server process was killed by signal {signal}"),
+                        None => format!("its server process failed with status {}", s.code().unwrap_or(-1)),
+                    }),
+                    Err(e) => Some(format!("its server process is lost: {e}")),
+                };
+                let s = self.ledger.slot(slot);
+                let reason = died.or_else(|| s.reason()).unwrap_or_else(|| "for a reason unknown".into());
+                tracing::info!(
+                    launches = s.launches.load(SeqCst),
+                    bytes_in = s.bytes_in.load(SeqCst),
+                    bytes_out = s.bytes_out.load(SeqCst),
+                    peak_memory = s.peak_memory.load(SeqCst),
+                    "{peer}: session {session:016x} of {name} ends: {}",
+                    printable(&reason)
+                );
+            }
+            Err(e) => refuse(&format!("no process could be started: {e}")),
+        }
+        self.ledger.clear_slot(slot);
+    }
+
+    /// Reads and checks what a stranger says.
+    fn hear(&self, stream: TcpStream, peer: &str) -> Option<(Tcp, Hello)> {
+        let tcp = match Tcp::adopt(stream.into(), peer.to_owned()) {
+            Ok(tcp) => tcp,
+            Err(e) => {
+                tracing::warn!("{peer}: {e}");
+                return None;
+            }
+        };
+        let refuse = |status, text: String| {
+            tracing::warn!("{peer}: refused: {text}");
+            let _ = say(&tcp, &HelloAnswer::refused(status, text));
+        };
+        let (prefix, body) = match hear_any(&tcp, Instant::now() + HELLO_TIME) {
+            Ok(heard) => heard,
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                tracing::debug!("{peer}: left without saying hello");
+                return None;
+            }
+            Err(e) => {
+                refuse(Status::Unavailable, format!("the hello is not one of rgpu's: {e}"));
+                return None;
+            }
+        };
+        if prefix.major != MAJOR {
+            let text = format!(
+                "it speaks version {MAJOR}.{MINOR} of the protocol, the client {}.{}; use the same release \
+                 of rgpu on both sides",
+                prefix.major, prefix.minor
+            );
+            refuse(Status::Version, text);
+            return None;
+        }
+        let hello = match Hello::parse(&body) {
+            Ok(hello) => hello,
+            Err(e) => {
+                refuse(Status::Unavailable, format!("the hello is malformed: {e}"));
+                return None;
+            }
+        };
+        if let Some(token) = &self.token
+            && !same(token, &hello.credential)
+        {
+            let text = match hello.credential.is_empty() {
+                true => "it wants a token (RGPU_TOKEN_FILE, or `rgpu run --token-file`)",
+                false => "the token is wrong",
+            };
+            refuse(Status::Credential, text.into());
+            return None;
+        }
+        Some((tcp, hello))
+    }
+
+    /// Starts the process that serves an application.
+    fn start(&self, tcp: &Tcp, hello: Hello, slot: usize, peer: &str) -> io::Result<Child> {
+        // The application's process has no use for it.
+        let hello = Hello { credential: Vec::new(), ..hello };
+        let orders = Orders {
+            device: self.device.clone(),
+            slot: slot as u32,
+            daemon: std::process::id(),
+            peer: peer.to_owned(),
+            hello,
+        };
+        let orders = memory_file(&orders.to_bytes())?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("RGPU_") || text == "LD_PRELOAD" || text == "LD_AUDIT" {
+                command.env_remove(&name);
+            }
+        }
+        let descriptors = [
+            (tcp.descriptor(), CONNECTION),
+            (orders.as_raw_fd(), ORDERS),
+            (self.ledger.descriptor(), LEDGER),
+        ];
+        // SAFETY: only async-signal-safe functions are called.
+        unsafe { command.pre_exec(move || prepare_child(descriptors)) };
+        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        let child = command.spawn()?;
+        children.push(child.id());
+        Ok(child)
+    }
+
+    /// Ends all sessions.
+    fn stop(&self) {
+        self.stopping.store(true, SeqCst);
+        let children = || self.children.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let signal_all = |signal| {
+            for child in children() {
+                // SAFETY: a child that is in the list has not been reaped for longer than an instant, in
+                // which its number is not given to another process.
+                unsafe { libc::kill(child as libc::pid_t, signal) };
+            }
+        };
+        tracing::info!("stopping, with {} sessions", children().len());
+        signal_all(libc::SIGTERM);
+        let end = Instant::now() + STOP_TIME;
+        while !children().is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        signal_all(libc::SIGKILL);
+    }
+}
+
+/// Runs in the child between fork and exec.
+fn prepare_child(descriptors: [(RawFd, RawFd); 3]) -> io::Result<()> {
+    let check = |r: libc::c_int| if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) };
+    // SAFETY: plain system calls, all async-signal-safe.
+    unsafe {
+        // Away from the places where they are to go first, so that none overwrites another.
+        let mut high = [0; 3];
+        for (place, (from, _)) in high.iter_mut().zip(descriptors) {
+            *place = check(libc::fcntl(from, libc::F_DUPFD_CLOEXEC, 16))?;
+        }
+        for (from, (_, to)) in high.into_iter().zip(descriptors) {
+            check(libc::dup2(from, to))?;
+        }
+        // The daemon's own are close-on-exec anyway; this is for what it has inherited.
+        libc::syscall(libc::SYS_close_range, LEDGER + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        // A Ctrl-C is the daemon's business.
+        libc::setsid();
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+    Ok(())
+}
+
+fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a valid string; the result is a fresh descriptor.
+    let fd = unsafe { libc::memfd_create(c"rgpu-orders".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    let mut file = unsafe { std::fs::File::from_raw_fd(fd) };
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// Compares in a time that tells nothing but the length.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+}
+
+/// A text from a stranger, fit for a log.
+fn printable(text: &str) -> String {
+    text.chars().take(240).map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_need_a_token_or_permission() {
+        let options = Options { listen: "0.0.0.0:0".into(), ..Options::default() };
+        let error = serve(options).unwrap_err().to_string();
+        assert!(error.contains("--token-file") && error.contains("--insecure"), "{error}");
+    }
+
+    #[test]
+    fn tokens_are_compared_whole() {
+        assert!(same(b"abc", b"abc"));
+        assert!(!same(b"abc", b"abd") && !same(b"abc", b"ab") && !same(b"abc", b""));
+    }
+
+    #[test]
+    fn logs_stay_on_one_line() {
+        assert_eq!(printable("a\nb\x1b[1m"), "a?b?[1m");
+    }
+}

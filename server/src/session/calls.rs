@@ -1,0 +1,489 @@
+//! The dispatch: a method for each row of the table of calls.
+
+use super::Activity;
+use super::host::WireHost;
+use super::memory::Account;
+use super::outgoing::{CopySender, Outgoing};
+use super::pressure::{Intake, Pressure};
+use crate::convert;
+use parking_lot::Mutex;
+use rgpu_device::{
+    Code, Device, Error, FIRST_STREAM, Handle, HostData, Limit, MemoryKind, Ordinal, Result, Target,
+};
+use rgpu_protocol::calls::{self as wire, *};
+use rgpu_protocol::frame::{Header, Notice};
+use rgpu_protocol::wire::{DecodeError, Wire};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, mpsc};
+
+/// The longest image of a module.
+const MAX_IMAGE: usize = 1 << 30;
+
+/// Why reading ends.
+pub enum Stop {
+    Goodbye,
+    Malformed(String),
+}
+
+/// What an asked call has come to.
+enum Reply<T> {
+    Now(Result<T>),
+    /// A callback sends the answer.
+    Later,
+}
+
+impl<T> From<Result<T>> for Reply<T> {
+    fn from(result: Result<T>) -> Self {
+        Self::Now(result)
+    }
+}
+
+/// Sends answers from wherever they come.
+#[derive(Clone)]
+struct Answerer {
+    device: Arc<dyn Device>,
+    out: Arc<Outgoing>,
+    activity: Arc<Activity>,
+    /// The thread that collects shared writes, once there is one.
+    collector: Arc<Mutex<Option<mpsc::Sender<Answer>>>>,
+}
+
+struct Answer {
+    call: u16,
+    sequence: u64,
+    ordinal: u32,
+    result: Result<()>,
+}
+
+impl Answerer {
+    fn send(&self, answer: Answer) {
+        let Answer { call, sequence, ordinal, result } = answer;
+        self.activity.unanswered.fetch_sub(1, Relaxed);
+        self.out.answer(call, sequence, ordinal, result.map(|()| |_: &mut Vec<u8>| {}));
+    }
+
+    fn collect(&self) {
+        self.device.collect_shared_writes(&mut |addr, bytes| {
+            self.out.notice_parts(Notice::SharedWrite, bytes, |at| (addr + at as u64).to_le_bytes().to_vec());
+        });
+    }
+
+    /// Answers a call that makes the device's writes visible. May be called by the device, so nothing
+    /// is asked of the device here.
+    fn finish(&self, answer: Answer) {
+        let collector = self.collector.lock().clone();
+        match collector {
+            Some(collector) => drop(collector.send(answer)),
+            None => self.send(answer),
+        }
+    }
+}
+
+/// Executes calls, one after another.
+pub struct Dispatcher {
+    device: Arc<dyn Device>,
+    out: Arc<Outgoing>,
+    host: Arc<WireHost>,
+    pressure: Arc<Pressure>,
+    account: Account,
+    intake: Intake,
+    answers: Answerer,
+    activity: Arc<Activity>,
+    /// Which ordinal a created stream or event belongs to.
+    streams: HashMap<Handle, Ordinal>,
+    events: HashMap<Handle, Ordinal>,
+    /// Parts of images that were sent ahead.
+    images: HashMap<Handle, Vec<u8>>,
+    /// The ordinal that the current call is about.
+    ordinal: Ordinal,
+    sequence: u64,
+    stop: Option<Stop>,
+}
+
+/// What follows a call's arguments. It can be taken whole, without a copy, where nothing precedes it.
+struct Payload<'a> {
+    body: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl Payload<'_> {
+    fn bytes(&self) -> &[u8] {
+        &self.body[self.start..]
+    }
+
+    /// The bytes alone. The arguments before them are few, so moving is cheap next to receiving.
+    fn take(self) -> Vec<u8> {
+        let mut body = std::mem::take(self.body);
+        body.drain(..self.start);
+        body
+    }
+}
+
+macro_rules! execute {
+    ($self:ident, posted, $name:ident, $call:ident, $payload:ident, $number:literal) => {
+        if let Err(e) = $self.$name($call, $payload) {
+            $self.out.note_pending(&e, $self.ordinal);
+        }
+    };
+    ($self:ident, asked, $name:ident, $call:ident, $payload:ident, $number:literal) => {{
+        $self.activity.unanswered.fetch_add(1, Relaxed);
+        if let Reply::Now(result) = $self.$name($call, $payload) {
+            $self.activity.unanswered.fetch_sub(1, Relaxed);
+            let encode = result.map(|value| move |out: &mut Vec<u8>| Wire::encode(&value, out));
+            $self.out.answer($number, $self.sequence, $self.ordinal, encode);
+        }
+    }};
+}
+
+macro_rules! dispatch {
+    ($($(#[$doc:meta])* $number:literal $name:ident $record:ident $mode:ident $payload:ident since $since:literal
+       ($($field:ident: $type:ty),*) -> $answer:ty;)*) => {
+        /// Executes one call. The body may be taken.
+        pub fn dispatch(&mut self, header: Header, body: &mut Vec<u8>) -> std::result::Result<(), Stop> {
+            self.ordinal = u32::MAX;
+            self.sequence = header.sequence;
+            match header.call {
+                $($number => {
+                    let (call, rest) = <$record as Call>::from_body(body)?;
+                    let start = body.len() - rest.len();
+                    let payload = Payload { body, start };
+                    execute!(self, $mode, $name, call, payload, $number);
+                })*
+                call => return Err(DecodeError::Unknown { what: "call", value: call.into() }.into()),
+            }
+            match self.stop.take() {
+                Some(stop) => Err(stop),
+                None => Ok(()),
+            }
+        }
+    };
+}
+
+impl Dispatcher {
+    pub fn new(
+        device: Arc<dyn Device>,
+        out: Arc<Outgoing>,
+        host: Arc<WireHost>,
+        pressure: Arc<Pressure>,
+        account: Account,
+        activity: Arc<Activity>,
+    ) -> Self {
+        let answers = Answerer {
+            device: device.clone(),
+            out: out.clone(),
+            activity: activity.clone(),
+            collector: Arc::default(),
+        };
+        Self {
+            device,
+            out,
+            host,
+            intake: Intake::new(pressure.clone()),
+            pressure,
+            account,
+            answers,
+            activity,
+            streams: HashMap::new(),
+            events: HashMap::new(),
+            images: HashMap::new(),
+            ordinal: u32::MAX,
+            sequence: 0,
+            stop: None,
+        }
+    }
+
+    rgpu_protocol::for_each_call!(dispatch);
+
+    fn on_stream(&mut self, stream: Handle) {
+        self.ordinal = if stream < FIRST_STREAM {
+            stream as Ordinal
+        } else {
+            self.streams.get(&stream).copied().unwrap_or(u32::MAX)
+        };
+    }
+
+    /// A call was put on a stream.
+    fn took(&mut self, stream: Handle, bytes: u64, result: Result<()>) -> Result<()> {
+        if result.is_ok() {
+            self.intake.took(&self.device, stream, bytes);
+        }
+        result
+    }
+
+    fn malformed(&mut self, text: &str) {
+        self.stop = Some(Stop::Malformed(text.to_owned()));
+    }
+
+    /// Makes answers wait for shared writes from now on.
+    fn start_collector(&mut self) -> Result<()> {
+        let mut collector = self.answers.collector.lock();
+        if collector.is_some() {
+            return Ok(());
+        }
+        let (send, receive) = mpsc::channel::<Answer>();
+        let answers = Answerer { collector: Arc::default(), ..self.answers.clone() };
+        std::thread::Builder::new()
+            .name("collector".into())
+            .spawn(move || {
+                for answer in receive {
+                    answers.collect();
+                    answers.send(answer);
+                }
+            })
+            .map_err(|e| Error::new(Code::OperatingSystem, format!("Cannot start a thread: {e}")))?;
+        *collector = Some(send);
+        Ok(())
+    }
+
+    fn mem_alloc(&mut self, call: MemAlloc, _: Payload<'_>) -> Result<()> {
+        self.ordinal = call.ordinal;
+        let kind = MemoryKind::try_from(call.kind)?;
+        if kind == MemoryKind::Direct {
+            return Err(Error::new(Code::NotSupported, "Direct memory needs one process"));
+        }
+        self.account.check(call.ordinal, call.size)?;
+        if kind == MemoryKind::Mirrored {
+            self.start_collector()?;
+        }
+        self.device.mem_alloc(call.ordinal, call.addr, call.size, kind)?;
+        self.account.allocated(call.ordinal, call.addr, call.size, kind == MemoryKind::Mirrored);
+        Ok(())
+    }
+
+    fn mem_free(&mut self, call: MemFree, _: Payload<'_>) -> Result<()> {
+        self.ordinal = call.ordinal;
+        let result = self.device.mem_free(call.ordinal, call.addr, call.stream);
+        // The client counts it as free in any case; what the device keeps, it keeps within its own limit.
+        self.account.released(call.addr);
+        result
+    }
+
+    fn mem_info(&mut self, call: MemInfo, _: Payload<'_>) -> Reply<wire::MemoryInfo> {
+        self.ordinal = call.ordinal;
+        let free = self.account.free(call.ordinal);
+        let info = self.device.mem_info(call.ordinal);
+        info.map(|i| wire::MemoryInfo { free: i.free.min(free), total: i.total }).into()
+    }
+
+    fn memset(&mut self, call: MemSet, _: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        let r = self.device.memset(call.stream, convert::region(&call.region), call.value, call.element);
+        self.took(call.stream, 0, r)
+    }
+
+    fn copy_to_device(&mut self, call: CopyToDevice, payload: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        let dst = convert::region(&call.dst);
+        let length = payload.bytes().len() as u64;
+        if dst.bytes() != Some(length) {
+            self.malformed("the payload is not as long as the destination says");
+            return Ok(());
+        }
+        let data = HostData::Owned(payload.take());
+        let r = self.device.copy_to_device(call.stream, dst, call.host_addr, data);
+        self.took(call.stream, length, r)
+    }
+
+    fn copy_from_device(&mut self, call: CopyFromDevice, _: Payload<'_>) -> Reply<()> {
+        self.on_stream(call.stream);
+        let done = self.later(CopyFromDevice::NUMBER);
+        let sink = CopySender::new(self.out.clone(), self.sequence, done);
+        self.device.copy_from_device(call.stream, convert::region(&call.src), call.host_addr, Box::new(sink));
+        Reply::Later
+    }
+
+    /// A callback that answers the current call.
+    fn later(&self, call: u16) -> rgpu_device::Done {
+        let (answers, sequence, ordinal) = (self.answers.clone(), self.sequence, self.ordinal);
+        Box::new(move |result| answers.finish(Answer { call, sequence, ordinal, result }))
+    }
+
+    fn copy_on_device(&mut self, call: CopyOnDevice, _: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        let (dst, src) = (convert::region(&call.dst), convert::region(&call.src));
+        let r = self.device.copy_on_device(call.stream, dst, src);
+        self.took(call.stream, 0, r)
+    }
+
+    fn module_data(&mut self, call: ModuleData, payload: Payload<'_>) -> Result<()> {
+        let staged: usize = self.images.values().map(Vec::len).sum();
+        if staged + payload.bytes().len() > MAX_IMAGE {
+            self.malformed("more than 1 GiB of module images were sent ahead");
+            return Ok(());
+        }
+        self.images.entry(call.module).or_default().extend_from_slice(payload.bytes());
+        Ok(())
+    }
+
+    fn module_load(&mut self, call: ModuleLoad, payload: Payload<'_>) -> Reply<wire::ModuleInfo> {
+        self.ordinal = call.ordinal;
+        let image = match self.images.remove(&call.module) {
+            Some(mut image) => {
+                image.extend_from_slice(payload.bytes());
+                image
+            }
+            None => payload.take(),
+        };
+        let managed: Vec<(String, u64)> = call.managed.into_iter().map(|m| (m.name, m.addr)).collect();
+        self.device.module_load(call.ordinal, call.module, &image, &managed).map(convert::module_info).into()
+    }
+
+    fn module_unload(&mut self, call: ModuleUnload, _: Payload<'_>) -> Result<()> {
+        self.device.module_unload(call.module)
+    }
+
+    fn launch(&mut self, call: wire::Launch, payload: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        let r = self.device.launch(rgpu_device::Launch {
+            stream: call.stream,
+            module: call.module,
+            function: call.function,
+            grid: call.grid,
+            block: call.block,
+            shared_bytes: call.shared_bytes,
+            cooperative: call.cooperative,
+            params: payload.bytes(),
+        });
+        self.took(call.stream, 0, r)
+    }
+
+    fn stream_create(&mut self, call: StreamCreate, _: Payload<'_>) -> Result<()> {
+        self.ordinal = call.ordinal;
+        self.device.stream_create(call.ordinal, call.stream, call.blocking, call.priority)?;
+        self.streams.insert(call.stream, call.ordinal);
+        Ok(())
+    }
+
+    fn stream_destroy(&mut self, call: StreamDestroy, _: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        self.streams.remove(&call.stream);
+        self.intake.forget(call.stream);
+        self.device.stream_destroy(call.stream)
+    }
+
+    fn stream_wait_event(&mut self, call: StreamWaitEvent, _: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        let r = self.device.stream_wait_event(call.stream, call.event);
+        self.took(call.stream, 0, r)
+    }
+
+    fn event_create(&mut self, call: EventCreate, _: Payload<'_>) -> Result<()> {
+        self.ordinal = call.ordinal;
+        self.device.event_create(call.ordinal, call.event, call.timing)?;
+        self.events.insert(call.event, call.ordinal);
+        Ok(())
+    }
+
+    fn on_event(&mut self, event: Handle) {
+        self.ordinal = self.events.get(&event).copied().unwrap_or(u32::MAX);
+    }
+
+    fn event_destroy(&mut self, call: EventDestroy, _: Payload<'_>) -> Result<()> {
+        self.on_event(call.event);
+        self.events.remove(&call.event);
+        self.device.event_destroy(call.event)
+    }
+
+    fn event_record(&mut self, call: EventRecord, _: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        let r = self.device.event_record(call.event, call.stream);
+        self.took(call.stream, 0, r)
+    }
+
+    fn event_elapsed(&mut self, call: EventElapsed, _: Payload<'_>) -> Reply<f32> {
+        self.on_event(call.start);
+        self.device.event_elapsed(call.start, call.end).into()
+    }
+
+    fn target(&mut self, target: &wire::Target) -> Result<Target> {
+        let target = convert::target(target)?;
+        match target {
+            Target::Device(ordinal) => self.ordinal = ordinal,
+            Target::Stream(stream) => self.on_stream(stream),
+            Target::Event(event) => self.on_event(event),
+        }
+        Ok(target)
+    }
+
+    fn synchronize(&mut self, call: Synchronize, _: Payload<'_>) -> Reply<()> {
+        match self.target(&call.target) {
+            Ok(target) => {
+                self.device.synchronize(target, self.later(Synchronize::NUMBER));
+                Reply::Later
+            }
+            Err(e) => Reply::Now(Err(e)),
+        }
+    }
+
+    fn query(&mut self, call: Query, _: Payload<'_>) -> Reply<bool> {
+        let result = self.target(&call.target).and_then(|target| self.device.query(target));
+        if self.account.has_mirrored() && result == Ok(true) {
+            self.answers.collect();
+        }
+        result.into()
+    }
+
+    fn host_func(&mut self, call: HostFunc, _: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        self.device.host_func(call.stream, call.id)
+    }
+
+    fn host_func_done(&mut self, call: HostFuncDone, _: Payload<'_>) -> Result<()> {
+        self.pressure.answered();
+        self.device.host_func_done(call.id)
+    }
+
+    fn invalidate_shared(&mut self, _: InvalidateShared, _: Payload<'_>) -> Result<()> {
+        self.device.invalidate_shared()
+    }
+
+    fn collect_shared_writes(&mut self, _: CollectSharedWrites, _: Payload<'_>) -> Reply<()> {
+        self.answers.collect();
+        Reply::Now(Ok(()))
+    }
+
+    fn set_limit(&mut self, call: SetLimit, _: Payload<'_>) -> Reply<()> {
+        self.ordinal = call.ordinal;
+        let limit = Limit::try_from(call.limit);
+        limit.and_then(|limit| self.device.set_limit(call.ordinal, limit, call.value)).into()
+    }
+
+    fn reset(&mut self, call: Reset, _: Payload<'_>) -> Reply<()> {
+        self.ordinal = call.ordinal;
+        let result = self.device.reset(call.ordinal);
+        if result.is_ok() {
+            self.account.reset(call.ordinal);
+            self.streams.retain(|_, o| *o != call.ordinal);
+            self.events.retain(|_, o| *o != call.ordinal);
+        }
+        result.into()
+    }
+
+    fn counters(&mut self, _: wire::Counters, _: Payload<'_>) -> Reply<DeviceCounters> {
+        let counted = self.device.counters();
+        Reply::Now(Ok(DeviceCounters { launches: counted.launches, busy_ns: counted.busy_ns }))
+    }
+
+    fn credit_ask(&mut self, call: CreditAsk, _: Payload<'_>) -> Reply<u64> {
+        self.ordinal = call.ordinal;
+        self.account.ask(call.ordinal, call.bytes).into()
+    }
+
+    fn credit_return(&mut self, call: CreditReturn, _: Payload<'_>) -> Result<()> {
+        self.ordinal = call.ordinal;
+        self.account.give_back(call.ordinal, call.bytes)
+    }
+
+    fn fetch_answer(&mut self, call: FetchAnswer, payload: Payload<'_>) -> Result<()> {
+        if !self.host.fetched(call.id, payload.bytes()) {
+            self.malformed("a fetch was answered that was not asked, or with another length");
+        }
+        Ok(())
+    }
+
+    fn goodbye(&mut self, _: Goodbye, _: Payload<'_>) -> Result<()> {
+        self.stop = Some(Stop::Goodbye);
+        Ok(())
+    }
+}

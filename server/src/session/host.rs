@@ -1,0 +1,99 @@
+//! What the device asks of the application's side, asked over the wire.
+
+use super::outgoing::Outgoing;
+use super::pressure::Pressure;
+use parking_lot::{Condvar, Mutex};
+use rgpu_device::{Code, Error, Host, Result};
+use rgpu_protocol::frame::{FetchRequest, MAX_BULK, Notice};
+use rgpu_protocol::wire::to_bytes;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// [`Host`] over a connection.
+pub struct WireHost {
+    out: Arc<Outgoing>,
+    pressure: Arc<Pressure>,
+    fetches: Mutex<Fetches>,
+    answered: Condvar,
+}
+
+#[derive(Default)]
+struct Fetches {
+    next: u64,
+    /// By id: how many bytes are wanted, and the answer when it has come.
+    open: HashMap<u64, (usize, Option<Vec<u8>>)>,
+    over: bool,
+}
+
+impl WireHost {
+    pub fn new(out: Arc<Outgoing>, pressure: Arc<Pressure>) -> Self {
+        Self { out, pressure, fetches: Mutex::default(), answered: Condvar::new() }
+    }
+
+    /// The client's answer to a fetch. False where none was asked, or for another length.
+    pub fn fetched(&self, id: u64, bytes: &[u8]) -> bool {
+        let mut fetches = self.fetches.lock();
+        match fetches.open.get_mut(&id) {
+            Some((wanted, answer @ None)) if bytes.is_empty() || bytes.len() == *wanted => {
+                *answer = Some(bytes.to_vec());
+                self.pressure.answered();
+                self.answered.notify_all();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The client has gone: whoever waits for it gets an error.
+    pub fn end(&self) {
+        self.fetches.lock().over = true;
+        self.answered.notify_all();
+    }
+
+    fn fetch_part(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
+        let mut fetches = self.fetches.lock();
+        fetches.next += 1;
+        let id = fetches.next;
+        fetches.open.insert(id, (buf.len(), None));
+        drop(fetches);
+        self.pressure.unanswered();
+        let request = FetchRequest { id, addr, length: buf.len() as u64 };
+        self.out.notice(Notice::FetchRequest, 0, &[&to_bytes(&request)]);
+        let mut fetches = self.fetches.lock();
+        let bytes = loop {
+            if fetches.over {
+                return Err(Error::new(Code::SystemNotReady, "The application has gone"));
+            }
+            match fetches.open.get_mut(&id) {
+                Some((_, answer)) if answer.is_some() => break answer.take().unwrap_or_default(),
+                Some(_) => self.answered.wait(&mut fetches),
+                None => break Vec::new(),
+            }
+        };
+        fetches.open.remove(&id);
+        if bytes.len() != buf.len() {
+            let text = format!("The host's memory at {addr:#x} cannot be read");
+            return Err(Error::new(Code::IllegalAddress, text));
+        }
+        buf.copy_from_slice(&bytes);
+        Ok(())
+    }
+}
+
+impl Host for WireHost {
+    fn print(&self, text: &[u8]) {
+        self.out.notice_parts(Notice::Print, text, |_| Vec::new());
+    }
+
+    fn fetch(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
+        for (i, part) in buf.chunks_mut(MAX_BULK).enumerate() {
+            self.fetch_part(addr + (i * MAX_BULK) as u64, part)?;
+        }
+        Ok(())
+    }
+
+    fn host_func(&self, id: u64) {
+        self.pressure.unanswered();
+        self.out.notice(Notice::HostFunc, 0, &[&id.to_le_bytes()]);
+    }
+}

@@ -1,0 +1,139 @@
+//! An application's memory, held against what it was promised.
+
+use crate::ledger::Ledger;
+use rgpu_device::{Code, Error, Result};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Granted at once where there is plenty.
+const STEP: u64 = 256 << 20;
+
+/// What a session was granted, and what it allocated.
+pub struct Account {
+    ledger: Arc<Ledger>,
+    slot: usize,
+    granted: Vec<u64>,
+    used: Vec<u64>,
+    /// By address: ordinal, size, whether mirrored.
+    allocations: HashMap<u64, (u32, u64, bool)>,
+    mirrored: usize,
+}
+
+/// The credit that a session begins with: enough for small programs, little enough for many of them.
+pub fn initial_credit(ledger: &Ledger, slot: usize, devices: u32) -> Vec<u64> {
+    (0..devices).map(|o| ledger.grant(slot, o, 0, generous(ledger.free(o)))).collect()
+}
+
+fn generous(free: u64) -> u64 {
+    (free / 16).min(STEP) / 4096 * 4096
+}
+
+impl Account {
+    pub fn new(ledger: Arc<Ledger>, slot: usize, granted: &[u64]) -> Self {
+        let (granted, used) = (granted.to_vec(), vec![0; granted.len()]);
+        Self { ledger, slot, granted, used, allocations: HashMap::new(), mirrored: 0 }
+    }
+
+    /// Whether there is mirrored memory.
+    pub fn has_mirrored(&self) -> bool {
+        self.mirrored > 0
+    }
+
+    /// Grants at least `bytes` more, or nothing.
+    pub fn ask(&mut self, ordinal: u32, bytes: u64) -> Result<u64> {
+        let granted = self.granted.get_mut(ordinal as usize).ok_or_else(|| no_device(ordinal))?;
+        let want = bytes.max(generous(self.ledger.free(ordinal)));
+        let got = self.ledger.grant(self.slot, ordinal, bytes, want);
+        *granted += got;
+        Ok(got)
+    }
+
+    /// Takes unused credit back.
+    pub fn give_back(&mut self, ordinal: u32, bytes: u64) -> Result<()> {
+        let (at, n) = (ordinal as usize, self.granted.len());
+        if at >= n || bytes > self.granted[at] - self.used[at] {
+            return Err(Error::new(Code::InvalidValue, "More credit was given back than there was"));
+        }
+        self.granted[at] -= bytes;
+        self.ledger.take_back(self.slot, ordinal, bytes);
+        Ok(())
+    }
+
+    /// Bytes that the application can still get.
+    pub fn free(&self, ordinal: u32) -> u64 {
+        let at = ordinal as usize;
+        let own = self.granted.get(at).map_or(0, |g| g - self.used[at]);
+        self.ledger.free(ordinal).saturating_add(own)
+    }
+
+    /// Whether an allocation is within the credit.
+    pub fn check(&self, ordinal: u32, size: u64) -> Result<()> {
+        let at = ordinal as usize;
+        let granted = *self.granted.get(at).ok_or_else(|| no_device(ordinal))?;
+        if size > granted - self.used[at] {
+            let text = format!("{size} bytes are more than this session's memory credit on device {ordinal}");
+            return Err(Error::new(Code::OutOfMemory, text));
+        }
+        Ok(())
+    }
+
+    /// An allocation was made.
+    pub fn allocated(&mut self, ordinal: u32, addr: u64, size: u64, mirrored: bool) {
+        self.used[ordinal as usize] += size;
+        self.mirrored += usize::from(mirrored);
+        if let Some(old) = self.allocations.insert(addr, (ordinal, size, mirrored)) {
+            self.uncount(old);
+        }
+        self.ledger.slot(self.slot).peak_memory.fetch_max(self.used.iter().sum(), Relaxed);
+    }
+
+    /// An allocation was released.
+    pub fn released(&mut self, addr: u64) {
+        if let Some(old) = self.allocations.remove(&addr) {
+            self.uncount(old);
+        }
+    }
+
+    /// Everything on an ordinal was released.
+    pub fn reset(&mut self, ordinal: u32) {
+        let gone: Vec<u64> =
+            self.allocations.iter().filter(|(_, a)| a.0 == ordinal).map(|(addr, _)| *addr).collect();
+        gone.into_iter().for_each(|addr| self.released(addr));
+    }
+
+    fn uncount(&mut self, (ordinal, size, mirrored): (u32, u64, bool)) {
+        self.used[ordinal as usize] -= size;
+        self.mirrored -= usize::from(mirrored);
+    }
+}
+
+fn no_device(ordinal: u32) -> Error {
+    Error::new(Code::InvalidDevice, format!("There is no device {ordinal}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_are_held_against_the_credit() {
+        let ledger = Arc::new(Ledger::new(&[1 << 20]).unwrap());
+        let slot = ledger.take_slot().unwrap();
+        let mut account = Account::new(ledger.clone(), slot, &[0]);
+        assert_eq!(account.check(0, 4096).unwrap_err().code, Code::OutOfMemory);
+        assert_eq!(account.check(1, 4096).unwrap_err().code, Code::InvalidDevice);
+        assert_eq!(account.ask(0, 8192), Ok(65536));
+        account.check(0, 65536).unwrap();
+        account.allocated(0, 0x1000, 4096, true);
+        assert!(account.has_mirrored() && account.check(0, 65536).is_err());
+        assert_eq!(account.free(0), (1 << 20) - 4096);
+        assert!(account.give_back(0, 65536).is_err());
+        account.reset(0);
+        assert!(!account.has_mirrored());
+        account.give_back(0, 65536).unwrap();
+        assert_eq!(ledger.free(0), 1 << 20);
+        assert_eq!(account.ask(0, 2 << 20), Ok(0));
+        assert_eq!(ledger.slot(slot).peak_memory.load(Relaxed), 4096);
+    }
+}

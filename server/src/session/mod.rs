@@ -1,0 +1,232 @@
+//! A session: an application's calls, read, executed in order, answered.
+//!
+//! One thread reads and dispatches. It never waits for the device: answers that take time are sent from the
+//! device's callbacks. It stops reading only when there is [too much undone](pressure). A second thread
+//! watches for the application's end and shows that the server is alive while it is busy; a third one, if
+//! there is mirrored memory, collects what the device changed there before an answer goes out, because that
+//! cannot be done inside the device's callback.
+
+mod calls;
+mod host;
+mod memory;
+pub use memory::initial_credit;
+mod outgoing;
+mod pressure;
+
+use crate::ledger::{Ledger, Slot};
+use calls::Dispatcher;
+use host::WireHost;
+use outgoing::Outgoing;
+use pressure::Pressure;
+use rgpu_device::{Device, Host};
+use rgpu_protocol::frame::{HEARTBEAT, Kind};
+use rgpu_protocol::reader::{FrameReader, ReadError};
+use rgpu_protocol::transport::{Ready, Transport};
+use rgpu_protocol::wire::DecodeError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
+
+/// After the application has hung up, the reader gets so long to find that out by itself.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// A connection on which the session has not begun yet.
+pub struct Session {
+    transport: Arc<dyn Transport>,
+    out: Arc<Outgoing>,
+    pressure: Arc<Pressure>,
+    host: Arc<WireHost>,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// The application said goodbye.
+    Goodbye,
+    /// The application closed the connection, or died.
+    Closed,
+    /// The connection failed.
+    Failed(String),
+    /// The application sent something malformed.
+    Malformed(String),
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Goodbye => f.write_str("the application has finished"),
+            Self::Closed => f.write_str("the application has gone"),
+            Self::Failed(why) => write!(f, "the connection failed: {why}"),
+            Self::Malformed(why) => write!(f, "malformed frame: {why}"),
+        }
+    }
+}
+
+/// What the threads of a session share.
+#[derive(Default)]
+struct Activity {
+    /// Frames read.
+    frames: AtomicU64,
+    /// Asked calls without an answer.
+    unanswered: AtomicU64,
+    /// Whether a frame is being executed.
+    busy: AtomicBool,
+    /// Whether the reader has finished.
+    finished: AtomicBool,
+}
+
+impl Session {
+    /// A session on a connection whose hello was read.
+    pub fn new(transport: Arc<dyn Transport>) -> Self {
+        let out = Arc::new(Outgoing::new(transport.clone()));
+        let pressure = Arc::new(Pressure::default());
+        let host = Arc::new(WireHost::new(out.clone(), pressure.clone()));
+        Self { transport, out, pressure, host }
+    }
+
+    /// What the device is to ask.
+    pub fn host(&self) -> Arc<dyn Host> {
+        self.host.clone()
+    }
+
+    /// A way to tell the client that the server stops, from another thread.
+    pub fn farewell(&self) -> impl Fn(&str) + Send + use<> {
+        let out = self.out.clone();
+        move |reason: &str| out.goodbye(reason)
+    }
+
+    /// Executes calls until the session ends. `granted` is the credit that the hello's answer gave.
+    /// `hung_up` is called, on another thread, when the application has gone but the reader is stuck:
+    /// a process of its own exits then.
+    pub fn run(
+        self,
+        device: Arc<dyn Device>,
+        ledger: Arc<Ledger>,
+        slot: usize,
+        granted: &[u64],
+        hung_up: impl FnOnce() + Send + 'static,
+    ) -> End {
+        let activity = Arc::new(Activity::default());
+        let watcher = {
+            let (transport, out, activity) = (self.transport.clone(), self.out.clone(), activity.clone());
+            let (host, pressure, device) = (self.host.clone(), self.pressure.clone(), device.clone());
+            let slot = ledger.slot(slot);
+            let body = move || {
+                watch(&*transport, &out, &activity, &*device, slot);
+                if activity.finished.load(SeqCst) {
+                    return;
+                }
+                std::thread::sleep(GRACE);
+                if !activity.finished.load(SeqCst) {
+                    out.end();
+                    host.end();
+                    pressure.end();
+                    hung_up();
+                }
+            };
+            std::thread::Builder::new().name("watcher".into()).stack_size(256 << 10).spawn(body)
+        };
+        let slot_stats = ledger.slot(slot);
+        let mut dispatcher = Dispatcher::new(
+            device.clone(),
+            self.out.clone(),
+            self.host.clone(),
+            self.pressure.clone(),
+            memory::Account::new(ledger, slot, granted),
+            activity.clone(),
+        );
+        let end = match watcher {
+            Ok(_) => self.read(&mut dispatcher, &activity, slot_stats),
+            Err(e) => End::Failed(format!("no thread could be started: {e}")),
+        };
+        activity.finished.store(true, SeqCst);
+        match &end {
+            End::Malformed(_) | End::Failed(_) => self.out.goodbye(&end.to_string()),
+            End::Goodbye | End::Closed => self.out.end(),
+        }
+        note(&*device, slot_stats, &self.out);
+        slot_stats.set_reason(&end.to_string());
+        self.host.end();
+        self.pressure.end();
+        self.transport.shutdown();
+        end
+    }
+
+    fn read(&self, dispatcher: &mut Dispatcher, activity: &Activity, stats: &Slot) -> End {
+        let mut frames = FrameReader::default();
+        let mut body = Vec::new();
+        let mut expected = 0;
+        loop {
+            activity.busy.store(false, Relaxed);
+            let mut wait = || self.transport.wait(Ready::READ, None, None).map(drop);
+            let result = frames.header(&*self.transport, &mut wait).and_then(|header| {
+                body.clear();
+                frames.body(&*self.transport, &mut wait, header.length as usize, &mut body)?;
+                Ok(header)
+            });
+            let header = match result {
+                Ok(header) => header,
+                Err(ReadError::Closed) => return End::Closed,
+                Err(ReadError::Io(e)) if e.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return End::Closed;
+                }
+                Err(ReadError::Io(e)) => return End::Failed(e.to_string()),
+                Err(ReadError::Malformed(e)) => return End::Malformed(e.to_string()),
+            };
+            activity.busy.store(true, Relaxed);
+            activity.frames.fetch_add(1, Relaxed);
+            stats.bytes_in.store(frames.received(), Relaxed);
+            expected += 1;
+            if header.kind != Kind::Call || header.sequence != expected {
+                let text = format!("a call numbered {expected} was due, not {header:?}");
+                return End::Malformed(text);
+            }
+            match dispatcher.dispatch(header, &mut body) {
+                Ok(()) => {}
+                Err(calls::Stop::Goodbye) => return End::Goodbye,
+                Err(calls::Stop::Malformed(e)) => {
+                    let name = rgpu_protocol::calls::CALL_NAMES.get(usize::from(header.call)).unwrap_or(&"");
+                    return End::Malformed(format!("{name} (call {}): {e}", header.call));
+                }
+            }
+            // One large frame does not cost memory for ever.
+            if body.capacity() > 256 << 10 {
+                body = Vec::new();
+            }
+        }
+    }
+}
+
+/// Until the application hangs up: shows signs of life, and keeps the counts.
+fn watch(transport: &dyn Transport, out: &Outgoing, activity: &Activity, device: &dyn Device, slot: &Slot) {
+    let mut seen = 0;
+    loop {
+        match transport.wait_for_hangup(Some(HEARTBEAT)) {
+            Ok(false) => {}
+            Ok(true) | Err(_) => return,
+        }
+        if activity.finished.load(SeqCst) {
+            return;
+        }
+        let frames = activity.frames.load(Relaxed);
+        let active = frames != seen;
+        seen = frames;
+        if active || activity.busy.load(Relaxed) || activity.unanswered.load(Relaxed) > 0 {
+            out.heartbeat();
+        }
+        if active {
+            note(device, slot, out);
+        }
+    }
+}
+
+fn note(device: &dyn Device, slot: &Slot, out: &Outgoing) {
+    slot.launches.store(device.counters().launches, Relaxed);
+    slot.bytes_out.store(out.sent.load(Relaxed), Relaxed);
+}
+
+impl From<DecodeError> for calls::Stop {
+    fn from(e: DecodeError) -> Self {
+        Self::Malformed(e.to_string())
+    }
+}

@@ -1,0 +1,168 @@
+//! What a session sends: answers and notices, whole frames at a time.
+
+use parking_lot::Mutex;
+use rgpu_device::{Error, Result};
+use rgpu_protocol::frame::{Failure, Header, MAX_BULK, Notice, encode_answer};
+use rgpu_protocol::transport::{Ready, Transport};
+use rgpu_protocol::wire::to_bytes;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
+
+/// The sending side of a connection. Senders wait for room: that is the back-pressure towards the device.
+pub struct Outgoing {
+    transport: Arc<dyn Transport>,
+    order: Mutex<()>,
+    over: AtomicBool,
+    /// Bytes sent.
+    pub sent: AtomicU64,
+    /// The error of a posted call, for the next answer.
+    pending: Mutex<Option<Failure>>,
+}
+
+impl Outgoing {
+    pub fn new(transport: Arc<dyn Transport>) -> Self {
+        Self {
+            transport,
+            order: Mutex::new(()),
+            over: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            pending: Mutex::new(None),
+        }
+    }
+
+    /// A posted call has failed. The first failure is kept until an answer takes it.
+    pub fn note_pending(&self, error: &Error, ordinal: u32) {
+        self.pending.lock().get_or_insert_with(|| crate::convert::failure(error, ordinal));
+    }
+
+    /// Nothing is sent any more.
+    pub fn end(&self) {
+        self.over.store(true, SeqCst);
+    }
+
+    /// Sends the answer to a call.
+    pub fn answer(&self, call: u16, sequence: u64, ordinal: u32, result: Result<impl FnOnce(&mut Vec<u8>)>) {
+        let mut frame = Vec::with_capacity(64);
+        let pending = self.pending.lock().take();
+        match result {
+            Ok(encode) => encode_answer(&mut frame, call, sequence, None, pending.as_ref(), encode),
+            Err(e) => {
+                let failure = crate::convert::failure(&e, ordinal);
+                encode_answer(&mut frame, call, sequence, Some(&failure), pending.as_ref(), |_| {});
+            }
+        }
+        self.send(&mut [IoSlice::new(&frame)]);
+    }
+
+    /// Sends a notice.
+    pub fn notice(&self, notice: Notice, sequence: u64, pieces: &[&[u8]]) {
+        let length = pieces.iter().map(|p| p.len()).sum();
+        let header = Header::notice(notice, length, sequence).to_bytes();
+        let mut all = Vec::with_capacity(1 + pieces.len());
+        all.push(IoSlice::new(&header));
+        all.extend(pieces.iter().filter(|p| !p.is_empty()).map(|p| IoSlice::new(p)));
+        self.send(&mut all);
+    }
+
+    /// Sends a notice whose body is `prefix` and then `bytes`, in as many frames as it takes; `next`
+    /// makes the prefix of the part that starts so many bytes in.
+    pub fn notice_parts(&self, notice: Notice, bytes: &[u8], mut prefix: impl FnMut(usize) -> Vec<u8>) {
+        for (i, part) in bytes.chunks(MAX_BULK).enumerate() {
+            self.notice(notice, 0, &[&prefix(i * MAX_BULK), part]);
+        }
+    }
+
+    /// Shows that the server is alive, unless something is being sent anyway.
+    pub fn heartbeat(&self) {
+        if let Some(guard) = self.order.try_lock() {
+            drop(guard);
+            self.notice(Notice::Heartbeat, 0, &[]);
+        }
+    }
+
+    /// Tells the client why the session ends, as far as that goes without waiting for long.
+    pub fn goodbye(&self, reason: &str) {
+        if let Some(_guard) = self.order.try_lock_for(Duration::from_millis(200)) {
+            let body = to_bytes(&Failure::new(rgpu_device::Code::SystemNotReady as u32, u32::MAX, reason));
+            let header = Header::notice(Notice::Goodbye, body.len(), 0).to_bytes();
+            let _ = self.transport.send(&[IoSlice::new(&header), IoSlice::new(&body)]);
+        }
+        self.end();
+    }
+
+    fn send(&self, pieces: &mut [IoSlice<'_>]) {
+        let _guard = self.order.lock();
+        let mut rest = pieces;
+        while !rest.is_empty() && !self.over.load(Relaxed) {
+            match self.transport.send(rest) {
+                Ok(n) => {
+                    self.sent.fetch_add(n as u64, Relaxed);
+                    IoSlice::advance_slices(&mut rest, n);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    // Looks up now and then, to see whether the session is over.
+                    let _ = self.transport.wait(Ready::WRITE, None, Some(Duration::from_secs(1)));
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    // The reader sees it too, and ends the session.
+                    self.end();
+                    self.transport.shutdown();
+                }
+            }
+        }
+    }
+}
+
+/// Sends the bytes of a copy to the host.
+pub struct CopySender {
+    pub out: Arc<Outgoing>,
+    pub sequence: u64,
+    /// Small pieces gather here.
+    gathered: Vec<u8>,
+    pub then: Option<rgpu_device::Done>,
+}
+
+/// Less than this is gathered.
+const SMALL: usize = 8 << 10;
+const GATHERED: usize = 64 << 10;
+
+impl CopySender {
+    pub fn new(out: Arc<Outgoing>, sequence: u64, then: rgpu_device::Done) -> Self {
+        Self { out, sequence, gathered: Vec::new(), then: Some(then) }
+    }
+
+    fn flush(&mut self) {
+        if !self.gathered.is_empty() {
+            self.out.notice(Notice::CopyData, self.sequence, &[&self.gathered]);
+            self.gathered.clear();
+        }
+    }
+}
+
+impl rgpu_device::CopySink for CopySender {
+    fn chunk(&mut self, pieces: &[&[u8]]) {
+        for piece in pieces {
+            if piece.len() < SMALL {
+                self.gathered.extend_from_slice(piece);
+                if self.gathered.len() >= GATHERED {
+                    self.flush();
+                }
+                continue;
+            }
+            self.flush();
+            for part in piece.chunks(MAX_BULK) {
+                self.out.notice(Notice::CopyData, self.sequence, &[part]);
+            }
+        }
+    }
+
+    fn done(mut self: Box<Self>, result: Result<()>) {
+        self.flush();
+        if let Some(then) = self.then.take() {
+            then(result);
+        }
+    }
+}

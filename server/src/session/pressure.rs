@@ -1,0 +1,102 @@
+//! Back-pressure: how much undone work is taken in.
+
+use parking_lot::{Condvar, Mutex};
+use rgpu_device::{Device, Handle, Target};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// More undone calls than this, and reading stops.
+const MAX_CALLS: u64 = 16 << 10;
+/// More undone bulk bytes than this, and reading stops.
+const MAX_BYTES: u64 = 64 << 20;
+/// A stream's work is accounted for in parcels of so many calls …
+const PARCEL_CALLS: u64 = 256;
+/// … or bytes.
+const PARCEL_BYTES: u64 = 8 << 20;
+
+#[derive(Default)]
+struct Undone {
+    calls: u64,
+    bytes: u64,
+    /// Host functions and fetches that the client has not answered: work may be waiting for those, so
+    /// reading must go on.
+    unanswered: u64,
+    over: bool,
+}
+
+/// Counts undone work. Shared by the reader and the device's threads.
+#[derive(Default)]
+pub struct Pressure {
+    undone: Mutex<Undone>,
+    changed: Condvar,
+}
+
+impl Pressure {
+    /// The client owes an answer.
+    pub fn unanswered(&self) {
+        self.undone.lock().unanswered += 1;
+        self.changed.notify_all();
+    }
+
+    /// The client has given one.
+    pub fn answered(&self) {
+        let mut undone = self.undone.lock();
+        undone.unanswered = undone.unanswered.saturating_sub(1);
+    }
+
+    /// The session is over; nobody waits any more.
+    pub fn end(&self) {
+        self.undone.lock().over = true;
+        self.changed.notify_all();
+    }
+}
+
+/// The reader's side of it.
+#[derive(Default)]
+pub struct Intake {
+    pressure: Arc<Pressure>,
+    /// Work of each stream that has not been put into a parcel.
+    loose: HashMap<Handle, (u64, u64)>,
+}
+
+impl Intake {
+    pub fn new(pressure: Arc<Pressure>) -> Self {
+        Self { pressure, loose: HashMap::new() }
+    }
+
+    /// A call that carries `bytes` was put on a stream. Waits while there is too much undone.
+    pub fn took(&mut self, device: &Arc<dyn Device>, stream: Handle, bytes: u64) {
+        let loose = self.loose.entry(stream).or_default();
+        loose.0 += 1;
+        loose.1 += bytes;
+        if loose.0 < PARCEL_CALLS && loose.1 < PARCEL_BYTES {
+            return;
+        }
+        let (calls, bytes) = std::mem::take(loose);
+        {
+            let mut undone = self.pressure.undone.lock();
+            undone.calls += calls;
+            undone.bytes += bytes;
+        }
+        let pressure = self.pressure.clone();
+        device.synchronize(
+            Target::Stream(stream),
+            Box::new(move |_| {
+                let mut undone = pressure.undone.lock();
+                undone.calls -= calls;
+                undone.bytes -= bytes;
+                pressure.changed.notify_all();
+            }),
+        );
+        let mut undone = self.pressure.undone.lock();
+        while (undone.calls > MAX_CALLS || undone.bytes > MAX_BYTES) && undone.unanswered == 0 && !undone.over
+        {
+            self.pressure.changed.wait(&mut undone);
+        }
+    }
+
+    /// A stream was destroyed.
+    pub fn forget(&mut self, stream: Handle) {
+        self.loose.remove(&stream);
+    }
+}
