@@ -5,16 +5,45 @@
 //! variables; [`Linked::kernel`] compiles a kernel the first time that it is asked for. What compiled
 //! code expects of its surroundings is described in [`crate::abi`].
 
+mod classes;
+mod code;
+mod decode;
+mod emit;
+mod flow;
+mod helpers;
+mod inline;
+mod layout;
+mod op;
+mod unit;
+mod vars;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rgpu_device::{Error, FunctionInfo, GlobalKind, Range};
+use cranelift_codegen::ir::{self, AbiParam, UserFuncName, types};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use parking_lot::Mutex;
+use rgpu_device::{Code, Error, FunctionInfo, GlobalKind, ParamInfo, Range};
 
 use crate::abi;
-use crate::ptx::ast::Module;
+use crate::ptx::ast::{Function, FunctionId, Module, Space};
+use code::{Image, Importer};
+use emit::{Context, Emitter};
+use layout::SharedLayout;
+use unit::{Table, Unit};
+use vars::{Vars, parameter_offsets};
+
+pub(crate) use unit::{Builtin, TableEntry, synthetic};
 
 /// A module whose every instruction can be compiled.
-pub struct Program {}
+pub struct Program {
+    unit: Unit,
+    infos: Vec<FunctionInfo>,
+}
 
 /// A variable of a module, to be placed in memory by the executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,33 +85,180 @@ pub struct Environment {
 }
 
 /// A program with the addresses of its variables fixed.
-pub struct Linked {}
+pub struct Linked {
+    unit: Unit,
+    environment: Environment,
+    kernels: Vec<Mutex<Option<Arc<abi::Kernel>>>>,
+}
 
 impl Program {
     /// Checks a module and lays its variables out. `compute_capability` is 80 for 8.0.
-    pub fn new(_module: Module, _compute_capability: u32) -> Result<Program, Error> {
-        Err(Error::new(rgpu_device::Code::NotSupported, "The compiler is not there yet"))
+    pub fn new(module: Module, compute_capability: u32) -> Result<Program, Error> {
+        let unit = Unit::new(module, compute_capability)?;
+        let infos = unit
+            .kernels
+            .iter()
+            .map(|&id| info(&unit, id, compute_capability))
+            .collect::<Result<_, Error>>()?;
+        Ok(Program { unit, infos })
     }
 
     /// The kernels. A launch names one by its index.
     pub fn functions(&self) -> Vec<FunctionInfo> {
-        Vec::new()
+        self.infos.clone()
     }
 
     /// The variables that need memory.
     pub fn globals(&self) -> &[GlobalLayout] {
-        &[]
+        &self.unit.globals
     }
 
     /// Fixes the addresses of the variables.
-    pub fn link(self, _environment: Environment) -> Linked {
-        Linked {}
+    pub fn link(self, environment: Environment) -> Linked {
+        let kernels = self.unit.kernels.iter().map(|_| Mutex::new(None)).collect();
+        Linked { unit: self.unit, environment, kernels }
     }
+}
+
+/// A kernel's body with everything in it that has to be, and the functions that it calls.
+struct Bodies<'a> {
+    kernel: std::borrow::Cow<'a, Function>,
+    functions: Vec<FunctionId>,
+}
+
+impl<'a> Bodies<'a> {
+    fn new(unit: &'a Unit, id: FunctionId) -> Result<Self, Error> {
+        let kernel = match inline::expand(unit, id, &unit.inlined)? {
+            Some(function) => std::borrow::Cow::Owned(function),
+            None => std::borrow::Cow::Borrowed(&unit.module.functions[id.0 as usize]),
+        };
+        let functions = unit.reachable(&kernel);
+        Ok(Self { kernel, functions })
+    }
+
+    fn shared(&self, unit: &Unit) -> Result<SharedLayout, Error> {
+        let mut bodies: Vec<&Function> = vec![&self.kernel];
+        bodies.extend(self.functions.iter().map(|id| &unit.module.functions[id.0 as usize]));
+        SharedLayout::new(unit, &bodies)
+    }
+}
+
+fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> Result<FunctionInfo, Error> {
+    let bodies = Bodies::new(unit, id)?;
+    let kernel = &*bodies.kernel;
+    let shared = bodies.shared(unit)?;
+    let vars = Vars::new(kernel, &unit.ops);
+    let (offsets, _) = parameter_offsets(&kernel.params);
+    let params =
+        kernel.params.iter().zip(offsets).map(|(param, offset)| ParamInfo { offset, size: param.size as u32 });
+    let product = |dims: [u32; 3]| dims.iter().fold(1u32, |a, &b| a.saturating_mul(b.max(1)));
+    let limit = kernel.required_threads.or(kernel.max_threads).map_or(1024, product);
+    let constants = unit.globals.iter().filter(|g| g.kind == GlobalKind::Constant).map(|g| g.size).sum::<u64>();
+    Ok(FunctionInfo {
+        name: kernel.name.clone(),
+        params: params.collect(),
+        max_threads: limit.min(1024),
+        registers: (kernel.registers.len() as u32).clamp(16, 64),
+        static_shared: shared.size,
+        local_bytes: vars.frame,
+        const_bytes: u32::try_from(constants).unwrap_or(u32::MAX),
+        ptx_version: unit.module.target_sm,
+        binary_version: compute_capability,
+        required_block: kernel.required_threads.unwrap_or_default(),
+    })
 }
 
 impl Linked {
     /// The kernel with this index, compiled when first asked for.
-    pub fn kernel(&self, _index: u32) -> Result<Arc<abi::Kernel>, Error> {
-        Err(Error::new(rgpu_device::Code::NotSupported, "The compiler is not there yet"))
+    pub fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>, Error> {
+        let (Some(slot), Some(&id)) = (self.kernels.get(index as usize), self.unit.kernels.get(index as usize))
+        else {
+            return Err(Error::new(Code::InvalidValue, format!("The module has no kernel {index}")));
+        };
+        let mut slot = slot.lock();
+        if let Some(kernel) = &*slot {
+            return Ok(kernel.clone());
+        }
+        let kernel = Arc::new(self.compile(id)?);
+        *slot = Some(kernel.clone());
+        Ok(kernel)
     }
+
+    fn compile(&self, id: FunctionId) -> Result<abi::Kernel, Error> {
+        let unit = &self.unit;
+        let bodies = Bodies::new(unit, id)?;
+        let shared = bodies.shared(unit)?;
+        let table = Table::new(unit.module.functions.len());
+        let context =
+            Context { unit, env: &self.environment, shared: &shared, table: table.address() };
+        let mut builders = FunctionBuilderContext::new();
+        let mut pieces = Vec::new();
+
+        let kernel = &*bodies.kernel;
+        let vars = Vars::new(kernel, &unit.ops);
+        check_frame(kernel, &vars)?;
+        let mut signature = ir::Signature::new(CallConv::SystemV);
+        signature.params.extend([types::I64, types::I32, types::I64].map(AbiParam::new));
+        let mut function = ir::Function::with_name_signature(UserFuncName::user(0, id.0), signature);
+        let mut importer = Importer::new()?;
+        let builder = FunctionBuilder::new(&mut function, &mut builders);
+        let facts = Emitter::kernel(&context, builder, &mut importer, id, kernel, &vars)?;
+        pieces.push(code::compile(id, function)?);
+
+        for &callee in &bodies.functions {
+            let body = &unit.module.functions[callee.0 as usize];
+            let vars = Vars::new(body, &unit.ops);
+            check_frame(body, &vars)?;
+            let signature = emit::signature_of(CallConv::Fast, &body.params, &body.returns);
+            let mut function = ir::Function::with_name_signature(UserFuncName::user(0, callee.0), signature);
+            let mut importer = Importer::new()?;
+            let builder = FunctionBuilder::new(&mut function, &mut builders);
+            Emitter::device_function(&context, builder, &mut importer, callee, body, &vars)?;
+            pieces.push(code::compile(callee, function)?);
+        }
+
+        let image = Image::new(&pieces, table.clone())?;
+        for &callee in &bodies.functions {
+            let body = &unit.module.functions[callee.0 as usize];
+            if let Some(address) = image.address(callee) {
+                table.set(callee, address as u64, unit.shape(&body.params, &body.returns));
+            }
+        }
+        let Some(address) = image.address(id) else {
+            return Err(Error::new(Code::Unknown, "The compiled kernel is not in its place"));
+        };
+        // SAFETY: the address is that of a function with this signature, made above; the kernel keeps
+        // the image, and so the code, alive.
+        let run = unsafe { std::mem::transmute::<usize, abi::RunFn>(address) };
+        Ok(abi::Kernel {
+            name: kernel.name.clone(),
+            run,
+            state_bytes: facts.state_bytes,
+            local_bytes: vars.frame,
+            static_shared: shared.size,
+            cuts: facts.cuts,
+            matrix_ops: facts.matrix_ops,
+            code: Arc::new(image),
+        })
+    }
+}
+
+/// Frames have to be addressable.
+fn check_frame(function: &Function, vars: &Vars) -> Result<(), Error> {
+    if vars.frame > 1 << 30 {
+        return Err(Error::new(
+            Code::InvalidPtx,
+            format!("PTX line {}: the local variables of {} are too large", function.line, function.name),
+        ));
+    }
+    for variable in &function.variables {
+        if !matches!(variable.space, Space::Local | Space::Param | Space::ParamFunc | Space::Shared | Space::SharedCta)
+        {
+            return Err(Error::new(
+                Code::InvalidPtx,
+                format!("PTX line {}: a variable in .{} inside a function", variable.line, variable.space),
+            ));
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,64 @@
+//! Which machine type each register gets: what its type says, except that untyped registers which mostly
+//! take part in floating-point arithmetic are kept as floating-point numbers.
+
+use cranelift_codegen::ir::{self, types};
+
+use super::emit::class;
+use super::op::{Convert, Op};
+use super::vars::Vars;
+use crate::ptx::ast::{Function, Operand, Statement, Type};
+
+/// The machine type of every register.
+pub fn classes(function: &Function, ops: &[Op], vars: &Vars) -> Vec<ir::Type> {
+    let mut classes: Vec<ir::Type> = vars.types.iter().map(|&ty| class(ty)).collect();
+    if !function.registers.iter().any(|r| matches!(r.ty, Type::B32 | Type::B64)) {
+        return classes;
+    }
+    let mut votes = vec![0i32; classes.len()];
+    for statement in &function.body {
+        let Statement::Instruction(instruction) = statement else { continue };
+        let op = &ops[instruction.form.0 as usize];
+        for (index, operand) in instruction.operands.iter().enumerate() {
+            let Some(float) = is_float(op, index) else { continue };
+            let mut vote = |operand: &Operand| {
+                if let Operand::Reg(reg) = operand {
+                    votes[reg.0 as usize] += if float { 2 } else { -1 };
+                }
+            };
+            match operand {
+                Operand::Vector(list) => list.iter().for_each(&mut vote),
+                operand => vote(operand),
+            }
+        }
+    }
+    for (index, register) in function.registers.iter().enumerate() {
+        if votes[index] > 0 {
+            match register.ty {
+                Type::B32 => classes[index] = types::F32,
+                Type::B64 => classes[index] = types::F64,
+                _ => {}
+            }
+        }
+    }
+    classes
+}
+
+/// Whether an operand is used as a floating-point number; `None` where it does not matter.
+fn is_float(op: &Op, index: usize) -> Option<bool> {
+    let of = |ty: Type| Some(matches!(ty, Type::F32 | Type::F64));
+    match op {
+        Op::Float(_, ty, _)
+        | Op::Fma { ty, .. }
+        | Op::FloatMinMax { ty, .. }
+        | Op::FloatNeg { ty, .. }
+        | Op::FloatAbs { ty, .. }
+        | Op::Copysign(ty)
+        | Op::FloatUnary { ty, .. } => of(*ty),
+        Op::Setp { ty, .. } | Op::Testp(_, ty) if index > 0 => of(*ty),
+        Op::Cvt(Convert { dst, src, .. }) => of(if index == 0 { *dst } else { *src }),
+        Op::Ld { ty, .. } if index == 0 => of(*ty).filter(|&float| float),
+        Op::St { ty, .. } if index == 1 => of(*ty).filter(|&float| float),
+        Op::Mov(_) | Op::Selp(_) | Op::Ld { .. } | Op::St { .. } | Op::Call | Op::Setp { .. } => None,
+        _ => Some(false),
+    }
+}

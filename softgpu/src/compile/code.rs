@@ -1,0 +1,262 @@
+//! Machine code: the target, the functions that refer to one another, and the memory that holds them.
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
+
+use cranelift_codegen::binemit::Reloc;
+use cranelift_codegen::ir::{self, ExternalName, FuncRef, LibCall, SigRef};
+use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetFrontendConfig};
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_codegen::{Context, FinalizedRelocTarget};
+use cranelift_frontend::FunctionBuilder;
+use rgpu_device::{Code, Error};
+
+use super::helpers;
+use crate::ptx::ast::FunctionId;
+
+fn failure(what: impl std::fmt::Display) -> Error {
+    Error::new(Code::Unknown, format!("The kernel compiler failed: {what}"))
+}
+
+/// The processor that this process runs on.
+pub fn target() -> Result<&'static OwnedTargetIsa, Error> {
+    static TARGET: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
+    let made = TARGET.get_or_init(|| {
+        let mut flags = settings::builder();
+        let verify = if cfg!(debug_assertions) { "true" } else { "false" };
+        let choices = [
+            ("opt_level", "speed"),
+            ("enable_verifier", verify),
+            ("enable_probestack", "true"),
+            ("probestack_strategy", "inline"),
+            ("unwind_info", "false"),
+            ("is_pic", "false"),
+        ];
+        for (name, value) in choices {
+            flags.set(name, value).map_err(|e| e.to_string())?;
+        }
+        let builder = cranelift_native::builder()?;
+        builder.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
+    });
+    made.as_ref().map_err(failure)
+}
+
+/// What one function refers to outside of itself.
+pub struct Importer {
+    config: TargetFrontendConfig,
+    functions: HashMap<FunctionId, FuncRef>,
+    signatures: HashMap<(Vec<ir::Type>, Option<ir::Type>), SigRef>,
+}
+
+impl Importer {
+    /// For a function that has no references yet.
+    pub fn new() -> Result<Self, Error> {
+        let config = target()?.frontend_config();
+        Ok(Self { config, functions: HashMap::new(), signatures: HashMap::new() })
+    }
+
+    /// What the front end has to know about the target.
+    pub fn frontend_config(&self) -> TargetFrontendConfig {
+        self.config
+    }
+
+    /// The signature of a function that is not compiled here.
+    pub fn helper_signature(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        params: &[ir::Type],
+        returns: Option<ir::Type>,
+    ) -> SigRef {
+        *self.signatures.entry((params.to_vec(), returns)).or_insert_with(|| {
+            let mut signature = ir::Signature::new(CallConv::SystemV);
+            signature.params.extend(params.iter().map(|&ty| ir::AbiParam::new(ty)));
+            signature.returns.extend(returns.iter().map(|&ty| ir::AbiParam::new(ty)));
+            b.import_signature(signature)
+        })
+    }
+
+    /// A reference to another function of the module.
+    pub fn function(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        id: FunctionId,
+        signature: ir::Signature,
+    ) -> FuncRef {
+        *self.functions.entry(id).or_insert_with(|| {
+            let signature = b.import_signature(signature);
+            let name = b.func.declare_imported_user_function(ir::UserExternalName::new(0, id.0));
+            b.import_function(ir::ExtFuncData {
+                name: ExternalName::user(name),
+                signature,
+                colocated: true,
+                patchable: false,
+            })
+        })
+    }
+}
+
+/// A function's machine code, not yet in its place.
+pub struct Piece {
+    id: FunctionId,
+    bytes: Vec<u8>,
+    align: usize,
+    references: Vec<Reference>,
+}
+
+struct Reference {
+    offset: usize,
+    kind: Reloc,
+    target: Target,
+    addend: i64,
+}
+
+enum Target {
+    Function(FunctionId),
+    Address(u64),
+    Here(u32),
+}
+
+/// Compiles a function.
+pub fn compile(id: FunctionId, function: ir::Function) -> Result<Piece, Error> {
+    let names = function.params.user_named_funcs().clone();
+    let mut context = Context::for_function(function);
+    let mut control = cranelift_codegen::control::ControlPlane::default();
+    let isa = target()?;
+    let compiled = context.compile(&**isa, &mut control).map_err(|e| failure(format!("{:?}", e.inner)))?;
+    let align = compiled.buffer.alignment.max(16) as usize;
+    let bytes = compiled.buffer.data().to_vec();
+    let references = compiled
+        .buffer
+        .relocs()
+        .iter()
+        .map(|reloc| {
+            let target = match &reloc.target {
+                FinalizedRelocTarget::Func(offset) => Target::Here(*offset),
+                FinalizedRelocTarget::ExternalName(ExternalName::User(name)) => {
+                    Target::Function(FunctionId(names[*name].index))
+                }
+                FinalizedRelocTarget::ExternalName(ExternalName::LibCall(call)) => {
+                    Target::Address(library(*call)?)
+                }
+                other => return Err(failure(format!("an unknown reference {other:?}"))),
+            };
+            Ok(Reference { offset: reloc.offset as usize, kind: reloc.kind, target, addend: reloc.addend })
+        })
+        .collect::<Result<_, Error>>()?;
+    Ok(Piece { id, bytes, align, references })
+}
+
+/// The address of a function that stands in for a missing instruction.
+fn library(call: LibCall) -> Result<u64, Error> {
+    type F32 = extern "C" fn(f32) -> f32;
+    type F64 = extern "C" fn(f64) -> f64;
+    Ok(match call {
+        LibCall::FmaF32 => helpers::fma32 as extern "C" fn(f32, f32, f32) -> f32 as usize as u64,
+        LibCall::FmaF64 => helpers::fma64 as extern "C" fn(f64, f64, f64) -> f64 as usize as u64,
+        LibCall::CeilF32 => helpers::ceil32 as F32 as usize as u64,
+        LibCall::CeilF64 => helpers::ceil64 as F64 as usize as u64,
+        LibCall::FloorF32 => helpers::floor32 as F32 as usize as u64,
+        LibCall::FloorF64 => helpers::floor64 as F64 as usize as u64,
+        LibCall::TruncF32 => helpers::trunc32 as F32 as usize as u64,
+        LibCall::TruncF64 => helpers::trunc64 as F64 as usize as u64,
+        LibCall::NearestF32 => helpers::nearest32 as F32 as usize as u64,
+        LibCall::NearestF64 => helpers::nearest64 as F64 as usize as u64,
+        other => return Err(failure(format!("no function for {other}"))),
+    })
+}
+
+/// Functions in executable memory.
+pub struct Image {
+    start: NonNull<u8>,
+    size: usize,
+    places: HashMap<FunctionId, usize>,
+    /// Kept alive with the code that refers to it.
+    _table: Arc<dyn std::any::Any + Send + Sync>,
+}
+
+// SAFETY: the memory is owned, and not written after the image is made.
+unsafe impl Send for Image {}
+// SAFETY: as above.
+unsafe impl Sync for Image {}
+
+impl Image {
+    /// Puts functions into place and resolves what they refer to.
+    pub fn new(pieces: &[Piece], table: Arc<dyn std::any::Any + Send + Sync>) -> Result<Self, Error> {
+        let mut places = HashMap::new();
+        let mut size = 0usize;
+        for piece in pieces {
+            size = size.next_multiple_of(piece.align);
+            places.insert(piece.id, size);
+            size += piece.bytes.len();
+        }
+        let size = size.next_multiple_of(4096).max(4096);
+        // SAFETY: a new private mapping; nothing else is concerned.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        let start = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast::<u8>()) };
+        let Some(start) = start else { return Err(failure("no memory for machine code")) };
+        let mut image = Self { start, size, places, _table: table };
+        for piece in pieces {
+            image.place(piece)?;
+        }
+        // SAFETY: the range is this image's own mapping.
+        let protected = unsafe { libc::mprotect(start.as_ptr().cast(), size, libc::PROT_READ | libc::PROT_EXEC) };
+        if protected != 0 {
+            return Err(failure("the system does not allow executable memory"));
+        }
+        Ok(image)
+    }
+
+    fn place(&mut self, piece: &Piece) -> Result<(), Error> {
+        let base = self.places[&piece.id];
+        // SAFETY: the mapping is writable, `size` long, and nobody else knows it yet.
+        let memory = unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.size) };
+        let start = self.start.as_ptr() as u64;
+        memory[base..base + piece.bytes.len()].copy_from_slice(&piece.bytes);
+        for reference in &piece.references {
+            let target = match reference.target {
+                Target::Function(id) => match self.places.get(&id) {
+                    Some(&at) => start + at as u64,
+                    None => return Err(failure("a function is missing")),
+                },
+                Target::Address(address) => address,
+                Target::Here(offset) => start + base as u64 + u64::from(offset),
+            };
+            let value = target.wrapping_add(reference.addend as u64);
+            let at = base + reference.offset;
+            match reference.kind {
+                Reloc::Abs8 => memory[at..at + 8].copy_from_slice(&value.to_le_bytes()),
+                Reloc::X86PCRel4 | Reloc::X86CallPCRel4 | Reloc::X86CallPLTRel4 => {
+                    let distance = value.wrapping_sub(start + at as u64) as i64;
+                    let Ok(distance) = i32::try_from(distance) else {
+                        return Err(failure("a function is too far away"));
+                    };
+                    memory[at..at + 4].copy_from_slice(&distance.to_le_bytes());
+                }
+                other => return Err(failure(format!("an unknown kind of reference {other:?}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of a function's code.
+    pub fn address(&self, id: FunctionId) -> Option<usize> {
+        self.places.get(&id).map(|at| self.start.as_ptr() as usize + at)
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // SAFETY: the range is this image's own mapping; kernels that run keep the image alive.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.size) };
+    }
+}

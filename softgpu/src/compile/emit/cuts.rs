@@ -1,0 +1,229 @@
+//! Places where a thread stops until the executor has carried an operation out.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+
+use super::{Emitter, Result, trusted};
+use crate::abi::{self, Cut, CutKind};
+use crate::compile::op::Op;
+use crate::ptx::ast::{Operand, RegId, Type};
+
+/// Offset of `Thread::op[n]`.
+pub fn operand_offset(n: usize) -> i32 {
+    (offset_of!(abi::Thread, op) + n * 8) as i32
+}
+
+impl<'a> Emitter<'a, '_> {
+    /// Stores an operand of a cut.
+    pub fn store_op(&mut self, n: usize, value: Value) {
+        let value = self.as_int(value);
+        let value = self.resize(value, types::I64, false);
+        self.b.ins().store(trusted(), value, self.thread, operand_offset(n));
+    }
+
+    /// A result of the cut after which control has come back.
+    pub fn load_op(&mut self, n: usize, ty: Type) -> Value {
+        let value = self.b.ins().load(types::I64, trusted(), self.thread, operand_offset(n));
+        self.resize(value, super::int_class(ty.bits()), false)
+    }
+
+    /// Saves what is live at `next`, stops the thread, and goes on, in a new block that is switched to,
+    /// with everything restored. `results` are registers that the cut defines. The caller goes on to
+    /// `next` after it has stored the results.
+    pub fn stop_here(&mut self, kind: CutKind, legacy: bool, next: usize, results: &[u32]) {
+        let live = match &self.liveness {
+            Some(liveness) => liveness.at(next),
+            None => Vec::new(),
+        };
+        let state = self.b.ins().load(types::I64, super::fixed(), self.thread, offset_of!(abi::Thread, state) as i32);
+        let mut slots: Vec<(u32, u32)> = Vec::new();
+        let mut end = 0u32;
+        // Large registers first, so that all are aligned.
+        let mut order: Vec<u32> = live.into_iter().filter(|reg| !results.contains(reg)).collect();
+        order.sort_by_key(|&reg| std::cmp::Reverse(self.classes[reg as usize].bytes()));
+        for reg in order {
+            slots.push((reg, end));
+            end += self.classes[reg as usize].bytes();
+        }
+        self.facts.state_bytes = self.facts.state_bytes.max(end.next_multiple_of(16));
+        for &(reg, at) in &slots {
+            let value = self.b.use_var(self.variables[reg as usize]);
+            self.b.ins().store(trusted(), value, state, at as i32);
+        }
+        self.facts.cuts.push(Cut { kind, legacy, line: self.line });
+        let number = self.facts.cuts.len() as i64;
+        let number = self.iconst(types::I32, number);
+        // Cuts and the places behind them are numbered alike.
+        self.b.ins().store(trusted(), number, self.thread, offset_of!(abi::Thread, resume) as i32);
+        self.b.ins().store(trusted(), number, self.thread, offset_of!(abi::Thread, stop) as i32);
+        if let Some(latch) = self.latch {
+            self.b.ins().jump(latch, &[]);
+        }
+        let resume = self.b.create_block();
+        self.resumes.push(resume);
+        self.b.switch_to_block(resume);
+        let state = self.b.ins().load(types::I64, super::fixed(), self.thread, offset_of!(abi::Thread, state) as i32);
+        for &(reg, at) in &slots {
+            let value = self.b.ins().load(self.classes[reg as usize], trusted(), state, at as i32);
+            self.b.def_var(self.variables[reg as usize], value);
+        }
+    }
+
+    /// A cut without results, on an edge: goes on to `next` at once.
+    pub fn suspend(&mut self, kind: CutKind, legacy: bool, next: usize, results: &[u32]) {
+        self.stop_here(kind, legacy, next, results);
+        let block = self.blocks[next];
+        self.b.ins().jump(block, &[]);
+    }
+
+    /// Emits an instruction that is a cut, and the way to the next block.
+    pub fn cut(&mut self, op: &'a Op, o: &'a [Operand]) -> Result<()> {
+        if self.latch.is_none() {
+            return Err(self.refuse("A thread cannot stop inside a function that was not inlined"));
+        }
+        let next = self.current + 1;
+        if next >= self.blocks.len() {
+            return Err(self.refuse("Nothing follows"));
+        }
+        match op {
+            Op::Yield => self.stop_here(CutKind::Yield, false, next, &[]),
+            Op::Bar { reduce, warp, arrive } => self.bar(*reduce, *warp, *arrive, next, o)?,
+            Op::Shfl { mode, sync } => {
+                let (value, predicate) = self.pair(o)?;
+                for n in 0..3 {
+                    let operand = self.src(self.operand(o, n + 1)?, Type::B32)?;
+                    self.store_op(n, operand);
+                }
+                if *sync {
+                    self.mask(o, 4)?;
+                }
+                let results = registers(&[value, predicate]);
+                self.stop_here(CutKind::Shuffle(*mode), !sync, next, &results);
+                self.result(value, 0, Type::B32)?;
+                self.result(predicate, 1, Type::Pred)?;
+            }
+            Op::Vote { mode, sync } => {
+                let destination = self.operand(o, 0)?;
+                let predicate = self.src(self.operand(o, 1)?, Type::Pred)?;
+                self.store_op(0, predicate);
+                if *sync {
+                    self.mask(o, 2)?;
+                }
+                let results = registers(&[Some(destination)]);
+                self.stop_here(CutKind::Vote(*mode), !sync, next, &results);
+                let ty = if *mode == abi::VoteMode::Ballot { Type::B32 } else { Type::Pred };
+                self.result(Some(destination), 0, ty)?;
+            }
+            Op::Match { all, ty } => {
+                let (value, predicate) = self.pair(o)?;
+                let operand = self.src(self.operand(o, 1)?, *ty)?;
+                self.store_op(0, operand);
+                self.mask(o, 2)?;
+                let results = registers(&[value, predicate]);
+                let kind = if *all { CutKind::MatchAll } else { CutKind::MatchAny };
+                self.stop_here(kind, false, next, &results);
+                self.result(value, 0, Type::B32)?;
+                self.result(predicate, 1, Type::Pred)?;
+            }
+            Op::Redux(reduce) => {
+                let destination = self.operand(o, 0)?;
+                let operand = self.src(self.operand(o, 1)?, Type::B32)?;
+                self.store_op(0, operand);
+                self.mask(o, 2)?;
+                let results = registers(&[Some(destination)]);
+                self.stop_here(CutKind::Redux(*reduce), false, next, &results);
+                self.result(Some(destination), 0, Type::B32)?;
+            }
+            Op::ActiveMask => {
+                let destination = self.operand(o, 0)?;
+                let results = registers(&[Some(destination)]);
+                self.stop_here(CutKind::ActiveMask, true, next, &results);
+                self.result(Some(destination), 0, Type::B32)?;
+            }
+            Op::Elect => {
+                let (value, predicate) = self.pair(o)?;
+                self.mask(o, 1)?;
+                let results = registers(&[value, predicate]);
+                self.stop_here(CutKind::Elect, false, next, &results);
+                self.result(value, 0, Type::B32)?;
+                self.result(predicate, 1, Type::Pred)?;
+            }
+            other => self.matrix_cut(other, next, o)?,
+        }
+        self.jump_to(next)
+    }
+
+    /// `d|p`, or `d` alone.
+    fn pair(&self, o: &'a [Operand]) -> Result<(Option<&'a Operand>, Option<&'a Operand>)> {
+        Ok(match self.operand(o, 0)? {
+            Operand::Pair(pair) => (Some(&pair.0), Some(&pair.1)),
+            single => (Some(single), None),
+        })
+    }
+
+    /// Stores the member mask.
+    pub fn mask(&mut self, o: &'a [Operand], index: usize) -> Result<()> {
+        let mask = self.src(self.operand(o, index)?, Type::B32)?;
+        self.store_op(3, mask);
+        Ok(())
+    }
+
+    /// Stores a result of the cut in its register.
+    fn result(&mut self, operand: Option<&Operand>, n: usize, ty: Type) -> Result<()> {
+        let Some(operand) = operand else { return Ok(()) };
+        let value = self.load_op(n, ty);
+        self.set(operand, ty, value)
+    }
+
+    fn bar(
+        &mut self,
+        reduce: Option<abi::ReduceOp>,
+        warp: bool,
+        arrive: bool,
+        next: usize,
+        o: &'a [Operand],
+    ) -> Result<()> {
+        if warp {
+            self.mask(o, 0)?;
+            self.stop_here(CutKind::WarpSync, false, next, &[]);
+            return Ok(());
+        }
+        let first = usize::from(reduce.is_some());
+        let number = match o.get(first) {
+            Some(operand) => self.src(operand, Type::U32)?,
+            // `bar.sync` has always had a number; `barrier.sync` too.
+            None => return Err(self.refuse("The barrier's number is missing")),
+        };
+        let rest = &o[first + 1..];
+        // With a reduction, the predicate comes last.
+        let counted = rest.len() == 1 + first;
+        let count = if counted { self.src(&rest[0], Type::U32)? } else { self.iconst(types::I32, 0) };
+        self.store_op(0, number);
+        self.store_op(1, count);
+        let Some(reduce) = reduce else {
+            let kind = if arrive { CutKind::BarrierArrive } else { CutKind::Barrier };
+            self.stop_here(kind, false, next, &[]);
+            return Ok(());
+        };
+        let Some(predicate) = rest.last() else { return Err(self.refuse("The predicate is missing")) };
+        let predicate = self.src(predicate, Type::Pred)?;
+        self.store_op(2, predicate);
+        let destination = &o[0];
+        let results = registers(&[Some(destination)]);
+        self.stop_here(CutKind::BarrierReduce(reduce), false, next, &results);
+        let ty = if reduce == abi::ReduceOp::Popc { Type::U32 } else { Type::Pred };
+        self.result(Some(destination), 0, ty)
+    }
+}
+
+/// The registers among operands.
+pub fn registers(operands: &[Option<&Operand>]) -> Vec<u32> {
+    operands
+        .iter()
+        .filter_map(|operand| match operand {
+            Some(Operand::Reg(RegId(reg))) => Some(*reg),
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,447 @@
+//! Loads, stores and addresses. Every access that a kernel can steer is confined to the arena.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, InstBuilder, Value, types};
+
+use super::{Emitter, REACH, Result, class, fixed, int_class, trusted, user};
+use crate::abi;
+use crate::compile::op::{Order, Place, SpaceTest};
+use crate::compile::vars::Home;
+use crate::ptx::ast::{AddressBase, Operand, RegId, Symbol, Type};
+
+/// Where an access goes: a base, an offset, and the flags of the access.
+#[derive(Clone, Copy)]
+pub struct Target {
+    pub base: Value,
+    pub offset: i32,
+    pub flags: ir::MemFlagsData,
+}
+
+impl<'a> Emitter<'a, '_> {
+    /// The address itself if an access near it can only hit the arena; an address that faults otherwise.
+    pub fn confine(&mut self, address: Value) -> Value {
+        let arena = self.cx.env.arena;
+        let low = arena.base.wrapping_add(REACH as u64);
+        let span = arena.size.saturating_sub(2 * REACH as u64);
+        let low = self.iconst(types::I64, low as i64);
+        let span = self.iconst(types::I64, span as i64);
+        let distance = self.b.ins().isub(address, low);
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, span);
+        let fault = self.iconst(types::I64, abi::FAULT_ADDRESS as i64);
+        self.b.ins().select(inside, address, fault)
+    }
+
+    pub fn shared_base(&mut self) -> Value {
+        self.block_field(types::I64, offset_of!(abi::Block, shared_base))
+    }
+
+    /// A register that holds an address, as 64 bits.
+    fn address_register(&mut self, reg: RegId) -> Result<Value> {
+        let value = self.register(reg);
+        let value = self.as_int(value);
+        match self.type_of(value) {
+            types::I64 => Ok(value),
+            types::I32 => Ok(self.b.ins().uextend(types::I64, value)),
+            _ => Err(self.refuse("An address needs a register of 32 or 64 bits")),
+        }
+    }
+
+    /// Where an address operand leads, for an access of `width` bytes in all.
+    pub fn target_of(&mut self, place: Place, operand: &Operand, width: u32) -> Result<Target> {
+        let (base, offset) = match operand {
+            Operand::Address(base, offset) => (*base, *offset),
+            _ => return Err(self.refuse("An address is expected here")),
+        };
+        if place == Place::Shared {
+            return self.shared_target(base, offset);
+        }
+        match base {
+            AddressBase::Reg(reg) => {
+                let address = self.address_register(reg)?;
+                self.confined(address, offset)
+            }
+            AddressBase::Absolute => {
+                let address = self.iconst(types::I64, offset);
+                self.confined(address, 0)
+            }
+            AddressBase::Symbol(symbol) => self.symbol_target(symbol, offset, width),
+        }
+    }
+
+    fn confined(&mut self, address: Value, offset: i64) -> Result<Target> {
+        // Together with the widest access an offset has to stay within the margin.
+        if offset.abs() <= REACH - 256 {
+            return Ok(Target { base: self.confine(address), offset: offset as i32, flags: user() });
+        }
+        let address = self.add_const(address, offset);
+        Ok(Target { base: self.confine(address), offset: 0, flags: user() })
+    }
+
+    fn symbol_target(&mut self, symbol: Symbol, offset: i64, width: u32) -> Result<Target> {
+        let function = self.function;
+        let size = match symbol {
+            Symbol::Global(id) => self.cx.unit.module.variables[id.0 as usize].size,
+            Symbol::Local(id) => function.variables[id.0 as usize].size,
+            Symbol::Param(index) => function.params[index as usize].size,
+            Symbol::Return(index) => function.returns[index as usize].size,
+            Symbol::Function(_) => return Err(self.refuse("A function is no memory")),
+        };
+        let inside = offset >= 0 && (offset as u64).saturating_add(u64::from(width)) <= size;
+        if !inside {
+            let address = self.symbol(symbol, offset)?;
+            return self.confined(address, 0);
+        }
+        match self.vars.home(symbol).copied() {
+            Some(Home::Frame(at)) => Ok(Target {
+                base: self.frame,
+                offset: (i64::from(at) + offset) as i32,
+                flags: trusted(),
+            }),
+            Some(Home::Block(at)) => {
+                let params = self.block_field(types::I64, offset_of!(abi::Block, params));
+                Ok(Target { base: params, offset: (i64::from(at) + offset) as i32, flags: fixed() })
+            }
+            Some(Home::Pointer(reg)) => {
+                let base = self.register(RegId(reg));
+                Ok(Target { base, offset: offset as i32, flags: user() })
+            }
+            _ => {
+                let base = self.symbol(symbol, 0)?;
+                let base = self.add_const(base, offset);
+                Ok(Target { base, offset: 0, flags: user() })
+            }
+        }
+    }
+
+    fn shared_target(&mut self, base: AddressBase, offset: i64) -> Result<Target> {
+        let shared = self.shared_base();
+        let at = match base {
+            AddressBase::Reg(reg) => {
+                let value = self.register(reg);
+                let value = self.as_int(value);
+                let value = self.resize(value, types::I32, false);
+                let value = self.add_const(value, offset);
+                self.b.ins().uextend(types::I64, value)
+            }
+            AddressBase::Symbol(symbol) => {
+                let at = match symbol {
+                    Symbol::Global(id) => self.cx.shared.global(id),
+                    Symbol::Local(id) => {
+                        self.cx.shared.local(self.function, &self.function.variables[id.0 as usize])
+                    }
+                    _ => None,
+                };
+                let Some(at) = at else {
+                    return Err(self.refuse("The symbol is not in shared memory"));
+                };
+                let at = i64::from(at) + offset;
+                if !(0..=i64::from(i32::MAX)).contains(&at) {
+                    return Err(self.refuse("The address lies outside of shared memory"));
+                }
+                return Ok(Target { base: shared, offset: at as i32, flags: user() });
+            }
+            AddressBase::Absolute => self.iconst(types::I64, i64::from(offset as u32)),
+        };
+        Ok(Target { base: self.b.ins().iadd(shared, at), offset: 0, flags: user() })
+    }
+
+    /// The base and offset added up.
+    pub fn whole_address(&mut self, target: Target) -> Value {
+        self.add_const(target.base, i64::from(target.offset))
+    }
+
+    /// The registers of a vector operand, or the one operand.
+    fn elements(&self, operand: &'a Operand, vector: u32) -> Result<&'a [Operand]> {
+        match operand {
+            Operand::Vector(list) if list.len() == vector as usize => Ok(list),
+            other if vector == 1 => Ok(std::slice::from_ref(other)),
+            _ => Err(self.refuse("The vector has a wrong number of components")),
+        }
+    }
+
+    /// A register that stands for a whole parameter.
+    fn parameter_register(&self, place: Place, operand: &Operand) -> Option<RegId> {
+        match (place, operand) {
+            (Place::Param, Operand::Address(AddressBase::Symbol(symbol), 0)) => match self.vars.home(*symbol) {
+                Some(Home::Reg(reg)) => Some(RegId(*reg)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// `ld`
+    pub fn ld(&mut self, place: Place, ty: Type, vector: u32, order: Order, o: &'a [Operand]) -> Result<()> {
+        let destinations = self.elements(self.operand(o, 0)?, vector)?;
+        let source = self.operand(o, 1)?;
+        if let Some(reg) = self.parameter_register(place, source) {
+            let value = self.register(reg);
+            let value = self.fit(value, ty)?;
+            return self.set(&destinations[0], ty, value);
+        }
+        let width = ty.bytes();
+        let target = self.target_of(place, source, width * vector)?;
+        if order != Order::Weak {
+            return self.ld_strong(ty, target, destinations);
+        }
+        let mut values = Vec::with_capacity(destinations.len());
+        for index in 0..vector {
+            let at = target.offset + (index * width) as i32;
+            values.push(self.b.ins().load(class(ty), target.flags, target.base, at));
+        }
+        for (destination, value) in destinations.iter().zip(values) {
+            self.set(destination, ty, value)?;
+        }
+        Ok(())
+    }
+
+    /// A load that sees what others store: all components at once, up to 16 bytes.
+    fn ld_strong(&mut self, ty: Type, target: Target, destinations: &'a [Operand]) -> Result<()> {
+        let bits = ty.bits();
+        let total = bits * destinations.len() as u32;
+        let address = self.whole_address(target);
+        let int = int_class(bits);
+        let mut parts = Vec::new();
+        if total > 64 && total <= 128 {
+            // Processors load 16 aligned bytes at once. An atomic load beside it keeps this one from
+            // being merged with an earlier one.
+            let fuel = self.add_const(self.thread, offset_of!(abi::Thread, fuel) as i64);
+            self.b.ins().atomic_load(types::I32, trusted(), fuel);
+            let lanes = destinations.len() as u32;
+            let vector = int.by(lanes).filter(|v| v.bits() == 128).ok_or_else(|| self.refuse("A vector of this shape"))?;
+            let value = self.b.ins().load(vector, user(), address, 0);
+            for lane in 0..lanes {
+                parts.push(self.b.ins().extractlane(value, lane as u8));
+            }
+        } else if total <= 64 {
+            let whole = self.b.ins().atomic_load(int_class(total), user(), address);
+            for index in 0..destinations.len() as u32 {
+                let part = if index > 0 {
+                    self.b.ins().ushr_imm_u(whole, i64::from(index * bits))
+                } else {
+                    whole
+                };
+                parts.push(self.resize(part, int, false));
+            }
+        } else {
+            return Err(self.refuse("Vectors of more than 16 bytes cannot be loaded at once"));
+        }
+        for (destination, part) in destinations.iter().zip(parts) {
+            let value = self.recast(part, class(ty));
+            self.set(destination, ty, value)?;
+        }
+        Ok(())
+    }
+
+    /// `st`
+    pub fn st(&mut self, place: Place, ty: Type, vector: u32, order: Order, o: &'a [Operand]) -> Result<()> {
+        let sources = self.elements(self.operand(o, 1)?, vector)?;
+        let destination = self.operand(o, 0)?;
+        if let Some(reg) = self.parameter_register(place, destination) {
+            let value = self.src(&sources[0], ty)?;
+            return self.define(reg.0, ty, value);
+        }
+        let mut values = Vec::with_capacity(sources.len());
+        for source in sources {
+            values.push(self.src(source, ty)?);
+        }
+        let width = ty.bytes();
+        let target = self.target_of(place, destination, width * vector)?;
+        let total = width * vector;
+        if order != Order::Weak && vector > 1 {
+            if total > 16 {
+                return Err(self.refuse("Vectors of more than 16 bytes cannot be stored at once"));
+            }
+            let whole = self.join(&values);
+            self.b.ins().store(target.flags, whole, target.base, target.offset);
+            return Ok(());
+        }
+        for (index, value) in values.into_iter().enumerate() {
+            let at = target.offset + index as i32 * width as i32;
+            self.b.ins().store(target.flags, value, target.base, at);
+        }
+        Ok(())
+    }
+
+    /// Components as one number or vector, to be stored at once.
+    fn join(&mut self, values: &[Value]) -> Value {
+        let ints: Vec<Value> = values.iter().map(|&value| self.as_int(value)).collect();
+        let bits = self.type_of(ints[0]).bits();
+        let total = bits * ints.len() as u32;
+        if total > 64 {
+            // Two halves of 64 bits, then a vector of them.
+            let (low, high) = ints.split_at(ints.len() / 2);
+            let (low, high) = (self.join(low), self.join(high));
+            let vector = self.b.ins().scalar_to_vector(types::I64X2, low);
+            return self.b.ins().insertlane(vector, high, 1);
+        }
+        let whole = int_class(total);
+        let mut value = self.resize(ints[0], whole, false);
+        for (index, &part) in ints.iter().enumerate().skip(1) {
+            let part = self.resize(part, whole, false);
+            let part = self.b.ins().ishl_imm_u(part, i64::from(bits) * index as i64);
+            value = self.b.ins().bor(value, part);
+        }
+        value
+    }
+
+    /// `cp.async`: copies at once. The fourth operand is how many bytes to read; the rest becomes zeros.
+    pub fn cp_async(&mut self, o: &'a [Operand]) -> Result<()> {
+        let Operand::Int(size, _) = *self.operand(o, 2)? else {
+            return Err(self.refuse("The size of cp.async has to be a constant"));
+        };
+        let (ty, count) = match size {
+            4 => (types::I32, 1),
+            8 => (types::I64, 1),
+            16 => (types::I64, 2),
+            _ => return Err(self.refuse("cp.async copies 4, 8 or 16 bytes")),
+        };
+        let wide = ty.bytes() as i32;
+        let to = self.target_of(Place::Shared, self.operand(o, 0)?, size as u32)?;
+        let from = self.target_of(Place::Generic, self.operand(o, 1)?, size as u32)?;
+        let mut values = Vec::new();
+        match o.get(3) {
+            None => {
+                for index in 0..count {
+                    values.push(self.b.ins().load(ty, from.flags, from.base, from.offset + index * wide));
+                }
+            }
+            Some(limit) => {
+                // Fewer bytes, down to none at all: then nothing may be read.
+                let limit = match limit {
+                    Operand::Reg(reg) if self.classes[reg.0 as usize] == types::I8 => {
+                        // A predicate: whether to ignore the source.
+                        let ignore = self.register(*reg);
+                        let none = self.iconst(types::I32, 0);
+                        let all = self.iconst(types::I32, size as i64);
+                        self.b.ins().select(ignore, none, all)
+                    }
+                    limit => self.src(limit, Type::U32)?,
+                };
+                values = self.load_limited(from, size as u32, limit, ty, count);
+            }
+        }
+        for (index, value) in values.into_iter().enumerate() {
+            self.b.ins().store(to.flags, value, to.base, to.offset + index as i32 * wide);
+        }
+        Ok(())
+    }
+
+    /// Loads the first `limit` bytes, one by one, of `size`; the others are zeros.
+    fn load_limited(&mut self, from: Target, size: u32, limit: Value, ty: ir::Type, count: i32) -> Vec<Value> {
+        let zero = self.iconst(ty, 0);
+        let mut words = vec![zero; count as usize];
+        let per_word = ty.bytes();
+        for index in 0..size {
+            let (then, after) = (self.b.create_block(), self.b.create_block());
+            let byte = self.b.append_block_param(after, types::I8);
+            let wanted = self.iconst(types::I32, i64::from(index));
+            let wanted = self.b.ins().icmp(IntCC::UnsignedLessThan, wanted, limit);
+            let none = self.iconst(types::I8, 0);
+            self.b.ins().brif(wanted, then, &[], after, &[none.into()]);
+            self.b.switch_to_block(then);
+            let value = self.b.ins().load(types::I8, from.flags, from.base, from.offset + index as i32);
+            self.b.ins().jump(after, &[value.into()]);
+            self.b.switch_to_block(after);
+            let byte = self.b.ins().uextend(ty, byte);
+            let byte = self.b.ins().ishl_imm_u(byte, i64::from(index % per_word) * 8);
+            let word = &mut words[(index / per_word) as usize];
+            *word = self.b.ins().bor(*word, byte);
+        }
+        words
+    }
+
+    /// `cvta`
+    pub fn cvta(&mut self, shared: bool, to: bool, o: &'a [Operand]) -> Result<()> {
+        let source = self.operand(o, 1)?;
+        let source = if let Operand::Address(AddressBase::Symbol(symbol), offset) = source {
+            self.symbol(*symbol, *offset)?
+        } else {
+            self.src(source, Type::U64)?
+        };
+        let value = match (shared, to) {
+            (false, _) => source,
+            (true, false) => {
+                let base = self.shared_base();
+                self.b.ins().iadd(base, source)
+            }
+            (true, true) => {
+                let base = self.shared_base();
+                self.b.ins().isub(source, base)
+            }
+        };
+        self.set(&o[0], Type::U64, value)
+    }
+
+    /// `isspacep`
+    pub fn isspacep(&mut self, space: SpaceTest, o: &'a [Operand]) -> Result<()> {
+        let address = self.src(self.operand(o, 1)?, Type::U64)?;
+        let value = self.lies_in(space, address);
+        self.set(&o[0], Type::Pred, value)
+    }
+
+    fn lies_in(&mut self, space: SpaceTest, address: Value) -> Value {
+        let within = |e: &mut Self, base: Value, size: Value| {
+            let distance = e.b.ins().isub(address, base);
+            e.b.ins().icmp(IntCC::UnsignedLessThan, distance, size)
+        };
+        match space {
+            SpaceTest::Shared => {
+                let base = self.shared_base();
+                let size = self.iconst(types::I64, 1 << 32);
+                within(self, base, size)
+            }
+            SpaceTest::Local => {
+                let field = |offset| offset as i32;
+                let base = self.b.ins().load(
+                    types::I64,
+                    fixed(),
+                    self.thread,
+                    field(offset_of!(abi::Thread, local_base)),
+                );
+                let end = self.b.ins().load(
+                    types::I64,
+                    fixed(),
+                    self.thread,
+                    field(offset_of!(abi::Thread, local_end)),
+                );
+                let size = self.b.ins().isub(end, base);
+                within(self, base, size)
+            }
+            SpaceTest::Param => {
+                let base = self.block_field(types::I64, offset_of!(abi::Block, params));
+                let size = self.iconst(types::I64, 32768);
+                within(self, base, size)
+            }
+            SpaceTest::Const => {
+                let mut value = self.iconst(types::I8, 0);
+                let unit = self.cx.unit;
+                for variable in &unit.globals {
+                    if variable.kind != rgpu_device::GlobalKind::Constant {
+                        continue;
+                    }
+                    let Some(&base) = self.cx.env.globals.get(&variable.name) else { continue };
+                    let base = self.iconst(types::I64, base as i64);
+                    let size = self.iconst(types::I64, variable.size as i64);
+                    let hit = within(self, base, size);
+                    value = self.b.ins().bor(value, hit);
+                }
+                value
+            }
+            SpaceTest::Global => {
+                let arena = self.cx.env.arena;
+                let base = self.iconst(types::I64, arena.base as i64);
+                let size = self.iconst(types::I64, arena.size as i64);
+                let mut value = within(self, base, size);
+                for other in [SpaceTest::Shared, SpaceTest::Local, SpaceTest::Const] {
+                    let hit = self.lies_in(other, address);
+                    let not = self.b.ins().bxor_imm_u(hit, 1);
+                    value = self.b.ins().band(value, not);
+                }
+                value
+            }
+        }
+    }
+}

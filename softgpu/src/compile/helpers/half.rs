@@ -1,0 +1,220 @@
+//! Rounding to `f16` and `bf16` where a single is not precise enough on the way.
+
+use crate::ptx::opcode::Rounding;
+
+/// How a rounding is passed to the functions here.
+pub fn mode(rounding: Rounding) -> i64 {
+    match rounding {
+        Rounding::Zero => 1,
+        Rounding::Down => 2,
+        Rounding::Up => 3,
+        _ => 0,
+    }
+}
+
+/// A format of 16 bits: how many bits of mantissa it has, and its exponent bias.
+#[derive(Clone, Copy)]
+struct Format {
+    mantissa: i32,
+    bias: i32,
+}
+
+const F16: Format = Format { mantissa: 10, bias: 15 };
+const BF16: Format = Format { mantissa: 7, bias: 127 };
+
+/// Rounds `magnitude * 2^exponent`, of which a lost remainder is told by `sticky`.
+fn round(format: Format, negative: bool, magnitude: u128, exponent: i32, sticky: bool, mode: u32) -> u32 {
+    let sign = u32::from(negative) << 15;
+    let largest_exponent = 2 * format.bias + 1;
+    let infinity = (largest_exponent as u32) << format.mantissa;
+    if magnitude == 0 && !sticky {
+        return sign;
+    }
+    let top = 127 - magnitude.max(1).leading_zeros() as i32;
+    // The unit in the last place of the result.
+    let unit = (top + exponent).max(1 - format.bias) - format.mantissa;
+    let shift = unit - exponent;
+    let (mut kept, rest, half, lost) = if shift <= 0 {
+        // All bits fit.
+        ((magnitude << -shift) as u64, false, false, sticky)
+    } else if shift > 127 {
+        (0, true, false, sticky)
+    } else {
+        let kept = (magnitude >> shift) as u64;
+        let rest = magnitude & ((1u128 << shift) - 1);
+        let half = 1u128 << (shift - 1);
+        (kept, rest != 0, rest >= half, sticky || rest & (half - 1) != 0)
+    };
+    let inexact = rest || lost;
+    let up = match mode {
+        1 => false,
+        2 => negative && inexact,
+        3 => !negative && inexact,
+        _ => half && (lost || kept & 1 == 1),
+    };
+    kept += u64::from(up);
+    // The exponent field counts from the unit; a carry out of the mantissa moves into it by itself.
+    let field = unit + format.mantissa + format.bias - 1;
+    let bits = ((field as u64) << format.mantissa) + kept;
+    if bits >= u64::from(infinity) {
+        let finite = match mode {
+            1 => true,
+            2 => !negative,
+            3 => negative,
+            _ => false,
+        };
+        return sign | if finite { infinity - 1 } else { infinity };
+    }
+    sign | bits as u32
+}
+
+/// A double as sign, magnitude and exponent; `None` if it is not finite.
+fn split(x: f64) -> Option<(bool, u64, i32)> {
+    let bits = x.to_bits();
+    let field = (bits >> 52 & 0x7ff) as i32;
+    let mantissa = bits & ((1 << 52) - 1);
+    match field {
+        0x7ff => None,
+        0 => Some((x.is_sign_negative(), mantissa, -1074)),
+        _ => Some((x.is_sign_negative(), mantissa | 1 << 52, field - 1075)),
+    }
+}
+
+fn from_f64(format: Format, x: f64, sticky: f64, mode: u32) -> u32 {
+    let infinity = ((2 * format.bias + 1) as u32) << format.mantissa;
+    if x.is_nan() {
+        return 0x7fff;
+    }
+    let Some((negative, magnitude, exponent)) = split(x) else {
+        return infinity | u32::from(x < 0.0) << 15;
+    };
+    if sticky == 0.0 || !sticky.is_finite() {
+        return round(format, negative, u128::from(magnitude), exponent, false, mode);
+    }
+    // What is missing is less than the last bit: a few more bits show its sign.
+    let wide = u128::from(magnitude) << 8;
+    let wide = if (sticky > 0.0) != negative { wide } else { wide - 1 };
+    round(format, negative, wide, exponent - 8, true, mode)
+}
+
+/// The double nearest to `a * b + c` and what is missing; the product of two halves is exact.
+fn exact_fma(a: f32, b: f32, c: f32) -> (f64, f64) {
+    let product = f64::from(a) * f64::from(b);
+    let c = f64::from(c);
+    let sum = product + c;
+    let c_part = sum - product;
+    let product_part = sum - c_part;
+    (sum, (product - product_part) + (c - c_part))
+}
+
+/// `fma.rn.f16` of halves that have been widened.
+pub extern "C" fn fma_f16(a: f32, b: f32, c: f32) -> u32 {
+    let (sum, error) = exact_fma(a, b, c);
+    from_f64(F16, sum, error, 0)
+}
+
+/// `fma.rn.bf16`
+pub extern "C" fn fma_bf16(a: f32, b: f32, c: f32) -> u32 {
+    let (sum, error) = exact_fma(a, b, c);
+    from_f64(BF16, sum, error, 0)
+}
+
+/// `cvt.rz.f16.f32`
+pub extern "C" fn f16_from_f32_zero(x: f32) -> u32 {
+    from_f64(F16, f64::from(x), 0.0, 1)
+}
+
+/// `cvt.f16.f64`
+pub extern "C" fn f16_from_f64(x: f64, mode: u32) -> u32 {
+    from_f64(F16, x, 0.0, mode)
+}
+
+fn from_int(format: Format, x: i64, signed: u32, mode: u32) -> u32 {
+    let negative = signed != 0 && x < 0;
+    let magnitude = if negative { x.unsigned_abs() } else { x as u64 };
+    round(format, negative, u128::from(magnitude), 0, false, mode)
+}
+
+/// `cvt.f16.s64`, or from `u64` where not `signed`.
+pub extern "C" fn f16_from_int(x: i64, signed: u32, mode: u32) -> u32 {
+    from_int(F16, x, signed, mode)
+}
+
+/// The same for `bf16`.
+pub extern "C" fn bf16_from_int(x: i64, signed: u32, mode: u32) -> u32 {
+    from_int(BF16, x, signed, mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustc_apfloat::Float;
+    use rustc_apfloat::ieee::{BFloat, Double, Half};
+
+    const MODES: [rustc_apfloat::Round; 4] = [
+        rustc_apfloat::Round::NearestTiesToEven,
+        rustc_apfloat::Round::TowardZero,
+        rustc_apfloat::Round::TowardNegative,
+        rustc_apfloat::Round::TowardPositive,
+    ];
+
+    fn wide(half: u16) -> f64 {
+        let mut lossy = false;
+        let value: Double =
+            rustc_apfloat::FloatConvert::convert(Half::from_bits(u128::from(half)), &mut lossy).value;
+        f64::from_bits(value.to_bits() as u64)
+    }
+
+    #[test]
+    fn every_half_survives_and_neighbours_round_to_it() {
+        for half in (0..0x7c00u16).chain(0x8000..0xfc00) {
+            let x = wide(half);
+            for mode in 0..4 {
+                assert_eq!(f16_from_f64(x, mode), u32::from(half), "{x}");
+            }
+            for near in [f64::from_bits(x.to_bits() + 1), x * 1.0003, x * 1.000_488_281_25] {
+                for mode in 0..4 {
+                    let mut lossy = false;
+                    let expected: Half = rustc_apfloat::FloatConvert::convert_r(
+                        Double::from_bits(u128::from(near.to_bits())),
+                        MODES[mode],
+                        &mut lossy,
+                    )
+                    .value;
+                    assert_eq!(u128::from(f16_from_f64(near, mode as u32)), expected.to_bits(), "{near} {mode}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fma_rounds_once() {
+        // A small pseudo-random walk over operands, compared with exact arithmetic.
+        let mut seed = 12345u64;
+        for _ in 0..200_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (a, b, c) = ((seed >> 16) as u16, (seed >> 32) as u16, (seed >> 48) as u16);
+            let [x, y, z] = [a, b, c].map(|h| Half::from_bits(u128::from(h)));
+            if x.is_nan() || y.is_nan() || z.is_nan() {
+                continue;
+            }
+            let expected = x.mul_add(y, z).value;
+            let got = fma_f16(wide(a) as f32, wide(b) as f32, wide(c) as f32);
+            if expected.is_nan() {
+                assert_eq!(got, 0x7fff);
+            } else {
+                assert_eq!(u128::from(got), expected.to_bits(), "{a:04x} {b:04x} {c:04x}");
+            }
+            let [p, q, r] = [a, b, c].map(|h| BFloat::from_bits(u128::from(h)));
+            if p.is_nan() || q.is_nan() || r.is_nan() {
+                continue;
+            }
+            let expected = p.mul_add(q, r).value;
+            let single = |h: u16| f32::from_bits(u32::from(h) << 16);
+            let got = fma_bf16(single(a), single(b), single(c));
+            if !expected.is_nan() {
+                assert_eq!(u128::from(got), expected.to_bits(), "{a:04x} {b:04x} {c:04x}");
+            }
+        }
+    }
+}
