@@ -1,2 +1,75 @@
 //! The one command that people type.
-fn main() {}
+
+mod devices;
+mod doctor;
+mod library;
+mod probe;
+mod run;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Runs unmodified CUDA programs on GPUs that are not in this machine
+#[derive(Parser)]
+#[command(
+    name = "rgpu",
+    version,
+    after_help = "Examples:\n  \
+        rgpu serve --listen 127.0.0.1:7070 --device software\n  \
+        rgpu run --server 127.0.0.1:7070 -- ./vector_add\n  \
+        rgpu run --in-process -- ./vector_add\n  \
+        rgpu doctor ./vector_add"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Arguments),
+    Serve(serve::Arguments),
+    Devices(devices::Arguments),
+    Doctor(doctor::Arguments),
+    /// The process that serves one application; started by `rgpu serve`.
+    #[command(name = rgpu_server::APP_SERVER_COMMAND, hide = true)]
+    AppServer,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Run(arguments) => run::main(arguments),
+        Command::Serve(arguments) => serve::main(arguments),
+        Command::Devices(arguments) => devices::main(&arguments),
+        Command::Doctor(arguments) => doctor::main(&arguments),
+        Command::AppServer => serve::app_server(),
+    };
+    result.unwrap_or_else(|failure| {
+        eprintln!("rgpu: {}", failure.message);
+        ExitCode::from(failure.status)
+    })
+}
+
+/// Why a command failed, for people, and the exit status that says so.
+#[derive(Debug)]
+struct Failure {
+    message: String,
+    status: u8,
+}
+
+impl Failure {
+    /// An ordinary failure.
+    fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), status: 1 }
+    }
+
+    /// A failure with an exit status of its own.
+    fn with_status(message: impl Into<String>, status: u8) -> Self {
+        Self { message: message.into(), status }
+    }
+}
+
+/// The outcome of a command.
+type Outcome = Result<ExitCode, Failure>;

@@ -1,0 +1,99 @@
+//! `rgpu devices`: which GPUs there are.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use rgpu_protocol::hello::DeviceInfo;
+
+use crate::{Failure, Outcome, probe, run};
+
+/// List the GPUs of a server.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  rgpu devices --server gpuhost:7070")]
+pub struct Arguments {
+    /// The server to ask
+    #[arg(long, value_name = "HOST:PORT", env = "RGPU_SERVER")]
+    server: Option<String>,
+    /// A file with the token that the server asks for
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// Lists them.
+pub fn main(arguments: &Arguments) -> Outcome {
+    let Some(server) = &arguments.server else {
+        return Err(Failure::with_status("Say which server to ask: --server HOST:PORT, or RGPU_SERVER", 2));
+    };
+    run::check_address(server)?;
+    let token = probe::token(arguments.token_file.as_deref()).map_err(Failure::new)?;
+    let found = probe::ask(server, &token).map_err(Failure::new)?;
+    for (ordinal, device) in found.answer.devices.iter().enumerate() {
+        println!("{}", describe(ordinal, device));
+    }
+    if found.answer.devices.is_empty() {
+        return Err(Failure::new(format!("The server {server} has no device for you")));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A device in one line.
+pub fn describe(ordinal: usize, device: &DeviceInfo) -> String {
+    /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
+    const MULTIPROCESSORS: u32 = 16;
+    let multiprocessors = device
+        .attributes
+        .iter()
+        .find(|(number, _)| *number == MULTIPROCESSORS)
+        .map_or(String::new(), |(_, count)| format!(", {count} multiprocessors"));
+    let (major, minor) = device.compute_capability;
+    format!(
+        "{ordinal}: {}, compute capability {major}.{minor}, {}{multiprocessors}, CUDA {}.{}, {}",
+        device.name,
+        memory(device.total_memory),
+        device.driver_version / 1000,
+        device.driver_version % 1000 / 10,
+        uuid(device.uuid)
+    )
+}
+
+fn memory(bytes: u64) -> String {
+    match bytes {
+        0..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64),
+    }
+}
+
+fn uuid(bytes: [u8; 16]) -> String {
+    let hex = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!(
+        "GPU-{}-{}-{}-{}-{}",
+        hex(&bytes[..4]),
+        hex(&bytes[4..6]),
+        hex(&bytes[6..8]),
+        hex(&bytes[8..10]),
+        hex(&bytes[10..])
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_one_line() {
+        let device = DeviceInfo {
+            name: "Some GPU".into(),
+            uuid: std::array::from_fn(|i| i as u8),
+            total_memory: 6 << 30,
+            compute_capability: (8, 6),
+            driver_version: 12040,
+            attributes: vec![(16, 108)],
+            ..DeviceInfo::default()
+        };
+        assert_eq!(
+            describe(1, &device),
+            "1: Some GPU, compute capability 8.6, 6.0 GiB, 108 multiprocessors, CUDA 12.4, \
+             GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+        );
+    }
+}

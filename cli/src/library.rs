@@ -1,0 +1,222 @@
+//! Finding `librgpu.so`, and making programs find it.
+//!
+//! A program that is linked with a shared CUDA runtime looks for `libcudart.so.12` or `.13`, which need not be
+//! installed. A directory of symbolic links to `librgpu.so` under such names, put into LD_LIBRARY_PATH,
+//! answers it. The directory must outlive this command, because programs open libraries late; so there is
+//! one per user and library, kept.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::Failure;
+
+/// The library's file name.
+pub const FILE_NAME: &str = "librgpu.so";
+
+/// The names under which programs look for what the library replaces.
+pub const LINK_NAMES: [&str; 6] =
+    ["libcudart.so.12", "libcudart.so.13", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", FILE_NAME];
+
+/// Finds the library: where `RGPU_LIBRARY` says, else beside this command, else in `../lib`.
+pub fn find() -> Result<PathBuf, Failure> {
+    if let Some(path) = std::env::var_os("RGPU_LIBRARY").filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(path);
+        return path.canonicalize().map_err(|e| {
+            Failure::new(format!("RGPU_LIBRARY names {}, which cannot be used: {e}", path.display()))
+        });
+    }
+    let command = std::env::current_exe()
+        .and_then(|path| path.canonicalize())
+        .map_err(|e| Failure::new(format!("Cannot find out where this command is: {e}; set RGPU_LIBRARY")))?;
+    let directory = command.parent().unwrap_or(Path::new("/"));
+    let places = [directory.join(FILE_NAME), directory.join("../lib").join(FILE_NAME)];
+    for place in &places {
+        if let Ok(path) = place.canonicalize() {
+            return Ok(path);
+        }
+    }
+    Err(Failure::new(format!(
+        "{FILE_NAME} is neither in {} nor in ../lib from there; build it (cargo build --release builds both), \
+         or say where it is with RGPU_LIBRARY=/path/to/{FILE_NAME}",
+        directory.display()
+    )))
+}
+
+/// A directory of links to the library.
+#[derive(Debug)]
+pub struct Links {
+    directory: PathBuf,
+}
+
+impl Links {
+    /// Makes the directory, or finds it made.
+    pub fn create(library: &Path) -> Result<Self, Failure> {
+        let mut problems = Vec::new();
+        for base in bases() {
+            match Self::create_in(&base, library) {
+                Ok(links) => return Ok(links),
+                Err(e) => problems.push(format!("{}: {e}", base.display())),
+            }
+        }
+        Err(Failure::new(format!(
+            "Found no place for the links to {}; set XDG_CACHE_HOME to a directory of yours that can be \
+             written to ({})",
+            library.display(),
+            problems.join("; ")
+        )))
+    }
+
+    fn create_in(base: &Path, library: &Path) -> io::Result<Self> {
+        // Its name ends up in lists that are separated by these, and cannot be quoted there.
+        if base.as_os_str().as_bytes().iter().any(|byte| b": ;".contains(byte)) {
+            return Err(io::Error::other("its name contains a character that separates names in LD_PRELOAD"));
+        }
+        let directory = base.join(format!("links-{:016x}", hash_of(library)));
+        make_private(base)?;
+        make_private(&directory)?;
+        for name in LINK_NAMES {
+            let link = directory.join(name);
+            if fs::read_link(&link).is_ok_and(|target| target == library) {
+                continue;
+            }
+            // Put in place in one step, so that whoever looks finds the old link or the new one.
+            let temporary = directory.join(format!(".{name}.{}", std::process::id()));
+            let _ = fs::remove_file(&temporary);
+            symlink(library, &temporary)?;
+            fs::rename(&temporary, &link)?;
+        }
+        Ok(Self { directory })
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A path of the library that can stand in LD_PRELOAD, whatever characters its own contains.
+    pub fn preloadable(&self) -> PathBuf {
+        self.directory.join(FILE_NAME)
+    }
+}
+
+fn hash_of(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Where the directory may be, best first.
+fn bases() -> Vec<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let mut bases = Vec::new();
+    bases.extend(absolute("XDG_CACHE_HOME").map(|path| path.join("rgpu")));
+    bases.extend(absolute("HOME").map(|path| path.join(".cache/rgpu")));
+    bases.extend(absolute("XDG_RUNTIME_DIR").map(|path| path.join("rgpu")));
+    bases.push(std::env::temp_dir().join(format!("rgpu-{}", user())));
+    bases
+}
+
+fn user() -> u32 {
+    // SAFETY: asks for a number; cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Makes a directory that only this user can change, or checks that it is one. Whoever could change it could
+/// make programs load their code.
+fn make_private(directory: &Path) -> io::Result<()> {
+    if let Some(parent) = directory.parent().filter(|parent| !parent.exists()) {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(e),
+    }
+    // The link itself, not where it leads.
+    let status = fs::symlink_metadata(directory)?;
+    if !status.is_dir() {
+        return Err(io::Error::other(format!("{} is not a directory", directory.display())));
+    }
+    if status.uid() != user() || status.mode() & 0o022 != 0 {
+        let text = format!("{} belongs to, or can be changed by, somebody else", directory.display());
+        return Err(io::Error::other(text));
+    }
+    Ok(())
+}
+
+/// Puts `entry` first in a list of paths, once. `separators` end its entries, as in LD_PRELOAD, where any
+/// of two does.
+pub fn prepend(entry: &Path, list: Option<&OsStr>, separators: &[u8]) -> OsString {
+    let mut joined = entry.as_os_str().to_owned();
+    let list = list.map_or(&b""[..], OsStrExt::as_bytes);
+    for item in list.split(|byte| separators.contains(byte)) {
+        if !item.is_empty() && item != entry.as_os_str().as_bytes() {
+            joined.push(":");
+            joined.push(OsStr::from_bytes(item));
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("rgpu-cli-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn an_entry_is_listed_once_and_first() {
+        let entry = Path::new("/x/librgpu.so");
+        assert_eq!(prepend(entry, None, b": "), "/x/librgpu.so");
+        assert_eq!(prepend(entry, Some(OsStr::new("")), b": "), "/x/librgpu.so");
+        let list = OsStr::new("/a.so /x/librgpu.so:/b.so");
+        assert_eq!(prepend(entry, Some(list), b": "), "/x/librgpu.so:/a.so:/b.so");
+        // A space is part of a name in LD_LIBRARY_PATH.
+        assert_eq!(prepend(Path::new("/x"), Some(OsStr::new("/a b:/x")), b":;"), "/x:/a b");
+    }
+
+    #[test]
+    fn links_lead_to_the_library_and_follow_it() {
+        let base = scratch("links");
+        let library = base.join("some where");
+        fs::write(&library, "").unwrap();
+        let links = Links::create_in(&base.join("cache"), &library).unwrap();
+        for name in LINK_NAMES {
+            assert_eq!(fs::read_link(links.directory().join(name)).unwrap(), library);
+        }
+        // A link that leads elsewhere is put right.
+        fs::remove_file(links.directory().join("libcuda.so")).unwrap();
+        symlink("/nowhere", links.directory().join("libcuda.so")).unwrap();
+        let again = Links::create_in(&base.join("cache"), &library).unwrap();
+        assert_eq!(again.directory(), links.directory());
+        assert_eq!(fs::read_link(links.directory().join("libcuda.so")).unwrap(), library);
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_others_can_change_is_refused() {
+        let base = scratch("shared");
+        let cache = base.join("cache");
+        fs::create_dir(&cache).unwrap();
+        fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(Links::create_in(&cache, Path::new("/lib")).is_err());
+        fs::set_permissions(&cache, fs::Permissions::from_mode(0o700)).unwrap();
+        Links::create_in(&cache, Path::new("/lib")).unwrap();
+        // Nor is a link to another directory followed.
+        let link = base.join("link");
+        symlink(&cache, &link).unwrap();
+        assert!(Links::create_in(&link, Path::new("/lib")).is_err());
+        fs::remove_dir_all(base).unwrap();
+    }
+}

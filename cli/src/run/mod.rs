@@ -1,0 +1,168 @@
+//! `rgpu run`: starts a program with the library preloaded.
+
+mod child;
+mod statistics;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use crate::library::{self, Links};
+use crate::{Failure, Outcome};
+use statistics::{Report, Statistics};
+
+/// Start a CUDA program that uses a server's GPU instead of one in this machine.
+///
+/// The program's exit status, or the signal it died of, becomes this command's. Programs that it starts use
+/// the same GPU.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    rgpu run --server gpuhost:7070 --token-file token -- ./train --epochs 3\n  \
+    rgpu run --in-process --workers 4 -- ./vector_add\n  \
+    rgpu run --server gpuhost:7070 --stats=json:stats.json -- python3 train.py\n\n\
+    Environment:\n  \
+    RGPU_SERVER   the server, where neither --server nor --in-process is given\n  \
+    RGPU_LIBRARY  where librgpu.so is, if neither beside this command nor in ../lib")]
+pub struct Arguments {
+    /// The server whose GPU to use
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "in_process")]
+    server: Option<String>,
+    /// Use the software GPU inside the program itself, without a server
+    #[arg(long)]
+    in_process: bool,
+    /// A file with the token that the server asks for
+    #[arg(long, value_name = "FILE", conflicts_with = "in_process")]
+    token_file: Option<PathBuf>,
+    /// Count what is sent, and print it at the end, or write it to a file for other programs
+    #[arg(long, value_name = "json:FILE", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    stats: Option<Report>,
+    /// Memory of each software GPU, such as 512M or 2G
+    #[arg(long, value_name = "BYTES", requires = "in_process", help_heading = "With --in-process")]
+    memory: Option<String>,
+    /// Processor cores that the software GPU uses [default: all]
+    #[arg(long, value_name = "N", requires = "in_process", help_heading = "With --in-process")]
+    workers: Option<u32>,
+    /// Number of software GPUs
+    #[arg(long, value_name = "N", requires = "in_process", help_heading = "With --in-process")]
+    devices: Option<u32>,
+    /// Compute capability that the software GPU reports, such as 8.0
+    #[arg(long, value_name = "X.Y", requires = "in_process", help_heading = "With --in-process")]
+    compute_capability: Option<String>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the program.
+pub fn main(arguments: Arguments) -> Outcome {
+    let (program, rest) =
+        arguments.command.split_first().ok_or_else(|| Failure::new("No program was given"))?;
+    let mut command = Command::new(program);
+    command.args(rest);
+    choose_device(&mut command, &arguments)?;
+    preload(&mut command)?;
+
+    let in_process = arguments.in_process || is_set("RGPU_IN_PROCESS") && arguments.server.is_none();
+    let Some(report) = arguments.stats else {
+        // Nothing is left to do but to become the program.
+        let error = command.exec();
+        return Err(cannot_start(program, &error));
+    };
+    if in_process {
+        // There is no wire to count on; the program itself says what it called.
+        command.env("RGPU_STATS", report.to_string());
+        let error = command.exec();
+        return Err(cannot_start(program, &error));
+    }
+    let statistics = Statistics::create(report)?;
+    command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
+    let ended = child::run(&mut command).map_err(|e| cannot_start(program, &e))?;
+    statistics.report()?;
+    Ok(ExitCode::from(ended.reproduce()))
+}
+
+fn cannot_start(program: &OsString, error: &std::io::Error) -> Failure {
+    // What shells return.
+    let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+    Failure::with_status(format!("Cannot start {}: {error}", program.to_string_lossy()), status)
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Says by the environment where the GPU is.
+fn choose_device(command: &mut Command, arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(server) = &arguments.server {
+        check_address(server)?;
+        command.env("RGPU_SERVER", server).env_remove("RGPU_IN_PROCESS");
+    } else if arguments.in_process {
+        command.env("RGPU_IN_PROCESS", "1").env_remove("RGPU_SERVER");
+    } else if !is_set("RGPU_SERVER") && !is_set("RGPU_IN_PROCESS") {
+        return Err(Failure::with_status(
+            "Say which GPU to use: --server HOST:PORT for a server's (start one with `rgpu serve`), or \
+             --in-process for the software GPU inside the program",
+            2,
+        ));
+    }
+    if let Some(file) = &arguments.token_file {
+        let file = file
+            .canonicalize()
+            .map_err(|e| Failure::new(format!("Cannot use the token file {}: {e}", file.display())))?;
+        command.env("RGPU_TOKEN_FILE", file);
+    }
+    if let Some(memory) = &arguments.memory {
+        command.env("RGPU_SOFT_MEMORY", memory);
+    }
+    if let Some(workers) = arguments.workers {
+        command.env("RGPU_SOFT_WORKERS", workers.to_string());
+    }
+    if let Some(devices) = arguments.devices {
+        command.env("RGPU_SOFT_DEVICES", devices.to_string());
+    }
+    if let Some(capability) = &arguments.compute_capability {
+        command.env("RGPU_SOFT_CC", capability);
+    }
+    Ok(())
+}
+
+/// Whether a string looks like `HOST:PORT`.
+pub fn check_address(address: &str) -> Result<(), Failure> {
+    let good = address
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0));
+    if good {
+        return Ok(());
+    }
+    Err(Failure::with_status(
+        format!("{address:?} is not a server's address: give HOST:PORT, such as gpuhost:7070 or [::1]:7070"),
+        2,
+    ))
+}
+
+/// Makes the program load the library.
+fn preload(command: &mut Command) -> Result<(), Failure> {
+    let library = library::find()?;
+    let links = Links::create(&library)?;
+    let old = std::env::var_os("LD_PRELOAD");
+    command.env("LD_PRELOAD", library::prepend(&links.preloadable(), old.as_deref(), b": "));
+    let old = std::env::var_os("LD_LIBRARY_PATH");
+    command.env("LD_LIBRARY_PATH", library::prepend(links.directory(), old.as_deref(), b":;"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_checked() {
+        for good in ["127.0.0.1:7070", "gpuhost:1", "[::1]:7070"] {
+            assert!(check_address(good).is_ok(), "{good}");
+        }
+        for bad in ["", "gpuhost", ":7070", "gpuhost:", "gpuhost:0", "gpuhost:70707", "gpuhost:http"] {
+            assert!(check_address(bad).is_err(), "{bad}");
+        }
+    }
+}

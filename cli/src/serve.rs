@@ -1,0 +1,108 @@
+//! `rgpu serve`: lets programs on other machines use this machine's GPU.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use rgpu_server::{DeviceSpec, Options};
+
+use crate::{Failure, Outcome};
+
+/// Serve GPUs to CUDA programs: one process of its own for each.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    rgpu serve --listen 127.0.0.1:7070 --device software\n  \
+    rgpu serve --listen 0.0.0.0:7070 --device software:2 --memory 4G --token-file token\n\n\
+    Prints one line with the address when it listens; port 0 picks a free port.")]
+pub struct Arguments {
+    /// Where to listen; other than on this machine itself, a token is needed, or --insecure
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
+    listen: String,
+    /// The GPUs: `software` for a software GPU, `software:N` for N of them
+    #[arg(long, value_name = "KIND[:N]", default_value = "software")]
+    device: DeviceSpec,
+    /// Memory of each software GPU, shared by all applications, such as 512M or 2G
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    memory: Option<u64>,
+    /// Processor cores that each application's software GPU uses [default: all]
+    #[arg(long, value_name = "N")]
+    workers: Option<u32>,
+    /// Compute capability that the software GPU reports [default: 8.0]
+    #[arg(long, value_name = "X.Y", value_parser = parse_capability)]
+    compute_capability: Option<(u32, u32)>,
+    /// The most applications that are served at a time
+    #[arg(long, value_name = "N")]
+    max_sessions: Option<usize>,
+    /// A file with a token that clients must know
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Let anybody who reaches the address use the GPUs, which means to run code on this machine
+    #[arg(long, conflicts_with = "token_file")]
+    insecure: bool,
+}
+
+/// Serves until it is told to stop.
+pub fn main(arguments: Arguments) -> Outcome {
+    let mut options = Options {
+        listen: arguments.listen,
+        device: arguments.device,
+        token_file: arguments.token_file,
+        insecure: arguments.insecure,
+        ..Options::default()
+    };
+    options.device.memory = arguments.memory.unwrap_or(options.device.memory);
+    options.device.workers = arguments.workers.unwrap_or(options.device.workers);
+    options.device.compute_capability =
+        arguments.compute_capability.unwrap_or(options.device.compute_capability);
+    options.max_sessions = arguments.max_sessions.unwrap_or(options.max_sessions);
+    rgpu_server::serve(options).map_err(|e| Failure::new(e.to_string()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves one application.
+pub fn app_server() -> Outcome {
+    Ok(rgpu_server::app_server_main())
+}
+
+fn parse_capability(text: &str) -> Result<(u32, u32), String> {
+    text.split_once('.')
+        .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
+        .ok_or_else(|| format!("{text:?} is no compute capability, such as 8.0"))
+}
+
+/// A number of bytes, with K, M, G or T for powers of 1024.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let problem = || format!("{text:?} is no number of bytes, such as 512M or 2G");
+    let last = text.chars().next_back().ok_or_else(problem)?;
+    let (digits, shift) = match last.to_ascii_uppercase() {
+        'K' => (&text[..text.len() - 1], 10),
+        'M' => (&text[..text.len() - 1], 20),
+        'G' => (&text[..text.len() - 1], 30),
+        'T' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| problem())?;
+    number.checked_mul(1 << shift).ok_or_else(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_parsed() {
+        assert_eq!(parse_capability("9.0"), Ok((9, 0)));
+        for bad in ["", "9", "9.x", "90"] {
+            assert!(parse_capability(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_parsed() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("2G"), Ok(2 << 30));
+        assert_eq!(parse_bytes("512m"), Ok(512 << 20));
+        for bad in ["", "G", "-1", "1.5G", "99999999999T", "ü"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+    }
+}
