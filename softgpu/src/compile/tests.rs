@@ -1,1 +1,155 @@
+//! A miniature executor, and kernels that it runs.
 
+mod runner;
+
+use runner::Machine;
+
+/// A module around the body of one kernel with these parameters.
+fn module(params: &str, body: &str) -> String {
+    format!(
+        ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k({params})\n{{\n\
+         .reg .pred %p<20>; .reg .b16 %rs<40>; .reg .b32 %r<80>; .reg .b64 %rd<40>;\n\
+         .reg .f32 %f<40>; .reg .f64 %fd<40>;\n{body}\n}}\n"
+    )
+}
+
+#[test]
+fn adds_vectors() {
+    let text = module(
+        ".param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n",
+        "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c]; ld.param.u32 %r1, [n];
+         mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;
+         mad.lo.s32 %r5, %r2, %r3, %r4;
+         setp.ge.s32 %p1, %r5, %r1;
+         @%p1 bra DONE;
+         cvta.to.global.u64 %rd1, %rd1; cvta.to.global.u64 %rd2, %rd2; cvta.to.global.u64 %rd3, %rd3;
+         mul.wide.s32 %rd4, %r5, 4;
+         add.s64 %rd5, %rd1, %rd4; add.s64 %rd6, %rd2, %rd4; add.s64 %rd7, %rd3, %rd4;
+         ld.global.f32 %f1, [%rd5]; ld.global.f32 %f2, [%rd6];
+         add.f32 %f3, %f1, %f2;
+         st.global.f32 [%rd7], %f3;
+         DONE: ret;",
+    );
+    let mut machine = Machine::new(&text);
+    let n = 1000usize;
+    let a = machine.put(&(0..n).map(|i| i as f32).collect::<Vec<_>>());
+    let b = machine.put(&(0..n).map(|i| 2.0 * i as f32).collect::<Vec<_>>());
+    let c = machine.put(&vec![0f32; n]);
+    machine.run(8, 128, &[a, b, c, n as u64]);
+    let sums: Vec<f32> = machine.get(c, n);
+    for (i, sum) in sums.into_iter().enumerate() {
+        assert_eq!(sum, 3.0 * i as f32);
+    }
+}
+
+#[test]
+fn reverses_through_shared_memory() {
+    let text = module(
+        ".param .u64 a",
+        ".shared .align 4 .b8 s[512];
+         ld.param.u64 %rd1, [a];
+         mov.u32 %r1, %tid.x; mov.u32 %r2, s;
+         shl.b32 %r3, %r1, 2; add.s32 %r4, %r2, %r3;
+         mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+         ld.global.u32 %r5, [%rd3];
+         st.shared.u32 [%r4], %r5;
+         bar.sync 0;
+         mov.u32 %r6, 127; sub.s32 %r7, %r6, %r1; shl.b32 %r8, %r7, 2; add.s32 %r9, %r2, %r8;
+         ld.shared.u32 %r10, [%r9];
+         st.global.u32 [%rd3], %r10;
+         ret;",
+    );
+    let mut machine = Machine::new(&text);
+    let a = machine.put(&(0..128u32).collect::<Vec<_>>());
+    machine.run(1, 128, &[a]);
+    assert_eq!(machine.get::<u32>(a, 128), (0..128u32).rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn sums_a_warp_by_shuffles_in_a_loop() {
+    let text = module(
+        ".param .u64 a",
+        "ld.param.u64 %rd1, [a];
+         mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+         ld.global.u32 %r5, [%rd3];
+         mov.u32 %r6, 16;
+         LOOP: shfl.sync.bfly.b32 %r7|%p1, %r5, %r6, 31, -1;
+         add.s32 %r5, %r5, %r7;
+         shr.u32 %r6, %r6, 1;
+         setp.ne.s32 %p2, %r6, 0;
+         @%p2 bra LOOP;
+         st.global.u32 [%rd3], %r5;
+         ret;",
+    );
+    let mut machine = Machine::new(&text);
+    let a = machine.put(&(0..64u32).collect::<Vec<_>>());
+    machine.run(1, 64, &[a]);
+    let sums = machine.get::<u32>(a, 64);
+    assert_eq!(sums[..32], [496; 32]);
+    assert_eq!(sums[32..], [496 + 1024; 32]);
+}
+
+#[test]
+fn calls_functions_directly_recursively_and_through_pointers() {
+    let text = ".version 7.8\n.target sm_80\n.address_size 64
+        .func (.param .b32 r) fact(.param .b32 n) {
+          .reg .pred %p<2>; .reg .b32 %r<8>;
+          ld.param.u32 %r1, [n]; mov.u32 %r2, 1;
+          setp.le.u32 %p1, %r1, 1; @%p1 bra OUT;
+          sub.u32 %r3, %r1, 1;
+          { .param .b32 a0; .param .b32 r0; st.param.b32 [a0], %r3;
+            call.uni (r0), fact, (a0); ld.param.b32 %r4, [r0]; }
+          mul.lo.u32 %r2, %r1, %r4;
+          OUT: st.param.b32 [r], %r2; ret; }
+        .func (.param .b32 r) twice(.param .b32 n) {
+          .reg .b32 %r<4>; ld.param.u32 %r1, [n]; add.u32 %r2, %r1, %r1; st.param.b32 [r], %r2; ret; }
+        .func (.param .b32 r) share(.param .b32 n) {
+          .reg .b32 %r<4>; ld.param.u32 %r1, [n]; shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; st.param.b32 [r], %r2; ret; }
+        .global .align 8 .u64 table[2] = {fact, twice};
+        .visible .entry k(.param .u64 a) {
+          .reg .b32 %r<10>; .reg .b64 %rd<10>;
+          ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+          and.b32 %r2, %r1, 1; mul.wide.u32 %rd4, %r2, 8; mov.u64 %rd5, table; add.s64 %rd5, %rd5, %rd4;
+          ld.global.u64 %rd6, [%rd5];
+          { .param .b32 a0; .param .b32 r0; st.param.b32 [a0], %r1;
+            proto: .callprototype (.param .b32 _) _ (.param .b32 _);
+            call (r0), %rd6, (a0), proto; ld.param.b32 %r3, [r0]; }
+          { .param .b32 a0; .param .b32 r0; add.u32 %r4, %r1, 7; st.param.b32 [a0], %r4;
+            call (r0), share, (a0); ld.param.b32 %r5, [r0]; }
+          mad.lo.u32 %r6, %r5, 1000000, %r3;
+          st.global.u32 [%rd3], %r6; ret; }";
+    let mut machine = Machine::new(text);
+    let a = machine.put(&[0u32; 8]);
+    machine.run(1, 8, &[a]);
+    let expected: Vec<u32> = (0..8u32)
+        .map(|i| 7_000_000 + if i % 2 == 0 { (1..=i).product::<u32>() } else { 2 * i })
+        .collect();
+    assert_eq!(machine.get::<u32>(a, 8), expected);
+}
+
+#[test]
+fn waits_for_another_thread_without_barriers() {
+    // Thread 0 waits for thread 1 by reading, thread 1 counts up to 1000 by atomics.
+    let text = module(
+        ".param .u64 a",
+        "ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x;
+         setp.ne.u32 %p1, %r1, 0; @%p1 bra COUNT;
+         WAIT: ld.volatile.global.u32 %r2, [%rd1]; setp.lt.u32 %p2, %r2, 1000; @%p2 bra WAIT;
+         st.global.u32 [%rd1+4], %r2; ret;
+         COUNT: mov.u32 %r3, 0;
+         NEXT: atom.global.add.u32 %r4, [%rd1], 1; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 1000; @%p3 bra NEXT; ret;",
+    );
+    let mut machine = Machine::new(&text);
+    let a = machine.put(&[0u32; 2]);
+    machine.run(1, 2, &[a]);
+    assert_eq!(machine.get::<u32>(a, 2), [1000, 1000]);
+}
+
+#[test]
+fn refuses_what_it_does_not_know() {
+    let text = module("", "tex.1d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1}];\n ret;");
+    let module = crate::ptx::parse(&text).unwrap();
+    let error = super::Program::new(module, 80).err().unwrap();
+    assert_eq!(error.code, rgpu_device::Code::InvalidPtx);
+    assert!(error.message.contains("tex.1d.v4.f32.s32") && error.message.contains("line 8"), "{}", error.message);
+}
