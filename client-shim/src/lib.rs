@@ -7,6 +7,8 @@
 
 #![allow(dead_code)]
 
+#[cfg(test)]
+mod api_docs;
 mod core;
 mod driver;
 mod graph;
