@@ -1,8 +1,502 @@
-//! The client's side of a session against the server's, in one process.
+//! The client's side of a session against the server's, in one process, over a real connection.
 
 #[path = "../../client-shim/src/remote/mod.rs"]
 #[allow(dead_code)]
 mod remote;
 
+mod mock;
+mod proxy;
+
+use mock::MockDevice;
+use proxy::Proxy;
+use remote::{ConnectOptions, Remote};
+use rgpu_device::{
+    Code, CopySink, Device, Error, Host, HostData, Launch, MemoryKind, Region, Result, Target,
+};
+use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
+use rgpu_protocol::transport::{Tcp, Transport};
+use rgpu_server::ledger::Ledger;
+use rgpu_server::session::{End, Session, initial_credit};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The program's side of the callbacks.
+#[derive(Default)]
+struct TestHost {
+    printed: Mutex<Vec<u8>>,
+    memory: Mutex<HashMap<u64, u8>>,
+    host_funcs: Mutex<Vec<u64>>,
+    run_host_func: Mutex<Option<mpsc::Sender<u64>>>,
+}
+
+impl Host for TestHost {
+    fn print(&self, text: &[u8]) {
+        self.printed.lock().unwrap().extend_from_slice(text);
+    }
+    fn fetch(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
+        match self.memory.lock().unwrap().get(&addr) {
+            Some(byte) => buf.fill(*byte),
+            None => return Err(Code::IllegalAddress.into()),
+        }
+        Ok(())
+    }
+    fn host_func(&self, id: u64) {
+        self.host_funcs.lock().unwrap().push(id);
+        if let Some(run) = &*self.run_host_func.lock().unwrap() {
+            run.send(id).unwrap();
+        }
+    }
+}
+
+struct Setup {
+    remote: Arc<Remote>,
+    host: Arc<TestHost>,
+    device: Arc<MockDevice>,
+    proxy: Proxy,
+    server: JoinHandle<End>,
+}
+
+/// A server for one session, in a thread.
+fn serve(memory: u64, device: mpsc::Sender<Arc<MockDevice>>) -> (String, JoinHandle<End>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut prefix = [0; hello::PREFIX_BYTES];
+        stream.read_exact(&mut prefix).unwrap();
+        let prefix = Prefix::parse(&prefix, hello::MAX_HELLO).unwrap();
+        let mut body = vec![0; prefix.length as usize];
+        stream.read_exact(&mut body).unwrap();
+        let hello = Hello::parse(&body).unwrap();
+        let ledger = Arc::new(Ledger::new(&[memory]).unwrap());
+        let slot = ledger.take_slot().unwrap();
+        let credit = initial_credit(&ledger, slot, 1);
+        let base = hello.range.base;
+        let answer = HelloAnswer {
+            status: Status::Accepted as u32,
+            devices: vec![Default::default()],
+            plan: hello::AddressPlan {
+                whole: hello::Range { base, size: 1 << 33 },
+                devices: vec![hello::Range { base, size: 1 << 32 }],
+                shared: hello::Range { base: base + (1 << 32), size: 1 << 32 },
+            },
+            credit: credit.clone(),
+            ..Default::default()
+        };
+        stream.write_all(&hello::message(&answer)).unwrap();
+        let tcp: Arc<dyn Transport> = Arc::new(Tcp::adopt(stream.into(), "client".into()).unwrap());
+        let session = Session::new(tcp);
+        let mock = MockDevice::new(session.host(), memory);
+        device.send(mock.clone()).unwrap();
+        session.run(mock, ledger, slot, &credit, || {})
+    });
+    (address, server)
+}
+
+fn setup_with(memory: u64) -> Setup {
+    let (send, receive) = mpsc::channel();
+    let (address, server) = serve(memory, send);
+    let proxy = Proxy::new(&address);
+    let host = Arc::new(TestHost::default());
+    let remote = Remote::connect(&proxy.address, ConnectOptions::default(), host.clone()).unwrap();
+    Setup { remote, host, device: receive.recv().unwrap(), proxy, server }
+}
+
+fn setup() -> Setup {
+    setup_with(1 << 30)
+}
+
+fn launch(stream: u64, params: &[u8]) -> Launch<'_> {
+    Launch {
+        stream,
+        module: 1,
+        function: 0,
+        grid: [1; 3],
+        block: [1; 3],
+        shared_bytes: 0,
+        cooperative: false,
+        params,
+    }
+}
+
+fn base(s: &Setup) -> u64 {
+    s.remote.plan().devices[0].base
+}
+
 #[test]
-fn x() {}
+fn data_comes_back() {
+    let s = setup();
+    let addr = base(&s);
+    let size = 5 << 20;
+    s.remote.mem_alloc(0, addr, size, MemoryKind::Device).unwrap();
+    let data: Vec<u8> = (0..size as usize).map(|i| (i * 7 % 251) as u8).collect();
+    let from = HostData::Borrowed(Region::linear(data.as_ptr() as u64, size));
+    s.remote.copy_to_device(0, Region::linear(addr, size), data.as_ptr() as u64, from).unwrap();
+    let mut back = vec![0u8; data.len()];
+    let into = Region::linear(back.as_mut_ptr() as u64, size);
+    // SAFETY: `back` is writable.
+    unsafe { s.remote.copy_from_device_blocking(0, Region::linear(addr, size), into).unwrap() };
+    assert!(back == data);
+    // Strided, both ways, with rows short and long.
+    for width in [3u64, 700, 5000, 40_000] {
+        let rows = 9;
+        let pitch = width + 13;
+        let dst = Region {
+            addr,
+            row_pitch: width * 2,
+            slice_pitch: width * 2 * rows,
+            width,
+            height: rows,
+            depth: 1,
+        };
+        let src =
+            Region { addr: data.as_ptr() as u64, row_pitch: pitch, slice_pitch: pitch * rows, ..dst };
+        s.remote.copy_to_device(0, dst, src.addr, HostData::Borrowed(src)).unwrap();
+        let mut back = vec![0u8; (pitch * rows) as usize];
+        let into = Region { addr: back.as_mut_ptr() as u64, ..src };
+        // SAFETY: `back` is writable.
+        unsafe { s.remote.copy_from_device_blocking(0, dst, into).unwrap() };
+        for y in 0..rows as usize {
+            let row = y * pitch as usize..y * pitch as usize + width as usize;
+            assert!(back[row.clone()] == data[row.clone()], "width {width}, row {y}");
+            assert!(back[row.end..(y + 1) * pitch as usize].iter().all(|b| *b == 0));
+        }
+    }
+    drop(s.remote);
+    assert_eq!(s.server.join().unwrap(), End::Goodbye);
+}
+
+#[test]
+fn many_launches_take_few_round_trips_and_little_memory() {
+    let s = setup();
+    let before = s.proxy.asked();
+    for i in 0..100_000u64 {
+        s.remote.launch(launch(0, &i.to_le_bytes())).unwrap();
+    }
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+    assert_eq!(s.device.launches(), 100_000);
+    assert_eq!(s.proxy.asked() - before, 1);
+    let order = s.device.order();
+    assert_eq!(order.len(), 100_000);
+    assert!(order.iter().enumerate().all(|(i, n)| *n == i as u64));
+}
+
+#[test]
+fn order_holds_across_threads() {
+    let s = setup();
+    let next = Arc::new(Mutex::new(0u64));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let (remote, next) = (s.remote.clone(), next.clone());
+            std::thread::spawn(move || {
+                for i in 0..2_000 {
+                    {
+                        let mut next = next.lock().unwrap();
+                        remote.launch(launch(0, &next.to_le_bytes())).unwrap();
+                        *next += 1;
+                    }
+                    if i % 100 == 0 {
+                        remote.synchronize_blocking(Target::Stream(0)).unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+    let order = s.device.order();
+    assert_eq!(order.len(), 8_000);
+    assert!(order.windows(2).all(|w| w[0] + 1 == w[1]));
+}
+
+#[test]
+fn posted_calls_are_sent_soon_without_being_asked_for() {
+    let s = setup();
+    s.remote.launch(launch(0, &7u64.to_le_bytes())).unwrap();
+    let end = Instant::now() + Duration::from_secs(5);
+    while s.device.launches() == 0 {
+        assert!(Instant::now() < end, "the launch was never sent");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn one_threads_waiting_delays_nobody() {
+    let s = setup();
+    s.device.hold(0x100);
+    s.remote.stream_create(0, 0x100, true, 0).unwrap();
+    let remote = s.remote.clone();
+    let waiting = std::thread::spawn(move || remote.synchronize_blocking(Target::Stream(0x100)));
+    while s.device.held() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..100 {
+        s.remote.synchronize_blocking(Target::Stream(0)).unwrap();
+        s.remote.mem_info(0).unwrap();
+    }
+    assert!(!waiting.is_finished());
+    s.device.release();
+    waiting.join().unwrap().unwrap();
+}
+
+#[test]
+fn memory_is_taken_from_credit_until_it_is_out() {
+    let s = setup_with(64 << 20);
+    let (addr, mib) = (base(&s), 1 << 20);
+    let before = s.proxy.asked();
+    s.remote.mem_alloc(0, addr, 2 * mib, MemoryKind::Device).unwrap();
+    s.remote.mem_free(0, addr, None).unwrap();
+    assert_eq!(s.proxy.asked(), before, "an allocation within the credit asked");
+    s.remote.mem_alloc(0, addr, 60 * mib, MemoryKind::Device).unwrap();
+    let error = s.remote.mem_alloc(0, addr + (1 << 30), 5 * mib, MemoryKind::Device).unwrap_err();
+    assert_eq!(error.code, Code::OutOfMemory);
+    s.remote.mem_alloc(0, addr + (1 << 30), 4 * mib, MemoryKind::Device).unwrap();
+    assert_eq!(s.remote.mem_info(0).unwrap().free, 0);
+    s.remote.mem_free(0, addr, None).unwrap();
+    assert_eq!(s.remote.mem_info(0).unwrap().free, 60 * mib);
+    assert_eq!(s.remote.mem_free(0, addr, None).unwrap_err().code, Code::InvalidValue);
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+}
+
+#[test]
+fn errors_of_posted_calls_come_with_the_next_synchronisation() {
+    let s = setup();
+    s.device.fail_next_launch(Error::new(Code::InvalidValue, "first"));
+    s.remote.launch(launch(0, &[0; 8])).unwrap();
+    s.device.wait_until_failed();
+    s.device.fail_next_launch(Error::new(Code::InvalidHandle, "second"));
+    s.remote.launch(launch(0, &[0; 8])).unwrap();
+    let error = s.remote.synchronize_blocking(Target::Device(0)).unwrap_err();
+    assert_eq!((error.code, &*error.message), (Code::InvalidValue, "first"));
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+    // A sticky one stays, for calls that are posted too, until the device is reset.
+    s.device.fail_next_launch(Error::new(Code::IllegalAddress, "kernel `k` read 0x0"));
+    s.remote.launch(launch(0, &[0; 8])).unwrap();
+    let error = s.remote.synchronize_blocking(Target::Device(0)).unwrap_err();
+    assert_eq!(error.code, Code::IllegalAddress);
+    assert_eq!(s.remote.launch(launch(0, &[0; 8])).unwrap_err().code, Code::IllegalAddress);
+    let addr = base(&s);
+    assert_eq!(s.remote.mem_alloc(0, addr, 4096, MemoryKind::Device).unwrap_err().code, Code::IllegalAddress);
+    s.remote.reset(0).unwrap();
+    s.remote.launch(launch(0, &[0; 8])).unwrap();
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+}
+
+#[test]
+fn text_is_printed_before_its_kernel_is_finished() {
+    let s = setup();
+    s.device.print_at_launch(b"hello from a kernel\n");
+    s.remote.launch(launch(0, &[0; 8])).unwrap();
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+    assert_eq!(*s.host.printed.lock().unwrap(), b"hello from a kernel\n");
+}
+
+#[test]
+fn host_functions_run_though_nobody_waits() {
+    let s = setup();
+    let (send, receive) = mpsc::channel();
+    *s.host.run_host_func.lock().unwrap() = Some(send);
+    s.remote.host_func(0, 42).unwrap();
+    assert_eq!(receive.recv_timeout(Duration::from_secs(5)), Ok(42));
+    s.remote.host_func_done(42).unwrap();
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+    assert_eq!(s.device.host_funcs_done(), [42]);
+}
+
+#[test]
+fn callbacks_come_though_nobody_waits() {
+    let s = setup();
+    let addr = base(&s);
+    s.remote.mem_alloc(0, addr, 3 << 20, MemoryKind::Device).unwrap();
+    s.remote.memset(0, Region::linear(addr, 3 << 20), 0x5a, 1).unwrap();
+    let (send, receive) = mpsc::channel();
+    let sync = send.clone();
+    s.remote.synchronize(Target::Device(0), Box::new(move |r| sync.send(r.map(|()| Vec::new())).unwrap()));
+    receive.recv_timeout(Duration::from_secs(5)).unwrap().unwrap();
+    struct Sink(Vec<u8>, mpsc::Sender<Result<Vec<u8>>>);
+    impl CopySink for Sink {
+        fn chunk(&mut self, pieces: &[&[u8]]) {
+            pieces.iter().for_each(|p| self.0.extend_from_slice(p));
+        }
+        fn done(self: Box<Self>, result: Result<()>) {
+            let Self(bytes, send) = *self;
+            send.send(result.map(|()| bytes)).unwrap();
+        }
+    }
+    s.remote.copy_from_device(0, Region::linear(addr, 3 << 20), 0, Box::new(Sink(Vec::new(), send.clone())));
+    let bytes = receive.recv_timeout(Duration::from_secs(5)).unwrap().unwrap();
+    assert!(bytes.len() == 3 << 20 && bytes.iter().all(|b| *b == 0x5a));
+    let mut place = vec![0u8; 3 << 20];
+    let into = Region::linear(place.as_mut_ptr() as u64, 3 << 20);
+    let done = Box::new(move |r: Result<()>| send.send(r.map(|()| Vec::new())).unwrap());
+    // SAFETY: `place` lives until the callback has come.
+    unsafe { s.remote.copy_from_device_into(0, Region::linear(addr, 3 << 20), into, done) };
+    receive.recv_timeout(Duration::from_secs(5)).unwrap().unwrap();
+    assert!(place.iter().all(|b| *b == 0x5a));
+}
+
+#[test]
+fn mirrored_memory_is_fetched_and_written_back() {
+    let s = setup();
+    let addr = s.remote.plan().shared.base;
+    s.host.memory.lock().unwrap().insert(addr, 0x11);
+    s.remote.mem_alloc(0, addr, 8192, MemoryKind::Mirrored).unwrap();
+    // The mock's kernel adds 1 to the page that its parameter names.
+    s.device.increment_page_at_launch();
+    s.remote.launch(launch(0, &addr.to_le_bytes())).unwrap();
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+    let mut seen = Vec::new();
+    s.remote.collect_shared_writes(&mut |at, bytes| seen.push((at, bytes.to_vec())));
+    assert_eq!(seen, [(addr, vec![0x12; 4096])]);
+    // A page that the host does not have is an error of the access.
+    s.remote.launch(launch(0, &(addr + 4096).to_le_bytes())).unwrap();
+    let error = s.remote.synchronize_blocking(Target::Device(0)).unwrap_err();
+    assert_eq!(error.code, Code::IllegalAddress);
+}
+
+#[test]
+fn long_images_arrive_whole() {
+    let s = setup();
+    let image: Vec<u8> = (0..3_500_000u32).map(|i| (i % 253) as u8).collect();
+    let info = s.remote.module_load(0, 9, &image, &[("m".into(), 5)]).unwrap();
+    assert_eq!(s.device.image(9), image);
+    assert_eq!(info.functions[0].name, "mock");
+    assert_eq!(s.remote.module_load(0, 10, b"", &[]).unwrap_err().code, Code::InvalidImage);
+}
+
+#[test]
+fn a_lost_server_is_an_error_and_no_hang() {
+    let s = setup();
+    s.device.hold(0);
+    let remote = s.remote.clone();
+    let waiting = std::thread::spawn(move || remote.synchronize_blocking(Target::Stream(0)));
+    while s.device.held() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    s.proxy.cut();
+    assert_eq!(waiting.join().unwrap().unwrap_err().code, Code::SystemNotReady);
+    assert_eq!(s.remote.launch(launch(0, &[])).unwrap_err().code, Code::SystemNotReady);
+    assert_eq!(s.remote.mem_info(0).unwrap_err().code, Code::SystemNotReady);
+    assert_eq!(s.server.join().unwrap(), End::Closed);
+}
+
+#[test]
+fn silence_is_noticed_within_seconds() {
+    let s = setup();
+    s.proxy.stall();
+    let start = Instant::now();
+    let error = s.remote.synchronize_blocking(Target::Device(0)).unwrap_err();
+    assert_eq!(error.code, Code::SystemNotReady);
+    assert!(error.message.contains("silent"), "{}", error.message);
+    assert!(start.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_long_kernel_is_not_taken_for_silence() {
+    let s = setup();
+    s.device.hold(0);
+    let (remote, device) = (s.remote.clone(), s.device.clone());
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(rgpu_protocol::SILENCE + Duration::from_secs(2));
+        device.release();
+    });
+    remote.synchronize_blocking(Target::Stream(0)).unwrap();
+    release.join().unwrap();
+}
+
+#[test]
+fn a_client_that_posts_faster_than_the_device_works_is_slowed() {
+    let s = setup();
+    let addr = base(&s);
+    s.remote.mem_alloc(0, addr, 1 << 20, MemoryKind::Device).unwrap();
+    s.device.hold_copies();
+    let sent = Arc::new(AtomicU64::new(0));
+    let poster = {
+        let (remote, sent) = (s.remote.clone(), sent.clone());
+        std::thread::spawn(move || {
+            let data = vec![1u8; 1 << 20];
+            for _ in 0..400 {
+                let from = HostData::Borrowed(Region::linear(data.as_ptr() as u64, 1 << 20));
+                remote.copy_to_device(0, Region::linear(addr, 1 << 20), 0, from).unwrap();
+                sent.fetch_add(1, SeqCst);
+            }
+        })
+    };
+    let mut last = u64::MAX;
+    while sent.load(SeqCst) != last {
+        last = sent.load(SeqCst);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(last < 200, "{last} MiB were taken in, though nothing was executed");
+    s.device.release_copies();
+    poster.join().unwrap();
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+}
+
+#[test]
+fn malformed_answers_end_the_session() {
+    let s = setup();
+    s.proxy.garble();
+    let error = s.remote.mem_info(0).unwrap_err();
+    assert_eq!(error.code, Code::SystemNotReady);
+    assert!(error.message.contains("malformed"), "{}", error.message);
+}
+
+#[test]
+fn versions_that_differ_are_refused_in_words() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = hello::message(&HelloAnswer::refused(Status::Version, "it speaks 7.0, the client 1.0"));
+        bytes[4] = 7;
+        stream.write_all(&bytes).unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+    });
+    let host = Arc::new(TestHost::default());
+    let error = Remote::connect(&address, ConnectOptions::default(), host.clone()).err().unwrap();
+    assert!(error.message.contains("7.0"), "{}", error.message);
+    server.join().unwrap();
+    // And a port where nobody listens.
+    let error = Remote::connect(&address, ConnectOptions::default(), host).err().unwrap();
+    assert!(error.message.contains("rgpu serve"), "{}", error.message);
+}
+
+#[test]
+fn random_frames_end_the_session_and_nothing_else() {
+    for seed in 1..40u64 {
+        let (send, _receive) = mpsc::channel();
+        let (address, server) = serve(1 << 20, send);
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let hello = Hello { range: hello::Range { base: 1 << 44, size: 1 << 40 }, ..Hello::default() };
+        stream.write_all(&hello::message(&hello)).unwrap();
+        let mut x = seed;
+        let mut random = move || {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x
+        };
+        // Frames with good headers and random bodies, for ever shorter runs; the last is a bad header.
+        for sequence in 1..=seed {
+            let length = (random() % 200) as u32;
+            let mut frame = Vec::new();
+            frame.extend_from_slice(&length.to_le_bytes());
+            frame.extend_from_slice(&[1, 0]);
+            frame.extend_from_slice(&((random() % 33) as u16).to_le_bytes());
+            frame.extend_from_slice(&sequence.to_le_bytes());
+            frame.extend((0..length).map(|_| random() as u8));
+            if stream.write_all(&frame).is_err() {
+                break;
+            }
+        }
+        let _ = stream.write_all(&[0xff; 64]);
+        let end = server.join().unwrap();
+        assert!(matches!(end, End::Malformed(_)), "seed {seed}: {end:?}");
+    }
+}

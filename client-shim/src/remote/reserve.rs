@@ -6,20 +6,15 @@ use std::io;
 const GIB: u64 = 1 << 30;
 /// Sizes to try: far above any machine's device memory first, because addresses cost nothing.
 const SIZES: [u64; 5] = [4096 * GIB, 1024 * GIB, 256 * GIB, 64 * GIB, 16 * GIB];
-/// Bases to try: in the gap between the heap and the libraries, clear of sanitizers' shadow memory.
-const BASES: [u64; 7] = [
-    0x2000_0000_0000,
-    0x3000_0000_0000,
-    0x2800_0000_0000,
-    0x3800_0000_0000,
-    0x4000_0000_0000,
-    0x1400_0000_0000,
-    0x0200_0000_0000,
-];
+/// Bases to try lie from here on: in the gap between the heap and the libraries, clear of sanitizers' shadow
+/// memory.
+const FIRST_BASE: u64 = 0x2000_0000_0000;
+/// How many bases to try for each size.
+const BASES: u64 = 16;
 
 /// The ranges to try, best first.
 pub(super) fn candidates() -> impl Iterator<Item = Range> {
-    SIZES.into_iter().flat_map(|size| BASES.into_iter().map(move |base| Range { base, size }))
+    SIZES.into_iter().flat_map(|size| (0..BASES).map(move |i| Range { base: FIRST_BASE + i * size, size }))
 }
 
 /// Addresses that belong to this process and lead nowhere. Released when dropped, unless kept.

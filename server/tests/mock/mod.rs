@@ -1,0 +1,311 @@
+//! A device that keeps its memory in a table and executes everything at once, except where a test holds it.
+
+use rgpu_device::*;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+#[derive(Default)]
+struct State {
+    /// Allocations: address and bytes.
+    memory: HashMap<u64, Vec<u8>>,
+    images: HashMap<Handle, Vec<u8>>,
+    launches: u64,
+    order: Vec<u64>,
+    next_failure: Option<Error>,
+    sticky: Option<Error>,
+    text: Vec<u8>,
+    increment: bool,
+    /// Pages that kernels are fetching.
+    fetches: Vec<(u64, JoinHandle<Result<Vec<u8>>>)>,
+    writes: Arc<Mutex<Vec<(u64, Vec<u8>)>>>,
+    hold: HashSet<Handle>,
+    held: Vec<Done>,
+    copies_held: bool,
+    waiting_for_copies: Vec<Done>,
+    host_funcs: Vec<u64>,
+    host_funcs_done: Vec<u64>,
+    waiting_for_host_funcs: Vec<Done>,
+}
+
+/// See the module's text.
+pub struct MockDevice {
+    host: Arc<dyn Host>,
+    total: u64,
+    state: Mutex<State>,
+    failed: Condvar,
+}
+
+impl MockDevice {
+    pub fn new(host: Arc<dyn Host>, total: u64) -> Arc<Self> {
+        Arc::new(Self { host, total, state: Mutex::default(), failed: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub fn launches(&self) -> u64 {
+        self.lock().launches
+    }
+
+    /// The number in each launch's parameters.
+    pub fn order(&self) -> Vec<u64> {
+        self.lock().order.clone()
+    }
+
+    pub fn fail_next_launch(&self, error: Error) {
+        self.lock().next_failure = Some(error);
+    }
+
+    pub fn wait_until_failed(&self) {
+        let state = self.lock();
+        drop(self.failed.wait_while(state, |s| s.next_failure.is_some()).unwrap());
+    }
+
+    pub fn print_at_launch(&self, text: &[u8]) {
+        self.lock().text = text.to_vec();
+    }
+
+    pub fn increment_page_at_launch(&self) {
+        self.lock().increment = true;
+    }
+
+    /// Synchronisations of the stream do not finish before `release`.
+    pub fn hold(&self, stream: Handle) {
+        self.lock().hold.insert(stream);
+    }
+
+    pub fn held(&self) -> usize {
+        self.lock().held.len()
+    }
+
+    pub fn release(&self) {
+        let held = {
+            let mut state = self.lock();
+            state.hold.clear();
+            std::mem::take(&mut state.held)
+        };
+        held.into_iter().for_each(|done| done(Ok(())));
+    }
+
+    /// Copies to the device do not count as finished before `release_copies`.
+    pub fn hold_copies(&self) {
+        self.lock().copies_held = true;
+    }
+
+    pub fn release_copies(&self) {
+        let held = {
+            let mut state = self.lock();
+            state.copies_held = false;
+            std::mem::take(&mut state.waiting_for_copies)
+        };
+        held.into_iter().for_each(|done| done(Ok(())));
+    }
+
+    pub fn host_funcs_done(&self) -> Vec<u64> {
+        self.lock().host_funcs_done.clone()
+    }
+
+    pub fn image(&self, module: Handle) -> Vec<u8> {
+        self.lock().images[&module].clone()
+    }
+
+    /// The rows of a region.
+    fn rows<'a>(state: &'a mut State, r: &Region) -> Result<Vec<&'a mut [u8]>> {
+        let extent = r.extent().ok_or(Code::InvalidValue)?;
+        let inside = |(base, bytes): &(&u64, &mut Vec<u8>)| {
+            Range { base: **base, size: bytes.len() as u64 }.contains(r.addr, extent)
+        };
+        let (base, bytes) = state
+            .memory
+            .iter_mut()
+            .find(inside)
+            .ok_or_else(|| Error::new(Code::InvalidValue, "No such memory"))?;
+        let mut rest = &mut bytes[(r.addr - base) as usize..];
+        let mut rows = Vec::new();
+        let mut at = 0;
+        for y in 0..r.height * r.depth {
+            let start = y / r.height * r.slice_pitch + y % r.height * r.row_pitch;
+            let (_, tail) = rest.split_at_mut((start - at) as usize);
+            let (row, tail) = tail.split_at_mut(r.width as usize);
+            rows.push(row);
+            (rest, at) = (tail, start + r.width);
+        }
+        Ok(rows)
+    }
+}
+
+fn unsupported<T>() -> Result<T> {
+    Err(Error::new(Code::NotSupported, "The mock does not do that"))
+}
+
+impl Device for MockDevice {
+    fn infos(&self) -> Vec<DeviceInfo> {
+        vec![DeviceInfo { name: "mock".into(), total_memory: self.total, ..DeviceInfo::default() }]
+    }
+    fn reserve(&self, proposal: Range) -> Result<AddressPlan> {
+        let half = proposal.size / 2;
+        Ok(AddressPlan {
+            whole: proposal,
+            devices: vec![Range { base: proposal.base, size: half }],
+            shared: Range { base: proposal.base + half, size: half },
+        })
+    }
+    fn mem_alloc(&self, _: Ordinal, addr: u64, size: u64, _: MemoryKind) -> Result<()> {
+        self.lock().memory.insert(addr, vec![0; size as usize]);
+        Ok(())
+    }
+    fn mem_free(&self, _: Ordinal, addr: u64, _: Option<Handle>) -> Result<()> {
+        let freed = self.lock().memory.remove(&addr);
+        freed.map(drop).ok_or_else(|| Code::InvalidValue.into())
+    }
+    fn mem_info(&self, _: Ordinal) -> Result<MemoryInfo> {
+        Ok(MemoryInfo { free: self.total, total: self.total })
+    }
+    fn memset(&self, _: Handle, region: Region, value: u32, _: u32) -> Result<()> {
+        Self::rows(&mut self.lock(), &region)?.into_iter().for_each(|row| row.fill(value as u8));
+        Ok(())
+    }
+    fn copy_to_device(&self, _: Handle, dst: Region, _: u64, data: HostData) -> Result<()> {
+        let HostData::Owned(bytes) = data else { return unsupported() };
+        for (row, from) in Self::rows(&mut self.lock(), &dst)?.into_iter().zip(bytes.chunks(dst.width as usize)) {
+            row.copy_from_slice(from);
+        }
+        Ok(())
+    }
+    fn copy_from_device(&self, _: Handle, src: Region, _: u64, mut sink: Box<dyn CopySink>) {
+        let rows = Self::rows(&mut self.lock(), &src)
+            .map(|rows| rows.into_iter().map(|r| r.to_vec()).collect::<Vec<_>>());
+        let result = rows.map(|rows| {
+            let pieces: Vec<&[u8]> = rows.iter().map(|r| &r[..]).collect();
+            sink.chunk(&pieces);
+        });
+        sink.done(result);
+    }
+    fn copy_on_device(&self, _: Handle, _: Region, _: Region) -> Result<()> {
+        unsupported()
+    }
+    fn module_load(&self, _: Ordinal, module: Handle, image: &[u8], _: &[(String, u64)]) -> Result<ModuleInfo> {
+        if image.is_empty() {
+            return Err(Error::new(Code::InvalidImage, "The image is empty"));
+        }
+        self.lock().images.insert(module, image.to_vec());
+        let function = FunctionInfo { name: "mock".into(), ..FunctionInfo::default() };
+        Ok(ModuleInfo { functions: vec![function], globals: Vec::new() })
+    }
+    fn module_unload(&self, _: Handle) -> Result<()> {
+        Ok(())
+    }
+    fn launch(&self, launch: Launch<'_>) -> Result<()> {
+        let mut state = self.lock();
+        if let Some(error) = state.next_failure.take() {
+            self.failed.notify_all();
+            if error.code.is_sticky() {
+                state.sticky = Some(error.clone());
+            }
+            return Err(error);
+        }
+        state.launches += 1;
+        let number = launch.params.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+        state.order.push(number);
+        let text = std::mem::take(&mut state.text);
+        let increment = state.increment;
+        drop(state);
+        if !text.is_empty() {
+            self.host.print(&text);
+        }
+        if increment {
+            // The reader must not wait for the answer that only it can read.
+            let host = self.host.clone();
+            let mut page = vec![0; 4096];
+            let fetch = std::thread::spawn(move || host.fetch(number, &mut page).map(|()| page));
+            self.lock().fetches.push((number, fetch));
+        }
+        Ok(())
+    }
+    fn stream_create(&self, _: Ordinal, _: Handle, _: bool, _: i32) -> Result<()> {
+        Ok(())
+    }
+    fn stream_destroy(&self, _: Handle) -> Result<()> {
+        Ok(())
+    }
+    fn stream_wait_event(&self, _: Handle, _: Handle) -> Result<()> {
+        Ok(())
+    }
+    fn event_create(&self, _: Ordinal, _: Handle, _: bool) -> Result<()> {
+        Ok(())
+    }
+    fn event_destroy(&self, _: Handle) -> Result<()> {
+        Ok(())
+    }
+    fn event_record(&self, _: Handle, _: Handle) -> Result<()> {
+        Ok(())
+    }
+    fn event_elapsed(&self, _: Handle, _: Handle) -> Result<f32> {
+        Ok(1.5)
+    }
+    fn synchronize(&self, target: Target, done: Done) {
+        let mut state = self.lock();
+        let held = matches!(target, Target::Stream(s) if state.hold.contains(&s));
+        if held {
+            return state.held.push(done);
+        }
+        if state.copies_held {
+            return state.waiting_for_copies.push(done);
+        }
+        if state.host_funcs.len() > state.host_funcs_done.len() {
+            return state.waiting_for_host_funcs.push(done);
+        }
+        let (sticky, writes) = (state.sticky.clone(), state.writes.clone());
+        let fetches = std::mem::take(&mut state.fetches);
+        drop(state);
+        if fetches.is_empty() {
+            return done(sticky.map_or(Ok(()), Err));
+        }
+        // A kernel ends on a device's own thread.
+        std::thread::spawn(move || {
+            let finish = |(addr, fetch): (u64, JoinHandle<Result<Vec<u8>>>)| {
+                let page = fetch.join().unwrap()?.iter().map(|b| b + 1).collect();
+                writes.lock().unwrap().push((addr, page));
+                Ok(())
+            };
+            done(fetches.into_iter().map(finish).collect());
+        });
+    }
+    fn query(&self, _: Target) -> Result<bool> {
+        Ok(true)
+    }
+    fn host_func(&self, _: Handle, id: u64) -> Result<()> {
+        self.lock().host_funcs.push(id);
+        self.host.host_func(id);
+        Ok(())
+    }
+    fn host_func_done(&self, id: u64) -> Result<()> {
+        let mut state = self.lock();
+        state.host_funcs_done.push(id);
+        let waiting = std::mem::take(&mut state.waiting_for_host_funcs);
+        drop(state);
+        waiting.into_iter().for_each(|done| done(Ok(())));
+        Ok(())
+    }
+    fn invalidate_shared(&self) -> Result<()> {
+        Ok(())
+    }
+    fn collect_shared_writes(&self, sink: &mut dyn FnMut(u64, &[u8])) {
+        let writes = self.lock().writes.clone();
+        for (addr, bytes) in writes.lock().unwrap().drain(..) {
+            sink(addr, &bytes);
+        }
+    }
+    fn set_limit(&self, _: Ordinal, _: Limit, _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn reset(&self, _: Ordinal) -> Result<()> {
+        self.lock().sticky = None;
+        Ok(())
+    }
+    fn counters(&self) -> Counters {
+        Counters { launches: self.lock().launches, busy_ns: 0 }
+    }
+}
