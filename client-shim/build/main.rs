@@ -38,6 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     argument("-Wl,-soname,libcuda.so.1");
     // The constructor runs before those of the program's own libraries.
     argument("-Wl,-z,initfirst");
+    // The dynamic loader itself calls into the library from then on, so it can never be unloaded.
+    argument("-Wl,-z,nodelete");
     // Calls inside the library stay inside, whatever names the program has.
     argument("-Wl,-Bsymbolic");
     Ok(())

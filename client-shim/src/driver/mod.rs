@@ -181,6 +181,8 @@ pub unsafe extern "C" fn cuGetErrorString(error: u32, text: *mut *const c_char) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, _id: *const types::Uuid) -> u32 {
     guard_driver("cuGetExportTable", || {
+        // NVIDIA's own runtime is asking: one that could not be redirected.
+        crate::loader::explain_obstacle();
         set_if_wanted(table, std::ptr::null());
         Err(Error::new(Code::NotFound, "private export tables are not offered"))
     })

@@ -202,6 +202,16 @@ pub fn obstacle() -> Option<String> {
     })
 }
 
+/// Says [`obstacle`], once, if there is one.
+pub fn explain_obstacle() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if let Some(text) = obstacle()
+        && !SAID.swap(true, Ordering::Relaxed)
+    {
+        crate::core::error::say(&text);
+    }
+}
+
 /// Whether objects that the program loads with dlopen escape redirection, because the dynamic loader is of
 /// an unknown kind.
 pub fn dlopen_is_unwatched() -> bool {
