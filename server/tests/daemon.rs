@@ -1,2 +1,301 @@
-//! Under construction.
-fn main() {}
+//! The daemon, with real processes: this very program is also the daemon and the application's process.
+
+#[path = "../../client-shim/src/remote/mod.rs"]
+#[allow(dead_code)]
+mod remote;
+
+#[allow(dead_code)]
+mod mock;
+
+use mock::MockDevice;
+use remote::{ConnectOptions, Remote};
+use rgpu_device::{Code, Device, Host, Launch, MemoryKind, Result, Target};
+use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
+use rgpu_server::{DeviceSpec, Options};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const MEMORY: u64 = 64 << 20;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some(rgpu_server::APP_SERVER_COMMAND) => {
+            return rgpu_server::app::app_server_with(|spec, host| Ok(MockDevice::new(host, spec.memory)));
+        }
+        Some("serve") => return serve(arguments.get(2)),
+        _ => {}
+    }
+    let tests: &[(&str, fn())] = &[
+        ("a_session_has_a_process_of_its_own", a_session_has_a_process_of_its_own),
+        ("an_application_server_is_confined", an_application_server_is_confined),
+        ("a_process_is_gone_with_its_client", a_process_is_gone_with_its_client),
+        ("memory_of_the_dead_returns", memory_of_the_dead_returns),
+        ("garbage_costs_no_process", garbage_costs_no_process),
+        ("other_versions_are_refused", other_versions_are_refused),
+        ("a_token_is_asked_for", a_token_is_asked_for),
+        ("stopping_tells_the_clients", stopping_tells_the_clients),
+        ("a_full_server_says_so", a_full_server_says_so),
+    ];
+    let filter = arguments.iter().skip(1).find(|a| !a.starts_with('-'));
+    for (name, test) in tests {
+        if filter.is_none_or(|f| name.contains(f.as_str())) {
+            test();
+            println!("test {name} ... ok");
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn serve(token_file: Option<&String>) -> ExitCode {
+    let options = Options {
+        device: DeviceSpec { memory: MEMORY, ..DeviceSpec::default() },
+        token_file: token_file.map(Into::into),
+        max_sessions: 9,
+        ..Options::default()
+    };
+    match rgpu_server::serve(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Daemon {
+    process: Child,
+    address: String,
+}
+
+impl Daemon {
+    fn start(token_file: Option<&str>) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .arg("serve")
+            .args(token_file)
+            .env("RGPU_SECRET", "x")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("rgpu: listening on ").unwrap().to_owned();
+        Self { process, address }
+    }
+
+    fn connect(&self) -> Arc<Remote> {
+        self.try_connect("").unwrap()
+    }
+
+    fn try_connect(&self, token: &str) -> Result<Arc<Remote>> {
+        let options = ConnectOptions { credential: token.into(), ..ConnectOptions::default() };
+        Remote::connect(&self.address, options, Arc::new(Silent))
+    }
+
+    /// The daemon's children that are alive.
+    fn children(&self) -> Vec<u32> {
+        let pid = self.process.id();
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let read =
+            |t: std::fs::DirEntry| std::fs::read_to_string(t.path().join("children")).unwrap_or_default();
+        let text: String = tasks.flatten().map(read).collect();
+        text.split_whitespace().map(|p| p.parse().unwrap()).collect()
+    }
+
+    fn wait_for_children(&self, count: usize) -> Vec<u32> {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            let children = self.children();
+            if children.len() == count {
+                return children;
+            }
+            assert!(Instant::now() < end, "there are {} processes, not {count}", children.len());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+struct Silent;
+
+impl Host for Silent {
+    fn print(&self, _: &[u8]) {}
+    fn fetch(&self, _: u64, _: &mut [u8]) -> Result<()> {
+        Err(Code::IllegalAddress.into())
+    }
+    fn host_func(&self, _: u64) {}
+}
+
+fn launch(params: &[u8]) -> Launch<'_> {
+    Launch {
+        stream: 0,
+        module: 1,
+        function: 0,
+        grid: [1; 3],
+        block: [1; 3],
+        shared_bytes: 0,
+        cooperative: false,
+        params,
+    }
+}
+
+fn a_session_has_a_process_of_its_own() {
+    let daemon = Daemon::start(None);
+    assert!(daemon.children().is_empty());
+    let sessions: Vec<_> = (0..8).map(|_| daemon.connect()).collect();
+    let children = daemon.wait_for_children(8);
+    for (i, session) in sessions.iter().enumerate() {
+        assert_eq!(session.infos()[0].name, "mock");
+        for _ in 0..=i {
+            session.launch(launch(&[])).unwrap();
+        }
+        session.synchronize_blocking(Target::Device(0)).unwrap();
+        assert_eq!(session.counters().launches, i as u64 + 1);
+    }
+    // The death of one is an error for its client, and nothing to the others.
+    // SAFETY: the process is the daemon's child, alive.
+    unsafe { libc::kill(children[3] as i32, libc::SIGKILL) };
+    daemon.wait_for_children(7);
+    let failed = sessions.iter().filter(|s| s.mem_info(0).is_err()).count();
+    assert_eq!(failed, 1);
+    drop(sessions);
+    daemon.wait_for_children(0);
+    daemon.connect().synchronize_blocking(Target::Device(0)).unwrap();
+}
+
+fn an_application_server_is_confined() {
+    let daemon = Daemon::start(None);
+    let session = daemon.connect();
+    // The mock tries what a hostile kernel might, and tells what it could do.
+    let error = session.module_load(0, 1, b"probe", &[]).unwrap_err();
+    assert_eq!(error.message, "possible: thread, memory");
+    let child = daemon.wait_for_children(1)[0];
+    let environment = std::fs::read_to_string(format!("/proc/{child}/environ")).unwrap();
+    assert!(!environment.contains("RGPU_SECRET"));
+    let open = std::fs::read_dir(format!("/proc/{child}/fd")).unwrap().count();
+    assert!(open <= 6, "{open} descriptors are open");
+}
+
+fn a_process_is_gone_with_its_client() {
+    let daemon = Daemon::start(None);
+    let session = daemon.connect();
+    // An endless kernel, in which the reader itself is stuck.
+    session.launch(launch(b"for ever")).unwrap();
+    session.flush().unwrap();
+    daemon.wait_for_children(1);
+    std::thread::sleep(Duration::from_millis(100));
+    let start = Instant::now();
+    session.goodbye();
+    daemon.wait_for_children(0);
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+fn memory_of_the_dead_returns() {
+    let daemon = Daemon::start(None);
+    let (one, two) = (daemon.connect(), daemon.connect());
+    let take = |s: &Remote, size| s.mem_alloc(0, s.plan().devices[0].base, size, MemoryKind::Device);
+    take(&one, MEMORY / 2).unwrap();
+    assert_eq!(take(&two, MEMORY * 3 / 4).unwrap_err().code, Code::OutOfMemory);
+    let child = daemon.wait_for_children(2)[0];
+    // SAFETY: the process is the daemon's child, alive.
+    unsafe { libc::kill(child as i32, libc::SIGKILL) };
+    daemon.wait_for_children(1);
+    // Whichever died, the other can have nearly everything, as soon as the daemon has cleared its slot.
+    let end = Instant::now() + Duration::from_secs(5);
+    let survivor = if one.mem_info(0).is_ok() { &one } else { &two };
+    while survivor.mem_info(0).unwrap().free < MEMORY / 2 {
+        assert!(Instant::now() < end, "the memory did not return");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if !Arc::ptr_eq(survivor, &one) {
+        take(&two, MEMORY * 3 / 4).unwrap();
+    }
+}
+
+fn garbage_costs_no_process() {
+    let daemon = Daemon::start(None);
+    let good = hello::message(&Hello::default());
+    let mut x = 88172645463325252u64;
+    let mut random = move || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    };
+    for round in 0..200 {
+        let mut bytes = good.clone();
+        if round % 2 == 0 {
+            bytes = (0..random() % 300).map(|_| random() as u8).collect();
+        } else {
+            // The lengths inside do not add up any more, or the magic is another.
+            let at = random() as usize % 12;
+            bytes[at] ^= (random() as u8) | 0x80;
+        }
+        let mut stream = TcpStream::connect(&daemon.address).unwrap();
+        let _ = stream.write_all(&bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    assert!(daemon.children().is_empty());
+    // Many that say nothing do not keep others out for long.
+    let _silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&daemon.address).unwrap()).collect();
+    daemon.connect().synchronize_blocking(Target::Device(0)).unwrap();
+}
+
+fn other_versions_are_refused() {
+    let daemon = Daemon::start(None);
+    let mut bytes = hello::message(&Hello::default());
+    bytes[4] = 9;
+    let mut stream = TcpStream::connect(&daemon.address).unwrap();
+    stream.write_all(&bytes).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let (prefix, body) = answer.split_at(hello::PREFIX_BYTES);
+    let prefix = Prefix::parse(prefix.try_into().unwrap(), hello::MAX_HELLO_ANSWER).unwrap();
+    let answer = HelloAnswer::parse(prefix, body).unwrap();
+    assert_eq!(Status::from_number(answer.status), Status::Version);
+    assert!(answer.message.contains("9.0"), "{}", answer.message);
+}
+
+fn a_token_is_asked_for() {
+    let file = std::env::temp_dir().join(format!("rgpu-token-test-{}", std::process::id()));
+    std::fs::write(&file, "s3cret\n").unwrap();
+    let daemon = Daemon::start(file.to_str());
+    for wrong in ["", "wrong", "s3cret\n"] {
+        let error = daemon.try_connect(wrong).err().unwrap();
+        assert!(error.message.contains("token"), "{}", error.message);
+    }
+    daemon.try_connect("s3cret").unwrap().synchronize_blocking(Target::Device(0)).unwrap();
+    std::fs::remove_file(file).unwrap();
+}
+
+fn stopping_tells_the_clients() {
+    let mut daemon = Daemon::start(None);
+    let session = daemon.connect();
+    session.launch(launch(b"for ever")).unwrap();
+    session.flush().unwrap();
+    // SAFETY: the process is our child, alive.
+    unsafe { libc::kill(daemon.process.id() as i32, libc::SIGTERM) };
+    assert!(daemon.process.wait().unwrap().success());
+    let error = session.synchronize_blocking(Target::Device(0)).unwrap_err();
+    assert_eq!(error.code, Code::SystemNotReady);
+    assert!(daemon.try_connect("").is_err());
+}
+
+fn a_full_server_says_so() {
+    let daemon = Daemon::start(None);
+    let sessions: Vec<_> = (0..9).map(|_| daemon.connect()).collect();
+    let error = daemon.try_connect("").err().unwrap();
+    assert!(error.message.contains("limit"), "{}", error.message);
+    drop(sessions);
+    daemon.wait_for_children(0);
+}

@@ -154,8 +154,7 @@ fn data_comes_back() {
             height: rows,
             depth: 1,
         };
-        let src =
-            Region { addr: data.as_ptr() as u64, row_pitch: pitch, slice_pitch: pitch * rows, ..dst };
+        let src = Region { addr: data.as_ptr() as u64, row_pitch: pitch, slice_pitch: pitch * rows, ..dst };
         s.remote.copy_to_device(0, dst, src.addr, HostData::Borrowed(src)).unwrap();
         let mut back = vec![0u8; (pitch * rows) as usize];
         let into = Region { addr: back.as_mut_ptr() as u64, ..src };
@@ -453,7 +452,8 @@ fn versions_that_differ_are_refused_in_words() {
     let address = listener.local_addr().unwrap().to_string();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut bytes = hello::message(&HelloAnswer::refused(Status::Version, "it speaks 7.0, the client 1.0"));
+        let mut bytes =
+            hello::message(&HelloAnswer::refused(Status::Version, "it speaks 7.0, the client 1.0"));
         bytes[4] = 7;
         stream.write_all(&bytes).unwrap();
         let _ = stream.read(&mut [0; 4096]);

@@ -71,6 +71,8 @@ pub struct Remote {
     credit: credit::Credit,
     /// Mirrored allocations, with their ordinals.
     mirrored: Mutex<HashMap<u64, Ordinal>>,
+    /// The plan's addresses are this process's as long as the session lives.
+    _reservation: Reservation,
 }
 
 impl Remote {
@@ -145,7 +147,7 @@ impl Remote {
             let text = format!("The server {address} answered with an address plan that was not agreed");
             return Err(Error::new(Code::SystemNotReady, text));
         }
-        reservation.keep(whole);
+        let reservation = reservation.shrink(whole);
         let link = Link::new(transport, host, stats)?;
         Ok(Arc::new(Self {
             link,
@@ -153,6 +155,7 @@ impl Remote {
             plan,
             credit: credit::Credit::new(answer.credit),
             mirrored: Mutex::default(),
+            _reservation: reservation,
         }))
     }
 

@@ -17,7 +17,7 @@ pub(super) fn candidates() -> impl Iterator<Item = Range> {
     SIZES.into_iter().flat_map(|size| (0..BASES).map(move |i| Range { base: FIRST_BASE + i * size, size }))
 }
 
-/// Addresses that belong to this process and lead nowhere. Released when dropped, unless kept.
+/// Addresses that belong to this process and lead nowhere. Released when dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
     range: Range,
@@ -48,15 +48,15 @@ impl Reservation {
         self.range
     }
 
-    /// Keeps the part that is used for as long as the process lives, and releases the rest.
-    pub fn keep(self, part: Range) {
+    /// Keeps the part that is used, and releases the rest.
+    pub fn shrink(mut self, part: Range) -> Self {
         let all = self.range;
-        std::mem::forget(self);
-        if part.size == 0 || !all.contains(part.base, part.size) {
-            return;
+        if part.size > 0 && all.contains(part.base, part.size) {
+            release(all.base, part.base - all.base);
+            release(part.end(), all.end() - part.end());
+            self.range = part;
         }
-        release(all.base, part.base - all.base);
-        release(part.end(), all.end() - part.end());
+        self
     }
 }
 
@@ -102,10 +102,11 @@ mod tests {
         let range = Range { base: 0x2345_0000_0000, size: 1 << 30 };
         let first = Reservation::new(range).unwrap();
         assert_eq!(Reservation::new(range).unwrap_err().raw_os_error(), Some(libc::EEXIST));
-        first.keep(Range { base: range.base + 4096, size: 4096 });
+        let first = first.shrink(Range { base: range.base + 4096, size: 4096 });
         // All but one page is free again.
         drop(Reservation::new(Range { base: range.base, size: 4096 }).unwrap());
         assert!(Reservation::new(range).is_err());
-        release(range.base, range.size);
+        drop(first);
+        assert!(Reservation::new(range).is_ok());
     }
 }

@@ -136,6 +136,35 @@ impl MockDevice {
     }
 }
 
+/// Tries what a confined process must not be able to do, and what it must; says what is possible.
+fn probe() -> Vec<&'static str> {
+    let page = 4096;
+    // SAFETY: a fresh mapping, and plain system calls that take no memory of ours.
+    let (mapped, forked, killed) = unsafe {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let at = libc::mmap(std::ptr::null_mut(), page, protection, flags, -1, 0);
+        let executable = libc::mprotect(at, page, libc::PROT_READ | libc::PROT_EXEC) == 0;
+        let forked = libc::fork();
+        if forked == 0 {
+            libc::_exit(0);
+        }
+        (executable, forked > 0, libc::kill(libc::getppid(), 0) == 0)
+    };
+    let possible = [
+        ("reading", std::fs::File::open("/proc/self/status").is_ok()),
+        ("writing", std::fs::File::create("/tmp/rgpu-probe").is_ok()),
+        ("deleting", std::fs::remove_file("/tmp/rgpu-probe").is_ok()),
+        ("network", std::net::TcpListener::bind("127.0.0.1:0").is_ok()),
+        ("program", std::process::Command::new("/bin/true").spawn().is_ok()),
+        ("fork", forked),
+        ("kill", killed),
+        ("thread", std::thread::Builder::new().spawn(|| {}).is_ok_and(|t| t.join().is_ok())),
+        ("memory", mapped),
+    ];
+    possible.into_iter().filter(|p| p.1).map(|p| p.0).collect()
+}
+
 fn unsupported<T>() -> Result<T> {
     Err(Error::new(Code::NotSupported, "The mock does not do that"))
 }
@@ -169,7 +198,9 @@ impl Device for MockDevice {
     }
     fn copy_to_device(&self, _: Handle, dst: Region, _: u64, data: HostData) -> Result<()> {
         let HostData::Owned(bytes) = data else { return unsupported() };
-        for (row, from) in Self::rows(&mut self.lock(), &dst)?.into_iter().zip(bytes.chunks(dst.width as usize)) {
+        for (row, from) in
+            Self::rows(&mut self.lock(), &dst)?.into_iter().zip(bytes.chunks(dst.width as usize))
+        {
             row.copy_from_slice(from);
         }
         Ok(())
@@ -186,9 +217,18 @@ impl Device for MockDevice {
     fn copy_on_device(&self, _: Handle, _: Region, _: Region) -> Result<()> {
         unsupported()
     }
-    fn module_load(&self, _: Ordinal, module: Handle, image: &[u8], _: &[(String, u64)]) -> Result<ModuleInfo> {
+    fn module_load(
+        &self,
+        _: Ordinal,
+        module: Handle,
+        image: &[u8],
+        _: &[(String, u64)],
+    ) -> Result<ModuleInfo> {
         if image.is_empty() {
             return Err(Error::new(Code::InvalidImage, "The image is empty"));
+        }
+        if image == b"probe" {
+            return Err(Error::new(Code::InvalidImage, format!("possible: {}", probe().join(", "))));
         }
         self.lock().images.insert(module, image.to_vec());
         let function = FunctionInfo { name: "mock".into(), ..FunctionInfo::default() };
@@ -198,6 +238,9 @@ impl Device for MockDevice {
         Ok(())
     }
     fn launch(&self, launch: Launch<'_>) -> Result<()> {
+        while launch.params == b"for ever" {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
         let mut state = self.lock();
         if let Some(error) = state.next_failure.take() {
             self.failed.notify_all();
