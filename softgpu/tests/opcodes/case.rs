@@ -1,0 +1,333 @@
+//! A test case: a few instructions, where their operands come from, and what they must compute.
+
+use std::fmt::Write;
+
+use super::gpu::{Run, gpu};
+use super::values::{Domain, Random, mask};
+
+/// How an operand is held in a register and in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    B16,
+    B32,
+    B64,
+    F32,
+    F64,
+    Pred,
+    /// Outputs only: the instructions write the eight bytes at `[pout+8*n]` themselves.
+    Raw,
+}
+
+impl Class {
+    fn register(self) -> &'static str {
+        match self {
+            Self::B16 => ".b16",
+            Self::B32 => ".b32",
+            Self::B64 | Self::Raw => ".b64",
+            Self::F32 => ".f32",
+            Self::F64 => ".f64",
+            Self::Pred => ".pred",
+        }
+    }
+
+    fn bits(self) -> u32 {
+        match self {
+            Self::B16 => 16,
+            Self::B32 | Self::F32 | Self::Pred => 32,
+            Self::B64 | Self::F64 | Self::Raw => 64,
+        }
+    }
+}
+
+/// What an output must be.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Want {
+    /// Exactly these bits.
+    Bits(u64),
+    /// Any NaN.
+    NanF16,
+    NanBf16,
+    NanF32,
+    NanF64,
+    /// An `f32` within these bounds.
+    F32(f64, f64),
+    /// An `f64` within these bounds.
+    F64(f64, f64),
+    /// The low and the high 16 bits.
+    Halves(Box<Want>, Box<Want>),
+    /// One of these.
+    OneOf(Vec<Want>),
+    /// Not specified.
+    Any,
+}
+
+impl Want {
+    fn is_met(&self, got: u64) -> bool {
+        match self {
+            Self::Bits(bits) => got == *bits,
+            Self::NanF16 => got & 0x7FFF > 0x7C00,
+            Self::NanBf16 => got & 0x7FFF > 0x7F80,
+            Self::NanF32 => f32::from_bits(got as u32).is_nan(),
+            Self::NanF64 => f64::from_bits(got).is_nan(),
+            Self::F32(low, high) => (*low..=*high).contains(&f64::from(f32::from_bits(got as u32))),
+            Self::F64(low, high) => (*low..=*high).contains(&f64::from_bits(got)),
+            Self::Halves(low, high) => low.is_met(got & 0xFFFF) && high.is_met(got >> 16 & 0xFFFF),
+            Self::OneOf(wants) => wants.iter().any(|want| want.is_met(got)),
+            Self::Any => true,
+        }
+    }
+}
+
+/// From the operands of one thread to its outputs.
+pub type LaneModel = Box<dyn Fn(&[u64]) -> Vec<Want> + Send + Sync>;
+/// From the operands of the threads of a group to their outputs.
+pub type GroupModel = Box<dyn Fn(&[Vec<u64>]) -> Vec<Vec<Want>> + Send + Sync>;
+
+/// What a case must compute.
+pub enum Model {
+    /// Each thread for itself.
+    Lane(LaneModel),
+    /// Threads of a warp or block together: how many, and the model.
+    Group(u32, GroupModel),
+}
+
+/// A test case.
+pub struct Case {
+    /// The opcodes with modifiers that it tests.
+    pub covers: Vec<String>,
+    /// The instructions. `a0`… are the inputs, `d0`… the outputs; `pin` and `pout` point to the thread's
+    /// own inputs and outputs (8 bytes each); `gid` is its number, `tid` that within the block; `extra` is
+    /// a parameter of 64 bytes, the numbers from 1 to 64.
+    pub body: String,
+    /// Module-level declarations.
+    pub prelude: String,
+    /// `.target`.
+    pub target: &'static str,
+    /// Inputs.
+    pub ins: Vec<(Class, Domain)>,
+    /// Outputs.
+    pub outs: Vec<Class>,
+    /// What must come out.
+    pub model: Model,
+    /// Dynamic shared memory.
+    pub shared: u32,
+}
+
+/// What output slots hold before the kernel runs.
+pub const FILL: u64 = 0xA5A5_A5A5_A5A5_A5A5;
+const BLOCK: u32 = 128;
+const MAX_PRODUCT: usize = 2500;
+const RANDOM: usize = 600;
+
+impl Case {
+    /// A case in which each thread works for itself.
+    pub fn new(
+        opcode: &str,
+        body: &str,
+        ins: &[(Class, Domain)],
+        outs: &[Class],
+        model: impl Fn(&[u64]) -> Vec<Want> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            covers: vec![opcode.to_owned()],
+            body: body.to_owned(),
+            prelude: String::new(),
+            target: "sm_80",
+            ins: ins.to_vec(),
+            outs: outs.to_vec(),
+            model: Model::Lane(Box::new(model)),
+            shared: 0,
+        }
+    }
+
+    /// A case of a single instruction `opcode d0, a0, a1, …;`.
+    pub fn simple(
+        opcode: &str,
+        ins: &[(Class, Domain)],
+        out: Class,
+        model: impl Fn(&[u64]) -> Want + Send + Sync + 'static,
+    ) -> Self {
+        let mut body = format!("{opcode} d0");
+        for index in 0..ins.len() {
+            write!(body, ", a{index}").unwrap();
+        }
+        body.push(';');
+        Self::new(opcode, &body, ins, &[out], move |a| vec![model(a)])
+    }
+
+    /// A case in which `size` threads work together.
+    pub fn group(
+        opcode: &str,
+        body: &str,
+        ins: &[(Class, Domain)],
+        outs: &[Class],
+        size: u32,
+        model: impl Fn(&[Vec<u64>]) -> Vec<Vec<Want>> + Send + Sync + 'static,
+    ) -> Self {
+        let mut case = Self::new(opcode, body, ins, outs, |_| Vec::new());
+        case.model = Model::Group(size, Box::new(model));
+        case
+    }
+
+    /// Another opcode that the case tests, too.
+    pub fn and(mut self, opcode: &str) -> Self {
+        self.covers.push(opcode.to_owned());
+        self
+    }
+
+    /// Module-level declarations that the body needs.
+    pub fn with(mut self, prelude: &str) -> Self {
+        self.prelude = prelude.to_owned();
+        self
+    }
+
+    /// A newer target.
+    pub fn target(mut self, target: &'static str) -> Self {
+        self.target = target;
+        self
+    }
+
+    /// The module.
+    pub fn ptx(&self) -> String {
+        let mut text = format!(".version 8.6\n.target {}\n.address_size 64\n{}\n", self.target, self.prelude);
+        text.push_str(
+            ".visible .entry test(.param .u64 in, .param .u64 out, .param .u32 n, .param .align 16 .b8 extra[64])\n{\n\
+             .reg .b64 pin, pout, offset; .reg .b32 gid, tid, block, limit, scratch; .reg .pred beyond;\n",
+        );
+        for (index, (class, _)) in self.ins.iter().enumerate() {
+            writeln!(text, ".reg {} a{index};", class.register()).unwrap();
+        }
+        for (index, class) in self.outs.iter().enumerate() {
+            writeln!(text, ".reg {} d{index};", class.register()).unwrap();
+        }
+        writeln!(
+            text,
+            "ld.param.u64 pin, [in]; ld.param.u64 pout, [out]; ld.param.u32 limit, [n];\n\
+             cvta.to.global.u64 pin, pin; cvta.to.global.u64 pout, pout;\n\
+             mov.u32 tid, %tid.x; mov.u32 block, %ctaid.x; mov.u32 gid, %ntid.x; mad.lo.s32 gid, gid, block, tid;\n\
+             setp.ge.u32 beyond, gid, limit; @beyond bra DONE;\n\
+             mul.wide.u32 offset, gid, {}; add.s64 pin, pin, offset; mul.wide.u32 offset, gid, {}; add.s64 pout, pout, offset;",
+            8 * self.ins.len(),
+            8 * self.outs.len(),
+        )
+        .unwrap();
+        for (index, (class, _)) in self.ins.iter().enumerate() {
+            let at = 8 * index;
+            match class {
+                Class::Pred => {
+                    writeln!(text, "ld.global.u32 scratch, [pin+{at}]; setp.ne.u32 a{index}, scratch, 0;")
+                        .unwrap();
+                }
+                Class::B16 => writeln!(text, "ld.global.b16 a{index}, [pin+{at}];").unwrap(),
+                Class::B32 | Class::F32 => writeln!(text, "ld.global.b32 a{index}, [pin+{at}];").unwrap(),
+                Class::B64 | Class::F64 | Class::Raw => {
+                    writeln!(text, "ld.global.b64 a{index}, [pin+{at}];").unwrap()
+                }
+            }
+        }
+        text.push_str("// What is tested:\n");
+        text.push_str(&self.body);
+        text.push('\n');
+        for (index, class) in self.outs.iter().enumerate() {
+            let at = 8 * index;
+            match class {
+                Class::Pred => {
+                    writeln!(text, "selp.u32 scratch, 1, 0, d{index}; st.global.u32 [pout+{at}], scratch;")
+                        .unwrap();
+                }
+                Class::B16 => writeln!(text, "st.global.b16 [pout+{at}], d{index};").unwrap(),
+                Class::B32 | Class::F32 => writeln!(text, "st.global.b32 [pout+{at}], d{index};").unwrap(),
+                Class::B64 | Class::F64 => writeln!(text, "st.global.b64 [pout+{at}], d{index};").unwrap(),
+                Class::Raw => {}
+            }
+        }
+        text.push_str("DONE: ret;\n}\n");
+        text
+    }
+
+    /// The operands of all threads.
+    fn operands(&self) -> Vec<Vec<u64>> {
+        let mut random = Random(self.covers[0].bytes().fold(7, |h, b| h * 31 + u64::from(b)));
+        let edges: Vec<Vec<u64>> = self.ins.iter().map(|(_, domain)| domain.edges()).collect();
+        let product = edges.iter().try_fold(1usize, |n, e| n.checked_mul(e.len())).unwrap_or(usize::MAX);
+        let mut all = Vec::new();
+        for index in 0..product.min(MAX_PRODUCT) {
+            let mut rest = index;
+            let pick = |values: &Vec<u64>| {
+                if product > MAX_PRODUCT {
+                    return values[random.below(values.len())];
+                }
+                let at = rest % values.len();
+                rest /= values.len();
+                values[at]
+            };
+            all.push(edges.iter().map(pick).collect());
+        }
+        for _ in 0..RANDOM {
+            all.push(self.ins.iter().map(|(_, domain)| domain.random(&mut random)).collect());
+        }
+        if let Model::Group(..) = self.model {
+            // Neighbours should differ, and blocks be full.
+            for index in (1..all.len()).rev() {
+                all.swap(index, random.below(index + 1));
+            }
+            all.truncate(1024);
+            all.truncate(all.len() / BLOCK as usize * BLOCK as usize);
+        }
+        all
+    }
+
+    /// Runs the case; an error says what was wrong.
+    pub fn run(&self) -> Result<(), String> {
+        let operands = self.operands();
+        let name = self.covers.join(", ");
+        let input: Vec<u8> = operands.iter().flatten().flat_map(|v| v.to_le_bytes()).collect();
+        let output = FILL.to_le_bytes().repeat(operands.len() * self.outs.len());
+        let ptx = self.ptx();
+        let run = Run {
+            ptx: &ptx,
+            input: &input,
+            output: &output,
+            count: operands.len() as u32,
+            extra: std::array::from_fn(|i| i as u8 + 1),
+            grid: (operands.len() as u32).div_ceil(BLOCK),
+            block: BLOCK,
+            shared: self.shared,
+        };
+        let got = gpu().run(&run).map_err(|error| format!("{name}: {error}"))?;
+        let got: Vec<u64> = got.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
+        let wants: Vec<Vec<Want>> = match &self.model {
+            Model::Lane(model) => operands.iter().map(|a| model(a)).collect(),
+            Model::Group(size, model) => operands.chunks(*size as usize).flat_map(|a| model(a)).collect(),
+        };
+        let mut wrong = Vec::new();
+        for (thread, want) in wants.iter().enumerate() {
+            for (index, want) in want.iter().enumerate() {
+                let bits = self.outs[index].bits();
+                let slot = got[thread * self.outs.len() + index];
+                let value = slot & mask(bits);
+                let spilled = slot & !mask(bits) != FILL & !mask(bits);
+                if spilled || !want.is_met(value) {
+                    wrong.push(format!(
+                        "thread {thread}, operands {:x?}: d{index} is {value:#x}, not {want:x?}",
+                        operands[thread]
+                    ));
+                }
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let count = wrong.len();
+        wrong.truncate(4);
+        Err(format!("{name}: {count} of {} wrong\n    {}", wants.len(), wrong.join("\n    ")))
+    }
+}
+
+/// Runs all cases and fails with what was wrong with any.
+pub fn run_all(cases: Vec<Case>) {
+    assert!(!cases.is_empty());
+    let total = cases.len();
+    let failures: Vec<String> = cases.iter().filter_map(|case| case.run().err()).collect();
+    assert!(failures.is_empty(), "{} of {total} cases failed:\n  {}", failures.len(), failures.join("\n  "));
+}

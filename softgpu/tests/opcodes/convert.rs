@@ -1,0 +1,253 @@
+//! Conversions.
+
+use super::case::{Case, Class, Want};
+use super::float::{BF16, F16, F32, F64, Kind};
+use super::oracle::Format;
+use super::values::{Domain, mask, signed};
+
+fn int(bits: u32) -> (Class, Domain) {
+    match bits {
+        8 | 16 => (Class::B16, Domain::Int(16)),
+        32 => (Class::B32, Domain::Int(32)),
+        _ => (Class::B64, Domain::Int(64)),
+    }
+}
+
+fn width(ty: &str) -> u32 {
+    ty[1..].parse().unwrap()
+}
+
+fn number(value: u64, ty: &str) -> i128 {
+    let bits = width(ty);
+    if ty.starts_with('s') { signed(value & mask(bits), bits) } else { i128::from(value & mask(bits)) }
+}
+
+const INTEGERS: [&str; 8] = ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"];
+const MODES: [&str; 4] = ["rn", "rz", "rm", "rp"];
+const INT_MODES: [&str; 4] = ["rni", "rzi", "rmi", "rpi"];
+
+pub fn cases() -> Vec<Case> {
+    let mut all = Vec::new();
+    for to in INTEGERS {
+        for from in INTEGERS {
+            let bits = width(to);
+            let (low, high) = if to.starts_with('s') {
+                (-(1i128 << (bits - 1)), (1 << (bits - 1)) - 1)
+            } else {
+                (0, (1 << bits) - 1)
+            };
+            // The result is extended to the register's size.
+            let register = bits.max(16);
+            let out = int(bits).0;
+            if to != from {
+                all.push(Case::simple(&format!("cvt.{to}.{from}"), &[int(width(from))], out, move |a| {
+                    let truncated = number(a[0], from) as u64 & mask(bits);
+                    Want::Bits(number(truncated, to) as u64 & mask(register))
+                }));
+            }
+            all.push(Case::simple(&format!("cvt.sat.{to}.{from}"), &[int(width(from))], out, move |a| {
+                Want::Bits(number(a[0], from).clamp(low, high) as u64 & mask(register))
+            }));
+        }
+    }
+    for kind in [F16, BF16, F32, F64] {
+        for ty in INTEGERS {
+            all.extend(integers(kind, ty));
+        }
+    }
+    all.extend(floats());
+    all.extend(wide_registers());
+    all
+}
+
+/// Between a floating-point type and an integer type.
+fn integers(kind: Kind, ty: &'static str) -> Vec<Case> {
+    let mut all = Vec::new();
+    let (bits, is_signed, f) = (width(ty), ty.starts_with('s'), kind.format);
+    for mode in MODES {
+        if f == Format::Bf16 {
+            // Needs sm_90.
+            continue;
+        }
+        all.push(Case::simple(&format!("cvt.{mode}.{}.{ty}", kind.ty), &[int(bits)], kind.class, move |a| {
+            f.want(f.from_integer(number(a[0], ty), mode))
+        }));
+    }
+    for mode in INT_MODES {
+        if f == Format::Bf16 {
+            continue;
+        }
+        let register = bits.max(16);
+        for (extra, flush) in [("", false), ("ftz.", true)] {
+            if flush && f != Format::F32 {
+                continue;
+            }
+            let opcode = format!("cvt.{mode}.{extra}{ty}.{}", kind.ty);
+            all.push(Case::simple(&opcode, &[(kind.class, kind.domain)], int(bits).0, move |a| {
+                let value = if flush { f.flush(a[0]) } else { a[0] };
+                if f.is_nan(value) {
+                    // 0, but from f64 or to 64 bits the number with only the top bit set.
+                    return match (f, bits) {
+                        (Format::F32 | Format::F16, 8 | 16 | 32) => Want::Bits(0),
+                        _ => Want::Bits(number(1 << (bits - 1), ty) as u64 & mask(register)),
+                    };
+                }
+                Want::Bits(f.to_integer(value, mode, is_signed, bits) as u64 & mask(register))
+            }));
+        }
+    }
+    all
+}
+
+/// Between floating-point types, and rounding to integral values.
+fn floats() -> Vec<Case> {
+    let mut all = Vec::new();
+    let case = |opcode: String, from: Kind, to: Kind, model: Box<dyn Fn(u64) -> u64 + Send + Sync>| {
+        let name = opcode.clone();
+        Case::simple(&opcode, &[(from.class, from.domain)], to.class, move |a| {
+            to.format.want_of(&name, model(a[0]))
+        })
+    };
+    // Narrowing rounds.
+    for mode in MODES {
+        for (from, to) in [(F64, F32), (F64, F16), (F32, F16)] {
+            let (f, t) = (from.format, to.format);
+            let name = format!("cvt.{mode}.{}.{}", to.ty, from.ty);
+            all.push(case(name, from, to, Box::new(move |a| f.convert(a, t, mode))));
+            let name = format!("cvt.{mode}.sat.{}.{}", to.ty, from.ty);
+            all.push(case(name, from, to, Box::new(move |a| t.saturate(f.convert(a, t, mode)))));
+        }
+        let name = format!("cvt.{mode}.ftz.f32.f64");
+        all.push(case(
+            name,
+            F64,
+            F32,
+            Box::new(move |a| Format::F32.flush(Format::F64.convert(a, Format::F32, mode))),
+        ));
+        let name = format!("cvt.{mode}.ftz.f16.f32");
+        all.push(case(
+            name,
+            F32,
+            F16,
+            Box::new(move |a| Format::F32.convert(Format::F32.flush(a), Format::F16, mode)),
+        ));
+    }
+    for mode in ["rn", "rz"] {
+        all.push(case(
+            format!("cvt.{mode}.bf16.f32"),
+            F32,
+            BF16,
+            Box::new(move |a| Format::F32.convert(a, Format::Bf16, mode)),
+        ));
+        for kind in [F16, BF16] {
+            for relu in [false, true] {
+                let f = kind.format;
+                let convert = move |a: u64| {
+                    let value = Format::F32.convert(a, f, mode);
+                    if relu && !f.is_nan(value) && value >> 15 != 0 { 0 } else { value }
+                };
+                let relu = if relu { ".relu" } else { "" };
+                let ins = [(Class::F32, Domain::F32); 2];
+                // The first operand goes to the upper half.
+                all.push(Case::simple(
+                    &format!("cvt.{mode}{relu}.{}x2.f32", kind.ty),
+                    &ins,
+                    Class::B32,
+                    move |a| Want::Halves(Box::new(f.want(convert(a[1]))), Box::new(f.want(convert(a[0])))),
+                ));
+            }
+        }
+    }
+    // Widening is exact.
+    for (from, to) in [(F32, F64), (F16, F32), (F16, F64), (BF16, F32)] {
+        let (f, t) = (from.format, to.format);
+        all.push(case(
+            format!("cvt.{}.{}", to.ty, from.ty),
+            from,
+            to,
+            Box::new(move |a| f.convert(a, t, "rn")),
+        ));
+        if f != Format::Bf16 {
+            let name = format!("cvt.sat.{}.{}", to.ty, from.ty);
+            all.push(case(name, from, to, Box::new(move |a| t.saturate(f.convert(a, t, "rn")))));
+        }
+    }
+    all.push(case(
+        "cvt.ftz.f64.f32".into(),
+        F32,
+        F64,
+        Box::new(|a| Format::F32.convert(Format::F32.flush(a), Format::F64, "rn")),
+    ));
+    for kind in [F16, F32, F64] {
+        let (f, ty) = (kind.format, kind.ty);
+        for mode in INT_MODES {
+            all.push(case(
+                format!("cvt.{mode}.{ty}.{ty}"),
+                kind,
+                kind,
+                Box::new(move |a| f.integral(a, mode)),
+            ));
+            all.push(case(
+                format!("cvt.{mode}.sat.{ty}.{ty}"),
+                kind,
+                kind,
+                Box::new(move |a| f.saturate(f.integral(a, mode))),
+            ));
+        }
+        all.push(case(format!("cvt.sat.{ty}.{ty}"), kind, kind, Box::new(move |a| f.saturate(a))));
+    }
+    let f = Format::F32;
+    all.push(case("cvt.ftz.f32.f32".into(), F32, F32, Box::new(move |a| f.flush(a))));
+    all.push(case("cvt.ftz.sat.f32.f32".into(), F32, F32, Box::new(move |a| f.saturate(f.flush(a)))));
+    for mode in INT_MODES {
+        all.push(case(
+            format!("cvt.{mode}.ftz.f32.f32"),
+            F32,
+            F32,
+            Box::new(move |a| f.integral(f.flush(a), mode)),
+        ));
+    }
+    for mode in ["rna"] {
+        let name = format!("cvt.{mode}.tf32.f32");
+        all.push(Case::simple(&name, &[(Class::F32, Domain::F32)], Class::B32, |a| {
+            // 10 bits of fraction, ties away from zero; the low 13 bits are not specified.
+            if Format::F32.is_nan(a[0]) {
+                return Want::NanF32;
+            }
+            let rounded = if a[0] & 0x7FFF_FFFF >= 0x7F80_0000 { a[0] } else { (a[0] + 0x1000) & !0x1FFF };
+            Want::Bits(rounded & 0xFFFF_FFFF)
+        }));
+    }
+    all
+}
+
+/// Operands in registers wider than their type, results in wider ones.
+fn wide_registers() -> Vec<Case> {
+    let mut all = Vec::new();
+    let wide = [(Class::B32, Domain::Int(32))];
+    let body = "cvt.s32.s8 d0, a0; cvt.u32.u8 d1, a0; cvt.s32.s16 d2, a0; cvt.u64.u16 d3, a0; cvt.s64.s8 d4, a0; cvt.s16.s8 d5, a0; cvt.rn.f32.u8 d6, a0; cvt.u16.u8 d7, a0;";
+    let outs =
+        [Class::B32, Class::B32, Class::B32, Class::B64, Class::B64, Class::B16, Class::F32, Class::B16];
+    all.push(Case::new("cvt.s32.s8", body, &wide, &outs, |a| {
+        vec![
+            Want::Bits(signed(a[0] & 0xFF, 8) as u64 & mask(32)),
+            Want::Bits(a[0] & 0xFF),
+            Want::Bits(signed(a[0] & 0xFFFF, 16) as u64 & mask(32)),
+            Want::Bits(a[0] & 0xFFFF),
+            Want::Bits(signed(a[0] & 0xFF, 8) as u64),
+            Want::Bits(signed(a[0] & 0xFF, 8) as u64 & mask(16)),
+            Want::Bits(u64::from(((a[0] & 0xFF) as f32).to_bits())),
+            Want::Bits(a[0] & 0xFF),
+        ]
+    }));
+    let body = "cvt.u8.u32 d0, a0; cvt.s8.s32 d1, a0; cvt.u16.u32 d2, a0; cvt.s16.s32 d3, a0;";
+    all.push(Case::new("cvt.u8.u32", body, &wide, &[Class::B32; 4], |a| {
+        vec![
+            Want::Bits(a[0] & 0xFF),
+            Want::Bits(signed(a[0] & 0xFF, 8) as u64 & mask(32)),
+            Want::Bits(a[0] & 0xFFFF),
+            Want::Bits(signed(a[0] & 0xFFFF, 16) as u64 & mask(32)),
+        ]
+    }));
+    all
+}

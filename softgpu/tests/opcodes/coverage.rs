@@ -1,0 +1,117 @@
+//! Which opcodes are covered: the list of those that public programs use, against the cases here, and the
+//! table in `docs/opcodes.md`.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::case::Case;
+use super::{approx, atomics, bits, compare, convert, float, integer, memory, warp};
+
+/// Opcodes with modifiers, commonest first, and in how many of 433 public programs each occurs.
+const OPCODES: &str = include_str!("opcodes.csv");
+
+/// How many of the commonest must be covered.
+const COMMONEST: usize = 400;
+
+fn listed() -> Vec<(&'static str, u32)> {
+    let line = |line: &'static str| {
+        let (opcode, programs) = line.split_once(',')?;
+        Some((opcode, programs.parse().ok()?))
+    };
+    OPCODES.lines().skip(1).filter_map(line).collect()
+}
+
+fn all_cases() -> Vec<Case> {
+    [
+        integer::cases(),
+        bits::cases(),
+        float::cases(),
+        approx::cases(),
+        convert::cases(),
+        compare::cases(),
+        memory::load_cases(),
+        memory::store_cases(),
+        memory::other_cases(),
+        atomics::cases(),
+        warp::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Every opcode that some case executes.
+fn covered() -> BTreeSet<String> {
+    let mut all: BTreeSet<String> = all_cases().into_iter().flat_map(|case| case.covers).collect();
+    // Tested by themselves.
+    all.insert("vprintf".to_owned());
+    all
+}
+
+#[test]
+fn the_commonest_opcodes_are_covered() {
+    let covered = covered();
+    let missing: Vec<&str> = listed()
+        .iter()
+        .take(COMMONEST)
+        .map(|(opcode, _)| *opcode)
+        .filter(|opcode| !covered.contains(*opcode))
+        .collect();
+    assert!(missing.is_empty(), "{} of the {COMMONEST} commonest have no test: {missing:?}", missing.len());
+}
+
+#[test]
+fn the_documentation_lists_what_is_covered() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/opcodes.md");
+    let text = document();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &text).expect("docs/opcodes.md can be written");
+    }
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(found == text, "docs/opcodes.md is out of date: run this test with UPDATE_DOCS=1");
+}
+
+fn document() -> String {
+    let (covered, listed) = (covered(), listed());
+    let is_covered = |opcode: &str| covered.contains(opcode);
+    let count = listed.iter().filter(|(opcode, _)| is_covered(opcode)).count();
+    let run = listed.iter().take_while(|(opcode, _)| is_covered(opcode)).count();
+    let weight = |all: bool| -> u64 {
+        listed.iter().filter(|(o, _)| all || is_covered(o)).map(|(_, programs)| u64::from(*programs)).sum()
+    };
+    let mut text = String::new();
+    writeln!(
+        text,
+        "# PTX opcodes\n\n\
+         Written by `UPDATE_DOCS=1 cargo test -p rgpu-softgpu --test opcodes documentation`.\n\n\
+         *Covered* means that a test executes the opcode, with these modifiers, on edge values and random ones, and compares\n\
+         the results with a model of its own. An opcode that the software GPU does not have is refused when a module is\n\
+         loaded, with its name and line.\n\n\
+         ## Opcodes of public programs\n\n\
+         The {} opcodes that occur in 433 public CUDA programs (compiled for compute_80), commonest first: {count} are\n\
+         covered, among them all of the first {run}. Each opcode counted once for every program it occurs in, {:.2} % are\n\
+         covered. Not covered:\n",
+        listed.len(),
+        100.0 * weight(false) as f64 / weight(true) as f64,
+    )
+    .unwrap();
+    writeln!(text, "| rank | opcode | programs |\n| ---: | --- | ---: |").unwrap();
+    for (rank, (opcode, programs)) in listed.iter().enumerate() {
+        if !is_covered(opcode) {
+            writeln!(text, "| {} | `{opcode}` | {programs} |", rank + 1).unwrap();
+        }
+    }
+    writeln!(text, "\n## All covered opcodes\n\n{} forms:\n", covered.len()).unwrap();
+    let mut base = "";
+    for opcode in &covered {
+        let first = opcode.split('.').next().unwrap_or("");
+        if first == base {
+            write!(text, ", `{opcode}`").unwrap();
+        } else {
+            write!(text, "{}- `{opcode}`", if base.is_empty() { "" } else { "\n" }).unwrap();
+            base = first;
+        }
+    }
+    text.push('\n');
+    text
+}

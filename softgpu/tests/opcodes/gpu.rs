@@ -1,0 +1,120 @@
+//! A software GPU to run test kernels on, through the same trait as everybody else.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use rgpu_device::{Device, Error, HostData, Launch, MemoryKind, Ordinal, Range, Region, Result, Target};
+use rgpu_softgpu::{Config, SoftGpu};
+
+struct Quiet;
+
+impl rgpu_device::Host for Quiet {
+    fn print(&self, _text: &[u8]) {}
+    fn fetch(&self, addr: u64, _buf: &mut [u8]) -> Result<()> {
+        Err(Error::new(rgpu_device::Code::IllegalAddress, format!("nothing is mirrored at {addr:#x}")))
+    }
+    fn host_func(&self, _id: u64) {}
+}
+
+/// The GPU and where its memory is.
+pub struct Gpu {
+    device: Arc<SoftGpu>,
+    memory: Range,
+    next_module: u64,
+}
+
+const ORDINAL: Ordinal = 0;
+const STREAM: u64 = 0;
+const PAGE: u64 = 4096;
+
+/// The one GPU of this process. One test uses it at a time.
+pub fn gpu() -> MutexGuard<'static, Gpu> {
+    static GPU: OnceLock<Mutex<Gpu>> = OnceLock::new();
+    let gpu = GPU.get_or_init(|| {
+        let config = Config { memory_bytes_per_device: 1 << 30, ..Config::default() };
+        let device = SoftGpu::open(config, Arc::new(Quiet)).expect("the software GPU opens");
+        let reserve = |n: u64| device.reserve(Range { base: 0x1000_0000_0000 + (n << 42), size: 4 << 40 }).ok();
+        let plan = (0..16).find_map(reserve).expect("some range of addresses is free");
+        Mutex::new(Gpu { device, memory: plan.devices[0], next_module: 1 })
+    });
+    gpu.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// What to launch.
+pub struct Run<'a> {
+    /// The module's text; its first kernel is run.
+    pub ptx: &'a str,
+    /// Contents of the input buffer.
+    pub input: &'a [u8],
+    /// Contents of the output buffer before the launch.
+    pub output: &'a [u8],
+    /// Number of elements, the kernel's third parameter.
+    pub count: u32,
+    /// The fourth parameter.
+    pub extra: [u8; 64],
+    /// Blocks and threads.
+    pub grid: u32,
+    /// Threads of a block.
+    pub block: u32,
+    /// Dynamic shared memory.
+    pub shared: u32,
+}
+
+impl Gpu {
+    /// Whether the device accepts a module.
+    pub fn accepts(&mut self, ptx: &str) -> Result<()> {
+        let module = self.next_module;
+        self.next_module += 1;
+        self.device.module_load(ORDINAL, module, ptx.as_bytes(), &[])?;
+        self.device.module_unload(module)
+    }
+
+    /// Runs a kernel and returns the output buffer.
+    pub fn run(&mut self, run: &Run<'_>) -> Result<Vec<u8>> {
+        let result = self.try_run(run);
+        if result.is_err() {
+            self.device.reset(ORDINAL)?;
+        }
+        result
+    }
+
+    fn try_run(&mut self, run: &Run<'_>) -> Result<Vec<u8>> {
+        let module = self.next_module;
+        self.next_module += 1;
+        self.device.module_load(ORDINAL, module, run.ptx.as_bytes(), &[])?;
+        let round = |bytes: usize| (bytes.max(1) as u64).next_multiple_of(PAGE);
+        let (input, input_size) = (self.memory.base, round(run.input.len()));
+        let (output, output_size) = (input + input_size + PAGE, round(run.output.len()));
+        self.device.mem_alloc(ORDINAL, input, input_size, MemoryKind::Device)?;
+        self.device.mem_alloc(ORDINAL, output, output_size, MemoryKind::Device)?;
+        for (addr, bytes) in [(input, run.input), (output, run.output)] {
+            let region = Region::linear(addr, bytes.len() as u64);
+            self.device.copy_to_device(STREAM, region, 0, HostData::Owned(bytes.to_vec()))?;
+        }
+        let mut params = Vec::new();
+        params.extend_from_slice(&input.to_le_bytes());
+        params.extend_from_slice(&output.to_le_bytes());
+        params.extend_from_slice(&run.count.to_le_bytes());
+        params.resize(32, 0);
+        params.extend_from_slice(&run.extra);
+        self.device.launch(Launch {
+            stream: STREAM,
+            module,
+            function: 0,
+            grid: [run.grid, 1, 1],
+            block: [run.block, 1, 1],
+            shared_bytes: run.shared,
+            cooperative: false,
+            params: &params,
+        })?;
+        let mut result = vec![0u8; run.output.len()];
+        let source = Region::linear(output, result.len() as u64);
+        let target = Region::linear(result.as_mut_ptr() as u64, result.len() as u64);
+        // SAFETY: `result` is as long as the region says and outlives the wait.
+        unsafe { self.device.copy_from_device_blocking(STREAM, source, target)? };
+        self.device.synchronize_blocking(Target::Device(ORDINAL))?;
+        self.device.mem_free(ORDINAL, input, None)?;
+        self.device.mem_free(ORDINAL, output, None)?;
+        self.device.module_unload(module)?;
+        Ok(result)
+    }
+}
