@@ -198,7 +198,7 @@ pub struct Cut {
 }
 
 /// An operation on matrix fragments: called with the 32 threads' state pointers.
-pub type MatrixFn = fn(states: &[*mut u8; WARP]);
+pub type MatrixFn = Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync>;
 
 /// A compiled kernel.
 pub struct Kernel {
@@ -215,7 +215,7 @@ pub struct Kernel {
     /// Its cuts; [`Thread::stop`] is 1 + an index here.
     pub cuts: Vec<Cut>,
     /// Its operations on matrix fragments.
-    pub matrix_ops: Vec<Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync>>,
+    pub matrix_ops: Vec<MatrixFn>,
     /// Keeps the machine code alive.
     pub code: std::sync::Arc<dyn std::any::Any + Send + Sync>,
 }

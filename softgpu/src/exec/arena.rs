@@ -81,7 +81,7 @@ fn memory_file(name: &str, size: u64) -> Option<OwnedFd> {
 impl Arena {
     /// Reserves what `devices` devices of `memory` bytes each with `slots` resident blocks in all need.
     pub fn reserve(proposal: Range, devices: u32, memory: u64, slots: u64) -> Result<Self> {
-        if proposal.base % PAGE != 0 || proposal.base == 0 {
+        if !proposal.base.is_multiple_of(PAGE) || proposal.base == 0 {
             return Err(Error::new(Code::InvalidValue, "An address plan must begin at a page above 0"));
         }
         let too_large =

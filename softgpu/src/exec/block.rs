@@ -47,7 +47,7 @@ struct Warp {
 /// A block that has begun.
 pub struct Resident {
     /// Where it lives.
-    pub slot: Box<Slot>,
+    pub slot: Slot,
     block: Box<Block>,
     context: Box<Context>,
     warps: Vec<Warp>,
@@ -59,19 +59,9 @@ pub struct Resident {
 unsafe impl Send for Resident {}
 
 impl Resident {
-    /// Begins block `index` of the grid in a slot.
-    ///
-    /// # Errors
-    /// When the slot cannot be prepared; it is handed back.
-    pub fn begin(
-        mut slot: Box<Slot>,
-        grid: Arc<Grid>,
-        index: u64,
-        worker: (u32, u32),
-    ) -> std::result::Result<Self, (Box<Slot>, Error)> {
-        if let Err(error) = slot.prepare(&grid) {
-            return Err((slot, error));
-        }
+    /// Begins block `index` of the grid in a slot that was prepared for it. `worker` is the index of the
+    /// worker that runs it, and how many there are.
+    pub fn begin(slot: Slot, grid: Arc<Grid>, index: u64, worker: (u32, u32)) -> Self {
         let block = Box::new(Block {
             ctaid: grid.coordinates(index),
             nctaid: grid.grid,
@@ -90,7 +80,7 @@ impl Resident {
         let mut resident =
             Self { slot, block, context, warps: Vec::new(), barriers: Box::new(Barriers::new()) };
         resident.rewind();
-        Ok(resident)
+        resident
     }
 
     /// Begins another block of the same grid in the same place.

@@ -167,7 +167,7 @@ impl Device for SoftGpu {
             return invalid(format!("Memory cannot be filled with elements of {element} bytes"));
         }
         let pitches = if region.height > 1 { region.row_pitch } else { 0 };
-        if region.width % size != 0 || region.addr % size != 0 || pitches % size != 0 {
+        if [region.width, region.addr, pitches].iter().any(|n| !n.is_multiple_of(size)) {
             return invalid(format!("The region is not aligned to its {element}-byte elements: {region:?}"));
         }
         self.transfer(stream, |state| {

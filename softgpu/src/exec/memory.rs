@@ -110,7 +110,7 @@ impl Memory {
         let invalid = |what: &str| {
             Refusal::Error(Error::new(Code::InvalidValue, format!("{what}: {size} bytes at {addr:#x}")))
         };
-        if size == 0 || size % PAGE != 0 || addr % PAGE != 0 {
+        if size == 0 || !size.is_multiple_of(PAGE) || !addr.is_multiple_of(PAGE) {
             return Err(invalid("Memory is allocated in whole pages"));
         }
         let place = match kind {

@@ -161,9 +161,9 @@ impl Shared {
             _ => false,
         };
         let mut actions = Actions::default();
-        state.streams.push(key, work, after, &mut actions);
+        let is_ready = state.streams.push(key, work, after, &mut actions);
         let mut here = None;
-        if quick && state.streams.ready.back() == Some(&key) {
+        if quick && is_ready {
             state.streams.ready.pop_back();
             here = state.streams.take(key);
         }
@@ -242,14 +242,34 @@ impl Shared {
 
     /// Something for a worker to do, if there is anything. `room` says whether it can begin blocks of
     /// ordinary and of cooperative kernels.
+    ///
+    /// Copies go first. Blocks are begun in the order in which their kernels were started, the more urgent
+    /// ones first: so a kernel whose blocks all fit gets them all running before any younger one, and may
+    /// let them wait for each other.
     fn pick(self: &Arc<Self>, state: &mut State, room: (bool, bool)) -> Option<Job> {
-        while let Some(key) = state.streams.ready.pop_front() {
-            if let Some(Work::Launch(launch)) = state.streams.peek(key)
-                && (state.params.is_empty() || launch.cooperative && state.cooperative)
-            {
-                state.delayed.push_back(key);
+        let open = state.active.iter().filter(|g| !g.exhausted());
+        let fit = open.filter(|g| if g.cooperative { room.1 } else { room.0 });
+        let grid = fit.min_by_key(|g| (g.priority, g.id)).cloned();
+        let mut at = 0;
+        while let Some(&key) = state.streams.ready.get(at) {
+            let wanted = match state.streams.peek(key) {
+                Some(Work::Launch(launch)) => {
+                    let urgency = state.streams.priority(key);
+                    if state.params.is_empty() || launch.cooperative && state.cooperative {
+                        state.streams.ready.remove(at);
+                        state.delayed.push_back(key);
+                        continue;
+                    }
+                    grid.as_ref().is_none_or(|g| urgency < g.priority)
+                }
+                // A copy; or an entry whose work was taken by its twin.
+                _ => true,
+            };
+            if !wanted {
+                at += 1;
                 continue;
             }
+            state.streams.ready.remove(at);
             match state.streams.take(key) {
                 Some(Work::Launch(launch)) => {
                     state.cooperative |= launch.cooperative;
@@ -264,14 +284,10 @@ impl Shared {
                     self.call_workers(state);
                     return Some(Job::Transfer(key, transfer));
                 }
-                // Nothing else is ever ready, and whoever is listed twice has been taken already.
                 Some(_) | None => {}
             }
         }
-        self.urgent.store(0, Ordering::Relaxed);
-        let open = state.active.iter().filter(|g| !g.exhausted());
-        let fit = open.filter(|g| if g.cooperative { room.1 } else { room.0 });
-        fit.min_by_key(|g| g.priority).cloned().map(Job::Grid)
+        grid.map(Job::Grid)
     }
 
     /// Something to do for a worker that has nothing else, after waiting for it; `None` is the end.
@@ -336,8 +352,8 @@ impl Shared {
         }
     }
 
-    /// Starts a kernel whose turn it is.
-    pub fn start(self: &Arc<Self>, key: Key, launch: LaunchWork, slot: u64, id: u64) -> Option<Arc<Grid>> {
+    /// Starts a kernel whose turn it is: its blocks can be picked from now on.
+    pub fn start(self: &Arc<Self>, key: Key, launch: LaunchWork, slot: u64, id: u64) {
         let cooperative = launch.cooperative;
         let (priority, ordinal) = {
             let state = self.lock();
@@ -369,14 +385,11 @@ impl Shared {
                 drop(state);
                 if failed && grid.abort(None) {
                     self.grid_done(&grid);
-                    return None;
                 }
-                Some(grid)
             }
             Err(error) => {
                 self.give_back(&mut self.lock(), slot, cooperative);
                 self.complete(key, Err(error));
-                None
             }
         }
     }

@@ -246,9 +246,10 @@ impl Streams {
         self.gates.extend_from_slice(points);
     }
 
-    /// Puts work at the end of a stream; `after` are further points that it waits for.
-    pub fn push(&mut self, key: Key, work: Work, after: &[Point], actions: &mut Actions) {
-        let Some(stream) = self.streams.get(&key) else { return };
+    /// Puts work at the end of a stream; `after` are further points that it waits for. True if it became
+    /// the last of the ready ones.
+    pub fn push(&mut self, key: Key, work: Work, after: &[Point], actions: &mut Actions) -> bool {
+        let Some(stream) = self.streams.get(&key) else { return false };
         let (ordinal, legacy, blocking) = (stream.ordinal, stream.legacy, stream.blocking);
         let mut points: Vec<Point> = after.iter().copied().filter(|&p| !self.reached(p)).collect();
         if legacy {
@@ -269,11 +270,13 @@ impl Streams {
         if let Work::Record(event) = &work {
             event.state.lock().recorded = Some((key, number));
         }
-        let Some(stream) = self.streams.get_mut(&key) else { return };
+        let Some(stream) = self.streams.get_mut(&key) else { return false };
         stream.queue.push_back(Item { number, after: points, queued: false, work: Some(work) });
         if stream.queue.len() == 1 {
             self.advance(vec![key], actions);
+            return self.ready.back() == Some(&key);
         }
+        false
     }
 
     /// Starts what can be started at the heads of some streams.

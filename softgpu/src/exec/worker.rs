@@ -24,7 +24,7 @@ struct Worker {
     index: u32,
     guard: Box<Guard>,
     residents: Vec<Resident>,
-    free: Vec<Box<Slot>>,
+    free: Vec<Slot>,
     opened: u64,
 }
 
@@ -89,11 +89,7 @@ impl Worker {
     fn perform(&mut self, job: Job) {
         match job {
             Job::Transfer(key, transfer) => self.shared.transfer(key, *transfer),
-            Job::Launch(key, launch, slot, id) => {
-                if let Some(grid) = self.shared.start(key, *launch, slot, id) {
-                    self.work_on(grid);
-                }
-            }
+            Job::Launch(key, launch, slot, id) => self.shared.start(key, *launch, slot, id),
             Job::Grid(grid) => self.work_on(grid),
         }
     }
@@ -104,17 +100,13 @@ impl Worker {
             self.residents.iter().filter(|r| r.grid().cooperative == cooperative).count() as u64
         };
         let room = (count(false) < RESIDENT_BLOCKS, count(true) < RESIDENT_BLOCKS);
-        let fits = |g: &Arc<Grid>| !g.exhausted() && if g.cooperative { room.1 } else { room.0 };
-        if let Some(grid) = self.residents.iter().map(Resident::grid).find(|g| fits(g)).cloned() {
-            self.work_on(grid);
-        } else if let Some(job) = self.shared.another_job(room) {
-            self.perform(job);
-        } else {
-            std::thread::yield_now();
+        match self.shared.another_job(room) {
+            Some(job) => self.perform(job),
+            None => std::thread::yield_now(),
         }
     }
 
-    fn slot(&mut self) -> Result<Box<Slot>> {
+    fn slot(&mut self) -> Result<Slot> {
         if let Some(slot) = self.free.pop() {
             return Ok(slot);
         }
@@ -124,18 +116,19 @@ impl Worker {
         let arena = self.shared.runtime()?.arena.clone();
         let slot = Slot::open(arena, u64::from(self.index) * SLOTS + self.opened)?;
         self.opened += 1;
-        Ok(Box::new(slot))
+        Ok(slot)
     }
 
     /// Begins a block of a kernel; one without cuts is run as far as there are blocks.
     fn work_on(&mut self, grid: Arc<Grid>) {
         let Some(index) = grid.take() else { return };
         let place = (self.index, self.shared.workers as u32);
-        let begun = self.slot().and_then(|slot| {
-            Resident::begin(slot, grid.clone(), index, place).map_err(|(slot, error)| {
+        let begun = self.slot().and_then(|mut slot| match slot.prepare(&grid) {
+            Ok(()) => Ok(Resident::begin(slot, grid.clone(), index, place)),
+            Err(error) => {
                 self.free.push(slot);
-                error
-            })
+                Err(error)
+            }
         });
         match begun {
             Ok(resident) if grid.has_cuts => self.residents.push(resident),

@@ -1,0 +1,192 @@
+//! Tests of the executor through the `Device` trait, with kernels written by hand as machine code would be.
+
+mod kernels;
+mod memory;
+mod order;
+mod threads;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use parking_lot::Mutex;
+use rgpu_device::{
+    AddressPlan, Code, CopySink, Device, Error, FunctionInfo, Handle, Host, HostData, Launch, MemoryKind,
+    ParamInfo, Range, Region, Result, Target,
+};
+
+use super::modules::{Kernels, Module};
+use super::{Config, SoftGpu};
+use crate::abi::{Cut, CutKind, Kernel, RunFn};
+
+/// The program's side of a test.
+#[derive(Default)]
+pub struct TestHost {
+    pub printed: Mutex<Vec<u8>>,
+    pub functions: Mutex<Vec<u64>>,
+    /// The host's mirrored pages, by address; missing ones cannot be fetched.
+    pub pages: Mutex<HashMap<u64, Vec<u8>>>,
+    pub fetched: Mutex<Vec<(u64, usize)>>,
+}
+
+impl Host for TestHost {
+    fn print(&self, text: &[u8]) {
+        self.printed.lock().extend_from_slice(text);
+    }
+
+    fn fetch(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
+        self.fetched.lock().push((addr, buf.len()));
+        let pages = self.pages.lock();
+        for (i, page) in buf.chunks_mut(4096).enumerate() {
+            let bytes = pages.get(&(addr + i as u64 * 4096)).ok_or_else(|| Error::from(Code::NotFound))?;
+            page.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn host_func(&self, id: u64) {
+        self.functions.lock().push(id);
+    }
+}
+
+/// A kernel for tests.
+#[derive(Clone, Copy)]
+pub struct Spec {
+    pub name: &'static str,
+    pub run: RunFn,
+    pub cuts: &'static [(CutKind, bool, u32)],
+}
+
+struct Specs(Vec<Spec>);
+
+impl Kernels for Specs {
+    fn kernel(&self, index: u32) -> Result<Arc<Kernel>> {
+        let spec = self.0[index as usize];
+        Ok(Arc::new(Kernel {
+            name: spec.name.into(),
+            run: spec.run,
+            state_bytes: 64,
+            local_bytes: 256,
+            static_shared: 4096,
+            cuts: spec.cuts.iter().map(|&(kind, legacy, line)| Cut { kind, legacy, line }).collect(),
+            matrix_ops: Vec::new(),
+            code: Arc::new(()),
+        }))
+    }
+}
+
+pub struct Rig {
+    pub gpu: Arc<SoftGpu>,
+    pub host: Arc<TestHost>,
+    pub plan: AddressPlan,
+}
+
+pub const MODULE: Handle = 1;
+pub const LEGACY: Handle = 0;
+
+impl Rig {
+    /// A device of 64 MiB with two workers, whose only module has these kernels, all with 64 bytes of
+    /// parameters.
+    pub fn new(specs: &[Spec]) -> Self {
+        Self::with(specs, Config { memory_bytes_per_device: 64 << 20, workers: 2, ..Config::default() })
+    }
+
+    pub fn with(specs: &[Spec], config: Config) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0x3000_0000_0000);
+        let host = Arc::new(TestHost::default());
+        let gpu = SoftGpu::open(config, host.clone()).unwrap();
+        let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
+        let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
+        let functions = specs
+            .iter()
+            .map(|spec| FunctionInfo {
+                name: spec.name.into(),
+                params: vec![ParamInfo { offset: 0, size: 64 }],
+                max_threads: 1024,
+                static_shared: 4096,
+                ..FunctionInfo::default()
+            })
+            .collect();
+        let kernels = Box::new(Specs(specs.to_vec()));
+        gpu.insert_module(MODULE, Module { ordinal: 0, functions, kernels, variables: None });
+        Self { gpu, host, plan }
+    }
+
+    /// Device memory at an offset in the first device's range.
+    pub fn alloc(&self, offset: u64, size: u64) -> u64 {
+        let addr = self.plan.devices[0].base + offset;
+        self.gpu.mem_alloc(0, addr, size, MemoryKind::Device).unwrap();
+        addr
+    }
+
+    pub fn try_launch(
+        &self,
+        stream: Handle,
+        function: u32,
+        grid: [u32; 3],
+        block: [u32; 3],
+        cooperative: bool,
+        args: &[u64],
+    ) -> Result<()> {
+        let mut params = [0u8; 64];
+        for (place, arg) in params.chunks_mut(8).zip(args) {
+            place.copy_from_slice(&arg.to_le_bytes());
+        }
+        let params = &params;
+        let module = MODULE;
+        self.gpu.launch(Launch {
+            stream,
+            module,
+            function,
+            grid,
+            block,
+            shared_bytes: 0,
+            cooperative,
+            params,
+        })
+    }
+
+    pub fn launch(&self, stream: Handle, function: u32, grid: u32, block: u32, args: &[u64]) {
+        self.try_launch(stream, function, [grid, 1, 1], [block, 1, 1], false, args).unwrap();
+    }
+
+    pub fn sync(&self) -> Result<()> {
+        self.gpu.synchronize_blocking(Target::Device(0))
+    }
+
+    pub fn write(&self, stream: Handle, addr: u64, bytes: &[u8]) {
+        let dst = Region::linear(addr, bytes.len() as u64);
+        self.gpu.copy_to_device(stream, dst, 0, HostData::Owned(bytes.to_vec())).unwrap();
+    }
+
+    pub fn try_read(&self, stream: Handle, addr: u64, len: usize) -> Result<Vec<u8>> {
+        read(&self.gpu, stream, Region::linear(addr, len as u64), 0)
+    }
+
+    pub fn read(&self, stream: Handle, addr: u64, len: usize) -> Vec<u8> {
+        self.try_read(stream, addr, len).unwrap()
+    }
+
+    pub fn words(&self, stream: Handle, addr: u64, count: usize) -> Vec<u32> {
+        let bytes = self.read(stream, addr, count * 4);
+        bytes.chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
+    }
+}
+
+/// Copies to the host and waits.
+pub fn read(gpu: &SoftGpu, stream: Handle, src: Region, host_addr: u64) -> Result<Vec<u8>> {
+    struct Sink(Vec<u8>, mpsc::Sender<Result<Vec<u8>>>);
+    impl CopySink for Sink {
+        fn chunk(&mut self, pieces: &[&[u8]]) {
+            pieces.iter().for_each(|p| self.0.extend_from_slice(p));
+        }
+        fn done(self: Box<Self>, result: Result<()>) {
+            let Self(bytes, send) = *self;
+            send.send(result.map(|()| bytes)).unwrap();
+        }
+    }
+    let (send, receive) = mpsc::channel();
+    gpu.copy_from_device(stream, src, host_addr, Box::new(Sink(Vec::new(), send)));
+    receive.recv().unwrap()
+}
