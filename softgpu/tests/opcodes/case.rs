@@ -247,7 +247,8 @@ impl Case {
 
     /// The operands of all threads.
     fn operands(&self) -> Vec<Vec<u64>> {
-        let mut random = Random(self.covers[0].bytes().fold(7, |h, b| h * 31 + u64::from(b)));
+        let mut random =
+            Random(self.covers[0].bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
         let edges: Vec<Vec<u64>> = self.ins.iter().map(|(_, domain)| domain.edges()).collect();
         let product = edges.iter().try_fold(1usize, |n, e| n.checked_mul(e.len())).unwrap_or(usize::MAX);
         let mut all = Vec::new();
@@ -330,4 +331,30 @@ pub fn run_all(cases: Vec<Case>) {
     let total = cases.len();
     let failures: Vec<String> = cases.iter().filter_map(|case| case.run().err()).collect();
     assert!(failures.is_empty(), "{} of {total} cases failed:\n  {}", failures.len(), failures.join("\n  "));
+}
+
+#[test]
+fn a_wrong_result_is_noticed() {
+    let int = (Class::B32, Domain::Int(32));
+    let case = |wrong: u64| {
+        Case::simple("add.u32", &[int, int], Class::B32, move |a| {
+            // Right but for one pair of operands.
+            let sum = a[0] + a[1] & mask(32);
+            Want::Bits(if a[0] == 7 && a[1] == 0x7FFF_FFFF { sum ^ wrong } else { sum })
+        })
+    };
+    assert_eq!(case(0).run(), Ok(()));
+    let error = case(1).run().unwrap_err();
+    assert!(error.contains("add.u32: 1 of ") && error.contains("d0 is 0x80000006"), "{error}");
+    // So is a store of too many bytes, and one that is missing.
+    let wide = Case::new(
+        "st.global.u64",
+        "mov.u32 d0, 1; st.global.u64 [pout], pin;",
+        &[int],
+        &[Class::B32],
+        |_| vec![Want::Bits(1)],
+    );
+    assert!(wide.run().is_err());
+    let none = Case::new("mov.u32", "mov.u32 scratch, 1;", &[int], &[Class::Raw], |_| vec![Want::Bits(1)]);
+    assert!(none.run().is_err());
 }

@@ -183,24 +183,14 @@ fn halves() -> Vec<Case> {
                 }
             };
             for (name, operator) in [("add", '+'), ("sub", '-'), ("mul", '*')] {
-                // For bf16 these need sm_90.
+                let exact = move |a: &[u64]| f.binary(operator, a[0], a[1], "rn");
+                for mode in ["", ".rn"] {
+                    all.push(make(&format!("{name}{mode}"), 2, Box::new(exact)).target("sm_90"));
+                }
                 if kind.format == Format::F16 {
-                    all.push(make(name, 2, Box::new(move |a| f.binary(operator, a[0], a[1], "rn"))));
-                    all.push(make(
-                        &format!("{name}.ftz"),
-                        2,
-                        Box::new(move |a| f.flush(f.binary(operator, f.flush(a[0]), f.flush(a[1]), "rn"))),
-                    ));
-                    all.push(make(
-                        &format!("{name}.sat"),
-                        2,
-                        Box::new(move |a| f.saturate(f.binary(operator, a[0], a[1], "rn"))),
-                    ));
-                    all.push(make(
-                        &format!("{name}.rn"),
-                        2,
-                        Box::new(move |a| f.binary(operator, a[0], a[1], "rn")),
-                    ));
+                    let flushed = move |a: &[u64]| f.flush(exact(&[f.flush(a[0]), f.flush(a[1])]));
+                    all.push(make(&format!("{name}.ftz"), 2, Box::new(flushed)));
+                    all.push(make(&format!("{name}.sat"), 2, Box::new(move |a| f.saturate(exact(a)))));
                 }
             }
             all.push(make("fma.rn", 3, Box::new(move |a| f.fma(a[0], a[1], a[2], "rn"))));

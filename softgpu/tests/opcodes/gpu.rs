@@ -30,9 +30,12 @@ const PAGE: u64 = 4096;
 pub fn gpu() -> MutexGuard<'static, Gpu> {
     static GPU: OnceLock<Mutex<Gpu>> = OnceLock::new();
     let gpu = GPU.get_or_init(|| {
-        let config = Config { memory_bytes_per_device: 1 << 30, ..Config::default() };
+        // New enough for every opcode.
+        let config =
+            Config { memory_bytes_per_device: 1 << 30, compute_capability: (9, 0), ..Config::default() };
         let device = SoftGpu::open(config, Arc::new(Quiet)).expect("the software GPU opens");
-        let reserve = |n: u64| device.reserve(Range { base: 0x1000_0000_0000 + (n << 42), size: 4 << 40 }).ok();
+        let reserve =
+            |n: u64| device.reserve(Range { base: 0x1000_0000_0000 + (n << 42), size: 4 << 40 }).ok();
         let plan = (0..16).find_map(reserve).expect("some range of addresses is free");
         Mutex::new(Gpu { device, memory: plan.devices[0], next_module: 1 })
     });
