@@ -20,17 +20,27 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use object::write::{Object, Relocation, Symbol, SymbolSection};
+use object::write::{Object, Relocation, SectionId, Symbol, SymbolSection};
 use object::{
     Architecture, BinaryFormat, Endianness, RelocationEncoding, RelocationFlags, RelocationKind, SectionKind,
     SymbolFlags, SymbolKind, SymbolScope,
 };
+
+use super::old_glibc::{self, StandIn};
 
 /// The name under which the C compiler looks for the linker, given `-fuse-ld=bfd`.
 pub const WRAPPER_NAME: &str = "ld.bfd";
 /// The file beside the wrapper that says where the real linker is.
 pub const REAL_LINKER_FILE: &str = "real-linker";
 
+/// What is linked for; build scripts run on what they build for, or the loader has no use for the result.
+const ARCHITECTURE: Option<Architecture> = if cfg!(target_arch = "x86_64") {
+    Some(Architecture::X86_64)
+} else if cfg!(target_arch = "aarch64") {
+    Some(Architecture::Aarch64)
+} else {
+    None
+};
 const OLD_NODE: &str = "libcudart.so.12";
 const NEW_NODE: &str = "libcudart.so.13";
 /// What the variant of an entry point for callers of the old node is called.
@@ -57,6 +67,13 @@ pub fn main(wrapper: &Path) -> Result<(), Box<dyn Error>> {
     }
     let script = script.ok_or("rustc passed no version script, so the library's exports are unknown")?;
     let exports = parse_exports(&fs::read_to_string(&script)?);
+
+    let place = kept.iter().position(|argument| argument == "-lgcc_s" || argument == "-lc");
+    for stand_in in old_glibc::stand_ins() {
+        let library = make_stand_in(stand_in, &real, script.parent().unwrap_or(Path::new(".")))?;
+        // Before the C library itself, after all that refers to it.
+        kept.insert(place.unwrap_or(kept.len()), library.into());
+    }
 
     // Beside rustc's own script, in its temporary directory, so that builds at the same time do not meet.
     let our_script = script.with_file_name("versions.map");
@@ -162,14 +179,11 @@ fn version_script(exports: &BTreeSet<String>) -> String {
 /// An object file that defines each runtime symbol a second time, for the old node, as a jump to the
 /// entry point: a symbol can be given another name only where it is defined.
 fn old_versions(exports: &BTreeSet<String>) -> Result<Vec<u8>, Box<dyn Error>> {
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => Architecture::X86_64,
-        "aarch64" => Architecture::Aarch64,
-        other => return Err(format!("librgpu.so cannot be linked for {other} yet").into()),
-    };
-    let mut object = Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
-    let text = object.add_section(Vec::new(), b".text.rgpu.versions".to_vec(), SectionKind::Text);
-    object.add_section(Vec::new(), b".note.GNU-stack".to_vec(), SectionKind::Other);
+    let (mut object, text) = new_object()?;
+    let architecture = object.architecture();
+    if architecture == Architecture::X86_64 {
+        old_glibc::define_missing(&mut object, text)?;
+    }
     let names = exports.iter().filter(|name| is_runtime(name));
     let names: BTreeSet<&str> = names.map(|name| old_variant_of(name).unwrap_or(name)).collect();
     for name in names {
@@ -187,21 +201,59 @@ fn old_versions(exports: &BTreeSet<String>) -> Result<Vec<u8>, Box<dyn Error>> {
         let symbol = object.add_symbol(undefined(target));
         let flags = RelocationFlags::Generic { kind: RelocationKind::PltRelative, encoding: kind, size };
         object.add_relocation(text, Relocation { offset: offset + at, symbol, addend, flags })?;
-        object.add_symbol(Symbol {
-            name: format!("{name}@{OLD_NODE}").into_bytes(),
-            value: offset,
-            size: code.len() as u64,
-            kind: SymbolKind::Text,
-            scope: SymbolScope::Dynamic,
-            weak: false,
-            section: SymbolSection::Section(text),
-            flags: SymbolFlags::None,
-        });
+        define(&mut object, text, &format!("{name}@{OLD_NODE}"), offset, code.len() as u64);
     }
     Ok(object.write()?)
 }
 
-fn undefined(name: &str) -> Symbol {
+/// Makes a shared object that has a library's name and its symbols.
+fn make_stand_in(stand_in: &StandIn, real: &Path, directory: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let (mut object, text) = new_object()?;
+    stand_in.define_in(&mut object, text);
+    let file = |suffix: &str| directory.join(format!("{}{suffix}", stand_in.soname));
+    fs::write(file(".o"), object.write()?)?;
+    fs::write(file(".map"), stand_in.script())?;
+    let mut option = OsString::from("--version-script=");
+    option.push(file(".map"));
+    let library = file(".so");
+    let status = Command::new(real)
+        .args(["-shared", "-soname", stand_in.soname])
+        .arg(option)
+        .arg(file(".o"))
+        .arg("-o")
+        .arg(&library)
+        .status()?;
+    if !status.success() {
+        return Err(format!("Cannot link a stand-in for {}", stand_in.soname).into());
+    }
+    Ok(library)
+}
+
+fn new_object() -> Result<(Object<'static>, SectionId), Box<dyn Error>> {
+    let architecture = ARCHITECTURE
+        .ok_or_else(|| format!("librgpu.so cannot be linked for {} yet", std::env::consts::ARCH))?;
+    let mut object = Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
+    let text = object.add_section(Vec::new(), b".text.rgpu".to_vec(), SectionKind::Text);
+    object.add_section(Vec::new(), b".note.GNU-stack".to_vec(), SectionKind::Other);
+    Ok((object, text))
+}
+
+/// Defines a function.
+pub fn define(object: &mut Object<'_>, text: SectionId, name: &str, offset: u64, size: u64) {
+    object.add_symbol(Symbol {
+        name: name.as_bytes().to_vec(),
+        value: offset,
+        size,
+        kind: SymbolKind::Text,
+        scope: SymbolScope::Dynamic,
+        weak: false,
+        section: SymbolSection::Section(text),
+        flags: SymbolFlags::None,
+    });
+}
+
+/// A function that is defined elsewhere.
+pub fn undefined(name: &str) -> Symbol {
     Symbol {
         name: name.as_bytes().to_vec(),
         value: 0,

@@ -10,6 +10,7 @@
 //! package and touches nothing but the library.
 
 mod linker;
+mod old_glibc;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

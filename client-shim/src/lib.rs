@@ -13,5 +13,6 @@ mod core;
 mod driver;
 mod graph;
 mod loader;
+mod nvml;
 mod remote;
 mod runtime;

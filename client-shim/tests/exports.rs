@@ -84,3 +84,24 @@ fn the_loader_takes_it_for_the_driver_and_runs_it_first() {
         assert_ne!(flags & u64::from(flag), 0, "flags are {flags:#x}");
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn no_newer_c_library_than_2_28_is_needed() {
+    let bytes = library();
+    let header = FileHeader64::<LittleEndian>::parse(&*bytes).unwrap();
+    let sections = header.sections(ENDIAN, &*bytes).unwrap();
+    let (mut needs, link) = sections.gnu_verneed(ENDIAN, &*bytes).unwrap().unwrap();
+    let strings = sections.strings(ENDIAN, &*bytes, link).unwrap();
+    let mut seen = 0;
+    while let Some((_, mut versions)) = needs.next().unwrap() {
+        while let Some(version) = versions.next().unwrap() {
+            let name = String::from_utf8_lossy(version.name(ENDIAN, strings).unwrap()).into_owned();
+            let Some(number) = name.strip_prefix("GLIBC_2.") else { continue };
+            let minor: u32 = number.split('.').next().unwrap().parse().unwrap();
+            assert!(minor <= 28, "{name}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 3);
+}
