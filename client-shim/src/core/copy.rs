@@ -303,12 +303,8 @@ impl Core {
             return captured;
         }
         self.check_sticky(stream.ordinal)?;
-        let shape = CopyBox {
-            width: region.width,
-            height: region.height,
-            depth: region.depth,
-            ..CopyBox::default()
-        };
+        let shape =
+            CopyBox { width: region.width, height: region.height, depth: region.depth, ..CopyBox::default() };
         let place = Place { addr: region.addr, row_pitch: region.row_pitch, slice_pitch: region.slice_pitch };
         let mut region = shape.region(&place)?;
         region.bytes().ok_or_else(|| invalid("The box is too large"))?;
@@ -407,8 +403,9 @@ mod tests {
         unsafe { move_region(shape(dst.as_mut_ptr() as u64, 4), shape(src.as_ptr() as u64, 8)) };
         assert_eq!(dst[..16], [0, 1, 2, 0, 8, 9, 10, 0, 16, 17, 18, 0, 24, 25, 26, 0]);
         // SAFETY: as above.
-        assert_eq!(unsafe { gather(shape(src.as_ptr() as u64, 8)) }, [
-            0, 1, 2, 8, 9, 10, 16, 17, 18, 24, 25, 26
-        ]);
+        assert_eq!(
+            unsafe { gather(shape(src.as_ptr() as u64, 8)) },
+            [0, 1, 2, 8, 9, 10, 16, 17, 18, 24, 25, 26]
+        );
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::mpsc::{Sender, channel};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -170,7 +170,11 @@ impl Host for HostSide {
         };
         // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so.
         unsafe {
-            std::ptr::copy_nonoverlapping((mirror.host + (addr - base)) as *const u8, buf.as_mut_ptr(), buf.len());
+            std::ptr::copy_nonoverlapping(
+                (mirror.host + (addr - base)) as *const u8,
+                buf.as_mut_ptr(),
+                buf.len(),
+            );
         }
         Ok(())
     }

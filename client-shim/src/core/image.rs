@@ -50,9 +50,8 @@ impl Image {
             }
         }
         // SAFETY: bytes are compared one by one, and reading stops at the first that differs.
-        let (container, elf) = unsafe {
-            (starts_with(data, &0xBA55_ED50u32.to_le_bytes()), starts_with(data, b"\x7fELF"))
-        };
+        let (container, elf) =
+            unsafe { (starts_with(data, &0xBA55_ED50u32.to_le_bytes()), starts_with(data, b"\x7fELF")) };
         let len = if container {
             // SAFETY: a container has a header of 16 bytes.
             image::size_of_container(unsafe { std::slice::from_raw_parts(data, 16) })

@@ -67,7 +67,10 @@ impl LaunchLimits {
         let info = function.info();
         let no = |code: Code, why: String| {
             let name = &info.name;
-            Err(Error::new(code, format!("{name} cannot be launched with grid {grid:?}, block {block:?}: {why}")))
+            Err(Error::new(
+                code,
+                format!("{name} cannot be launched with grid {grid:?}, block {block:?}: {why}"),
+            ))
         };
         if grid.contains(&0) || block.contains(&0) {
             return no(Code::InvalidConfiguration, "there is a 0".into());
@@ -88,7 +91,10 @@ impl LaunchLimits {
             return no(Code::LaunchOutOfResources, why);
         }
         if info.required_block != [0; 3] && info.required_block != block {
-            return no(Code::InvalidConfiguration, format!("it requires blocks of {:?}", info.required_block));
+            return no(
+                Code::InvalidConfiguration,
+                format!("it requires blocks of {:?}", info.required_block),
+            );
         }
         let room = function.max_dynamic_shared.load(std::sync::atomic::Ordering::Relaxed);
         if i64::from(shared_bytes) > i64::from(room) {
@@ -121,7 +127,10 @@ impl Core {
     ) -> Result<()> {
         let ordinal = function.module.ordinal;
         if stream.ordinal != ordinal {
-            return Err(Error::new(Code::InvalidHandle, "The stream belongs to another device than the kernel"));
+            return Err(Error::new(
+                Code::InvalidHandle,
+                "The stream belongs to another device than the kernel",
+            ));
         }
         self.check_sticky(ordinal)?;
         self.launch_limits(ordinal).check(function, config)?;
@@ -171,7 +180,8 @@ impl Core {
     fn check_cooperative(&self, function: &Function, config: &Config) -> Result<()> {
         let [x, y, z] = config.block;
         let per_processor = self.occupancy_blocks(function, x * y * z, u64::from(config.shared_bytes))?;
-        let most = u64::from(per_processor) * u64::from(self.launch_limits(function.module.ordinal).multiprocessors);
+        let most =
+            u64::from(per_processor) * u64::from(self.launch_limits(function.module.ordinal).multiprocessors);
         let blocks = config.grid.iter().fold(1u64, |n, d| n.saturating_mul(u64::from(*d)));
         if blocks > most {
             let name = &function.info().name;

@@ -251,11 +251,8 @@ impl Core {
             if let Some((addr, kept)) = stream.and_then(|s| heap.take_from_stream(s, size, backing)) {
                 return Ok((addr, kept, backing));
             }
-            let hand_back = if heap.has_limbo() {
-                heap.settle(device.work.lock().finished)
-            } else {
-                Vec::new()
-            };
+            let hand_back =
+                if heap.has_limbo() { heap.settle(device.work.lock().finished) } else { Vec::new() };
             if backing == Backing::Slab
                 && hand_back.is_empty()
                 && let Some(addr) = heap.take_small(size)
@@ -303,7 +300,8 @@ impl Core {
 
     /// `cudaMallocPitch`, `cudaMalloc3D`: `rows` is height times depth. Address and pitch.
     pub fn alloc_pitch(&self, context: &Arc<Context>, width: u64, rows: u64) -> Result<(u64, u64)> {
-        let too_large = || Error::new(Code::OutOfMemory, format!("{rows} rows of {width} bytes are too many"));
+        let too_large =
+            || Error::new(Code::OutOfMemory, format!("{rows} rows of {width} bytes are too many"));
         let pitch = width.checked_next_multiple_of(512).ok_or_else(too_large)?;
         let bytes = pitch.checked_mul(rows).ok_or_else(too_large)?;
         Ok((self.alloc(context, bytes)?, pitch))
@@ -386,7 +384,8 @@ impl Core {
     /// Places memory in the shared range.
     fn share(&self, context: &Arc<Context>, bytes: u64, kind: Kind, flags: u32) -> Result<u64> {
         let ordinal = context.ordinal;
-        let exhausted = || Error::new(Code::OutOfMemory, format!("There is no room for {bytes} shared bytes"));
+        let exhausted =
+            || Error::new(Code::OutOfMemory, format!("There is no room for {bytes} shared bytes"));
         let kept = bytes.max(1).checked_next_multiple_of(PAGE).ok_or_else(exhausted)?;
         let base = self.shared.take(kept).ok_or_else(exhausted)?;
         let alias = matches!(kind, Kind::Alias(_));

@@ -32,6 +32,9 @@ pub mod shared;
 pub mod stream;
 pub mod thread;
 
+#[cfg(test)]
+mod tests;
+
 pub use context::Context;
 pub use copy::{CopyBox, Direction, Place, Wait};
 pub use error::{Code, Error, Result};

@@ -111,8 +111,12 @@ impl Core {
         for global in info.globals.iter().filter(|global| global.kind != GlobalKind::Managed) {
             self.variable_known(ordinal, context.raw, global.addr, global.size);
         }
-        let names =
-            info.functions.iter().enumerate().map(|(i, function)| (function.name.clone(), i as u32)).collect();
+        let names = info
+            .functions
+            .iter()
+            .enumerate()
+            .map(|(i, function)| (function.name.clone(), i as u32))
+            .collect();
         Ok(self.modules.insert(|raw| Module {
             raw,
             handle,
@@ -320,7 +324,9 @@ impl Core {
                 .iter()
                 .zip(sizes)
                 // SAFETY: the variable was placed in host-visible memory of this size.
-                .map(|((_, addr), size)| unsafe { std::slice::from_raw_parts(*addr as *const u8, size) }.to_vec())
+                .map(|((_, addr), size)| {
+                    unsafe { std::slice::from_raw_parts(*addr as *const u8, size) }.to_vec()
+                })
                 .collect()
         } else {
             Vec::new()

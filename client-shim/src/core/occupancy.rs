@@ -57,7 +57,13 @@ impl Core {
         let by_shared = if shared == 0 {
             u64::MAX
         } else {
-            has.shared / shared.saturating_add(has.reserved_shared + 127).max(1).div_euclid(128).saturating_mul(128).max(1)
+            has.shared
+                / shared
+                    .saturating_add(has.reserved_shared + 127)
+                    .max(1)
+                    .div_euclid(128)
+                    .saturating_mul(128)
+                    .max(1)
         };
         Ok(by_threads.min(has.blocks).min(by_registers).min(u32::try_from(by_shared).unwrap_or(u32::MAX)))
     }

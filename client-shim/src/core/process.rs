@@ -17,11 +17,11 @@ use rgpu_device::{AddressPlan, Device, DeviceInfo, Handle, Limit, Ordinal, Targe
 
 use super::context::{Context, Primary};
 use super::copy::Landing;
+use super::device_heap::DeviceHeap;
 use super::error::{self, Code, Error, Result};
 use super::event::Event;
 use super::host::HostSide;
 use super::launch::LaunchLimits;
-use super::device_heap::DeviceHeap;
 use super::memory::MemoryMap;
 use super::module::{Function, Kernel, Library, Module};
 use super::registry::{NumberMap, Registry};
@@ -209,12 +209,20 @@ impl Core {
         let plan = session.plan.clone();
         let infos = session.infos.clone();
         if plan.devices.len() < infos.len() {
-            return Err(Error::new(Code::SystemNotReady, "The device named no address range for some ordinal"));
+            return Err(Error::new(
+                Code::SystemNotReady,
+                "The device named no address range for some ordinal",
+            ));
         }
         Ok(Self {
             device: session.device.clone(),
             host: session.host.clone(),
-            ordinals: plan.devices.iter().zip(&infos).map(|(range, info)| PerDevice::new(*range, info)).collect(),
+            ordinals: plan
+                .devices
+                .iter()
+                .zip(&infos)
+                .map(|(range, info)| PerDevice::new(*range, info))
+                .collect(),
             shared: SharedSpace::new(plan.shared),
             memory: MemoryMap::default(),
             landings: Mutex::default(),

@@ -28,7 +28,7 @@ impl Session {
     /// Opens the session that the environment asks for: `RGPU_IN_PROCESS=1` or `RGPU_SERVER=HOST:PORT`.
     pub fn from_environment() -> Result<Self> {
         if std::env::var("RGPU_IN_PROCESS").is_ok_and(|v| !matches!(v.as_str(), "" | "0")) {
-            return Self::in_process();
+            return Self::in_process(soft_config()?);
         }
         match std::env::var("RGPU_SERVER") {
             Ok(server) if !server.is_empty() => Self::remote(&server),
@@ -53,9 +53,10 @@ impl Session {
         Self::new(remote, plan, host, false, Box::new(move || goodbye.goodbye()))
     }
 
-    fn in_process() -> Result<Self> {
+    /// A session with a software GPU in this process.
+    pub(super) fn in_process(config: rgpu_softgpu::Config) -> Result<Self> {
         let host = Arc::new(HostSide::new());
-        let device = SoftGpu::open(soft_config()?, host.clone())?;
+        let device = SoftGpu::open(config, host.clone())?;
         let plan = reserve(&*device)?;
         Self::new(device, plan, host, true, Box::new(|| {}))
     }
@@ -103,9 +104,8 @@ fn credential() -> Result<Vec<u8>> {
 /// `RGPU_SOFT_CC` (8.0).
 fn soft_config() -> Result<rgpu_softgpu::Config> {
     let mut config = rgpu_softgpu::Config::default();
-    let bad = |name: &str, value: &str| {
-        Error::new(Code::NoDevice, format!("{name}={value} is not understood"))
-    };
+    let bad =
+        |name: &str, value: &str| Error::new(Code::NoDevice, format!("{name}={value} is not understood"));
     if let Ok(value) = std::env::var("RGPU_SOFT_MEMORY") {
         config.memory_bytes_per_device =
             parse_bytes(&value).ok_or_else(|| bad("RGPU_SOFT_MEMORY", &value))?;

@@ -131,7 +131,10 @@ impl Core {
         let got = unsafe { libc::mmap(addr as *mut _, size as usize, protection, flags, -1, 0) };
         if got == libc::MAP_FAILED {
             let why = std::io::Error::last_os_error();
-            return Err(super::Error::new(super::Code::OutOfMemory, format!("Cannot map host memory: {why}")));
+            return Err(super::Error::new(
+                super::Code::OutOfMemory,
+                format!("Cannot map host memory: {why}"),
+            ));
         }
         Ok(())
     }
