@@ -68,7 +68,7 @@ macro_rules! for_each_call {
             22 host_func_done HostFuncDone posted plain since 0 (id: u64) -> ();
             /// The host may have changed mirrored memory.
             23 invalidate_shared InvalidateShared posted plain since 0 () -> ();
-            /// What the device changed in mirrored memory comes as `SharedWrite` notices, then the answer.
+            /// What the device changed in mirrored memory comes as `SharedWrites` notices, then the answer.
             24 collect_shared_writes CollectSharedWrites asked plain since 0 () -> ();
             /// Sets a limit.
             25 set_limit SetLimit asked plain since 0 (ordinal: u32, limit: u32, value: u64) -> ();

@@ -44,8 +44,8 @@ pub enum Notice {
     HostFunc = 2,
     /// The device needs the host's bytes of mirrored memory. Body: [`FetchRequest`].
     FetchRequest = 3,
-    /// The device has changed mirrored memory. Body: address u64, then the bytes.
-    SharedWrite = 4,
+    /// The device has changed mirrored memory. Body: runs, see [`runs`].
+    SharedWrites = 4,
     /// The next bytes of a copy to the host. Body: the bytes.
     CopyData = 5,
     /// The server is alive, and busy. No body. Sent every [`HEARTBEAT`] while calls arrive, wait to be
@@ -65,7 +65,7 @@ impl TryFrom<u16> for Notice {
             1 => Self::Print,
             2 => Self::HostFunc,
             3 => Self::FetchRequest,
-            4 => Self::SharedWrite,
+            4 => Self::SharedWrites,
             5 => Self::CopyData,
             6 => Self::Heartbeat,
             7 => Self::Goodbye,
@@ -202,6 +202,34 @@ impl Failure {
     }
 }
 
+/// Bytes of a run's header: its address, u64, and its length, u32.
+pub const RUN_HEADER_BYTES: usize = 12;
+
+/// Appends a run of changed bytes to the body of [`Notice::SharedWrites`].
+pub fn encode_run(out: &mut Vec<u8>, addr: u64, bytes: &[u8]) {
+    addr.encode(out);
+    (bytes.len() as u32).encode(out);
+    out.extend_from_slice(bytes);
+}
+
+/// The runs of a [`Notice::SharedWrites`]: addresses and bytes.
+pub fn runs(body: &[u8]) -> impl Iterator<Item = Result<(u64, &[u8])>> {
+    let mut reader = Reader::new(body);
+    std::iter::from_fn(move || {
+        if reader.left() == 0 {
+            return None;
+        }
+        let run = u64::decode(&mut reader).and_then(|addr| {
+            let length = u32::decode(&mut reader)?;
+            Ok((addr, reader.take(length as usize, "run of changed bytes")?))
+        });
+        if run.is_err() {
+            reader.rest();
+        }
+        Some(run)
+    })
+}
+
 /// Appends a whole answer frame.
 pub fn encode_answer(
     out: &mut Vec<u8>,
@@ -277,6 +305,17 @@ mod tests {
             if failed.is_none() {
                 prop_assert_eq!(from_bytes::<u64>(body.answer).unwrap(), value);
             }
+        }
+
+        #[test]
+        fn runs_come_back(written: Vec<(u64, Vec<u8>)>, cut in 0usize..40, noise: Vec<u8>) {
+            let mut body = Vec::new();
+            written.iter().for_each(|(addr, bytes)| encode_run(&mut body, *addr, bytes));
+            let read: Result<Vec<_>> = runs(&body).collect();
+            let same: Vec<_> = written.iter().map(|(addr, bytes)| (*addr, &bytes[..])).collect();
+            prop_assert_eq!(read.unwrap(), same);
+            prop_assert!(runs(&body[..body.len().saturating_sub(cut)]).count() <= written.len());
+            prop_assert!(runs(&noise).count() <= noise.len());
         }
 
         #[test]

@@ -1,7 +1,7 @@
 //! The daemon, with real processes: this very program is also the daemon and the application's process.
 
 #[path = "../../client-shim/src/remote/mod.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 mod remote;
 
 #[allow(dead_code)]

@@ -11,7 +11,7 @@ use rgpu_device::{
     MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, RegionCursor, Result, Target,
 };
 use rgpu_protocol::calls as wire;
-use rgpu_protocol::frame::MAX_BULK;
+use rgpu_protocol::frame::{MAX_BULK, runs};
 use std::sync::Arc;
 
 impl Remote {
@@ -317,8 +317,8 @@ impl Device for Remote {
     /// Hands out what came with answers so far; see [`Remote::pull_shared_writes`].
     fn collect_shared_writes(&self, sink: &mut dyn FnMut(u64, &[u8])) {
         // The lock is held meanwhile, so that a second thread returns only when the bytes are in place.
-        for (addr, bytes) in self.link.shared_writes.lock().drain(..) {
-            sink(addr, &bytes);
+        for body in self.link.shared_writes.lock().drain(..) {
+            runs(&body).flatten().for_each(|(addr, bytes)| sink(addr, bytes));
         }
     }
 

@@ -5,7 +5,7 @@ use super::link::{Link, Waiter};
 use super::outgoing::silence;
 use rgpu_device::{Code, CopySink, Done, Error, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
-use rgpu_protocol::frame::{AnswerBody, Failure, FetchRequest, Header, Kind, MAX_BULK, Notice};
+use rgpu_protocol::frame::{AnswerBody, Failure, FetchRequest, Header, Kind, MAX_BULK, Notice, runs};
 use rgpu_protocol::reader::{FrameReader, ReadError};
 use rgpu_protocol::transport::Ready;
 use rgpu_protocol::wire::{DecodeError, from_bytes};
@@ -112,14 +112,9 @@ impl Link {
                 }
                 self.answer_fetch(request.id, bytes);
             }
-            Notice::SharedWrite => {
-                if body.len() < 8 {
-                    let (needed, left) = (8, body.len());
-                    return Err(DecodeError::Truncated { what: "shared write", needed, left }.into());
-                }
-                let (addr, bytes) = body.split_at(8);
-                let addr: u64 = from_bytes(addr)?;
-                self.shared_writes.lock().push((addr, bytes.to_vec()));
+            Notice::SharedWrites => {
+                runs(body).try_for_each(|run| run.map(drop))?;
+                self.shared_writes.lock().push(body.to_vec());
             }
             Notice::Heartbeat => {}
             Notice::Goodbye => {

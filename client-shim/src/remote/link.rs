@@ -34,8 +34,9 @@ pub(super) struct Link {
     pub urgent_waiting: AtomicBool,
     pub incoming: Mutex<Incoming>,
     pub state: Mutex<State>,
-    /// What the device changed in mirrored memory, until the program's side takes it.
-    pub shared_writes: Mutex<Vec<(u64, Vec<u8>)>>,
+    /// What the device changed in mirrored memory, until the program's side takes it: bodies of notices,
+    /// checked.
+    pub shared_writes: Mutex<Vec<Vec<u8>>>,
     /// How many things there are because of which somebody must read even when nobody waits.
     attention: AtomicUsize,
     pub service: Service,

@@ -11,7 +11,7 @@ use rgpu_device::{
     Code, Device, Error, FIRST_STREAM, Handle, HostData, Limit, MemoryKind, Ordinal, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, *};
-use rgpu_protocol::frame::{Header, Notice};
+use rgpu_protocol::frame::{Header, MAX_BULK, Notice, RUN_HEADER_BYTES, encode_run};
 use rgpu_protocol::wire::{DecodeError, Wire};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -64,9 +64,20 @@ impl Answerer {
     }
 
     fn collect(&self) {
+        // What changed may be many runs of a few bytes, which share a frame.
+        let mut body = Vec::new();
         self.device.collect_shared_writes(&mut |addr, bytes| {
-            self.out.notice_parts(Notice::SharedWrite, bytes, |at| (addr + at as u64).to_le_bytes().to_vec());
+            for (i, part) in bytes.chunks(MAX_BULK).enumerate() {
+                if !body.is_empty() && body.len() + RUN_HEADER_BYTES + part.len() > MAX_BULK {
+                    self.out.notice(Notice::SharedWrites, 0, &[&body]);
+                    body.clear();
+                }
+                encode_run(&mut body, addr + (i * MAX_BULK) as u64, part);
+            }
         });
+        if !body.is_empty() {
+            self.out.notice(Notice::SharedWrites, 0, &[&body]);
+        }
     }
 
     /// Answers a call that makes the device's writes visible. May be called by the device, so nothing

@@ -82,7 +82,7 @@ impl WireHost {
 
 impl Host for WireHost {
     fn print(&self, text: &[u8]) {
-        self.out.notice_parts(Notice::Print, text, |_| Vec::new());
+        text.chunks(MAX_BULK).for_each(|part| self.out.notice(Notice::Print, 0, &[part]));
     }
 
     fn fetch(&self, addr: u64, buf: &mut [u8]) -> Result<()> {

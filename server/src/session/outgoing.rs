@@ -66,14 +66,6 @@ impl Outgoing {
         self.send(&mut all);
     }
 
-    /// Sends a notice whose body is `prefix` and then `bytes`, in as many frames as it takes; `next`
-    /// makes the prefix of the part that starts so many bytes in.
-    pub fn notice_parts(&self, notice: Notice, bytes: &[u8], mut prefix: impl FnMut(usize) -> Vec<u8>) {
-        for (i, part) in bytes.chunks(MAX_BULK).enumerate() {
-            self.notice(notice, 0, &[&prefix(i * MAX_BULK), part]);
-        }
-    }
-
     /// Shows that the server is alive, unless something is being sent anyway.
     pub fn heartbeat(&self) {
         if let Some(guard) = self.order.try_lock() {

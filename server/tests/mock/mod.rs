@@ -5,6 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
+/// Addresses, and bytes there.
+type Writes = Arc<Mutex<Vec<(u64, Vec<u8>)>>>;
+
 #[derive(Default)]
 struct State {
     /// Allocations: address and bytes.
@@ -18,7 +21,7 @@ struct State {
     increment: bool,
     /// Pages that kernels are fetching.
     fetches: Vec<(u64, JoinHandle<Result<Vec<u8>>>)>,
-    writes: Arc<Mutex<Vec<(u64, Vec<u8>)>>>,
+    writes: Writes,
     hold: HashSet<Handle>,
     held: Vec<Done>,
     copies_held: bool,
@@ -238,8 +241,10 @@ impl Device for MockDevice {
         Ok(())
     }
     fn launch(&self, launch: Launch<'_>) -> Result<()> {
-        while launch.params == b"for ever" {
-            std::thread::sleep(std::time::Duration::from_secs(1));
+        if launch.params == b"for ever" {
+            loop {
+                std::thread::sleep(std::time::Duration::from_secs(1));
+            }
         }
         let mut state = self.lock();
         if let Some(error) = state.next_failure.take() {
@@ -313,7 +318,7 @@ impl Device for MockDevice {
                 writes.lock().unwrap().push((addr, page));
                 Ok(())
             };
-            done(fetches.into_iter().map(finish).collect());
+            done(fetches.into_iter().try_for_each(finish));
         });
     }
     fn query(&self, _: Target) -> Result<bool> {
