@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rgpu_server::{DeviceSpec, Options};
+use tracing_subscriber::EnvFilter;
 
 use crate::{Failure, Outcome};
 
@@ -42,6 +43,8 @@ pub struct Arguments {
 
 /// Serves until it is told to stop.
 pub fn main(arguments: Arguments) -> Outcome {
+    let filter = EnvFilter::try_from_env("RGPU_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
     let mut options = Options {
         listen: arguments.listen,
         device: arguments.device,

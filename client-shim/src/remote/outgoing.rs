@@ -18,6 +18,9 @@ const INLINE_BYTES: usize = 8 << 10;
 /// Runs of host memory shorter than this are gathered by copying, not one by one by the kernel.
 const SHORT_RUN: u64 = 1 << 10;
 
+/// How long another thread gets to read why the server is gone.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
 /// What follows a call's arguments.
 pub(super) enum Payload<'a> {
     /// These bytes.
@@ -197,13 +200,32 @@ impl Link {
                     }
                     faulted = true;
                 }
-                Err(e) => return Err(self.fail(&format!("sending failed: {e}"))),
+                Err(e) => {
+                    self.read_last_words();
+                    return Err(self.fail(&format!("sending failed: {e}")));
+                }
             }
         }
         out.buffer.clear();
         out.batch += 1;
         let left: usize = pieces.iter().map(|p| p.len()).sum();
         Ok(if left == 0 { Ok(()) } else { Err(left) })
+    }
+
+    /// The server is gone, but may have said why.
+    fn read_last_words(&self) {
+        let end = Instant::now() + LAST_WORDS;
+        while !self.is_over() && Instant::now() < end {
+            if self.try_lead() {
+                while self.has_bytes() && !self.is_over() {
+                    self.read_one();
+                }
+                self.stop_leading();
+                return;
+            }
+            // Whoever leads is reading them.
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits until there is room for sending, and reads what arrives meanwhile: the server may be
