@@ -15,7 +15,7 @@ use super::launch::{Capacity, LaunchWork};
 use super::memory::{Memory, Owner, Refusal};
 use super::mirror::Mirror;
 use super::modules::{Checked, Module};
-use super::shared::{Runtime, State};
+use super::shared::{Runtime, SPINS, State};
 use super::stream::{Actions, Key, Point, Work};
 use super::transfer::{Transfer, check_shape};
 use super::{info, worker};
@@ -360,6 +360,19 @@ impl Device for SoftGpu {
                 done(Err(error));
             }
         }
+    }
+
+    fn synchronize_blocking(&self, target: Target) -> Result<()> {
+        let (send, receive) = mpsc::sync_channel(1);
+        self.synchronize(target, Box::new(move |result| drop(send.send(result))));
+        // Short kernels end before this thread would have gone to sleep.
+        for _ in 0..SPINS {
+            if let Ok(result) = receive.try_recv() {
+                return result;
+            }
+            std::hint::spin_loop();
+        }
+        receive.recv().unwrap_or_else(|_| Err(Error::from(Code::Unknown)))
     }
 
     fn query(&self, target: Target) -> Result<bool> {

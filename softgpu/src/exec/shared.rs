@@ -22,8 +22,8 @@ use super::{Config, fault, worker};
 
 /// Copies up to this size are made by the caller, when it is their turn at once.
 const QUICK: u64 = 64 << 10;
-/// How often an idle worker looks for work before it sleeps: some microseconds.
-const SPINS: usize = 200;
+/// How often an idle worker, or who waits for one, looks before it sleeps: some ten microseconds.
+pub const SPINS: usize = 1000;
 /// A worker that has slept so long gives memory back.
 const SHRINK_AFTER: Duration = Duration::from_millis(500);
 
