@@ -21,10 +21,11 @@ nvidia-nvvm==13.0.88 --hash=sha256:c5f41ffeb6466944a026dfa5317d7d85355c119bbec27
 nvidia-cuda-runtime==13.0.96 --hash=sha256:7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548
 nvidia-cuda-cccl==13.0.85 --hash=sha256:e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649
 nvidia-cuda-runtime-cu12==12.9.79 --hash=sha256:25bba2dfb01d48a9b59ca474a1ac43c6ebf7011f1b0b8cc44f54eb6ac48a96c3
+nvidia-cuda-cccl-cu12==12.9.27 --hash=sha256:37869e17ce2e1ecec6eddf1927cca0f8c34e64fd848d40453df559091e2d7117
 ";
 
 /// Name of the directory; to be changed together with the list or the layout.
-const DIRECTORY: &str = "cuda-13.0.88-12.9.79";
+const DIRECTORY: &str = "cuda-13.0.88-12.9.79-2";
 
 /// Which CUDA runtime a program is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -107,7 +108,7 @@ impl Toolkit {
             return Ok(Fetched { toolkit: Self { root }, took: None });
         }
         let start = Instant::now();
-        println!("Fetching the CUDA compiler and runtimes from PyPI (about 105 MB) into {}", root.display());
+        println!("Fetching the CUDA compiler and runtimes from PyPI (about 110 MB) into {}", root.display());
         let temporary = parent.join(format!("{DIRECTORY}.fetching"));
         if temporary.exists() {
             fs::remove_dir_all(&temporary)?; // left by a process that died; the lock says that it is gone
@@ -227,6 +228,15 @@ fn unpack(temporary: &Path) -> Result<()> {
             if file.is_file() {
                 fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
             }
+        }
+    }
+    // The 12.x runtime's headers want the C++ libraries of their own time.
+    for part in
+        fs::read_dir(site.join("nvidia/cuda_cccl/include")).context("The packages are laid out otherwise")?
+    {
+        let part = part?;
+        if part.path().is_dir() {
+            fs::rename(part.path(), cu12.join("include").join(part.file_name()))?;
         }
     }
     // What the packages leave out: the names that the linker looks for.
