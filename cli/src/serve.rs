@@ -1,5 +1,6 @@
 //! `rgpu serve`: lets programs on other machines use this machine's GPU.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -44,7 +45,12 @@ pub struct Arguments {
 /// Serves until it is told to stop.
 pub fn main(arguments: Arguments) -> Outcome {
     let filter = EnvFilter::try_from_env("RGPU_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
     let mut options = Options {
         listen: arguments.listen,
         device: arguments.device,

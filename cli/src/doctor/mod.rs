@@ -1,5 +1,6 @@
 //! `rgpu doctor`: what is visible, what is missing, what to do.
 
+mod device_code;
 mod environment;
 mod program;
 

@@ -12,7 +12,7 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{LittleEndian, ReadRef};
 
-use super::Finding;
+use super::{Finding, device_code};
 
 type Header = FileHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
@@ -113,29 +113,30 @@ fn interpreter(path: &Path) -> Option<Result<PathBuf, Finding>> {
 
 /// What is known of one ELF object.
 #[derive(Debug, Default)]
-struct Facts {
+struct Facts<'a> {
     interpreter: Option<Vec<u8>>,
     needed: Vec<String>,
     /// Where it looks for what it needs, before and after LD_LIBRARY_PATH.
     rpath: Option<String>,
     runpath: Option<String>,
-    has_device_code: bool,
+    /// Its section of device code.
+    device_code: Option<&'a [u8]>,
     has_symbols: bool,
     has_static_runtime: bool,
     /// A path of the driver that it opens by that very path.
     driver_path: Option<String>,
 }
 
-impl Facts {
+impl Facts<'_> {
     fn has_stripped_runtime(&self) -> bool {
-        self.has_device_code
+        self.device_code.is_some()
             && !self.has_symbols
             && !self.needed.iter().any(|name| name.starts_with("libcudart.so"))
     }
 }
 
 /// Reads an object for this machine.
-fn read(bytes: &[u8]) -> Result<Facts, String> {
+fn read(bytes: &[u8]) -> Result<Facts<'_>, String> {
     if !bytes.starts_with(&elf::ELFMAG) {
         return Err("is no ELF program".to_owned());
     }
@@ -158,7 +159,7 @@ fn read(bytes: &[u8]) -> Result<Facts, String> {
     Ok(facts)
 }
 
-fn read_dynamic(header: &Header, bytes: &[u8], facts: &mut Facts) {
+fn read_dynamic(header: &Header, bytes: &[u8], facts: &mut Facts<'_>) {
     let Ok(segments) = header.program_headers(ENDIAN, bytes) else { return };
     let mut entries: &[elf::Dyn64<LittleEndian>] = &[];
     for segment in segments {
@@ -196,12 +197,13 @@ fn read_dynamic(header: &Header, bytes: &[u8], facts: &mut Facts) {
     }
 }
 
-fn read_sections(header: &Header, bytes: &[u8], facts: &mut Facts) {
+fn read_sections<'a>(header: &'a Header, bytes: &'a [u8], facts: &mut Facts<'a>) {
     let Ok(sections) = header.sections(ENDIAN, bytes) else { return };
-    facts.has_device_code = sections.iter().any(|section| {
-        sections.section_name(ENDIAN, section).is_ok_and(|name| name == b".nv_fatbin")
-            && section.sh_size(ENDIAN) > 0
-    });
+    facts.device_code = sections
+        .iter()
+        .filter(|section| sections.section_name(ENDIAN, section).is_ok_and(|name| name == b".nv_fatbin"))
+        .find_map(|section| section.data(ENDIAN, bytes).ok())
+        .filter(|code| !code.is_empty());
     let Ok(symbols) = sections.symbols(ENDIAN, bytes, elf::SHT_SYMTAB) else { return };
     facts.has_symbols = !symbols.is_empty();
     let defines = |name: &[u8]| {
@@ -226,7 +228,8 @@ fn driver_path(bytes: &[u8]) -> Option<String> {
 /// Checks a program and the libraries that it is linked with.
 fn program(path: &Path, findings: &mut Vec<Finding>) {
     let name = path.display().to_string();
-    let facts = match fs::read(path).map_err(|e| format!("cannot be read: {e}")).and_then(|b| read(&b)) {
+    let bytes = fs::read(path).map_err(|e| format!("cannot be read: {e}"));
+    let facts = match bytes.as_ref().map_err(String::clone).and_then(|bytes| read(bytes)) {
         Ok(facts) => facts,
         Err(why) => {
             findings.push(Finding::bad(format!("{name} {why}"), "name a program for this machine"));
@@ -254,7 +257,7 @@ fn program(path: &Path, findings: &mut Vec<Finding>) {
     let mut found_cuda = describe(&name, &facts, findings);
     let mut seen: HashSet<String> = HashSet::new();
     let mut queue: VecDeque<(String, PathBuf, Option<String>, Option<String>)> = VecDeque::new();
-    let enqueue = |facts: &Facts, path: &Path, queue: &mut VecDeque<_>| {
+    let enqueue = |facts: &Facts<'_>, path: &Path, queue: &mut VecDeque<_>| {
         for needed in &facts.needed {
             queue.push_back((needed.clone(), path.to_owned(), facts.rpath.clone(), facts.runpath.clone()));
         }
@@ -276,7 +279,8 @@ fn program(path: &Path, findings: &mut Vec<Finding>) {
             ));
             continue;
         };
-        let Some(facts) = fs::read(&library).ok().and_then(|bytes| read(&bytes).ok()) else { continue };
+        let Ok(bytes) = fs::read(&library) else { continue };
+        let Ok(facts) = read(&bytes) else { continue };
         found_cuda |= describe(&library.display().to_string(), &facts, findings);
         enqueue(&facts, &library, &mut queue);
     }
@@ -293,11 +297,14 @@ fn program(path: &Path, findings: &mut Vec<Finding>) {
 }
 
 /// Says what an object's CUDA is like; `false` if there is none.
-fn describe(name: &str, facts: &Facts, findings: &mut Vec<Finding>) -> bool {
+fn describe(name: &str, facts: &Facts<'_>, findings: &mut Vec<Finding>) -> bool {
     if let Some(path) = &facts.driver_path {
         findings.push(Finding::note(format!(
             "{name} contains the driver's path {path}; opened by its path, that driver and not rgpu answers"
         )));
+    }
+    if let Some(code) = facts.device_code {
+        findings.extend(device_code::check(name, code));
     }
     if facts.has_static_runtime {
         findings.push(if cfg!(target_arch = "x86_64") {
@@ -317,7 +324,7 @@ fn describe(name: &str, facts: &Facts, findings: &mut Vec<Finding>) -> bool {
         ));
         return true;
     }
-    facts.has_device_code
+    facts.device_code.is_some()
 }
 
 /// What to say of a library that rgpu stands in for, or cannot.
