@@ -309,6 +309,10 @@ impl Core {
 
     fn load_library(&self, context: &Arc<Context>, library: &Library) -> Result<Arc<Module>> {
         let mut placed = library.placed.lock();
+        // A reset of their device takes the variables with it.
+        if placed.iter().any(|(_, addr)| self.managed_variable_at(*addr).is_none()) {
+            placed.clear();
+        }
         let known = !placed.is_empty();
         if !known {
             for variable in &library.managed {
