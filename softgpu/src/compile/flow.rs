@@ -296,6 +296,10 @@ fn walk(operand: &Operand, defined: bool, vars: &Vars, f: &mut dyn FnMut(RegId, 
 pub struct Liveness {
     words: usize,
     live_in: Vec<u64>,
+    /// Read in each block before it is written there.
+    used: Vec<u64>,
+    /// Written in each block, whatever guards say.
+    defined: Vec<u64>,
 }
 
 impl Liveness {
@@ -356,7 +360,18 @@ impl Liveness {
                 }
             }
         }
-        Liveness { words, live_in }
+        Liveness { words, live_in, used, defined }
+    }
+
+    /// How many words a set of registers has.
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    /// What a block reads before it writes it, and what it writes in any case.
+    pub fn summary(&self, block: usize) -> (&[u64], &[u64]) {
+        let range = block * self.words..(block + 1) * self.words;
+        (&self.used[range.clone()], &self.defined[range])
     }
 
     /// The registers that are live at the beginning of a block, in order.

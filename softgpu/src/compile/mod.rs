@@ -14,6 +14,7 @@ mod helpers;
 mod inline;
 mod layout;
 mod op;
+mod state;
 mod unit;
 mod vars;
 

@@ -36,20 +36,26 @@ impl<'a> Emitter<'a, '_> {
             Some(liveness) => liveness.at(next),
             None => Vec::new(),
         };
-        let state = self.b.ins().load(types::I64, super::fixed(), self.thread, offset_of!(abi::Thread, state) as i32);
-        let mut slots: Vec<(u32, u32)> = Vec::new();
-        let mut end = 0u32;
-        // Large registers first, so that all are aligned.
-        let mut order: Vec<u32> = live.into_iter().filter(|reg| !results.contains(reg)).collect();
-        order.sort_by_key(|&reg| std::cmp::Reverse(self.classes[reg as usize].bytes()));
-        for reg in order {
-            slots.push((reg, end));
-            end += self.classes[reg as usize].bytes();
+        // What has changed since it was last in its place, and what will be read before the next cut.
+        let mut stores = Vec::new();
+        let mut loads = Vec::new();
+        if let Some(plan) = &self.state {
+            for reg in live.into_iter().filter(|reg| !results.contains(reg)) {
+                let Some(at) = plan.place(reg) else { continue };
+                if !plan.is_clean(self.current, reg) {
+                    stores.push((reg, at));
+                }
+                if plan.is_needed(next, reg) {
+                    loads.push((reg, at));
+                }
+            }
         }
-        self.facts.state_bytes = self.facts.state_bytes.max(end.next_multiple_of(16));
-        for &(reg, at) in &slots {
-            let value = self.b.use_var(self.variables[reg as usize]);
-            self.b.ins().store(trusted(), value, state, at as i32);
+        if !stores.is_empty() {
+            let state = self.thread_field(types::I64, offset_of!(abi::Thread, state));
+            for (reg, at) in stores {
+                let value = self.b.use_var(self.variables[reg as usize]);
+                self.b.ins().store(trusted(), value, state, at as i32);
+            }
         }
         self.facts.cuts.push(Cut { kind, legacy, line: self.line });
         let number = self.facts.cuts.len() as i64;
@@ -63,8 +69,11 @@ impl<'a> Emitter<'a, '_> {
         let resume = self.b.create_block();
         self.resumes.push(resume);
         self.b.switch_to_block(resume);
-        let state = self.b.ins().load(types::I64, super::fixed(), self.thread, offset_of!(abi::Thread, state) as i32);
-        for &(reg, at) in &slots {
+        if loads.is_empty() {
+            return;
+        }
+        let state = self.thread_field(types::I64, offset_of!(abi::Thread, state));
+        for (reg, at) in loads {
             let value = self.b.ins().load(self.classes[reg as usize], trusted(), state, at as i32);
             self.b.def_var(self.variables[reg as usize], value);
         }

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, Value, types};
 
-use super::{Emitter, REACH, Result, class, fixed, int_class, trusted, user};
+use super::{Emitter, REACH, Result, class, int_class, trusted, user};
 use crate::abi;
 use crate::compile::op::{Order, Place, SpaceTest};
 use crate::compile::vars::Home;
@@ -101,7 +101,7 @@ impl<'a> Emitter<'a, '_> {
             }),
             Some(Home::Block(at)) => {
                 let params = self.block_field(types::I64, offset_of!(abi::Block, params));
-                Ok(Target { base: params, offset: (i64::from(at) + offset) as i32, flags: fixed() })
+                Ok(Target { base: params, offset: (i64::from(at) + offset) as i32, flags: self.fixed() })
             }
             Some(Home::Pointer(reg)) => {
                 let base = self.register(RegId(reg));
@@ -394,19 +394,8 @@ impl<'a> Emitter<'a, '_> {
                 within(self, base, size)
             }
             SpaceTest::Local => {
-                let field = |offset| offset as i32;
-                let base = self.b.ins().load(
-                    types::I64,
-                    fixed(),
-                    self.thread,
-                    field(offset_of!(abi::Thread, local_base)),
-                );
-                let end = self.b.ins().load(
-                    types::I64,
-                    fixed(),
-                    self.thread,
-                    field(offset_of!(abi::Thread, local_end)),
-                );
+                let base = self.thread_field(types::I64, offset_of!(abi::Thread, local_base));
+                let end = self.thread_field(types::I64, offset_of!(abi::Thread, local_end));
                 let size = self.b.ins().isub(end, base);
                 within(self, base, size)
             }

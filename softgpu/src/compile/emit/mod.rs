@@ -28,6 +28,7 @@ use super::code::Importer;
 use super::flow::{Flow, Liveness};
 use super::layout::SharedLayout;
 use super::op::Op;
+use super::state::State;
 use super::vars::{Home, Vars};
 use super::{Environment, Unit};
 use crate::abi;
@@ -73,6 +74,7 @@ pub struct Emitter<'a, 'f> {
     vars: &'a Vars,
     flow: Flow,
     liveness: Option<Liveness>,
+    state: Option<State>,
     /// Back edges where a thread lets others go first, and how much fuel a turn takes.
     waiting: HashMap<(usize, usize), i64>,
     variables: Vec<Variable>,
@@ -98,6 +100,8 @@ pub struct Emitter<'a, 'f> {
     flushed: HashSet<Value>,
     /// The block that is being emitted.
     current: usize,
+    /// Whether loads of what never changes may be moved out of loops.
+    hoist: bool,
     line: u32,
 }
 
@@ -186,6 +190,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             vars,
             flow,
             liveness: None,
+            state: None,
             waiting: HashMap::new(),
             variables,
             classes,
@@ -201,6 +206,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             choose: None,
             flushed: HashSet::new(),
             current: 0,
+            hoist: true,
             line: function.line,
         }
     }
@@ -221,7 +227,14 @@ impl<'a, 'f> Emitter<'a, 'f> {
         e.waiting = e.flow.waiting_edges(function, ops, |instruction, op| unit.observes(instruction, op, &read));
         let has_cuts = !e.waiting.is_empty() || e.flow.blocks.iter().any(|block| block.cut);
         if has_cuts {
-            e.liveness = Some(Liveness::new(&e.flow, function, ops, vars));
+            let cuts = e.waiting.len() + e.flow.blocks.iter().filter(|block| block.cut).count();
+            e.hoist = cuts <= 48;
+            let liveness = Liveness::new(&e.flow, function, ops, vars);
+            let yields: Vec<_> = e.waiting.keys().copied().collect();
+            let skip = vec![false; vars.types.len()];
+            let state = State::new(function, ops, vars, &e.flow, &liveness, &e.classes, &yields, &skip);
+            e.facts.state_bytes = state.bytes;
+            (e.liveness, e.state) = (Some(liveness), Some(state));
         }
 
         let entry = e.b.create_block();
@@ -719,7 +732,14 @@ impl<'a, 'f> Emitter<'a, 'f> {
 
     /// A field of the block's description that does not change.
     fn block_field(&mut self, ty: ir::Type, offset: usize) -> Value {
-        self.b.ins().load(ty, fixed(), self.block, offset as i32)
+        let flags = self.fixed();
+        self.b.ins().load(ty, flags, self.block, offset as i32)
+    }
+
+    /// Flags for memory that only the executor writes, and not while the function runs. In large kernels
+    /// such loads stay where they are used, because registers are scarce.
+    fn fixed(&self) -> MemFlagsData {
+        if self.hoist { fixed() } else { trusted().with_readonly() }
     }
 
     /// Calls a function of the executor or of this crate.

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::{self, InstBuilder, Value, types};
 
-use super::{Emitter, Result, class, fixed, int_class};
+use super::{Emitter, Result, class, int_class};
 use crate::abi;
 use crate::ptx::ast::{AddressBase, Operand, Special, Type};
 
@@ -75,8 +75,9 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// A field of the thread's description that does not change while it runs.
-    fn thread_field(&mut self, ty: ir::Type, offset: usize) -> Value {
-        self.b.ins().load(ty, fixed(), self.thread, offset as i32)
+    pub(super) fn thread_field(&mut self, ty: ir::Type, offset: usize) -> Value {
+        let flags = self.fixed();
+        self.b.ins().load(ty, flags, self.thread, offset as i32)
     }
 
     /// The thread's number in the block.

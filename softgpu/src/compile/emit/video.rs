@@ -24,7 +24,12 @@ impl<'a> Emitter<'a, '_> {
     ) -> Result<()> {
         let x = self.src(self.operand(o, 1)?, Type::B32)?;
         let y = self.src(self.operand(o, 2)?, Type::B32)?;
-        let c = self.src(self.operand(o, 3)?, Type::B32)?;
+        let c = match o.get(3) {
+            Some(c) => self.src(c, Type::B32)?,
+            // Scalars have a third source only for the second operation.
+            None if lanes == 1 && secondary == Secondary::None => x,
+            None => return Err(self.refuse("An operand is missing")),
+        };
         let bits = 32 / lanes;
         let (x, y) = (self.resize(x, types::I64, false), self.resize(y, types::I64, false));
         let mut sum = c;
