@@ -92,12 +92,13 @@ impl FrameReader {
             left -= used;
         }
         while left > 0 {
-            let at = into.len();
-            into.resize(at + left.min(crate::frame::MAX_BULK), 0);
-            let r = receive(wait, || transport.recv(&mut into[at..]));
-            let n = *r.as_ref().unwrap_or(&0);
-            into.truncate(at + n);
-            r?;
+            into.reserve_exact(left.min(crate::frame::MAX_BULK));
+            let room = into.spare_capacity_mut();
+            let (at, length) = (room.as_mut_ptr() as u64, room.len().min(left));
+            // SAFETY: the vector's spare room is nobody else's.
+            let n = receive(wait, || unsafe { transport.recv_at(at, length) })?;
+            // SAFETY: so many bytes were just received there.
+            unsafe { into.set_len(into.len() + n) };
             self.received += n as u64;
             left -= n;
         }

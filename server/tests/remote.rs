@@ -426,6 +426,8 @@ fn a_client_that_posts_faster_than_the_device_works_is_slowed() {
             }
         })
     };
+    // For longer than a silent server would be borne: this one shows that it is alive.
+    std::thread::sleep(rgpu_protocol::SILENCE + Duration::from_secs(2));
     let mut last = u64::MAX;
     while sent.load(SeqCst) != last {
         last = sent.load(SeqCst);

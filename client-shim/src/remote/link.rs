@@ -286,9 +286,13 @@ impl Link {
         error
     }
 
-    /// The program ends the session.
-    pub fn end_quietly(&self) {
+    /// The program is about to end the session.
+    pub fn ends_now(&self) {
         self.ended.store(true, SeqCst);
+    }
+
+    /// The program has ended the session.
+    pub fn end_quietly(&self) {
         self.end(&self.over());
     }
 

@@ -305,6 +305,8 @@ impl Link {
 
     /// Ends the session without waiting: what cannot be sent at once is not sent.
     pub(super) fn leave(&self) {
+        // First, so that the server's closing the connection is no surprise to whoever reads.
+        self.ends_now();
         if let Some(mut out) = self.out.try_lock() {
             out.sequence += 1;
             let (call, sequence) = (rgpu_protocol::calls::Goodbye::NUMBER, out.sequence);

@@ -58,6 +58,10 @@ pub trait Transport: Send + Sync {
     /// bytes.
     fn wait_for_hangup(&self, time: Option<Duration>) -> io::Result<bool>;
 
+    /// Whether the peer's machine has not answered for seconds, though something was sent to it. Not to be
+    /// confused with a peer that does not read.
+    fn is_unanswered(&self) -> bool;
+
     /// Ends the connection both ways; whoever waits wakes up.
     fn shutdown(&self);
 

@@ -6,8 +6,10 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// After how long unacknowledged data means a dead peer.
-const USER_TIMEOUT_MS: libc::c_int = 8_000;
+/// So many retransmissions or window probes in a row without an answer mean a dead peer: some six seconds
+/// in a local network. (TCP_USER_TIMEOUT would not do: it also ends a connection whose peer is alive, but has
+/// not read for long, and that is ordinary back-pressure here.)
+const UNANSWERED: u8 = 5;
 /// An idle connection's probes: one every this many seconds.
 const KEEPALIVE_S: libc::c_int = 5;
 
@@ -40,7 +42,6 @@ impl Tcp {
     pub fn adopt(fd: OwnedFd, peer: String) -> io::Result<Self> {
         let tcp = Self { fd, peer };
         tcp.option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-        tcp.option(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, USER_TIMEOUT_MS)?;
         Ok(tcp)
     }
 
@@ -168,6 +169,23 @@ impl Transport for Tcp {
     fn wait_for_hangup(&self, time: Option<Duration>) -> io::Result<bool> {
         let mut fds = [libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 }];
         poll(&mut fds, time)
+    }
+
+    fn is_unanswered(&self) -> bool {
+        // SAFETY: all zeros is a valid tcp_info.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        // SAFETY: both are valid places for the answer.
+        let r = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                (&raw mut info).cast(),
+                &mut length,
+            )
+        };
+        r == 0 && (info.tcpi_retransmits >= UNANSWERED || info.tcpi_probes >= UNANSWERED)
     }
 
     fn shutdown(&self) {

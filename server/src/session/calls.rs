@@ -112,22 +112,23 @@ pub struct Dispatcher {
     stop: Option<Stop>,
 }
 
-/// What follows a call's arguments. It can be taken whole, without a copy, where nothing precedes it.
+/// What follows a call's arguments: in the same buffer, or, for a copy, in one of its own.
 struct Payload<'a> {
     body: &'a mut Vec<u8>,
     start: usize,
+    apart: &'a mut Vec<u8>,
 }
 
 impl Payload<'_> {
     fn bytes(&self) -> &[u8] {
-        &self.body[self.start..]
+        if self.apart.is_empty() { &self.body[self.start..] } else { self.apart }
     }
 
-    /// The bytes alone. The arguments before them are few, so moving is cheap next to receiving.
     fn take(self) -> Vec<u8> {
-        let mut body = std::mem::take(self.body);
-        body.drain(..self.start);
-        body
+        if !self.apart.is_empty() {
+            return std::mem::take(self.apart);
+        }
+        self.body.split_off(self.start)
     }
 }
 
@@ -150,15 +151,20 @@ macro_rules! execute {
 macro_rules! dispatch {
     ($($(#[$doc:meta])* $number:literal $name:ident $record:ident $mode:ident $payload:ident since $since:literal
        ($($field:ident: $type:ty),*) -> $answer:ty;)*) => {
-        /// Executes one call. The body may be taken.
-        pub fn dispatch(&mut self, header: Header, body: &mut Vec<u8>) -> std::result::Result<(), Stop> {
+        /// Executes one call. The body, and what was read apart from it, may be taken.
+        pub fn dispatch(
+            &mut self,
+            header: Header,
+            body: &mut Vec<u8>,
+            apart: &mut Vec<u8>,
+        ) -> std::result::Result<(), Stop> {
             self.ordinal = u32::MAX;
             self.sequence = header.sequence;
             match header.call {
                 $($number => {
                     let (call, rest) = <$record as Call>::from_body(body)?;
                     let start = body.len() - rest.len();
-                    let payload = Payload { body, start };
+                    let payload = Payload { body, start, apart };
                     execute!(self, $mode, $name, call, payload, $number);
                 })*
                 call => return Err(DecodeError::Unknown { what: "call", value: call.into() }.into()),
@@ -337,7 +343,23 @@ impl Dispatcher {
             None => payload.take(),
         };
         let managed: Vec<(String, u64)> = call.managed.into_iter().map(|m| (m.name, m.addr)).collect();
-        self.device.module_load(call.ordinal, call.module, &image, &managed).map(convert::module_info).into()
+        // Compiling takes its time, in which other threads' calls go on. Nobody names the module before
+        // its answer is there.
+        let answers = self.answers.clone();
+        let (sequence, ordinal, module) = (self.sequence, self.ordinal, call.module);
+        let load = move || {
+            let info = answers.device.module_load(ordinal, module, &image, &managed);
+            answers.activity.unanswered.fetch_sub(1, Relaxed);
+            let encode = info.map(|i| move |out: &mut Vec<u8>| convert::module_info(i).encode(out));
+            answers.out.answer(ModuleLoad::NUMBER, sequence, ordinal, encode);
+        };
+        match std::thread::Builder::new().name("module".into()).spawn(load) {
+            Ok(_) => Reply::Later,
+            Err(e) => {
+                let text = format!("Cannot start a thread that compiles: {e}");
+                Reply::Now(Err(Error::new(Code::OperatingSystem, text)))
+            }
+        }
     }
 
     fn module_unload(&mut self, call: ModuleUnload, _: Payload<'_>) -> Result<()> {

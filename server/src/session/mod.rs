@@ -19,10 +19,11 @@ use host::WireHost;
 use outgoing::Outgoing;
 use pressure::Pressure;
 use rgpu_device::{Device, Host};
+use rgpu_protocol::calls::{Call, CopyToDevice};
 use rgpu_protocol::frame::{HEARTBEAT, Kind};
 use rgpu_protocol::reader::{FrameReader, ReadError};
 use rgpu_protocol::transport::{Ready, Transport};
-use rgpu_protocol::wire::DecodeError;
+use rgpu_protocol::wire::{DecodeError, Wire};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
@@ -154,14 +155,22 @@ impl Session {
 
     fn read(&self, dispatcher: &mut Dispatcher, activity: &Activity, stats: &Slot) -> End {
         let mut frames = FrameReader::default();
-        let mut body = Vec::new();
+        let (mut body, mut payload) = (Vec::new(), Vec::new());
         let mut expected = 0;
         loop {
             activity.busy.store(false, Relaxed);
             let mut wait = || self.transport.wait(Ready::READ, None, None).map(drop);
             let result = frames.header(&*self.transport, &mut wait).and_then(|header| {
                 body.clear();
-                frames.body(&*self.transport, &mut wait, header.length as usize, &mut body)?;
+                payload.clear();
+                let length = header.length as usize;
+                // A copy's bytes go to a buffer of their own, which the device can keep.
+                let arguments = match header.call {
+                    CopyToDevice::NUMBER => length.min(CopyToDevice::MIN_BYTES),
+                    _ => length,
+                };
+                frames.body(&*self.transport, &mut wait, arguments, &mut body)?;
+                frames.body(&*self.transport, &mut wait, length - arguments, &mut payload)?;
                 Ok(header)
             });
             let header = match result {
@@ -181,7 +190,7 @@ impl Session {
                 let text = format!("a call numbered {expected} was due, not {header:?}");
                 return End::Malformed(text);
             }
-            match dispatcher.dispatch(header, &mut body) {
+            match dispatcher.dispatch(header, &mut body, &mut payload) {
                 Ok(()) => {}
                 Err(calls::Stop::Goodbye) => return End::Goodbye,
                 Err(calls::Stop::Malformed(e)) => {
@@ -205,7 +214,7 @@ fn watch(transport: &dyn Transport, out: &Outgoing, activity: &Activity, device:
             Ok(false) => {}
             Ok(true) | Err(_) => return,
         }
-        if activity.finished.load(SeqCst) {
+        if activity.finished.load(SeqCst) || transport.is_unanswered() {
             return;
         }
         let frames = activity.frames.load(Relaxed);
