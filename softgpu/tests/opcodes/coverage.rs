@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::case::Case;
-use super::{approx, atomics, bits, compare, convert, float, integer, memory, warp};
+use super::{approx, atomics, bits, compare, convert, float, integer, memory, video, warp};
 
 /// Opcodes with modifiers, commonest first, and in how many of 433 public programs each occurs.
 const OPCODES: &str = include_str!("opcodes.csv");
@@ -21,7 +21,8 @@ fn listed() -> Vec<(&'static str, u32)> {
     OPCODES.lines().skip(1).filter_map(line).collect()
 }
 
-fn all_cases() -> Vec<Case> {
+/// All cases of all groups.
+pub fn all_cases() -> Vec<Case> {
     [
         integer::cases(),
         bits::cases(),
@@ -34,6 +35,7 @@ fn all_cases() -> Vec<Case> {
         memory::other_cases(),
         atomics::cases(),
         warp::cases(),
+        video::cases(),
     ]
     .into_iter()
     .flatten()
@@ -44,7 +46,9 @@ fn all_cases() -> Vec<Case> {
 fn covered() -> BTreeSet<String> {
     let mut all: BTreeSet<String> = all_cases().into_iter().flat_map(|case| case.covers).collect();
     // Tested by themselves.
-    all.insert("vprintf".to_owned());
+    for opcode in ["vprintf", "shfl.bfly.b32", "shfl.down.b32", "vote.ballot.b32", "vote.all.pred"] {
+        all.insert(opcode.to_owned());
+    }
     all
 }
 

@@ -5,10 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use rgpu_device::{Device, Error, HostData, Launch, MemoryKind, Ordinal, Range, Region, Result, Target};
 use rgpu_softgpu::{Config, SoftGpu};
 
-struct Quiet;
+/// Keeps what kernels print.
+#[derive(Default)]
+struct Printed(Mutex<Vec<u8>>);
 
-impl rgpu_device::Host for Quiet {
-    fn print(&self, _text: &[u8]) {}
+impl rgpu_device::Host for Printed {
+    fn print(&self, text: &[u8]) {
+        self.0.lock().unwrap().extend_from_slice(text);
+    }
     fn fetch(&self, addr: u64, _buf: &mut [u8]) -> Result<()> {
         Err(Error::new(rgpu_device::Code::IllegalAddress, format!("nothing is mirrored at {addr:#x}")))
     }
@@ -19,6 +23,7 @@ impl rgpu_device::Host for Quiet {
 pub struct Gpu {
     device: Arc<SoftGpu>,
     memory: Range,
+    printed: Arc<Printed>,
     next_module: u64,
 }
 
@@ -30,14 +35,15 @@ const PAGE: u64 = 4096;
 pub fn gpu() -> MutexGuard<'static, Gpu> {
     static GPU: OnceLock<Mutex<Gpu>> = OnceLock::new();
     let gpu = GPU.get_or_init(|| {
+        let printed = Arc::new(Printed::default());
         // New enough for every opcode.
         let config =
             Config { memory_bytes_per_device: 1 << 30, compute_capability: (9, 0), ..Config::default() };
-        let device = SoftGpu::open(config, Arc::new(Quiet)).expect("the software GPU opens");
+        let device = SoftGpu::open(config, printed.clone()).expect("the software GPU opens");
         let reserve =
             |n: u64| device.reserve(Range { base: 0x1000_0000_0000 + (n << 42), size: 4 << 40 }).ok();
         let plan = (0..16).find_map(reserve).expect("some range of addresses is free");
-        Mutex::new(Gpu { device, memory: plan.devices[0], next_module: 1 })
+        Mutex::new(Gpu { device, memory: plan.devices[0], printed, next_module: 1 })
     });
     gpu.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -63,6 +69,11 @@ pub struct Run<'a> {
 }
 
 impl Gpu {
+    /// What has been printed since the last time.
+    pub fn printed(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.printed.0.lock().unwrap())
+    }
+
     /// Whether the device accepts a module.
     pub fn accepts(&mut self, ptx: &str) -> Result<()> {
         let module = self.next_module;

@@ -12,11 +12,14 @@ mod compare;
 mod convert;
 mod coverage;
 mod float;
+mod fuzz;
 mod gpu;
 mod integer;
 mod memory;
 mod oracle;
+mod refusals;
 mod values;
+mod video;
 mod warp;
 
 use case::run_all;
@@ -74,4 +77,9 @@ fn atomic_operations() {
 #[test]
 fn warps_and_barriers() {
     run_all(warp::cases());
+}
+
+#[test]
+fn video_instructions() {
+    run_all(video::cases());
 }

@@ -7,6 +7,7 @@ use super::super::ast::{
     Function, FunctionId, Guard, Instruction, LabelId, Linkage, LocalId, Prototype, RegId, RegName, Register,
     Statement, Variable,
 };
+use super::super::check::check;
 use super::super::lexer::Position;
 use super::scope::{Name, RegRange};
 use super::{Global, Parser, Result, Scope, Space, Symbol, Token, Type, describe, error_at};
@@ -522,10 +523,13 @@ impl<'a> Parser<'a> {
 
     /// An instruction whose first word has just been read.
     fn instruction(&mut self, body: &mut Body<'a>, guard: Option<Guard>) -> Result<()> {
-        let line = self.lexer.start.line;
+        let at = self.lexer.start;
+        let line = at.line;
         let text = self.lexer.opcode();
         let form = self.form(text);
         let operands = self.operands(body, form)?;
+        let described = &self.module.forms[form.0 as usize];
+        check(described, &operands, &body.function.registers).map_err(|why| error_at(at, why))?;
         body.function.body.push(Statement::Instruction(Instruction { form, line, guard, operands }));
         Ok(())
     }

@@ -121,6 +121,11 @@ impl<'a> Parser<'a> {
             }
             Token::Ident(name) => {
                 let first = self.named(body, name)?;
+                if matches!(first, Operand::Reg(_))
+                    && let Some(selector) = self.component()?
+                {
+                    return self.error(format!("Selector .{selector} of a register is not supported"));
+                }
                 if !matches!(first, Operand::Reg(_) | Operand::Sink) || !self.accept(b'|')? {
                     return Ok(first);
                 }
