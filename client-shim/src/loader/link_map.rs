@@ -143,7 +143,7 @@ unsafe extern "C" {
 pub fn debug() -> Option<&'static Debug> {
     // SAFETY: the dynamic loader's own variable, there for the life of the process; `next` is read only where
     // the version says that it exists.
-    let debug = unsafe { &*(&raw const _r_debug) };
+    let debug = unsafe { &_r_debug };
     (debug.version >= 1 && !debug.map().is_null()).then_some(debug)
 }
 

@@ -30,21 +30,23 @@ mod other_machine;
 use other_machine as machine;
 
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use link_map::{Debug, LinkMap, State};
 
 /// Runs when the library is loaded, before the constructors of the program and its libraries.
-#[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;
-
-#[cfg(not(test))]
-extern "C" fn constructor(_: c_int, _: *const *const c_char, _: *const *const c_char) {
-    at_startup();
-}
+static CONSTRUCTOR: extern "C" fn() = {
+    extern "C" fn constructor() {
+        // The unit tests are a program, and no library.
+        if !cfg!(test) {
+            at_startup();
+        }
+    }
+    constructor
+};
 
 /// Redirects the static runtimes that are loaded already, and sees to it that later ones will be.
 fn at_startup() {
@@ -178,7 +180,11 @@ fn remember(obstacle: Obstacle, map: &LinkMap) {
 pub fn obstacle() -> Option<String> {
     let reason = MET.obstacle.load(Ordering::Acquire);
     if reason == 0 || reason == WRITING {
-        return None;
+        return DLOPEN_IS_UNWATCHED.load(Ordering::Relaxed).then(|| {
+            "a library with a static CUDA runtime that is opened with dlopen is not redirected: this dynamic \
+             loader is of an unknown kind; build it with nvcc -cudart shared"
+                .to_owned()
+        });
     }
     // SAFETY: the path is complete and no longer written once `obstacle` holds its final value; it ends in 0.
     let path = unsafe { CStr::from_ptr(MET.path.get().cast()) }.to_string_lossy();
@@ -210,10 +216,4 @@ pub fn explain_obstacle() {
     {
         crate::core::error::say(&text);
     }
-}
-
-/// Whether objects that the program loads with dlopen escape redirection, because the dynamic loader is of
-/// an unknown kind.
-pub fn dlopen_is_unwatched() -> bool {
-    DLOPEN_IS_UNWATCHED.load(Ordering::Relaxed)
 }

@@ -89,7 +89,7 @@ mod tests {
         extern "C" fn answer() -> u64 {
             42
         }
-        let code = jump(answer as usize);
+        let code = jump(answer as *const () as usize);
         // SAFETY: a fresh page, filled with a jump, made executable, and called as what it jumps to.
         let got = unsafe {
             let page = libc::mmap(
