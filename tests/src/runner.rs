@@ -140,7 +140,7 @@ fn run(test: Test) -> Verdict {
         Ok(Ok(())) => Verdict::Passed,
         Ok(Err(e)) => match e.downcast::<Skip>() {
             Ok(Skip(why)) => Verdict::Skipped(why),
-            Err(e) => Verdict::Failed(format!("{e:?}")),
+            Err(e) => Verdict::Failed(format!("{e:#}")),
         },
         Err(panic) => Verdict::Failed(
             panic

@@ -296,6 +296,7 @@ impl Link {
                 let header = Header { length, kind: Kind::Call, flags: 0, call, sequence };
                 out.buffer.extend_from_slice(&header.to_bytes());
                 out.buffer.extend_from_slice(&id.to_le_bytes());
+                self.stats.posted_calls.fetch_add(1, Relaxed);
                 if self.write(&mut out, &mut [IoSlice::new(&bytes)]).is_err() {
                     return;
                 }
@@ -314,6 +315,7 @@ impl Link {
             out.buffer.extend_from_slice(&header.to_bytes());
             if let Ok(n) = self.transport.send(&[IoSlice::new(&out.buffer)]) {
                 self.stats.bytes_sent.fetch_add(n as u64, Relaxed);
+                self.stats.posted_calls.fetch_add(1, Relaxed);
             }
             out.buffer.clear();
         }
