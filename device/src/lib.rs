@@ -264,8 +264,10 @@ pub trait Device: Send + Sync {
     /// another one. To be called once with success before anything below.
     fn reserve(&self, proposal: Range) -> Result<AddressPlan>;
 
-    /// Backs `size` bytes at `addr` (both multiples of the 4 KiB page) with zeroed memory. Ordered
-    /// after earlier [`Device::mem_free`]s. [`Code::OutOfMemory`] when the device is full;
+    /// Backs `size` bytes at `addr` (both multiples of the 4 KiB page) with memory, zeroed unless it takes
+    /// the place of memory whose release is still pending. Ordered after earlier [`Device::mem_free`]s: work
+    /// that is enqueued from now on waits for what the old memory's release waits for. (Shared memory in
+    /// such a place makes the call itself wait.) [`Code::OutOfMemory`] when the device is full;
     /// [`Code::InvalidValue`] when the place is outside its range or taken.
     fn mem_alloc(&self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<()>;
 
@@ -281,11 +283,12 @@ pub trait Device: Send + Sync {
 
     /// Copies host bytes into device memory, in stream order. `host_addr` is where the bytes came from
     /// in the host's address space: bytes of mirrored memory that the device has changed since, in
-    /// stream order, replace those that were sent.
+    /// stream order, replace those that were sent. Mirrored memory is meant to be one run there, whatever
+    /// `dst` looks like.
     fn copy_to_device(&self, stream: Handle, dst: Region, host_addr: u64, data: HostData) -> Result<()>;
 
     /// Copies device memory to the host, in stream order. `host_addr` is where the bytes go in the
-    /// host's address space; where that is mirrored memory, the device's copy follows. Errors are
+    /// host's address space, one run if it is mirrored memory; then the device's copy follows. Errors are
     /// reported to the sink alone.
     fn copy_from_device(&self, stream: Handle, src: Region, host_addr: u64, sink: Box<dyn CopySink>);
 

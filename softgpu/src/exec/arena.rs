@@ -238,7 +238,13 @@ impl Arena {
             )
         };
         if at == libc::MAP_FAILED {
-            return Err(os_error("Cannot map device memory"));
+            let error = std::io::Error::last_os_error();
+            let code = match error.raw_os_error() {
+                Some(libc::ENOMEM) => Code::OutOfMemory,
+                _ => Code::OperatingSystem,
+            };
+            let hint = "the number of mappings is limited by vm.max_map_count";
+            return Err(Error::new(code, format!("Cannot map device memory: {error} ({hint})")));
         }
         self.without_dump(part);
         Ok(())

@@ -149,11 +149,18 @@ impl Memory {
             released.parts = parts.into_iter().flat_map(|p| without(p, range)).collect();
             order.extend_from_slice(&released.order);
         }
-        for part in fresh {
-            match kind {
-                MemoryKind::Device => self.arena.map_device(ordinal as usize, part)?,
-                MemoryKind::Direct => self.arena.map_plain(part)?,
-                MemoryKind::Mirrored => mirror.add(part)?,
+        for (done, &part) in fresh.iter().enumerate() {
+            let mapped = match kind {
+                MemoryKind::Device => self.arena.map_device(ordinal as usize, part),
+                MemoryKind::Direct => self.arena.map_plain(part),
+                MemoryKind::Mirrored => mirror.add(part),
+            };
+            if let Err(error) = mapped {
+                // Only device memory is ever mapped in parts.
+                for &part in fresh.iter().take(done) {
+                    self.arena.unmap_device(ordinal as usize, part);
+                }
+                return Err(Refusal::Error(error));
             }
         }
         if kind == MemoryKind::Device {

@@ -11,7 +11,7 @@ use crate::abi::{Thread, WARP};
 /// Local memory becomes accessible in steps of this size.
 const STEP: u64 = 1 << 20;
 /// What a thread may run before a yield is due, at first.
-const FUEL: i32 = 1 << 16;
+const FUEL: i32 = 256;
 
 /// A place for one block at a time. Reused, and prepared anew only where the next kernel differs.
 pub struct Slot {

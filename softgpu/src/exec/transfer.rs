@@ -217,10 +217,9 @@ unsafe fn fill(mirror: &Mirror, to: Place, value: u32, element: u32) -> Result<(
 unsafe fn send(mirror: &Mirror, from: Place, host_addr: u64, sink: &mut dyn CopySink) -> Result<()> {
     let mut source = RegionCursor::new(from.region);
     let follows = !mirror.is_empty();
-    let plain = from.region.height <= 1 && from.region.depth <= 1;
     let mut sent = 0;
     let mut follow = |bytes: &[u8]| {
-        if follows && plain {
+        if follows {
             mirror.follow(host_addr.wrapping_add(sent), bytes);
         }
         sent += bytes.len() as u64;
@@ -258,10 +257,6 @@ unsafe fn send(mirror: &Mirror, from: Place, host_addr: u64, sink: &mut dyn Copy
                 break;
             }
         }
-    }
-    if follows && !plain {
-        // Where the rows go on the host is not known here; what may have changed is fetched again.
-        mirror.invalidate();
     }
     Ok(())
 }
