@@ -56,6 +56,7 @@ void synchronise_covers_launch() {
     CHECK(cudaMallocHost(&flag, sizeof(int)));
     DeviceArray<int> length(1), log(rounds);
     length.zero();
+    CHECK(cudaDeviceSynchronize());  // the stream below does not wait for the default stream
     cudaStream_t stream;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     for (int r = 0; r < rounds; r++) {
@@ -77,6 +78,7 @@ void events() {
     const int n = 20000, rounds = 20;
     DeviceArray<int> data(n), wrong(1);
     wrong.zero();
+    CHECK(cudaDeviceSynchronize());  // the streams below do not wait for the default stream
     cudaStream_t producer, consumer;
     CHECK(cudaStreamCreateWithPriority(&producer, cudaStreamNonBlocking, 0));
     CHECK(cudaStreamCreateWithFlags(&consumer, cudaStreamNonBlocking));

@@ -15,7 +15,8 @@ const MIB: u64 = 1 << 20;
 pub fn tests() -> Vec<Test> {
     vec![
         Test::alone("memory::of_the_program_the_idle_server_and_the_daemon", idle),
-        Test::alone("memory::of_the_client_during_a_hundred_thousand_launches", many_launches),
+        Test::alone("memory::of_the_client_during_a_million_launches", many_launches),
+        Test::alone("memory::of_the_device_runs_out_and_comes_back", fills),
         Test::alone("memory::comes_back_when_an_application_dies", comes_back),
     ]
 }
@@ -63,6 +64,15 @@ fn many_launches() -> Result<()> {
     println!("peak resident size of the client with a million launches: {} KiB", peak >> 10);
     ensure!(peak > 0, "nothing was measured");
     ensure!(peak <= 64 * MIB, "the client grew to {} MiB", peak / MIB);
+    Ok(())
+}
+
+fn fills() -> Result<()> {
+    let daemon = Daemon::start(product()?)?;
+    let finished = process::run(&mut forwarded(daemon.address(), "fill_memory")?)?.success()?;
+    ensure!(finished.stdout.contains("fill_memory: ok"), "{}", finished.output());
+    let mut in_process = product()?.run_in_process();
+    process::run(in_process.arg("--").arg(plain("fill_memory")?))?.success()?;
     Ok(())
 }
 
