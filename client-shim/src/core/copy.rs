@@ -403,9 +403,7 @@ mod tests {
         unsafe { move_region(shape(dst.as_mut_ptr() as u64, 4), shape(src.as_ptr() as u64, 8)) };
         assert_eq!(dst[..16], [0, 1, 2, 0, 8, 9, 10, 0, 16, 17, 18, 0, 24, 25, 26, 0]);
         // SAFETY: as above.
-        assert_eq!(
-            unsafe { gather(shape(src.as_ptr() as u64, 8)) },
-            [0, 1, 2, 8, 9, 10, 16, 17, 18, 24, 25, 26]
-        );
+        let packed = unsafe { gather(shape(src.as_ptr() as u64, 8)) };
+        assert_eq!(packed, [0, 1, 2, 8, 9, 10, 16, 17, 18, 24, 25, 26]);
     }
 }

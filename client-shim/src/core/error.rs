@@ -24,11 +24,6 @@ pub fn guard_runtime(name: &'static str, body: impl FnOnce() -> Result<()>) -> u
     code
 }
 
-/// As [`guard_runtime`], for functions that leave the last error alone (`cudaGetLastError` and its like).
-pub fn guard_runtime_quiet(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
-    run(name, body)
-}
-
 /// Runs the body of an exported driver function: catches panics, logs a failure, and translates codes that only the
 /// runtime API has.
 pub fn guard_driver(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {

@@ -78,11 +78,6 @@ impl Image {
     pub fn into_copy(self) -> Self {
         Self::Copied(self.bytes().to_vec())
     }
-
-    /// What a device can use of it.
-    pub fn for_device(&self, info: &DeviceInfo) -> Result<Vec<u8>> {
-        for_device(self.bytes(), info)
-    }
 }
 
 /// What a device can use of an image.
@@ -118,7 +113,7 @@ mod tests {
         let image = unsafe { Image::at(text.as_ptr()) }.unwrap();
         assert_eq!(image.bytes(), b".version 8.0\n");
 
-        let mut container = vec![0u8; 24];
+        let mut container = [0u8; 24];
         container[..4].copy_from_slice(&0xBA55_ED50u32.to_le_bytes());
         container[4] = 1;
         container[6] = 16;

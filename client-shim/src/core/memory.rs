@@ -143,17 +143,6 @@ pub(super) enum Spot {
     Pageable,
 }
 
-impl Spot {
-    /// Whether this process can read and write it.
-    pub fn on_host(self) -> bool {
-        self != Self::Device
-    }
-    /// Whether the device can.
-    pub fn on_device(self) -> bool {
-        matches!(self, Self::Device | Self::Direct | Self::Mirrored)
-    }
-}
-
 impl MemoryMap {
     fn find(&self, addr: u64) -> Option<Allocation> {
         let ranges = self.ranges.read();

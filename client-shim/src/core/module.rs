@@ -321,20 +321,15 @@ impl Core {
             }
         }
         // Loading writes the initial values, which on a second device must not undo what was written since.
-        let kept: Vec<Vec<u8>> = if known {
+        let mut kept: Vec<Vec<u8>> = Vec::new();
+        if known {
             self.wait_until_idle()?;
-            let sizes = library.managed.iter().map(|variable| variable.size as usize);
-            placed
-                .iter()
-                .zip(sizes)
+            for (variable, (_, addr)) in library.managed.iter().zip(placed.iter()) {
+                let size = variable.size as usize;
                 // SAFETY: the variable was placed in host-visible memory of this size.
-                .map(|((_, addr), size)| {
-                    unsafe { std::slice::from_raw_parts(*addr as *const u8, size) }.to_vec()
-                })
-                .collect()
-        } else {
-            Vec::new()
-        };
+                kept.push(unsafe { std::slice::from_raw_parts(*addr as *const u8, size) }.to_vec());
+            }
+        }
         let module = self.load(context, library.image.bytes(), &placed)?;
         if !placed.is_empty() {
             self.host.pull();

@@ -278,7 +278,7 @@ impl Core {
             return;
         }
         if error.code == Code::SystemNotReady {
-            error::say_once(&error.message);
+            // Whoever noticed the loss has said why.
             for device in &self.ordinals {
                 device.sticky.store(error.code as u32, Ordering::Relaxed);
             }

@@ -69,7 +69,10 @@ impl Session {
         in_process: bool,
         goodbye: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self> {
-        let infos = device.infos();
+        let mut infos = device.infos();
+        if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
+            infos.truncate(visible_devices(&visible, infos.len())?);
+        }
         if infos.is_empty() {
             return Err(Error::new(Code::NoDevice, "The server has no device for this application"));
         }
@@ -84,6 +87,26 @@ impl Session {
     pub fn close(&self) {
         (self.goodbye)();
     }
+}
+
+/// How many devices `CUDA_VISIBLE_DEVICES` leaves visible: the list ends at its first invalid entry. Lists that hide or
+/// reorder earlier devices are refused rather than misread.
+fn visible_devices(list: &str, count: usize) -> Result<usize> {
+    let mut visible = 0;
+    for entry in list.split(',') {
+        let Some(ordinal) = entry.trim().parse::<usize>().ok().filter(|ordinal| *ordinal < count) else {
+            break;
+        };
+        if ordinal != visible {
+            let text = format!("CUDA_VISIBLE_DEVICES={list}: only lists that begin 0,1,2 are supported");
+            return Err(Error::new(Code::NoDevice, text));
+        }
+        visible += 1;
+    }
+    if visible == 0 {
+        return Err(Error::new(Code::NoDevice, format!("CUDA_VISIBLE_DEVICES={list} hides every device")));
+    }
+    Ok(visible)
 }
 
 /// What proves that this program may use the server: the contents of the file that `RGPU_TOKEN_FILE` names.
@@ -167,6 +190,15 @@ fn reserve(device: &dyn Device) -> Result<AddressPlan> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_are_hidden_from_the_end() {
+        assert_eq!(visible_devices("0", 2), Ok(1));
+        assert_eq!(visible_devices("0, 1", 2), Ok(2));
+        assert_eq!(visible_devices("0,-1,1", 2), Ok(1));
+        assert!(visible_devices("", 2).is_err() && visible_devices("-1", 2).is_err());
+        assert!(visible_devices("1", 2).unwrap_err().message.contains("supported"));
+    }
 
     #[test]
     fn bytes_have_units() {

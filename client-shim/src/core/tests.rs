@@ -461,8 +461,13 @@ fn kernels_are_launched() {
     packed[8] = 1;
     packed[12..].copy_from_slice(&7u32.to_le_bytes());
     let size = packed.len();
-    let extra =
-        [1 as *const _, packed.as_ptr().cast(), 2 as *const _, (&raw const size).cast(), std::ptr::null()];
+    let extra = [
+        std::ptr::without_provenance(1),
+        packed.as_ptr().cast(),
+        std::ptr::without_provenance(2),
+        (&raw const size).cast(),
+        std::ptr::null(),
+    ];
     // SAFETY: as above.
     unsafe { core.launch(&function, &stream, &config(2, 32), Params::Extra(extra.as_ptr())) }.unwrap();
     assert_eq!(words(from_device(core, &stream, out, 12).unwrap()), [8, 9, 1005]);
