@@ -22,24 +22,31 @@ fn failure(what: impl std::fmt::Display) -> Error {
 /// The processor that this process runs on.
 pub fn target() -> Result<&'static OwnedTargetIsa, Error> {
     static TARGET: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
-    let made = TARGET.get_or_init(|| {
-        let mut flags = settings::builder();
-        let verify = if cfg!(debug_assertions) { "true" } else { "false" };
-        let choices = [
-            ("opt_level", "speed"),
-            ("enable_verifier", verify),
-            ("enable_probestack", "true"),
-            ("probestack_strategy", "inline"),
-            ("unwind_info", "false"),
-            ("is_pic", "false"),
-        ];
-        for (name, value) in choices {
-            flags.set(name, value).map_err(|e| e.to_string())?;
-        }
-        let builder = cranelift_native::builder()?;
-        builder.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
-    });
-    made.as_ref().map_err(failure)
+    TARGET.get_or_init(|| make_target("speed")).as_ref().map_err(failure)
+}
+
+/// The same, for functions that are optimised already.
+fn plain_target() -> Result<&'static OwnedTargetIsa, Error> {
+    static TARGET: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
+    TARGET.get_or_init(|| make_target("none")).as_ref().map_err(failure)
+}
+
+fn make_target(opt_level: &str) -> Result<OwnedTargetIsa, String> {
+    let mut flags = settings::builder();
+    let verify = if cfg!(debug_assertions) { "true" } else { "false" };
+    let choices = [
+        ("opt_level", opt_level),
+        ("enable_verifier", verify),
+        ("enable_probestack", "true"),
+        ("probestack_strategy", "inline"),
+        ("unwind_info", "false"),
+        ("is_pic", "false"),
+    ];
+    for (name, value) in choices {
+        flags.set(name, value).map_err(|e| e.to_string())?;
+    }
+    let builder = cranelift_native::builder()?;
+    builder.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
 }
 
 /// What one function refers to outside of itself.
@@ -122,7 +129,9 @@ pub fn compile(id: FunctionId, function: ir::Function) -> Result<Piece, Error> {
     let names = function.params.user_named_funcs().clone();
     let mut context = Context::for_function(function);
     let mut control = cranelift_codegen::control::ControlPlane::default();
-    let isa = target()?;
+    context.optimize(&**target()?, &mut control).map_err(failure)?;
+    super::schedule::restore_order(&mut context.func);
+    let isa = plain_target()?;
     let compiled = context.compile(&**isa, &mut control).map_err(|e| failure(format!("{:?}", e.inner)))?;
     let align = compiled.buffer.alignment.max(16) as usize;
     let bytes = compiled.buffer.data().to_vec();
@@ -209,7 +218,8 @@ impl Image {
             image.place(piece)?;
         }
         // SAFETY: the range is this image's own mapping.
-        let protected = unsafe { libc::mprotect(start.as_ptr().cast(), size, libc::PROT_READ | libc::PROT_EXEC) };
+        let protected =
+            unsafe { libc::mprotect(start.as_ptr().cast(), size, libc::PROT_READ | libc::PROT_EXEC) };
         if protected != 0 {
             return Err(failure("the system does not allow executable memory"));
         }

@@ -118,6 +118,10 @@ impl Reader {
                     if inexact && ty != Type::F32 {
                         return None;
                     }
+                    if inexact == self.form.rounding.is_some() {
+                        // One or the other has to be said.
+                        return None;
+                    }
                     let mode = self.mode();
                     self.no_ftz_on_double(ty, mode)?;
                     Op::Float(FloatOp::Div, ty, mode)
@@ -233,7 +237,9 @@ impl Reader {
                 ];
                 Op::Testp(self.one_of(&kinds)?, self.ty_of(&[Type::F32, Type::F64])?)
             }
-            O::Rcp | O::Sqrt | O::Rsqrt | O::Sin | O::Cos | O::Lg2 | O::Ex2 | O::Tanh => self.float_unary()?,
+            O::Rcp | O::Sqrt | O::Rsqrt | O::Sin | O::Cos | O::Lg2 | O::Ex2 | O::Tanh => {
+                self.float_unary()?
+            }
             O::Setp => {
                 let (compare, combine) = (self.form.compare.take()?, self.form.combine.take());
                 let ty = self.ty()?;
@@ -251,7 +257,9 @@ impl Reader {
                 let fits = match dst {
                     Type::U32 | Type::S32 => true,
                     Type::F32 => !packed(ty),
-                    Type::U16 | Type::S16 | Type::F16 | Type::Bf16 => matches!(ty, Type::F16 | Type::Bf16) || dst == Type::F16 && !packed(ty),
+                    Type::U16 | Type::S16 | Type::F16 | Type::Bf16 => {
+                        matches!(ty, Type::F16 | Type::Bf16) || dst == Type::F16 && !packed(ty)
+                    }
                     Type::F16x2 | Type::Bf16x2 => dst == ty,
                     _ => false,
                 };
@@ -462,10 +470,7 @@ impl Reader {
         } else if BITS.contains(&ty) {
             matches!(compare, C::Eq | C::Ne)
         } else if INTS.contains(&ty) {
-            matches!(
-                compare,
-                C::Eq | C::Ne | C::Lt | C::Le | C::Gt | C::Ge | C::Lo | C::Ls | C::Hi | C::Hs
-            )
+            matches!(compare, C::Eq | C::Ne | C::Lt | C::Le | C::Gt | C::Ge | C::Lo | C::Ls | C::Hi | C::Hs)
         } else {
             false
         };
@@ -509,7 +514,9 @@ impl Reader {
     /// Which modes the arithmetic of a type has.
     fn check_float(&mut self, ty: Type, mode: Mode) -> Option<()> {
         match ty {
-            Type::F32 => (!matches!(mode.rounding, Rounding::NearestAway | Rounding::Stochastic)).then_some(()),
+            Type::F32 => {
+                (!matches!(mode.rounding, Rounding::NearestAway | Rounding::Stochastic)).then_some(())
+            }
             Type::F64 => (!mode.ftz
                 && !mode.sat
                 && !matches!(mode.rounding, Rounding::NearestAway | Rounding::Stochastic))
@@ -617,6 +624,9 @@ impl Reader {
         };
         let ty = self.ty()?;
         let approx = Self::flag(&mut self.form.approx);
+        if approx == self.form.rounding.is_some() {
+            return None;
+        }
         let mode = self.mode();
         let exact_mode = !matches!(mode.rounding, Rounding::NearestAway | Rounding::Stochastic);
         let nearest = mode.rounding == Rounding::Nearest;
@@ -668,14 +678,7 @@ impl Reader {
         let is_int = |ty: Type| {
             matches!(
                 ty,
-                Type::U8
-                    | Type::S8
-                    | Type::U16
-                    | Type::S16
-                    | Type::U32
-                    | Type::S32
-                    | Type::U64
-                    | Type::S64
+                Type::U8 | Type::S8 | Type::U16 | Type::S16 | Type::U32 | Type::S32 | Type::U64 | Type::S64
             )
         };
         let is_scalar_float = |ty: Type| matches!(ty, Type::F16 | Type::Bf16 | Type::F32 | Type::F64);
@@ -818,9 +821,7 @@ impl Reader {
         let spaces = std::mem::take(&mut self.form.spaces);
         self.other("L2::cache_hint");
         match spaces[..] {
-            [Space::Shared | Space::SharedCta, Space::Global] => {
-                Some(Op::CpAsync)
-            }
+            [Space::Shared | Space::SharedCta, Space::Global] => Some(Op::CpAsync),
             _ => None,
         }
     }
@@ -829,8 +830,11 @@ impl Reader {
         self.other("cta");
         self.form.aligned = false;
         if self.other("warp") {
-            return Self::flag(&mut self.form.sync)
-                .then_some(Op::Bar { reduce: None, warp: true, arrive: false });
+            return Self::flag(&mut self.form.sync).then_some(Op::Bar {
+                reduce: None,
+                warp: true,
+                arrive: false,
+            });
         }
         if self.other("arrive") {
             return Some(Op::Bar { reduce: None, warp: false, arrive: true });
@@ -916,8 +920,7 @@ impl Reader {
         let (a_row, b_row) = (self.layout()?, self.layout()?);
         let (d, a, b, c) = (self.ty()?, self.ty()?, self.ty()?, self.ty()?);
         let sat = self.other("satfinite");
-        let shape =
-            Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat, bit_and: false });
+        let shape = Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat, bit_and: false });
         (aligned && super::emit::matrix::is_supported_mma(&shape)).then_some(Op::Mma(shape))
     }
 
@@ -936,8 +939,7 @@ impl Reader {
                 _ => return None,
             };
             let sat = self.other("satfinite");
-            let shape =
-                Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat, bit_and: false });
+            let shape = Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat, bit_and: false });
             return super::emit::matrix::is_supported_wmma(&shape).then_some(Op::WmmaMma(shape));
         }
         let load = self.other("load");
@@ -989,5 +991,4 @@ impl Op {
     fn with_type(self, reader: &mut Reader, ty: Type) -> Option<Self> {
         (reader.ty()? == ty).then_some(self)
     }
-
 }

@@ -179,9 +179,10 @@ impl Flow {
             if !members.iter().any(|&m| observing[m]) {
                 continue;
             }
-            let works = members.iter().flat_map(|&m| instructions(function, &self.blocks[m])).any(|i| {
-                matches!(ops[i.form.0 as usize], Op::St { place: Place::Generic, .. } | Op::Call)
-            });
+            let works = members
+                .iter()
+                .flat_map(|&m| instructions(function, &self.blocks[m]))
+                .any(|i| matches!(ops[i.form.0 as usize], Op::St { place: Place::Generic, .. } | Op::Call));
             edges.insert(edge, if works { 1 } else { 8 });
         }
         edges

@@ -88,9 +88,7 @@ impl Renaming {
             Operand::Bracket(o) => Operand::Bracket(list(o)),
             Operand::Vector(o) => Operand::Vector(list(o)),
             Operand::List(o) => Operand::List(list(o)),
-            Operand::Pair(pair) => {
-                Operand::Pair(Box::new((self.operand(&pair.0), self.operand(&pair.1))))
-            }
+            Operand::Pair(pair) => Operand::Pair(Box::new((self.operand(&pair.0), self.operand(&pair.1)))),
             Operand::Label(label) => Operand::Label(LabelId(label.0 + self.labels)),
             Operand::BranchTable(index) => Operand::BranchTable(index + self.branch_tables),
             Operand::CallTable(index) => Operand::CallTable(index + self.call_tables),
@@ -216,14 +214,22 @@ fn inline_call(
     let mut after = Vec::new();
     for (param, argument) in callee.params.iter().zip(arguments) {
         let symbol = match (argument, &param.registers[..]) {
-            (Operand::Symbol(symbol @ (Symbol::Local(_) | Symbol::Param(_) | Symbol::Return(_)), 0), []) => *symbol,
+            (Operand::Symbol(symbol @ (Symbol::Local(_) | Symbol::Param(_) | Symbol::Return(_)), 0), []) => {
+                *symbol
+            }
             (argument, []) => {
                 let local = temporary(into, param);
                 into.body.push(store(local, argument, param, call.line, callee)?);
                 local
             }
             (argument, &[register]) => {
-                into.body.push(copy(Operand::Reg(names.register(register)), argument, param, call.line, callee)?);
+                into.body.push(copy(
+                    Operand::Reg(names.register(register)),
+                    argument,
+                    param,
+                    call.line,
+                    callee,
+                )?);
                 Symbol::Param(u32::MAX)
             }
             _ => return Err(refuse(callee, call.line, "A vector of registers as a parameter")),
@@ -232,7 +238,9 @@ fn inline_call(
     }
     for (param, result) in callee.returns.iter().zip(returns) {
         let symbol = match (result, &param.registers[..]) {
-            (Operand::Symbol(symbol @ (Symbol::Local(_) | Symbol::Param(_) | Symbol::Return(_)), 0), []) => *symbol,
+            (Operand::Symbol(symbol @ (Symbol::Local(_) | Symbol::Param(_) | Symbol::Return(_)), 0), []) => {
+                *symbol
+            }
             (result, []) => {
                 let local = temporary(into, param);
                 after.push(load(result, local, param, call.line, callee)?);
@@ -280,17 +288,35 @@ fn statement(form: FormId, line: u32, operands: Vec<Operand>) -> Statement {
     Statement::Instruction(Instruction { form, line, guard: None, operands })
 }
 
-fn store(to: Symbol, from: &Operand, param: &Variable, line: u32, callee: &Function) -> Result<Statement, Error> {
+fn store(
+    to: Symbol,
+    from: &Operand,
+    param: &Variable,
+    line: u32,
+    callee: &Function,
+) -> Result<Statement, Error> {
     let address = Operand::Address(AddressBase::Symbol(to), 0);
     Ok(statement(form(&synthetic::STORE, param, line, callee)?, line, vec![address, from.clone()]))
 }
 
-fn load(to: &Operand, from: Symbol, param: &Variable, line: u32, callee: &Function) -> Result<Statement, Error> {
+fn load(
+    to: &Operand,
+    from: Symbol,
+    param: &Variable,
+    line: u32,
+    callee: &Function,
+) -> Result<Statement, Error> {
     let address = Operand::Address(AddressBase::Symbol(from), 0);
     Ok(statement(form(&synthetic::LOAD, param, line, callee)?, line, vec![to.clone(), address]))
 }
 
-fn copy(to: Operand, from: &Operand, param: &Variable, line: u32, callee: &Function) -> Result<Statement, Error> {
+fn copy(
+    to: Operand,
+    from: &Operand,
+    param: &Variable,
+    line: u32,
+    callee: &Function,
+) -> Result<Statement, Error> {
     match from {
         // A variable's value, not its address.
         Operand::Symbol(symbol @ (Symbol::Local(_) | Symbol::Param(_) | Symbol::Return(_)), 0) => {

@@ -170,7 +170,8 @@ pub fn globals(
                         });
                     }
                     Symbol::Function(id) if relocation.width <= 8 && relocation.shift < 64 => {
-                        let value = function_pointer(id).wrapping_add(relocation.addend as u64) >> relocation.shift;
+                        let value =
+                            function_pointer(id).wrapping_add(relocation.addend as u64) >> relocation.shift;
                         let at = relocation.offset as usize;
                         let end = at + relocation.width as usize;
                         if bytes.len() < end {

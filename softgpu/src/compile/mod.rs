@@ -14,6 +14,7 @@ mod helpers;
 mod inline;
 mod layout;
 mod op;
+mod schedule;
 mod state;
 mod unit;
 mod vars;
@@ -150,11 +151,15 @@ fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> Result<Function
     let shared = bodies.shared(unit)?;
     let vars = Vars::new(kernel, &unit.ops);
     let (offsets, _) = parameter_offsets(&kernel.params);
-    let params =
-        kernel.params.iter().zip(offsets).map(|(param, offset)| ParamInfo { offset, size: param.size as u32 });
+    let params = kernel
+        .params
+        .iter()
+        .zip(offsets)
+        .map(|(param, offset)| ParamInfo { offset, size: param.size as u32 });
     let product = |dims: [u32; 3]| dims.iter().fold(1u32, |a, &b| a.saturating_mul(b.max(1)));
     let limit = kernel.required_threads.or(kernel.max_threads).map_or(1024, product);
-    let constants = unit.globals.iter().filter(|g| g.kind == GlobalKind::Constant).map(|g| g.size).sum::<u64>();
+    let constants =
+        unit.globals.iter().filter(|g| g.kind == GlobalKind::Constant).map(|g| g.size).sum::<u64>();
     Ok(FunctionInfo {
         name: kernel.name.clone(),
         params: params.collect(),
@@ -172,7 +177,8 @@ fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> Result<Function
 impl Linked {
     /// The kernel with this index, compiled when first asked for.
     pub fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>, Error> {
-        let (Some(slot), Some(&id)) = (self.kernels.get(index as usize), self.unit.kernels.get(index as usize))
+        let (Some(slot), Some(&id)) =
+            (self.kernels.get(index as usize), self.unit.kernels.get(index as usize))
         else {
             return Err(Error::new(Code::InvalidValue, format!("The module has no kernel {index}")));
         };
@@ -190,8 +196,7 @@ impl Linked {
         let bodies = Bodies::new(unit, id)?;
         let shared = bodies.shared(unit)?;
         let table = Table::new(unit.module.functions.len());
-        let context =
-            Context { unit, env: &self.environment, shared: &shared, table: table.address() };
+        let context = Context { unit, env: &self.environment, shared: &shared, table: table.address() };
         let mut builders = FunctionBuilderContext::new();
         let mut pieces = Vec::new();
 
@@ -253,8 +258,10 @@ fn check_frame(function: &Function, vars: &Vars) -> Result<(), Error> {
         ));
     }
     for variable in &function.variables {
-        if !matches!(variable.space, Space::Local | Space::Param | Space::ParamFunc | Space::Shared | Space::SharedCta)
-        {
+        if !matches!(
+            variable.space,
+            Space::Local | Space::Param | Space::ParamFunc | Space::Shared | Space::SharedCta
+        ) {
             return Err(Error::new(
                 Code::InvalidPtx,
                 format!("PTX line {}: a variable in .{} inside a function", variable.line, variable.space),

@@ -38,7 +38,9 @@ pub enum IntUnary {
     Clz,
     Brev,
     /// The bit's position, or with `.shiftamt` the distance from the top.
-    Bfind { shift: bool },
+    Bfind {
+        shift: bool,
+    },
 }
 
 /// Integer operations with three sources.
@@ -210,46 +212,141 @@ pub enum Op {
     IntUnary(IntUnary, Type),
     IntTernary(IntTernary, Type),
     /// `add.cc`, `addc`, `sub.cc`, `subc`.
-    AddCarry { ty: Type, subtract: bool, carry_in: bool, carry_out: bool },
+    AddCarry {
+        ty: Type,
+        subtract: bool,
+        carry_in: bool,
+        carry_out: bool,
+    },
     /// `mad.cc`, `madc`.
-    MadCarry { ty: Type, high: bool, carry_in: bool, carry_out: bool },
+    MadCarry {
+        ty: Type,
+        high: bool,
+        carry_in: bool,
+        carry_out: bool,
+    },
     Bfi(Type),
-    Bmsk { clamp: bool },
-    Szext { signed: bool, clamp: bool },
+    Bmsk {
+        clamp: bool,
+    },
+    Szext {
+        signed: bool,
+        clamp: bool,
+    },
     Prmt(PrmtMode),
-    Lop3 { predicate: Option<Combine> },
-    Shf { left: bool, wrap: bool },
-    Dp4a { a_signed: bool, b_signed: bool },
-    Dp2a { a_signed: bool, b_signed: bool, high: bool },
+    Lop3 {
+        predicate: Option<Combine>,
+    },
+    Shf {
+        left: bool,
+        wrap: bool,
+    },
+    Dp4a {
+        a_signed: bool,
+        b_signed: bool,
+    },
+    Dp2a {
+        a_signed: bool,
+        b_signed: bool,
+        high: bool,
+    },
     /// Packed 16-bit integers: add, min, max.
-    PackedInt { op: IntOp, signed: bool },
+    PackedInt {
+        op: IntOp,
+        signed: bool,
+    },
     /// Logic on predicates.
     PredLogic(IntOp),
     PredNot,
     Float(FloatOp, Type, Mode),
-    Fma { ty: Type, mode: Mode, relu: bool },
-    FloatMinMax { max: bool, ty: Type, ftz: bool, nan: bool, xorsign: bool },
-    FloatNeg { ty: Type, ftz: bool },
-    FloatAbs { ty: Type, ftz: bool },
+    Fma {
+        ty: Type,
+        mode: Mode,
+        relu: bool,
+    },
+    FloatMinMax {
+        max: bool,
+        ty: Type,
+        ftz: bool,
+        nan: bool,
+        xorsign: bool,
+    },
+    FloatNeg {
+        ty: Type,
+        ftz: bool,
+    },
+    FloatAbs {
+        ty: Type,
+        ftz: bool,
+    },
     Copysign(Type),
     Testp(TestKind, Type),
-    FloatUnary { op: FloatUnary, ty: Type, mode: Mode, approx: bool },
-    Setp { compare: Compare, combine: Option<Combine>, ty: Type, ftz: bool },
-    Set { compare: Compare, combine: Option<Combine>, dst: Type, ty: Type, ftz: bool },
+    FloatUnary {
+        op: FloatUnary,
+        ty: Type,
+        mode: Mode,
+        approx: bool,
+    },
+    Setp {
+        compare: Compare,
+        combine: Option<Combine>,
+        ty: Type,
+        ftz: bool,
+    },
+    Set {
+        compare: Compare,
+        combine: Option<Combine>,
+        dst: Type,
+        ty: Type,
+        ftz: bool,
+    },
     Selp(Type),
-    Slct { ty: Type, select: Type, ftz: bool },
+    Slct {
+        ty: Type,
+        select: Type,
+        ftz: bool,
+    },
     Cvt(Convert),
     /// `cvt.pack`: two integers narrowed with saturation.
-    CvtPack { to: Type, from: Type, three: bool },
+    CvtPack {
+        to: Type,
+        from: Type,
+        three: bool,
+    },
     /// `cvt.rn.f16x2.f32` and its kin: two floats into one register.
-    CvtPair { to: Type, from: Type, rounding: Rounding, relu: bool, satfinite: bool },
-    Ld { place: Place, ty: Type, vector: u32, order: Order },
-    St { place: Place, ty: Type, vector: u32, order: Order },
-    Atom { shared: bool, op: Combine, ty: Type, vector: u32, result: bool },
+    CvtPair {
+        to: Type,
+        from: Type,
+        rounding: Rounding,
+        relu: bool,
+        satfinite: bool,
+    },
+    Ld {
+        place: Place,
+        ty: Type,
+        vector: u32,
+        order: Order,
+    },
+    St {
+        place: Place,
+        ty: Type,
+        vector: u32,
+        order: Order,
+    },
+    Atom {
+        shared: bool,
+        op: Combine,
+        ty: Type,
+        vector: u32,
+        result: bool,
+    },
     Fence,
     /// Copies from global to shared memory; the size is an operand.
     CpAsync,
-    Cvta { shared: bool, to: bool },
+    Cvta {
+        shared: bool,
+        to: bool,
+    },
     Isspacep(SpaceTest),
     Bra,
     Brx,
@@ -261,20 +358,54 @@ pub enum Op {
     Policy,
     /// `nanosleep`: lets others run.
     Yield,
-    Bar { reduce: Option<ReduceOp>, warp: bool, arrive: bool },
-    Shfl { mode: ShuffleMode, sync: bool },
-    Vote { mode: VoteMode, sync: bool },
-    Match { all: bool, ty: Type },
+    Bar {
+        reduce: Option<ReduceOp>,
+        warp: bool,
+        arrive: bool,
+    },
+    Shfl {
+        mode: ShuffleMode,
+        sync: bool,
+    },
+    Vote {
+        mode: VoteMode,
+        sync: bool,
+    },
+    Match {
+        all: bool,
+        ty: Type,
+    },
     Redux(ReduceOp),
     ActiveMask,
     Elect,
-    Video { op: VideoOp, lanes: u32, d: Type, a: Type, b: Type, sat: bool, secondary: Secondary, plus_one: bool },
+    Video {
+        op: VideoOp,
+        lanes: u32,
+        d: Type,
+        a: Type,
+        b: Type,
+        sat: bool,
+        secondary: Secondary,
+        plus_one: bool,
+    },
     /// `mma.sync`: fragments in registers.
     Mma(Box<MatrixShape>),
     WmmaMma(Box<MatrixShape>),
-    WmmaLoad { fragment: Fragment, shape: Box<MatrixShape>, row: bool, shared: bool },
-    WmmaStore { shape: Box<MatrixShape>, row: bool, shared: bool },
-    Ldmatrix { count: u32, transpose: bool },
+    WmmaLoad {
+        fragment: Fragment,
+        shape: Box<MatrixShape>,
+        row: bool,
+        shared: bool,
+    },
+    WmmaStore {
+        shape: Box<MatrixShape>,
+        row: bool,
+        shared: bool,
+    },
+    Ldmatrix {
+        count: u32,
+        transpose: bool,
+    },
     Movmatrix,
 }
 
@@ -313,7 +444,10 @@ impl Op {
     pub fn may_observe_others(&self) -> bool {
         matches!(
             self,
-            Op::Ld { order: Order::Strong | Order::Fenced, .. } | Op::Fence | Op::Atom { result: true, .. } | Op::Yield
+            Op::Ld { order: Order::Strong | Order::Fenced, .. }
+                | Op::Fence
+                | Op::Atom { result: true, .. }
+                | Op::Yield
         )
     }
 }

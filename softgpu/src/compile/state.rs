@@ -148,9 +148,9 @@ fn places(saved: &[Vec<u32>], classes: &[ir::Type]) -> (HashMap<u32, u32>, u32) 
     let mut end = 0;
     for reg in order {
         let (size, mine) = (classes[reg as usize].bytes(), &cuts[&reg]);
-        let free = slots.iter_mut().find(|(_, width, taken)| {
-            *width == size && taken.iter().zip(mine).all(|(a, b)| a & b == 0)
-        });
+        let free = slots
+            .iter_mut()
+            .find(|(_, width, taken)| *width == size && taken.iter().zip(mine).all(|(a, b)| a & b == 0));
         if let Some((at, _, taken)) = free {
             taken.iter_mut().zip(mine).for_each(|(a, b)| *a |= b);
             places.insert(reg, *at);

@@ -121,9 +121,8 @@ fn calls_functions_directly_recursively_and_through_pointers() {
     let mut machine = Machine::new(text);
     let a = machine.put(&[0u32; 8]);
     machine.run(1, 8, &[a]);
-    let expected: Vec<u32> = (0..8u32)
-        .map(|i| 7_000_000 + if i % 2 == 0 { (1..=i).product::<u32>() } else { 2 * i })
-        .collect();
+    let expected: Vec<u32> =
+        (0..8u32).map(|i| 7_000_000 + if i % 2 == 0 { (1..=i).product::<u32>() } else { 2 * i }).collect();
     assert_eq!(machine.get::<u32>(a, 8), expected);
 }
 
@@ -151,5 +150,9 @@ fn refuses_what_it_does_not_know() {
     let module = crate::ptx::parse(&text).unwrap();
     let error = super::Program::new(module, 80).err().unwrap();
     assert_eq!(error.code, rgpu_device::Code::InvalidPtx);
-    assert!(error.message.contains("tex.1d.v4.f32.s32") && error.message.contains("line 8"), "{}", error.message);
+    assert!(
+        error.message.contains("tex.1d.v4.f32.s32") && error.message.contains("line 8"),
+        "{}",
+        error.message
+    );
 }

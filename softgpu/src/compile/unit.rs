@@ -213,7 +213,9 @@ impl Unit {
                 if !matches!(self.op(instruction), Op::Call) {
                     continue;
                 }
-                let Some(Operand::Symbol(Symbol::Function(id), _)) = instruction.operands.get(1) else { continue };
+                let Some(Operand::Symbol(Symbol::Function(id), _)) = instruction.operands.get(1) else {
+                    continue;
+                };
                 let id = self.resolve(*id);
                 let callee = &self.module.functions[id.0 as usize];
                 if callee.is_declaration && self.builtin(id).is_none() {
@@ -361,7 +363,8 @@ impl Unit {
             for &id in &ids {
                 let function = &self.module.functions[id.0 as usize];
                 if function.body.iter().any(|statement| {
-                    super::inline::callee(self, statement).is_some_and(|callee| self.inlined.contains(&callee))
+                    super::inline::callee(self, statement)
+                        .is_some_and(|callee| self.inlined.contains(&callee))
                 }) {
                     self.inlined.insert(id);
                 }
@@ -376,7 +379,8 @@ impl Unit {
     fn check_pointers(&self) -> Result<(), Error> {
         for function in &self.module.functions {
             for instruction in Self::instructions(function) {
-                let (Op::Call, Some(Operand::Reg(_))) = (self.op(instruction), instruction.operands.get(1)) else {
+                let (Op::Call, Some(Operand::Reg(_))) = (self.op(instruction), instruction.operands.get(1))
+                else {
                     continue;
                 };
                 let shape = match instruction.operands.get(3) {
@@ -476,5 +480,8 @@ fn decode_all(module: &mut Module) -> Result<Vec<Op>, Error> {
         .map(|&(line, form)| format!("line {line}: {}", module.forms[form as usize].text))
         .collect();
     let more = if refused.len() > 8 { format!(" and {} more", refused.len() - 8) } else { String::new() };
-    Err(Error::new(Code::InvalidPtx, format!("PTX instructions that are not supported: {}{more}", names.join(", "))))
+    Err(Error::new(
+        Code::InvalidPtx,
+        format!("PTX instructions that are not supported: {}{more}", names.join(", ")),
+    ))
 }

@@ -10,7 +10,14 @@ use crate::ptx::opcode::{Combine, Rounding};
 
 impl<'a> Emitter<'a, '_> {
     /// `atom`, `red`
-    pub fn atom(&mut self, shared: bool, op: Combine, ty: Type, result: bool, o: &'a [Operand]) -> Result<()> {
+    pub fn atom(
+        &mut self,
+        shared: bool,
+        op: Combine,
+        ty: Type,
+        result: bool,
+        o: &'a [Operand],
+    ) -> Result<()> {
         let (destination, rest) = if result { (Some(self.operand(o, 0)?), &o[1..]) } else { (None, o) };
         let place = if shared { Place::Shared } else { Place::Generic };
         let target = self.target_of(place, self.operand(rest, 0)?, ty.bytes())?;

@@ -73,11 +73,8 @@ impl<'a> Emitter<'a, '_> {
     pub fn bmsk(&mut self, clamp: bool, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::U32)?;
         let b = self.src(self.operand(o, 2)?, Type::U32)?;
-        let (a, b) = if clamp {
-            (a, b)
-        } else {
-            (self.b.ins().band_imm_u(a, 31), self.b.ins().band_imm_u(b, 31))
-        };
+        let (a, b) =
+            if clamp { (a, b) } else { (self.b.ins().band_imm_u(a, 31), self.b.ins().band_imm_u(b, 31)) };
         let mask = self.ones(b);
         let mask = self.shift_left(mask, a);
         let value = self.b.ins().ireduce(types::I32, mask);

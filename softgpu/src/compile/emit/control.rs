@@ -70,7 +70,12 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `@p bra`
-    pub fn conditional_branch(&mut self, predicate: Value, negated: bool, i: &'a Instruction) -> Result<bool> {
+    pub fn conditional_branch(
+        &mut self,
+        predicate: Value,
+        negated: bool,
+        i: &'a Instruction,
+    ) -> Result<bool> {
         let target = self.target(self.operand(&i.operands, 0)?)?;
         let next = self.current + 1;
         let taken = self.edge(target);
@@ -170,7 +175,8 @@ impl<'a> Emitter<'a, '_> {
 
     /// `call`; true when control does not come back.
     pub fn call(&mut self, o: &'a [Operand]) -> Result<bool> {
-        let (Operand::List(returns), Operand::List(arguments)) = (self.operand(o, 0)?, self.operand(o, 2)?) else {
+        let (Operand::List(returns), Operand::List(arguments)) = (self.operand(o, 0)?, self.operand(o, 2)?)
+        else {
             return Err(self.refuse("A call without lists of arguments"));
         };
         match self.operand(o, 1)? {
@@ -302,7 +308,12 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    fn call_indirect(&mut self, o: &'a [Operand], returns: &'a [Operand], arguments: &'a [Operand]) -> Result<bool> {
+    fn call_indirect(
+        &mut self,
+        o: &'a [Operand],
+        returns: &'a [Operand],
+        arguments: &'a [Operand],
+    ) -> Result<bool> {
         let pointer = self.src(self.operand(o, 1)?, Type::U64)?;
         let function = self.function;
         let (params, results) = match self.operand(o, 3)? {

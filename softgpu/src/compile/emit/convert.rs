@@ -297,11 +297,8 @@ impl<'a> Emitter<'a, '_> {
         let bits = to.bits();
         let mut narrow = |value: Value| {
             let wide = self.b.ins().sextend(types::I64, value);
-            let value = if to.is_signed() {
-                self.clamp_signed(wide, bits)
-            } else {
-                self.clamp_unsigned(wide, bits)
-            };
+            let value =
+                if to.is_signed() { self.clamp_signed(wide, bits) } else { self.clamp_unsigned(wide, bits) };
             let value = self.b.ins().ireduce(types::I32, value);
             self.b.ins().band_imm_u(value, (1i64 << bits) - 1)
         };

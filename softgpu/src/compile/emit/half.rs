@@ -221,11 +221,7 @@ impl<'a> Emitter<'a, '_> {
     pub fn half_sign(&mut self, ty: Type, ftz: bool, abs: bool, o: &'a [Operand]) -> Result<()> {
         self.by_lanes(ty, o, 1, &mut |e, values| {
             let value = e.flush_half(ty, ftz, values[0]);
-            Ok(if abs {
-                e.b.ins().band_imm_u(value, 0x7fff)
-            } else {
-                e.b.ins().bxor_imm_u(value, 0x8000)
-            })
+            Ok(if abs { e.b.ins().band_imm_u(value, 0x7fff) } else { e.b.ins().bxor_imm_u(value, 0x8000) })
         })
     }
 

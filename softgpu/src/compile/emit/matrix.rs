@@ -38,7 +38,13 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `wmma.store`
-    pub fn wmma_store(&mut self, _shape: &MatrixShape, _row: bool, _shared: bool, _o: &'a [Operand]) -> Result<()> {
+    pub fn wmma_store(
+        &mut self,
+        _shape: &MatrixShape,
+        _row: bool,
+        _shared: bool,
+        _o: &'a [Operand],
+    ) -> Result<()> {
         Err(self.refuse("Matrix instructions are not supported"))
     }
 }

@@ -94,11 +94,9 @@ impl<'a> Emitter<'a, '_> {
             return self.confined(address, 0);
         }
         match self.vars.home(symbol).copied() {
-            Some(Home::Frame(at)) => Ok(Target {
-                base: self.frame,
-                offset: (i64::from(at) + offset) as i32,
-                flags: trusted(),
-            }),
+            Some(Home::Frame(at)) => {
+                Ok(Target { base: self.frame, offset: (i64::from(at) + offset) as i32, flags: trusted() })
+            }
             Some(Home::Block(at)) => {
                 let params = self.block_field(types::I64, offset_of!(abi::Block, params));
                 Ok(Target { base: params, offset: (i64::from(at) + offset) as i32, flags: self.fixed() })
@@ -164,7 +162,8 @@ impl<'a> Emitter<'a, '_> {
     /// A register that stands for a whole parameter.
     fn parameter_register(&self, place: Place, operand: &Operand) -> Option<RegId> {
         match (place, operand) {
-            (Place::Param, Operand::Address(AddressBase::Symbol(symbol), 0)) => match self.vars.home(*symbol) {
+            (Place::Param, Operand::Address(AddressBase::Symbol(symbol), 0)) => match self.vars.home(*symbol)
+            {
                 Some(Home::Reg(reg)) => Some(RegId(*reg)),
                 _ => None,
             },
@@ -210,7 +209,10 @@ impl<'a> Emitter<'a, '_> {
             let fuel = self.add_const(self.thread, offset_of!(abi::Thread, fuel) as i64);
             self.b.ins().atomic_load(types::I32, trusted(), fuel);
             let lanes = destinations.len() as u32;
-            let vector = int.by(lanes).filter(|v| v.bits() == 128).ok_or_else(|| self.refuse("A vector of this shape"))?;
+            let vector = int
+                .by(lanes)
+                .filter(|v| v.bits() == 128)
+                .ok_or_else(|| self.refuse("A vector of this shape"))?;
             let value = self.b.ins().load(vector, user(), address, 0);
             for lane in 0..lanes {
                 parts.push(self.b.ins().extractlane(value, lane as u8));
@@ -218,11 +220,8 @@ impl<'a> Emitter<'a, '_> {
         } else if total <= 64 {
             let whole = self.b.ins().atomic_load(int_class(total), user(), address);
             for index in 0..destinations.len() as u32 {
-                let part = if index > 0 {
-                    self.b.ins().ushr_imm_u(whole, i64::from(index * bits))
-                } else {
-                    whole
-                };
+                let part =
+                    if index > 0 { self.b.ins().ushr_imm_u(whole, i64::from(index * bits)) } else { whole };
                 parts.push(self.resize(part, int, false));
             }
         } else {
@@ -330,7 +329,14 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Loads the first `limit` bytes, one by one, of `size`; the others are zeros.
-    fn load_limited(&mut self, from: Target, size: u32, limit: Value, ty: ir::Type, count: i32) -> Vec<Value> {
+    fn load_limited(
+        &mut self,
+        from: Target,
+        size: u32,
+        limit: Value,
+        ty: ir::Type,
+        count: i32,
+    ) -> Vec<Value> {
         let zero = self.iconst(ty, 0);
         let mut words = vec![zero; count as usize];
         let per_word = ty.bytes();

@@ -224,7 +224,8 @@ impl<'a, 'f> Emitter<'a, 'f> {
         let ops = &cx.unit.ops;
         let read = super::flow::read_registers(function, ops, vars);
         let unit = cx.unit;
-        e.waiting = e.flow.waiting_edges(function, ops, |instruction, op| unit.observes(instruction, op, &read));
+        e.waiting =
+            e.flow.waiting_edges(function, ops, |instruction, op| unit.observes(instruction, op, &read));
         let has_cuts = !e.waiting.is_empty() || e.flow.blocks.iter().any(|block| block.cut);
         if has_cuts {
             let cuts = e.waiting.len() + e.flow.blocks.iter().filter(|block| block.cut).count();
@@ -269,7 +270,8 @@ impl<'a, 'f> Emitter<'a, 'f> {
         if e.resumes.is_empty() {
             e.b.ins().jump(begin, &[]);
         } else {
-            let resume = e.b.ins().load(types::I32, trusted(), thread, offset_of!(abi::Thread, resume) as i32);
+            let resume =
+                e.b.ins().load(types::I32, trusted(), thread, offset_of!(abi::Thread, resume) as i32);
             let pool = &mut e.b.func.dfg.value_lists;
             let default = ir::BlockCall::new(begin, [], pool);
             let mut targets = vec![default];
@@ -361,9 +363,10 @@ impl<'a, 'f> Emitter<'a, 'f> {
             let (first, end) = (self.flow.blocks[index].first, self.flow.blocks[index].end);
             let mut ended = false;
             let function = self.function;
-            for statement in &function.body[first..end] {
+            for (index, statement) in function.body[first..end].iter().enumerate() {
                 if let Statement::Instruction(instruction) = statement {
                     self.line = instruction.line;
+                    self.b.set_srcloc(ir::SourceLoc::new((first + index) as u32));
                     ended = self.instruction(instruction)?;
                 }
             }
@@ -388,8 +391,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             return self.conditional_branch(predicate, guard.negated, instruction);
         }
         if is_pure(op) {
-            let predicate =
-                if guard.negated { self.b.ins().bxor_imm_u(predicate, 1) } else { predicate };
+            let predicate = if guard.negated { self.b.ins().bxor_imm_u(predicate, 1) } else { predicate };
             self.choose = Some(predicate);
             let ended = self.operation(op, instruction);
             self.choose = None;
@@ -530,10 +532,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
 
     /// The refusal of the instruction that is being emitted.
     fn refuse(&self, why: &str) -> Error {
-        Error::new(
-            Code::InvalidPtx,
-            format!("PTX line {}: {why} (in {})", self.line, self.function.name),
-        )
+        Error::new(Code::InvalidPtx, format!("PTX line {}: {why} (in {})", self.line, self.function.name))
     }
 
     /// An operand that has to be there.
@@ -718,7 +717,9 @@ impl<'a, 'f> Emitter<'a, 'f> {
                         let Symbol::Local(id) = symbol else {
                             return Err(self.refuse("A parameter in shared memory"));
                         };
-                        let Some(at) = self.cx.shared.local(self.function, &self.function.variables[id.0 as usize]) else {
+                        let Some(at) =
+                            self.cx.shared.local(self.function, &self.function.variables[id.0 as usize])
+                        else {
                             return Err(self.refuse("A shared variable has no place"));
                         };
                         return Ok(self.iconst(types::I64, i64::from(at) + offset));
@@ -784,7 +785,9 @@ fn is_pure(op: &Op) -> bool {
         Op::Int(op, _) => !matches!(op, super::op::IntOp::Div | super::op::IntOp::Rem),
         Op::IntTernary(op, _) => !matches!(op, super::op::IntTernary::Fns),
         Op::Float(op, ty, mode) => {
-            *op != super::op::FloatOp::Div && ty.bits() >= 32 && mode.rounding == crate::ptx::opcode::Rounding::Nearest
+            *op != super::op::FloatOp::Div
+                && ty.bits() >= 32
+                && mode.rounding == crate::ptx::opcode::Rounding::Nearest
         }
         _ => false,
     }

@@ -181,7 +181,11 @@ mod tests {
                         &mut lossy,
                     )
                     .value;
-                    assert_eq!(u128::from(f16_from_f64(near, mode as u32)), expected.to_bits(), "{near} {mode}");
+                    assert_eq!(
+                        u128::from(f16_from_f64(near, mode as u32)),
+                        expected.to_bits(),
+                        "{near} {mode}"
+                    );
                 }
             }
         }

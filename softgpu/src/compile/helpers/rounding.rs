@@ -179,7 +179,9 @@ mod tests {
 
     #[test]
     fn software_fma_agrees() {
-        for (a, b, c) in [(1.0 / 3.0, 3.0, -1.0), (1e300, 1e10, 1.0), (1e-300, 1e-20, 5e-324), (0.1, 0.2, 0.3)] {
+        for (a, b, c) in
+            [(1.0 / 3.0, 3.0, -1.0), (1e300, 1e10, 1.0), (1e-300, 1e-20, 5e-324), (0.1, 0.2, 0.3)]
+        {
             assert_eq!(fma64::<DOWN>(a, b, c), fma64_in_software(a, b, c, DOWN));
             assert_eq!(fma64::<UP>(a, b, c), fma64_in_software(a, b, c, UP));
             assert_eq!(fma64::<ZERO>(a, b, c), fma64_in_software(a, b, c, ZERO));

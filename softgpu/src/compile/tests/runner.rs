@@ -193,8 +193,12 @@ fn proceed(kernel: &Kernel, threads: &mut [Thread], alive: &[usize]) -> Vec<usiz
         for &index in alive {
             threads[index].op[0] = match cut_of(&threads[index]).kind {
                 CutKind::BarrierReduce(ReduceOp::Popc) => predicates.iter().sum(),
-                CutKind::BarrierReduce(ReduceOp::PredicateAnd) => u64::from(predicates.iter().all(|&p| p != 0)),
-                CutKind::BarrierReduce(ReduceOp::PredicateOr) => u64::from(predicates.iter().any(|&p| p != 0)),
+                CutKind::BarrierReduce(ReduceOp::PredicateAnd) => {
+                    u64::from(predicates.iter().all(|&p| p != 0))
+                }
+                CutKind::BarrierReduce(ReduceOp::PredicateOr) => {
+                    u64::from(predicates.iter().any(|&p| p != 0))
+                }
                 _ => 0,
             };
         }
@@ -205,7 +209,10 @@ fn proceed(kernel: &Kernel, threads: &mut [Thread], alive: &[usize]) -> Vec<usiz
         let Some(&first) = lanes.first() else { continue };
         let stop = threads[first].stop;
         let kind = cut_of(&threads[first]).kind;
-        if is_barrier(kind) || matches!(kind, CutKind::Yield) || lanes.iter().any(|&i| threads[i].stop != stop) {
+        if is_barrier(kind)
+            || matches!(kind, CutKind::Yield)
+            || lanes.iter().any(|&i| threads[i].stop != stop)
+        {
             continue;
         }
         warp_operation(kernel, kind, threads, &lanes);
