@@ -17,6 +17,7 @@ mod gpu;
 mod integer;
 mod memory;
 mod oracle;
+mod programs;
 mod refusals;
 mod values;
 mod video;
