@@ -34,7 +34,7 @@ pub struct Arguments {
     /// A file with the token that the server asks for
     #[arg(long, value_name = "FILE", conflicts_with = "in_process")]
     token_file: Option<PathBuf>,
-    /// Count what is sent, and print it at the end, or write it to a file for other programs
+    /// Count what is sent to the server, and print it at the end, or write it to a file for other programs
     #[arg(long, value_name = "json:FILE", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     stats: Option<Report>,
     /// Memory of each software GPU, such as 512M or 2G
@@ -63,18 +63,11 @@ pub fn main(arguments: Arguments) -> Outcome {
     choose_device(&mut command, &arguments)?;
     preload(&mut command)?;
 
-    let in_process = arguments.in_process || is_set("RGPU_IN_PROCESS") && arguments.server.is_none();
     let Some(report) = arguments.stats else {
         // Nothing is left to do but to become the program.
         let error = command.exec();
         return Err(cannot_start(program, &error));
     };
-    if in_process {
-        // There is no wire to count on; the program itself says what it called.
-        command.env("RGPU_STATS", report.to_string());
-        let error = command.exec();
-        return Err(cannot_start(program, &error));
-    }
     let statistics = Statistics::create(report)?;
     command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
     let ended = child::run(&mut command).map_err(|e| cannot_start(program, &e))?;

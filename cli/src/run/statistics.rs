@@ -1,6 +1,6 @@
 //! `--stats`: what went over the wire, counted by the program's processes in a file that they share.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
@@ -29,15 +29,6 @@ impl FromStr for Report {
             Some(("json", file)) if !file.is_empty() => Ok(Self::Json(file.into())),
             None if text == "text" => Ok(Self::Text),
             _ => Err("give --stats for a table, or --stats=json:FILE".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text => f.write_str("text"),
-            Self::Json(file) => write!(f, "json:{}", file.display()),
         }
     }
 }
