@@ -40,13 +40,9 @@ impl Exec {
     }
 
     /// How many nodes it executes.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> usize {
         self.steps.lock().len()
-    }
-
-    /// Whether it does nothing.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Puts everything on a stream.

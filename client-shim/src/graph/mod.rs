@@ -462,7 +462,7 @@ mod tests {
         chain(inner, 5);
         destroy(inner).unwrap();
         let exec = exec(instantiate(outer, 0).unwrap()).unwrap();
-        assert_eq!(exec.len(), 2);
+        assert_eq!(exec.steps(), 2);
         let Op::Child(copy) = op(child).unwrap() else { panic!("not a child") };
         assert!(find_in_clone(nodes[1], copy).is_ok());
         assert!(destroy(copy).is_err());

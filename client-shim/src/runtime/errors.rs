@@ -176,17 +176,6 @@ pub(crate) extern "C" fn get_error_string(error: c_int) -> *const c_char {
     find(error).map_or(c"unrecognized error code", |e| e.2).as_ptr()
 }
 
-/// The error that the runtime reports where the driver reports `code`: the numbers agree but for those
-/// that both use for something of their own.
-pub(crate) fn from_driver(code: u32) -> c_int {
-    match code {
-        // CUDA_ERROR_NOT_INITIALIZED and CUDA_ERROR_DEINITIALIZED have numbers of the same meaning.
-        3 => cudaErrorInitializationError,
-        4 => cudaErrorCudartUnloading,
-        code => code as c_int,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

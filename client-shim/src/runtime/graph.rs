@@ -10,9 +10,9 @@ use super::copy::copy_box_of;
 use super::device::ordinal;
 use super::types::{
     Dim3, EventRef, Extent, GraphEdgeData, GraphExecRef, GraphExecUpdateResultInfo, GraphInstantiateParams,
-    GraphNodeParams, GraphRef, HostFn, HostNodeParams, KernelNodeParams, MemAllocNodeParams, Memcpy3DParms,
-    MemcpyNodeParams, MemsetParams, NodeRef, PitchedPtr, StreamRef, kind, launch_attribute, location,
-    node_type,
+    GraphNodeParams, GraphRef, HostFn, HostNodeParams, KernelNodeParams, MemAllocNodeParams, MemLocation,
+    MemPoolProps, Memcpy3DParms, MemcpyNodeParams, MemsetParams, NodeRef, PitchedPtr, StreamRef, kind,
+    launch_attribute, location, node_type,
 };
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Code, Config, CopyBox, Direction, Error, Params, Place, Result, current};
@@ -21,6 +21,8 @@ use crate::graph::{self, GraphAllocation, HostCall, Kernel, Mismatch, Op};
 /// `cudaGraphExecUpdateResult`s.
 const UPDATE_TOPOLOGY_CHANGED: c_int = 2;
 const UPDATE_KIND_CHANGED: c_int = 3;
+/// `cudaMemAllocationTypePinned`.
+const PINNED: c_int = 1;
 /// `cudaGraphInstantiateFlagDeviceLaunch`.
 const DEVICE_LAUNCH: u64 = 4;
 
@@ -676,6 +678,29 @@ api! {
     /// `cudaGraphEventWaitNodeSetEvent`
     fn wait_set_event as "cudaGraphEventWaitNodeSetEvent" (node: NodeRef, event: EventRef) {
         graph::set_op(node, event_op(event, false)?)
+    }
+
+    /// `cudaGraphMemAllocNodeGetParams`
+    fn mem_alloc_get_params as "cudaGraphMemAllocNodeGetParams" (node: NodeRef, out: Out<MemAllocNodeParams>) {
+        out.check()?;
+        let Op::Alloc(allocation) = graph::op(node)? else {
+            return Err(invalid("this node allocates nothing"));
+        };
+        out.set(MemAllocNodeParams {
+            pool_props: MemPoolProps {
+                alloc_type: PINNED,
+                handle_types: 0,
+                location: MemLocation { kind: location::DEVICE, id: allocation.ordinal as c_int },
+                security_attributes: 0,
+                max_size: 0,
+                usage: 0,
+                reserved: [0; 54],
+            },
+            access_descs: std::ptr::null(),
+            access_desc_count: 0,
+            bytes: allocation.bytes as usize,
+            ptr: allocation.addr as usize,
+        })
     }
 
     /// `cudaGraphMemFreeNodeGetParams`

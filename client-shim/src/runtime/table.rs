@@ -212,7 +212,7 @@ macro_rules! for_each_runtime_entry_point {
             both cudaGraphKernelNodeSetParams as cudaGraphKernelNodeSetParams [graph::kernel_set_params];
             both cudaGraphLaunch as cudaGraphLaunch [graph::launch::<false>];
             both cudaGraphLaunch_ptsz as cudaGraphLaunch_ptsz [graph::launch::<true>];
-            both cudaGraphMemAllocNodeGetParams as cudaGraphMemAllocNodeGetParams [unsupported::cudaGraphMemAllocNodeGetParams];
+            both cudaGraphMemAllocNodeGetParams as cudaGraphMemAllocNodeGetParams [graph::mem_alloc_get_params];
             both cudaGraphMemFreeNodeGetParams as cudaGraphMemFreeNodeGetParams [graph::mem_free_get_params];
             both cudaGraphMemcpyNodeGetParams as cudaGraphMemcpyNodeGetParams [graph::memcpy_get_params];
             both cudaGraphMemcpyNodeSetParams as cudaGraphMemcpyNodeSetParams [graph::memcpy_set_params];
@@ -510,6 +510,7 @@ pub struct Entry {
     /// The function behind it.
     pub address: *const (),
     /// Whether there is more behind it than a refusal.
+    #[cfg(test)]
     pub implemented: bool,
 }
 
@@ -528,6 +529,7 @@ macro_rules! node {
     };
 }
 
+#[cfg(test)]
 macro_rules! is_implemented {
     (unsupported $($rest:tt)*) => {
         false
@@ -543,6 +545,7 @@ macro_rules! make_table {
             name: stringify!($name),
             node: node!($node),
             address: crate::runtime::$($path)+ as *const (),
+            #[cfg(test)]
             implemented: is_implemented!($($path)+),
         },)*];
     };
@@ -555,12 +558,14 @@ pub fn entries() -> &'static [Entry] {
 }
 
 /// Name and function of every entry point of a runtime of the version given (12090 is 12.9).
+#[cfg(test)]
 pub fn entry_points(runtime_version: u32) -> impl Iterator<Item = (&'static str, *const ())> {
     let node = if runtime_version < 13000 { Node::V12 } else { Node::V13 };
     TABLE.iter().filter(move |e| e.node == Node::Both || e.node == node).map(|e| (e.name, e.address))
 }
 
 /// Name, runtimes, and whether it is implemented, of every entry point.
+#[cfg(test)]
 pub fn status() -> impl Iterator<Item = (&'static str, Node, bool)> {
     TABLE.iter().map(|e| (e.name, e.node, e.implemented))
 }

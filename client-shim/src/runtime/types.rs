@@ -261,15 +261,6 @@ pub(crate) struct MemPoolProps {
     pub(crate) reserved: [u8; 54],
 }
 
-/// `cudaResourceDesc` up to where 12.x and 13.x agree.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ResourceDesc12 {
-    pub(crate) kind: c_int,
-    pub(crate) pad: c_int,
-    pub(crate) words: [usize; 7],
-}
-
 /// `cudaKernelNodeParams` and its V2.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -685,7 +676,6 @@ mod tests {
         layout!(ChannelDesc, 20, x = 0, f = 16);
         layout!(MemAccessDesc, 12, location = 0, flags = 8);
         layout!(MemLocation, 8, kind = 0, id = 4);
-        layout!(ResourceDesc12, 64, kind = 0, words = 8);
     }
 
     #[test]

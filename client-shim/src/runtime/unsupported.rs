@@ -75,7 +75,6 @@ stubs! {
     cudaGraphExternalSemaphoresWaitNodeSetParams,
     cudaGraphKernelNodeCopyAttributes,
     cudaGraphKernelNodeGetAttribute,
-    cudaGraphMemAllocNodeGetParams,
     cudaGraphicsEGLRegisterImage,
     cudaGraphicsGLRegisterBuffer,
     cudaGraphicsGLRegisterImage,
