@@ -1,33 +1,27 @@
-//! Graphs: making them by hand, asking about them, and launching them. What they are is in [`crate::graph`].
+//! Graphs: making them by hand, and asking about them. What they are is in [`crate::graph`].
 
 use std::ffi::{OsStr, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 
 use rgpu_device::Region;
 
-use super::abi::{In, Out, api, c_string, enter, enter_stream};
+use super::abi::{In, Out, api, c_string, enter};
 use super::copy::copy_box_of;
 use super::device::ordinal;
 use super::types::{
-    Dim3, EventRef, Extent, GraphEdgeData, GraphExecRef, GraphExecUpdateResultInfo, GraphInstantiateParams,
-    GraphNodeParams, GraphRef, HostFn, HostNodeParams, KernelNodeParams, MemAllocNodeParams, MemLocation,
-    MemPoolProps, Memcpy3DParms, MemcpyNodeParams, MemsetParams, NodeRef, PitchedPtr, StreamRef, kind,
-    launch_attribute, location, node_type,
+    Dim3, EventRef, Extent, GraphEdgeData, GraphNodeParams, GraphRef, HostFn, HostNodeParams,
+    KernelNodeParams, MemAllocNodeParams, MemLocation, MemPoolProps, Memcpy3DParms, MemcpyNodeParams,
+    MemsetParams, NodeRef, PitchedPtr, kind, launch_attribute, location, node_type,
 };
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Code, Config, CopyBox, Direction, Error, Params, Place, Result, current};
-use crate::graph::{self, GraphAllocation, HostCall, Kernel, Mismatch, Op};
+use crate::graph::{self, GraphAllocation, HostCall, Kernel, Op};
 
-/// `cudaGraphExecUpdateResult`s.
-const UPDATE_TOPOLOGY_CHANGED: c_int = 2;
-const UPDATE_KIND_CHANGED: c_int = 3;
 /// `cudaMemAllocationTypePinned`.
 const PINNED: c_int = 1;
-/// `cudaGraphInstantiateFlagDeviceLaunch`.
-const DEVICE_LAUNCH: u64 = 4;
 
 /// What a kernel node does.
-fn kernel(params: &KernelNodeParams) -> Result<Op> {
+pub(super) fn kernel(params: &KernelNodeParams) -> Result<Op> {
     let (core, context) = enter()?;
     if params.func.is_null() {
         return Err(Code::InvalidDeviceFunction.into());
@@ -49,19 +43,19 @@ fn kernel(params: &KernelNodeParams) -> Result<Op> {
 }
 
 /// What a 3D copy node does.
-fn copy_node(params: &Memcpy3DParms) -> Result<Op> {
+pub(super) fn copy_node(params: &Memcpy3DParms) -> Result<Op> {
     Ok(Op::Copy(copy_box_of(params)?, Direction::from_number(params.kind as u32)?))
 }
 
 /// What a plain copy node does.
-fn copy_1d(dst: usize, src: usize, count: usize, kind: c_int) -> Result<Op> {
+pub(super) fn copy_1d(dst: usize, src: usize, count: usize, kind: c_int) -> Result<Op> {
     let place = |addr: usize| Place { addr: addr as u64, row_pitch: count as u64, slice_pitch: count as u64 };
     let what = CopyBox { dst: place(dst), src: place(src), width: count as u64, height: 1, depth: 1 };
     Ok(Op::Copy(what, Direction::from_number(kind as u32)?))
 }
 
 /// What a copy to or from a variable does.
-fn copy_symbol(
+pub(super) fn copy_symbol(
     symbol: *const c_void,
     offset: usize,
     other: usize,
@@ -79,7 +73,7 @@ fn copy_symbol(
 }
 
 /// What a fill node does.
-fn fill_node(params: &MemsetParams) -> Result<Op> {
+pub(super) fn fill_node(params: &MemsetParams) -> Result<Op> {
     if !matches!(params.element_size, 1 | 2 | 4) {
         return Err(invalid("elements have 1, 2 or 4 bytes"));
     }
@@ -97,7 +91,7 @@ fn fill_node(params: &MemsetParams) -> Result<Op> {
 }
 
 /// What a host node does.
-fn host_node(params: &HostNodeParams) -> Result<Op> {
+pub(super) fn host_node(params: &HostNodeParams) -> Result<Op> {
     let function = params.func.ok_or_else(|| invalid("the function is null"))?;
     Ok(Op::Host(HostCall { function, data: params.user_data }))
 }
@@ -137,7 +131,7 @@ fn payload<T: Copy>(params: &GraphNodeParams) -> Result<T> {
 }
 
 /// What a node of the general kind does. The parameters may be filled in.
-fn general(params: &mut GraphNodeParams) -> Result<Op> {
+pub(super) fn general(params: &mut GraphNodeParams) -> Result<Op> {
     Ok(match params.kind {
         node_type::KERNEL => kernel(&payload(params)?)?,
         node_type::MEMCPY => copy_node(&payload::<MemcpyNodeParams>(params)?.copy)?,
@@ -268,21 +262,9 @@ fn event_of(node: NodeRef, record: bool) -> Result<EventRef> {
 }
 
 /// An event node's work.
-fn event_op(event: EventRef, record: bool) -> Result<Op> {
+pub(super) fn event_op(event: EventRef, record: bool) -> Result<Op> {
     let event = current()?.event(event)?;
     Ok(if record { Op::Record(event) } else { Op::Wait(event) })
-}
-
-/// Instantiates a graph.
-fn instantiate_graph(out: Out<GraphExecRef>, graph: GraphRef, flags: u64) -> Result<()> {
-    out.check()?;
-    if flags & DEVICE_LAUNCH != 0 {
-        return Err(not_implemented("a graph that is launched by the device"));
-    }
-    if flags & !0xf != 0 {
-        return Err(invalid("unknown flags"));
-    }
-    out.set(graph::instantiate(graph, flags)?)
 }
 
 api! {
@@ -715,143 +697,6 @@ api! {
     /// `cudaGraphNodeSetParams`
     fn node_set_params as "cudaGraphNodeSetParams" (node: NodeRef, params: Out<GraphNodeParams>) {
         graph::set_op(node, general(&mut params.get()?)?)
-    }
-
-    /// `cudaGraphInstantiate`, `cudaGraphInstantiateWithFlags`
-    fn instantiate as "cudaGraphInstantiate" (out: Out<GraphExecRef>, graph: GraphRef, flags: u64) {
-        instantiate_graph(out, graph, flags)
-    }
-
-    /// `cudaGraphInstantiateWithParams`
-    fn instantiate_with_params<const PT> as "cudaGraphInstantiateWithParams" (
-        out: Out<GraphExecRef>, graph: GraphRef, params: Out<GraphInstantiateParams>,
-    ) {
-        let given = params.get()?;
-        let done = instantiate_graph(out, graph, given.flags);
-        params.set(GraphInstantiateParams { error_node: 0, result: c_int::from(done.is_err()), ..given })?;
-        done
-    }
-
-    /// `cudaGraphExecGetFlags`
-    fn exec_get_flags as "cudaGraphExecGetFlags" (exec: GraphExecRef, out: Out<u64>) {
-        out.check()?;
-        out.set(graph::exec(exec)?.flags)
-    }
-
-    /// `cudaGraphExecDestroy`
-    fn exec_destroy as "cudaGraphExecDestroy" (exec: GraphExecRef) {
-        graph::exec_destroy(exec)
-    }
-
-    /// `cudaGraphLaunch`
-    fn launch<const PT> as "cudaGraphLaunch" (exec: GraphExecRef, stream: StreamRef) {
-        let (core, _, stream) = enter_stream(stream, PT)?;
-        graph::exec(exec)?.launch(core, &stream)
-    }
-
-    /// `cudaGraphUpload`: there is nothing to prepare.
-    fn upload<const PT> as "cudaGraphUpload" (exec: GraphExecRef, stream: StreamRef) {
-        enter_stream(stream, PT)?;
-        graph::exec(exec).map(drop)
-    }
-
-    /// `cudaGraphExecUpdate`
-    fn exec_update as "cudaGraphExecUpdate" (
-        exec: GraphExecRef, graph: GraphRef, out: Out<GraphExecUpdateResultInfo>,
-    ) {
-        let (result, node) = match graph::exec_update(exec, graph)? {
-            Ok(()) => (0, 0),
-            Err(Mismatch::Topology) => (UPDATE_TOPOLOGY_CHANGED, 0),
-            Err(Mismatch::Kind(node)) => (UPDATE_KIND_CHANGED, node),
-        };
-        out.set_if_wanted(GraphExecUpdateResultInfo { result, error_node: node, error_from_node: 0 });
-        if result == 0 {
-            return Ok(());
-        }
-        Err(Error::new(Code::GraphExecUpdateFailure, "the graphs have different shapes"))
-    }
-
-    /// `cudaGraphNodeSetEnabled`
-    fn set_enabled as "cudaGraphNodeSetEnabled" (exec: GraphExecRef, node: NodeRef, enabled: c_uint) {
-        graph::exec(exec)?.set_enabled(node, enabled != 0)
-    }
-
-    /// `cudaGraphNodeGetEnabled`
-    fn get_enabled as "cudaGraphNodeGetEnabled" (exec: GraphExecRef, node: NodeRef, out: Out<c_uint>) {
-        out.check()?;
-        out.set(c_uint::from(graph::exec(exec)?.enabled(node)?))
-    }
-
-    /// `cudaGraphExecKernelNodeSetParams`
-    fn exec_kernel as "cudaGraphExecKernelNodeSetParams" (
-        exec: GraphExecRef, node: NodeRef, params: In<KernelNodeParams>,
-    ) {
-        graph::exec(exec)?.set(node, kernel(&params.get()?)?)
-    }
-
-    /// `cudaGraphExecMemcpyNodeSetParams`
-    fn exec_memcpy as "cudaGraphExecMemcpyNodeSetParams" (
-        exec: GraphExecRef, node: NodeRef, params: In<Memcpy3DParms>,
-    ) {
-        graph::exec(exec)?.set(node, copy_node(&params.get()?)?)
-    }
-
-    /// `cudaGraphExecMemcpyNodeSetParams1D`
-    fn exec_memcpy_1d as "cudaGraphExecMemcpyNodeSetParams1D" (
-        exec: GraphExecRef, node: NodeRef, dst: usize, src: usize, bytes: usize, kind: c_int,
-    ) {
-        graph::exec(exec)?.set(node, copy_1d(dst, src, bytes, kind)?)
-    }
-
-    /// `cudaGraphExecMemcpyNodeSetParamsToSymbol`
-    fn exec_memcpy_to_symbol as "cudaGraphExecMemcpyNodeSetParamsToSymbol" (
-        exec: GraphExecRef, node: NodeRef, symbol: *const c_void, src: usize, bytes: usize, offset: usize,
-        kind: c_int,
-    ) {
-        graph::exec(exec)?.set(node, copy_symbol(symbol, offset, src, bytes, true, kind)?)
-    }
-
-    /// `cudaGraphExecMemcpyNodeSetParamsFromSymbol`
-    fn exec_memcpy_from_symbol as "cudaGraphExecMemcpyNodeSetParamsFromSymbol" (
-        exec: GraphExecRef, node: NodeRef, dst: usize, symbol: *const c_void, bytes: usize, offset: usize,
-        kind: c_int,
-    ) {
-        graph::exec(exec)?.set(node, copy_symbol(symbol, offset, dst, bytes, false, kind)?)
-    }
-
-    /// `cudaGraphExecMemsetNodeSetParams`
-    fn exec_memset as "cudaGraphExecMemsetNodeSetParams" (
-        exec: GraphExecRef, node: NodeRef, params: In<MemsetParams>,
-    ) {
-        graph::exec(exec)?.set(node, fill_node(&params.get()?)?)
-    }
-
-    /// `cudaGraphExecHostNodeSetParams`
-    fn exec_host as "cudaGraphExecHostNodeSetParams" (
-        exec: GraphExecRef, node: NodeRef, params: In<HostNodeParams>,
-    ) {
-        graph::exec(exec)?.set(node, host_node(&params.get()?)?)
-    }
-
-    /// `cudaGraphExecEventRecordNodeSetEvent`
-    fn exec_event_record as "cudaGraphExecEventRecordNodeSetEvent" (
-        exec: GraphExecRef, node: NodeRef, event: EventRef,
-    ) {
-        graph::exec(exec)?.set(node, event_op(event, true)?)
-    }
-
-    /// `cudaGraphExecEventWaitNodeSetEvent`
-    fn exec_event_wait as "cudaGraphExecEventWaitNodeSetEvent" (
-        exec: GraphExecRef, node: NodeRef, event: EventRef,
-    ) {
-        graph::exec(exec)?.set(node, event_op(event, false)?)
-    }
-
-    /// `cudaGraphExecNodeSetParams`
-    fn exec_node_set_params as "cudaGraphExecNodeSetParams" (
-        exec: GraphExecRef, node: NodeRef, params: Out<GraphNodeParams>,
-    ) {
-        graph::exec(exec)?.set(node, general(&mut params.get()?)?)
     }
 
     /// `cudaDeviceGetGraphMemAttribute`: what is used is what is reserved.

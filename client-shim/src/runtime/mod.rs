@@ -19,6 +19,7 @@ mod event;
 mod exports;
 mod function;
 mod graph;
+mod graph_exec;
 mod launch;
 mod library;
 mod memory;
