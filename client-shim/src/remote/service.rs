@@ -25,7 +25,11 @@ const UNAVAILABLE: u8 = 2;
 
 /// How others reach the service thread.
 pub(super) struct Service {
+    /// Becomes readable when the thread is to wake.
     event: OwnedFd,
+    /// The other end. Both are sockets, so that where a program has closed them and the numbers have come
+    /// to mean files of its own, nothing is written there.
+    waker: OwnedFd,
     /// Whether the thread is watching the buffer.
     awake: AtomicBool,
     started: AtomicU8,
@@ -35,17 +39,22 @@ pub(super) struct Service {
 
 impl Service {
     pub fn new() -> io::Result<Self> {
-        // SAFETY: plain system call; the result is a fresh descriptor that nobody else owns.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
+        let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let mut ends = [-1; 2];
+        // SAFETY: `ends` has room for the two descriptors.
+        if unsafe { libc::socketpair(libc::AF_UNIX, flags, 0, ends.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: as above.
-        let event = unsafe { OwnedFd::from_raw_fd(fd) };
-        let event = dup_above(fd, LOWEST_DESCRIPTOR).unwrap_or(event);
-        fork::close_in_children(event.as_raw_fd());
+        let [event, waker] = ends.map(|fd| {
+            // SAFETY: the call succeeded: both are fresh descriptors that nobody else owns.
+            let end = unsafe { OwnedFd::from_raw_fd(fd) };
+            let end = dup_above(fd, LOWEST_DESCRIPTOR).unwrap_or(end);
+            fork::close_in_children(end.as_raw_fd());
+            end
+        });
         Ok(Self {
             event,
+            waker,
             awake: AtomicBool::new(false),
             started: AtomicU8::new(NOT_STARTED),
             starting: Mutex::new(()),
@@ -102,21 +111,24 @@ impl Service {
 
     /// Wakes the thread.
     pub fn wake(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: writes 8 bytes from a valid place. A full counter wakes as well.
-        unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        // SAFETY: sends one byte from a valid place. A full socket wakes as well.
+        unsafe { libc::send(self.waker.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) };
     }
 
     fn drain(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: reads 8 bytes into a valid place.
-        unsafe { libc::read(self.event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        let mut bytes = [0u8; 64];
+        // SAFETY: receives at most 64 bytes into a valid place. What is left wakes the thread once more.
+        unsafe {
+            libc::recv(self.event.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
+        };
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
         fork::forget(self.event.as_raw_fd());
+        fork::forget(self.waker.as_raw_fd());
     }
 }
 
