@@ -6,6 +6,8 @@
 //! | direct | on the device | on the device | received |
 //! | mirrored, registered, pageable | sent | sent | by the host, after the stream |
 //!
+//! Registered memory that the program asked a device pointer for is, to the device, memory that it copies itself.
+//!
 //! What is *sent* is read before the call returns, except from registered memory in the asynchronous family. What is
 //! *received* is in place when the call returns, or for pinned memory in the asynchronous family when the stream is next
 //! waited for.
@@ -186,12 +188,30 @@ impl Core {
         dst.bytes().ok_or_else(|| invalid("The box is too large"))?;
         let (to, from) = (self.spot(&mut dst)?, self.spot(&mut src)?);
         direction.check(to, from)?;
+        // What the device knows registered memory by, it copies itself, in order with what kernels do to it.
+        let alias = |spot: Spot, region: &Region| match spot {
+            Spot::Registered => Some(self.alias_of(region.addr)).filter(|alias| *alias != region.addr),
+            _ => None,
+        };
         let near = |spot: Spot| matches!(spot, Spot::Device | Spot::Direct);
-        match (near(from), near(to)) {
+        let (mut near_to, mut near_from) = (near(to), near(from));
+        let mut mirrored = false;
+        if let Some(alias) = alias(to, &dst).filter(|_| near_from) {
+            dst.addr = alias;
+            (near_to, mirrored) = (true, true);
+        }
+        if let Some(alias) = alias(from, &src).filter(|_| near(to) && self.session.in_process) {
+            src.addr = alias;
+            (near_from, mirrored) = (true, true);
+        }
+        match (near_from, near_to) {
             (true, true) => {
+                if mirrored {
+                    self.before_device_work()?;
+                }
                 self.note(stream.ordinal, self.device.copy_on_device(stream.handle, dst, src))?;
                 self.work_enqueued(stream);
-                let host_sees = to == Spot::Direct || from == Spot::Direct;
+                let host_sees = mirrored || to == Spot::Direct || from == Spot::Direct;
                 if wait == Wait::Sync && host_sees { self.stream_synchronize(stream) } else { Ok(()) }
             }
             (false, true) => self.send(stream, dst, src, from, wait),

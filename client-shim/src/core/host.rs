@@ -37,11 +37,29 @@ struct Mirror {
 /// See [`HostSide::pull`].
 pub type Pull = Box<dyn Fn() + Send + Sync>;
 
+/// All mirrored memory, by the device's address.
+#[derive(Default)]
+struct Mirrors(RwLock<BTreeMap<u64, Mirror>>);
+
+impl Mirrors {
+    fn store(&self, addr: u64, bytes: &[u8]) {
+        let mirrors = self.0.read();
+        let Some((&base, mirror)) = mirrors.range(..=addr).next_back() else { return };
+        let offset = addr - base;
+        if offset >= mirror.size {
+            return;
+        }
+        let len = (bytes.len() as u64).min(mirror.size - offset) as usize;
+        // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so.
+        unsafe { std::ptr::copy(bytes.as_ptr(), (mirror.host + offset) as *mut u8, len) };
+    }
+}
+
 /// The application's side of a session.
 pub struct HostSide {
     device: OnceLock<Arc<dyn Device>>,
-    pull: OnceLock<Pull>,
-    mirrors: RwLock<BTreeMap<u64, Mirror>>,
+    pull: Arc<OnceLock<Pull>>,
+    mirrors: Arc<Mirrors>,
     functions: Mutex<NumberMap<u64, HostFunction>>,
     next_function: AtomicU64,
     waiting_functions: Arc<AtomicUsize>,
@@ -53,8 +71,8 @@ impl HostSide {
     pub fn new() -> Self {
         Self {
             device: OnceLock::new(),
-            pull: OnceLock::new(),
-            mirrors: RwLock::default(),
+            pull: Arc::default(),
+            mirrors: Arc::default(),
             functions: Mutex::default(),
             next_function: AtomicU64::new(1),
             waiting_functions: Arc::default(),
@@ -83,25 +101,17 @@ impl HostSide {
     /// Mirrored memory at `addr` has its host copy at `host` (the same address, or memory that the program registered).
     /// Both are page aligned.
     pub fn add_mirror(&self, addr: u64, size: u64, host: u64) {
-        self.mirrors.write().insert(addr, Mirror { size, host });
+        self.mirrors.0.write().insert(addr, Mirror { size, host });
     }
 
     /// The mirrored memory at `addr` is gone: nobody touches its host copy after this.
     pub fn remove_mirror(&self, addr: u64) {
-        self.mirrors.write().remove(&addr);
+        self.mirrors.0.write().remove(&addr);
     }
 
     /// Stores what the device changed in mirrored memory. What lies outside of it is left alone.
     pub fn store(&self, addr: u64, bytes: &[u8]) {
-        let mirrors = self.mirrors.read();
-        let Some((&base, mirror)) = mirrors.range(..=addr).next_back() else { return };
-        let offset = addr - base;
-        if offset >= mirror.size {
-            return;
-        }
-        let len = (bytes.len() as u64).min(mirror.size - offset) as usize;
-        // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (mirror.host + offset) as *mut u8, len) };
+        self.mirrors.store(addr, bytes);
     }
 
     /// How many host functions were enqueued and have not returned.
@@ -131,8 +141,16 @@ impl HostSide {
             let device = self.device.get()?.clone();
             let (send, receive) = channel::<(u64, HostFunction)>();
             let waiting = self.waiting_functions.clone();
+            let (pull, mirrors) = (self.pull.clone(), self.mirrors.clone());
             let spawned = spawn_quiet("rgpu-host-func", move || {
                 for (id, call) in receive {
+                    if !mirrors.0.read().is_empty() {
+                        // The function may look at what kernels before it have written.
+                        if let Some(pull) = pull.get() {
+                            pull();
+                        }
+                        device.collect_shared_writes(&mut |addr, bytes| mirrors.store(addr, bytes));
+                    }
                     let status = (call.status)();
                     if status == 0 || !call.only_if_well {
                         error::guard_value((), || (call.function)(status));
@@ -160,7 +178,7 @@ impl Host for HostSide {
     }
 
     fn fetch(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
-        let mirrors = self.mirrors.read();
+        let mirrors = self.mirrors.0.read();
         let found = mirrors.range(..=addr).next_back().filter(|(base, mirror)| {
             let offset = addr - **base;
             offset <= mirror.size && buf.len() as u64 <= mirror.size - offset
@@ -168,13 +186,10 @@ impl Host for HostSide {
         let Some((base, mirror)) = found else {
             return Err(Error::new(Code::IllegalAddress, format!("{addr:#x} is no mapped host memory")));
         };
-        // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so.
+        // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so. The last page of memory
+        // that the program registered may hold anything else of the heap, `buf` included: hence no `nonoverlapping`.
         unsafe {
-            std::ptr::copy_nonoverlapping(
-                (mirror.host + (addr - base)) as *const u8,
-                buf.as_mut_ptr(),
-                buf.len(),
-            );
+            std::ptr::copy((mirror.host + (addr - base)) as *const u8, buf.as_mut_ptr(), buf.len());
         }
         Ok(())
     }
