@@ -47,7 +47,7 @@ pub struct State {
     pub modules: HashMap<Handle, Arc<Module>>,
     /// Stack limits, by ordinal.
     pub stack: Vec<u64>,
-    /// Kernels that are executing.
+    /// Kernels that are executing, in the order in which they were started.
     active: Vec<Arc<Grid>>,
     /// Launches that wait for a parameter slot, or for another cooperative launch to end.
     delayed: VecDeque<Key>,
@@ -249,7 +249,8 @@ impl Shared {
     fn pick(self: &Arc<Self>, state: &mut State, room: (bool, bool)) -> Option<Job> {
         let open = state.active.iter().filter(|g| !g.exhausted());
         let fit = open.filter(|g| if g.cooperative { room.1 } else { room.0 });
-        let grid = fit.min_by_key(|g| (g.priority, g.id)).cloned();
+        // Of equally urgent ones the first, which was started first.
+        let grid = fit.min_by_key(|g| g.priority).cloned();
         let mut at = 0;
         while let Some(&key) = state.streams.ready.get(at) {
             let wanted = match state.streams.peek(key) {
