@@ -33,16 +33,61 @@ enum Role {
 
 use Role::{Address, AnyFrom, AnyTo, From, Other, Predicates, To, WideFrom, WideTo, WithPredicate};
 
-/// Checks the operands of an instruction; an error says what is wrong.
-pub fn check(form: &Form, operands: &[Operand], registers: &[Register]) -> Result<(), String> {
-    let Some((roles, optional)) = roles(form, operands.len()) else { return Ok(()) };
+/// What the forms of a module demand, worked out once for each.
+#[derive(Debug, Default)]
+pub struct Checker {
+    /// By the form's number: for how many operands, and what they have to be.
+    known: Vec<Option<Demands>>,
+}
+
+#[derive(Debug)]
+struct Demands {
+    count: usize,
+    /// The roles, and how many of the last may be missing; `None` if they are not looked at.
+    roles: Option<(Vec<Role>, usize)>,
+}
+
+impl Checker {
+    /// Checks the operands of an instruction, whose form has this number; an error says what is wrong.
+    pub fn check(
+        &mut self,
+        number: u32,
+        form: &Form,
+        operands: &[Operand],
+        registers: &[Register],
+    ) -> Result<(), String> {
+        let number = number as usize;
+        if self.known.len() <= number {
+            self.known.resize_with(number + 1, || None);
+        }
+        let count = operands.len();
+        let slot = &mut self.known[number];
+        if slot.as_ref().is_none_or(|demands| demands.count != count) {
+            *slot = Some(Demands { count, roles: roles(form, count) });
+        }
+        match slot {
+            Some(Demands { roles: Some((roles, optional)), .. }) => {
+                check(form, roles, *optional, operands, registers)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check(
+    form: &Form,
+    roles: &[Role],
+    optional: usize,
+    operands: &[Operand],
+    registers: &[Register],
+) -> Result<(), String> {
     let (least, most) = (roles.len() - optional, roles.len());
     if !(least..=most).contains(&operands.len()) {
         let takes = if optional == 0 { most.to_string() } else { format!("{least} to {most}") };
         return Err(format!("{} takes {takes} operands, not {}", form.text, operands.len()));
     }
     for (index, (operand, role)) in operands.iter().zip(roles).enumerate() {
-        if let Err(why) = fits(operand, role, registers) {
+        if let Err(why) = fits(operand, *role, registers) {
             return Err(format!("Operand {} of {} {why}", index + 1, form.text));
         }
     }
@@ -123,7 +168,7 @@ fn roles(form: &Form, count: usize) -> Option<(Vec<Role>, usize)> {
             (2, 2) => exactly(&[WideTo(bits(0)?, 1), WideFrom(bits(1)?, 1)]),
             _ => Some((vec![Other; 4], 2)),
         },
-        O::Mov => exactly(&[AnyTo(bits(0)?), AnyFrom(bits(0)?)]),
+        O::Mov => exactly(&[AnyTo(bits(0)? * form.vector), AnyFrom(bits(0)? * form.vector)]),
         O::Cvta => exactly(&[To(bits(0)?), From(bits(0)?)]),
         O::Isspacep => exactly(&[To(1), Other]),
         O::Ld | O::Ldu => Some((vec![WideTo(bits(0)?, form.vector), Address, Other], 1)),

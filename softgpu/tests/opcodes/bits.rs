@@ -209,7 +209,7 @@ fn packing() -> Vec<Case> {
             })
             .sum()
     }));
-    let modes: [(&str, fn(u64, u64) -> u64); 6] = [
+    let modes: [Logic; 6] = [
         ("f4e", |n, s| n + s),
         ("b4e", |n, s| (s + 8 - n) & 7),
         ("rc8", |_, s| s),

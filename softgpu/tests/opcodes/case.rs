@@ -299,7 +299,7 @@ impl Case {
         let got: Vec<u64> = got.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
         let wants: Vec<Vec<Want>> = match &self.model {
             Model::Lane(model) => operands.iter().map(|a| model(a)).collect(),
-            Model::Group(size, model) => operands.chunks(*size as usize).flat_map(|a| model(a)).collect(),
+            Model::Group(size, model) => operands.chunks(*size as usize).flat_map(model).collect(),
         };
         let mut wrong = Vec::new();
         for (thread, want) in wants.iter().enumerate() {

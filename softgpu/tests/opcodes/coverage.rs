@@ -1,7 +1,7 @@
 //! Which opcodes are covered: the list of those that public programs use, against the cases here, and the
 //! table in `docs/opcodes.md`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::case::Case;
@@ -105,17 +105,22 @@ fn document() -> String {
             writeln!(text, "| {} | `{opcode}` | {programs} |", rank + 1).unwrap();
         }
     }
-    writeln!(text, "\n## All covered opcodes\n\n{} forms:\n", covered.len()).unwrap();
-    let mut base = "";
+    writeln!(
+        text,
+        "\n## All covered opcodes\n\n{} forms, those that differ in the last word only on one line:\n",
+        covered.len()
+    )
+    .unwrap();
+    let mut lines: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for opcode in &covered {
-        let first = opcode.split('.').next().unwrap_or("");
-        if first == base {
-            write!(text, ", `{opcode}`").unwrap();
-        } else {
-            write!(text, "{}- `{opcode}`", if base.is_empty() { "" } else { "\n" }).unwrap();
-            base = first;
+        let (first, last) = opcode.rsplit_once('.').unwrap_or((opcode, ""));
+        lines.entry(first).or_default().push(last);
+    }
+    for (first, last) in lines {
+        match last[..] {
+            [""] => writeln!(text, "- `{first}`").unwrap(),
+            _ => writeln!(text, "- `{first}.` {}", last.join(" ")).unwrap(),
         }
     }
-    text.push('\n');
     text
 }

@@ -53,6 +53,9 @@ impl Kind {
     }
 }
 
+/// From the bits of operands to those of the result.
+type BitsModel = Box<dyn Fn(&[u64]) -> u64 + Send + Sync>;
+
 const MODES: [&str; 4] = ["rn", "rz", "rm", "rp"];
 
 pub fn cases() -> Vec<Case> {
@@ -78,7 +81,7 @@ pub fn cases() -> Vec<Case> {
             all.push(kind.scalar(format!("fma.{mode}.{ty}"), 3, move |a| f.fma(a[0], a[1], a[2], mode)));
             all.push(kind.scalar(format!("mad.{mode}.{ty}"), 3, move |a| f.fma(a[0], a[1], a[2], mode)));
             all.push(kind.scalar(format!("sqrt.{mode}.{ty}"), 1, move |a| f.sqrt(a[0], mode)));
-            let one = f.from_integer(1, "rn");
+            let one = f.integer(1, "rn");
             all.push(kind.scalar(format!("rcp.{mode}.{ty}"), 1, move |a| f.binary('/', one, a[0], mode)));
         }
         let sign = 1u64 << (f.bits() - 1);
@@ -175,7 +178,7 @@ fn halves() -> Vec<Case> {
     for kind in [F16, BF16] {
         let (ty, f) = (kind.ty, kind.format);
         for packed in [false, true] {
-            let make = move |opcode: &str, count: usize, model: Box<dyn Fn(&[u64]) -> u64 + Send + Sync>| {
+            let make = move |opcode: &str, count: usize, model: BitsModel| {
                 if packed {
                     kind.packed(format!("{opcode}.{ty}x2"), count, model)
                 } else {

@@ -189,7 +189,7 @@ impl Format {
     }
 
     /// An integer in this format.
-    pub fn from_integer(self, value: i128, mode: &str) -> u64 {
+    pub fn integer(self, value: i128, mode: &str) -> u64 {
         let mode = round(mode);
         by_format!(self, F => F::from_i128_r(value, mode).value.to_bits() as u64)
     }
@@ -244,7 +244,7 @@ impl Format {
 
     /// Clamps to `[0, 1]`; NaN becomes 0.
     pub fn saturate(self, a: u64) -> u64 {
-        let one = self.from_integer(1, "rn");
+        let one = self.integer(1, "rn");
         if self.is_nan(a) || a & self.sign() != 0 {
             0
         } else if a > one {

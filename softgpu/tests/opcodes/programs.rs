@@ -672,11 +672,11 @@ impl Block<'_> {
                 self.each(active, |t| t.v[*d] = count as u32);
             }
             S::Return(condition, value) => {
-                for index in 0..THREADS {
-                    let thread = &self.threads[index];
-                    if active[index] && thread.condition(*condition) {
-                        self.returned[index] = Some(thread.value(*value));
-                        active[index] = false;
+                let threads = self.threads.iter().zip(&mut self.returned).zip(active);
+                for ((thread, returned), active) in threads.filter(|(_, active)| **active) {
+                    if thread.condition(*condition) {
+                        *returned = Some(thread.value(*value));
+                        *active = false;
                     }
                 }
             }

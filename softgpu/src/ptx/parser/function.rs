@@ -7,7 +7,6 @@ use super::super::ast::{
     Function, FunctionId, Guard, Instruction, LabelId, Linkage, LocalId, Prototype, RegId, RegName, Register,
     Statement, Variable,
 };
-use super::super::check::check;
 use super::super::lexer::Position;
 use super::scope::{Name, RegRange};
 use super::{Global, Parser, Result, Scope, Space, Symbol, Token, Type, describe, error_at};
@@ -529,7 +528,9 @@ impl<'a> Parser<'a> {
         let form = self.form(text);
         let operands = self.operands(body, form)?;
         let described = &self.module.forms[form.0 as usize];
-        check(described, &operands, &body.function.registers).map_err(|why| error_at(at, why))?;
+        self.checker
+            .check(form.0, described, &operands, &body.function.registers)
+            .map_err(|why| error_at(at, why))?;
         body.function.body.push(Statement::Instruction(Instruction { form, line, guard, operands }));
         Ok(())
     }

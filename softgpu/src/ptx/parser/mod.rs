@@ -11,6 +11,7 @@ use std::collections::HashMap;
 
 use super::ParseError;
 use super::ast::{FormId, FunctionId, GlobalId, Linkage, Module, Space, Symbol, Type, Variable};
+use super::check::Checker;
 use super::lexer::{Lexer, Position, Token, error_at};
 use super::opcode::Form;
 use scope::Scope;
@@ -29,6 +30,7 @@ pub fn parse(text: &str) -> Result<Module> {
         forms: HashMap::new(),
         fixups: Vec::new(),
         aliases: Vec::new(),
+        checker: Checker::default(),
     };
     parser.module()?;
     Ok(parser.module)
@@ -56,6 +58,7 @@ struct Parser<'a> {
     forms: HashMap<&'a str, FormId>,
     fixups: Vec<Fixup<'a>>,
     aliases: Vec<(&'a str, &'a str, Position)>,
+    checker: Checker,
 }
 
 impl<'a> Parser<'a> {
