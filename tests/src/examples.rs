@@ -114,7 +114,7 @@ pub fn build(toolkit: &Toolkit, examples: &[Example], versions: &[Version]) -> R
     }
     let count = due.len();
     if count > 0 {
-        println!("Compiling {count} CUDA programs with nvcc");
+        println!("Compiling CUDA programs with nvcc: {count}");
     }
     let queue = Mutex::new(due);
     let jobs = std::thread::available_parallelism().map_or(2, |n| n.get());

@@ -38,7 +38,15 @@ impl Product {
             .status()
             .context("Starting cargo")?;
         ensure!(status.success(), "`cargo build --release` failed");
-        Ok(Self { directory: examples::target().join("release") })
+        Self::built()
+    }
+
+    /// The release binaries that were built before.
+    pub fn built() -> Result<Self> {
+        let product = Self { directory: examples::target().join("release") };
+        ensure!(product.rgpu().exists(), "{} is missing", product.rgpu().display());
+        ensure!(product.shim().exists(), "{} is missing", product.shim().display());
+        Ok(product)
     }
 
     /// Where the two files lie.

@@ -20,7 +20,7 @@ pub fn demo(filter: &[String]) -> Result<bool> {
     let compiled = examples::build(&toolkit, &programs, &[Version::Cuda13])?;
     let compile_time = start.elapsed();
 
-    let product = Product::build()?;
+    let product = Product::built()?;
     let daemon = Daemon::start(&product)?;
     println!();
     println!("$ rgpu serve --listen 127.0.0.1:0 --device software");

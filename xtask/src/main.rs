@@ -73,7 +73,9 @@ fn compile_all(toolkit: &Toolkit) -> Result<()> {
     let mut programs = examples::all()?;
     programs.extend(examples::for_tests()?);
     let compiled = examples::build(toolkit, &programs, &Version::ALL)?;
-    println!("Compiled {compiled} CUDA programs in {}", seconds(start.elapsed()));
+    if compiled > 0 {
+        println!("Compiled {compiled} in {}", seconds(start.elapsed()));
+    }
     Ok(())
 }
 

@@ -22,7 +22,7 @@ struct Counts {
 pub fn test(filter: &[String]) -> Result<bool> {
     let built = build()?;
     println!("Built in {}", seconds(built));
-    let product = Product::build()?;
+    let product = Product::built()?;
     match toolkit() {
         Ok((toolkit, _)) => compile_all(&toolkit)?,
         Err(e) => println!("Tests that need the CUDA compiler will be skipped: {e:#}"),
