@@ -437,6 +437,28 @@ impl Reader {
             O::Setmaxnreg => return None,
             O::Mma => self.mma()?,
             O::Wmma => self.wmma()?,
+            O::Ldmatrix => {
+                let aligned = Self::flag(&mut self.form.sync) & Self::flag(&mut self.form.aligned);
+                let count = self.one_of(&[("x1", 1), ("x2", 2), ("x4", 4)])?;
+                let transpose = self.other("trans");
+                let shared = match self.take_space()? {
+                    None => false,
+                    Some(Space::Shared | Space::SharedCta) => true,
+                    Some(_) => return None,
+                };
+                self.ty_of(&[Type::B16])?;
+                if !aligned || !self.other("m8n8") {
+                    return None;
+                }
+                Op::Ldmatrix { count, transpose, shared }
+            }
+            O::Movmatrix => {
+                let aligned = Self::flag(&mut self.form.sync) & Self::flag(&mut self.form.aligned);
+                if !aligned || !self.other("trans") || !self.other("m8n8") {
+                    return None;
+                }
+                Op::Movmatrix.with_type(self, Type::B16)?
+            }
             _ => return None,
         })
     }
@@ -919,9 +941,15 @@ impl Reader {
         let (m, n, k) = self.shape()?;
         let (a_row, b_row) = (self.layout()?, self.layout()?);
         let (d, a, b, c) = (self.ty()?, self.ty()?, self.ty()?, self.ty()?);
+        self.plain_rounding()?;
         let sat = self.other("satfinite");
-        let shape = Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat, bit_and: false });
+        let shape = Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat });
         (aligned && super::emit::matrix::is_supported_mma(&shape)).then_some(Op::Mma(shape))
+    }
+
+    /// Products are rounded to nearest, said or not.
+    fn plain_rounding(&mut self) -> Option<()> {
+        matches!(self.form.rounding.take(), None | Some(Rounding::Nearest)).then_some(())
     }
 
     fn wmma(&mut self) -> Option<Op> {
@@ -938,8 +966,9 @@ impl Reader {
                 [d, a, b, c] => (d, a, b, c),
                 _ => return None,
             };
+            self.plain_rounding()?;
             let sat = self.other("satfinite");
-            let shape = Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat, bit_and: false });
+            let shape = Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat });
             return super::emit::matrix::is_supported_wmma(&shape).then_some(Op::WmmaMma(shape));
         }
         let load = self.other("load");
@@ -956,19 +985,8 @@ impl Reader {
             _ => return None,
         };
         let ty = self.ty()?;
-        let shape = Box::new(MatrixShape {
-            m,
-            n,
-            k,
-            a: ty,
-            b: ty,
-            c: ty,
-            d: ty,
-            a_row: row,
-            b_row: row,
-            sat: false,
-            bit_and: false,
-        });
+        let shape =
+            Box::new(MatrixShape { m, n, k, a: ty, b: ty, c: ty, d: ty, a_row: row, b_row: row, sat: false });
         if !super::emit::matrix::is_supported_fragment(fragment, &shape) {
             return None;
         }

@@ -258,6 +258,7 @@ pub fn defined_operands(op: &Op) -> usize {
         | Op::Nop
         | Op::CpAsync
         | Op::WmmaStore { .. }
+        | Op::Converge
         | Op::Yield => 0,
         _ => 1,
     }

@@ -13,6 +13,7 @@ mod flow;
 mod helpers;
 mod inline;
 mod layout;
+mod lockstep;
 mod op;
 mod schedule;
 mod state;
@@ -208,7 +209,7 @@ impl Linked {
         let mut function = ir::Function::with_name_signature(UserFuncName::user(0, id.0), signature);
         let mut importer = Importer::new()?;
         let builder = FunctionBuilder::new(&mut function, &mut builders);
-        let facts = Emitter::kernel(&context, builder, &mut importer, id, kernel, &vars)?;
+        let facts = Emitter::kernel(&context, builder, &mut importer, kernel, &vars)?;
         pieces.push(code::compile(id, function)?);
 
         for &callee in &bodies.functions {
@@ -219,7 +220,7 @@ impl Linked {
             let mut function = ir::Function::with_name_signature(UserFuncName::user(0, callee.0), signature);
             let mut importer = Importer::new()?;
             let builder = FunctionBuilder::new(&mut function, &mut builders);
-            Emitter::device_function(&context, builder, &mut importer, callee, body, &vars)?;
+            Emitter::device_function(&context, builder, &mut importer, body, &vars)?;
             pieces.push(code::compile(callee, function)?);
         }
 

@@ -128,8 +128,6 @@ pub enum Order {
     Weak,
     /// Others may be looking: performed exactly once, where it stands.
     Strong,
-    /// `.sc`-like: ordered with everything.
-    Fenced,
 }
 
 /// An operation of the video family on scalars: `vadd` …
@@ -141,9 +139,6 @@ pub enum VideoOp {
     Min,
     Max,
     Avrg,
-    Shl,
-    Shr,
-    Mad,
     Set(Compare),
 }
 
@@ -154,8 +149,6 @@ pub enum Secondary {
     Add,
     Min,
     Max,
-    /// `.shr7` or `.shr15` of `vmad`.
-    Shift(u8),
 }
 
 /// A `cvt`.
@@ -185,8 +178,6 @@ pub struct MatrixShape {
     pub a_row: bool,
     pub b_row: bool,
     pub sat: bool,
-    /// `.xor.popc` or `.and.popc` of single-bit matrices.
-    pub bit_and: bool,
 }
 
 /// Which fragment `wmma.load` and `wmma.store` move.
@@ -405,6 +396,7 @@ pub enum Op {
     Ldmatrix {
         count: u32,
         transpose: bool,
+        shared: bool,
     },
     Movmatrix,
 }
@@ -426,6 +418,7 @@ impl Op {
             self,
             Op::Bar { .. }
                 | Op::Yield
+                | Op::Converge
                 | Op::Shfl { .. }
                 | Op::Vote { .. }
                 | Op::Match { .. }
@@ -444,10 +437,7 @@ impl Op {
     pub fn may_observe_others(&self) -> bool {
         matches!(
             self,
-            Op::Ld { order: Order::Strong | Order::Fenced, .. }
-                | Op::Fence
-                | Op::Atom { result: true, .. }
-                | Op::Yield
+            Op::Ld { order: Order::Strong, .. } | Op::Fence | Op::Atom { result: true, .. } | Op::Yield
         )
     }
 }

@@ -25,8 +25,10 @@ pub mod synthetic {
     pub const LOAD: [u32; 4] = [5, 6, 7, 8];
     /// `st.param`
     pub const STORE: [u32; 4] = [9, 10, 11, 12];
+    /// The lanes of a warp wait for each other.
+    pub const CONVERGE: u32 = 13;
     /// How many there are.
-    pub const COUNT: u32 = 13;
+    pub const COUNT: u32 = 14;
 }
 
 fn synthetic_ops() -> Vec<Op> {
@@ -36,6 +38,7 @@ fn synthetic_ops() -> Vec<Op> {
     let (place, vector, order) = (Place::Param, 1, Order::Weak);
     ops.extend(bits.map(|ty| Op::Ld { place, ty, vector, order }));
     ops.extend(bits.map(|ty| Op::St { place, ty, vector, order }));
+    ops.push(Op::Converge);
     ops
 }
 
@@ -132,6 +135,7 @@ impl Unit {
             return Err(Error::new(Code::InvalidPtx, "PTX with addresses of 32 bits is not supported"));
         }
         let ops = decode_all(&mut module)?;
+        super::lockstep::insert(&mut module, &ops);
         // Numbers that stand for functions are never used twice in a process, so that a pointer to
         // another module's function is noticed.
         static NEXT: AtomicU64 = AtomicU64::new(1 << 20);

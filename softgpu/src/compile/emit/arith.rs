@@ -426,7 +426,7 @@ impl<'a> Emitter<'a, '_> {
             Some(_) => Some(self.src(self.operand(o, 3)?, Type::Pred)?),
             None => None,
         };
-        let mut apply = |e: &mut Self, value: Value| match (combine, c) {
+        let apply = |e: &mut Self, value: Value| match (combine, c) {
             (Some(combine), Some(c)) => e.combine(combine, value, c),
             _ => value,
         };

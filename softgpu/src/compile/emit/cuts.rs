@@ -97,6 +97,8 @@ impl<'a> Emitter<'a, '_> {
         }
         match op {
             Op::Yield => self.stop_here(CutKind::Yield, false, next, &[]),
+            // Without a mask: whoever is here once nobody else in the warp can come.
+            Op::Converge => self.stop_here(CutKind::WarpSync, true, next, &[]),
             Op::Bar { reduce, warp, arrive } => self.bar(*reduce, *warp, *arrive, next, o)?,
             Op::Shfl { mode, sync } => {
                 let (value, predicate) = self.pair(o)?;

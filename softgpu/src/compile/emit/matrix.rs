@@ -1,50 +1,358 @@
 //! Matrix instructions, which a warp carries out together.
+//!
+//! Loading and storing of fragments is done by each thread for itself. Multiplying is a cut: the operands
+//! are put behind the other contents of the thread's state, and the results are found there.
 
-use super::{Emitter, Result};
-use crate::compile::op::{Fragment, MatrixShape, Op};
-use crate::ptx::ast::Operand;
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+
+use super::cuts::registers;
+use super::memory::Target;
+use super::{Emitter, Result, class, trusted, user};
+use crate::abi::{self, CutKind};
+use crate::compile::helpers::matrix::{self, Offsets, Spread, Spreads};
+use crate::compile::op::{Fragment, MatrixShape, Op, Place};
+use crate::ptx::ast::{Operand, Type};
 
 /// Whether an `mma` is implemented.
-pub fn is_supported_mma(_shape: &MatrixShape) -> bool {
-    false
+pub fn is_supported_mma(shape: &MatrixShape) -> bool {
+    matrix::mma(shape).is_some()
 }
 
 /// Whether a `wmma.mma` is implemented.
-pub fn is_supported_wmma(_shape: &MatrixShape) -> bool {
-    false
+pub fn is_supported_wmma(shape: &MatrixShape) -> bool {
+    matrix::wmma(shape).is_some()
 }
 
 /// Whether a `wmma.load` or `wmma.store` is implemented.
-pub fn is_supported_fragment(_fragment: Fragment, _shape: &MatrixShape) -> bool {
-    false
+pub fn is_supported_fragment(fragment: Fragment, shape: &MatrixShape) -> bool {
+    use Type::*;
+    match fragment {
+        Fragment::A | Fragment::B => matrix::wmma_shape_exists(shape, shape.a),
+        Fragment::C | Fragment::D => match shape.c {
+            F16 => matrix::wmma_shape_exists(shape, F16),
+            F32 => [F16, Bf16, Tf32].iter().any(|&ty| matrix::wmma_shape_exists(shape, ty)),
+            S32 => matrix::wmma_shape_exists(shape, S8),
+            F64 => matrix::wmma_shape_exists(shape, F64),
+            _ => false,
+        },
+    }
 }
 
 impl<'a> Emitter<'a, '_> {
+    /// Bytes at the end of the state, the same ones for every matrix instruction.
+    fn matrix_area(&mut self, bytes: u32) -> u32 {
+        let start = self.state.as_ref().map_or(0, |state| state.bytes);
+        self.facts.state_bytes = self.facts.state_bytes.max((start + bytes).next_multiple_of(16));
+        start
+    }
+
+    fn vector(&self, operand: &'a Operand) -> &'a [Operand] {
+        match operand {
+            Operand::Vector(list) => list,
+            single => std::slice::from_ref(single),
+        }
+    }
+
+    fn state_pointer(&mut self) -> Value {
+        self.thread_field(types::I64, offset_of!(abi::Thread, state))
+    }
+
+    /// Stores a fragment's registers.
+    fn put_fragment(
+        &mut self,
+        state: Value,
+        at: u32,
+        ty: Type,
+        operand: &'a Operand,
+        spread: &Spread,
+    ) -> Result<()> {
+        let list = self.vector(operand);
+        let word = if ty == Type::F64 { Type::F64 } else { Type::B32 };
+        if list.len() as u32 * word.bytes() != spread.words as u32 * 4 {
+            return Err(self.refuse("A fragment with a wrong number of registers"));
+        }
+        for (index, register) in list.iter().enumerate() {
+            let value = self.src(register, word)?;
+            self.b.ins().store(trusted(), value, state, (at + index as u32 * word.bytes()) as i32);
+        }
+        Ok(())
+    }
+
+    /// Loads a fragment's registers.
+    fn get_fragment(&mut self, at: u32, ty: Type, operand: &'a Operand) -> Result<()> {
+        let word = if ty == Type::F64 { Type::F64 } else { Type::B32 };
+        let state = self.state_pointer();
+        for (index, register) in self.vector(operand).iter().enumerate() {
+            let offset = (at + index as u32 * word.bytes()) as i32;
+            let value = self.b.ins().load(class(word), trusted(), state, offset);
+            self.set(register, word, value)?;
+        }
+        Ok(())
+    }
+
+    /// Stops for an operation on the states of all lanes.
+    fn matrix_stop(
+        &mut self,
+        operation: Box<dyn Fn(&[*mut u8; abi::WARP]) + Send + Sync>,
+        next: usize,
+        results: &'a Operand,
+    ) -> Result<()> {
+        let Ok(index) = u16::try_from(self.facts.matrix_ops.len()) else {
+            return Err(self.refuse("Too many matrix instructions in one kernel"));
+        };
+        self.facts.matrix_ops.push(operation);
+        let everybody = self.iconst(types::I32, -1);
+        self.store_op(3, everybody);
+        let results: Vec<Option<&Operand>> = self.vector(results).iter().map(Some).collect();
+        let results = registers(&results);
+        self.stop_here(CutKind::Matrix(index), false, next, &results);
+        Ok(())
+    }
+
     /// `mma`, `wmma.mma`, `ldmatrix`, `movmatrix`
-    pub fn matrix_cut(&mut self, _op: &'a Op, _next: usize, _o: &'a [Operand]) -> Result<()> {
-        Err(self.refuse("Matrix instructions are not supported"))
+    pub fn matrix_cut(&mut self, op: &'a Op, next: usize, o: &'a [Operand]) -> Result<()> {
+        match op {
+            Op::Mma(shape) => {
+                let spreads = matrix::mma(shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
+                self.multiply(shape, spreads, next, o)
+            }
+            Op::WmmaMma(shape) => {
+                let spreads =
+                    matrix::wmma(shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
+                self.multiply(shape, spreads, next, o)
+            }
+            Op::Ldmatrix { count, transpose, shared } => self.ldmatrix(*count, *transpose, *shared, next, o),
+            Op::Movmatrix => {
+                let at = self.matrix_area(32);
+                let value = self.src(self.operand(o, 1)?, Type::B32)?;
+                let state = self.state_pointer();
+                self.b.ins().store(trusted(), value, state, at as i32);
+                let destination = self.operand(o, 0)?;
+                self.matrix_stop(matrix::transpose(at as usize, at as usize + 16), next, destination)?;
+                self.get_fragment(at + 16, Type::B32, destination)
+            }
+            _ => Err(self.refuse("A cut of an unknown kind")),
+        }
+    }
+
+    fn multiply(
+        &mut self,
+        shape: &MatrixShape,
+        spreads: Spreads,
+        next: usize,
+        o: &'a [Operand],
+    ) -> Result<()> {
+        let size = |spread: &Spread| (spread.words as u32 * 4).next_multiple_of(16);
+        let total = size(&spreads.a) + size(&spreads.b) + size(&spreads.c) + size(&spreads.d);
+        let a = self.matrix_area(total);
+        let b = a + size(&spreads.a);
+        let c = b + size(&spreads.b);
+        let d = c + size(&spreads.c);
+        let destination = self.operand(o, 0)?;
+        let state = self.state_pointer();
+        self.put_fragment(state, a, shape.a, self.operand(o, 1)?, &spreads.a)?;
+        self.put_fragment(state, b, shape.b, self.operand(o, 2)?, &spreads.b)?;
+        self.put_fragment(state, c, shape.c, self.operand(o, 3)?, &spreads.c)?;
+        let words = self.vector(destination).len() * if shape.d == Type::F64 { 2 } else { 1 };
+        if words != spreads.d.words {
+            return Err(self.refuse("A fragment with a wrong number of registers"));
+        }
+        let at = Offsets { a: a as usize, b: b as usize, c: c as usize, d: d as usize };
+        self.matrix_stop(matrix::multiply(shape, spreads, at), next, destination)?;
+        self.get_fragment(d, shape.d, destination)
+    }
+
+    fn ldmatrix(
+        &mut self,
+        count: u32,
+        transpose: bool,
+        shared: bool,
+        next: usize,
+        o: &'a [Operand],
+    ) -> Result<()> {
+        let at = self.matrix_area(32);
+        let destination = self.operand(o, 0)?;
+        if self.vector(destination).len() != count as usize {
+            return Err(self.refuse("A fragment with a wrong number of registers"));
+        }
+        // The first lanes give the addresses of the rows.
+        let place = if shared { Place::Shared } else { Place::Generic };
+        let target = self.target_of(place, self.operand(o, 1)?, 16)?;
+        let lane = self.thread_field(types::I32, offset_of!(abi::Thread, lane));
+        let takes_part = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, lane, i64::from(count) * 8);
+        let (load, after) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(takes_part, load, &[], after, &[]);
+        self.b.switch_to_block(load);
+        let state = self.state_pointer();
+        for half in 0..2 {
+            let row = self.b.ins().load(types::I64, target.flags, target.base, target.offset + half * 8);
+            self.b.ins().store(trusted(), row, state, at as i32 + half * 8);
+        }
+        self.b.ins().jump(after, &[]);
+        self.b.switch_to_block(after);
+        let operation = matrix::distribute(count as usize, transpose, at as usize, at as usize + 16);
+        self.matrix_stop(operation, next, destination)?;
+        self.get_fragment(at + 16, Type::B32, destination)
+    }
+
+    /// Rows and columns of a fragment.
+    fn dimensions(fragment: Fragment, shape: &MatrixShape) -> (u32, u32) {
+        match fragment {
+            Fragment::A => (shape.m, shape.k),
+            Fragment::B => (shape.k, shape.n),
+            Fragment::C | Fragment::D => (shape.m, shape.n),
+        }
+    }
+
+    /// The address of the lane's element `index`.
+    #[allow(clippy::too_many_arguments)]
+    fn element_address(
+        &mut self,
+        target: Target,
+        shared: bool,
+        (rows, columns): (u32, u32),
+        by_rows: bool,
+        stride: Value,
+        size: u32,
+        index: u32,
+    ) -> Value {
+        let each = rows * columns / abi::WARP as u32;
+        let lane = self.thread_field(types::I32, offset_of!(abi::Thread, lane));
+        let first = self.b.ins().ishl_imm_u(lane, i64::from(each.trailing_zeros()));
+        let element = self.add_const(first, i64::from(index));
+        let row = self.b.ins().ushr_imm_u(element, i64::from(columns.trailing_zeros()));
+        let column = self.b.ins().band_imm_u(element, i64::from(columns - 1));
+        let (major, minor) = if by_rows { (row, column) } else { (column, row) };
+        let major = self.b.ins().uextend(types::I64, major);
+        let minor = self.b.ins().uextend(types::I64, minor);
+        let offset = self.b.ins().imul(major, stride);
+        let offset = self.b.ins().iadd(offset, minor);
+        let offset = self.b.ins().ishl_imm_u(offset, i64::from(size.trailing_zeros()));
+        let base = self.whole_address(target);
+        if shared {
+            // Addresses of shared memory have 32 bits.
+            let window = self.shared_base();
+            let start = self.b.ins().isub(base, window);
+            let at = self.b.ins().iadd(start, offset);
+            let at = self.b.ins().ireduce(types::I32, at);
+            let at = self.b.ins().uextend(types::I64, at);
+            return self.b.ins().iadd(window, at);
+        }
+        let address = self.b.ins().iadd(base, offset);
+        self.confine(address)
+    }
+
+    /// The distance between rows (or columns) in elements.
+    fn stride(&mut self, operand: Option<&Operand>, default: u32) -> Result<Value> {
+        match operand {
+            Some(operand) => {
+                let stride = self.src(operand, Type::U32)?;
+                Ok(self.b.ins().uextend(types::I64, stride))
+            }
+            None => Ok(self.iconst(types::I64, i64::from(default))),
+        }
+    }
+
+    fn memory_type(ty: Type) -> Type {
+        match ty {
+            Type::F64 => Type::F64,
+            ty => super::special::bits_type(ty.bits()),
+        }
     }
 
     /// `wmma.load`
     pub fn wmma_load(
         &mut self,
-        _fragment: Fragment,
-        _shape: &MatrixShape,
-        _row: bool,
-        _shared: bool,
-        _o: &'a [Operand],
+        fragment: Fragment,
+        shape: &MatrixShape,
+        row: bool,
+        shared: bool,
+        o: &'a [Operand],
     ) -> Result<()> {
-        Err(self.refuse("Matrix instructions are not supported"))
+        let spread = match fragment {
+            Fragment::A => matrix::wmma_a(shape),
+            Fragment::B => matrix::wmma_b(shape),
+            Fragment::C | Fragment::D => matrix::wmma_c(shape, shape.c),
+        };
+        let ty = Self::memory_type(shape.a);
+        let (rows, columns) = Self::dimensions(fragment, shape);
+        let target =
+            self.target_of(if shared { Place::Shared } else { Place::Generic }, self.operand(o, 1)?, 1)?;
+        let stride = self.stride(o.get(2), if row { columns } else { rows })?;
+        let each = rows * columns / abi::WARP as u32;
+        let mut values = Vec::new();
+        for index in 0..each {
+            let address =
+                self.element_address(target, shared, (rows, columns), row, stride, ty.bytes(), index);
+            values.push(self.b.ins().load(class(ty), user(), address, 0));
+        }
+        let registers = self.vector(self.operand(o, 0)?);
+        if ty == Type::F64 {
+            if registers.len() != values.len() {
+                return Err(self.refuse("A fragment with a wrong number of registers"));
+            }
+            for (register, value) in registers.iter().zip(values) {
+                self.set(register, ty, value)?;
+            }
+            return Ok(());
+        }
+        if registers.len() != spread.words {
+            return Err(self.refuse("A fragment with a wrong number of registers"));
+        }
+        let per_word = (32 / ty.bits()) as usize;
+        let mut words: Vec<Value> = Vec::new();
+        for group in values.chunks(per_word) {
+            let mut word = self.resize(group[0], types::I32, false);
+            for (index, &part) in group.iter().enumerate().skip(1) {
+                let part = self.b.ins().uextend(types::I32, part);
+                let part = self.b.ins().ishl_imm_u(part, i64::from(ty.bits()) * index as i64);
+                word = self.b.ins().bor(word, part);
+            }
+            words.push(word);
+        }
+        // Registers beyond the elements repeat them, as they do on devices.
+        for (index, register) in registers.iter().enumerate() {
+            self.set(register, Type::B32, words[index % words.len()])?;
+        }
+        Ok(())
     }
 
     /// `wmma.store`
     pub fn wmma_store(
         &mut self,
-        _shape: &MatrixShape,
-        _row: bool,
-        _shared: bool,
-        _o: &'a [Operand],
+        shape: &MatrixShape,
+        row: bool,
+        shared: bool,
+        o: &'a [Operand],
     ) -> Result<()> {
-        Err(self.refuse("Matrix instructions are not supported"))
+        let spread = matrix::wmma_c(shape, shape.d);
+        let ty = Self::memory_type(shape.d);
+        let (rows, columns) = (shape.m, shape.n);
+        let target =
+            self.target_of(if shared { Place::Shared } else { Place::Generic }, self.operand(o, 0)?, 1)?;
+        let stride = self.stride(o.get(2), if row { columns } else { rows })?;
+        let registers = self.vector(self.operand(o, 1)?);
+        let word = if ty == Type::F64 { Type::F64 } else { Type::B32 };
+        if registers.len() as u32 * word.bytes() != spread.words as u32 * 4 {
+            return Err(self.refuse("A fragment with a wrong number of registers"));
+        }
+        let per_word = word.bits() / ty.bits();
+        let each = rows * columns / abi::WARP as u32;
+        for index in 0..each {
+            let value = self.src(&registers[(index / per_word) as usize], word)?;
+            let value = if per_word > 1 {
+                let part = self.b.ins().ushr_imm_u(value, i64::from(index % per_word * ty.bits()));
+                self.resize(part, class(ty), false)
+            } else {
+                value
+            };
+            let address =
+                self.element_address(target, shared, (rows, columns), row, stride, ty.bytes(), index);
+            self.b.ins().store(user(), value, address, 0);
+        }
+        Ok(())
     }
 }

@@ -32,7 +32,7 @@ use super::state::State;
 use super::vars::{Home, Vars};
 use super::{Environment, Unit};
 use crate::abi;
-use crate::ptx::ast::{Function, FunctionId, Instruction, Operand, RegId, Statement, Symbol, Type};
+use crate::ptx::ast::{Function, Instruction, Operand, RegId, Statement, Symbol, Type};
 
 /// Half of the arena's margin: offsets up to this are added to an address after its check.
 const REACH: i64 = (abi::ARENA_MARGIN / 2) as i64;
@@ -69,8 +69,6 @@ pub struct Emitter<'a, 'f> {
     b: FunctionBuilder<'f>,
     import: &'a mut Importer,
     function: &'a Function,
-    /// Which of the module's functions it is.
-    id: FunctionId,
     vars: &'a Vars,
     flow: Flow,
     liveness: Option<Liveness>,
@@ -171,7 +169,6 @@ impl<'a, 'f> Emitter<'a, 'f> {
         cx: &'a Context<'a>,
         mut b: FunctionBuilder<'f>,
         import: &'a mut Importer,
-        id: FunctionId,
         function: &'a Function,
         vars: &'a Vars,
     ) -> Self {
@@ -186,7 +183,6 @@ impl<'a, 'f> Emitter<'a, 'f> {
             b,
             import,
             function,
-            id,
             vars,
             flow,
             liveness: None,
@@ -216,11 +212,10 @@ impl<'a, 'f> Emitter<'a, 'f> {
         cx: &'a Context<'a>,
         b: FunctionBuilder<'f>,
         import: &'a mut Importer,
-        id: FunctionId,
         function: &'a Function,
         vars: &'a Vars,
     ) -> Result<Facts> {
-        let mut e = Self::new(cx, b, import, id, function, vars);
+        let mut e = Self::new(cx, b, import, function, vars);
         let ops = &cx.unit.ops;
         let read = super::flow::read_registers(function, ops, vars);
         let unit = cx.unit;
@@ -297,12 +292,11 @@ impl<'a, 'f> Emitter<'a, 'f> {
         cx: &'a Context<'a>,
         b: FunctionBuilder<'f>,
         import: &'a mut Importer,
-        id: FunctionId,
         function: &'a Function,
         vars: &'a Vars,
     ) -> Result<()> {
         use super::vars::is_scalar;
-        let mut e = Self::new(cx, b, import, id, function, vars);
+        let mut e = Self::new(cx, b, import, function, vars);
         let entry = e.b.create_block();
         e.b.append_block_params_for_function_params(entry);
         e.b.switch_to_block(entry);
@@ -505,6 +499,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
                 return Ok(true);
             }
             Op::Yield
+            | Op::Converge
             | Op::Bar { .. }
             | Op::Shfl { .. }
             | Op::Vote { .. }

@@ -72,7 +72,6 @@ impl<'a> Emitter<'a, '_> {
                 };
                 self.int_value(op, d, value, c)
             }
-            Secondary::Shift(_) => return Err(self.refuse("This video instruction is not supported")),
         };
         self.set(&o[0], Type::B32, value)
     }
@@ -121,7 +120,6 @@ impl<'a> Emitter<'a, '_> {
                 let bit = self.b.ins().icmp(condition, p, q);
                 self.b.ins().uextend(types::I64, bit)
             }
-            VideoOp::Shl | VideoOp::Shr | VideoOp::Mad => p,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Functions that compiled code calls for what would be too much code inline.
 
 pub mod half;
+pub mod matrix;
 pub mod rounding;
 
 /// `fns`: the position of the `offset`-th set bit, counted upwards from `base` if positive, downwards if

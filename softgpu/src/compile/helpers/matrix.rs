@@ -1,0 +1,403 @@
+//! What matrix instructions compute. A warp's fragments are words in the states of its 32 threads.
+
+use crate::abi::WARP;
+use crate::compile::op::MatrixShape;
+use crate::ptx::ast::Type;
+
+/// Where one element of a matrix is kept: lane, element within the lane's fragment.
+type Place = (usize, usize);
+
+/// A matrix spread over a warp.
+#[derive(Debug, Clone)]
+pub struct Spread {
+    ty: Type,
+    /// By row and column, row by row.
+    places: Vec<Place>,
+    columns: usize,
+    /// 32-bit words that each lane holds.
+    pub words: usize,
+}
+
+impl Spread {
+    fn new(
+        ty: Type,
+        rows: usize,
+        columns: usize,
+        words: usize,
+        place: impl Fn(usize, usize) -> Place,
+    ) -> Self {
+        let places = (0..rows * columns).map(|i| place(i / columns, i % columns)).collect();
+        Self { ty, places, columns, words }
+    }
+
+    /// The layout of `wmma` fragments, which is this crate's own choice: consecutive elements, row by row.
+    pub fn consecutive(ty: Type, rows: u32, columns: u32, words: usize) -> Self {
+        let (rows, columns) = (rows as usize, columns as usize);
+        let each = rows * columns / WARP;
+        Self::new(ty, rows, columns, words, |r, c| {
+            let element = r * columns + c;
+            (element / each, element % each)
+        })
+    }
+
+    fn read(&self, states: &[*mut u8; WARP], at: usize, row: usize, column: usize) -> u64 {
+        let (lane, element) = self.places[row * self.columns + column];
+        // SAFETY: the compiled kernel has reserved the fragment's words in each thread's state.
+        unsafe {
+            let base = states[lane].add(at);
+            match self.ty.bits() {
+                8 => u64::from(base.add(element).read()),
+                16 => u64::from(base.cast::<u16>().add(element).read_unaligned()),
+                32 => u64::from(base.cast::<u32>().add(element).read_unaligned()),
+                _ => base.cast::<u64>().add(element).read_unaligned(),
+            }
+        }
+    }
+
+    fn write(&self, states: &[*mut u8; WARP], at: usize, row: usize, column: usize, bits: u64) {
+        let (lane, element) = self.places[row * self.columns + column];
+        // SAFETY: as above.
+        unsafe {
+            let base = states[lane].add(at);
+            match self.ty.bits() {
+                8 => base.add(element).write(bits as u8),
+                16 => base.cast::<u16>().add(element).write_unaligned(bits as u16),
+                32 => base.cast::<u32>().add(element).write_unaligned(bits as u32),
+                _ => base.cast::<u64>().add(element).write_unaligned(bits),
+            }
+        }
+    }
+}
+
+/// The four matrices of a multiplication.
+#[derive(Debug, Clone)]
+pub struct Spreads {
+    pub a: Spread,
+    pub b: Spread,
+    pub c: Spread,
+    pub d: Spread,
+}
+
+/// How many elements of a type a word holds.
+fn per_word(ty: Type) -> usize {
+    (32 / ty.bits().min(32)) as usize
+}
+
+/// 32-bit words of a fragment with so many elements.
+fn words(ty: Type, elements: usize) -> usize {
+    if ty.bits() == 64 { elements * 2 } else { elements.div_ceil(per_word(ty)) }
+}
+
+/// The layout of an accumulator of 16 or 8 rows and 8 columns.
+fn accumulator(ty: Type, m: usize) -> Spread {
+    let each = m * 8 / WARP;
+    Spread::new(ty, m, 8, words(ty, each), |r, c| ((r % 8) * 4 + c / 2, (r / 8) * 2 + c % 2))
+}
+
+/// The layouts that PTX prescribes for `mma`; `None` for shapes that are not implemented.
+pub fn mma(shape: &MatrixShape) -> Option<Spreads> {
+    use Type::*;
+    if !shape.a_row || shape.b_row || shape.n != 8 {
+        return None;
+    }
+    let (m, k) = (shape.m as usize, shape.k as usize);
+    let half_like = shape.a == shape.b && matches!(shape.a, F16 | Bf16);
+    let byte_like = matches!(shape.a, U8 | S8) && matches!(shape.b, U8 | S8);
+    // Consecutive elements of k in one register, and how many of them.
+    let run = match (m, k) {
+        (16, 8 | 16) if half_like => 2,
+        (16, 4 | 8) if shape.a == Tf32 && shape.b == Tf32 => 1,
+        (16, 16 | 32) | (8, 16) if byte_like => 4,
+        (8, 4) | (16, 4 | 8 | 16) if shape.a == F64 && shape.b == F64 => 1,
+        _ => return None,
+    };
+    let sums = match shape.a {
+        F16 => matches!((shape.c, shape.d), (F16, F16) | (F32, F32)),
+        Bf16 | Tf32 => (shape.c, shape.d) == (F32, F32),
+        U8 | S8 => (shape.c, shape.d) == (S32, S32),
+        _ => (shape.c, shape.d) == (F64, F64),
+    };
+    if !sums || shape.sat && !byte_like {
+        return None;
+    }
+    // Along k, four lanes hold a run each; the next four runs are the next register.
+    let along = 4 * run;
+    let groups = m / 8;
+    let a = Spread::new(shape.a, m, k, words(shape.a, m * k / WARP), |r, c| {
+        let lane = (r % 8) * 4 + c % along / run;
+        let register = (c / along) * groups + r / 8;
+        (lane, register * run + c % run)
+    });
+    let b = Spread::new(shape.b, k, 8, words(shape.b, k * 8 / WARP), |r, c| {
+        (c * 4 + r % along / run, (r / along) * run + r % run)
+    });
+    Some(Spreads { a, b, c: accumulator(shape.c, m), d: accumulator(shape.d, m) })
+}
+
+/// Registers of a `wmma` fragment of A or B with so many elements.
+fn wmma_operand_words(ty: Type, elements: usize) -> usize {
+    // Devices keep every element of a half-precision fragment twice.
+    if ty == Type::F16 { 8 } else { words(ty, elements / WARP) }
+}
+
+/// The layout of a fragment of A (m by k).
+pub fn wmma_a(shape: &MatrixShape) -> Spread {
+    Spread::consecutive(shape.a, shape.m, shape.k, wmma_operand_words(shape.a, (shape.m * shape.k) as usize))
+}
+
+/// The layout of a fragment of B (k by n).
+pub fn wmma_b(shape: &MatrixShape) -> Spread {
+    Spread::consecutive(shape.b, shape.k, shape.n, wmma_operand_words(shape.b, (shape.k * shape.n) as usize))
+}
+
+/// The layout of an accumulator (m by n) of this type.
+pub fn wmma_c(shape: &MatrixShape, ty: Type) -> Spread {
+    let elements = (shape.m * shape.n) as usize / WARP;
+    Spread::consecutive(ty, shape.m, shape.n, words(ty, elements))
+}
+
+/// Whether a `wmma` shape exists for operands of a type.
+pub fn wmma_shape_exists(shape: &MatrixShape, ty: Type) -> bool {
+    use Type::*;
+    match (shape.m, shape.n, shape.k) {
+        (16, 16, 16) | (32, 8, 16) | (8, 32, 16) => matches!(ty, F16 | Bf16 | U8 | S8),
+        (16, 16, 8) => ty == Tf32,
+        (8, 8, 4) => ty == F64,
+        _ => false,
+    }
+}
+
+/// The layouts of a `wmma.mma`.
+pub fn wmma(shape: &MatrixShape) -> Option<Spreads> {
+    use Type::*;
+    let sums = match shape.a {
+        F16 => matches!(shape.c, F16 | F32) && matches!(shape.d, F16 | F32),
+        Bf16 | Tf32 => (shape.c, shape.d) == (F32, F32),
+        U8 | S8 => (shape.c, shape.d) == (S32, S32),
+        F64 => (shape.c, shape.d) == (F64, F64),
+        _ => false,
+    };
+    if shape.a != shape.b || !sums || !wmma_shape_exists(shape, shape.a) || shape.sat && shape.d != S32 {
+        return None;
+    }
+    Some(Spreads { a: wmma_a(shape), b: wmma_b(shape), c: wmma_c(shape, shape.c), d: wmma_c(shape, shape.d) })
+}
+
+/// An element of A or B, or a floating-point accumulator, as a number.
+fn number(ty: Type, bits: u64) -> f64 {
+    match ty {
+        Type::F16 => half(bits as u16),
+        Type::Bf16 => f64::from(f32::from_bits((bits as u32) << 16)),
+        // The low bits of the mantissa are not looked at.
+        Type::Tf32 => f64::from(f32::from_bits(bits as u32 & 0xffff_e000)),
+        Type::F32 => f64::from(f32::from_bits(bits as u32)),
+        _ => f64::from_bits(bits),
+    }
+}
+
+fn half(bits: u16) -> f64 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let (exponent, mantissa) = (bits >> 10 & 0x1f, f64::from(bits & 0x3ff));
+    sign * match exponent {
+        0 => mantissa * f64::exp2(-24.0),
+        0x1f if mantissa == 0.0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        e => (mantissa + 1024.0) * f64::exp2(f64::from(e) - 25.0),
+    }
+}
+
+fn integer(ty: Type, bits: u64) -> i64 {
+    match ty {
+        Type::S8 => i64::from(bits as i8),
+        Type::U8 => i64::from(bits as u8),
+        _ => i64::from(bits as i32),
+    }
+}
+
+/// Offsets of the fragments in the states.
+#[derive(Debug, Clone, Copy)]
+pub struct Offsets {
+    pub a: usize,
+    pub b: usize,
+    pub c: usize,
+    pub d: usize,
+}
+
+/// The multiplication as a function of the threads' states. The sum of an element of D is formed in double
+/// precision and rounded once.
+pub fn multiply(
+    shape: &MatrixShape,
+    spreads: Spreads,
+    at: Offsets,
+) -> Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync> {
+    let shape = shape.clone();
+    Box::new(move |states| {
+        let (m, n, k) = (shape.m as usize, shape.n as usize, shape.k as usize);
+        if shape.d == Type::S32 {
+            let a: Vec<i64> =
+                (0..m * k).map(|i| integer(shape.a, spreads.a.read(states, at.a, i / k, i % k))).collect();
+            let b: Vec<i64> =
+                (0..k * n).map(|i| integer(shape.b, spreads.b.read(states, at.b, i / n, i % n))).collect();
+            for r in 0..m {
+                for c in 0..n {
+                    let mut sum = integer(shape.c, spreads.c.read(states, at.c, r, c));
+                    for i in 0..k {
+                        sum += a[r * k + i] * b[i * n + c];
+                    }
+                    let sum = if shape.sat { sum.clamp(i32::MIN.into(), i32::MAX.into()) } else { sum };
+                    spreads.d.write(states, at.d, r, c, u64::from(sum as u32));
+                }
+            }
+            return;
+        }
+        let a: Vec<f64> =
+            (0..m * k).map(|i| number(shape.a, spreads.a.read(states, at.a, i / k, i % k))).collect();
+        let b: Vec<f64> =
+            (0..k * n).map(|i| number(shape.b, spreads.b.read(states, at.b, i / n, i % n))).collect();
+        let mut row = vec![0f64; n];
+        for r in 0..m {
+            for (c, sum) in row.iter_mut().enumerate() {
+                *sum = number(shape.c, spreads.c.read(states, at.c, r, c));
+            }
+            for i in 0..k {
+                let factor = a[r * k + i];
+                for (sum, &b) in row.iter_mut().zip(&b[i * n..(i + 1) * n]) {
+                    *sum = if shape.d == Type::F64 { factor.mul_add(b, *sum) } else { *sum + factor * b };
+                }
+            }
+            for (c, &sum) in row.iter().enumerate() {
+                let bits = match shape.d {
+                    Type::F16 => u64::from(super::half::f16_from_f64(sum, 0)),
+                    Type::F32 if sum.is_nan() => 0x7fff_ffff,
+                    Type::F32 => u64::from((sum as f32).to_bits()),
+                    _ => sum.to_bits(),
+                };
+                spreads.d.write(states, at.d, r, c, bits);
+            }
+        }
+    })
+}
+
+/// `ldmatrix`: lanes `8j` to `8j + 7` have put the 16-byte rows of matrix `j` at `rows`; every lane gets a
+/// word of each matrix at `out`.
+pub fn distribute(
+    count: usize,
+    transpose: bool,
+    rows: usize,
+    out: usize,
+) -> Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync> {
+    Box::new(move |states| {
+        for matrix in 0..count {
+            let mut elements = [[0u16; 8]; 8];
+            for (row, elements) in elements.iter_mut().enumerate() {
+                // SAFETY: the compiled kernel has reserved these bytes in each thread's state.
+                unsafe {
+                    let from = states[matrix * 8 + row].add(rows).cast::<u16>();
+                    for (column, element) in elements.iter_mut().enumerate() {
+                        *element = from.add(column).read_unaligned();
+                    }
+                }
+            }
+            share(states, &elements, transpose, out + matrix * 4);
+        }
+    })
+}
+
+/// `movmatrix`: transposes the 8 by 8 matrix of which each lane holds a word.
+pub fn transpose(at: usize, out: usize) -> Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync> {
+    Box::new(move |states| {
+        let mut elements = [[0u16; 8]; 8];
+        for (lane, state) in states.iter().enumerate() {
+            // SAFETY: as above.
+            unsafe {
+                let from = state.add(at).cast::<u16>();
+                elements[lane / 4][lane % 4 * 2] = from.read_unaligned();
+                elements[lane / 4][lane % 4 * 2 + 1] = from.add(1).read_unaligned();
+            }
+        }
+        share(states, &elements, true, out);
+    })
+}
+
+/// Gives each lane its two elements of an 8 by 8 matrix.
+fn share(states: &[*mut u8; WARP], elements: &[[u16; 8]; 8], transpose: bool, out: usize) {
+    for (lane, state) in states.iter().enumerate() {
+        let (row, column) = (lane / 4, lane % 4 * 2);
+        let (low, high) = if transpose {
+            (elements[column][row], elements[column + 1][row])
+        } else {
+            (elements[row][column], elements[row][column + 1])
+        };
+        // SAFETY: as above.
+        unsafe { state.add(out).cast::<u32>().write_unaligned(u32::from(low) | u32::from(high) << 16) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(m: u32, n: u32, k: u32, ty: Type, sum: Type) -> MatrixShape {
+        MatrixShape { m, n, k, a: ty, b: ty, c: sum, d: sum, a_row: true, b_row: false, sat: false }
+    }
+
+    fn place(spread: &Spread, row: usize, column: usize) -> Place {
+        spread.places[row * spread.columns + column]
+    }
+
+    /// Spot checks of the tables in the PTX manual: a lane is 4 * group + position.
+    #[test]
+    fn fragments_lie_where_the_manual_says() {
+        let half = mma(&shape(16, 8, 16, Type::F16, Type::F32)).unwrap();
+        // a7: row group + 8, column 2 * position + 9.
+        assert_eq!(place(&half.a, 3 + 8, 2 * 2 + 9), (3 * 4 + 2, 7));
+        // a4: row group, column 2 * position + 8.
+        assert_eq!(place(&half.a, 6, 2 + 8), (6 * 4 + 1, 4));
+        // b3: row 2 * position + 9, column group.
+        assert_eq!(place(&half.b, 2 * 3 + 9, 5), (5 * 4 + 3, 3));
+        // c2: row group + 8, column 2 * position.
+        assert_eq!(place(&half.c, 7 + 8, 2 * 3), (7 * 4 + 3, 2));
+        assert_eq!((half.a.words, half.b.words, half.c.words), (4, 2, 4));
+
+        let tf32 = mma(&shape(16, 8, 8, Type::Tf32, Type::F32)).unwrap();
+        // a1: row group + 8, column position; a2: row group, column position + 4.
+        assert_eq!(place(&tf32.a, 2 + 8, 3), (2 * 4 + 3, 1));
+        assert_eq!(place(&tf32.a, 2, 3 + 4), (2 * 4 + 3, 2));
+        assert_eq!(place(&tf32.b, 1 + 4, 6), (6 * 4 + 1, 1));
+        assert_eq!((tf32.a.words, tf32.b.words), (4, 2));
+
+        let bytes = mma(&shape(16, 8, 32, Type::S8, Type::S32)).unwrap();
+        // a4..7: row group + 8, column 4 * position + i; a8..11: row group, column + 16.
+        assert_eq!(place(&bytes.a, 1 + 8, 4 * 2 + 3), (4 + 2, 7));
+        assert_eq!(place(&bytes.a, 1, 4 * 2 + 16 + 1), (4 + 2, 9));
+        assert_eq!(place(&bytes.b, 4 * 3 + 16 + 2, 4), (4 * 4 + 3, 6));
+
+        let double = mma(&shape(8, 8, 4, Type::F64, Type::F64)).unwrap();
+        assert_eq!(place(&double.a, 5, 2), (5 * 4 + 2, 0));
+        assert_eq!(place(&double.b, 2, 5), (5 * 4 + 2, 0));
+        assert_eq!(place(&double.c, 5, 2 * 3 + 1), (5 * 4 + 3, 1));
+        assert_eq!((double.a.words, double.c.words), (2, 4));
+    }
+
+    #[test]
+    fn a_product_is_the_product() {
+        let shape = shape(16, 8, 16, Type::S8, Type::S32);
+        let spreads = mma(&shape).unwrap();
+        let mut memory = vec![[0u8; 64]; WARP];
+        let states: [*mut u8; WARP] = std::array::from_fn(|lane| memory[lane].as_mut_ptr());
+        let (a, b) =
+            (|r: usize, c: usize| (r * 7 + c * 3) as i8, |r: usize, c: usize| (r * 5 + c * 11) as i8);
+        for i in 0..16 {
+            (0..16).for_each(|j| spreads.a.write(&states, 0, i, j, a(i, j) as u8 as u64));
+            (0..8).for_each(|j| spreads.b.write(&states, 16, i, j, b(i, j) as u8 as u64));
+        }
+        let reader = spreads.d.clone();
+        multiply(&shape, spreads, Offsets { a: 0, b: 16, c: 32, d: 48 })(&states);
+        for r in 0..16 {
+            for c in 0..8 {
+                let expected: i32 = (0..16).map(|k| i32::from(a(r, k)) * i32::from(b(k, c))).sum();
+                assert_eq!(reader.read(&states, 48, r, c) as u32 as i32, expected);
+            }
+        }
+    }
+}
