@@ -349,6 +349,8 @@ pub enum Op {
     Policy,
     /// `nanosleep`: lets others run.
     Yield,
+    /// No instruction of PTX: the lanes of a warp wait for each other; see `lockstep`.
+    Converge,
     Bar {
         reduce: Option<ReduceOp>,
         warp: bool,

@@ -89,6 +89,38 @@ fn sums_a_warp_by_shuffles_in_a_loop() {
     assert_eq!(sums[32..], [496 + 1024; 32]);
 }
 
+/// The last steps of a reduction as they were written before warps could be synchronized: each lane counts on
+/// the others having come as far as itself.
+#[test]
+fn volatile_shared_memory_keeps_lanes_abreast() {
+    let steps: String = [64, 32, 16, 8, 4]
+        .map(|bytes| {
+            format!(
+                "ld.volatile.shared.u32 %r6, [%r4+{bytes}]; ld.volatile.shared.u32 %r7, [%r4];
+                 add.s32 %r7, %r7, %r6; st.volatile.shared.u32 [%r4], %r7;\n"
+            )
+        })
+        .concat();
+    let text = module(
+        ".param .u64 a",
+        &format!(
+            ".shared .align 4 .b8 s[256];
+             ld.param.u64 %rd1, [a];
+             mov.u32 %r1, %tid.x; mov.u32 %r2, s; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+             shl.b32 %r3, %r1, 2; add.s32 %r4, %r2, %r3;
+             ld.global.u32 %r5, [%rd3];
+             mov.u32 %r8, 0; st.volatile.shared.u32 [%r4+128], %r8; st.volatile.shared.u32 [%r4], %r5;
+             {steps}
+             ld.volatile.shared.u32 %r9, [s]; st.global.u32 [%rd3], %r9;
+             ret;"
+        ),
+    );
+    let mut machine = Machine::new(&text);
+    let a = machine.put(&(1..=32u32).collect::<Vec<_>>());
+    machine.run(1, 32, &[a]);
+    assert_eq!(machine.get::<u32>(a, 32), vec![32 * 33 / 2; 32]);
+}
+
 #[test]
 fn calls_functions_directly_recursively_and_through_pointers() {
     let text = ".version 7.8\n.target sm_80\n.address_size 64
