@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::case::Case;
-use super::{approx, atomics, bits, compare, convert, float, integer, memory, video, warp};
+use super::{approx, atomics, bits, compare, convert, float, integer, matrix, memory, video, warp};
 
 /// Opcodes with modifiers, commonest first, and in how many of 433 public programs each occurs.
 const OPCODES: &str = include_str!("opcodes.csv");
@@ -36,6 +36,7 @@ pub fn all_cases() -> Vec<Case> {
         atomics::cases(),
         warp::cases(),
         video::cases(),
+        matrix::cases(),
     ]
     .into_iter()
     .flatten()
@@ -46,6 +47,7 @@ pub fn all_cases() -> Vec<Case> {
 fn covered() -> BTreeSet<String> {
     let mut all: BTreeSet<String> = all_cases().into_iter().flat_map(|case| case.covers).collect();
     // Tested by themselves.
+    all.extend(matrix::opcodes());
     for opcode in ["vprintf", "shfl.bfly.b32", "shfl.down.b32", "vote.ballot.b32", "vote.all.pred"] {
         all.insert(opcode.to_owned());
     }

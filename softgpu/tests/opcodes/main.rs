@@ -15,6 +15,7 @@ mod float;
 mod fuzz;
 mod gpu;
 mod integer;
+mod matrix;
 mod memory;
 mod oracle;
 mod programs;

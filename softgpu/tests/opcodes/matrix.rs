@@ -1,0 +1,398 @@
+//! Matrix instructions. Small integers as elements make every product and sum exact, in whatever order.
+
+use std::fmt::Write;
+
+use super::case::{Case, Class, Want};
+use super::gpu::{Run, gpu};
+use super::values::{Domain, Random};
+
+/// Writes an integer as an element of a type.
+fn encode(ty: &str, value: i64) -> Vec<u8> {
+    let f32_bits = (value as f32).to_bits();
+    match ty {
+        "f16" => (super::oracle::Format::F16.integer(value.into(), "rn") as u16).to_le_bytes().to_vec(),
+        "bf16" => ((f32_bits >> 16) as u16).to_le_bytes().to_vec(),
+        "f32" | "tf32" => f32_bits.to_le_bytes().to_vec(),
+        "f64" => (value as f64).to_bits().to_le_bytes().to_vec(),
+        "s32" => (value as i32).to_le_bytes().to_vec(),
+        _ => vec![value as u8],
+    }
+}
+
+fn size(ty: &str) -> usize {
+    encode(ty, 0).len()
+}
+
+/// A matrix of small integers.
+struct Matrix {
+    columns: usize,
+    elements: Vec<i64>,
+}
+
+impl Matrix {
+    fn random(rows: usize, columns: usize, ty: &str, random: &mut Random) -> Self {
+        let mut element = || match ty {
+            "s8" => random.below(256) as i64 - 128,
+            "u8" => random.below(256) as i64,
+            _ => random.below(9) as i64 - 4,
+        };
+        Self { columns, elements: (0..rows * columns).map(|_| element()).collect() }
+    }
+
+    fn at(&self, row: usize, column: usize) -> i64 {
+        self.elements[row * self.columns + column]
+    }
+
+    /// `self * b + c`
+    fn multiply(&self, b: &Self, c: &Self) -> Self {
+        let rows = self.elements.len() / self.columns;
+        let element = |i: usize| {
+            let (row, column) = (i / b.columns, i % b.columns);
+            c.at(row, column) + (0..self.columns).map(|k| self.at(row, k) * b.at(k, column)).sum::<i64>()
+        };
+        Self { columns: b.columns, elements: (0..rows * b.columns).map(element).collect() }
+    }
+
+    /// In memory, by rows or columns, with some bytes between them.
+    fn bytes(&self, ty: &str, by_rows: bool, stride: usize) -> Vec<u8> {
+        let rows = self.elements.len() / self.columns;
+        let (outer, inner) = if by_rows { (rows, self.columns) } else { (self.columns, rows) };
+        let mut bytes = Vec::new();
+        for o in 0..outer {
+            for i in 0..stride {
+                let value = match (i < inner, by_rows) {
+                    (false, _) => 0,
+                    (true, true) => self.at(o, i),
+                    (true, false) => self.at(i, o),
+                };
+                bytes.extend(encode(ty, value));
+            }
+        }
+        bytes
+    }
+}
+
+fn registers(name: &str, count: usize) -> String {
+    let all: Vec<String> = (0..count).map(|n| format!("{name}{n}")).collect();
+    format!("{{{}}}", all.join(", "))
+}
+
+/// A kind of `wmma`: shape, types of d, a, b and c, and how many registers a, b, c and d take.
+type Wmma = ((usize, usize, usize), [&'static str; 4], [usize; 4]);
+
+const WMMA: &[Wmma] = &[
+    ((16, 16, 16), ["f32", "f16", "f16", "f32"], [8, 8, 8, 8]),
+    ((16, 16, 16), ["f16", "f16", "f16", "f16"], [8, 8, 4, 4]),
+    ((16, 16, 16), ["f32", "f16", "f16", "f16"], [8, 8, 4, 8]),
+    ((16, 16, 16), ["f16", "f16", "f16", "f32"], [8, 8, 8, 4]),
+    ((32, 8, 16), ["f32", "f16", "f16", "f32"], [8, 8, 8, 8]),
+    ((8, 32, 16), ["f32", "f16", "f16", "f32"], [8, 8, 8, 8]),
+    ((16, 16, 16), ["f32", "bf16", "bf16", "f32"], [4, 4, 8, 8]),
+    ((32, 8, 16), ["f32", "bf16", "bf16", "f32"], [8, 2, 8, 8]),
+    ((8, 32, 16), ["f32", "bf16", "bf16", "f32"], [2, 8, 8, 8]),
+    ((16, 16, 8), ["f32", "tf32", "tf32", "f32"], [4, 4, 8, 8]),
+    ((16, 16, 16), ["s32", "s8", "s8", "s32"], [2, 2, 8, 8]),
+    ((16, 16, 16), ["s32", "u8", "u8", "s32"], [2, 2, 8, 8]),
+    ((32, 8, 16), ["s32", "s8", "s8", "s32"], [4, 1, 8, 8]),
+    ((8, 32, 16), ["s32", "s8", "s8", "s32"], [1, 4, 8, 8]),
+    ((8, 8, 4), ["f64", "f64", "f64", "f64"], [1, 1, 2, 2]),
+];
+
+/// The opcodes of one `wmma` with given layouts and space.
+fn wmma_opcodes(kind: &Wmma, by_rows: [bool; 4], space: &str) -> [String; 5] {
+    let ((m, n, k), [d, a, b, c], _) = kind;
+    let layout = by_rows.map(|rows| if rows { "row" } else { "col" });
+    let shape = format!("m{m}n{n}k{k}");
+    // The types of factors are not written for f16.
+    let types = if *a == "f16" { format!("{d}.{c}") } else { format!("{d}.{a}.{b}.{c}") };
+    [
+        format!("wmma.load.a.sync.aligned.{}.{shape}{space}.{a}", layout[0]),
+        format!("wmma.load.b.sync.aligned.{}.{shape}{space}.{b}", layout[1]),
+        format!("wmma.load.c.sync.aligned.{}.{shape}{space}.{c}", layout[2]),
+        format!("wmma.mma.sync.aligned.{}.{}.{shape}.{types}", layout[0], layout[1]),
+        format!("wmma.store.d.sync.aligned.{}.{shape}{space}.{d}", layout[3]),
+    ]
+}
+
+fn wmma(kind: &Wmma, by_rows: [bool; 4], space: &str) {
+    let ((m, n, k), [dt, at, bt, ct], counts) = *kind;
+    let mut random = Random((m * 31 + n * 7 + k) as u64);
+    let (a, b) = (Matrix::random(m, k, at, &mut random), Matrix::random(k, n, bt, &mut random));
+    let c = Matrix::random(m, n, ct, &mut random);
+    let d = a.multiply(&b, &c);
+    let stride = |rows: usize, columns: usize, by_rows: bool| if by_rows { columns + 16 } else { rows + 16 };
+    let strides = [
+        stride(m, k, by_rows[0]),
+        stride(k, n, by_rows[1]),
+        stride(m, n, by_rows[2]),
+        stride(m, n, by_rows[3]),
+    ];
+    let parts = [
+        a.bytes(at, by_rows[0], strides[0]),
+        b.bytes(bt, by_rows[1], strides[1]),
+        c.bytes(ct, by_rows[2], strides[2]),
+    ];
+    let result = d.bytes(dt, by_rows[3], strides[3]);
+    let opcodes = wmma_opcodes(kind, by_rows, space);
+    let register = |ty: &str| match ty {
+        "f32" => ".f32",
+        "f64" => ".f64",
+        _ => ".b32",
+    };
+    let mut body = String::new();
+    for (name, ty, count) in
+        [("a", at, counts[0]), ("b", bt, counts[1]), ("c", ct, counts[2]), ("d", dt, counts[3])]
+    {
+        writeln!(body, ".reg {} {name}<{count}>;", register(ty)).unwrap();
+    }
+    let shared = space == ".shared";
+    let total: usize = parts.iter().map(Vec::len).sum();
+    if shared {
+        // The three matrices, and behind them room for the fourth.
+        writeln!(
+            body,
+            ".reg .b32 s; mov.u32 s, place; .reg .b32 w, e; .reg .b64 f; .reg .pred more; mov.u32 w, %tid.x; shl.b32 w, w, 2;
+             FILL: cvt.u64.u32 f, w; add.u64 f, pin, f; ld.global.u32 e, [f]; add.u32 s, s, w; st.shared.u32 [s], e; sub.u32 s, s, w; add.u32 w, w, 128; setp.lt.u32 more, w, {total}; @more bra FILL;
+             bar.sync 0;"
+        )
+        .unwrap();
+    }
+    let base = if shared { "s" } else { "pin" };
+    let mut offset = 0;
+    for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
+        let all = registers(name, counts[index]);
+        writeln!(body, "{} {all}, [{base}+{offset}], {};", opcodes[index], strides[index]).unwrap();
+        offset += parts[index].len();
+    }
+    let [ra, rb, rc, rd] =
+        [("a", 0), ("b", 1), ("c", 2), ("d", 3)].map(|(name, i)| registers(name, counts[i]));
+    writeln!(body, "{} {rd}, {ra}, {rb}, {rc};", opcodes[3]).unwrap();
+    if shared {
+        writeln!(
+            body,
+            "{} [s+{total}], {rd}, {}; bar.sync 0; mov.u32 w, %tid.x; shl.b32 w, w, 2;
+             COPY: cvt.u64.u32 f, w; add.u64 f, pout, f; add.u32 s, s, w; ld.shared.u32 e, [s+{total}]; sub.u32 s, s, w; st.global.u32 [f], e; add.u32 w, w, 128; setp.lt.u32 more, w, {}; @more bra COPY;",
+            opcodes[4], strides[3], result.len()
+        )
+        .unwrap();
+    } else {
+        writeln!(body, "{} [pout], {rd}, {};", opcodes[4], strides[3]).unwrap();
+    }
+    let prelude = format!(".shared .align 32 .b8 place[{}];", total + result.len());
+    // Between rows nothing is written.
+    let written = Matrix { columns: d.columns, elements: vec![1; m * n] }.bytes(dt, by_rows[3], strides[3]);
+    let width = size(dt);
+    let got = launch(&prelude, &body, &parts.concat(), result.len());
+    for (index, (got, want)) in got.chunks(width).zip(result.chunks(width)).enumerate() {
+        let inside = written[index * width..][..width].iter().any(|b| *b != 0);
+        assert!(!inside || got == want, "{}: element {index} is {got:x?}, not {want:x?}", opcodes[3]);
+        assert!(inside || shared || got.iter().all(|b| *b == 0), "{}: byte beyond a row", opcodes[4]);
+    }
+}
+
+/// Runs one warp.
+fn launch(prelude: &str, body: &str, input: &[u8], output: usize) -> Vec<u8> {
+    let ptx = format!(
+        ".version 8.6\n.target sm_80\n.address_size 64\n{prelude}\n\
+         .visible .entry test(.param .u64 in, .param .u64 out, .param .u32 n, .param .align 16 .b8 extra[64]) {{\n\
+         .reg .b64 pin, pout; ld.param.u64 pin, [in]; ld.param.u64 pout, [out];\n{body}\nret; }}\n"
+    );
+    let output = vec![0; output];
+    let run =
+        Run { ptx: &ptx, input, output: &output, count: 1, extra: [0; 64], grid: 1, block: 32, shared: 0 };
+    match gpu().run(&run) {
+        Ok(output) => output,
+        Err(error) => panic!("{error}\n{ptx}"),
+    }
+}
+
+const ROW: bool = true;
+const COLUMN: bool = false;
+const LAYOUTS: [[bool; 4]; 3] =
+    [[ROW, COLUMN, ROW, ROW], [COLUMN, ROW, COLUMN, ROW], [ROW, ROW, ROW, COLUMN]];
+
+/// What is executed: kinds, layouts, spaces. Doubles and tf32 in all layouts, too.
+fn wmma_runs() -> Vec<(&'static Wmma, [bool; 4], &'static str)> {
+    let spaces = ["", ".global", ".shared"];
+    WMMA.iter()
+        .flat_map(|kind| LAYOUTS.iter().flat_map(move |l| spaces.map(|space| (kind, *l, space))))
+        .collect()
+}
+
+#[test]
+fn wmma_multiplies_matrices() {
+    for (kind, by_rows, space) in wmma_runs() {
+        wmma(kind, by_rows, space);
+    }
+}
+
+/// A kind of `mma`: shape, types of d, a, b, c. Where the elements of a fragment are follows from the
+/// element's number, the lane's group (`lane / 4`) and its place in the group (`lane % 4`).
+type Mma = ((usize, usize, usize), [&'static str; 4]);
+
+const MMA: &[Mma] = &[
+    ((16, 8, 8), ["f32", "f16", "f16", "f32"]),
+    ((16, 8, 8), ["f16", "f16", "f16", "f16"]),
+    ((16, 8, 16), ["f32", "f16", "f16", "f32"]),
+    ((16, 8, 16), ["f16", "f16", "f16", "f16"]),
+    ((16, 8, 8), ["f32", "bf16", "bf16", "f32"]),
+    ((16, 8, 16), ["f32", "bf16", "bf16", "f32"]),
+    ((16, 8, 4), ["f32", "tf32", "tf32", "f32"]),
+    ((16, 8, 8), ["f32", "tf32", "tf32", "f32"]),
+    ((8, 8, 4), ["f64", "f64", "f64", "f64"]),
+    ((8, 8, 16), ["s32", "s8", "s8", "s32"]),
+    ((16, 8, 16), ["s32", "s8", "s8", "s32"]),
+    ((16, 8, 16), ["s32", "u8", "s8", "s32"]),
+    ((16, 8, 32), ["s32", "s8", "s8", "s32"]),
+    ((16, 8, 32), ["s32", "u8", "u8", "s32"]),
+];
+
+/// How many elements along k stand together in a register.
+fn together(ty: &str) -> usize {
+    (4 / size(ty)).max(1)
+}
+
+/// Row and column of element `i` of the left factor. Registers go down the rows first (8 further), then
+/// along k.
+fn place_a(m: usize, ty: &str, group: usize, place: usize, i: usize) -> (usize, usize) {
+    let t = together(ty);
+    let register = i / t;
+    let halves = m / 8;
+    (group + 8 * (register % halves), place * t + i % t + 4 * t * (register / halves))
+}
+
+/// Of the right factor: along k only.
+fn place_b(ty: &str, group: usize, place: usize, i: usize) -> (usize, usize) {
+    let t = together(ty);
+    (place * t + i % t + 4 * t * (i / t), group)
+}
+
+/// Of the sum: pairs.
+fn place_c(group: usize, place: usize, i: usize) -> (usize, usize) {
+    (group + 8 * (i / 2), place * 2 + i % 2)
+}
+
+fn mma_opcode(((m, n, k), [d, a, b, c]): &Mma) -> String {
+    format!("mma.sync.aligned.m{m}n{n}k{k}.row.col.{d}.{a}.{b}.{c}")
+}
+
+fn mma(kind: &Mma) {
+    let ((m, n, k), [dt, at, bt, ct]) = *kind;
+    let mut random = Random((m * 31 + n * 7 + k + at.len()) as u64);
+    let (a, b) = (Matrix::random(m, k, at, &mut random), Matrix::random(k, n, bt, &mut random));
+    let c = Matrix::random(m, n, ct, &mut random);
+    let d = a.multiply(&b, &c);
+    let words = |ty: &str, elements: usize| elements / 32 * size(ty) / if ty == "f64" { 8 } else { 4 };
+    let counts = [words(at, m * k), words(bt, k * n), words(ct, m * n), words(dt, m * n)];
+    // Each lane's fragments, one after another.
+    let fragment =
+        |matrix: &Matrix, ty: &str, place: &dyn Fn(usize, usize, usize) -> (usize, usize), lane: usize| {
+            (0..matrix.elements.len() / 32)
+                .flat_map(|i| {
+                    let (row, column) = place(lane / 4, lane % 4, i);
+                    encode(ty, matrix.at(row, column))
+                })
+                .collect::<Vec<u8>>()
+        };
+    let (mut input, mut output) = (Vec::new(), Vec::new());
+    for lane in 0..32 {
+        input.extend(fragment(&a, at, &|g, p, i| place_a(m, at, g, p, i), lane));
+        input.extend(fragment(&b, bt, &|g, p, i| place_b(bt, g, p, i), lane));
+        input.extend(fragment(&c, ct, &place_c, lane));
+        output.extend(fragment(&d, dt, &place_c, lane));
+    }
+    let each = input.len() / 32;
+    let mut body = format!(
+        ".reg .b32 lane; .reg .b64 o; mov.u32 lane, %laneid; mul.wide.u32 o, lane, {each}; add.u64 pin, pin, o; mul.wide.u32 o, lane, {}; add.u64 pout, pout, o;\n",
+        output.len() / 32
+    );
+    let bytes = if at == "f64" { 8 } else { 4 };
+    let mut offset = 0;
+    for (name, ty, count) in
+        [("a", at, counts[0]), ("b", bt, counts[1]), ("c", ct, counts[2]), ("d", dt, counts[3])]
+    {
+        let register = match ty {
+            "f32" => ".f32",
+            "f64" => ".f64",
+            _ => ".b32",
+        };
+        writeln!(body, ".reg {register} {name}<{count}>;").unwrap();
+        for index in (0..count).filter(|_| name != "d") {
+            writeln!(body, "ld.global.b{} {name}{index}, [pin+{offset}];", 8 * bytes).unwrap();
+            offset += bytes;
+        }
+    }
+    let opcode = mma_opcode(kind);
+    let [ra, rb, rc, rd] =
+        [("a", 0), ("b", 1), ("c", 2), ("d", 3)].map(|(name, i)| registers(name, counts[i]));
+    writeln!(body, "{opcode} {rd}, {ra}, {rb}, {rc};").unwrap();
+    for index in 0..counts[3] {
+        writeln!(body, "st.global.b{} [pout+{}], d{index};", 8 * bytes, index * bytes).unwrap();
+    }
+    let got = launch("", &body, &input, output.len());
+    assert_eq!(got, output, "{opcode}");
+}
+
+#[test]
+fn mma_multiplies_fragments() {
+    MMA.iter().for_each(mma);
+}
+
+/// Moving 8×8 matrices of 16-bit elements between shared memory and fragments.
+pub fn cases() -> Vec<Case> {
+    let mut all = Vec::new();
+    let half = |row: &[u64], column: usize| row[column / 4] >> (16 * (column % 4)) & 0xFFFF;
+    for count in [1usize, 2, 4] {
+        for transposed in [false, true] {
+            let trans = if transposed { ".trans" } else { "" };
+            for space in [".shared", ".shared::cta"] {
+                let opcode = format!("ldmatrix.sync.aligned.m8n8.x{count}{trans}{space}.b16");
+                let destination: Vec<String> = (0..count).map(|n| format!("d{n}")).collect();
+                // Each lane's operands are one row; the row whose address it gives is another lane's, so
+                // that lanes beyond those that count point somewhere, too.
+                let body = format!(
+                    ".shared .align 16 .b8 place[2048]; .reg .b32 at; mul.lo.u32 at, tid, 16; mov.u32 scratch, place; add.u32 at, at, scratch;
+                     st.shared.v2.u64 [at], {{a0, a1}}; bar.warp.sync -1; {opcode} {{{}}}, [at];",
+                    destination.join(", ")
+                );
+                let ins = [(Class::B64, Domain::Int(64)); 2];
+                all.push(Case::group(&opcode, &body, &ins, &vec![Class::B32; count], 32, move |rows| {
+                    (0..32)
+                        .map(|lane| {
+                            let (group, place) = (lane / 4, lane % 4 * 2);
+                            let element = |matrix: usize, n: usize| {
+                                let (row, column) =
+                                    if transposed { (place + n, group) } else { (group, place + n) };
+                                half(&rows[matrix * 8 + row], column)
+                            };
+                            (0..count).map(|m| Want::Bits(element(m, 0) | element(m, 1) << 16)).collect()
+                        })
+                        .collect()
+                }));
+            }
+        }
+    }
+    let opcode = "movmatrix.sync.aligned.m8n8.trans.b16";
+    let body = format!("{opcode} d0, a0;");
+    all.push(Case::group(opcode, &body, &[(Class::B32, Domain::Int(32))], &[Class::B32], 32, |a| {
+        let element = |row: usize, column: usize| a[row * 4 + column / 2][0] >> (16 * (column % 2)) & 0xFFFF;
+        (0..32)
+            .map(|lane| {
+                let (row, column) = (lane / 4, lane % 4 * 2);
+                vec![Want::Bits(element(column, row) | element(column + 1, row) << 16)]
+            })
+            .collect()
+    }));
+    all
+}
+
+/// The opcodes that the tests of this file execute, besides those of the cases.
+pub fn opcodes() -> Vec<String> {
+    let wmma = wmma_runs().into_iter().flat_map(|(kind, by_rows, space)| wmma_opcodes(kind, by_rows, space));
+    wmma.chain(MMA.iter().map(mma_opcode)).collect()
+}
+
+#[test]
+fn matrices_are_moved() {
+    super::case::run_all(cases());
+}
