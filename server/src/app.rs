@@ -27,7 +27,7 @@ pub(crate) const ORDERS: i32 = 4;
 pub(crate) const LEDGER: i32 = 5;
 
 /// How often a client may propose another range.
-const MAX_PROPOSALS: usize = 40;
+const MAX_PROPOSALS: usize = 100;
 /// How long it may think about it.
 const PROPOSAL_TIME: Duration = Duration::from_secs(10);
 

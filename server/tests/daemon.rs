@@ -14,6 +14,7 @@ use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
 use rgpu_server::{DeviceSpec, Options};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ fn main() -> ExitCode {
         ("a_token_is_asked_for", a_token_is_asked_for),
         ("stopping_tells_the_clients", stopping_tells_the_clients),
         ("a_full_server_says_so", a_full_server_says_so),
+        ("a_forked_child_leaves_the_session_alone", a_forked_child_leaves_the_session_alone),
+        ("closed_descriptors_are_an_error", closed_descriptors_are_an_error),
     ];
     let filter = arguments.iter().skip(1).find(|a| !a.starts_with('-'));
     for (name, test) in tests {
@@ -73,13 +76,16 @@ struct Daemon {
 
 impl Daemon {
     fn start(token_file: Option<&str>) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .arg("serve")
-            .args(token_file)
-            .env("RGPU_SECRET", "x")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg("serve").args(token_file).env("RGPU_SECRET", "x").stdout(Stdio::piped());
+        let die_with_the_test = || {
+            // SAFETY: a plain system call.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            Ok(())
+        };
+        // SAFETY: the closure makes one system call.
+        unsafe { command.pre_exec(die_with_the_test) };
+        let mut process = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("rgpu: listening on ").unwrap().to_owned();
@@ -289,6 +295,45 @@ fn stopping_tells_the_clients() {
     let error = session.synchronize_blocking(Target::Device(0)).unwrap_err();
     assert_eq!(error.code, Code::SystemNotReady);
     assert!(daemon.try_connect("").is_err());
+}
+
+/// This process's descriptors from 512 on, which are the library's.
+fn high_descriptors() -> Vec<i32> {
+    let name = |e: std::fs::DirEntry| e.file_name().to_str().unwrap().parse().unwrap();
+    std::fs::read_dir("/proc/self/fd").unwrap().flatten().map(name).filter(|fd| *fd >= 512).collect()
+}
+
+fn a_forked_child_leaves_the_session_alone() {
+    let daemon = Daemon::start(None);
+    let session = daemon.connect();
+    session.synchronize_blocking(Target::Device(0)).unwrap();
+    assert!(!high_descriptors().is_empty());
+    // SAFETY: the child does nothing but look at its descriptors and leave.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let left = high_descriptors().len();
+        // SAFETY: ends the child alone.
+        unsafe { libc::_exit(left as i32) };
+    }
+    let mut status = -1;
+    // SAFETY: `status` is a valid place.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!(status, 0, "the child held the parent's connection");
+    session.launch(launch(&[])).unwrap();
+    session.synchronize_blocking(Target::Device(0)).unwrap();
+}
+
+fn closed_descriptors_are_an_error() {
+    let daemon = Daemon::start(None);
+    let session = daemon.connect();
+    session.synchronize_blocking(Target::Device(0)).unwrap();
+    for fd in high_descriptors() {
+        // SAFETY: what a program does that closes everything; the library must bear it.
+        unsafe { libc::close(fd) };
+    }
+    let error = session.synchronize_blocking(Target::Device(0)).unwrap_err();
+    assert_eq!(error.code, Code::SystemNotReady);
+    assert_eq!(session.launch(launch(&[])).unwrap_err().code, Code::SystemNotReady);
 }
 
 fn a_full_server_says_so() {

@@ -117,8 +117,12 @@ impl Remote {
                     return Self::begin(address, Box::new(transport), answer, reservation, host, stats);
                 }
                 Status::RangeRefused => {
-                    // The old one is kept until the new one is there, so as not to get it again.
-                    reservation = next_free(&mut candidates)?;
+                    drop(reservation);
+                    reservation = next_free(&mut candidates).map_err(|e| {
+                        let text =
+                            format!("{} (the server refuses smaller ones: {})", e.message, answer.message);
+                        Error::new(e.code, text)
+                    })?;
                 }
                 Status::Version | Status::Credential | Status::Unavailable => {
                     let text = format!("The server {address} refuses: {}", answer.message);

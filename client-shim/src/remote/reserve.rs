@@ -5,7 +5,7 @@ use std::io;
 
 const GIB: u64 = 1 << 30;
 /// Sizes to try: far above any machine's device memory first, because addresses cost nothing.
-const SIZES: [u64; 5] = [4096 * GIB, 1024 * GIB, 256 * GIB, 64 * GIB, 16 * GIB];
+const SIZES: [u64; 6] = [4096 * GIB, 1024 * GIB, 256 * GIB, 64 * GIB, 32 * GIB, 16 * GIB];
 /// Bases to try lie from here on: in the gap between the heap and the libraries, clear of sanitizers' shadow
 /// memory.
 const FIRST_BASE: u64 = 0x2000_0000_0000;
@@ -89,7 +89,7 @@ pub(super) fn refusal(last: &io::Error) -> Error {
     };
     Error::new(
         Code::OutOfMemory,
-        format!("Cannot reserve addresses for device memory, not even {} GiB: {cause}", SIZES[4] / GIB),
+        format!("Cannot reserve addresses for device memory, not even {} GiB: {cause}", SIZES[5] / GIB),
     )
 }
 

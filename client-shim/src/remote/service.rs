@@ -7,7 +7,7 @@ use super::LOWEST_DESCRIPTOR;
 use super::fork;
 use super::link::Link;
 use parking_lot::Mutex;
-use rgpu_protocol::transport::{Ready, dup_above};
+use rgpu_protocol::transport::{Descriptor, Ready, dup_above};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
@@ -26,10 +26,10 @@ const UNAVAILABLE: u8 = 2;
 /// How others reach the service thread.
 pub(super) struct Service {
     /// Becomes readable when the thread is to wake.
-    event: OwnedFd,
+    event: Descriptor,
     /// The other end. Both are sockets, so that where a program has closed them and the numbers have come
     /// to mean files of its own, nothing is written there.
-    waker: OwnedFd,
+    waker: Descriptor,
     /// Whether the thread is watching the buffer.
     awake: AtomicBool,
     started: AtomicU8,
@@ -48,7 +48,7 @@ impl Service {
         let [event, waker] = ends.map(|fd| {
             // SAFETY: the call succeeded: both are fresh descriptors that nobody else owns.
             let end = unsafe { OwnedFd::from_raw_fd(fd) };
-            let end = dup_above(fd, LOWEST_DESCRIPTOR).unwrap_or(end);
+            let end = dup_above(fd, LOWEST_DESCRIPTOR).unwrap_or_else(|| end.into());
             fork::close_in_children(end.as_raw_fd());
             end
         });

@@ -8,7 +8,7 @@
 
 mod tcp;
 
-pub use tcp::{Tcp, dup_above};
+pub use tcp::{Descriptor, Tcp, dup_above};
 
 use std::io;
 use std::os::fd::RawFd;

@@ -3,7 +3,7 @@
 use super::{Ready, Transport};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// So many retransmissions or window probes in a row without an answer mean a dead peer: some six seconds
@@ -16,7 +16,7 @@ const KEEPALIVE_S: libc::c_int = 5;
 /// A TCP connection. Never raises SIGPIPE.
 #[derive(Debug)]
 pub struct Tcp {
-    fd: OwnedFd,
+    fd: Descriptor,
     peer: String,
 }
 
@@ -40,7 +40,7 @@ impl Tcp {
 
     /// Takes over a connected socket.
     pub fn adopt(fd: OwnedFd, peer: String) -> io::Result<Self> {
-        let tcp = Self { fd, peer };
+        let tcp = Self { fd: fd.into(), peer };
         tcp.option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         Ok(tcp)
     }
@@ -63,11 +63,6 @@ impl Tcp {
         }
     }
 
-    /// Gives the socket up.
-    pub fn into_fd(self) -> OwnedFd {
-        self.fd
-    }
-
     fn option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
         // SAFETY: `value` is an int, as all the options used here are.
         let r = unsafe {
@@ -83,15 +78,38 @@ impl Tcp {
     }
 }
 
+/// A descriptor inside somebody else's program, which may have closed it behind our back: closing it again
+/// is no error here, where [`OwnedFd`] may abort.
+#[derive(Debug)]
+pub struct Descriptor(RawFd);
+
+impl From<OwnedFd> for Descriptor {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd.into_raw_fd())
+    }
+}
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: plain system call.
+        unsafe { libc::close(self.0) };
+    }
+}
+
 /// A close-on-exec duplicate numbered `lowest` or above, or as high as the limit on descriptors allows.
-pub fn dup_above(fd: RawFd, lowest: RawFd) -> Option<OwnedFd> {
+pub fn dup_above(fd: RawFd, lowest: RawFd) -> Option<Descriptor> {
     let mut at = lowest;
     while at > 2 {
-        // SAFETY: plain system call; the result is a fresh descriptor that nobody else owns.
+        // SAFETY: plain system call.
         let new = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, at) };
         if new >= 0 {
-            // SAFETY: as above.
-            return Some(unsafe { OwnedFd::from_raw_fd(new) });
+            return Some(Descriptor(new));
         }
         at /= 2;
     }
