@@ -210,6 +210,12 @@ impl Resident {
     /// Runs a warp until none of its lanes can go on.
     fn run_warp(&mut self, guard: &mut Guard, w: usize) -> Result<()> {
         while self.warps[w].ready != 0 {
+            if self.warps[w].ready == self.warps[w].alive && self.run_together(guard, w)? {
+                if self.context.grid.aborted() {
+                    return Ok(());
+                }
+                continue;
+            }
             self.run_ready(guard, w)?;
             if self.warps[w].waiting != 0 {
                 self.join(w);
@@ -219,6 +225,38 @@ impl Resident {
             }
         }
         Ok(())
+    }
+
+    /// Runs a warp all of whose living lanes are ready. Where all of them come to one operation of the warp with
+    /// one mask that names them all, it is carried out at once: the common case, without a look at single lanes.
+    /// False if nothing was run, because the lanes do not lie in a row.
+    fn run_together(&mut self, guard: &mut Guard, w: usize) -> Result<bool> {
+        let alive = self.warps[w].alive;
+        let (first, count) = (alive.trailing_zeros() as usize, alive.count_ones() as usize);
+        if (alive >> first).trailing_ones() as usize != count {
+            return Ok(false);
+        }
+        let start = w * WARP + first;
+        self.run(guard, start, count)?;
+        let row = &self.slot.threads[start..start + count];
+        let (stop, mask) = (row[0].stop, row[0].op[3] as u32);
+        let kind = self.context.grid.kernel.cuts.get(stop.wrapping_sub(1) as usize).and_then(|cut| {
+            let warp = !cut.legacy && warp::is_of_warp(cut.kind) && cut.kind != CutKind::ActiveMask;
+            (warp && mask & alive == alive).then_some(cut.kind)
+        });
+        match kind {
+            Some(kind) if row.iter().all(|t| t.stop == stop && t.op[3] as u32 == mask) => {
+                self.execute(w, kind, alive);
+            }
+            _ => {
+                self.warps[w].ready = 0;
+                self.sort(w, alive)?;
+                if self.warps[w].waiting != 0 {
+                    self.join(w);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Runs the lanes of a warp that are ready, each to its next stop.

@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use rgpu_device::{Error, Host, Ordinal};
 
 use super::heap::Heap;
-use crate::abi::{CutKind, Kernel};
+use super::warp;
+use crate::abi::Kernel;
 
 /// Output of kernels is handed on when so much has come together, or the kernel has ended.
 const OUTPUT: usize = 64 << 10;
@@ -89,17 +90,11 @@ pub struct GridSpec {
 impl Grid {
     /// A grid none of whose blocks has begun.
     pub fn new(spec: GridSpec) -> Self {
-        let is_block_wide = |kind| {
-            matches!(
-                kind,
-                CutKind::Barrier | CutKind::BarrierArrive | CutKind::BarrierReduce(_) | CutKind::Yield
-            )
-        };
         let total = spec.grid.iter().map(|&n| u64::from(n)).product();
         let local = (u64::from(spec.kernel.local_bytes) + spec.stack).next_multiple_of(16);
         Self {
             has_cuts: !spec.kernel.cuts.is_empty(),
-            has_warp_cuts: spec.kernel.cuts.iter().any(|c| !is_block_wide(c.kind)),
+            has_warp_cuts: spec.kernel.cuts.iter().any(|c| warp::is_of_warp(c.kind)),
             kernel: spec.kernel,
             stream: spec.stream,
             ordinal: spec.ordinal,

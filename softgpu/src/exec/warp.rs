@@ -11,6 +11,11 @@ pub fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
+/// Whether an operation is one of a warp, not of the block or of the thread alone.
+pub fn is_of_warp(kind: CutKind) -> bool {
+    !matches!(kind, CutKind::Barrier | CutKind::BarrierArrive | CutKind::BarrierReduce(_) | CutKind::Yield)
+}
+
 /// Carries an operation out for the lanes in `group`, at least one. `row` is the warp's threads.
 pub fn execute(kind: CutKind, row: &mut [Thread], group: u32) {
     match kind {
@@ -80,27 +85,36 @@ pub fn reduce(op: ReduceOp, a: u32, b: u32) -> u32 {
 
 fn shuffle(mode: ShuffleMode, row: &mut [Thread], group: u32) {
     let values = gather(row, group, 0);
-    for lane in lanes(group) {
-        let op = &mut row[lane].op;
-        let (b, c) = (op[1] as u32 & 31, op[2] as u32);
-        let (clamp, segment) = (c & 31, c >> 8 & 31);
-        let this = lane as u32;
-        let first = this & segment;
-        let last = first | clamp & !segment;
-        let (source, inside) = match mode {
-            ShuffleMode::Up => (this.wrapping_sub(b), this as i32 - b as i32 >= last as i32),
-            ShuffleMode::Down => (this + b, this + b <= last),
-            ShuffleMode::Butterfly => (this ^ b, this ^ b <= last),
-            ShuffleMode::Index => {
-                let source = first | b & !segment;
-                (source, source <= last)
-            }
-        };
-        let source = if inside { source as usize & 31 } else { lane };
-        // What a lane that takes no part would hand over is undefined; here it is the lane's own.
-        op[0] = if group >> source & 1 != 0 { values[source] } else { values[lane] };
-        op[1] = u64::from(inside);
+    if group == !0 && row.len() == 32 {
+        row.iter_mut()
+            .enumerate()
+            .for_each(|(lane, thread)| shuffle_lane(mode, thread, lane, &values, group));
+    } else {
+        lanes(group).for_each(|lane| shuffle_lane(mode, &mut row[lane], lane, &values, group));
     }
+}
+
+#[inline(always)]
+fn shuffle_lane(mode: ShuffleMode, thread: &mut Thread, lane: usize, values: &[u64; 32], group: u32) {
+    let op = &mut thread.op;
+    let (b, c) = (op[1] as u32 & 31, op[2] as u32);
+    let (clamp, segment) = (c & 31, c >> 8 & 31);
+    let this = lane as u32;
+    let first = this & segment;
+    let last = first | clamp & !segment;
+    let (source, inside) = match mode {
+        ShuffleMode::Up => (this.wrapping_sub(b), this as i32 - b as i32 >= last as i32),
+        ShuffleMode::Down => (this + b, this + b <= last),
+        ShuffleMode::Butterfly => (this ^ b, this ^ b <= last),
+        ShuffleMode::Index => {
+            let source = first | b & !segment;
+            (source, source <= last)
+        }
+    };
+    let source = if inside { source as usize & 31 } else { lane };
+    // What a lane that takes no part would hand over is undefined; here it is the lane's own.
+    op[0] = if group >> source & 1 != 0 { values[source] } else { values[lane] };
+    op[1] = u64::from(inside);
 }
 
 #[cfg(test)]
