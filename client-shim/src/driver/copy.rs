@@ -27,7 +27,9 @@ impl Side {
             MEMORYTYPE_DEVICE => (self.device, Some(true)),
             MEMORYTYPE_UNIFIED => (self.device, None),
             MEMORYTYPE_ARRAY => return Err(not_implemented("copies from and to arrays")),
-            other => return Err(Error::new(Code::InvalidValue, format!("memory type {other} does not exist"))),
+            other => {
+                return Err(Error::new(Code::InvalidValue, format!("memory type {other} does not exist")));
+            }
         };
         let row = if self.pitch == 0 { width } else { self.pitch } as u64;
         let slice = row.checked_mul(self.height.max(1) as u64);

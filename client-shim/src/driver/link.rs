@@ -74,8 +74,7 @@ fn join(inputs: &[String]) -> String {
 
 fn create(count: u32, options: *const u32, values: *mut *mut c_void, link: *mut Opaque) -> Result<()> {
     JitLog::new(count, options, values).tell(Ok(()))?;
-    let made = LINKS
-        .insert(|raw| (raw, Link { inputs: Mutex::new(Vec::new()), image: Mutex::new(None) }));
+    let made = LINKS.insert(|raw| (raw, Link { inputs: Mutex::new(Vec::new()), image: Mutex::new(None) }));
     set(link, made.0 as Opaque)
 }
 

@@ -16,7 +16,16 @@ fn attribute(info: &PointerInfo, number: u32, place: *mut c_void) -> Result<bool
     let device_side = matches!(info.kind, PointerKind::Device | PointerKind::Managed);
     match number {
         1 => set(place.cast(), info.context)?,
-        2 => set(place.cast(), if !known { 0u32 } else if device_side { MEMORYTYPE_DEVICE } else { MEMORYTYPE_HOST })?,
+        2 => set(
+            place.cast(),
+            if !known {
+                0u32
+            } else if device_side {
+                MEMORYTYPE_DEVICE
+            } else {
+                MEMORYTYPE_HOST
+            },
+        )?,
         3 => set(place.cast(), info.device_pointer)?,
         4 => set(place.cast(), if known { info.host_pointer } else { 0 })?,
         6 => set(place.cast(), 0u32)?,
@@ -31,7 +40,9 @@ fn attribute(info: &PointerInfo, number: u32, place: *mut c_void) -> Result<bool
         16 => set(place.cast(), if known { 3u32 } else { 0 })?,
         17 => set(place.cast(), 0usize)?,
         20 => set(place.cast(), info.buffer_id)?,
-        _ => return Err(Error::new(Code::InvalidValue, format!("pointer attribute {number} does not exist"))),
+        _ => {
+            return Err(Error::new(Code::InvalidValue, format!("pointer attribute {number} does not exist")));
+        }
     }
     Ok(known)
 }

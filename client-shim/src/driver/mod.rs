@@ -284,10 +284,8 @@ pub extern "C" fn cuProfilerStop() -> u32 {
 
 /// The entry points' names and whether each is implemented, for the documentation.
 pub fn status() -> Vec<(&'static str, bool)> {
-    let mut all: Vec<(&'static str, bool)> = table::ROWS
-        .iter()
-        .map(|row| (row.symbol, !unsupported::UNSUPPORTED.contains(&row.symbol)))
-        .collect();
+    let mut all: Vec<(&'static str, bool)> =
+        table::ROWS.iter().map(|row| (row.symbol, !unsupported::UNSUPPORTED.contains(&row.symbol))).collect();
     all.sort_unstable();
     all.dedup();
     all
