@@ -1,14 +1,21 @@
-//! Keeps the lanes of a warp abreast where a program counts on it.
+//! Keeps threads abreast where a program counts on it.
 //!
 //! Code from before `__syncwarp()` lets the lanes of a warp exchange values through `volatile` shared
 //! memory without any synchronization: the last steps of a reduction, a scan of a warp. Today's devices do
 //! not promise that this works, but it does work on them, because the lanes run abreast. Here each lane
 //! runs alone from one cut to the next; so lanes wait for each other before a volatile access to shared
 //! memory that could come before another lane's earlier one.
+//!
+//! Another habit: all threads read a variable of the block, and one of them writes it anew without a barrier
+//! between, much later as a device counts. Here that thread may be the first to run; so it lets all others
+//! go first.
 
+use super::flow::Flow;
 use super::op::Op;
 use super::unit::synthetic;
-use crate::ptx::ast::{FormId, Function, Instruction, Module, Space, Statement};
+use crate::ptx::ast::{
+    AddressBase, FormId, Function, Instruction, Module, Operand, Space, Statement, Symbol,
+};
 use crate::ptx::opcode::{Form, Opcode, Semantics};
 
 /// What the lanes have done since they were last abreast.
@@ -28,33 +35,117 @@ enum Access {
     Store,
 }
 
-/// A volatile access to shared memory.
-fn access(form: &Form) -> Option<Access> {
-    if form.semantics != Some(Semantics::Volatile)
-        || !matches!(form.space(), Some(Space::Shared | Space::SharedCta))
-    {
+/// An access to shared memory, and whether it is a volatile one.
+fn access(form: &Form) -> Option<(Access, bool)> {
+    if !matches!(form.space(), Some(Space::Shared | Space::SharedCta)) {
         return None;
     }
-    match form.opcode {
+    let access = match form.opcode {
         Opcode::Ld => Some(Access::Load),
         Opcode::St => Some(Access::Store),
         _ => None,
-    }
+    };
+    access.map(|access| (access, form.semantics == Some(Semantics::Volatile)))
 }
 
 /// Inserts the places where lanes wait for each other. `ops` are those of all forms, the synthetic ones
 /// first.
 pub fn insert(module: &mut Module, ops: &[Op]) {
-    let accesses: Vec<Option<Access>> = module.forms.iter().map(access).collect();
+    let accesses: Vec<Option<(Access, bool)>> = module.forms.iter().map(access).collect();
     if accesses.iter().all(Option::is_none) {
         return;
     }
-    for function in &mut module.functions {
-        insert_into(function, ops, &accesses);
+    let volatile = accesses.iter().flatten().any(|&(_, volatile)| volatile);
+    for function in module.functions.iter_mut().filter(|f| !f.is_declaration) {
+        if function.is_entry {
+            let stores = hasty_stores(function, ops, &accesses);
+            if !stores.is_empty() {
+                let body = std::mem::take(&mut function.body);
+                for (index, statement) in body.into_iter().enumerate() {
+                    if let (true, Statement::Instruction(store)) = (stores.contains(&index), &statement) {
+                        let first = waiting(synthetic::YIELD, store.line);
+                        function
+                            .body
+                            .push(Statement::Instruction(Instruction { guard: store.guard, ..first }));
+                    }
+                    function.body.push(statement);
+                }
+            }
+        }
+        if volatile {
+            align_lanes(function, ops, &accesses);
+        }
     }
 }
 
-fn insert_into(function: &mut Function, ops: &[Op], accesses: &[Option<Access>]) {
+/// A variable of the block, by its name and offset, if that is what the instruction reads or writes.
+fn variable(
+    instruction: &Instruction,
+    accesses: &[Option<(Access, bool)>],
+) -> Option<(Access, (Symbol, i64))> {
+    let form = instruction.form.0.checked_sub(synthetic::COUNT)?;
+    let (access, _) = accesses[form as usize]?;
+    let address = instruction.operands.get(if access == Access::Load { 1 } else { 0 })?;
+    match *address {
+        Operand::Address(AddressBase::Symbol(symbol), offset) | Operand::Symbol(symbol, offset) => {
+            Some((access, (symbol, offset)))
+        }
+        _ => None,
+    }
+}
+
+/// Statements that write a variable of the block which may have been read since the last barrier.
+fn hasty_stores(function: &Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) -> Vec<usize> {
+    let mut known: Vec<(Symbol, i64)> = Vec::new();
+    for statement in &function.body {
+        if let Statement::Instruction(instruction) = statement
+            && let Some((Access::Load, place)) = variable(instruction, accesses)
+            && !known.contains(&place)
+            && known.len() < 64
+        {
+            known.push(place);
+        }
+    }
+    if known.is_empty() {
+        return Vec::new();
+    }
+    let flow = Flow::new(function, ops);
+    // What has been read when each block begins; a bit for each variable.
+    let mut read = vec![0u64; flow.blocks.len()];
+    let mut stores = Vec::new();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        stores.clear();
+        for (index, block) in flow.blocks.iter().enumerate() {
+            let mut now = read[index];
+            for at in block.first..block.end {
+                let Statement::Instruction(instruction) = &function.body[at] else { continue };
+                if matches!(ops[instruction.form.0 as usize], Op::Bar { .. }) && instruction.guard.is_none() {
+                    now = 0;
+                }
+                let Some((access, place)) = variable(instruction, accesses) else { continue };
+                let Some(bit) = known.iter().position(|&k| k == place) else { continue };
+                match access {
+                    Access::Load => now |= 1 << bit,
+                    Access::Store => {
+                        if now >> bit & 1 != 0 {
+                            stores.push(at);
+                        }
+                        now &= !(1 << bit);
+                    }
+                }
+            }
+            for &next in &block.successors {
+                changed |= now & !read[next] != 0;
+                read[next] |= now;
+            }
+        }
+    }
+    stores
+}
+
+fn align_lanes(function: &mut Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) {
     let mut since = if function.is_entry { Since::Nothing } else { Since::Anything };
     let mut body = Vec::with_capacity(function.body.len());
     for statement in std::mem::take(&mut function.body) {
@@ -64,15 +155,15 @@ fn insert_into(function: &mut Function, ops: &[Op], accesses: &[Option<Access>])
                 let form = instruction.form.0;
                 let own = form.checked_sub(synthetic::COUNT);
                 match own.and_then(|form| accesses[form as usize]) {
-                    Some(access) => {
+                    Some((access, true)) => {
                         let first = since == Since::Nothing;
                         let reads = access == Access::Load && since == Since::Loads;
                         if !first && !reads {
-                            body.push(converge(instruction.line));
+                            body.push(Statement::Instruction(waiting(synthetic::CONVERGE, instruction.line)));
                         }
                         since = if access == Access::Load { Since::Loads } else { Since::Anything };
                     }
-                    None => match &ops[form as usize] {
+                    _ => match &ops[form as usize] {
                         Op::Call => since = Since::Anything,
                         Op::Yield => {}
                         op if op.is_cut() && instruction.guard.is_none() => since = Since::Nothing,
@@ -86,7 +177,6 @@ fn insert_into(function: &mut Function, ops: &[Op], accesses: &[Option<Access>])
     function.body = body;
 }
 
-fn converge(line: u32) -> Statement {
-    let form = FormId(synthetic::CONVERGE);
-    Statement::Instruction(Instruction { form, line, guard: None, operands: Vec::new() })
+fn waiting(form: u32, line: u32) -> Instruction {
+    Instruction { form: FormId(form), line, guard: None, operands: Vec::new() }
 }

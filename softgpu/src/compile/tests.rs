@@ -121,6 +121,31 @@ fn volatile_shared_memory_keeps_lanes_abreast() {
     assert_eq!(machine.get::<u32>(a, 32), vec![32 * 33 / 2; 32]);
 }
 
+/// All threads read a variable of the block, and the first writes it anew without a barrier between: on a
+/// device the others have long read it by then.
+#[test]
+fn others_read_a_variable_of_the_block_before_it_is_written_anew() {
+    let text = module(
+        ".param .u64 a",
+        ".shared .align 4 .b8 s[8];
+         ld.param.u64 %rd1, [a];
+         mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+         setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, 0; mov.u32 %r6, 5;
+         @%p1 st.shared.u32 [s+4], %r6;
+         bar.sync 0;
+         LOOP: ld.shared.u32 %r3, [s+4];
+         setp.eq.u32 %p2, %r3, 0; @%p2 bra OUT;
+         add.u32 %r2, %r2, %r3;
+         @!%p1 bra SKIP; sub.u32 %r6, %r6, 1; st.shared.u32 [s+4], %r6;
+         SKIP: bar.sync 0; bra LOOP;
+         OUT: st.global.u32 [%rd3], %r2; ret;",
+    );
+    let mut machine = Machine::new(&text);
+    let a = machine.put(&[0u32; 64]);
+    machine.run(1, 64, &[a]);
+    assert_eq!(machine.get::<u32>(a, 64), vec![15; 64]);
+}
+
 #[test]
 fn calls_functions_directly_recursively_and_through_pointers() {
     let text = ".version 7.8\n.target sm_80\n.address_size 64

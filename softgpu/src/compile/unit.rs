@@ -27,8 +27,10 @@ pub mod synthetic {
     pub const STORE: [u32; 4] = [9, 10, 11, 12];
     /// The lanes of a warp wait for each other.
     pub const CONVERGE: u32 = 13;
+    /// The other threads of the block go first.
+    pub const YIELD: u32 = 14;
     /// How many there are.
-    pub const COUNT: u32 = 14;
+    pub const COUNT: u32 = 15;
 }
 
 fn synthetic_ops() -> Vec<Op> {
@@ -38,7 +40,7 @@ fn synthetic_ops() -> Vec<Op> {
     let (place, vector, order) = (Place::Param, 1, Order::Weak);
     ops.extend(bits.map(|ty| Op::Ld { place, ty, vector, order }));
     ops.extend(bits.map(|ty| Op::St { place, ty, vector, order }));
-    ops.push(Op::Converge);
+    ops.extend([Op::Converge, Op::Yield]);
     ops
 }
 
