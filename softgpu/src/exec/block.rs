@@ -445,6 +445,10 @@ impl Resident {
                 &format!("Illegal address ({how} memory that is not the device's)"),
                 None,
             ),
+            // Compiled code confines its accesses to the arena; what is left is its own stack.
+            libc::SIGSEGV if !self.slot.is_device_address(fault.address) => {
+                self.failure(Code::HardwareStackError, "Stack overflow (too many nested calls)", None)
+            }
             libc::SIGSEGV => self.failure(
                 Code::IllegalAddress,
                 &format!("Illegal address ({how} {:#x})", fault.address),

@@ -9,9 +9,9 @@ use rgpu_device::{
 };
 
 use super::SoftGpu;
-use super::arena::{Arena, LOCAL};
+use super::arena::Arena;
 use super::heap::Heap;
-use super::launch::{Capacity, LaunchWork};
+use super::launch::{Capacity, LaunchWork, MAX_STACK};
 use super::memory::{Memory, Owner, Refusal};
 use super::mirror::Mirror;
 use super::modules::{Checked, Module};
@@ -103,7 +103,7 @@ impl Device for SoftGpu {
             return Err(Error::new(Code::IllegalState, "The device's addresses are reserved already"));
         }
         let config = &shared.config;
-        let slots = shared.workers as u64 * worker::SLOTS;
+        let slots = shared.workers as u64 * worker::slots(shared.workers as u64);
         let arena = Arena::reserve(proposal, config.devices, config.memory_bytes_per_device, slots)?;
         arena.open_params()?;
         let arena = Arc::new(arena);
@@ -413,7 +413,7 @@ impl Device for SoftGpu {
         let mut state = self.shared.lock();
         state.streams.check(ordinal)?;
         match limit {
-            Limit::StackSize if value > LOCAL / info::MAX_THREADS / 2 => {
+            Limit::StackSize if value > MAX_STACK => {
                 invalid(format!("A device thread's stack cannot have {value} bytes"))
             }
             Limit::StackSize => {

@@ -73,8 +73,8 @@ pub struct GridSpec {
     pub block: [u32; 3],
     #[allow(missing_docs)]
     pub dynamic_shared: u32,
-    /// The stack limit.
-    pub stack: u64,
+    #[allow(missing_docs)]
+    pub local_stride: u64,
     #[allow(missing_docs)]
     pub params: (u64, u64),
     #[allow(missing_docs)]
@@ -91,7 +91,6 @@ impl Grid {
     /// A grid none of whose blocks has begun.
     pub fn new(spec: GridSpec) -> Self {
         let total = spec.grid.iter().map(|&n| u64::from(n)).product();
-        let local = (u64::from(spec.kernel.local_bytes) + spec.stack).next_multiple_of(16);
         Self {
             has_cuts: !spec.kernel.cuts.is_empty(),
             has_warp_cuts: spec.kernel.cuts.iter().any(|c| warp::is_of_warp(c.kind)),
@@ -103,7 +102,7 @@ impl Grid {
             grid: spec.grid,
             block: spec.block,
             dynamic_shared: spec.dynamic_shared,
-            local_stride: local,
+            local_stride: spec.local_stride,
             params: spec.params,
             workspace: spec.workspace,
             cooperative: spec.cooperative,

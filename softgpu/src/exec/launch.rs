@@ -10,6 +10,9 @@ use super::heap::Heap;
 use super::info;
 use super::modules::Module;
 
+/// The largest stack of a device thread, in bytes.
+pub const MAX_STACK: u64 = 512 << 10;
+
 /// A launch that waits for its turn.
 pub struct LaunchWork {
     module: Arc<Module>,
@@ -50,6 +53,14 @@ pub struct Capacity {
     pub compute_capability: (u32, u32),
 }
 
+/// Bytes of local memory from one thread to the next: the kernel's own, and a stack twice as large as asked
+/// for, because frames are larger than a GPU's. An odd number of cache lines, so that the same variable of
+/// neighbouring threads does not fall into the same few sets of the cache.
+fn local_stride(own: u32, stack: u64) -> u64 {
+    let lines = (u64::from(own) + (2 * stack).min(MAX_STACK)).div_ceil(64);
+    (lines | 1) * 64
+}
+
 fn configuration(what: String) -> Error {
     Error::new(Code::InvalidConfiguration, what)
 }
@@ -80,7 +91,7 @@ impl LaunchWork {
     pub fn start(self, site: Site) -> Result<Grid> {
         let kernel = self.module.kernels.kernel(self.function)?;
         let threads: u64 = self.block.iter().map(|&n| u64::from(n)).product();
-        let local = (u64::from(kernel.local_bytes) + self.stack).next_multiple_of(16);
+        let local = local_stride(kernel.local_bytes, self.stack);
         if threads * local > LOCAL {
             return Err(Error::new(
                 Code::LaunchOutOfResources,
@@ -108,7 +119,7 @@ impl LaunchWork {
             grid: self.grid,
             block: self.block,
             dynamic_shared: self.shared_bytes,
-            stack: self.stack,
+            local_stride: local,
             params: site.params,
             workspace,
             cooperative: self.cooperative,
@@ -159,7 +170,7 @@ fn check(launch: &Launch<'_>, function: &FunctionInfo, capacity: Capacity) -> Re
     if launch.cooperative {
         let by_threads = info::RESIDENT_THREADS / threads.next_multiple_of(32);
         let by_shared = (most + 1024) / (shared + 1024);
-        let fit = capacity.workers * info::RESIDENT_BLOCKS.min(by_threads).min(by_shared);
+        let fit = capacity.workers * info::resident_blocks(capacity.workers).min(by_threads).min(by_shared);
         let blocks = u64::from(gx) * u64::from(gy) * u64::from(gz);
         if blocks > fit {
             return Err(Error::new(

@@ -95,6 +95,11 @@ impl Slot {
         Ok(())
     }
 
+    /// Whether an address is the device's, mapped or not.
+    pub fn is_device_address(&self, addr: u64) -> bool {
+        self.arena.whole().contains(addr, 1)
+    }
+
     /// State memory that belongs to no thread.
     pub fn spare_state(&mut self) -> *mut u8 {
         let state = (self.shape.2 as usize).div_ceil(16);

@@ -13,6 +13,9 @@ use rgpu_device::{Code, Done, Error, FIRST_STREAM, Handle, Ordinal, Result};
 use super::launch::LaunchWork;
 use super::transfer::Transfer;
 
+/// Room for more work than this is given back when a stream has none left.
+const LONG_QUEUE: usize = 1024;
+
 /// The internal name of a stream; never used twice.
 pub type Key = u64;
 
@@ -335,6 +338,9 @@ impl Streams {
     fn pop(&mut self, key: Key, keys: &mut Vec<Key>, actions: &mut Actions) {
         let Some(stream) = self.streams.get_mut(&key) else { return };
         let Some(item) = stream.queue.pop_front() else { return };
+        if stream.queue.is_empty() && stream.queue.capacity() > LONG_QUEUE {
+            stream.queue.shrink_to(LONG_QUEUE);
+        }
         keys.append(&mut stream.followers);
         let number = item.number;
         let mut reached = Vec::new();

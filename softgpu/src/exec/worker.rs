@@ -8,13 +8,15 @@ use rgpu_device::{Code, Error, Result};
 use super::block::{Progress, Resident};
 use super::fault::Guard;
 use super::grid::Grid;
-use super::info::RESIDENT_BLOCKS;
+use super::info::resident_blocks;
 use super::shared::{Job, Shared};
 use super::slot::Slot;
 
-/// Slots of each worker: for resident blocks of ordinary and of cooperative kernels, and for a kernel
+/// Slots of each of so many workers: for resident blocks of ordinary and of cooperative kernels, and for a kernel
 /// without cuts that runs while all those wait.
-pub const SLOTS: u64 = 2 * RESIDENT_BLOCKS + 2;
+pub fn slots(workers: u64) -> u64 {
+    2 * resident_blocks(workers) + 2
+}
 
 /// Compiled code uses little of it, but may call deeply.
 const STACK: usize = 16 << 20;
@@ -96,10 +98,11 @@ impl Worker {
 
     /// All resident blocks let others go first: begin another one, or do something else.
     fn more(&mut self) {
+        let most = resident_blocks(self.shared.workers as u64);
         let count = |cooperative| {
             self.residents.iter().filter(|r| r.grid().cooperative == cooperative).count() as u64
         };
-        let room = (count(false) < RESIDENT_BLOCKS, count(true) < RESIDENT_BLOCKS);
+        let room = (count(false) < most, count(true) < most);
         match self.shared.another_job(room) {
             Some(job) => self.perform(job),
             None => std::thread::yield_now(),
@@ -110,11 +113,12 @@ impl Worker {
         if let Some(slot) = self.free.pop() {
             return Ok(slot);
         }
-        if self.opened >= SLOTS {
+        let slots = slots(self.shared.workers as u64);
+        if self.opened >= slots {
             return Err(Error::new(Code::LaunchOutOfResources, "Too many resident blocks"));
         }
         let arena = self.shared.runtime()?.arena.clone();
-        let slot = Slot::open(arena, u64::from(self.index) * SLOTS + self.opened)?;
+        let slot = Slot::open(arena, u64::from(self.index) * slots + self.opened)?;
         self.opened += 1;
         Ok(slot)
     }

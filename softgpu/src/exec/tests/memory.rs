@@ -1,6 +1,8 @@
 //! Allocation, copies, mirrored memory.
 
-use rgpu_device::{Code, Device, HostData, MemoryKind, Region, Target};
+use rgpu_device::{Code, Device, HostData, MemoryKind, Range, Region, Target};
+
+use super::super::{Config, SoftGpu};
 
 use super::kernels;
 use super::{LEGACY, Rig};
@@ -17,7 +19,7 @@ fn memory_runs_out_and_comes_back() {
     assert_eq!(code(alloc(128 << 20, 17 << 20)), Code::OutOfMemory);
     assert_eq!(code(alloc(47 << 20, PAGE)), Code::InvalidValue);
     assert_eq!(code(alloc(100 << 20, 100)), Code::InvalidValue);
-    assert_eq!(code(alloc(100 << 20, u64::MAX & !4095)), Code::InvalidValue);
+    assert_eq!(code(alloc(100 << 20, !4095)), Code::InvalidValue);
     alloc(64 << 20, 16 << 20).unwrap();
     assert_eq!(rig.gpu.mem_info(0).unwrap().free, 0);
     rig.gpu.mem_free(0, base, None).unwrap();
@@ -232,4 +234,15 @@ fn large_mirrored_memory_is_fetched_in_growing_runs() {
     rig.sync().unwrap();
     // SAFETY: direct memory is memory of this process.
     assert_eq!(unsafe { std::slice::from_raw_parts(base as *const u8, 4) }, [1, 2, 3, 0]);
+}
+
+#[test]
+fn a_large_machine_fits_into_four_tebibytes() {
+    let host = std::sync::Arc::new(super::TestHost::default());
+    for workers in [1, 16, 64, 128] {
+        let config = Config { devices: 2, memory_bytes_per_device: 16 << 30, workers, ..Config::default() };
+        let gpu = SoftGpu::open(config, host.clone()).unwrap();
+        let plan = gpu.reserve(Range { base: 0x5000_0000_0000, size: 4 << 40 }).unwrap();
+        assert!(plan.devices.iter().all(|d| d.size >= 64 << 30));
+    }
 }

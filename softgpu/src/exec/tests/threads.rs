@@ -17,7 +17,7 @@ fn every_thread_of_every_block_runs_once() {
     let words = rig.words(LEGACY, out, 60 * 8);
     for (i, word) in words.iter().enumerate() {
         let (b, t) = (i as u32 / 8, i as u32 % 8);
-        let coordinates = b % 3 | b / 3 % 4 << 4 | b / 12 << 8;
+        let coordinates = (b % 3) | ((b / 3 % 4) << 4) | ((b / 12) << 8);
         assert_eq!(*word, coordinates | (t & 1) << 12 | (t >> 1 & 1) << 16 | t >> 2 << 20 | t << 24);
     }
     assert_eq!(rig.gpu.counters().launches, 2);
