@@ -1,6 +1,7 @@
 //! Where variables lie: of the module in global and constant memory, of a kernel in shared memory.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use rgpu_device::{Code, Error, GlobalKind};
 
@@ -39,8 +40,8 @@ impl SharedLayout {
                 if is_open(variable) {
                     open_align = open_align.max(variable.align);
                     open_locals.push(name);
-                } else if !layout.locals.contains_key(&name) {
-                    layout.locals.insert(name, allot(variable, &mut end)?);
+                } else if let Entry::Vacant(place) = layout.locals.entry(name) {
+                    place.insert(allot(variable, &mut end)?);
                 }
             }
             for statement in &function.body {

@@ -65,6 +65,7 @@ pub struct State {
 impl State {
     /// Plans the state of a kernel. `yields` are the edges with yields, `skip` the registers
     /// that need not be kept.
+    #[allow(clippy::too_many_arguments)] // What is known of the function, each from another pass.
     pub fn new(
         function: &Function,
         ops: &[Op],

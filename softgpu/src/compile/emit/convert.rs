@@ -150,7 +150,7 @@ impl<'a> Emitter<'a, '_> {
 
     fn float_to_float(&mut self, c: Convert, a: Value) -> Result<Value> {
         if c.dst == Type::Tf32 {
-            return Ok(self.to_tf32(c, a));
+            return Ok(self.tf32_of(c, a));
         }
         if c.dst == c.src {
             return Ok(self.same_float(c, a));
@@ -239,7 +239,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Single precision with 10 bits of mantissa.
-    fn to_tf32(&mut self, c: Convert, a: Value) -> Value {
+    fn tf32_of(&mut self, c: Convert, a: Value) -> Value {
         let bits = self.recast(a, types::I32);
         let rounded = match c.rounding {
             Some(Rounding::Zero) => bits,

@@ -94,12 +94,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Stops for an operation on the states of all lanes.
-    fn matrix_stop(
-        &mut self,
-        operation: Box<dyn Fn(&[*mut u8; abi::WARP]) + Send + Sync>,
-        next: usize,
-        results: &'a Operand,
-    ) -> Result<()> {
+    fn matrix_stop(&mut self, operation: abi::MatrixFn, next: usize, results: &'a Operand) -> Result<()> {
         let Ok(index) = u16::try_from(self.facts.matrix_ops.len()) else {
             return Err(self.refuse("Too many matrix instructions in one kernel"));
         };

@@ -173,11 +173,11 @@ mod tests {
                 assert_eq!(f16_from_f64(x, mode), u32::from(half), "{x}");
             }
             for near in [f64::from_bits(x.to_bits() + 1), x * 1.0003, x * 1.000_488_281_25] {
-                for mode in 0..4 {
+                for (mode, rounding) in MODES.into_iter().enumerate() {
                     let mut lossy = false;
                     let expected: Half = rustc_apfloat::FloatConvert::convert_r(
                         Double::from_bits(u128::from(near.to_bits())),
-                        MODES[mode],
+                        rounding,
                         &mut lossy,
                     )
                     .value;

@@ -1,6 +1,6 @@
 //! What matrix instructions compute. A warp's fragments are words in the states of its 32 threads.
 
-use crate::abi::WARP;
+use crate::abi::{MatrixFn, WARP};
 use crate::compile::op::MatrixShape;
 use crate::ptx::ast::Type;
 
@@ -225,11 +225,7 @@ pub struct Offsets {
 
 /// The multiplication as a function of the threads' states. The sum of an element of D is formed in double
 /// precision and rounded once.
-pub fn multiply(
-    shape: &MatrixShape,
-    spreads: Spreads,
-    at: Offsets,
-) -> Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync> {
+pub fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn {
     let shape = shape.clone();
     Box::new(move |states| {
         let (m, n, k) = (shape.m as usize, shape.n as usize, shape.k as usize);
@@ -280,12 +276,7 @@ pub fn multiply(
 
 /// `ldmatrix`: lanes `8j` to `8j + 7` have put the 16-byte rows of matrix `j` at `rows`; every lane gets a
 /// word of each matrix at `out`.
-pub fn distribute(
-    count: usize,
-    transpose: bool,
-    rows: usize,
-    out: usize,
-) -> Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync> {
+pub fn distribute(count: usize, transpose: bool, rows: usize, out: usize) -> MatrixFn {
     Box::new(move |states| {
         for matrix in 0..count {
             let mut elements = [[0u16; 8]; 8];
@@ -304,7 +295,7 @@ pub fn distribute(
 }
 
 /// `movmatrix`: transposes the 8 by 8 matrix of which each lane holds a word.
-pub fn transpose(at: usize, out: usize) -> Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync> {
+pub fn transpose(at: usize, out: usize) -> MatrixFn {
     Box::new(move |states| {
         let mut elements = [[0u16; 8]; 8];
         for (lane, state) in states.iter().enumerate() {

@@ -17,7 +17,6 @@ pub struct Machine {
     arena: *mut u8,
     next: u64,
     shared: u64,
-    names: Vec<String>,
 }
 
 extern "C" fn no_printf(_: *mut Block, _: u64, _: u64) -> i32 {
@@ -76,15 +75,9 @@ impl Machine {
             globaltimer: no_time as extern "C" fn() -> u64 as usize,
             clock: no_time as extern "C" fn() -> u64 as usize,
         };
-        let names = program.functions().iter().map(|f| f.name.clone()).collect();
         let arena_range = Range { base: arena as u64, size: SIZE as u64 };
         let linked = program.link(Environment { arena: arena_range, globals, helpers });
-        Self { linked, arena: arena.cast(), next, shared: shared as u64, names }
-    }
-
-    /// The kernels' names.
-    pub fn names(&self) -> &[String] {
-        &self.names
+        Self { linked, arena: arena.cast(), next, shared: shared as u64 }
     }
 
     /// Compiles a kernel without running it.
