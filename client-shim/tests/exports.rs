@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
-use object::read::elf::{Dyn, FileHeader, SectionHeader, Sym};
+use object::read::elf::{Dyn, FileHeader, Sym};
 
 const ENDIAN: LittleEndian = LittleEndian;
 
