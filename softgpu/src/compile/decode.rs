@@ -330,6 +330,7 @@ impl Reader {
                 Op::Nop
             }
             O::Cp => self.cp()?,
+            O::Mbarrier => self.mbarrier()?,
             O::Bra => {
                 self.form.uni = false;
                 Op::Bra
@@ -836,6 +837,19 @@ impl Reader {
         if !self.other("async") {
             return None;
         }
+        if self.other("mbarrier") {
+            // The copies are complete already. With `.noinc` that is one of the expected arrivals; without it
+            // is one more that is expected, and comes at once.
+            if !self.other("arrive") {
+                return None;
+            }
+            let shared = self.mbarrier_space()?;
+            self.ty_of(&[Type::B64])?;
+            if !self.other("noinc") {
+                return Some(Op::Nop);
+            }
+            return Some(Op::Mbarrier { op: MbarrierOp::Arrive { drop: false, result: false }, shared });
+        }
         // The copy is performed at once, so that there is never anything to wait for.
         if self.other("commit_group") || self.other("wait_group") || self.other("wait_all") {
             return Some(Op::Nop);
@@ -846,6 +860,40 @@ impl Reader {
             [Space::Shared | Space::SharedCta, Space::Global] => Some(Op::CpAsync),
             _ => None,
         }
+    }
+
+    /// Where the object is: whether in shared memory, or at a generic address.
+    fn mbarrier_space(&mut self) -> Option<bool> {
+        match self.take_space()? {
+            None => Some(false),
+            Some(Space::Shared | Space::SharedCta) => Some(true),
+            Some(_) => None,
+        }
+    }
+
+    fn mbarrier(&mut self) -> Option<Op> {
+        // Whatever the order that is asked for, one worker runs the whole block.
+        self.form.others.retain(|m| !matches!(m.as_str(), "release" | "acquire" | "relaxed" | "cta"));
+        (self.form.semantics, self.form.scope) = (None, None);
+        let shared = self.mbarrier_space()?;
+        self.ty_of(&[Type::B64])?;
+        let no_complete = self.other("noComplete");
+        let op = if self.other("init") {
+            MbarrierOp::Init
+        } else if self.other("inval") {
+            MbarrierOp::Invalidate
+        } else if self.other("arrive") {
+            MbarrierOp::Arrive { drop: false, result: true }
+        } else if self.other("arrive_drop") {
+            MbarrierOp::Arrive { drop: true, result: true }
+        } else if self.other("test_wait") || self.other("try_wait") {
+            MbarrierOp::Test { parity: self.other("parity") }
+        } else if self.other("pending_count") {
+            MbarrierOp::Pending
+        } else {
+            return None;
+        };
+        (!no_complete || matches!(op, MbarrierOp::Arrive { .. })).then_some(Op::Mbarrier { op, shared })
     }
 
     fn bar(&mut self) -> Option<Op> {

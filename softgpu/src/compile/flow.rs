@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::op::{Op, Place};
+use super::op::{MbarrierOp, Op, Place};
 use super::vars::{Home, Vars};
 use crate::ptx::ast::{AddressBase, Function, Instruction, LabelId, Operand, RegId, Statement, Symbol};
 
@@ -257,6 +257,10 @@ pub fn defined_operands(op: &Op) -> usize {
         | Op::Fence
         | Op::Nop
         | Op::CpAsync
+        | Op::Mbarrier {
+            op: MbarrierOp::Init | MbarrierOp::Invalidate | MbarrierOp::Arrive { result: false, .. },
+            ..
+        }
         | Op::WmmaStore { .. }
         | Op::Converge
         | Op::Yield => 0,

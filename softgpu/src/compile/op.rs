@@ -189,6 +189,16 @@ pub enum Fragment {
     D,
 }
 
+/// What `mbarrier` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MbarrierOp {
+    Init,
+    Invalidate,
+    Arrive { drop: bool, result: bool },
+    Test { parity: bool },
+    Pending,
+}
+
 /// A decoded opcode.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
@@ -332,6 +342,10 @@ pub enum Op {
         result: bool,
     },
     Fence,
+    Mbarrier {
+        op: MbarrierOp,
+        shared: bool,
+    },
     /// Copies from global to shared memory; the size is an operand.
     CpAsync,
     Cvta {
@@ -439,7 +453,11 @@ impl Op {
     pub fn may_observe_others(&self) -> bool {
         matches!(
             self,
-            Op::Ld { order: Order::Strong, .. } | Op::Fence | Op::Atom { result: true, .. } | Op::Yield
+            Op::Ld { order: Order::Strong, .. }
+                | Op::Mbarrier { op: MbarrierOp::Test { .. }, .. }
+                | Op::Fence
+                | Op::Atom { result: true, .. }
+                | Op::Yield
         )
     }
 }

@@ -213,3 +213,34 @@ fn refuses_what_it_does_not_know() {
         error.message
     );
 }
+
+#[test]
+fn barrier_objects_hold_threads_back_phase_by_phase() {
+    let text = module(
+        ".param .u64 a",
+        ".shared .align 8 .b8 b[8]; .shared .align 4 .b8 s[128];
+         ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mov.u32 %r2, b; mov.u32 %r3, s;
+         shl.b32 %r4, %r1, 2; add.s32 %r5, %r3, %r4; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+         setp.ne.u32 %p1, %r1, 0; @%p1 bra READY;
+         mbarrier.init.shared.b64 [%r2], 32;
+         READY: bar.sync 0;
+         mov.u32 %r6, 0; mov.u32 %r12, 0;
+         ROUND: add.u32 %r7, %r1, %r6; st.shared.u32 [%r5], %r7;
+         mbarrier.arrive.shared.b64 %rd4, [%r2];
+         W1: mbarrier.test_wait.shared.b64 %p2, [%r2], %rd4; @!%p2 bra W1;
+         xor.b32 %r8, %r4, 4; add.s32 %r9, %r3, %r8; ld.shared.u32 %r10, [%r9];
+         mad.lo.u32 %r12, %r12, 3, %r10;
+         mbarrier.arrive.shared.b64 %rd4, [%r2], 1;
+         W2: mbarrier.test_wait.parity.shared.b64 %p3, [%r2], 1; @!%p3 bra W2;
+         add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 5; @%p4 bra ROUND;
+         mbarrier.pending_count.b64 %r11, %rd4; mbarrier.inval.shared.b64 [%r2];
+         setp.gt.u32 %p5, %r11, 32; @%p5 trap;
+         st.global.u32 [%rd3], %r12; ret;",
+    );
+    let mut machine = Machine::new(&text);
+    let a = machine.put(&[0u32; 32]);
+    machine.run(1, 32, &[a]);
+    let expected: Vec<u32> =
+        (0..32u32).map(|t| (0..5).fold(0, |sum, round| sum * 3 + (t ^ 1) + round)).collect();
+    assert_eq!(machine.get::<u32>(a, 32), expected);
+}

@@ -10,6 +10,7 @@ mod cuts;
 mod float;
 mod half;
 pub mod matrix;
+mod mbarrier;
 mod memory;
 mod special;
 mod video;
@@ -57,7 +58,7 @@ pub struct Facts {
     /// Bytes of state per thread.
     pub state_bytes: u32,
     /// Operations on matrix fragments.
-    pub matrix_ops: Vec<Box<dyn Fn(&[*mut u8; abi::WARP]) + Send + Sync>>,
+    pub matrix_ops: Vec<abi::MatrixFn>,
 }
 
 /// The result of emitting something that can be refused for its operands.
@@ -473,6 +474,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             Op::Fence => {
                 self.b.ins().fence();
             }
+            Op::Mbarrier { op, shared } => self.mbarrier(*op, *shared, o)?,
             Op::CpAsync => self.cp_async(o)?,
             Op::Cvta { shared, to } => self.cvta(*shared, *to, o)?,
             Op::Isspacep(space) => self.isspacep(*space, o)?,
