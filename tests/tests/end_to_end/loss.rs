@@ -4,14 +4,14 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rgpu_protocol::hello::{self, HelloAnswer, PREFIX_BYTES, Status};
 use rgpu_tests::process::{self, Running};
 use rgpu_tests::product::Daemon;
 use rgpu_tests::proxy::Proxy;
-use rgpu_tests::runner::Test;
+use rgpu_tests::runner::{Skip, Test};
 
-use crate::context::{Followed, forwarded, product, serves, signal};
+use crate::context::{Followed, forwarded, plain, product, serves, signal};
 
 /// How soon a program must learn that its server is lost. The protocol gives up after 8 s of silence.
 const SOON: Duration = Duration::from_secs(25);
@@ -32,6 +32,7 @@ pub fn tests() -> Vec<Test> {
             wire("endless", Proxy::fall_silent)
         }),
         Test::new("loss::packets_silently_dropped_while_a_copy_runs", || wire("copying", Proxy::fall_silent)),
+        Test::new("loss::a_network_that_goes_down_is_noticed_on_both_sides", network_down),
         Test::new("loss::client_killed_during_an_endless_kernel", client_killed),
         Test::new("loss::client_interrupted_during_an_endless_kernel", client_interrupted),
     ]
@@ -127,6 +128,53 @@ fn wire(name: &str, lose: fn(&Proxy)) -> Result<()> {
     // Once the proxy is gone the connection is, and what it was for.
     drop(proxy);
     daemon.wait_until_idle(SOON)?;
+    Ok(())
+}
+
+/// Daemon and program in a network of their own, which goes down without a word to either: no packet
+/// arrives any more, and none is refused.
+const NETWORK_DOWN: &str = r#"
+ip link set lo up || exit 77
+out=$(mktemp -d) || exit 77
+trap 'kill -9 $program $daemon 2>/dev/null; rm -rf "$out"' EXIT
+"$1" serve --listen 127.0.0.1:0 --device software >"$out/serve" 2>&1 &
+daemon=$!
+for i in {1..300}; do
+    address=$(grep -o '127\.0\.0\.1:[0-9]*' "$out/serve" | head -n 1)
+    [ -n "$address" ] && break
+    sleep 0.1
+done
+"$1" run --server "$address" -- "$2" 2>"$out/program" &
+program=$!
+for i in {1..300}; do grep -q running "$out/program" && break; sleep 0.1; done
+servers() { cat /proc/$daemon/task/*/children 2>/dev/null; }
+[ -n "$(servers)" ] || { echo "no application server is running"; cat "$out"/*; exit 1; }
+ip link set lo down
+for i in {1..400}; do
+    kill -0 $program 2>/dev/null || gone_program=1
+    [ -z "$(servers)" ] && gone_server=1
+    [ -n "$gone_program" ] && [ -n "$gone_server" ] && break
+    sleep 0.1
+done
+[ -n "$gone_program" ] || { echo "the program hangs"; cat "$out"/*; exit 1; }
+[ -n "$gone_server" ] || { echo "the application server stays"; cat "$out"/*; exit 1; }
+kill -0 $daemon || { echo "the daemon has died"; cat "$out"/*; exit 1; }
+wait $program
+status=$?
+[ $status = 3 ] || { echo "the program ended with $status"; cat "$out"/*; exit 1; }
+"#;
+
+fn network_down() -> Result<()> {
+    let endless = plain("endless")?;
+    let mut command = rgpu_tests::product::clean(std::path::Path::new("unshare"));
+    command.args(["--user", "--map-root-user", "--net", "bash", "-c", NETWORK_DOWN, "bash"]);
+    let finished = match Running::start(command.arg(product()?.rgpu()).arg(endless)) {
+        Ok(running) => running.finish()?,
+        Err(_) => bail!(Skip("it needs unshare, which is not here".into())),
+    };
+    let refused = finished.stderr.contains("unshare: ") || finished.status.code() == Some(77);
+    ensure!(!refused, Skip(format!("no network of one's own can be had here: {}", finished.stderr.trim())));
+    finished.success()?;
     Ok(())
 }
 
