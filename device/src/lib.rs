@@ -348,6 +348,10 @@ pub trait Device: Send + Sync {
     /// Makes later work of a stream wait for the most recent record of an event.
     fn stream_wait_event(&self, stream: Handle, event: Handle) -> Result<()>;
 
+    /// Makes all work that is enqueued from now on, on whatever stream, wait for all earlier work of this
+    /// one. So a call that a program sees as blocking (a copy from the host) need not be waited for.
+    fn fence(&self, stream: Handle) -> Result<()>;
+
     /// Creates an event; without `timing` it keeps no time.
     fn event_create(&self, ordinal: Ordinal, event: Handle, timing: bool) -> Result<()>;
 

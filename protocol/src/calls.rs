@@ -84,6 +84,8 @@ macro_rules! for_each_call {
             30 fetch_answer FetchAnswer posted bulk since 0 (id: u64) -> ();
             /// The application ends the session; nothing follows.
             31 goodbye Goodbye posted plain since 0 () -> ();
+            /// Makes all later work, on whatever stream, wait for all earlier work of this one.
+            32 fence Fence posted plain since 0 (stream: u64) -> ();
         }
     };
 }

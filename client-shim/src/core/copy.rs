@@ -242,7 +242,14 @@ impl Core {
         let known_as = if from == Spot::Registered { self.alias_of(src.addr) } else { src.addr };
         self.note(stream.ordinal, self.device.copy_to_device(stream.handle, dst, known_as, data))?;
         self.work_enqueued(stream);
-        if must_wait { self.stream_synchronize(stream) } else { Ok(()) }
+        if must_wait {
+            return self.stream_synchronize(stream);
+        }
+        if wait == Wait::Sync {
+            // To the program the copy is over: what it puts on any stream from now on must find it so.
+            self.note(stream.ordinal, self.device.fence(stream.handle))?;
+        }
+        Ok(())
     }
 
     /// Device to host.

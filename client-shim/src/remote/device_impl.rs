@@ -250,6 +250,11 @@ impl Device for Remote {
         self.link.stream_wait_event(stream, event)
     }
 
+    fn fence(&self, stream: Handle) -> Result<()> {
+        self.link.errors.check_stream(stream)?;
+        self.link.fence(stream)
+    }
+
     fn event_create(&self, ordinal: Ordinal, event: Handle, timing: bool) -> Result<()> {
         self.link.errors.check(ordinal)?;
         self.link.event_create(ordinal, event, timing)

@@ -401,6 +401,11 @@ impl Dispatcher {
         self.took(call.stream, 0, r)
     }
 
+    fn fence(&mut self, call: Fence, _: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        self.device.fence(call.stream)
+    }
+
     fn event_create(&mut self, call: EventCreate, _: Payload<'_>) -> Result<()> {
         self.ordinal = call.ordinal;
         self.device.event_create(call.ordinal, call.event, call.timing)?;

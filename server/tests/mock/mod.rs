@@ -281,6 +281,9 @@ impl Device for MockDevice {
     fn stream_wait_event(&self, _: Handle, _: Handle) -> Result<()> {
         Ok(())
     }
+    fn fence(&self, _: Handle) -> Result<()> {
+        Ok(())
+    }
     fn event_create(&self, _: Ordinal, _: Handle, _: bool) -> Result<()> {
         Ok(())
     }

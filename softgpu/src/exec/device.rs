@@ -323,6 +323,15 @@ impl Device for SoftGpu {
         Ok(())
     }
 
+    fn fence(&self, stream: Handle) -> Result<()> {
+        let mut state = self.shared.lock();
+        state.streams.open(stream)?;
+        if let Some(point) = state.streams.end_of(stream)? {
+            state.streams.gate(&[point]);
+        }
+        Ok(())
+    }
+
     fn event_create(&self, ordinal: Ordinal, event: Handle, timing: bool) -> Result<()> {
         self.shared.lock().streams.event_create(ordinal, event, timing)
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rgpu_device::{Code, Counters, Error, Handle, Host, Ordinal, Result};
+use rgpu_device::{Code, CopySink, Counters, Error, Handle, Host, Ordinal, Result};
 
 use super::arena::{Arena, PARAM_SLOTS};
 use super::grid::Grid;
@@ -177,23 +177,27 @@ impl Shared {
 
     /// Makes a copy whose turn it is.
     pub fn transfer(self: &Arc<Self>, key: Key, transfer: Transfer) {
-        let result = match self.runtime() {
+        let (result, sink) = match self.runtime() {
             // SAFETY: the regions were checked against the table of memory when the copy was enqueued, and
             // memory is unmapped after the work that was enqueued before its release.
             Ok(runtime) => unsafe { transfer.execute(&runtime.mirror) },
-            Err(error) => Err(error),
+            Err(error) => return transfer.cancel(error),
         };
-        self.complete(key, result);
+        self.complete(key, result, sink);
     }
 
     /// The work that was taken from a stream is done.
-    pub fn complete(self: &Arc<Self>, key: Key, result: Result<()>) {
+    fn complete(self: &Arc<Self>, key: Key, result: Result<()>, sink: Option<Box<dyn CopySink>>) {
         let mut actions = Actions::default();
+        let outcome = result.clone();
         let mut state = self.lock();
         state.streams.complete(key, result, &mut actions);
         self.settle(&mut state);
         self.call_workers(&mut state);
         drop(state);
+        if let Some(sink) = sink {
+            sink.done(outcome);
+        }
         actions.run(&*self.host);
     }
 
@@ -390,7 +394,7 @@ impl Shared {
             }
             Err(error) => {
                 self.give_back(&mut self.lock(), slot, cooperative);
-                self.complete(key, Err(error));
+                self.complete(key, Err(error), None);
             }
         }
     }

@@ -85,13 +85,14 @@ impl Transfer {
         }
     }
 
-    /// Carries it out.
+    /// Carries it out. A sink is handed back, to be told the outcome once the stream has gone on: who hears
+    /// of it shall find the copy over.
     ///
     /// # Safety
     /// The places must be mapped (they were checked, and memory outlives the work that was enqueued
     /// before its release), and borrowed host memory valid.
-    pub unsafe fn execute(self, mirror: &Mirror) -> Result<()> {
-        match self {
+    pub unsafe fn execute(self, mirror: &Mirror) -> (Result<()>, Option<Box<dyn CopySink>>) {
+        let result = match self {
             Self::Fill { to, value, element } => {
                 // SAFETY: as the caller promises.
                 unsafe { fill(mirror, to, value, element) }
@@ -104,7 +105,8 @@ impl Transfer {
                         }
                         let from = Region::linear(bytes.as_ptr() as u64, bytes.len() as u64);
                         // SAFETY: as the caller promises; `bytes` lives until the end of the copy.
-                        return unsafe { copy(mirror, to, Place { region: from, mirrored: false }) };
+                        let result = unsafe { copy(mirror, to, Place { region: from, mirrored: false }) };
+                        return (result, None);
                     }
                     HostData::Borrowed(region) => region,
                 };
@@ -114,12 +116,12 @@ impl Transfer {
             Self::Out { from, host_addr, mut sink } => {
                 // SAFETY: as the caller promises.
                 let result = unsafe { send(mirror, from, host_addr, &mut *sink) };
-                sink.done(result.clone());
-                result
+                return (result, Some(sink));
             }
             // SAFETY: as the caller promises.
             Self::Across { to, from } => unsafe { copy(mirror, to, from) },
-        }
+        };
+        (result, None)
     }
 }
 

@@ -164,3 +164,37 @@ fn calls_from_several_threads_keep_each_stream_in_order() {
         }
     });
 }
+
+#[test]
+fn a_fence_holds_all_later_work_back() {
+    let rig = Rig::new(&[kernels::wait_for]);
+    streams(&rig);
+    let flags = rig.alloc(0, 4096);
+    rig.gpu.memset(N, Region::linear(flags, 4096), 0, 1).unwrap();
+    rig.gpu.synchronize_blocking(Target::Stream(N)).unwrap();
+    rig.launch(A, 0, 1, 1, &[flags, 1, flags + 64, 5]);
+    rig.gpu.fence(A).unwrap();
+    rig.gpu.stream_create(0, 0x200, false, 0).unwrap();
+    rig.gpu.copy_on_device(0x200, Region::linear(flags + 128, 4), Region::linear(flags + 64, 4)).unwrap();
+    rig.gpu.memset(N, Region::linear(flags + 192, 4), 6, 4).unwrap();
+    assert!(!rig.gpu.query(Target::Stream(N)).unwrap());
+    assert!(!rig.gpu.query(Target::Stream(0x200)).unwrap());
+    // SAFETY: device memory of the same process, which the kernel polls.
+    unsafe { std::sync::atomic::AtomicU32::from_ptr(flags as *mut u32) }
+        .store(1, std::sync::atomic::Ordering::SeqCst);
+    rig.sync().unwrap();
+    assert_eq!(rig.words(LEGACY, flags + 128, 1), [5]);
+    assert_eq!(rig.gpu.fence(0x999).unwrap_err().code, Code::InvalidHandle);
+}
+
+#[test]
+fn who_hears_of_a_copy_finds_it_over() {
+    let rig = Rig::new(&[]);
+    let data = rig.alloc(0, 1 << 20);
+    for size in [4, 1 << 20] {
+        for _ in 0..200 {
+            rig.read(LEGACY, data, size);
+            assert!(rig.gpu.query(Target::Stream(LEGACY)).unwrap());
+        }
+    }
+}
