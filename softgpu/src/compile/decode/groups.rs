@@ -1,0 +1,138 @@
+//! Opcodes on several small numbers at once: video and matrix instructions.
+
+use super::Reader;
+use crate::compile::op::*;
+use crate::ptx::ast::{Space, Type};
+use crate::ptx::opcode::{Compare, Opcode, Rounding};
+
+impl Reader {
+    pub(super) fn video_compare(&mut self) -> Option<Compare> {
+        use Compare as C;
+        self.one_of(&[
+            ("eq", C::Eq),
+            ("ne", C::Ne),
+            ("lt", C::Lt),
+            ("le", C::Le),
+            ("gt", C::Gt),
+            ("ge", C::Ge),
+        ])
+    }
+
+    pub(super) fn video(&mut self) -> Option<Op> {
+        use Opcode as O;
+        use VideoOp as V;
+        let opcode = self.form.opcode;
+        let lanes = match opcode.name().as_bytes().last() {
+            Some(b'2') => 2,
+            Some(b'4') => 4,
+            _ => 1,
+        };
+        let op = match opcode {
+            O::Vadd | O::Vadd2 | O::Vadd4 => V::Add,
+            O::Vsub | O::Vsub2 | O::Vsub4 => V::Sub,
+            O::Vabsdiff | O::Vabsdiff2 | O::Vabsdiff4 => V::AbsDiff,
+            O::Vmin | O::Vmin2 | O::Vmin4 => V::Min,
+            O::Vmax | O::Vmax2 | O::Vmax4 => V::Max,
+            O::Vavrg2 | O::Vavrg4 => V::Avrg,
+            O::Vset2 | O::Vset4 => V::Set(self.video_compare()?),
+            // Of the scalar forms, those above are implemented.
+            _ => return None,
+        };
+        let types = &[Type::U32, Type::S32];
+        let (d, a, b) = if let V::Set(_) = op {
+            let (a, b) = (self.ty_of(types)?, self.ty_of(types)?);
+            (Type::U32, a, b)
+        } else {
+            (self.ty_of(types)?, self.ty_of(types)?, self.ty_of(types)?)
+        };
+        let sat = Self::flag(&mut self.form.sat);
+        let secondary = if self.other("add") {
+            Secondary::Add
+        } else if lanes == 1 && self.other("min") {
+            Secondary::Min
+        } else if lanes == 1 && self.other("max") {
+            Secondary::Max
+        } else {
+            Secondary::None
+        };
+        Some(Op::Video { op, lanes, d, a, b, sat, secondary, plus_one: false })
+    }
+
+    /// `m16n8k16` among the modifiers.
+    pub(super) fn shape(&mut self) -> Option<(u32, u32, u32)> {
+        let at = self.form.others.iter().position(|m| parse_shape(m).is_some())?;
+        parse_shape(&self.form.others.remove(at))
+    }
+
+    pub(super) fn layout(&mut self) -> Option<bool> {
+        let at = self.form.others.iter().position(|m| m == "row" || m == "col")?;
+        Some(self.form.others.remove(at) == "row")
+    }
+
+    pub(super) fn mma(&mut self) -> Option<Op> {
+        let aligned = Self::flag(&mut self.form.sync) & Self::flag(&mut self.form.aligned);
+        let (m, n, k) = self.shape()?;
+        let (a_row, b_row) = (self.layout()?, self.layout()?);
+        let (d, a, b, c) = (self.ty()?, self.ty()?, self.ty()?, self.ty()?);
+        self.plain_rounding()?;
+        let sat = self.other("satfinite");
+        let shape = Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat });
+        (aligned && crate::compile::emit::matrix::is_supported_mma(&shape)).then_some(Op::Mma(shape))
+    }
+
+    /// Products are rounded to nearest, said or not.
+    pub(super) fn plain_rounding(&mut self) -> Option<()> {
+        matches!(self.form.rounding.take(), None | Some(Rounding::Nearest)).then_some(())
+    }
+
+    pub(super) fn wmma(&mut self) -> Option<Op> {
+        let aligned = Self::flag(&mut self.form.sync) & Self::flag(&mut self.form.aligned);
+        if !aligned {
+            return None;
+        }
+        if self.other("mma") {
+            let (m, n, k) = self.shape()?;
+            let (a_row, b_row) = (self.layout()?, self.layout()?);
+            let types = std::mem::take(&mut self.form.types);
+            let (d, a, b, c) = match types[..] {
+                [d, c] => (d, Type::F16, Type::F16, c),
+                [d, a, b, c] => (d, a, b, c),
+                _ => return None,
+            };
+            self.plain_rounding()?;
+            let sat = self.other("satfinite");
+            let shape = Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat });
+            return crate::compile::emit::matrix::is_supported_wmma(&shape).then_some(Op::WmmaMma(shape));
+        }
+        let load = self.other("load");
+        if !load && !self.other("store") {
+            return None;
+        }
+        use Fragment as F;
+        let fragment = self.one_of(&[("a", F::A), ("b", F::B), ("c", F::C), ("d", F::D)])?;
+        let row = self.layout()?;
+        let (m, n, k) = self.shape()?;
+        let shared = match self.take_space()? {
+            None | Some(Space::Global) => false,
+            Some(Space::Shared | Space::SharedCta) => true,
+            _ => return None,
+        };
+        let ty = self.ty()?;
+        let shape =
+            Box::new(MatrixShape { m, n, k, a: ty, b: ty, c: ty, d: ty, a_row: row, b_row: row, sat: false });
+        if !crate::compile::emit::matrix::is_supported_fragment(fragment, &shape) {
+            return None;
+        }
+        Some(if load {
+            Op::WmmaLoad { fragment, shape, row, shared }
+        } else {
+            Op::WmmaStore { shape, row, shared }
+        })
+    }
+}
+
+fn parse_shape(text: &str) -> Option<(u32, u32, u32)> {
+    let (m, rest) = text.strip_prefix('m')?.split_once('n')?;
+    let (n, k) = rest.split_once('k')?;
+    Some((m.parse().ok()?, n.parse().ok()?, k.parse().ok()?))
+}

@@ -1,0 +1,162 @@
+//! Opcodes that touch memory.
+
+use super::Reader;
+use crate::compile::op::*;
+use crate::ptx::ast::{Space, Type};
+use crate::ptx::opcode::{Combine, Opcode, Semantics};
+
+impl Reader {
+    pub(super) fn load_store(&mut self) -> Option<Op> {
+        let store = self.form.opcode == Opcode::St;
+        let place = match self.take_space()? {
+            None | Some(Space::Global | Space::Const | Space::Local) => Place::Generic,
+            Some(Space::Shared | Space::SharedCta) => Place::Shared,
+            Some(Space::Param | Space::ParamEntry | Space::ParamFunc) => Place::Param,
+            Some(_) => return None,
+        };
+        self.form.nc = false;
+        self.form.scope = None;
+        let order = match self.form.semantics.take() {
+            None | Some(Semantics::Weak) => Order::Weak,
+            Some(Semantics::SeqCst | Semantics::AcqRel) => return None,
+            Some(_) => Order::Strong,
+        };
+        self.other("L2::cache_hint");
+        if store && place == Place::Param && order != Order::Weak {
+            return None;
+        }
+        let vector = std::mem::replace(&mut self.form.vector, 1);
+        let ty = self.ty()?;
+        let simple = matches!(
+            ty,
+            Type::B8
+                | Type::U8
+                | Type::S8
+                | Type::B16
+                | Type::U16
+                | Type::S16
+                | Type::B32
+                | Type::U32
+                | Type::S32
+                | Type::F32
+                | Type::B64
+                | Type::U64
+                | Type::S64
+                | Type::F64
+                | Type::F16
+                | Type::Bf16
+                | Type::F16x2
+                | Type::Bf16x2
+        );
+        if !simple {
+            return None;
+        }
+        Some(if store { Op::St { place, ty, vector, order } } else { Op::Ld { place, ty, vector, order } })
+    }
+
+    pub(super) fn atomic(&mut self) -> Option<Op> {
+        let result = self.form.opcode == Opcode::Atom;
+        let shared = match self.take_space()? {
+            None | Some(Space::Global) => false,
+            Some(Space::Shared | Space::SharedCta) => true,
+            Some(_) => return None,
+        };
+        (self.form.semantics, self.form.scope) = (None, None);
+        self.form.noftz = false;
+        self.other("L2::cache_hint");
+        let op = self.form.combine.take()?;
+        let vector = std::mem::replace(&mut self.form.vector, 1);
+        let ty = self.ty()?;
+        use Combine as C;
+        let fits = match op {
+            C::And | C::Or | C::Xor => matches!(ty, Type::B32 | Type::B64),
+            C::Exch => matches!(ty, Type::B32 | Type::B64),
+            C::Cas => matches!(ty, Type::B16 | Type::B32 | Type::B64) && result,
+            C::Add => {
+                matches!(
+                    ty,
+                    Type::U32
+                        | Type::S32
+                        | Type::U64
+                        | Type::S64
+                        | Type::F32
+                        | Type::F64
+                        | Type::F16
+                        | Type::F16x2
+                        | Type::Bf16
+                        | Type::Bf16x2
+                )
+            }
+            C::Inc | C::Dec => ty == Type::U32,
+            C::Min | C::Max => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64),
+            C::Popc => false,
+        };
+        if !fits || vector != 1 {
+            return None;
+        }
+        Some(Op::Atom { shared, op, ty, vector, result })
+    }
+
+    pub(super) fn cp(&mut self) -> Option<Op> {
+        if !self.other("async") {
+            return None;
+        }
+        if self.other("mbarrier") {
+            // The copies are complete already. With `.noinc` that is one of the expected arrivals; without it
+            // is one more that is expected, and comes at once.
+            if !self.other("arrive") {
+                return None;
+            }
+            let shared = self.mbarrier_space()?;
+            self.ty_of(&[Type::B64])?;
+            if !self.other("noinc") {
+                return Some(Op::Nop);
+            }
+            return Some(Op::Mbarrier { op: MbarrierOp::Arrive { drop: false, result: false }, shared });
+        }
+        // The copy is performed at once, so that there is never anything to wait for.
+        if self.other("commit_group") || self.other("wait_group") || self.other("wait_all") {
+            return Some(Op::Nop);
+        }
+        let spaces = std::mem::take(&mut self.form.spaces);
+        self.other("L2::cache_hint");
+        match spaces[..] {
+            [Space::Shared | Space::SharedCta, Space::Global] => Some(Op::CpAsync),
+            _ => None,
+        }
+    }
+
+    /// Where the object is: whether in shared memory, or at a generic address.
+    pub(super) fn mbarrier_space(&mut self) -> Option<bool> {
+        match self.take_space()? {
+            None => Some(false),
+            Some(Space::Shared | Space::SharedCta) => Some(true),
+            Some(_) => None,
+        }
+    }
+
+    pub(super) fn mbarrier(&mut self) -> Option<Op> {
+        // Whatever the order that is asked for, one worker runs the whole block.
+        self.form.others.retain(|m| !matches!(m.as_str(), "release" | "acquire" | "relaxed" | "cta"));
+        (self.form.semantics, self.form.scope) = (None, None);
+        let shared = self.mbarrier_space()?;
+        self.ty_of(&[Type::B64])?;
+        let no_complete = self.other("noComplete");
+        let op = if self.other("init") {
+            MbarrierOp::Init
+        } else if self.other("inval") {
+            MbarrierOp::Invalidate
+        } else if self.other("arrive") {
+            MbarrierOp::Arrive { drop: false, result: true }
+        } else if self.other("arrive_drop") {
+            MbarrierOp::Arrive { drop: true, result: true }
+        } else if self.other("test_wait") || self.other("try_wait") {
+            MbarrierOp::Test { parity: self.other("parity") }
+        } else if self.other("pending_count") {
+            MbarrierOp::Pending
+        } else {
+            return None;
+        };
+        (!no_complete || matches!(op, MbarrierOp::Arrive { .. })).then_some(Op::Mbarrier { op, shared })
+    }
+}
