@@ -1,0 +1,75 @@
+//! The algorithms, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::error::Error;
+use super::network::Network;
+use super::solution::Solution;
+use super::successive_shortest_paths::SuccessiveShortestPaths;
+
+/// Finds optimal flows.
+pub trait Solver {
+    /// The algorithm's name.
+    fn name(&self) -> &'static str;
+
+    /// Finds a flow of least cost and potentials that prove it, or says why there is none.
+    fn solve(&mut self, network: &Network) -> Result<Solution, Error>;
+}
+
+/// The algorithms that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Algorithm {
+    /// The one that measures best for the network's shape.
+    #[default]
+    Auto,
+    /// [`SuccessiveShortestPaths`].
+    SuccessiveShortestPaths,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Auto, Self::SuccessiveShortestPaths];
+
+    /// Its name, as commands take it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::SuccessiveShortestPaths => "successive-shortest-paths",
+        }
+    }
+
+    /// A solver.
+    pub fn solver(self) -> Box<dyn Solver> {
+        match self {
+            Self::Auto | Self::SuccessiveShortestPaths => Box::new(SuccessiveShortestPaths),
+        }
+    }
+
+    /// Solves one network.
+    pub fn solve(self, network: &Network) -> Result<Solution, Error> {
+        self.solver().solve(network)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no algorithm has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("No algorithm is called {0:?}; there are {names}", names = Algorithm::ALL.map(Algorithm::name).join(", "))]
+pub struct UnknownAlgorithm(pub String);
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.name() == name)
+            .ok_or_else(|| UnknownAlgorithm(name.to_owned()))
+    }
+}
