@@ -23,6 +23,7 @@
 mod error;
 mod host_region;
 mod info;
+pub mod telemetry;
 
 pub use error::{Code, Error, Result};
 pub use host_region::RegionCursor;
@@ -402,4 +403,11 @@ pub trait Device: Send + Sync {
 
     /// What was counted.
     fn counters(&self) -> Counters;
+
+    /// What can be measured or told of a device beyond [`Device::infos`], for monitoring programs. What is not
+    /// listed in the result is not known. Implementations that have nothing to tell leave this as it is.
+    fn telemetry(&self, ordinal: Ordinal, group: telemetry::Group) -> Result<telemetry::Telemetry> {
+        let _ = (ordinal, group);
+        Err(Error::new(Code::NotSupported, "This device measures nothing"))
+    }
 }

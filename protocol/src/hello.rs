@@ -21,7 +21,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"RGPU");
 /// The protocol's major version: both sides must have the same.
 pub const MAJOR: u16 = 1;
 /// The protocol's minor version: the smaller of both sides' is spoken.
-pub const MINOR: u16 = 0;
+pub const MINOR: u16 = 1;
 /// Bytes of the part that no version changes.
 pub const PREFIX_BYTES: usize = 12;
 /// The longest hello that is accepted, without the prefix.

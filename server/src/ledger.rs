@@ -29,6 +29,10 @@ pub struct Slot {
     pub bytes_out: AtomicU64,
     /// Most device memory allocated at a time.
     pub peak_memory: AtomicU64,
+    /// Percent of a heartbeat's time in which kernels were executing.
+    busy_percent: AtomicU32,
+    /// When that was measured: [`monotonic_ns`].
+    busy_at: AtomicU64,
     reason_length: AtomicU32,
     reason: [AtomicU8; REASON_BYTES],
 }
@@ -105,6 +109,7 @@ impl Ledger {
         for counter in [&slot.launches, &slot.bytes_in, &slot.bytes_out, &slot.peak_memory] {
             counter.store(0, SeqCst);
         }
+        slot.busy_percent.store(0, SeqCst);
         slot.begun.store(0, SeqCst);
         slot.reason_length.store(0, SeqCst);
         slot.taken.store(0, SeqCst);
@@ -118,6 +123,18 @@ impl Ledger {
     fn promised(&self, ordinal: usize) -> u64 {
         let add = |sum: u64, s: &Slot| sum.saturating_add(s.granted[ordinal].load(SeqCst));
         self.block.slots.iter().fold(0, add)
+    }
+
+    /// How busy all applications together have kept the devices lately, in percent; 100 at most.
+    pub fn busy_percent(&self) -> u32 {
+        self.busy_percent_at(monotonic_ns())
+    }
+
+    fn busy_percent_at(&self, now: u64) -> u32 {
+        let fresh = |s: &&Slot| now.saturating_sub(s.busy_at.load(SeqCst)) < BUSY_LASTS.as_nanos() as u64;
+        let taken = self.block.slots.iter().filter(|s| s.taken.load(SeqCst) != 0);
+        let sum = taken.filter(fresh).fold(0u32, |sum, s| sum.saturating_add(s.busy_percent.load(SeqCst)));
+        sum.min(100)
     }
 
     /// Bytes of a device that are promised to nobody.
@@ -161,7 +178,24 @@ impl Ledger {
     }
 }
 
+/// For how long an application counts as busy that says nothing new.
+const BUSY_LASTS: Duration = Duration::from_secs(5);
+
+/// Nanoseconds on a clock that all processes of the machine share.
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid place for the answer; the clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 impl Slot {
+    /// Says how busy the application has lately kept its device.
+    pub fn set_busy(&self, percent: u32, now: u64) {
+        self.busy_percent.store(percent, SeqCst);
+        self.busy_at.store(now, SeqCst);
+    }
+
     /// Says why the session ended; the first reason counts.
     pub fn set_reason(&self, text: &str) {
         if self.reason_length.load(SeqCst) > 0 {
@@ -200,6 +234,21 @@ mod tests {
         ledger.clear_slot(a);
         assert_eq!(ledger.free(0), 850);
         assert_eq!(ledger.grant(b, 0, u64::MAX, u64::MAX), 0);
+    }
+
+    #[test]
+    fn the_busy_add_up_while_they_are_busy() {
+        let ledger = Ledger::new(&[10]).unwrap();
+        let (a, b) = (ledger.take_slot().unwrap(), ledger.take_slot().unwrap());
+        let now = monotonic_ns();
+        ledger.slot(a).set_busy(30, now);
+        ledger.slot(b).set_busy(40, now);
+        assert_eq!(ledger.busy_percent_at(now), 70);
+        ledger.slot(b).set_busy(90, now);
+        assert_eq!(ledger.busy_percent_at(now), 100);
+        ledger.clear_slot(b);
+        assert_eq!(ledger.busy_percent(), 30);
+        assert_eq!(ledger.busy_percent_at(now + 2 * BUSY_LASTS.as_nanos() as u64), 0);
     }
 
     #[test]

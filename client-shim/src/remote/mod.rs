@@ -66,6 +66,8 @@ impl Default for ConnectOptions {
 /// A session with a server. See the module's text.
 pub struct Remote {
     link: Arc<Link>,
+    /// The protocol's minor version that both sides speak.
+    minor: u16,
     infos: Vec<DeviceInfo>,
     plan: AddressPlan,
     credit: credit::Credit,
@@ -109,12 +111,13 @@ impl Remote {
                 range: hello::Range { base: reservation.range().base, size: reservation.range().size },
             };
             stats.round_trips.fetch_add(1, Relaxed);
-            let answer = exchange(&transport, &hello, end, stats)
+            let (minor, answer) = exchange(&transport, &hello, end, stats)
                 .map_err(|e| Error::new(Code::SystemNotReady, format!("{address}: {e}")))?;
             match Status::from_number(answer.status) {
                 Status::Accepted => {
                     stats.sessions.fetch_add(1, Relaxed);
-                    return Self::begin(address, Box::new(transport), answer, reservation, host, stats);
+                    let transport = Box::new(transport);
+                    return Self::begin(address, transport, minor, answer, reservation, host, stats);
                 }
                 Status::RangeRefused => {
                     drop(reservation);
@@ -135,6 +138,7 @@ impl Remote {
     fn begin(
         address: &str,
         transport: Box<dyn Transport>,
+        minor: u16,
         answer: HelloAnswer,
         reservation: Reservation,
         host: Arc<dyn Host>,
@@ -155,6 +159,7 @@ impl Remote {
         let link = Link::new(transport, host, stats)?;
         Ok(Arc::new(Self {
             link,
+            minor,
             infos: answer.devices.into_iter().map(convert::device_info).collect(),
             plan,
             credit: credit::Credit::new(answer.credit),
@@ -222,13 +227,13 @@ fn unreachable_server(address: &str, e: &io::Error) -> Error {
     Error::new(Code::SystemNotReady, format!("Cannot connect to the server {address}: {e}{advice}"))
 }
 
-/// Sends a hello and reads the answer.
+/// Sends a hello and reads the answer. Returns it with the minor version that both sides speak.
 fn exchange(
     transport: &Tcp,
     hello: &Hello,
     end: Instant,
     stats: &Stats,
-) -> std::result::Result<HelloAnswer, String> {
+) -> std::result::Result<(u16, HelloAnswer), String> {
     let said = hello::message(hello);
     let mut sent = 0;
     while sent < said.len() {
@@ -261,7 +266,7 @@ fn exchange(
             prefix.major, prefix.minor
         ));
     }
-    Ok(answer)
+    Ok((prefix.minor.min(MINOR), answer))
 }
 
 fn retry(

@@ -20,6 +20,15 @@ pub struct Account {
     mirrored: usize,
 }
 
+/// An application's share of a device's memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// What it can still get.
+    pub free: u64,
+    /// What it has allocated.
+    pub own: u64,
+}
+
 /// The credit that a session begins with: enough for small programs, little enough for many of them.
 pub fn initial_credit(ledger: &Ledger, slot: usize, devices: u32) -> Vec<u64> {
     (0..devices).map(|o| ledger.grant(slot, o, 0, generous(ledger.free(o)))).collect()
@@ -65,6 +74,16 @@ impl Account {
         let at = ordinal as usize;
         let own = self.granted.get(at).map_or(0, |g| g - self.used[at]);
         self.ledger.free(ordinal).saturating_add(own)
+    }
+
+    /// What the application can still get of a device, and what it has.
+    pub fn memory(&self, ordinal: u32) -> Share {
+        Share { free: self.free(ordinal), own: self.used.get(ordinal as usize).copied().unwrap_or(0) }
+    }
+
+    /// How busy all applications together have kept the devices lately.
+    pub fn busy_percent(&self) -> u32 {
+        self.ledger.busy_percent()
     }
 
     /// Whether an allocation is within the credit.

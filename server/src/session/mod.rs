@@ -12,12 +12,14 @@ mod memory;
 pub use memory::initial_credit;
 mod outgoing;
 mod pressure;
+mod telemetry;
 
-use crate::ledger::{Ledger, Slot};
+use crate::ledger::{Ledger, Slot, monotonic_ns};
 use calls::Dispatcher;
 use host::WireHost;
 use outgoing::Outgoing;
 use pressure::Pressure;
+use rgpu_device::telemetry::BusyMeter;
 use rgpu_device::{Device, Host};
 use rgpu_protocol::calls::{Call, CopyToDevice};
 use rgpu_protocol::frame::{HEARTBEAT, Kind};
@@ -209,6 +211,7 @@ impl Session {
 /// Until the application hangs up: shows signs of life, and keeps the counts.
 fn watch(transport: &dyn Transport, out: &Outgoing, activity: &Activity, device: &dyn Device, slot: &Slot) {
     let mut seen = 0;
+    let mut meter = BusyMeter::starting_at(monotonic_ns());
     loop {
         match transport.wait_for_hangup(Some(HEARTBEAT)) {
             Ok(false) => {}
@@ -217,6 +220,8 @@ fn watch(transport: &dyn Transport, out: &Outgoing, activity: &Activity, device:
         if activity.finished.load(SeqCst) || transport.is_unanswered() {
             return;
         }
+        let now = monotonic_ns();
+        slot.set_busy(meter.sample(now, device.counters().busy_ns), now);
         let frames = activity.frames.load(Relaxed);
         let active = frames != seen;
         seen = frames;
