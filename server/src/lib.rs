@@ -23,8 +23,10 @@ pub mod confine;
 mod convert;
 pub mod daemon;
 pub mod ledger;
+pub mod nvidia;
 mod options;
 pub mod session;
+pub mod store;
 
 pub use app::app_server_main;
 pub use daemon::serve;
