@@ -86,6 +86,19 @@ macro_rules! for_each_call {
             31 goodbye Goodbye posted plain since 0 () -> ();
             /// Makes all later work, on whatever stream, wait for all earlier work of this one.
             32 fence Fence posted plain since 0 (stream: u64) -> ();
+            /// What monitoring programs ask about a device, one group of metrics at a time.
+            33 telemetry Telemetry asked plain since 1 (ordinal: u32, group: u32) -> DeviceTelemetry;
+            /// [`Launch`] of a kernel that is not cooperative, where handles and numbers fit; the payload is its parameter block.
+            34 launch_brief LaunchBrief posted bulk since 1 (stream: u32, module: u32, function: u32, grid: [u32; 3], block: [u16; 3], shared_bytes: u32) -> ();
+            /// Loads a module without waiting: from the parts sent before, or, if `stored`, from what the server keeps under
+            /// this hash. Where it keeps nothing, it asks for the image by a `ModuleWanted` notice.
+            35 module_begin ModuleBegin posted plain since 1 (ordinal: u32, module: u64, hash: [u8; 32], stored: bool) -> ();
+            /// The last part of an image that a `ModuleWanted` notice asked for.
+            36 module_image ModuleImage posted bulk since 1 (module: u64) -> ();
+            /// Gives a kernel of a module that was begun the number by which launches name it.
+            37 module_function ModuleFunction posted plain since 1 (module: u64, number: u32, name: String) -> ();
+            /// What is in a module that was begun.
+            38 module_info ModuleInfoAsk asked plain since 1 (module: u64) -> ModuleInfo;
         }
     };
 }
@@ -126,6 +139,13 @@ records! {
         launches: u64,
         /// Nanoseconds in which at least one kernel was executing.
         busy_ns: u64,
+    }
+    /// What was measured of a device. What is not listed is not known.
+    DeviceTelemetry {
+        /// Metric number times 65536 plus index, and value.
+        values: Vec<(u32, u64)>,
+        /// Text number times 65536 plus index, and text.
+        texts: Vec<(u32, String)>,
     }
     /// The address of a managed variable, chosen by the client.
     Managed {
@@ -239,8 +259,14 @@ macro_rules! define_calls {
 
             impl Wire for $record {
                 const MIN_BYTES: usize = 0 $(+ <$type as Wire>::MIN_BYTES)*;
+                const FIXED: bool = true $(&& <$type as Wire>::FIXED)*;
                 fn encode(&self, _out: &mut Vec<u8>) {
                     $(Wire::encode(&self.$field, _out);)*
+                }
+                #[inline(always)]
+                fn put<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
+                    $(let out = Wire::put(&self.$field, out);)*
+                    out
                 }
                 fn decode(_reader: &mut Reader<'_>) -> crate::wire::Result<Self> {
                     Ok(Self { $($field: Wire::decode(_reader)?,)* })

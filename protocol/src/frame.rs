@@ -53,6 +53,9 @@ pub enum Notice {
     Heartbeat = 6,
     /// The server ends the session. Body: [`Failure`] saying why.
     Goodbye = 7,
+    /// The server does not have the image of a module that was [begun](crate::calls::ModuleBegin), and executes nothing
+    /// until it comes. Body: the module, u64.
+    ModuleWanted = 8,
 }
 
 /// How often a busy server shows that it is alive.
@@ -69,6 +72,7 @@ impl TryFrom<u16> for Notice {
             5 => Self::CopyData,
             6 => Self::Heartbeat,
             7 => Self::Goodbye,
+            8 => Self::ModuleWanted,
             _ => return Err(DecodeError::Unknown { what: "notice", value: value.into() }),
         })
     }

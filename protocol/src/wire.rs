@@ -89,6 +89,13 @@ pub trait Wire: Sized {
     /// The fewest bytes a value takes. Bounds what a list's length may make a decoder allocate: never
     /// more elements than the bytes received could hold.
     const MIN_BYTES: usize;
+    /// Whether every value takes exactly [`Wire::MIN_BYTES`], so that [`Wire::put`] can be used.
+    const FIXED: bool = false;
+    /// Writes the wire form of a value of fixed size to the start of `out`, which has room for it; returns what is left
+    /// of that. For values of other sizes this writes nothing.
+    fn put<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
+        out
+    }
     /// Appends the wire form.
     fn encode(&self, out: &mut Vec<u8>);
     /// Reads the wire form.
@@ -114,6 +121,13 @@ macro_rules! numbers {
     ($($t:ty),*) => {$(
         impl Wire for $t {
             const MIN_BYTES: usize = size_of::<$t>();
+            const FIXED: bool = true;
+            #[inline(always)]
+            fn put<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
+                let (here, rest) = out.split_at_mut(size_of::<$t>());
+                here.copy_from_slice(&self.to_le_bytes());
+                rest
+            }
             fn encode(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());
             }
@@ -129,6 +143,7 @@ numbers!(u8, u16, u32, u64, i32, f32);
 
 impl Wire for () {
     const MIN_BYTES: usize = 0;
+    const FIXED: bool = true;
     fn encode(&self, _out: &mut Vec<u8>) {}
     fn decode(_reader: &mut Reader<'_>) -> Result<Self> {
         Ok(())
@@ -138,6 +153,11 @@ impl Wire for () {
 /// One byte, 0 or 1.
 impl Wire for bool {
     const MIN_BYTES: usize = 1;
+    const FIXED: bool = true;
+    #[inline(always)]
+    fn put<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
+        u8::from(*self).put(out)
+    }
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
@@ -153,6 +173,14 @@ impl Wire for bool {
 /// The elements one after another.
 impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
     const MIN_BYTES: usize = N * T::MIN_BYTES;
+    const FIXED: bool = T::FIXED;
+    #[inline(always)]
+    fn put<'a>(&self, mut out: &'a mut [u8]) -> &'a mut [u8] {
+        for value in self {
+            out = value.put(out);
+        }
+        out
+    }
     fn encode(&self, out: &mut Vec<u8>) {
         self.iter().for_each(|v| v.encode(out));
     }
@@ -179,6 +207,15 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
 /// A byte (0 or 1), then the value or zeros in its place: the same length either way.
 impl<T: Wire + Default> Wire for Option<T> {
     const MIN_BYTES: usize = 1 + T::MIN_BYTES;
+    const FIXED: bool = T::FIXED;
+    #[inline(always)]
+    fn put<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
+        let out = self.is_some().put(out);
+        match self {
+            Some(v) => v.put(out),
+            None => T::default().put(out),
+        }
+    }
     fn encode(&self, out: &mut Vec<u8>) {
         self.is_some().encode(out);
         match self {
@@ -238,6 +275,12 @@ macro_rules! records {
 
         impl $crate::wire::Wire for $name {
             const MIN_BYTES: usize = 0 $(+ <$type as $crate::wire::Wire>::MIN_BYTES)*;
+            const FIXED: bool = true $(&& <$type as $crate::wire::Wire>::FIXED)*;
+            #[inline(always)]
+            fn put<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
+                $(let out = $crate::wire::Wire::put(&self.$field, out);)*
+                out
+            }
             fn encode(&self, _out: &mut Vec<u8>) {
                 $($crate::wire::Wire::encode(&self.$field, _out);)*
             }

@@ -3,10 +3,12 @@
 use super::Activity;
 use super::host::WireHost;
 use super::memory::Account;
+use super::modules::Modules;
 use super::outgoing::{CopySender, Outgoing};
 use super::pressure::{Intake, Pressure};
 use crate::convert;
 use parking_lot::Mutex;
+use rgpu_device::telemetry::Group;
 use rgpu_device::{
     Code, Device, Error, FIRST_STREAM, Handle, HostData, Limit, MemoryKind, Ordinal, Result, Target,
 };
@@ -27,7 +29,7 @@ pub enum Stop {
 }
 
 /// What an asked call has come to.
-enum Reply<T> {
+pub(super) enum Reply<T> {
     Now(Result<T>),
     /// A callback sends the answer.
     Later,
@@ -41,10 +43,10 @@ impl<T> From<Result<T>> for Reply<T> {
 
 /// Sends answers from wherever they come.
 #[derive(Clone)]
-struct Answerer {
-    device: Arc<dyn Device>,
-    out: Arc<Outgoing>,
-    activity: Arc<Activity>,
+pub(super) struct Answerer {
+    pub(super) device: Arc<dyn Device>,
+    pub(super) out: Arc<Outgoing>,
+    pub(super) activity: Arc<Activity>,
     /// The thread that collects shared writes, once there is one.
     collector: Arc<Mutex<Option<mpsc::Sender<Answer>>>>,
 }
@@ -93,34 +95,35 @@ impl Answerer {
 
 /// Executes calls, one after another.
 pub struct Dispatcher {
-    device: Arc<dyn Device>,
-    out: Arc<Outgoing>,
+    pub(super) device: Arc<dyn Device>,
+    pub(super) out: Arc<Outgoing>,
     host: Arc<WireHost>,
     pressure: Arc<Pressure>,
     account: Account,
     intake: Intake,
-    answers: Answerer,
+    pub(super) answers: Answerer,
     activity: Arc<Activity>,
     /// Which ordinal a created stream or event belongs to.
     streams: HashMap<Handle, Ordinal>,
     events: HashMap<Handle, Ordinal>,
     /// Parts of images that were sent ahead.
-    images: HashMap<Handle, Vec<u8>>,
+    pub(super) images: HashMap<Handle, Vec<u8>>,
+    pub(super) modules: Modules,
     /// The ordinal that the current call is about.
-    ordinal: Ordinal,
-    sequence: u64,
+    pub(super) ordinal: Ordinal,
+    pub(super) sequence: u64,
     stop: Option<Stop>,
 }
 
 /// What follows a call's arguments: in the same buffer, or, for a copy, in one of its own.
-struct Payload<'a> {
+pub(super) struct Payload<'a> {
     body: &'a mut Vec<u8>,
     start: usize,
     apart: &'a mut Vec<u8>,
 }
 
 impl Payload<'_> {
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         if self.apart.is_empty() { &self.body[self.start..] } else { self.apart }
     }
 
@@ -204,6 +207,7 @@ impl Dispatcher {
             streams: HashMap::new(),
             events: HashMap::new(),
             images: HashMap::new(),
+            modules: Modules::default(),
             ordinal: u32::MAX,
             sequence: 0,
             stop: None,
@@ -228,7 +232,14 @@ impl Dispatcher {
         result
     }
 
-    fn malformed(&mut self, text: &str) {
+    /// Whether a call cannot be executed yet, because the image of a module is waited for.
+    pub fn must_wait(&self, call: u16) -> bool {
+        const AT_ONCE: [u16; 4] =
+            [ModuleData::NUMBER, ModuleImage::NUMBER, FetchAnswer::NUMBER, HostFuncDone::NUMBER];
+        self.modules.is_waiting() && !AT_ONCE.contains(&call)
+    }
+
+    pub(super) fn malformed(&mut self, text: &str) {
         self.stop = Some(Stop::Malformed(text.to_owned()));
     }
 
@@ -349,6 +360,10 @@ impl Dispatcher {
         let (sequence, ordinal, module) = (self.sequence, self.ordinal, call.module);
         let load = move || {
             let info = answers.device.module_load(ordinal, module, &image, &managed);
+            if !managed.is_empty() {
+                // Their initial values.
+                answers.collect();
+            }
             answers.activity.unanswered.fetch_sub(1, Relaxed);
             let encode = info.map(|i| move |out: &mut Vec<u8>| convert::module_info(i).encode(out));
             answers.out.answer(ModuleLoad::NUMBER, sequence, ordinal, encode);
@@ -363,15 +378,35 @@ impl Dispatcher {
     }
 
     fn module_unload(&mut self, call: ModuleUnload, _: Payload<'_>) -> Result<()> {
-        self.device.module_unload(call.module)
+        if self.modules.forget(call.module) { self.device.module_unload(call.module) } else { Ok(()) }
+    }
+
+    fn launch_brief(&mut self, call: LaunchBrief, payload: Payload<'_>) -> Result<()> {
+        let stream = call.stream.into();
+        self.on_stream(stream);
+        let module = call.module.into();
+        let r = self.modules.kernel(module, call.function).and_then(|function| {
+            self.device.launch(rgpu_device::Launch {
+                stream,
+                module,
+                function,
+                grid: call.grid,
+                block: call.block.map(u32::from),
+                shared_bytes: call.shared_bytes,
+                cooperative: false,
+                params: payload.bytes(),
+            })
+        });
+        self.took(stream, 0, r)
     }
 
     fn launch(&mut self, call: wire::Launch, payload: Payload<'_>) -> Result<()> {
         self.on_stream(call.stream);
+        let function = self.modules.kernel(call.module, call.function)?;
         let r = self.device.launch(rgpu_device::Launch {
             stream: call.stream,
             module: call.module,
-            function: call.function,
+            function,
             grid: call.grid,
             block: call.block,
             shared_bytes: call.shared_bytes,
@@ -489,6 +524,7 @@ impl Dispatcher {
 
     fn reset(&mut self, call: Reset, _: Payload<'_>) -> Reply<()> {
         self.ordinal = call.ordinal;
+        self.modules.reset(call.ordinal);
         let result = self.device.reset(call.ordinal);
         if result.is_ok() {
             self.account.reset(call.ordinal);
@@ -501,6 +537,34 @@ impl Dispatcher {
     fn counters(&mut self, _: wire::Counters, _: Payload<'_>) -> Reply<DeviceCounters> {
         let counted = self.device.counters();
         Reply::Now(Ok(DeviceCounters { launches: counted.launches, busy_ns: counted.busy_ns }))
+    }
+
+    fn telemetry(&mut self, call: Telemetry, _: Payload<'_>) -> Reply<DeviceTelemetry> {
+        self.ordinal = call.ordinal;
+        let Some(group) = Group::from_number(call.group) else {
+            let text = format!("There is no group {} of measurements", call.group);
+            return Reply::Now(Err(Error::new(Code::InvalidValue, text)));
+        };
+        let memory = self.account.memory(call.ordinal);
+        let busy = self.account.busy_percent();
+        // Measuring may take its time, in which other threads' calls go on.
+        let answers = self.answers.clone();
+        let (sequence, ordinal) = (self.sequence, self.ordinal);
+        let measure = move || {
+            let measured = super::telemetry::measure(&*answers.device, ordinal, group, memory, busy);
+            answers.activity.unanswered.fetch_sub(1, Relaxed);
+            let encode = measured.map(|t| {
+                move |out: &mut Vec<u8>| DeviceTelemetry { values: t.values, texts: t.texts }.encode(out)
+            });
+            answers.out.answer(Telemetry::NUMBER, sequence, ordinal, encode);
+        };
+        match std::thread::Builder::new().name("telemetry".into()).spawn(measure) {
+            Ok(_) => Reply::Later,
+            Err(e) => {
+                let text = format!("Cannot start a thread that measures: {e}");
+                Reply::Now(Err(Error::new(Code::OperatingSystem, text)))
+            }
+        }
     }
 
     fn credit_ask(&mut self, call: CreditAsk, _: Payload<'_>) -> Reply<u64> {

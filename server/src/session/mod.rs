@@ -10,6 +10,7 @@ mod calls;
 mod host;
 mod memory;
 pub use memory::initial_credit;
+mod modules;
 mod outgoing;
 mod pressure;
 mod telemetry;
@@ -26,12 +27,16 @@ use rgpu_protocol::frame::{HEARTBEAT, Kind};
 use rgpu_protocol::reader::{FrameReader, ReadError};
 use rgpu_protocol::transport::{Ready, Transport};
 use rgpu_protocol::wire::{DecodeError, Wire};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 /// After the application has hung up, the reader gets so long to find that out by itself.
 const GRACE: Duration = Duration::from_millis(300);
+
+/// So many bytes of calls are put aside while the image of a module is waited for.
+const MAX_PUT_ASIDE: usize = 1 << 30;
 
 /// A connection on which the session has not begun yet.
 pub struct Session {
@@ -158,6 +163,7 @@ impl Session {
     fn read(&self, dispatcher: &mut Dispatcher, activity: &Activity, stats: &Slot) -> End {
         let mut frames = FrameReader::default();
         let (mut body, mut payload) = (Vec::new(), Vec::new());
+        let (mut put_aside, mut put_aside_bytes) = (VecDeque::new(), 0);
         let mut expected = 0;
         loop {
             activity.busy.store(false, Relaxed);
@@ -192,13 +198,34 @@ impl Session {
                 let text = format!("a call numbered {expected} was due, not {header:?}");
                 return End::Malformed(text);
             }
-            match dispatcher.dispatch(header, &mut body, &mut payload) {
-                Ok(()) => {}
-                Err(calls::Stop::Goodbye) => return End::Goodbye,
-                Err(calls::Stop::Malformed(e)) => {
-                    let name = rgpu_protocol::calls::CALL_NAMES.get(usize::from(header.call)).unwrap_or(&"");
-                    return End::Malformed(format!("{name} (call {}): {e}", header.call));
+            if dispatcher.must_wait(header.call) {
+                // For the image of a module; what this frame asks for may rely on it.
+                put_aside_bytes += body.len() + payload.len();
+                if put_aside_bytes > MAX_PUT_ASIDE {
+                    return End::Malformed("it sends everything but the image that it was asked for".into());
                 }
+                put_aside.push_back((header, std::mem::take(&mut body), std::mem::take(&mut payload)));
+                continue;
+            }
+            let mut next = Some((header, std::mem::take(&mut body), std::mem::take(&mut payload)));
+            while let Some((header, mut arguments, mut bulk)) = next {
+                match dispatcher.dispatch(header, &mut arguments, &mut bulk) {
+                    Ok(()) => {}
+                    Err(calls::Stop::Goodbye) => return End::Goodbye,
+                    Err(calls::Stop::Malformed(e)) => {
+                        let name =
+                            rgpu_protocol::calls::CALL_NAMES.get(usize::from(header.call)).unwrap_or(&"");
+                        return End::Malformed(format!("{name} (call {}): {e}", header.call));
+                    }
+                }
+                (body, payload) = (arguments, bulk);
+                next = match put_aside.front() {
+                    Some((header, ..)) if !dispatcher.must_wait(header.call) => put_aside.pop_front(),
+                    _ => None,
+                };
+            }
+            if put_aside.is_empty() {
+                put_aside_bytes = 0;
             }
             // One large frame does not cost memory for ever.
             if body.capacity() > 256 << 10 {
