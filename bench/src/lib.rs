@@ -1,1 +1,304 @@
-//! What forwarding costs: `rgpu bench` measures each figure beside its limit in the same run.
+//! What forwarding costs: `rgpu bench` measures each figure beside its limit, in the same run.
+//!
+//! A measuring process for each way to a GPU (in the program, over each transport, natively) makes the same
+//! CUDA calls; the commanding process has them measure in turn, round by round, so that whatever else the
+//! machine does falls on all alike, and measures the limit (a raw socket, a plain copy) in between.
+
+mod app;
+mod cuda;
+mod measure;
+mod micro;
+mod plot;
+mod raw;
+mod report;
+mod rig;
+mod shape;
+mod task;
+mod way;
+mod worker;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use report::{Conditions, Report, Row};
+use rig::Rig;
+use way::Way;
+
+/// The hidden subcommand of `rgpu` that runs [`worker_main`].
+pub const WORKER_COMMAND: &str = "__bench-worker";
+
+/// Why a benchmark failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(String);
+
+impl Failure {
+    fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+/// Measure what forwarding costs, beside what the connection itself allows
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    rgpu bench latency\n  \
+    rgpu bench bandwidth --json bandwidth.json --svg plots\n  \
+    rgpu bench app -- ./train --epochs 1\n  \
+    rgpu bench app --delay 5ms --rate 1Gbit -- ./train --epochs 1\n  \
+    rgpu bench latency --server gpuhost:7070 --peer gpuhost:7071   # there: rgpu bench peer --listen 0.0.0.0:7071")]
+pub struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Benchmark {
+    /// Time of the smallest call whose answer must be waited for
+    Latency {
+        #[command(flatten)]
+        common: Common,
+        /// Calls a round
+        #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        count: u32,
+    },
+    /// Bytes a second to and from the device, for sizes from 4 B to 256 MiB
+    Bandwidth {
+        #[command(flatten)]
+        common: Common,
+        /// Sizes of copies in bytes, such as 4K,64M
+        #[arg(long, value_delimiter = ',', value_parser = parse_size,
+              default_value = "4,64,1K,4K,16K,64K,256K,1M,4M,16M,64M,256M")]
+        sizes: Vec<usize>,
+    },
+    /// Time of a kernel launch for the program, and until it is done
+    Launch {
+        #[command(flatten)]
+        common: Common,
+        /// Launches a round
+        #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+        count: u32,
+    },
+    /// Time, bytes and round trips of the calls that programs make often
+    Calls {
+        #[command(flatten)]
+        common: Common,
+        /// Calls of each kind a round
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        count: u32,
+    },
+    /// Time of a whole program, from start to exit
+    App {
+        #[command(flatten)]
+        common: Common,
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+        command: Vec<OsString>,
+    },
+    /// The other end of raw connections, for limits between two machines
+    Peer {
+        /// Where to listen
+        #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+        listen: String,
+    },
+}
+
+/// Options of every benchmark.
+#[derive(Debug, Clone, clap::Args)]
+struct Common {
+    /// The ways to compare [default: in-process, tcp, and what else is possible]
+    #[arg(long, value_delimiter = ',', value_name = "WAY")]
+    ways: Vec<Way>,
+    /// A server that runs already [default: one that is started here]
+    #[arg(long, value_name = "HOST:PORT")]
+    server: Option<String>,
+    /// `rgpu bench peer` on the server's machine, for the raw limits
+    #[arg(long, value_name = "HOST:PORT", requires = "server")]
+    peer: Option<String>,
+    /// A file with the token that the server asks for
+    #[arg(long, value_name = "FILE", requires = "server")]
+    token_file: Option<PathBuf>,
+    /// The GPU of the server that is started here
+    #[arg(long, value_name = "KIND", default_value = "software", conflicts_with = "server")]
+    device: String,
+    /// Rounds that count; one more comes first
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Add this to each round trip over TCP, such as 5ms
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = shape::parse_delay)]
+    delay: Duration,
+    /// Limit TCP to this many bits a second, such as 1Gbit
+    #[arg(long, value_name = "RATE", value_parser = shape::parse_rate)]
+    rate: Option<f64>,
+    /// Write the results to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw plots into this directory
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.chars().last() {
+        Some('K') => (&text[..text.len() - 1], 10),
+        Some('M') => (&text[..text.len() - 1], 20),
+        _ => (text, 0),
+    };
+    let size = digits.parse::<usize>().ok().and_then(|n| n.checked_mul(1 << shift));
+    size.filter(|n| (1..=1 << 30).contains(n))
+        .ok_or_else(|| format!("{text:?} is no size from 1 byte to 1024M, such as 4K"))
+}
+
+/// Shows on a terminal what is being measured.
+struct Progress(ProgressBar);
+
+impl Progress {
+    fn start() -> Self {
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{spinner} [{elapsed}] {pos} measurements: {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        Self(bar)
+    }
+
+    fn step(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+        self.0.inc(1);
+    }
+
+    fn note(&self, what: &str) {
+        self.0.suspend(|| eprintln!("rgpu bench: {what}"));
+    }
+}
+
+/// Does what was asked for, and prints a table.
+///
+/// # Errors
+/// Where something could not be started, a call failed, or results could not be written.
+pub fn main(arguments: Arguments) -> Result<(), Failure> {
+    let (name, common) = match &arguments.benchmark {
+        Benchmark::Peer { listen } => return raw::peer(listen),
+        Benchmark::Latency { common, .. } => ("latency", common),
+        Benchmark::Bandwidth { common, .. } => ("bandwidth", common),
+        Benchmark::Launch { common, .. } => ("launch", common),
+        Benchmark::Calls { common, .. } => ("calls", common),
+        Benchmark::App { common, .. } => ("app", common),
+    };
+    let rig = Rig::start(common)?;
+    let progress = Progress::start();
+    let rows = match &arguments.benchmark {
+        Benchmark::Latency { count, .. } => micro::latency(&rig, *count, &progress)?,
+        Benchmark::Bandwidth { sizes, .. } => micro::bandwidth(&rig, sizes, &progress)?,
+        Benchmark::Launch { count, .. } => micro::launch(&rig, *count, &progress)?,
+        Benchmark::Calls { count, .. } => micro::calls(&rig, *count, &progress)?,
+        Benchmark::App { command, .. } => app::measure(&rig, command, &progress)?,
+        Benchmark::Peer { .. } => Vec::new(),
+    };
+    progress.0.finish_and_clear();
+    let device = match rig.ways().first() {
+        Some(way) => way::Worker::start(rig.launcher(), *way)?.ask(&task::Task::Describe)?.device,
+        None => String::new(),
+    };
+    let conditions = Conditions {
+        version: env!("CARGO_PKG_VERSION").into(),
+        device,
+        cores: std::thread::available_parallelism().map_or(0, usize::from),
+        rounds: common.rounds,
+        added_delay: common.delay.as_secs_f64(),
+        rate: common.rate,
+    };
+    let report = Report { benchmark: name.into(), conditions, rows };
+    print!("{}", report.table());
+    if let Some(path) = &common.json {
+        report.write_json(path)?;
+    }
+    if let Some(directory) = &common.svg {
+        draw(directory, &report)?;
+    }
+    Ok(())
+}
+
+/// Executes tasks from standard input.
+///
+/// # Errors
+/// Where a task is malformed; what fails in a task is in its reply.
+pub fn worker_main() -> Result<(), Failure> {
+    worker::main()
+}
+
+/// One plot for each thing measured: by size for copies, else by way.
+fn draw(directory: &Path, report: &Report) -> Result<(), Failure> {
+    std::fs::create_dir_all(directory)
+        .map_err(|e| Failure::new(format!("Cannot create {}: {e}", directory.display())))?;
+    let file =
+        |name: &str| directory.join(format!("{}.svg", name.replace([',', ' '], "-").replace("--", "-")));
+    if report.benchmark != "bandwidth" {
+        return plot::bars(&file(&report.benchmark), &report.benchmark, &report.rows);
+    }
+    for to_device in [true, false] {
+        for pinned in [false, true] {
+            let title = micro::copy_name(to_device, pinned);
+            let lines = curves(&report.rows, &title);
+            let labels = plot::Labels { title: &title, x: "size of a copy (bytes)", y: "bandwidth (GiB/s)" };
+            plot::lines(&file(&title), labels, &lines)?;
+        }
+    }
+    Ok(())
+}
+
+/// A line a way, and one a limit.
+fn curves(rows: &[Row], title: &str) -> Vec<plot::Line> {
+    let mut lines: Vec<plot::Line> = Vec::new();
+    let mut add = |name: &str, x: f64, y: f64| {
+        let at = lines.iter().position(|l| l.name == name).unwrap_or_else(|| {
+            lines.push(plot::Line { name: name.into(), points: Vec::new() });
+            lines.len() - 1
+        });
+        if lines[at].points.last().is_none_or(|p| p.0 < x) {
+            lines[at].points.push((x, y));
+        }
+    };
+    for row in rows {
+        let Some(bytes) =
+            row.what.strip_prefix(title).and_then(|rest| size_of(rest.trim_start_matches(", ")))
+        else {
+            continue;
+        };
+        add(&row.way, bytes, row.value.p50);
+        if let Some(limit) = row.limit {
+            add(&row.limit_name, bytes, limit.p50);
+        }
+    }
+    lines
+}
+
+/// The inverse of [`micro::size_name`].
+fn size_of(name: &str) -> Option<f64> {
+    let (number, unit) = name.split_once(' ')?;
+    let scale = match unit {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    Some(number.parse::<f64>().ok()? * f64::from(scale))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_parsed() {
+        assert_eq!(parse_size("4K"), Ok(4096));
+        assert_eq!(parse_size("256M"), Ok(256 << 20));
+        for bad in ["", "0", "K", "-4", "2048M", "1.5K", "ü"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+        for bytes in [4, 4096, 64 << 20] {
+            assert_eq!(size_of(&micro::size_name(bytes)), Some(bytes as f64));
+        }
+    }
+}

@@ -33,9 +33,13 @@ enum Command {
     Serve(serve::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
+    Bench(rgpu_bench::Arguments),
     /// The process that serves one application; started by `rgpu serve`.
     #[command(name = rgpu_server::APP_SERVER_COMMAND, hide = true)]
     AppServer,
+    /// A process that measures for `rgpu bench`.
+    #[command(name = rgpu_bench::WORKER_COMMAND, hide = true)]
+    BenchWorker,
 }
 
 fn main() -> ExitCode {
@@ -45,11 +49,17 @@ fn main() -> ExitCode {
         Command::Devices(arguments) => devices::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::AppServer => serve::app_server(),
+        Command::Bench(arguments) => benched(rgpu_bench::main(arguments)),
+        Command::BenchWorker => benched(rgpu_bench::worker_main()),
     };
     result.unwrap_or_else(|failure| {
         eprintln!("rgpu: {}", failure.message);
         ExitCode::from(failure.status)
     })
+}
+
+fn benched(result: Result<(), rgpu_bench::Failure>) -> Outcome {
+    result.map(|()| ExitCode::SUCCESS).map_err(|e| Failure::new(e.to_string()))
 }
 
 /// Why a command failed, for people, and the exit status that says so.

@@ -1,0 +1,201 @@
+//! Results: a table for people, JSON for programs.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::Failure;
+use crate::measure::Summary;
+
+/// Everything that one invocation found out.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The subcommand.
+    pub benchmark: String,
+    /// What it ran on.
+    pub conditions: Conditions,
+    /// One row for each thing measured.
+    pub rows: Vec<Row>,
+}
+
+/// What the figures were measured under.
+#[derive(Debug, Serialize)]
+pub struct Conditions {
+    /// The version of rgpu.
+    pub version: String,
+    /// The device's name.
+    pub device: String,
+    /// Processor cores of this machine.
+    pub cores: usize,
+    /// Rounds, each of which measures every way once, one after another.
+    pub rounds: u32,
+    /// Added to each round trip, in seconds.
+    pub added_delay: f64,
+    /// Bits a second that the link was limited to.
+    pub rate: Option<f64>,
+}
+
+/// One thing measured in one way.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub what: String,
+    /// In which way.
+    pub way: String,
+    /// The unit of the figures.
+    pub unit: &'static str,
+    /// The figures.
+    pub value: Summary,
+    /// What the value is compared with, such as "raw ping-pong".
+    pub limit_name: String,
+    /// The limit's figures, in the same unit.
+    pub limit: Option<Summary>,
+    /// Median over median.
+    pub ratio: Option<f64>,
+    /// 99th percentile over 99th percentile, where single calls were timed.
+    pub ratio_p99: Option<f64>,
+    /// The smallest and the largest ratio of medians of any round.
+    pub ratio_spread: Option<(f64, f64)>,
+    /// Bytes sent and received, a call, where they were counted.
+    pub bytes: Option<(u64, u64)>,
+    /// Round trips a call, where they were counted.
+    pub round_trips: Option<f64>,
+}
+
+impl Row {
+    /// A row without a limit.
+    pub fn new(what: impl Into<String>, way: impl Into<String>, unit: &'static str, value: Summary) -> Self {
+        Self {
+            what: what.into(),
+            way: way.into(),
+            unit,
+            value,
+            limit_name: String::new(),
+            limit: None,
+            ratio: None,
+            ratio_p99: None,
+            ratio_spread: None,
+            bytes: None,
+            round_trips: None,
+        }
+    }
+
+    /// Compares the medians with a limit's.
+    pub fn with_limit(mut self, name: &str, limit: Option<Summary>) -> Self {
+        self.limit_name = name.into();
+        self.ratio = limit.map(|l| self.value.p50 / l.p50);
+        self.limit = limit;
+        self
+    }
+}
+
+fn figure(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1000.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+impl Report {
+    /// The table.
+    pub fn table(&self) -> String {
+        let c = &self.conditions;
+        let mut text = format!(
+            "{}: {}, {} cores, {} interleaved rounds{}{}\n",
+            self.benchmark,
+            c.device,
+            c.cores,
+            c.rounds,
+            if c.added_delay > 0.0 { format!(", {} ms added", c.added_delay * 1e3) } else { String::new() },
+            c.rate.map_or(String::new(), |r| format!(", {} Mbit/s", r / 1e6)),
+        );
+        let head = [
+            "what",
+            "way",
+            "unit",
+            "p25",
+            "median",
+            "p75",
+            "p99",
+            "limit",
+            "median",
+            "ratio",
+            "p99 ratio",
+            "of rounds",
+            "bytes",
+            "trips",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(self.rows.iter().map(|row| {
+            let ratio = |r: Option<f64>| r.map_or(String::new(), |r| format!("{r:.2}"));
+            vec![
+                row.what.clone(),
+                row.way.clone(),
+                row.unit.into(),
+                figure(row.value.p25),
+                figure(row.value.p50),
+                figure(row.value.p75),
+                if row.value.count >= 100 { figure(row.value.p99) } else { String::new() },
+                row.limit_name.clone(),
+                row.limit.map_or(String::new(), |l| figure(l.p50)),
+                ratio(row.ratio),
+                ratio(row.ratio_p99),
+                row.ratio_spread.map_or(String::new(), |(low, high)| format!("{low:.2}–{high:.2}")),
+                row.bytes.map_or(String::new(), |(sent, received)| format!("{sent}+{received}")),
+                row.round_trips.map_or(String::new(), figure),
+            ]
+        }));
+        // Columns that nobody fills are left out.
+        let filled: Vec<usize> =
+            (0..head.len()).filter(|i| rows[1..].iter().any(|r| !r[*i].is_empty())).collect();
+        let width = |i: &usize| rows.iter().map(|r| r[*i].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = filled.iter().map(width).collect();
+        for row in &rows {
+            let cells: Vec<String> = filled
+                .iter()
+                .zip(&widths)
+                .map(|(&i, &w)| {
+                    let left = i < 3 || i == 7;
+                    if left { format!("{:<w$}", row[i]) } else { format!("{:>w$}", row[i]) }
+                })
+                .collect();
+            text.push_str(cells.join("  ").trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Writes the JSON form.
+    pub fn write_json(&self, path: &Path) -> Result<(), Failure> {
+        let problem = |e: String| Failure::new(format!("Cannot write {}: {e}", path.display()));
+        let text = serde_json::to_string_pretty(self).map_err(|e| problem(e.to_string()))?;
+        std::fs::write(path, text + "\n").map_err(|e| problem(e.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Samples;
+
+    #[test]
+    fn tables_leave_out_empty_columns() {
+        let value = Samples::from_iter([1.0, 2.0, 3.0]).summary().unwrap();
+        let limit = Samples::from_iter([1.0]).summary();
+        let conditions = Conditions {
+            version: "1".into(),
+            device: "D".into(),
+            cores: 2,
+            rounds: 3,
+            added_delay: 0.0,
+            rate: None,
+        };
+        let row = Row::new("asked", "tcp", "µs", value).with_limit("raw", limit);
+        assert_eq!(row.ratio, Some(2.0));
+        let table = Report { benchmark: "latency".into(), conditions, rows: vec![row] }.table();
+        assert!(table.contains("ratio") && table.contains("2.00"), "{table}");
+        assert!(!table.contains("trips"), "{table}");
+    }
+}

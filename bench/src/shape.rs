@@ -1,0 +1,164 @@
+//! A proxy that makes a connection longer and narrower: "what if my network were …".
+//!
+//! Bytes leave no earlier than half the added round trip after they came, and no faster than the rate. What
+//! waits is bounded, as in a real link's queues, so a sender that is too fast is held back.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+
+/// What a link adds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Shape {
+    /// Added to each round trip, half of it in each direction.
+    pub delay: Duration,
+    /// Bits a second in each direction, if limited.
+    pub rate: Option<f64>,
+}
+
+impl Shape {
+    /// Whether anything is changed.
+    pub fn changes(&self) -> bool {
+        !self.delay.is_zero() || self.rate.is_some()
+    }
+
+    /// How long `bytes` occupy the link.
+    fn occupies(&self, bytes: usize) -> Duration {
+        self.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 * 8.0 / rate))
+    }
+
+    /// How many pieces may wait: what a link of 100 Gbit/s would hold for the delay, and some.
+    fn pieces(&self) -> usize {
+        let bits = self.rate.unwrap_or(20e9) * (self.delay.as_secs_f64() / 2.0 + 0.002);
+        ((bits / 8.0) as usize / PIECE).clamp(16, 4096)
+    }
+}
+
+const PIECE: usize = 64 << 10;
+
+/// Starts a proxy before `target`; returns where it listens. It runs until the process ends.
+pub fn start(target: SocketAddr, shape: Shape) -> Result<SocketAddr, Failure> {
+    let problem = |e: std::io::Error| Failure::new(format!("The shaping proxy: {e}"));
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(problem)?;
+    let address = listener.local_addr().map_err(problem)?;
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            if let Err(e) = join(client, target, shape) {
+                eprintln!("rgpu bench: the shaping proxy cannot reach {target}: {e}");
+            }
+        }
+    });
+    Ok(address)
+}
+
+fn join(client: TcpStream, target: SocketAddr, shape: Shape) -> std::io::Result<()> {
+    let server = TcpStream::connect(target)?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    for (from, to) in [(client.try_clone()?, server.try_clone()?), (server, client)] {
+        let (sender, receiver) = sync_channel(shape.pieces());
+        std::thread::spawn(move || take(from, &sender, shape));
+        std::thread::spawn(move || pass(to, &receiver));
+    }
+    Ok(())
+}
+
+/// A piece, and when it may leave.
+type Piece = (Instant, Vec<u8>);
+
+fn take(mut from: TcpStream, to: &SyncSender<Piece>, shape: Shape) {
+    let mut free = Instant::now();
+    let mut buffer = vec![0; PIECE];
+    loop {
+        let len = match from.read(&mut buffer) {
+            Ok(0) | Err(_) => return, // dropping the sender ends the other half
+            Ok(len) => len,
+        };
+        let now = Instant::now();
+        free = free.max(now) + shape.occupies(len);
+        if to.send((free + shape.delay / 2, buffer[..len].to_vec())).is_err() {
+            return;
+        }
+    }
+}
+
+fn pass(mut to: TcpStream, from: &Receiver<Piece>) {
+    while let Ok((due, bytes)) = from.recv() {
+        while let Some(left) = due.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) {
+            // Sleeping is too coarse by some 60 µs; the rest is waited for by yielding.
+            match left.checked_sub(Duration::from_micros(120)) {
+                Some(long) if !long.is_zero() => std::thread::sleep(long),
+                _ => std::thread::yield_now(),
+            }
+        }
+        if to.write_all(&bytes).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both); // the other side may have gone first
+}
+
+/// Reads a duration such as `5ms`, `250us` or `0.1s`.
+pub fn parse_delay(text: &str) -> Result<Duration, String> {
+    let (number, scale) = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]
+        .iter()
+        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)))
+        .ok_or_else(|| format!("{text:?} is no duration, such as 5ms or 250us"))?;
+    match number.trim().parse::<f64>() {
+        Ok(n) if n >= 0.0 && n * scale <= 60.0 => Ok(Duration::from_secs_f64(n * scale)),
+        _ => Err(format!("{text:?} is no duration from 0 to 60 s, such as 5ms or 250us")),
+    }
+}
+
+/// Reads a rate such as `1Gbit` or `100Mbit`, in bits a second.
+pub fn parse_rate(text: &str) -> Result<f64, String> {
+    let (number, scale) = [("Kbit", 1e3), ("Mbit", 1e6), ("Gbit", 1e9)]
+        .iter()
+        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)))
+        .ok_or_else(|| format!("{text:?} is no rate, such as 1Gbit or 100Mbit"))?;
+    match number.trim().parse::<f64>() {
+        Ok(n) if n.is_finite() && n > 0.0 => Ok(n * scale),
+        _ => Err(format!("{text:?} is no rate, such as 1Gbit or 100Mbit")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raw::{Exchange, Raw};
+
+    #[test]
+    fn delays_and_rates_are_parsed() {
+        assert_eq!(parse_delay("5ms"), Ok(Duration::from_millis(5)));
+        assert_eq!(parse_delay("250us"), Ok(Duration::from_micros(250)));
+        assert_eq!(parse_rate("1Gbit"), Ok(1e9));
+        for bad in ["", "5", "ms", "-1ms", "1h", "61s", "NaNs"] {
+            assert!(parse_delay(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "1", "Gbit", "0Mbit", "-1Gbit", "1GB"] {
+            assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn bytes_arrive_late_and_whole() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            let mut bytes = vec![0; 16 + 300_000];
+            connection.read_exact(&mut bytes).unwrap();
+            assert!(bytes[16..].iter().all(|b| *b == 1));
+            connection.write_all(&[1]).unwrap();
+        });
+        let shape = Shape { delay: Duration::from_millis(20), rate: Some(100e6) };
+        let proxy = start(target, shape).unwrap().to_string();
+        let mut raw = Raw::connect(&proxy, Exchange::Swallow { bytes: 300_000 }).unwrap();
+        let took = raw.exchange(1).unwrap()[0];
+        // 20 ms for the delay, and 24 ms for 2.4 Mbit at 100 Mbit/s: never less, however slow the machine.
+        assert!(took >= 40_000_000, "{took} ns");
+    }
+}

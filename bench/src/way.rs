@@ -1,0 +1,221 @@
+//! The ways to a GPU that are compared, and the processes that measure each.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::task::{Reply, Task};
+
+/// How a program gets at a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// This machine's own driver, without rgpu
+    Native,
+    /// The software GPU inside the program, without a server
+    InProcess,
+    /// A server, over shared memory
+    Shm,
+    /// A server, over TCP
+    Tcp,
+    /// A server, over RDMA
+    Rdma,
+}
+
+impl Way {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::InProcess => "in-process",
+            Self::Shm => "shm",
+            Self::Tcp => "tcp",
+            Self::Rdma => "rdma",
+        }
+    }
+
+    /// Whether a server is needed.
+    pub fn is_remote(self) -> bool {
+        matches!(self, Self::Shm | Self::Tcp | Self::Rdma)
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What is needed to start programs.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    /// The `rgpu` command.
+    pub rgpu: PathBuf,
+    /// The server's address.
+    pub server: Option<String>,
+    /// The address of the same server through the shaping proxy, for TCP.
+    pub shaped: Option<SocketAddr>,
+    /// A file with the token that the server asks for.
+    pub token_file: Option<PathBuf>,
+}
+
+impl Launcher {
+    /// A command that runs `program` in one of the ways; its arguments are to be added.
+    pub fn command(&self, way: Way, program: &Path) -> Result<Command, Failure> {
+        if way == Way::Native {
+            return Ok(Command::new(program));
+        }
+        let mut command = Command::new(&self.rgpu);
+        command.arg("run");
+        if way.is_remote() {
+            let shaped = self.shaped.filter(|_| way == Way::Tcp).map(|address| address.to_string());
+            let server = shaped.or_else(|| self.server.clone());
+            let server = server.ok_or_else(|| Failure::new(format!("{way} needs a server")))?;
+            command.args(["--server", &server, "--transport", way.name()]);
+            if let Some(file) = &self.token_file {
+                command.arg("--token-file").arg(file);
+            }
+        } else {
+            command.arg("--in-process");
+        }
+        command.arg("--").arg(program);
+        Ok(command)
+    }
+}
+
+/// A process that measures one way.
+#[derive(Debug)]
+pub struct Worker {
+    /// Which.
+    pub way: Way,
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    /// Starts one. It makes no CUDA call before its first task.
+    pub fn start(launcher: &Launcher, way: Way) -> Result<Self, Failure> {
+        let statistics = Counters::create()?;
+        let mut process = launcher
+            .command(way, &launcher.rgpu)?
+            .arg(crate::WORKER_COMMAND)
+            .env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| Failure::new(format!("Cannot start {}: {e}", launcher.rgpu.display())))?;
+        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(Failure::new("A process has no pipes"));
+        };
+        let mut worker = Self { way, process, input, output: BufReader::new(output) };
+        // The answer shows that the file has been opened, so that its name may go.
+        worker.ask(&Task::Describe)?;
+        Ok(worker)
+    }
+
+    /// Has a task done.
+    pub fn ask(&mut self, task: &Task) -> Result<Reply, Failure> {
+        let gone = |e: String| Failure::new(format!("The {} measurement ended: {e}", self.way));
+        let text = serde_json::to_string(task).map_err(|e| gone(e.to_string()))?;
+        writeln!(self.input, "{text}").map_err(|e| gone(e.to_string()))?;
+        let mut line = String::new();
+        let len = self.output.read_line(&mut line).map_err(|e| gone(e.to_string()))?;
+        if len == 0 {
+            let status = self.process.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
+            return Err(gone(status));
+        }
+        let reply: Reply = serde_json::from_str(&line).map_err(|e| gone(format!("{e}; `{line}`")))?;
+        match &reply.error {
+            Some(error) => Err(Failure::new(format!("{}: {error}", self.way))),
+            None => Ok(reply),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // it may have ended
+        let _ = self.process.wait();
+    }
+}
+
+/// A file of counters that the measured library maps, removed when dropped.
+#[derive(Debug)]
+pub struct Counters(PathBuf);
+
+impl Counters {
+    /// A new, empty one.
+    pub fn create() -> Result<Self, Failure> {
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("rgpu-bench-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::File::create_new(&path)
+            .map_err(|e| Failure::new(format!("Cannot create {}: {e}", path.display())))?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// What has been counted.
+    pub fn read(&self) -> Result<rgpu_protocol::stats::Snapshot, Failure> {
+        let file = std::fs::File::options().read(true).write(true).open(&self.0);
+        file.and_then(|file| rgpu_protocol::stats::Stats::map_file(&file))
+            .map(rgpu_protocol::stats::Stats::snapshot)
+            .map_err(|e| Failure::new(format!("Cannot read {}: {e}", self.0.display())))
+    }
+}
+
+impl Drop for Counters {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0); // a temporary file, at worst left over
+    }
+}
+
+/// A process that says in its first line of output where it listens: `rgpu serve`, or a raw peer.
+#[derive(Debug)]
+pub struct Service {
+    process: Child,
+    /// Where it listens.
+    pub address: String,
+}
+
+impl Service {
+    /// Starts `rgpu` with these arguments, and waits until it listens.
+    pub fn start(rgpu: &Path, arguments: &[&str]) -> Result<Self, Failure> {
+        let what = arguments.join(" ");
+        let mut process = Command::new(rgpu)
+            .args(arguments)
+            .env("RGPU_LOG", "warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| Failure::new(format!("Cannot start `rgpu {what}`: {e}")))?;
+        let mut line = String::new();
+        let output = process.stdout.take().ok_or_else(|| Failure::new("A process has no pipe"))?;
+        let read = BufReader::new(output).read_line(&mut line);
+        let address = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+        let service = Self { process, address };
+        match read {
+            Ok(_) if service.address.parse::<SocketAddr>().is_ok() => Ok(service),
+            _ => Err(Failure::new(format!("`rgpu {what}` did not start: it said {line:?}"))),
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // it may have ended
+        let _ = self.process.wait();
+    }
+}
