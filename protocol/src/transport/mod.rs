@@ -3,16 +3,84 @@
 //! A [`Transport`] moves bytes in order, both ways, between two processes. It never blocks in
 //! [`Transport::send`] and [`Transport::recv`]; whoever must wait says so with [`Transport::wait`], and
 //! for how long. That leaves the policy (who waits, what else is read meanwhile, when a silent peer
-//! counts as dead) to the session, in one place for all transports. TCP is here; shared memory and RDMA
-//! fit behind the same calls with descriptors that become readable.
+//! counts as dead) to the session, in one place for all transports.
 
+pub mod pass;
+mod shm;
+mod spin;
 mod tcp;
 
+pub use shm::{Offer, Shm};
 pub use tcp::{Descriptor, Tcp, dup_above};
 
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
+
+/// The ways of carrying frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP.
+    Tcp,
+    /// Memory that both processes share, on one machine.
+    Shm,
+}
+
+impl Kind {
+    /// Its name, as users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Shm => "shm",
+        }
+    }
+}
+
+/// Which transport a user wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// The best that both ends have.
+    #[default]
+    Auto,
+    /// This one, or none.
+    Only(Kind),
+}
+
+impl Choice {
+    /// Whether this transport is allowed.
+    pub fn allows(self, kind: Kind) -> bool {
+        self == Self::Auto || self == Self::Only(kind)
+    }
+
+    /// The name that a user has written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Only(kind) => kind.name(),
+        }
+    }
+}
+
+impl std::str::FromStr for Choice {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "shm" => Ok(Self::Only(Kind::Shm)),
+            "tcp" => Ok(Self::Only(Kind::Tcp)),
+            _ => Err(format!("`{text}` is no transport: there are auto, shm and tcp")),
+        }
+    }
+}
+
+/// The environment variable that says which transport a program uses.
+pub const TRANSPORT_VARIABLE: &str = "RGPU_TRANSPORT";
+
+/// The name of the abstract Unix socket beside a TCP listener, over which clients on the same machine find
+/// shared memory.
+pub fn local_name(address: &std::net::SocketAddr) -> String {
+    format!("rgpu/{address}")
+}
 
 /// What [`Transport::wait`] waits for, and what it found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,8 +112,8 @@ pub trait Transport: Send + Sync {
     /// are none.
     fn recv(&self, into: &mut [u8]) -> io::Result<usize>;
 
-    /// Receives some bytes without blocking into memory that may vanish meanwhile, which is then an
-    /// error ([`libc::EFAULT`]) and not a crash.
+    /// Receives some bytes without blocking into memory that may be bad, which is then an error
+    /// ([`libc::EFAULT`]) and not a crash, where [`Transport::survives_bad_memory`].
     ///
     /// # Safety
     /// Nothing that the compiler relies on lies in `addr..addr + length`.
@@ -61,6 +129,15 @@ pub trait Transport: Send + Sync {
     /// Whether the peer's machine has not answered for seconds, though something was sent to it. Not to be
     /// confused with a peer that does not read.
     fn is_unanswered(&self) -> bool;
+
+    /// Whether sending from and receiving into memory that is not there is an error; otherwise the caller must make
+    /// sure.
+    fn survives_bad_memory(&self) -> bool {
+        true
+    }
+
+    /// Which one it is.
+    fn kind(&self) -> Kind;
 
     /// Ends the connection both ways; whoever waits wakes up.
     fn shutdown(&self);

@@ -45,6 +45,11 @@ impl Tcp {
         Ok(tcp)
     }
 
+    /// Takes over a Unix socket, which carries the hello until shared memory takes over.
+    pub fn local(fd: OwnedFd, peer: String) -> Self {
+        Self { fd: fd.into(), peer }
+    }
+
     /// Lets the kernel probe an idle connection, so that a peer whose packets are dropped is noticed
     /// even when nobody sends. One side's probing is enough for both.
     pub fn probe_when_idle(&self) -> io::Result<()> {
@@ -116,7 +121,13 @@ pub fn dup_above(fd: RawFd, lowest: RawFd) -> Option<Descriptor> {
     None
 }
 
-fn poll(fds: &mut [libc::pollfd], time: Option<Duration>) -> io::Result<bool> {
+/// Whether the peer has not hung up.
+pub(super) fn descriptor_alive(fd: RawFd) -> io::Result<bool> {
+    let mut fds = [libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 }];
+    poll(&mut fds, Some(Duration::ZERO)).map(|gone| !gone)
+}
+
+pub(super) fn poll(fds: &mut [libc::pollfd], time: Option<Duration>) -> io::Result<bool> {
     let spec = time.map(|t| libc::timespec {
         tv_sec: t.as_secs().min(1 << 30) as libc::time_t,
         tv_nsec: t.subsec_nanos().into(),
@@ -217,5 +228,9 @@ impl Transport for Tcp {
 
     fn peer(&self) -> String {
         self.peer.clone()
+    }
+
+    fn kind(&self) -> super::Kind {
+        super::Kind::Tcp
     }
 }
