@@ -3,6 +3,7 @@
 //! `cargo test -p rgpu-tests NAME` runs those whose name contains NAME.
 
 mod bad_bytes;
+mod bench;
 mod context;
 mod loss;
 mod matrix;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     tests.extend(processes::tests());
     tests.extend(memory::tests());
     tests.extend(shim::tests());
+    tests.extend(bench::tests());
     let code = rgpu_tests::runner::main(tests);
     context::finish();
     code

@@ -1,0 +1,124 @@
+//! `rgpu bench`: that it measures what it says, beside a limit, and says so when it can't. Never how fast.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use rgpu_tests::process;
+use rgpu_tests::product::{clean, temporary};
+use rgpu_tests::runner::Test;
+use serde_json::Value;
+
+use crate::context::{plain, product};
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("bench::latency_stands_beside_a_raw_ping_pong", latency),
+        Test::new("bench::bandwidth_is_drawn", bandwidth),
+        Test::new("bench::a_launch_needs_no_round_trip", launch),
+        Test::new("bench::calls_are_counted", calls),
+        Test::new("bench::an_added_delay_is_felt_once_a_round_trip", delay),
+        Test::new("bench::what_cannot_be_measured_is_said", failures),
+    ]
+}
+
+fn bench(arguments: &[&str]) -> Result<Command> {
+    let mut command = clean(&product()?.rgpu());
+    command.arg("bench").args(arguments);
+    Ok(command)
+}
+
+/// Runs a benchmark, and returns its rows.
+fn rows(arguments: &[&str], more: &[&std::path::Path]) -> Result<Vec<Value>> {
+    let file = temporary("bench.json");
+    let mut command = bench(arguments)?;
+    command.arg("--json").arg(&file).args(more);
+    let finished = process::run(&mut command)?.success()?;
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("No results were written; {finished:?}"))?;
+    std::fs::remove_file(&file)?;
+    let report: Value = serde_json::from_str(&text)?;
+    ensure!(report["conditions"]["device"].as_str().is_some_and(|d| !d.is_empty()), "No device: {report}");
+    let rows = report["rows"].as_array().context("No rows")?.clone();
+    ensure!(!rows.is_empty(), "No rows");
+    Ok(rows)
+}
+
+fn of_way<'a>(rows: &'a [Value], way: &str) -> Result<&'a Value> {
+    rows.iter().find(|row| row["way"] == way).with_context(|| format!("No row for {way}: {rows:?}"))
+}
+
+fn latency() -> Result<()> {
+    let rows = rows(&["latency", "--ways", "in-process,tcp", "--rounds", "1", "--count", "50"], &[])?;
+    let tcp = of_way(&rows, "tcp")?;
+    ensure!(tcp["limit_name"] == "raw ping-pong" && tcp["ratio"].as_f64().is_some_and(|r| r > 0.0), "{tcp}");
+    ensure!(tcp["bytes"][0].as_u64().is_some_and(|n| n >= 16), "a call has a header: {tcp}");
+    ensure!(of_way(&rows, "in-process")?["bytes"].is_null(), "nothing is sent in-process");
+    Ok(())
+}
+
+fn bandwidth() -> Result<()> {
+    let directory = temporary("plots");
+    let arguments = ["bandwidth", "--ways", "in-process,tcp", "--rounds", "1", "--sizes", "4,64K", "--svg"];
+    let rows = rows(&[&arguments[..], &[directory.to_str().context("a path")?]].concat(), &[])?;
+    ensure!(rows.len() == 2 * 2 * 2 * 2, "sizes, directions, kinds of memory and ways: {}", rows.len());
+    ensure!(rows.iter().all(|row| row["ratio"].as_f64().is_some_and(|r| r > 0.0)), "{rows:?}");
+    let plot = std::fs::read_to_string(directory.join("host-to-device-pinned.svg"))?;
+    for word in ["GiB/s", "bytes", "raw stream", "memcpy"] {
+        ensure!(plot.contains(word), "The plot does not say {word:?}");
+    }
+    std::fs::remove_dir_all(&directory)?;
+    Ok(())
+}
+
+fn launch() -> Result<()> {
+    let rows = rows(&["launch", "--ways", "in-process,tcp", "--rounds", "1", "--count", "1000"], &[])?;
+    let tcp = of_way(&rows, "tcp")?;
+    ensure!(tcp["round_trips"].as_f64().is_some_and(|n| n < 0.1), "{tcp}");
+    ensure!(tcp["bytes"][0].as_u64().is_some_and(|n| n > 0), "{tcp}");
+    Ok(())
+}
+
+fn calls() -> Result<()> {
+    let rows = rows(&["calls", "--ways", "tcp", "--rounds", "1", "--count", "10"], &[])?;
+    let call = |name: &str| {
+        rows.iter().find(|row| row["what"] == name).with_context(|| format!("{name} is not among the rows"))
+    };
+    // A read-back must wait; an allocation from credit and a launch need not.
+    ensure!(call("cuMemcpyDtoH 4 B")?["round_trips"].as_f64().is_some_and(|n| n >= 1.0));
+    for free in ["cuLaunchKernel", "cuMemsetD8Async", "cuDeviceGetAttribute"] {
+        ensure!(call(free)?["round_trips"].as_f64().is_some_and(|n| n < 0.5), "{}", call(free)?);
+    }
+    Ok(())
+}
+
+fn delay() -> Result<()> {
+    let arguments =
+        ["latency", "--ways", "tcp", "--rounds", "1", "--count", "5", "--delay", "40ms", "--rate", "100Mbit"];
+    let rows = rows(&arguments, &[])?;
+    let tcp = of_way(&rows, "tcp")?;
+    // Never less than the delay, and the same number of round trips as the raw ping-pong has: one.
+    let median = tcp["value"]["p50"].as_f64().context("a median")?;
+    ensure!(median >= 40e3, "{median} µs with 40 ms added");
+    ensure!(tcp["ratio"].as_f64().is_some_and(|r| r < 1.9), "{tcp}");
+    Ok(())
+}
+
+fn failures() -> Result<()> {
+    let nobody = process::run(&mut bench(&["latency", "--server", "127.0.0.1:1", "--ways", "tcp"])?)?;
+    ensure!(!nobody.status.success() && nobody.stderr.contains("127.0.0.1:1"), "{nobody:?}");
+    let shaped = process::run(&mut bench(&["latency", "--ways", "shm", "--delay", "1ms"])?)?;
+    ensure!(!shaped.status.success() && shaped.stderr.contains("TCP only"), "{shaped:?}");
+    let mut failing = bench(&["app", "--ways", "in-process", "--rounds", "1", "--", "/bin/false"])?;
+    let failing = process::run(&mut failing)?;
+    ensure!(!failing.status.success() && failing.stderr.contains("/bin/false failed"), "{failing:?}");
+    let file = temporary("app.json");
+    let mut command =
+        bench(&["app", "--ways", "in-process,tcp", "--rounds", "1", "--json", &file.to_string_lossy(), "--"])?;
+    process::run(command.arg(plain("vector_add")?))?.success()?;
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+    std::fs::remove_file(&file)?;
+    let rows = report["rows"].as_array().context("No rows")?;
+    ensure!(of_way(rows, "tcp")?["round_trips"].as_f64().is_some_and(|n| n >= 2.0), "{rows:?}");
+    Ok(())
+}
