@@ -1,3 +1,39 @@
 //! Which job gets which CPUs and GPUs, or waits: pure functions of (cluster, jobs, time).
 //!
 //! No clock, no I/O, no threads; randomness comes from a seed that the caller passes.
+//!
+//! - [`Cluster`]: nodes, devices, switches; built and checked once by a [`ClusterBuilder`].
+//! - [`Job`], [`Task`], [`DeviceRequest`]: what is to be placed; [`Profile`]: how an application behaves.
+//! - [`State`]: what runs now and what is free; completion times follow from it.
+//! - [`Queue`]: what waits, longest first.
+//! - [`Policy`]: looks at a state and at waiting jobs, and gives [`Decisions`]; [`PolicyConfig`] builds one by
+//!   name.
+//!
+//! `docs/placement.md` has the model and the contract in prose.
+
+mod cluster;
+mod error;
+pub mod flow;
+mod ids;
+mod job;
+mod placement;
+pub mod policy;
+mod profile;
+mod queue;
+mod rng;
+mod state;
+mod usage;
+
+pub use cluster::{
+    Cluster, ClusterBuilder, Device, DeviceSpec, Node, NodeSpec, NumaSpec, Switch, SwitchSpec, Totals, WHOLE,
+};
+pub use error::{Error, Phase};
+pub use ids::{DeviceId, DeviceKind, JobId, LinkId, ModelId, ModelSet, NodeId, ProfileId, SwitchId};
+pub use job::{DeviceRequest, Job, Task};
+pub use placement::{Grant, Placement, RegionShare, TaskPlacement};
+pub use policy::{Decisions, Explanation, Policy, PolicyConfig, Reason, Work};
+pub use profile::{Conditions, Interference, Profile, Profiles};
+pub use queue::{Queue, Waiting};
+pub use rng::Rng;
+pub use state::{Running, State};
+pub use usage::Usage;

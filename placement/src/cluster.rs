@@ -1,0 +1,551 @@
+//! What the cluster is made of; nothing here changes while jobs come and go.
+
+use std::collections::HashMap;
+
+use crate::error::Error;
+use crate::ids::{DeviceId, DeviceKind, LinkId, ModelId, ModelSet, NodeId, SwitchId};
+
+/// What one whole device counts: partitions are given in thousandths.
+pub const WHOLE: u16 = 1000;
+
+/// A machine, as described to a [`ClusterBuilder`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeSpec {
+    /// Its name, unique in the cluster.
+    pub name: String,
+    /// Thousandths of processor cores (0 for a box of devices without processors).
+    pub cpu_milli: u64,
+    /// Main memory in MiB.
+    pub memory_mib: u64,
+    /// The NUMA regions; empty means a single one that has everything. Their sums must be the node's.
+    pub numa: Vec<NumaSpec>,
+    /// The devices.
+    pub devices: Vec<DeviceSpec>,
+    /// The network interface's capacity in Mbit/s, in each direction.
+    pub nic_mbps: u64,
+    /// The switch to which it is attached; `None` is the network's core.
+    pub switch: Option<String>,
+}
+
+impl NodeSpec {
+    /// A node with one NUMA region, no devices, and no network.
+    pub fn new(name: impl Into<String>, cpu_milli: u64, memory_mib: u64) -> NodeSpec {
+        NodeSpec {
+            name: name.into(),
+            cpu_milli,
+            memory_mib,
+            numa: Vec::new(),
+            devices: Vec::new(),
+            nic_mbps: 0,
+            switch: None,
+        }
+    }
+
+    /// The node with `count` more devices like `device`.
+    #[must_use]
+    pub fn with_devices(mut self, count: usize, device: DeviceSpec) -> NodeSpec {
+        self.devices.extend(std::iter::repeat_n(device, count));
+        self
+    }
+
+    /// The node with a network interface of `mbps`.
+    #[must_use]
+    pub fn with_nic(mut self, mbps: u64) -> NodeSpec {
+        self.nic_mbps = mbps;
+        self
+    }
+}
+
+/// A part of a node whose cores and memory are close to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumaSpec {
+    /// Thousandths of cores.
+    pub cpu_milli: u64,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+}
+
+/// A device, as described to a [`ClusterBuilder`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceSpec {
+    /// GPU or NVMe.
+    pub kind: DeviceKind,
+    /// The model's name; requests can insist on some models.
+    pub model: String,
+    /// The device's own memory (or capacity) in MiB.
+    pub memory_mib: u64,
+    /// Bandwidth of its bus in Mbit/s.
+    pub bus_mbps: u64,
+    /// Whether several jobs can share it in thousandths; else every request takes the whole device.
+    pub partitionable: bool,
+    /// The NUMA region to which it is attached.
+    pub numa: u8,
+}
+
+impl DeviceSpec {
+    /// A partitionable GPU in NUMA region 0, with PCIe 3.0 ×16's bandwidth.
+    pub fn gpu(model: impl Into<String>, memory_mib: u64) -> DeviceSpec {
+        DeviceSpec {
+            kind: DeviceKind::Gpu,
+            model: model.into(),
+            memory_mib,
+            bus_mbps: 126_000,
+            partitionable: true,
+            numa: 0,
+        }
+    }
+}
+
+/// A switch (of a rack, a row, …), as described to a [`ClusterBuilder`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchSpec {
+    /// Its name, unique among switches.
+    pub name: String,
+    /// The switch above; `None` is the network's core, which never limits.
+    pub parent: Option<String>,
+    /// Capacity towards the switch above, in Mbit/s, in each direction.
+    pub uplink_mbps: u64,
+}
+
+/// A node of a [`Cluster`].
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Thousandths of processor cores.
+    pub cpu_milli: u64,
+    /// Main memory in MiB.
+    pub memory_mib: u64,
+    /// The network interface's capacity in Mbit/s.
+    pub nic_mbps: u64,
+    /// The switch to which it is attached.
+    pub switch: Option<SwitchId>,
+    pub(crate) regions: std::ops::Range<u32>,
+    pub(crate) devices: std::ops::Range<u32>,
+}
+
+impl Node {
+    /// The node's devices.
+    pub fn devices(&self) -> impl DoubleEndedIterator<Item = DeviceId> + ExactSizeIterator + use<> {
+        self.devices.clone().map(DeviceId)
+    }
+
+    /// How many NUMA regions it has.
+    pub fn regions(&self) -> usize {
+        self.regions.len()
+    }
+}
+
+/// A device of a [`Cluster`].
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// The node in which it is.
+    pub node: NodeId,
+    /// GPU or NVMe.
+    pub kind: DeviceKind,
+    /// The model.
+    pub model: ModelId,
+    /// Its memory in MiB.
+    pub memory_mib: u64,
+    /// Its bus in Mbit/s.
+    pub bus_mbps: u64,
+    /// Whether several jobs can share it.
+    pub partitionable: bool,
+    /// The NUMA region of its node to which it is attached.
+    pub numa: u8,
+}
+
+/// A switch of a [`Cluster`].
+#[derive(Clone, Debug)]
+pub struct Switch {
+    /// Its name.
+    pub name: String,
+    /// The switch above.
+    pub parent: Option<SwitchId>,
+    /// Capacity towards the switch above.
+    pub uplink_mbps: u64,
+}
+
+/// The whole cluster: checked when built, immutable afterwards.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) regions: Vec<NumaSpec>,
+    switches: Vec<Switch>,
+    models: Vec<String>,
+    names: HashMap<String, NodeId>,
+    totals: Totals,
+    greatest: Totals,
+}
+
+/// Sums over the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Thousandths of cores.
+    pub cpu_milli: u64,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Devices of each kind.
+    pub devices: [u64; DeviceKind::COUNT],
+}
+
+/// Puts a [`Cluster`] together; everything is checked by [`ClusterBuilder::build`].
+#[derive(Clone, Debug, Default)]
+pub struct ClusterBuilder {
+    nodes: Vec<NodeSpec>,
+    switches: Vec<SwitchSpec>,
+}
+
+impl ClusterBuilder {
+    /// Nothing yet.
+    pub fn new() -> ClusterBuilder {
+        ClusterBuilder::default()
+    }
+
+    /// Adds a node.
+    #[must_use]
+    pub fn node(mut self, node: NodeSpec) -> ClusterBuilder {
+        self.nodes.push(node);
+        self
+    }
+
+    /// Adds nodes.
+    #[must_use]
+    pub fn nodes(mut self, nodes: impl IntoIterator<Item = NodeSpec>) -> ClusterBuilder {
+        self.nodes.extend(nodes);
+        self
+    }
+
+    /// Adds a switch.
+    #[must_use]
+    pub fn switch(mut self, switch: SwitchSpec) -> ClusterBuilder {
+        self.switches.push(switch);
+        self
+    }
+
+    /// Checks everything and builds the cluster.
+    pub fn build(self) -> Result<Cluster, Error> {
+        if self.nodes.is_empty() {
+            return Err(Error::EmptyCluster);
+        }
+        let (switches, switch_ids) = build_switches(self.switches)?;
+        let mut cluster = Cluster {
+            nodes: Vec::with_capacity(self.nodes.len()),
+            devices: Vec::new(),
+            regions: Vec::new(),
+            switches,
+            models: Vec::new(),
+            names: HashMap::with_capacity(self.nodes.len()),
+            totals: Totals::default(),
+            greatest: Totals::default(),
+        };
+        for node in self.nodes {
+            cluster.add(node, &switch_ids)?;
+        }
+        Ok(cluster)
+    }
+}
+
+fn build_switches(specs: Vec<SwitchSpec>) -> Result<(Vec<Switch>, HashMap<String, SwitchId>), Error> {
+    let mut ids = HashMap::new();
+    for (i, spec) in specs.iter().enumerate() {
+        if ids.insert(spec.name.clone(), SwitchId(i as u32)).is_some() {
+            return Err(Error::Duplicate { what: "switch", name: spec.name.clone() });
+        }
+    }
+    let mut switches = Vec::with_capacity(specs.len());
+    for spec in specs {
+        let parent = match &spec.parent {
+            None => None,
+            Some(parent) => Some(*ids.get(parent).ok_or_else(|| Error::Dangling {
+                from: format!("switch {:?}", spec.name),
+                what: "switch",
+                name: parent.clone(),
+            })?),
+        };
+        limit("uplink bandwidth", || format!("switch {:?}", spec.name), spec.uplink_mbps)?;
+        switches.push(Switch { name: spec.name, parent, uplink_mbps: spec.uplink_mbps });
+    }
+    for first in &switches {
+        let mut at = first.parent;
+        for _ in 0..switches.len() {
+            at = at.and_then(|id| switches[id.index()].parent);
+        }
+        if at.is_some() {
+            return Err(Error::Cycle(first.name.clone()));
+        }
+    }
+    Ok((switches, ids))
+}
+
+/// Sums over a whole cluster must fit 64 bits with much to spare.
+const LIMIT: u64 = 1 << 40;
+
+fn limit(what: &'static str, of: impl Fn() -> String, value: u64) -> Result<(), Error> {
+    if value > LIMIT {
+        return Err(Error::Range { what, of: of(), value: value.to_string(), must: "at most 2^40" });
+    }
+    Ok(())
+}
+
+impl Cluster {
+    fn add(&mut self, spec: NodeSpec, switch_ids: &HashMap<String, SwitchId>) -> Result<(), Error> {
+        let id = NodeId(self.nodes.len() as u32);
+        let of = || format!("node {:?}", spec.name);
+        limit("cpu_milli", of, spec.cpu_milli)?;
+        limit("memory_mib", of, spec.memory_mib)?;
+        limit("nic_mbps", of, spec.nic_mbps)?;
+        if self.names.insert(spec.name.clone(), id).is_some() {
+            return Err(Error::Duplicate { what: "node", name: spec.name });
+        }
+        let switch = match &spec.switch {
+            None => None,
+            Some(name) => Some(*switch_ids.get(name).ok_or_else(|| Error::Dangling {
+                from: of(),
+                what: "switch",
+                name: name.clone(),
+            })?),
+        };
+        let regions = if spec.numa.is_empty() {
+            vec![NumaSpec { cpu_milli: spec.cpu_milli, memory_mib: spec.memory_mib }]
+        } else {
+            for region in &spec.numa {
+                limit("cpu_milli of a NUMA region", of, region.cpu_milli)?;
+                limit("memory_mib of a NUMA region", of, region.memory_mib)?;
+            }
+            let cpu: u64 = spec.numa.iter().map(|region| region.cpu_milli).sum();
+            let memory: u64 = spec.numa.iter().map(|region| region.memory_mib).sum();
+            if (cpu, memory) != (spec.cpu_milli, spec.memory_mib) || spec.numa.len() > 256 {
+                return Err(Error::Range {
+                    what: "the sum over NUMA regions",
+                    of: of(),
+                    value: format!("{cpu} milli-cores and {memory} MiB"),
+                    must: "the node's cores and memory, over at most 256 regions",
+                });
+            }
+            spec.numa.clone()
+        };
+        let first_device = self.devices.len() as u32;
+        for device in &spec.devices {
+            limit("device memory", of, device.memory_mib)?;
+            limit("bus_mbps", of, device.bus_mbps)?;
+            if usize::from(device.numa) >= regions.len() {
+                return Err(Error::Dangling {
+                    from: format!("a device of node {:?}", spec.name),
+                    what: "NUMA region",
+                    name: device.numa.to_string(),
+                });
+            }
+            let model = self.intern(&device.model)?;
+            self.devices.push(Device {
+                node: id,
+                kind: device.kind,
+                model,
+                memory_mib: device.memory_mib,
+                bus_mbps: device.bus_mbps,
+                partitionable: device.partitionable,
+                numa: device.numa,
+            });
+            self.totals.devices[device.kind.index()] += 1;
+        }
+        self.greatest.cpu_milli = self.greatest.cpu_milli.max(spec.cpu_milli);
+        self.greatest.memory_mib = self.greatest.memory_mib.max(spec.memory_mib);
+        for kind in DeviceKind::ALL {
+            let count = spec.devices.iter().filter(|device| device.kind == kind).count() as u64;
+            let greatest = &mut self.greatest.devices[kind.index()];
+            *greatest = (*greatest).max(count);
+        }
+        let first_region = self.regions.len() as u32;
+        self.regions.extend(regions);
+        self.totals.cpu_milli += spec.cpu_milli;
+        self.totals.memory_mib += spec.memory_mib;
+        self.nodes.push(Node {
+            name: spec.name,
+            cpu_milli: spec.cpu_milli,
+            memory_mib: spec.memory_mib,
+            nic_mbps: spec.nic_mbps,
+            switch,
+            regions: first_region..self.regions.len() as u32,
+            devices: first_device..self.devices.len() as u32,
+        });
+        Ok(())
+    }
+
+    fn intern(&mut self, model: &str) -> Result<ModelId, Error> {
+        if let Some(id) = self.model(model) {
+            return Ok(id);
+        }
+        if self.models.len() >= ModelSet::LIMIT {
+            return Err(Error::Range {
+                what: "the number of device models",
+                of: "the cluster".into(),
+                value: (self.models.len() + 1).to_string(),
+                must: "at most 64",
+            });
+        }
+        self.models.push(model.to_owned());
+        Ok(ModelId(self.models.len() as u8 - 1))
+    }
+
+    /// The nodes, indexed by [`NodeId`].
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The devices, indexed by [`DeviceId`].
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// The switches, indexed by [`SwitchId`].
+    pub fn switches(&self) -> &[Switch] {
+        &self.switches
+    }
+
+    /// The names of the device models, indexed by [`ModelId`].
+    pub fn models(&self) -> &[String] {
+        &self.models
+    }
+
+    /// The model of that name, if any device is of it.
+    pub fn model(&self, name: &str) -> Option<ModelId> {
+        self.models.iter().position(|model| model == name).map(|i| ModelId(i as u8))
+    }
+
+    /// The node of that name.
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        self.names.get(name).copied()
+    }
+
+    /// The node with that number. Panics if it is another cluster's number.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// The device with that number. Panics if it is another cluster's number.
+    pub fn device(&self, id: DeviceId) -> &Device {
+        &self.devices[id.index()]
+    }
+
+    /// Sums over all nodes.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The greatest amount of each resource in one node, by which amounts are normalised (equation 5).
+    pub fn greatest(&self) -> Totals {
+        self.greatest
+    }
+
+    /// How many links there are: one NIC per node and one uplink per switch.
+    pub fn links(&self) -> usize {
+        self.nodes.len() + self.switches.len()
+    }
+
+    /// The link that is a node's NIC.
+    pub fn nic(&self, node: NodeId) -> LinkId {
+        LinkId(node.0)
+    }
+
+    /// The link between a switch and the one above it.
+    pub fn uplink(&self, switch: SwitchId) -> LinkId {
+        LinkId(self.nodes.len() as u32 + switch.0)
+    }
+
+    /// A link's capacity in Mbit/s, in each direction.
+    pub fn capacity_mbps(&self, link: LinkId) -> u64 {
+        match self.nodes.get(link.index()) {
+            Some(node) => node.nic_mbps,
+            None => self.switches[link.index() - self.nodes.len()].uplink_mbps,
+        }
+    }
+
+    /// Calls `visit` with each link that traffic between two nodes passes (none within a node).
+    pub fn for_path(&self, a: NodeId, b: NodeId, mut visit: impl FnMut(LinkId)) {
+        if a == b {
+            return;
+        }
+        visit(self.nic(a));
+        visit(self.nic(b));
+        let (mut x, mut y) = (self.node(a).switch, self.node(b).switch);
+        if x == y {
+            return;
+        }
+        let depth = |mut at: Option<SwitchId>| {
+            let mut depth = 0;
+            while let Some(id) = at {
+                depth += 1;
+                at = self.switches[id.index()].parent;
+            }
+            depth
+        };
+        let (mut dx, mut dy) = (depth(x), depth(y));
+        while x != y {
+            let (side, other) = if dx >= dy { (&mut x, &mut dx) } else { (&mut y, &mut dy) };
+            let Some(id) = *side else { return };
+            visit(self.uplink(id));
+            *side = self.switches[id.index()].parent;
+            *other -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch(name: &str, parent: Option<&str>) -> SwitchSpec {
+        SwitchSpec { name: name.into(), parent: parent.map(Into::into), uplink_mbps: 1000 }
+    }
+
+    fn node(name: &str, switch: Option<&str>) -> NodeSpec {
+        NodeSpec { switch: switch.map(Into::into), ..NodeSpec::new(name, 1000, 1024).with_nic(100) }
+    }
+
+    #[test]
+    fn refuses_nonsense() {
+        assert_eq!(ClusterBuilder::new().build().unwrap_err(), Error::EmptyCluster);
+        let two = ClusterBuilder::new().node(node("a", None)).node(node("a", None));
+        assert!(matches!(two.build(), Err(Error::Duplicate { what: "node", .. })));
+        let lost = ClusterBuilder::new().node(node("a", Some("s")));
+        assert!(matches!(lost.build(), Err(Error::Dangling { what: "switch", .. })));
+        let round = ClusterBuilder::new()
+            .node(node("a", Some("s")))
+            .switch(switch("s", Some("t")))
+            .switch(switch("t", Some("s")));
+        assert!(matches!(round.build(), Err(Error::Cycle(_))));
+        let mut numa = node("a", None);
+        numa.numa = vec![NumaSpec { cpu_milli: 1, memory_mib: 1024 }];
+        assert!(matches!(ClusterBuilder::new().node(numa).build(), Err(Error::Range { .. })));
+        let huge = ClusterBuilder::new().node(NodeSpec::new("a", u64::MAX, 1));
+        assert!(matches!(huge.build(), Err(Error::Range { what: "cpu_milli", .. })));
+        let mut device = node("a", None).with_devices(1, DeviceSpec::gpu("T4", 1));
+        device.devices[0].numa = 3;
+        assert!(matches!(ClusterBuilder::new().node(device).build(), Err(Error::Dangling { .. })));
+    }
+
+    #[test]
+    fn paths_pass_the_uplinks_below_the_common_switch() {
+        let cluster = ClusterBuilder::new()
+            .switch(switch("row", None))
+            .switch(switch("r0", Some("row")))
+            .switch(switch("r1", Some("row")))
+            .nodes([node("a", Some("r0")), node("b", Some("r0")), node("c", Some("r1")), node("d", None)])
+            .build()
+            .unwrap();
+        let path = |a: &str, b: &str| {
+            let mut links = Vec::new();
+            cluster.for_path(cluster.find(a).unwrap(), cluster.find(b).unwrap(), |link| links.push(link.0));
+            links.sort();
+            links
+        };
+        // Links 0 to 3 are the NICs, 4 the row's uplink, 5 and 6 the racks'.
+        assert_eq!(path("a", "a"), Vec::<u32>::new());
+        assert_eq!(path("a", "b"), [0, 1]);
+        assert_eq!(path("a", "c"), [0, 2, 5, 6]);
+        assert_eq!(path("c", "d"), [2, 3, 4, 6]);
+        assert_eq!(cluster.capacity_mbps(LinkId(0)), 100);
+        assert_eq!(cluster.capacity_mbps(LinkId(5)), 1000);
+    }
+}

@@ -1,0 +1,258 @@
+//! What is to be placed: jobs made of tasks, and what each task asks for.
+
+use crate::cluster::{Cluster, WHOLE};
+use crate::error::Error;
+use crate::ids::{DeviceKind, JobId, ModelSet, NodeId, ProfileId};
+
+/// A job: its tasks start together or not at all (gang scheduling).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// The caller's number.
+    pub id: JobId,
+    /// Its name, unique among jobs that wait or run.
+    pub name: String,
+    /// When it was submitted, in seconds.
+    pub submit_s: f64,
+    /// The tasks, at least one.
+    pub tasks: Vec<Task>,
+    /// How it behaves.
+    pub profile: ProfileId,
+    /// By this factor the profile's times are longer for this job; 1 as a rule.
+    pub scale: f64,
+    /// The service-level objective τ: the completion time (from start to end, in seconds) that it is to keep.
+    pub goal_s: Option<f64>,
+    /// The importance z of the objective, from 1 (the most important) to 10 (not at all).
+    pub importance: f64,
+}
+
+impl Job {
+    /// A job of one task, submitted at 0, of profile 0, without an objective.
+    pub fn new(id: JobId, name: impl Into<String>, task: Task) -> Job {
+        Job {
+            id,
+            name: name.into(),
+            submit_s: 0.0,
+            tasks: vec![task],
+            profile: ProfileId(0),
+            scale: 1.0,
+            goal_s: None,
+            importance: 1.0,
+        }
+    }
+
+    /// Checks every number and reference, and that the job would fit into the empty cluster, its devices
+    /// being local or remote if `disaggregated`, else all local.
+    pub fn check(&self, cluster: &Cluster, profiles: usize, disaggregated: bool) -> Result<(), Error> {
+        let of = || format!("job {:?}", self.name);
+        let range = |what, value: String, must| Err(Error::Range { what, of: of(), value, must });
+        if self.tasks.is_empty() {
+            return range("the number of tasks", "0".into(), "at least 1");
+        }
+        if !self.submit_s.is_finite() || self.submit_s < 0.0 {
+            return range("submit_s", self.submit_s.to_string(), "a time, not before 0");
+        }
+        if !self.scale.is_finite() || self.scale <= 0.0 {
+            return range("scale", self.scale.to_string(), "greater than 0");
+        }
+        if let Some(goal) = self.goal_s
+            && (!goal.is_finite() || goal <= 0.0)
+        {
+            return range("goal_s", goal.to_string(), "greater than 0");
+        }
+        if !(1.0..=10.0).contains(&self.importance) {
+            return range("importance", self.importance.to_string(), "from 1 to 10");
+        }
+        if self.profile.index() >= profiles {
+            return Err(Error::Dangling { from: of(), what: "profile", name: self.profile.0.to_string() });
+        }
+        for task in &self.tasks {
+            task.check(self, cluster, disaggregated)?;
+        }
+        self.check_totals(cluster)
+    }
+
+    fn check_totals(&self, cluster: &Cluster) -> Result<(), Error> {
+        let totals = cluster.totals();
+        let sum = |what: &str, need: u128, have: u64| {
+            if need > u128::from(have) {
+                return Err(Error::TooBig {
+                    job: self.name.clone(),
+                    why: format!("it wants {need} {what} in all, and there are {have}"),
+                });
+            }
+            Ok(())
+        };
+        sum("milli-cores", self.tasks.iter().map(|t| u128::from(t.cpu_milli)).sum(), totals.cpu_milli)?;
+        sum("MiB of memory", self.tasks.iter().map(|t| u128::from(t.memory_mib)).sum(), totals.memory_mib)?;
+        for kind in DeviceKind::ALL {
+            let milli: u128 = self
+                .tasks
+                .iter()
+                .flat_map(|task| &task.devices)
+                .filter(|request| request.kind == kind)
+                .map(|request| u128::from(request.count) * u128::from(request.milli))
+                .sum();
+            let have = totals.devices[kind.index()] * u64::from(WHOLE);
+            sum(if kind == DeviceKind::Gpu { "milli-GPUs" } else { "milli-NVMes" }, milli, have)?;
+        }
+        Ok(())
+    }
+}
+
+/// A part of a job that runs in one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Task {
+    /// Thousandths of cores.
+    pub cpu_milli: u64,
+    /// Main memory in MiB.
+    pub memory_mib: u64,
+    /// The devices that it wants.
+    pub devices: Vec<DeviceRequest>,
+    /// Mbit/s that it sends through its node's NIC besides the traffic to remote devices.
+    pub network_mbps: u64,
+    /// The nodes where it may run; empty: anywhere.
+    pub only: Vec<NodeId>,
+    /// The nodes where it would rather run (affinity).
+    pub preferred: Vec<NodeId>,
+}
+
+impl Task {
+    /// A task that wants cores and memory.
+    pub fn new(cpu_milli: u64, memory_mib: u64) -> Task {
+        Task { cpu_milli, memory_mib, ..Task::default() }
+    }
+
+    /// The task with another request for devices.
+    #[must_use]
+    pub fn with(mut self, request: DeviceRequest) -> Task {
+        self.devices.push(request);
+        self
+    }
+
+    /// The task with one more request: `count` whole GPUs of any model.
+    #[must_use]
+    pub fn with_gpus(self, count: u16) -> Task {
+        self.with(DeviceRequest::gpus(count))
+    }
+
+    /// Thousandths of devices of that kind wanted in all.
+    pub fn device_milli(&self, kind: DeviceKind) -> u64 {
+        let of_kind = self.devices.iter().filter(|request| request.kind == kind);
+        of_kind.map(|request| u64::from(request.count) * u64::from(request.milli)).sum()
+    }
+
+    /// Whether the task may run in the node.
+    pub fn allows(&self, node: NodeId) -> bool {
+        self.only.is_empty() || self.only.contains(&node)
+    }
+
+    fn check(&self, job: &Job, cluster: &Cluster, disaggregated: bool) -> Result<(), Error> {
+        let of = || format!("job {:?}", job.name);
+        for node in self.only.iter().chain(&self.preferred) {
+            if node.index() >= cluster.nodes().len() {
+                return Err(Error::Dangling { from: of(), what: "node", name: node.0.to_string() });
+            }
+        }
+        for request in &self.devices {
+            let fraction = request.milli < WHOLE && request.count == 1;
+            if request.milli == 0 || request.count == 0 || !(fraction || request.milli == WHOLE) {
+                return Err(Error::Range {
+                    what: "a device request",
+                    of: of(),
+                    value: format!("{} times {} thousandths", request.count, request.milli),
+                    must: "whole devices (1000), at least one, or a part (1 to 999) of a single one",
+                });
+            }
+        }
+        let too_big = |why: String| Err(Error::TooBig { job: job.name.clone(), why });
+        let nodes = || (0..cluster.nodes().len() as u32).map(NodeId).filter(|&id| self.allows(id));
+        let cpu_fits = |id: NodeId| {
+            let node = cluster.node(id);
+            node.cpu_milli >= self.cpu_milli && node.memory_mib >= self.memory_mib
+        };
+        if !nodes().any(cpu_fits) {
+            return too_big(format!(
+                "no node that it may use has {} milli-cores and {} MiB",
+                self.cpu_milli, self.memory_mib
+            ));
+        }
+        let suits = |request: &DeviceRequest, device: &crate::Device| {
+            device.kind == request.kind
+                && request.models.contains(device.model)
+                && device.memory_mib >= request.memory_mib
+        };
+        if disaggregated {
+            for request in &self.devices {
+                let have = cluster.devices().iter().filter(|device| suits(request, device)).count();
+                if have < usize::from(request.count) {
+                    return too_big(format!("it wants {request}, and {have} such devices exist"));
+                }
+            }
+            return Ok(());
+        }
+        let local = |id: NodeId| {
+            self.devices.iter().all(|request| {
+                let devices = cluster.node(id).devices();
+                let have = devices.filter(|&device| suits(request, cluster.device(device))).count();
+                have >= usize::from(request.count)
+            })
+        };
+        if !nodes().any(|id| cpu_fits(id) && local(id)) {
+            return too_big("no node has its cores, memory and devices together".into());
+        }
+        Ok(())
+    }
+}
+
+/// A wish for devices of one kind. Each device of it is a "sub-task" of the flow model.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceRequest {
+    /// GPU or NVMe.
+    pub kind: DeviceKind,
+    /// How many different devices.
+    pub count: u16,
+    /// Thousandths of each: [`WHOLE`], or less if `count` is 1. A device that cannot be partitioned is taken
+    /// whole.
+    pub milli: u16,
+    /// Device memory wanted of each, in MiB; 0 does not care.
+    pub memory_mib: u64,
+    /// The models that will do.
+    pub models: ModelSet,
+    /// Mbit/s that each device's calls and copies put on the network if it is remote.
+    pub traffic_mbps: u64,
+}
+
+impl DeviceRequest {
+    /// `count` whole GPUs of any model, without traffic.
+    pub fn gpus(count: u16) -> DeviceRequest {
+        DeviceRequest {
+            kind: DeviceKind::Gpu,
+            count,
+            milli: WHOLE,
+            memory_mib: 0,
+            models: ModelSet::ANY,
+            traffic_mbps: 0,
+        }
+    }
+
+    /// A part of one GPU of any model.
+    pub fn part(milli: u16) -> DeviceRequest {
+        DeviceRequest { milli, ..DeviceRequest::gpus(1) }
+    }
+}
+
+impl std::fmt::Display for DeviceRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.milli {
+            WHOLE => write!(f, "{} {}", self.count, self.kind)?,
+            milli => write!(f, "{milli}/1000 of a {}", self.kind)?,
+        }
+        if self.models != ModelSet::ANY {
+            f.write_str(" of particular models")?;
+        }
+        if self.memory_mib != 0 {
+            write!(f, " with {} MiB", self.memory_mib)?;
+        }
+        Ok(())
+    }
+}

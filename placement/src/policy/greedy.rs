@@ -1,0 +1,301 @@
+//! First-fit, best-fit and random: each job in turn goes where its rule says, devices in its own node.
+
+use std::collections::HashSet;
+
+use super::explain::{Candidate, Explanation, Step, Watched};
+use super::{Decisions, Policy, Reason};
+use crate::cluster::Cluster;
+use crate::error::{Error, Phase};
+use crate::ids::{DeviceId, DeviceKind, JobId, NodeId};
+use crate::job::{DeviceRequest, Job, Task};
+use crate::placement::{Grant, Placement, TaskPlacement};
+use crate::queue::Waiting;
+use crate::rng::Rng;
+use crate::state::State;
+use crate::usage::Usage;
+
+/// Which node a task goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The first one (in the cluster's order) where it fits, and there the first devices.
+    FirstFit,
+    /// The one with the least left, and there the fullest device that fits.
+    BestFit,
+    /// Any one, and there any devices.
+    Random,
+}
+
+/// The three policies.
+#[derive(Debug)]
+pub struct Greedy {
+    rule: Rule,
+    rng: Rng,
+    scratch: Option<Usage>,
+    watched: Watched,
+}
+
+impl Greedy {
+    pub fn new(rule: Rule, seed: u64) -> Greedy {
+        Greedy { rule, rng: Rng::new(seed), scratch: None, watched: Watched::default() }
+    }
+
+    fn place(&mut self, cluster: &Cluster, usage: &mut Usage, job: &Job, steps: &mut Vec<Step>) -> Option<Placement> {
+        let mut placed: Vec<TaskPlacement> = Vec::with_capacity(job.tasks.len());
+        for (number, task) in job.tasks.iter().enumerate() {
+            let explain = self.watched.wants(job.id);
+            let chosen = self.choose(cluster, usage, task);
+            if explain {
+                steps.push(self.step(cluster, usage, task, number, chosen));
+            }
+            let at = chosen.and_then(|node| self.grant(cluster, usage, node, task));
+            match at {
+                Some(at) => {
+                    usage.take_task(cluster, &at, task, job.profile);
+                    placed.push(at);
+                }
+                None => {
+                    for (task, at) in job.tasks.iter().zip(&placed) {
+                        usage.give_task(cluster, at, task, job.profile);
+                    }
+                    return None;
+                }
+            }
+        }
+        Some(Placement { tasks: placed })
+    }
+
+    fn choose(&mut self, cluster: &Cluster, usage: &Usage, task: &Task) -> Option<NodeId> {
+        let mut fitting =
+            (0..cluster.nodes().len() as u32).map(NodeId).filter(|&node| fits(cluster, usage, node, task));
+        match self.rule {
+            Rule::FirstFit => fitting.next(),
+            Rule::BestFit => {
+                let mut best: Option<(f64, NodeId)> = None;
+                for node in fitting {
+                    let score = remaining(cluster, usage, node, task);
+                    if best.is_none_or(|(least, _)| score < least) {
+                        best = Some((score, node));
+                    }
+                }
+                best.map(|(_, node)| node)
+            }
+            Rule::Random => {
+                // Each fitting node is as likely as any other, in one pass.
+                let (mut seen, mut chosen) = (0, None);
+                for node in fitting {
+                    seen += 1;
+                    if self.rng.below(seen) == 0 {
+                        chosen = Some(node);
+                    }
+                }
+                chosen
+            }
+        }
+    }
+
+    fn grant(&mut self, cluster: &Cluster, usage: &Usage, node: NodeId, task: &Task) -> Option<TaskPlacement> {
+        let pick = match self.rule {
+            Rule::FirstFit => Pick::First,
+            Rule::BestFit => Pick::Fullest,
+            Rule::Random => Pick::Random(&mut self.rng),
+        };
+        grant_locally(cluster, usage, node, task, pick)
+    }
+
+    fn step(&self, cluster: &Cluster, usage: &Usage, task: &Task, number: usize, chosen: Option<NodeId>) -> Step {
+        let mut step = Step {
+            phase: Phase::ServerCentric,
+            task: number,
+            candidates: Vec::new(),
+            places: 0,
+            ruled_out: Default::default(),
+            unscheduled: None,
+        };
+        for node in (0..cluster.nodes().len() as u32).map(NodeId) {
+            if let Some(why) = why_not(cluster, usage, node, task) {
+                *step.ruled_out.entry(why).or_default() += 1;
+                continue;
+            }
+            step.places += 1;
+            let cost = match self.rule {
+                Rule::FirstFit => f64::from(node.0),
+                Rule::BestFit => remaining(cluster, usage, node, task),
+                Rule::Random => 0.0,
+            };
+            step.candidates.push(Candidate {
+                place: cluster.node(node).name.clone(),
+                cost,
+                expected_s: None,
+                load: 0.0,
+                utility: None,
+                preference: 1.0,
+                chosen: chosen == Some(node),
+            });
+        }
+        step.candidates.sort_by(|a, b| b.chosen.cmp(&a.chosen).then(a.cost.total_cmp(&b.cost)));
+        step.candidates.truncate(Step::SHOWN);
+        step
+    }
+}
+
+impl Policy for Greedy {
+    fn name(&self) -> &'static str {
+        match self.rule {
+            Rule::FirstFit => "first-fit",
+            Rule::BestFit => "best-fit",
+            Rule::Random => "random",
+        }
+    }
+
+    fn schedule(&mut self, state: &State, waiting: &[Waiting], now_s: f64) -> Result<Decisions, Error> {
+        let cluster = state.cluster().clone();
+        let mut usage = super::scratch(&mut self.scratch, state);
+        let mut decisions = Decisions::default();
+        // What didn't fit once in a round doesn't fit later in it.
+        let mut hopeless: HashSet<&[Task]> = HashSet::new();
+        for Waiting { job, .. } in waiting {
+            decisions.work.considered += 1;
+            let watched = self.watched.wants(job.id);
+            if !watched && hopeless.contains(job.tasks.as_slice()) {
+                decisions.left.push((job.id, Reason::NoRoom));
+                continue;
+            }
+            let mut steps = Vec::new();
+            let placement = self.place(&cluster, &mut usage, job, &mut steps);
+            if watched {
+                let outcome = match &placement {
+                    Some(placement) => super::outcome(&cluster, placement),
+                    None => Reason::NoRoom.to_string(),
+                };
+                let (job_name, policy) = (job.name.clone(), self.name().to_owned());
+                self.watched.record(job.id, Explanation { job: job_name, policy, now_s, steps, outcome });
+            }
+            match placement {
+                Some(placement) => decisions.placed.push((job.id, placement)),
+                None => {
+                    hopeless.insert(&job.tasks);
+                    decisions.left.push((job.id, Reason::NoRoom));
+                }
+            }
+        }
+        self.scratch = Some(usage);
+        Ok(decisions)
+    }
+
+    fn watch(&mut self, job: JobId) {
+        self.watched.watch(job);
+    }
+
+    fn explain(&self, job: JobId) -> Option<&Explanation> {
+        self.watched.get(job)
+    }
+}
+
+/// Why a task, with all its devices, doesn't fit a node.
+pub fn why_not(cluster: &Cluster, usage: &Usage, node: NodeId, task: &Task) -> Option<&'static str> {
+    let free = usage.node(node);
+    if free.cpu_milli < task.cpu_milli {
+        return Some("too few cores free");
+    }
+    if free.memory_mib < task.memory_mib {
+        return Some("too little memory free");
+    }
+    if !task.allows(node) {
+        return Some("not among the nodes it may use");
+    }
+    for kind in DeviceKind::ALL {
+        if u64::from(free.device_milli[kind.index()]) < task.device_milli(kind) {
+            return Some("too few devices free");
+        }
+    }
+    match task.devices.as_slice() {
+        [] => None,
+        [request] if usage.fitting_devices(cluster, node, request) >= usize::from(request.count) => None,
+        [_] => Some("no suitable devices free"),
+        // Several requests can want the same device; what the grants find counts.
+        _ if grant_locally(cluster, usage, node, task, Pick::Fullest).is_some() => None,
+        _ => Some("no suitable devices free"),
+    }
+}
+
+/// Whether a task, with all its devices, fits a node.
+pub fn fits(cluster: &Cluster, usage: &Usage, node: NodeId, task: &Task) -> bool {
+    why_not(cluster, usage, node, task).is_none()
+}
+
+/// What a node has left after the task: the mean over the resources, each as a part of the greatest
+/// amount of that resource in one node.
+fn remaining(cluster: &Cluster, usage: &Usage, node: NodeId, task: &Task) -> f64 {
+    let free = usage.node(node);
+    let most = cluster.greatest();
+    let part = |left: u64, most: u64| if most == 0 { 0.0 } else { left as f64 / most as f64 };
+    let mut sum = part(free.cpu_milli - task.cpu_milli, most.cpu_milli)
+        + part(free.memory_mib - task.memory_mib, most.memory_mib);
+    for kind in DeviceKind::ALL {
+        let left = u64::from(free.device_milli[kind.index()]).saturating_sub(task.device_milli(kind));
+        sum += part(left, most.devices[kind.index()] * u64::from(crate::WHOLE));
+    }
+    sum
+}
+
+/// How devices are picked inside a node.
+pub enum Pick<'a> {
+    /// In the node's order.
+    First,
+    /// Those with the least free.
+    Fullest,
+    /// Any.
+    Random(&'a mut Rng),
+}
+
+/// Gives a task devices of the node where it runs, if there are enough.
+pub fn grant_locally(
+    cluster: &Cluster,
+    usage: &Usage,
+    node: NodeId,
+    task: &Task,
+    mut pick: Pick<'_>,
+) -> Option<TaskPlacement> {
+    let mut grants: Vec<Grant> = Vec::new();
+    for (number, request) in task.devices.iter().enumerate() {
+        let mut fitting: Vec<DeviceId> = cluster
+            .node(node)
+            .devices()
+            .filter(|&device| {
+                usage.fits_device(cluster, device, request) && still_fits(cluster, usage, &grants, device, request)
+            })
+            .collect();
+        if fitting.len() < usize::from(request.count) {
+            return None;
+        }
+        match &mut pick {
+            Pick::First => {}
+            Pick::Fullest => fitting.sort_by_key(|&device| (usage.device_milli(device), device)),
+            Pick::Random(rng) => rng.shuffle(&mut fitting),
+        }
+        for device in fitting.into_iter().take(usize::from(request.count)) {
+            grants.push(usage.grant(cluster, node, device, request, number as u16));
+        }
+    }
+    Some(TaskPlacement { node, regions: usage.choose_regions(cluster, node, task), grants })
+}
+
+/// Whether the device has room for the request beside the grants decided, but not yet taken, for other
+/// requests of the same task.
+pub fn still_fits(
+    cluster: &Cluster,
+    usage: &Usage,
+    grants: &[Grant],
+    device: DeviceId,
+    request: &DeviceRequest,
+) -> bool {
+    let same = || grants.iter().filter(|grant| grant.device == device);
+    if same().next().is_none() {
+        return true;
+    }
+    let milli: u16 = same().map(|grant| grant.milli).sum();
+    let memory: u64 = same().map(|grant| grant.memory_mib).sum();
+    let wanted = if cluster.device(device).partitionable { request.milli } else { crate::WHOLE };
+    usage.device_milli(device) - milli >= wanted
+        && usage.device_memory_mib(device) - memory >= request.memory_mib
+}

@@ -1,0 +1,190 @@
+//! The policies, behind one trait.
+
+mod explain;
+mod greedy;
+
+pub use explain::{Candidate, Explanation, Step};
+
+use crate::cluster::Cluster;
+use crate::error::Error;
+use crate::ids::{DeviceKind, JobId};
+use crate::placement::Placement;
+use crate::queue::Waiting;
+use crate::state::State;
+use crate::usage::Usage;
+
+/// Decides which of the waiting jobs start, and where.
+///
+/// A policy may keep what it learnt from round to round, but its decisions follow from its configuration (with
+/// its seed) and from the sequence of calls alone.
+pub trait Policy {
+    /// The name under which [`PolicyConfig::build`] knows it.
+    fn name(&self) -> &'static str;
+
+    /// One scheduling round. `waiting` comes longest waiting first, as [`Queue::waiting`](crate::Queue::waiting)
+    /// gives it. The state isn't changed: the caller starts the placed jobs (all of them fit together), and
+    /// counts a round for those that were left ([`Queue::apply`](crate::Queue::apply)).
+    fn schedule(&mut self, state: &State, waiting: &[Waiting], now_s: f64) -> Result<Decisions, Error>;
+
+    /// From now on, decisions about this job are recorded for [`Policy::explain`].
+    fn watch(&mut self, job: JobId);
+
+    /// What made the latest decision about a watched job.
+    fn explain(&self, job: JobId) -> Option<&Explanation>;
+}
+
+/// What a round decided.
+#[derive(Clone, Debug, Default)]
+pub struct Decisions {
+    /// The jobs that start now, in the order in which they were decided.
+    pub placed: Vec<(JobId, Placement)>,
+    /// The jobs that were considered and go on waiting. A waiting job in neither list wasn't considered, for
+    /// want of room in the cluster.
+    pub left: Vec<(JobId, Reason)>,
+    /// What the round cost.
+    pub work: Work,
+}
+
+/// Why a job goes on waiting.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// No placement fits what is free now.
+    NoRoom,
+    /// It would fit in terms of cores and devices, but not in terms of the network.
+    NoBandwidth,
+    /// It would fit, but not more of the devices may be given remotely.
+    RemoteShare,
+    /// It would fit, but no placement keeps its objective; it is postponed (network-aware policy).
+    Postponed {
+        /// The best completion time that could be expected.
+        expected_s: f64,
+        /// The objective τ.
+        goal_s: f64,
+    },
+    /// Leaving it unscheduled cost less than placing it.
+    Costly,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reason::NoRoom => f.write_str("no placement fits what is free"),
+            Reason::NoBandwidth => f.write_str("no placement fits what the network has free"),
+            Reason::RemoteShare => f.write_str("the share of remote devices is used up"),
+            Reason::Postponed { expected_s, goal_s } => {
+                write!(f, "postponed: {expected_s:.1} s are expected, the goal is {goal_s:.1} s")
+            }
+            Reason::Costly => f.write_str("leaving it unscheduled cost less than placing it"),
+        }
+    }
+}
+
+/// What a round cost, in counts (a library without a clock can't tell times).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Jobs considered.
+    pub considered: u64,
+    /// Flow networks solved.
+    pub networks: u64,
+    /// Nodes of these networks.
+    pub nodes: u64,
+    /// Arcs of these networks.
+    pub arcs: u64,
+}
+
+/// How to build a policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyConfig {
+    /// One of [`PolicyConfig::NAMES`].
+    pub name: String,
+    /// For policies that draw lots, and for breaking ties.
+    pub seed: u64,
+    /// The kinds of devices that may be remote (ignored by policies that place everything in one node).
+    pub disaggregated: Vec<DeviceKind>,
+    /// Whether completion times are expected under the measured network load, and jobs postponed whose
+    /// objective no placement keeps (`drmaestro` only).
+    pub network_aware: bool,
+    /// The part of a link's capacity up to which remote devices may load it; infinite: only links without
+    /// any capacity are ruled out.
+    pub link_limit: f64,
+    /// The greatest part of the devices' given thousandths, over the whole cluster, that may be remote.
+    pub max_remote_share: f64,
+    /// The workload's typical tasks and how frequent each is (`fgd`, and ties in `drmaestro`). Empty: learnt
+    /// from the tasks that were seen.
+    pub typical: Vec<(crate::Task, f64)>,
+}
+
+impl PolicyConfig {
+    /// Every policy's name.
+    pub const NAMES: [&'static str; 6] = ["drmaestro", "firmament", "first-fit", "best-fit", "random", "fgd"];
+
+    /// The policy of that name with default settings: GPUs and NVMes disaggregated, network-aware, links used
+    /// up to their capacity.
+    pub fn new(name: impl Into<String>) -> PolicyConfig {
+        PolicyConfig {
+            name: name.into(),
+            seed: 0,
+            disaggregated: DeviceKind::ALL.to_vec(),
+            network_aware: true,
+            link_limit: 1.0,
+            max_remote_share: 1.0,
+            typical: Vec::new(),
+        }
+    }
+
+    /// Whether the policy ever gives devices of other nodes: what [`Job::check`](crate::Job::check) must know.
+    pub fn disaggregates(&self) -> bool {
+        self.name == "drmaestro" && !self.disaggregated.is_empty()
+    }
+
+    /// Builds the policy.
+    pub fn build(&self) -> Result<Box<dyn Policy + Send>, Error> {
+        for (what, value) in [("link_limit", self.link_limit), ("max_remote_share", self.max_remote_share)] {
+            if value.is_nan() || value < 0.0 {
+                return Err(Error::Range {
+                    what,
+                    of: format!("policy {:?}", self.name),
+                    value: value.to_string(),
+                    must: "not negative",
+                });
+            }
+        }
+        match self.name.as_str() {
+            "first-fit" => Ok(Box::new(greedy::Greedy::new(greedy::Rule::FirstFit, self.seed))),
+            "best-fit" => Ok(Box::new(greedy::Greedy::new(greedy::Rule::BestFit, self.seed))),
+            "random" => Ok(Box::new(greedy::Greedy::new(greedy::Rule::Random, self.seed))),
+            name => Err(Error::UnknownPolicy(name.into(), PolicyConfig::NAMES.join(", "))),
+        }
+    }
+}
+
+/// A copy of the state's usage to try things out on, in the memory of an earlier one.
+fn scratch(kept: &mut Option<Usage>, state: &State) -> Usage {
+    match kept.take() {
+        Some(mut usage) => {
+            usage.clone_from(state.usage());
+            usage
+        }
+        None => state.usage().clone(),
+    }
+}
+
+/// A placement in words.
+fn outcome(cluster: &Cluster, placement: &Placement) -> String {
+    let mut text = String::from("placed");
+    for at in &placement.tasks {
+        text += &format!(" in {}", cluster.node(at.node).name);
+        for grant in &at.grants {
+            let device = cluster.device(grant.device);
+            let part = match grant.milli {
+                crate::WHOLE => String::new(),
+                milli => format!("{milli}/1000 of "),
+            };
+            text += &match device.node == at.node {
+                true => format!(" + {part}local {}", device.kind),
+                false => format!(" + {part}{} of {}", device.kind, cluster.node(device.node).name),
+            };
+        }
+    }
+    text
+}

@@ -1,0 +1,245 @@
+//! How long a job takes, as a function of what it was given and of what its neighbours do.
+//!
+//! The model of completion times (the paper's ϕ<sub>r,l</sub>; `docs/placement.md` says where it departs from
+//! the text): with ρ the share of the devices that are remote, l the load that *others* put on the most loaded
+//! link to them, and i the sum of the neighbours' interference,
+//!
+//! ```text
+//! time = scale · ((1 − ρ) · local + ρ · remote · (1 + sensitivity · l)) · (1 + i) · (1 + numa, if crossed)
+//! ```
+//!
+//! Everything here is a pure function; the simulator and the broker evaluate it anew whenever a neighbour
+//! starts or stops (see [`State::completion_s`](crate::State::completion_s)).
+
+use std::collections::HashMap;
+
+use crate::error::Error;
+use crate::ids::ProfileId;
+
+/// What was measured of an application beforehand ("offline profiling").
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Its name, unique in its table.
+    pub name: String,
+    /// Seconds to completion alone in a node, with local devices.
+    pub local_s: f64,
+    /// Seconds to completion alone, with all devices remote over a quiet network.
+    pub remote_s: f64,
+    /// The sensitivity sf: by which part of `remote_s` it takes longer when others load the network to 100%.
+    pub sensitivity: f64,
+    /// By which part it takes longer when its cores and devices are in different NUMA regions of a node.
+    pub numa_slowdown: f64,
+}
+
+impl Profile {
+    /// A profile without any sensitivity, whose remote time is its local time.
+    pub fn new(name: impl Into<String>, local_s: f64) -> Profile {
+        Profile { name: name.into(), local_s, remote_s: local_s, sensitivity: 0.0, numa_slowdown: 0.0 }
+    }
+
+    /// The sensitivity sf that follows from two measured breakdowns: the network's share of the time when the
+    /// job is alone, and its share when others load the network to 100%. The rest of the time is the same in
+    /// both, thus `sf = (1 − quiet) / (1 − loaded) − 1`.
+    pub fn sensitivity_from_shares(quiet: f64, loaded: f64) -> f64 {
+        (1.0 - quiet) / (1.0 - loaded) - 1.0
+    }
+
+    /// Seconds to completion under steady conditions (for a job whose `scale` is 1).
+    pub fn completion_s(&self, conditions: &Conditions) -> f64 {
+        let remote = self.remote_s * (1.0 + self.sensitivity * conditions.load);
+        let base = (1.0 - conditions.remote_share) * self.local_s + conditions.remote_share * remote;
+        let numa = if conditions.numa_crossed { 1.0 + self.numa_slowdown } else { 1.0 };
+        base * (1.0 + conditions.interference) * numa
+    }
+
+    /// The shortest completion time possible: alone and with local devices (or remote, if that is faster).
+    pub fn best_s(&self) -> f64 {
+        self.local_s.min(self.remote_s)
+    }
+}
+
+/// What surrounds a task while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Conditions {
+    /// ρ: the share of its devices that are in other nodes.
+    pub remote_share: f64,
+    /// l: traffic of others on the most loaded link to its remote devices, as a part of the capacity; more
+    /// than 1 if they want more than there is.
+    pub load: f64,
+    /// i: the sum over neighbours of their [`Interference`].
+    pub interference: f64,
+    /// Whether its cores and its local devices are in different NUMA regions.
+    pub numa_crossed: bool,
+}
+
+/// By which part one application slows another down.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Interference {
+    /// For each neighbouring task in the same node.
+    pub node: f64,
+    /// For each neighbour on the same device, more.
+    pub device: f64,
+}
+
+/// The profiles of all applications, and how they disturb each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profiles {
+    profiles: Vec<Profile>,
+    names: HashMap<String, ProfileId>,
+    /// `[victim * len + aggressor]`.
+    interference: Vec<Interference>,
+    any_interference: bool,
+}
+
+impl Profiles {
+    /// The table of `profiles`, numbered in their order, without interference.
+    pub fn new(profiles: Vec<Profile>) -> Result<Profiles, Error> {
+        let mut names = HashMap::new();
+        for (i, profile) in profiles.iter().enumerate() {
+            let range = |what, value: f64, must| Error::Range {
+                what,
+                of: format!("profile {:?}", profile.name),
+                value: value.to_string(),
+                must,
+            };
+            for (what, value) in [("local_s", profile.local_s), ("remote_s", profile.remote_s)] {
+                if !value.is_finite() || value <= 0.0 {
+                    return Err(range(what, value, "a time greater than 0"));
+                }
+            }
+            for (what, value) in
+                [("sensitivity", profile.sensitivity), ("numa_slowdown", profile.numa_slowdown)]
+            {
+                if !value.is_finite() || value < 0.0 {
+                    return Err(range(what, value, "not negative"));
+                }
+            }
+            if names.insert(profile.name.clone(), ProfileId(i as u32)).is_some() {
+                return Err(Error::Duplicate { what: "profile", name: profile.name.clone() });
+            }
+        }
+        let interference = vec![Interference::default(); profiles.len() * profiles.len()];
+        Ok(Profiles { profiles, names, interference, any_interference: false })
+    }
+
+    /// One profile, for applications of which nothing is known: a second, neutral in every respect.
+    pub fn unknown() -> Profiles {
+        Profiles::new(vec![Profile::new("unknown", 1.0)]).expect("the neutral profile is valid")
+    }
+
+    /// Sets by how much `aggressor` slows `victim` down; negative values (a speed-up) down to −0.01 per
+    /// neighbour are accepted.
+    pub fn set_interference(
+        &mut self,
+        victim: ProfileId,
+        aggressor: ProfileId,
+        interference: Interference,
+    ) -> Result<(), Error> {
+        let len = self.profiles.len();
+        for id in [victim, aggressor] {
+            if id.index() >= len {
+                return Err(Error::Dangling {
+                    from: "an interference".into(),
+                    what: "profile",
+                    name: id.0.to_string(),
+                });
+            }
+        }
+        for value in [interference.node, interference.device] {
+            if !value.is_finite() || value < -0.01 {
+                return Err(Error::Range {
+                    what: "the interference",
+                    of: format!("profile {:?}", self.profiles[aggressor.index()].name),
+                    value: value.to_string(),
+                    must: "at least -0.01",
+                });
+            }
+        }
+        self.interference[victim.index() * len + aggressor.index()] = interference;
+        self.any_interference = self.interference.iter().any(|i| *i != Interference::default());
+        Ok(())
+    }
+
+    /// How many profiles there are.
+    pub fn len(&self) -> usize {
+        self.profiles.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.profiles.is_empty()
+    }
+
+    /// The profile with that number. Panics if there is none.
+    pub fn get(&self, id: ProfileId) -> &Profile {
+        &self.profiles[id.index()]
+    }
+
+    /// All profiles in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Profile> {
+        self.profiles.iter()
+    }
+
+    /// The profile of that name.
+    pub fn find(&self, name: &str) -> Option<ProfileId> {
+        self.names.get(name).copied()
+    }
+
+    /// How much `aggressor` slows `victim` down.
+    pub fn interference(&self, victim: ProfileId, aggressor: ProfileId) -> Interference {
+        self.interference[victim.index() * self.profiles.len() + aggressor.index()]
+    }
+
+    /// Whether any application disturbs any other.
+    pub fn any_interference(&self) -> bool {
+        self.any_interference
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completion_time_by_hand() {
+        let profile = Profile {
+            local_s: 100.0,
+            remote_s: 120.0,
+            sensitivity: 0.5,
+            numa_slowdown: 0.1,
+            ..Profile::new("nw", 1.0)
+        };
+        let at = |remote_share, load, interference, numa_crossed| {
+            profile.completion_s(&Conditions { remote_share, load, interference, numa_crossed })
+        };
+        assert_eq!(at(0.0, 0.9, 0.0, false), 100.0); // local devices do not feel the network
+        assert_eq!(at(1.0, 0.0, 0.0, false), 120.0);
+        assert_eq!(at(1.0, 0.4, 0.0, false), 144.0); // 120 · 1.2
+        assert_eq!(at(0.5, 0.4, 0.0, false), 122.0); // 50 + 72
+        assert_eq!(at(0.5, 0.4, 0.25, false), 152.5);
+        assert!((at(0.0, 0.0, 0.0, true) - 110.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn sensitivity_of_the_papers_examples() {
+        // NW: 17% to 49%; HotSpot: 0.2% to 1%.
+        assert!((Profile::sensitivity_from_shares(0.17, 0.49) - 0.627_45).abs() < 1e-4);
+        assert!((Profile::sensitivity_from_shares(0.002, 0.01) - 0.008_08).abs() < 1e-4);
+    }
+
+    #[test]
+    fn refuses_nonsense() {
+        let bad = |profile| Profiles::new(vec![profile]).unwrap_err();
+        assert!(matches!(bad(Profile::new("a", f64::NAN)), Error::Range { .. }));
+        assert!(matches!(bad(Profile::new("a", 0.0)), Error::Range { .. }));
+        assert!(matches!(
+            bad(Profile { sensitivity: -1.0, ..Profile::new("a", 1.0) }),
+            Error::Range { what: "sensitivity", .. }
+        ));
+        let twice = Profiles::new(vec![Profile::new("a", 1.0), Profile::new("a", 1.0)]);
+        assert!(matches!(twice, Err(Error::Duplicate { .. })));
+        let mut one = Profiles::unknown();
+        let dangling = one.set_interference(ProfileId(0), ProfileId(7), Interference::default());
+        assert!(matches!(dangling, Err(Error::Dangling { .. })));
+    }
+}

@@ -1,0 +1,296 @@
+//! What runs now, what is free, how loaded the network is, and how long everybody takes under these conditions.
+
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::error::Error;
+use crate::ids::{JobId, LinkId, NodeId};
+use crate::job::{Job, Task};
+use crate::placement::{Placement, TaskPlacement};
+use crate::profile::{Conditions, Profiles};
+use crate::usage::Usage;
+
+/// A job that runs.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// The job.
+    pub job: Arc<Job>,
+    /// Where it runs.
+    pub placement: Placement,
+    /// Since when.
+    pub started_s: f64,
+}
+
+/// The cluster and everything that runs in it.
+#[derive(Clone, Debug)]
+pub struct State {
+    cluster: Arc<Cluster>,
+    profiles: Arc<Profiles>,
+    usage: Usage,
+    external_mbps: Vec<u64>,
+    running: Vec<Option<Box<Running>>>,
+    count: usize,
+    /// Per node: the tasks that run there.
+    tasks_at: Vec<Vec<(JobId, u32)>>,
+    /// Per device: who has a grant on it (once per grant).
+    users_of: Vec<Vec<JobId>>,
+    /// Per link: whose remote traffic passes it (once per grant).
+    passing: Vec<Vec<JobId>>,
+}
+
+impl State {
+    /// An empty cluster.
+    pub fn new(cluster: Arc<Cluster>, profiles: Arc<Profiles>) -> State {
+        State {
+            usage: Usage::new(&cluster, if profiles.any_interference() { profiles.len() } else { 0 }),
+            external_mbps: vec![0; cluster.links()],
+            running: Vec::new(),
+            count: 0,
+            tasks_at: vec![Vec::new(); cluster.nodes().len()],
+            users_of: vec![Vec::new(); cluster.devices().len()],
+            passing: vec![Vec::new(); cluster.links()],
+            cluster,
+            profiles,
+        }
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// The profiles.
+    pub fn profiles(&self) -> &Arc<Profiles> {
+        &self.profiles
+    }
+
+    /// What is free.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// A running job.
+    pub fn running(&self, id: JobId) -> Option<&Running> {
+        self.running.get(id.index())?.as_deref()
+    }
+
+    /// All running jobs, by their numbers.
+    pub fn all_running(&self) -> impl Iterator<Item = &Running> {
+        self.running.iter().filter_map(Option::as_deref)
+    }
+
+    /// How many jobs run.
+    pub fn running_count(&self) -> usize {
+        self.count
+    }
+
+    /// Tells how much traffic on a link was measured beyond that of the jobs placed here (telemetry).
+    pub fn set_external_mbps(&mut self, link: LinkId, mbps: u64) -> Result<(), Error> {
+        match self.external_mbps.get_mut(link.index()) {
+            Some(external) => *external = mbps.min(1 << 40),
+            None => {
+                return Err(Error::Dangling {
+                    from: "a measurement".into(),
+                    what: "link",
+                    name: link.0.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The measured traffic beyond the jobs', indexed by [`LinkId`].
+    pub fn external_mbps(&self) -> &[u64] {
+        &self.external_mbps
+    }
+
+    /// All traffic on a link as a part of its capacity; what has no capacity counts as fully loaded.
+    pub fn link_load(&self, link: LinkId) -> f64 {
+        load(&self.cluster, link, self.usage.link_mbps(link) + self.external_mbps[link.index()])
+    }
+
+    /// Starts a job. Returns the jobs whose completion times may have changed, itself included, in order.
+    /// Refuses, and changes nothing, if the placement doesn't fit.
+    pub fn start(&mut self, job: Arc<Job>, placement: Placement, now_s: f64) -> Result<Vec<JobId>, Error> {
+        if self.running(job.id).is_some() {
+            return Err(Error::Running(job.id));
+        }
+        if job.profile.index() >= self.profiles.len() {
+            let name = job.profile.0.to_string();
+            return Err(Error::Dangling { from: format!("job {:?}", job.name), what: "profile", name });
+        }
+        if let Err(why) = self.usage.check(&self.cluster, &job.tasks, &placement) {
+            return Err(Error::BadPlacement { job: job.name.clone(), why });
+        }
+        let id = job.id;
+        for (number, (task, at)) in job.tasks.iter().zip(&placement.tasks).enumerate() {
+            self.usage.take_task(&self.cluster, at, task, job.profile);
+            self.tasks_at[at.node.index()].push((id, number as u32));
+            for grant in &at.grants {
+                self.users_of[grant.device.index()].push(id);
+                let to = self.cluster.device(grant.device).node;
+                self.cluster.for_path(at.node, to, |link| self.passing[link.index()].push(id));
+            }
+        }
+        if self.running.len() <= id.index() {
+            self.running.resize_with(id.index() + 1, || None);
+        }
+        let running = Box::new(Running { job, placement, started_s: now_s });
+        let mut affected = self.affected(&running);
+        affected.push(id);
+        affected.sort_unstable();
+        affected.dedup();
+        self.running[id.index()] = Some(running);
+        self.count += 1;
+        Ok(affected)
+    }
+
+    /// Ends a job. Returns it and the other jobs whose completion times may have changed, in order.
+    pub fn finish(&mut self, id: JobId) -> Result<(Running, Vec<JobId>), Error> {
+        let running =
+            self.running.get_mut(id.index()).and_then(Option::take).ok_or(Error::NotRunning(id))?;
+        self.count -= 1;
+        for (number, (task, at)) in running.job.tasks.iter().zip(&running.placement.tasks).enumerate() {
+            self.usage.give_task(&self.cluster, at, task, running.job.profile);
+            remove(&mut self.tasks_at[at.node.index()], &(id, number as u32));
+            for grant in &at.grants {
+                remove(&mut self.users_of[grant.device.index()], &id);
+                let to = self.cluster.device(grant.device).node;
+                self.cluster.for_path(at.node, to, |link| remove(&mut self.passing[link.index()], &id));
+            }
+        }
+        let mut affected = self.affected(&running);
+        affected.sort_unstable();
+        affected.dedup();
+        affected.retain(|&other| other != id);
+        Ok((*running, affected))
+    }
+
+    /// Who shares a node, a device, or a loaded link with `running` (unsorted, perhaps repeated).
+    fn affected(&self, running: &Running) -> Vec<JobId> {
+        let mut ids = Vec::new();
+        let interferes = self.profiles.any_interference();
+        for (task, at) in running.job.tasks.iter().zip(&running.placement.tasks) {
+            if interferes {
+                ids.extend(self.tasks_at[at.node.index()].iter().map(|(id, _)| *id));
+            }
+            if task.network_mbps > 0 {
+                ids.extend(&self.passing[self.cluster.nic(at.node).index()]);
+            }
+            for grant in &at.grants {
+                if interferes {
+                    ids.extend(&self.users_of[grant.device.index()]);
+                }
+                if grant.traffic_mbps > 0 {
+                    let to = self.cluster.device(grant.device).node;
+                    self.cluster.for_path(at.node, to, |link| ids.extend(&self.passing[link.index()]));
+                }
+            }
+        }
+        ids
+    }
+
+    /// The conditions under which a running job's task works now.
+    pub fn conditions(&self, running: &Running, task: usize) -> Conditions {
+        let job = &running.job;
+        let at = &running.placement.tasks[task];
+        let mut conditions = self.conditions_at(at);
+        let mut own: Vec<(LinkId, u64)> = Vec::new();
+        if conditions.remote_share > 0.0 {
+            for (task, at) in job.tasks.iter().zip(&running.placement.tasks) {
+                own_traffic(&self.cluster, task, at, &mut own);
+            }
+            own.sort_unstable();
+            for grant in &at.grants {
+                let to = self.cluster.device(grant.device).node;
+                self.cluster.for_path(at.node, to, |link| {
+                    let from = own.partition_point(|(l, _)| *l < link);
+                    let mine: u64 = own[from..].iter().take_while(|(l, _)| *l == link).map(|(_, m)| m).sum();
+                    let all = self.usage.link_mbps(link) + self.external_mbps[link.index()];
+                    conditions.load =
+                        conditions.load.max(load(&self.cluster, link, all.saturating_sub(mine)));
+                });
+            }
+        }
+        if self.profiles.any_interference() {
+            for (other, _) in &self.tasks_at[at.node.index()] {
+                if *other != job.id
+                    && let Some(other) = self.running(*other)
+                {
+                    conditions.interference +=
+                        self.profiles.interference(job.profile, other.job.profile).node;
+                }
+            }
+            for grant in &at.grants {
+                for other in &self.users_of[grant.device.index()] {
+                    if *other != job.id
+                        && let Some(other) = self.running(*other)
+                    {
+                        conditions.interference +=
+                            self.profiles.interference(job.profile, other.job.profile).device;
+                    }
+                }
+            }
+        }
+        conditions
+    }
+
+    /// The part of the conditions that follows from a placement alone.
+    pub(crate) fn conditions_at(&self, at: &TaskPlacement) -> Conditions {
+        let (mut all, mut remote, mut numa_crossed) = (0u64, 0u64, at.regions.len() > 1);
+        for grant in &at.grants {
+            let device = self.cluster.device(grant.device);
+            all += u64::from(grant.milli);
+            if device.node != at.node {
+                remote += u64::from(grant.milli);
+            } else {
+                numa_crossed |= at.regions.first().is_some_and(|share| share.region != device.numa);
+            }
+        }
+        let remote_share = if all == 0 { 0.0 } else { remote as f64 / all as f64 };
+        Conditions { remote_share, numa_crossed, ..Conditions::default() }
+    }
+
+    /// The completion time of a running job, were the present conditions to last from its start to its end:
+    /// that of its slowest task. `None` if it doesn't run.
+    ///
+    /// A job progresses by `1 / completion_s` per second; who drives a clock recomputes this for the jobs that
+    /// [`State::start`] and [`State::finish`] name.
+    pub fn completion_s(&self, id: JobId) -> Option<f64> {
+        let running = self.running(id)?;
+        let profile = self.profiles.get(running.job.profile);
+        let times = (0..running.placement.tasks.len())
+            .map(|task| profile.completion_s(&self.conditions(running, task)) * running.job.scale);
+        Some(times.fold(0.0, f64::max))
+    }
+
+    /// The jobs that have tasks in a node, each with the number of the task.
+    pub fn tasks_at(&self, node: NodeId) -> &[(JobId, u32)] {
+        &self.tasks_at[node.index()]
+    }
+}
+
+/// Traffic as a part of a link's capacity.
+pub(crate) fn load(cluster: &Cluster, link: LinkId, mbps: u64) -> f64 {
+    match cluster.capacity_mbps(link) {
+        0 => 1.0,
+        capacity => mbps as f64 / capacity as f64,
+    }
+}
+
+fn own_traffic(cluster: &Cluster, task: &Task, at: &TaskPlacement, own: &mut Vec<(LinkId, u64)>) {
+    if task.network_mbps > 0 {
+        own.push((cluster.nic(at.node), task.network_mbps));
+    }
+    for grant in at.grants.iter().filter(|grant| grant.traffic_mbps > 0) {
+        cluster.for_path(at.node, cluster.device(grant.device).node, |link| {
+            own.push((link, grant.traffic_mbps));
+        });
+    }
+}
+
+fn remove<T: PartialEq>(list: &mut Vec<T>, item: &T) {
+    if let Some(i) = list.iter().position(|other| other == item) {
+        list.swap_remove(i);
+    }
+}
