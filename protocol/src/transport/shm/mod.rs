@@ -108,10 +108,7 @@ impl Shm {
         let base = memory.base();
         // SAFETY: all parts lie inside the mapping, which the rings live no longer than, and pages are aligned.
         let [up, down] = unsafe {
-            [
-                Ring::new(base, base.add(HEADER)),
-                Ring::new(base.add(INDEX_BYTES), base.add(HEADER + CAPACITY)),
-            ]
+            [Ring::new(base, base.add(HEADER)), Ring::new(base.add(INDEX_BYTES), base.add(HEADER + CAPACITY))]
         };
         let (outgoing, incoming) = if server { (down, up) } else { (up, down) };
         let [socket, room, watch] = sockets.map(|fd| place(fd, lowest));

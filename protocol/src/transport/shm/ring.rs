@@ -5,8 +5,10 @@
 //! bytes it sends, and nothing else.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence,
+};
 
 /// Bytes that a ring holds.
 pub const CAPACITY: usize = 512 << 10;
