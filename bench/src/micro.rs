@@ -73,10 +73,10 @@ pub fn latency(rig: &Rig, count: u32, progress: &Progress) -> Result<Vec<Row>, F
         let calls = u64::from(count) + 2;
         *bytes = worker.way.is_remote().then(|| reply.bytes_a_call(calls));
         raws.push(match *bytes {
-            Some((sent, received)) if worker.way == Way::Tcp => {
-                rig.raw(Exchange::PingPong { sent: sent.max(1), received: received.max(1) })?
+            Some((sent, received)) => {
+                rig.raw(worker.way, Exchange::PingPong { sent: sent.max(1), received: received.max(1) })?
             }
-            _ => None,
+            None => None,
         });
     }
     for round in 0..rig.rounds() {
@@ -207,7 +207,7 @@ fn copies(
         true => Exchange::Swallow { bytes: total as u64 },
         false => Exchange::Produce { bytes: bytes as u64 },
     };
-    let mut raw = rig.raw(exchange)?;
+    let mut raw = rig.raw(Way::Tcp, exchange)?;
     let mut values = vec![Samples::default(); workers.len()];
     let mut ratios = vec![Vec::new(); workers.len()];
     let (mut stream, mut memory) = (Samples::default(), Samples::default());

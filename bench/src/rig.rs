@@ -71,9 +71,14 @@ impl Rig {
         self.ways.iter().map(|way| Worker::start(&self.launcher, *way)).collect()
     }
 
-    /// A raw connection to the peer; `None` where there is no peer.
-    pub fn raw(&self, exchange: Exchange) -> Result<Option<Raw>, Failure> {
-        self.peer.as_ref().map(|peer| Raw::connect(peer, exchange)).transpose()
+    /// A raw connection to the peer of the kind that the way uses; `None` where there is no peer, or no such kind.
+    pub fn raw(&self, way: Way, exchange: Exchange) -> Result<Option<Raw>, Failure> {
+        let connect = match way {
+            Way::Tcp => Raw::connect,
+            Way::Shm => Raw::connect_local,
+            Way::Native | Way::InProcess | Way::Rdma => return Ok(None),
+        };
+        self.peer.as_ref().map(|peer| connect(peer, exchange)).transpose()
     }
 }
 
