@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::runtime::table::Node;
-use crate::{driver, runtime};
+use crate::{driver, nvml, runtime};
 
 /// Set to write the page instead of comparing it.
 const WRITE: &str = "RGPU_WRITE_DOCS";
@@ -13,10 +13,11 @@ const WRITE: &str = "RGPU_WRITE_DOCS";
 fn page() -> String {
     let mut text = String::from(
         "# Calls\n\n\
-         Which entry points of the CUDA runtime and driver are implemented, and which are answered as\n\
+         Which entry points of the CUDA runtime, the driver and NVML are implemented, and which are answered as\n\
          unsupported: those say their name once on stderr and return cudaErrorNotSupported or\n\
-         CUDA_ERROR_NOT_SUPPORTED. The names that end in `_ptds` and `_ptsz`, which programs compiled for\n\
-         per-thread default streams call, are as their namesakes without.\n\n\
+         CUDA_ERROR_NOT_SUPPORTED; those of NVML are named in the log alone (RGPU_LOG=1). The names that end in\n\
+         `_ptds` and `_ptsz`, which programs compiled for per-thread default streams call, are as their\n\
+         namesakes without.\n\n\
          This page is written from the tables in the code; after changing them, run\n\
          `RGPU_WRITE_DOCS=1 cargo test -p rgpu-client api_docs`.\n",
     );
@@ -27,6 +28,7 @@ fn page() -> String {
         lists.push((title, entries.map(|(name, _, implemented)| (name, implemented)).collect::<Vec<_>>()));
     }
     lists.push(("CUDA driver", driver::status().into_iter().filter(|e| !twin(e.0)).collect()));
+    lists.push(("NVML", nvml::status()));
     for (title, mut entries) in lists {
         entries.sort_unstable();
         entries.dedup();
