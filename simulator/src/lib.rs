@@ -1,1 +1,20 @@
 //! Event-driven simulation of clusters and traces, calling the very same `rgpu-placement` policies that the broker calls.
+//!
+//! Time is simulated, in integers; randomness comes from seeds. The same input gives the same bytes out. Whoever
+//! wants to know how long a scheduler thinks passes a [`Clock`], which no result depends on.
+
+mod engine;
+mod error;
+mod events;
+mod formats;
+mod openb;
+mod plot;
+mod table;
+mod time;
+
+pub use engine::{Clock, JobOutcome, Outcome, Progress, Rounds, Sample, Setup, WarmUp, run};
+pub use error::{Error, Result};
+pub use formats::{Application, Applications, Submission, load_cluster, load_jobs};
+pub use openb::{Assumptions, Pod, load_nodes, load_pods};
+pub use plot::{Plot, Series};
+pub use time::{Micros, Work};
