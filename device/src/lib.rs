@@ -265,6 +265,13 @@ pub trait Device: Send + Sync {
     /// another one. To be called once with success before anything below.
     fn reserve(&self, proposal: Range) -> Result<AddressPlan>;
 
+    /// Memory files behind the ordinals' ranges of device memory, by ordinal, where there are such for all of them: a
+    /// byte's offset in the file is its offset in the range, and the file's size, which is fixed, is the range's. Another
+    /// process of the machine can map the same memory. To be called after [`Device::reserve`].
+    fn memory_files(&self) -> Vec<std::os::fd::RawFd> {
+        Vec::new()
+    }
+
     /// Backs `size` bytes at `addr` (both multiples of the 4 KiB page) with memory, zeroed unless it takes
     /// the place of memory whose release is still pending. Ordered after earlier [`Device::mem_free`]s: work
     /// that is enqueued from now on waits for what the old memory's release waits for. (Shared memory in
@@ -332,6 +339,27 @@ pub trait Device: Send + Sync {
         image: &[u8],
         managed: &[(String, u64)],
     ) -> Result<ModuleInfo>;
+
+    /// Begins to load a module without `.managed` variables, and does not wait, where waiting is worth saving; false where
+    /// [`Device::module_load`] is to be used instead. With `unproven`, the image may be one that was never loaded before,
+    /// and whose failure is reported by whatever uses the module; otherwise it is known to be good. Kernels of such a
+    /// module must be given numbers before they are launched.
+    fn module_begin(&self, ordinal: Ordinal, module: Handle, image: &[u8], unproven: bool) -> Result<bool> {
+        let _ = (ordinal, module, image, unproven);
+        Ok(false)
+    }
+
+    /// Gives a kernel of a module that was begun the number by which [`Launch::function`] names it.
+    fn module_function(&self, module: Handle, number: u32, name: &str) -> Result<()> {
+        let _ = (module, number, name);
+        Err(Error::from(Code::NotSupported))
+    }
+
+    /// What is in a module that was begun. Waits until it is loaded.
+    fn module_info(&self, module: Handle) -> Result<ModuleInfo> {
+        let _ = module;
+        Err(Error::from(Code::NotSupported))
+    }
 
     /// Unloads a module after all work that uses it.
     fn module_unload(&self, module: Handle) -> Result<()>;

@@ -22,6 +22,9 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"RGPU");
 pub const MAJOR: u16 = 1;
 /// The protocol's minor version: the smaller of both sides' is spoken.
 pub const MINOR: u16 = 1;
+/// In a hello over a Unix socket: the client can go on through shared memory. In the answer: the server passes what that
+/// needs over the socket, right behind the answer.
+pub const FEATURE_SHARED_MEMORY: u64 = 1;
 /// Bytes of the part that no version changes.
 pub const PREFIX_BYTES: usize = 12;
 /// The longest hello that is accepted, without the prefix.
@@ -109,7 +112,7 @@ records! {
     }
     /// What a client says first.
     Hello {
-        /// Feature bits the client has; none are defined yet.
+        /// Feature bits the client has: [`FEATURE_SHARED_MEMORY`].
         features: u64,
         /// The session's id, chosen at random by the client.
         session: u64,

@@ -7,7 +7,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 
-static DESCRIPTORS: [AtomicI32; 32] = [const { AtomicI32::new(-1) }; 32];
+static DESCRIPTORS: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 static REGISTERED: Once = Once::new();
 
 /// Has every forked child close this descriptor.

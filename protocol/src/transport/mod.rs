@@ -146,6 +146,11 @@ pub trait Transport: Send + Sync {
     /// nobody, so that the server sees the parent die.
     fn descriptor(&self) -> RawFd;
 
+    /// All descriptors, which a forked child closes.
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.descriptor()]
+    }
+
     /// The peer's address, for people.
     fn peer(&self) -> String;
 }

@@ -321,6 +321,10 @@ impl Transport for Shm {
         self.socket.as_raw_fd()
     }
 
+    fn descriptors(&self) -> Vec<RawFd> {
+        [&self.socket, &self.room, &self.watch].map(AsRawFd::as_raw_fd).to_vec()
+    }
+
     fn peer(&self) -> String {
         self.peer.clone()
     }

@@ -1,0 +1,112 @@
+//! Finding a way to the server.
+
+use super::{LOWEST_DESCRIPTOR, unreachable_server};
+use rgpu_device::{Code, Error, Result};
+use rgpu_protocol::transport::{Choice, Kind, TRANSPORT_VARIABLE, Tcp, Transport, local_name};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
+use std::time::Duration;
+
+/// A connection on which nothing has been said yet.
+pub(super) struct Opened {
+    /// Carries the hello.
+    pub stream: Tcp,
+    /// The same again, where shared memory is to take over.
+    pub local: Option<OwnedFd>,
+}
+
+/// What `RGPU_TRANSPORT` says.
+pub(super) fn choice_from_environment() -> Result<Choice> {
+    match std::env::var(TRANSPORT_VARIABLE) {
+        Ok(text) if !text.is_empty() => {
+            text.parse().map_err(|e| Error::new(Code::SystemNotReady, format!("{TRANSPORT_VARIABLE}: {e}")))
+        }
+        _ => Ok(Choice::Auto),
+    }
+}
+
+/// Connects to `HOST:PORT`: over a Unix socket where the server is on this machine, else over TCP.
+pub(super) fn open(address: &str, choice: Choice, time: Duration) -> Result<Opened> {
+    if choice.allows(Kind::Shm) {
+        if let Some(socket) = open_local(address) {
+            let stream = socket.try_clone().map_err(|e| unreachable_server(address, &e))?;
+            return Ok(Opened {
+                stream: Tcp::local(stream, address.to_owned()).move_above(LOWEST_DESCRIPTOR),
+                local: Some(socket),
+            });
+        }
+        if choice == Choice::Only(Kind::Shm) {
+            let text = format!(
+                "No server for {address} offers shared memory on this machine; is `rgpu serve` running here, \
+                 for the same user? (Without {TRANSPORT_VARIABLE} or --transport, TCP would be used)"
+            );
+            return Err(Error::new(Code::SystemNotReady, text));
+        }
+    }
+    let stream = Tcp::connect(address, time)
+        .map_err(|e| unreachable_server(address, &e))?
+        .move_above(LOWEST_DESCRIPTOR);
+    Ok(Opened { stream, local: None })
+}
+
+fn open_local(address: &str) -> Option<OwnedFd> {
+    for meaning in address.to_socket_addrs().ok()? {
+        if !is_here(meaning.ip()) {
+            continue;
+        }
+        let any: IpAddr = match meaning.ip() {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        for address in [meaning, SocketAddr::new(any, meaning.port())] {
+            let Ok(name) = UnixAddress::from_abstract_name(local_name(&address)) else { continue };
+            let Ok(stream) = UnixStream::connect_addr(&name) else { continue };
+            let socket = OwnedFd::from(stream);
+            // Anybody could listen under that name: memory is shared with this user's servers and root's alone.
+            if is_ours(&socket) {
+                return Some(socket);
+            }
+        }
+    }
+    None
+}
+
+/// Whether an address is one of this machine's.
+fn is_here(ip: IpAddr) -> bool {
+    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+}
+
+fn is_ours(socket: &OwnedFd) -> bool {
+    let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: both are valid places for the answer; the other call is plain.
+    unsafe {
+        let fd = socket.as_raw_fd();
+        let r = libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &mut length);
+        r == 0 && (who.uid == libc::geteuid() || who.uid == 0)
+    }
+}
+
+/// Receives what the server passes over the socket once it has accepted.
+pub(super) fn take_offer(
+    stream: &Tcp,
+    socket: &OwnedFd,
+    time: Duration,
+) -> std::io::Result<(rgpu_protocol::transport::Shm, Vec<OwnedFd>)> {
+    use rgpu_protocol::transport::{Ready, Shm};
+    let end = std::time::Instant::now() + time;
+    loop {
+        match Shm::join(socket, LOWEST_DESCRIPTOR, stream.peer()) {
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                let left = end.saturating_duration_since(std::time::Instant::now());
+                if left.is_zero() {
+                    return Err(std::io::ErrorKind::TimedOut.into());
+                }
+                stream.wait(Ready::READ, None, Some(left))?;
+            }
+            result => return result,
+        }
+    }
+}
