@@ -126,7 +126,7 @@ pub struct Node {
 
 impl Node {
     /// The node's devices.
-    pub fn devices(&self) -> impl DoubleEndedIterator<Item = DeviceId> + ExactSizeIterator + use<> {
+    pub fn devices(&self) -> impl DoubleEndedIterator<Item = DeviceId> + ExactSizeIterator + Clone + use<> {
         self.devices.clone().map(DeviceId)
     }
 

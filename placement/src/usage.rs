@@ -30,8 +30,8 @@ pub struct NodeUsage {
     pub device_milli: [u32; DeviceKind::COUNT],
     /// Devices of which all is free, by kind.
     pub whole: [u16; DeviceKind::COUNT],
-    /// Grows with every change of the node's free amounts.
-    pub version: u32,
+    /// A hash of all free amounts of the node and its devices: the same amounts, the same hash.
+    pub fingerprint: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,22 @@ struct DeviceUsage {
     memory_mib: u64,
     milli: u16,
     users: u16,
+}
+
+impl NodeUsage {
+    fn server_hash(&self) -> u64 {
+        mix(mix(self.cpu_milli) ^ self.memory_mib)
+    }
+}
+
+impl DeviceUsage {
+    fn hash(&self, number: u32) -> u64 {
+        mix(mix(self.memory_mib << 16 | u64::from(self.milli)) ^ u64::from(number))
+    }
+}
+
+fn mix(value: u64) -> u64 {
+    crate::rng::Rng::new(value).next_u64()
 }
 
 /// Sums over the cluster.
@@ -101,16 +117,25 @@ impl Usage {
             node.device_milli[device.kind.index()] += u32::from(WHOLE);
             node.whole[device.kind.index()] += 1;
         }
+        for node in &mut nodes {
+            node.fingerprint = node.server_hash();
+        }
+        let devices: Vec<DeviceUsage> = cluster
+            .devices
+            .iter()
+            .map(|device| DeviceUsage { memory_mib: device.memory_mib, milli: WHOLE, users: 0 })
+            .collect();
+        for (i, device) in cluster.devices.iter().enumerate() {
+            let local = i as u32 - cluster.nodes[device.node.index()].devices.start;
+            let node = &mut nodes[device.node.index()];
+            node.fingerprint = node.fingerprint.wrapping_add(devices[i].hash(local));
+        }
         let totals = cluster.totals();
         Usage {
             tasks: vec![0; nodes.len() * profiles],
             nodes,
             regions: cluster.regions.iter().map(|region| (region.cpu_milli, region.memory_mib)).collect(),
-            devices: cluster
-                .devices
-                .iter()
-                .map(|device| DeviceUsage { memory_mib: device.memory_mib, milli: WHOLE, users: 0 })
-                .collect(),
+            devices,
             link_mbps: vec![0; cluster.links()],
             profiles,
             totals: UsageTotals {
@@ -270,9 +295,10 @@ impl Usage {
         profile: ProfileId,
     ) {
         let free = &mut self.nodes[node.index()];
+        let before = free.server_hash();
         free.cpu_milli -= task.cpu_milli;
         free.memory_mib -= task.memory_mib;
-        free.version = free.version.wrapping_add(1);
+        free.fingerprint = free.fingerprint.wrapping_sub(before).wrapping_add(free.server_hash());
         let first = cluster.node(node).regions.start as usize;
         for share in regions {
             let region = &mut self.regions[first + usize::from(share.region)];
@@ -297,9 +323,10 @@ impl Usage {
         profile: ProfileId,
     ) {
         let free = &mut self.nodes[node.index()];
+        let before = free.server_hash();
         free.cpu_milli += task.cpu_milli;
         free.memory_mib += task.memory_mib;
-        free.version = free.version.wrapping_add(1);
+        free.fingerprint = free.fingerprint.wrapping_sub(before).wrapping_add(free.server_hash());
         let first = cluster.node(node).regions.start as usize;
         for share in regions {
             let region = &mut self.regions[first + usize::from(share.region)];
@@ -321,9 +348,10 @@ impl Usage {
         let kind = spec.kind.index();
         let device = &mut self.devices[grant.device.index()];
         let node = &mut self.nodes[spec.node.index()];
+        let local = grant.device.0 - cluster.nodes[spec.node.index()].devices.start;
+        node.fingerprint = node.fingerprint.wrapping_sub(device.hash(local));
         let milli = u64::from(grant.milli);
         let remote = spec.node != from;
-        node.version = node.version.wrapping_add(1);
         let totals = &mut self.totals;
         let sums = [(&mut totals.granted_milli[kind], milli), (&mut totals.grants[kind], 1)];
         let remotes = [(&mut totals.remote_milli[kind], milli), (&mut totals.remote_grants[kind], 1)];
@@ -352,6 +380,7 @@ impl Usage {
             node.device_milli[kind] += u32::from(grant.milli);
             all.into_iter().for_each(|(sum, by)| *sum -= by);
         }
+        node.fingerprint = node.fingerprint.wrapping_add(device.hash(local));
         if remote && grant.traffic_mbps > 0 {
             let links = &mut self.link_mbps;
             cluster.for_path(from, spec.node, |link| {

@@ -1,6 +1,7 @@
 //! The policies, behind one trait.
 
 mod explain;
+mod fragmentation;
 mod greedy;
 
 pub use explain::{Candidate, Explanation, Step};
@@ -149,10 +150,12 @@ impl PolicyConfig {
                 });
             }
         }
+        let greedy = |rule| Ok(Box::new(greedy::Greedy::new(rule, self.seed, &self.typical)) as Box<_>);
         match self.name.as_str() {
-            "first-fit" => Ok(Box::new(greedy::Greedy::new(greedy::Rule::FirstFit, self.seed))),
-            "best-fit" => Ok(Box::new(greedy::Greedy::new(greedy::Rule::BestFit, self.seed))),
-            "random" => Ok(Box::new(greedy::Greedy::new(greedy::Rule::Random, self.seed))),
+            "first-fit" => greedy(greedy::Rule::FirstFit),
+            "best-fit" => greedy(greedy::Rule::BestFit),
+            "random" => greedy(greedy::Rule::Random),
+            "fgd" => greedy(greedy::Rule::Fgd),
             name => Err(Error::UnknownPolicy(name.into(), PolicyConfig::NAMES.join(", "))),
         }
     }
