@@ -20,6 +20,9 @@ static OBSERVER: Mutex<Option<Observer>> = Mutex::new(None);
 const FRESH: [Duration; 4] =
     [Duration::MAX, Duration::from_millis(50), Duration::from_millis(500), Duration::from_millis(250)];
 
+/// A group of measurements, and when they were made.
+type Kept = (Instant, Arc<Telemetry>);
+
 /// What is known of the devices, and from whom.
 struct Observer {
     /// The process that opened it: a forked child must not use its parent's connection.
@@ -30,7 +33,7 @@ struct Observer {
     infos: Arc<Vec<DeviceInfo>>,
     in_process: bool,
     /// By ordinal and group.
-    kept: Vec<[Option<(Instant, Arc<Telemetry>)>; 4]>,
+    kept: Vec<[Option<Kept>; 4]>,
     began: Instant,
     meter: BusyMeter,
 }

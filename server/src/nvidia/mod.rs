@@ -1,5 +1,7 @@
 //! The NVIDIA driver as a [`Device`].
 
+pub mod telemetry;
+
 use rgpu_device::{Code, Device, DeviceInfo, Error, Host, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
