@@ -3,18 +3,25 @@
 //! Time is simulated, in integers; randomness comes from seeds. The same input gives the same bytes out. Whoever
 //! wants to know how long a scheduler thinks passes a [`Clock`], which no result depends on.
 
+pub mod allocation;
 mod engine;
 mod error;
 mod events;
 mod formats;
 mod openb;
+pub mod paper;
+pub mod parallel;
 mod plot;
+pub mod report;
+pub mod statistics;
 mod table;
 mod time;
+mod workload;
 
 pub use engine::{Clock, JobOutcome, Outcome, Progress, Rounds, Sample, Setup, WarmUp, run};
 pub use error::{Error, Result};
 pub use formats::{Application, Applications, Submission, load_cluster, load_jobs};
 pub use openb::{Assumptions, Pod, load_nodes, load_pods};
-pub use plot::{Plot, Series};
+pub use plot::{Plot, Series, cdf, worst_to_best};
 pub use time::{Micros, Work};
+pub use workload::{Mix, Workload, poisson_arrivals};
