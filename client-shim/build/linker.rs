@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `cudaX@@libcudart.so.13` | `cudaX` |
 //! | `cudaX@libcudart.so.12`  | `cudaX_v12` where the crate exports it, else `cudaX` |
-//! | `cuX`, `nvmlX`           | themselves, without a version |
+//! | `cuX`, `nvmlX`, `rgpu_use_X` | themselves, without a version |
 //!
 //! Everything else becomes local.
 
@@ -46,7 +46,7 @@ const NEW_NODE: &str = "libcudart.so.13";
 /// What the variant of an entry point for callers of the old node is called.
 const OLD_SUFFIX: &str = "_v12";
 /// How the names begin that a program may look up.
-const PUBLIC_PREFIXES: [&str; 3] = ["cu", "nvml", "__cuda"];
+const PUBLIC_PREFIXES: [&str; 4] = ["cu", "nvml", "__cuda", "rgpu_use_"];
 
 /// Links as the command line says, with the version script replaced.
 pub fn main(wrapper: &Path) -> Result<(), Box<dyn Error>> {
@@ -144,7 +144,7 @@ fn old_variant_of(name: &str) -> Option<&str> {
 }
 
 /// Our version script. Names without a version cannot be listed beside named nodes: they are what no
-/// pattern matches, so the local patterns are the complement of `cu*`, `nvml*` and `__cuda*`.
+/// pattern matches, so the local patterns are the complement of [`PUBLIC_PREFIXES`].
 fn version_script(exports: &BTreeSet<String>) -> String {
     let mut script = format!("{OLD_NODE} {{\n}};\n{NEW_NODE} {{\nglobal:\n");
     for name in exports.iter().filter(|name| is_runtime(name) && old_variant_of(name).is_none()) {

@@ -12,6 +12,7 @@ mod api_docs;
 mod core;
 mod driver;
 mod graph;
+mod in_process;
 mod loader;
 mod nvml;
 mod remote;

@@ -38,6 +38,8 @@ enum Freed {
     Addresses,
     /// Pages that the device still backs.
     Backed,
+    /// Addresses that the program had reserved.
+    Reserved,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +95,21 @@ impl DeviceHeap {
         if let Some(room) = room(size) {
             self.addresses.release(addr, room);
         }
+    }
+
+    /// Addresses for the program to map memory at; all of them are its own.
+    pub fn reserve(&mut self, size: u64, align: u64) -> Option<u64> {
+        self.addresses.take(size, align.max(GRANULE))
+    }
+
+    /// Exactly these addresses; false where they are not all free.
+    pub fn reserve_at(&mut self, addr: u64, size: u64) -> bool {
+        self.addresses.take_at(addr, size)
+    }
+
+    /// Takes reserved addresses back, once so much work as had been enqueued has finished.
+    pub fn unreserve(&mut self, addr: u64, size: u64, until: u64) {
+        self.limbo.push(Limbo { addr, size, what: Freed::Reserved, until, stream: None });
     }
 
     /// A new slab was backed.
@@ -157,6 +174,7 @@ impl DeviceHeap {
                     }
                 }
                 Freed::Addresses => self.return_addresses(entry.addr, entry.size),
+                Freed::Reserved => drop(self.addresses.release(entry.addr, entry.size)),
                 Freed::Backed => {
                     self.return_addresses(entry.addr, entry.size);
                     hand_back.push(entry.addr);

@@ -70,6 +70,8 @@ pub(super) enum Kind {
     Device(Backing),
     /// A module-level variable, freed with its module.
     Variable,
+    /// Device memory that the program has mapped and can access.
+    Mapped,
     /// Pinned memory.
     Pinned,
     /// Managed memory.
@@ -168,6 +170,34 @@ impl MemoryMap {
         self.ranges.write().insert(allocation.base, allocation);
     }
 
+    /// Memory can be accessed where the program has mapped it.
+    pub(super) fn mapped(&self, mut allocation: Allocation) {
+        allocation.id = self.id();
+        self.insert(allocation);
+    }
+
+    /// It no longer can.
+    pub(super) fn unmapped(&self, addr: u64) {
+        self.remove_if(addr, |a| a.kind == Kind::Mapped);
+    }
+
+    /// Whether the `len` bytes at `addr` lie in mappings side by side, of which `first` is the first.
+    fn is_mapped_throughout(&self, first: &Allocation, addr: u64, len: u64) -> bool {
+        if first.kind != Kind::Mapped {
+            return false;
+        }
+        let Some(end) = addr.checked_add(len) else { return false };
+        let ranges = self.ranges.read();
+        let mut at = first.base + first.size;
+        while at < end {
+            match ranges.get(&at).filter(|a| a.kind == Kind::Mapped) {
+                Some(next) => at += next.size,
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// Takes out the allocation that starts at `addr` if `accept` holds for it.
     fn remove_if(&self, addr: u64, accept: impl FnOnce(&Allocation) -> bool) -> Option<Allocation> {
         let mut ranges = self.ranges.write();
@@ -203,13 +233,7 @@ impl Core {
             let message = format!("{bytes} bytes are more than device {ordinal} has in all ({total})");
             return Err(Error::new(Code::OutOfMemory, message));
         };
-        let (base, kept, backing) = match self.place(ordinal, stream, size, backing) {
-            Err(error) if error.code == Code::OutOfMemory && self.of(ordinal).heap.lock().has_limbo() => {
-                self.wait(ordinal, rgpu_device::Target::Device(ordinal))?;
-                self.place(ordinal, stream, size, backing)?
-            }
-            other => other?,
-        };
+        let (base, kept, backing) = self.place_patiently(ordinal, stream, size, backing)?;
         let id = self.memory.id();
         let kind = Kind::Device(backing);
         self.memory.insert(Allocation {
@@ -223,6 +247,23 @@ impl Core {
             flags: 0,
         });
         Ok(base)
+    }
+
+    /// As [`Core::place`], waiting for what was freed and is still in use if need be.
+    pub(super) fn place_patiently(
+        &self,
+        ordinal: Ordinal,
+        stream: Option<Handle>,
+        size: u64,
+        backing: Backing,
+    ) -> Result<(u64, u64, Backing)> {
+        match self.place(ordinal, stream, size, backing) {
+            Err(error) if error.code == Code::OutOfMemory && self.of(ordinal).heap.lock().has_limbo() => {
+                self.wait(ordinal, rgpu_device::Target::Device(ordinal))?;
+                self.place(ordinal, stream, size, backing)
+            }
+            other => other,
+        }
     }
 
     /// Finds backed memory. The address, the size kept for it, and how it is backed.
@@ -333,7 +374,7 @@ impl Core {
                 device.heap.lock().freed(a.base, a.kept, backing, until, handle);
                 Ok(())
             }
-            Kind::Variable => Ok(()),
+            Kind::Variable | Kind::Mapped => Ok(()),
             Kind::Pinned | Kind::Managed | Kind::ManagedVariable | Kind::Alias(_) => {
                 // Work that uses it must not lose it, wherever it runs.
                 let waited = self.wait_until_idle();
@@ -532,7 +573,7 @@ impl Core {
     pub fn host_device_pointer(&self, addr: u64) -> Result<u64> {
         if self.plan.whole.contains(addr, 1) {
             return match self.memory.find(addr) {
-                Some(a) if !matches!(a.kind, Kind::Device(_) | Kind::Variable) => Ok(addr),
+                Some(a) if !matches!(a.kind, Kind::Device(_) | Kind::Variable | Kind::Mapped) => Ok(addr),
                 _ => Err(invalid(format!("{addr:#x} is not pinned memory"))),
             };
         }
@@ -591,7 +632,7 @@ impl Core {
             && let Some(a) = self.memory.find(addr)
         {
             let (kind, host) = match a.kind {
-                Kind::Device(_) | Kind::Variable => (PointerKind::Device, 0),
+                Kind::Device(_) | Kind::Variable | Kind::Mapped => (PointerKind::Device, 0),
                 Kind::Pinned => (PointerKind::Host, addr),
                 Kind::Managed | Kind::ManagedVariable => (PointerKind::Managed, addr),
                 Kind::Alias(host) => (PointerKind::Host, host + (addr - a.base)),
@@ -643,11 +684,12 @@ impl Core {
         if self.plan.whole.contains(addr, 1) {
             return match self.memory.find(addr) {
                 Some(a) if a.holds(addr, len) => Ok(match a.kind {
-                    Kind::Device(_) | Kind::Variable => (Spot::Device, addr),
+                    Kind::Device(_) | Kind::Variable | Kind::Mapped => (Spot::Device, addr),
                     Kind::Alias(host) => (Spot::Registered, host + (addr - a.base)),
                     _ if self.session.in_process => (Spot::Direct, addr),
                     _ => (Spot::Mirrored, addr),
                 }),
+                Some(a) if self.memory.is_mapped_throughout(&a, addr, len) => Ok((Spot::Device, addr)),
                 Some(a) => Err(invalid(format!(
                     "{len} bytes at {addr:#x} run past the end of the allocation of {} bytes at {:#x}",
                     a.size, a.base
@@ -705,6 +747,7 @@ impl Core {
 
     /// The device has just been reset: forgets all that was on it.
     pub(super) fn forget_memory(&self, ordinal: Ordinal) {
+        self.forget_virtual_memory(ordinal);
         let mine: Vec<Allocation> = {
             let mut ranges = self.memory.ranges.write();
             let keys: Vec<u64> = ranges.values().filter(|a| a.ordinal == ordinal).map(|a| a.base).collect();

@@ -27,10 +27,13 @@ pub mod module;
 pub mod occupancy;
 pub mod process;
 pub mod registry;
+mod relaunch;
 pub mod session;
 pub mod shared;
+mod sketch;
 pub mod stream;
 pub mod thread;
+pub mod virtual_memory;
 
 #[cfg(test)]
 mod tests;

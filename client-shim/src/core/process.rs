@@ -10,7 +10,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use rgpu_device::{AddressPlan, Device, DeviceInfo, Handle, Limit, Ordinal, Target};
@@ -28,6 +28,7 @@ use super::registry::{NumberMap, Registry};
 use super::session::Session;
 use super::shared::SharedSpace;
 use super::stream::Stream;
+use super::virtual_memory::VirtualMemory;
 
 const UNBORN: u8 = 0;
 const ALIVE: u8 = 1;
@@ -38,6 +39,8 @@ const OVER: u8 = 4;
 static STATE: AtomicU8 = AtomicU8::new(UNBORN);
 static CORE: AtomicPtr<Core> = AtomicPtr::new(std::ptr::null_mut());
 static BIRTH: Mutex<Option<Error>> = Mutex::new(None);
+/// Set by [`use_in_process`].
+static IN_PROCESS: AtomicBool = AtomicBool::new(false);
 
 /// Everything that lives from the first CUDA call to the end of the process.
 pub struct Core {
@@ -50,6 +53,7 @@ pub struct Core {
     pub(super) ordinals: Vec<PerDevice>,
     pub(super) shared: SharedSpace,
     pub(super) memory: MemoryMap,
+    pub(super) virtual_memory: VirtualMemory,
     pub(super) landings: Mutex<Vec<Arc<Landing>>>,
     pub(super) contexts: Registry<Context>,
     pub(super) streams: Registry<Stream>,
@@ -133,16 +137,7 @@ pub fn current() -> Result<&'static Core> {
 
 #[cold]
 fn not_alive() -> Result<&'static Core> {
-    match STATE.load(Ordering::Acquire) {
-        ORPHAN => {
-            return Err(Error::new(
-                Code::NotInitialized,
-                "This process was forked after the first CUDA call; CUDA can't be used in it",
-            ));
-        }
-        OVER => return Err(Error::new(Code::Deinitialized, "The process is ending")),
-        _ => {}
-    }
+    not_alive_any_more()?;
     let mut failure = BIRTH.lock();
     if STATE.load(Ordering::Acquire) == UNBORN {
         match Core::open() {
@@ -169,10 +164,51 @@ fn not_alive() -> Result<&'static Core> {
     }
 }
 
+/// Fails where there can be no core any more.
+fn not_alive_any_more() -> Result<()> {
+    match STATE.load(Ordering::Acquire) {
+        ORPHAN => Err(Error::new(
+            Code::NotInitialized,
+            "This process was forked after the first CUDA call; CUDA can't be used in it",
+        )),
+        OVER => Err(Error::new(Code::Deinitialized, "The process is ending")),
+        _ => Ok(()),
+    }
+}
+
 /// The core if it is alive; creates nothing.
 pub fn existing() -> Option<&'static Core> {
     // SAFETY: as in `current`.
     (STATE.load(Ordering::Acquire) == ALIVE).then(|| unsafe { &*CORE.load(Ordering::Acquire) })
+}
+
+/// Whether the process is ending: what comes now had better open nothing.
+pub fn is_over() -> bool {
+    STATE.load(Ordering::Acquire) == OVER
+}
+
+/// Has the core use a software GPU in this process, whatever the environment says. Fails with
+/// [`Code::IllegalState`] where a server is in use already, and as [`current`] does in a forked child and at the
+/// process's end.
+pub fn use_in_process() -> Result<()> {
+    let mut failure = BIRTH.lock();
+    match STATE.load(Ordering::Acquire) {
+        ALIVE if existing().is_some_and(|core| core.session.in_process) => Ok(()),
+        ALIVE => Err(Error::new(Code::IllegalState, "A server's GPU is in use in this process already")),
+        ORPHAN | OVER => not_alive_any_more(),
+        _ => {
+            IN_PROCESS.store(true, Ordering::Release);
+            // What the environment asked for may have failed; this is something else.
+            *failure = None;
+            STATE.store(UNBORN, Ordering::Release);
+            Ok(())
+        }
+    }
+}
+
+/// Whether [`use_in_process`] was called.
+pub(super) fn is_told_in_process() -> bool {
+    IN_PROCESS.load(Ordering::Acquire)
 }
 
 /// Whether this is a child that was forked after the first CUDA call.
@@ -201,7 +237,7 @@ static AT_EXIT: extern "C" fn() = at_exit;
 
 impl Core {
     fn open() -> Result<Self> {
-        Self::with_session(Session::from_environment()?)
+        Self::with_session(Session::open()?)
     }
 
     /// A core over a session. Tests make several.
@@ -225,6 +261,7 @@ impl Core {
                 .collect(),
             shared: SharedSpace::new(plan.shared),
             memory: MemoryMap::default(),
+            virtual_memory: VirtualMemory::default(),
             landings: Mutex::default(),
             contexts: Registry::new("context"),
             streams: Registry::new("stream"),
@@ -239,6 +276,16 @@ impl Core {
             infos,
             session,
         })
+    }
+
+    /// What executes the calls.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// Whether host and device are in one process.
+    pub fn is_in_process(&self) -> bool {
+        self.session.in_process
     }
 
     /// A handle for the device that was never used before.
@@ -315,6 +362,11 @@ impl Core {
         }
     }
 
+    /// The core itself put work on a device's legacy stream.
+    pub(super) fn work_of_our_own(&self, ordinal: Ordinal) {
+        self.of(ordinal).work.lock().enqueued += 1;
+    }
+
     /// How much work the device was given.
     pub(super) fn enqueued(&self, ordinal: Ordinal) -> u64 {
         self.of(ordinal).work.lock().enqueued
@@ -358,9 +410,6 @@ impl Core {
         if !work.is_idle() {
             if !self.note(ordinal, self.device.query(target))? {
                 return Ok(false);
-            }
-            if self.shared.any() {
-                self.host.pull();
             }
             self.after_wait();
             self.work_finished(ordinal, target, work.enqueued);

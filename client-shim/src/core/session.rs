@@ -25,8 +25,22 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the session that the environment asks for: `RGPU_IN_PROCESS=1` or `RGPU_SERVER=HOST:PORT`.
-    pub fn from_environment() -> Result<Self> {
+    /// Opens the session that [`super::process::use_in_process`] or else the environment asks for:
+    /// `RGPU_IN_PROCESS=1` or `RGPU_SERVER=HOST:PORT`. It has the devices that `CUDA_VISIBLE_DEVICES` leaves visible.
+    pub fn open() -> Result<Self> {
+        let mut session = Self::open_unhidden()?;
+        if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
+            let count = visible_devices(&visible, session.infos.len())?;
+            session.infos.truncate(count);
+        }
+        Ok(session)
+    }
+
+    /// As [`Session::open`], with all devices, as monitoring programs see them.
+    pub fn open_unhidden() -> Result<Self> {
+        if super::process::is_told_in_process() {
+            return Self::in_process(rgpu_softgpu::Config::default());
+        }
         if std::env::var("RGPU_IN_PROCESS").is_ok_and(|v| !matches!(v.as_str(), "" | "0")) {
             return Self::in_process(soft_config()?);
         }
@@ -69,10 +83,7 @@ impl Session {
         in_process: bool,
         goodbye: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self> {
-        let mut infos = device.infos();
-        if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
-            infos.truncate(visible_devices(&visible, infos.len())?);
-        }
+        let infos = device.infos();
         if infos.is_empty() {
             return Err(Error::new(Code::NoDevice, "The server has no device for this application"));
         }

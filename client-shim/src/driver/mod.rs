@@ -45,6 +45,7 @@ mod stream;
 pub mod table;
 pub mod types;
 mod unsupported;
+mod virtual_memory;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,6 +62,7 @@ pub use link::*;
 pub use memory::*;
 pub use module::*;
 pub use stream::*;
+pub use virtual_memory::*;
 
 /// Set by `cuInit`.
 static INITIALIZED: AtomicBool = AtomicBool::new(false);

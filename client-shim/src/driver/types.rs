@@ -123,6 +123,39 @@ pub struct LaunchConfig {
     pub num_attrs: u32,
 }
 
+/// `CUmemLocation`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+#[allow(missing_docs)]
+pub struct MemLocation {
+    pub kind: u32,
+    pub id: i32,
+}
+
+/// `CUmemAllocationProp`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+#[allow(missing_docs)]
+pub struct MemAllocationProp {
+    pub kind: u32,
+    pub handle_types: u32,
+    pub location: MemLocation,
+    pub win32_handle_meta_data: usize,
+    pub compression: u8,
+    pub gpu_direct_rdma: u8,
+    pub usage: u16,
+    pub reserved: [u8; 4],
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct MemAccessDesc {
+    pub location: MemLocation,
+    pub flags: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +168,6 @@ mod tests {
         assert_eq!(size_of::<LaunchConfig>(), 56);
         assert_eq!(std::mem::offset_of!(LaunchConfig, stream), 32);
         assert_eq!(size_of::<DevProp>(), 56);
+        assert_eq!((size_of::<MemAllocationProp>(), size_of::<MemAccessDesc>()), (32, 12));
     }
 }

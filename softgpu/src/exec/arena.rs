@@ -24,6 +24,8 @@ pub const PARAM_SLOT: u64 = PARAM_BYTES + PAGE;
 /// Parameter slots, which is how many kernels can be executing at once.
 pub const PARAM_SLOTS: u64 = 256;
 
+/// Addresses of a device, at least: programs reserve far more than there is memory, to map it as they need it.
+const DEVICE_ADDRESSES: u64 = 64 << 30;
 const GUARD: u64 = 4 << 30;
 const WINDOW_STRIDE: u64 = GUARD + (2 << 20);
 const ALIGN: u64 = 2 << 20;
@@ -61,7 +63,7 @@ fn memory_file(name: &str, size: u64) -> Option<OwnedFd> {
         if libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) != 0 || limit.rlim_cur < size {
             return None;
         }
-        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
+        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
         if fd < 0 {
             return None;
         }
@@ -74,7 +76,12 @@ fn memory_file(name: &str, size: u64) -> Option<OwnedFd> {
             fd
         };
         let fd = OwnedFd::from_raw_fd(fd);
-        (libc::ftruncate(fd.as_raw_fd(), size as i64) == 0).then_some(fd)
+        if libc::ftruncate(fd.as_raw_fd(), size as i64) != 0 {
+            return None;
+        }
+        // Another process may map it, and shall not be able to make it shrink under us.
+        libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL);
+        Some(fd)
     }
 }
 
@@ -101,7 +108,7 @@ impl Arena {
         let all = fourfold.checked_mul(u64::from(devices)).ok_or_else(too_large)?;
         let mut ranges = Vec::new();
         for _ in 0..devices {
-            ranges.push(take(fourfold.max(1 << 30))?);
+            ranges.push(take(fourfold.max(DEVICE_ADDRESSES))?);
         }
         let shared = take(all.max(64 << 30))?;
         let globals = take(all.max(16 << 30))?;
@@ -263,6 +270,12 @@ impl Arena {
         // SAFETY: advice about our own mapping; it may be ignored.
         unsafe { libc::madvise(part.base as *mut _, part.size as usize, libc::MADV_HUGEPAGE) };
         Ok(())
+    }
+
+    /// The files behind the ordinals' ranges, if there are such for all of them.
+    pub fn device_files(&self) -> Vec<i32> {
+        let all: Option<Vec<i32>> = self.files.iter().map(|f| f.as_ref().map(AsRawFd::as_raw_fd)).collect();
+        all.unwrap_or_default()
     }
 
     /// Takes a part of an ordinal's range back and gives its memory to the system.

@@ -130,6 +130,7 @@ fn attributes(config: &Config, workers: usize, ordinal: u32) -> Vec<Attribute> {
         (95, 1),                                       // COOPERATIVE_LAUNCH
         (97, optin),                                   // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         (99, 1),                                       // HOST_REGISTER_SUPPORTED
+        (102, 1),                                      // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
         (106, resident_blocks(workers as u64) as i32), // MAX_BLOCKS_PER_MULTIPROCESSOR
         (111, 1024),                                   // RESERVED_SHARED_MEMORY_PER_BLOCK
         (115, 1),                                      // MEMORY_POOLS_SUPPORTED

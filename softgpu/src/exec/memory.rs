@@ -259,6 +259,19 @@ impl Memory {
         self.table.range(..=addr).next_back().map(|(_, a)| a).filter(|a| a.range.contains(addr, len))
     }
 
+    /// Whether `len` bytes at `addr` lie in the caller's device memory, in several allocations side by side.
+    fn is_device_throughout(&self, addr: u64, len: u64) -> bool {
+        let Some(end) = addr.checked_add(len) else { return false };
+        let mut at = addr;
+        while at < end {
+            match self.lookup(at, 1) {
+                Some(a) if a.owner == Owner::Caller(MemoryKind::Device) => at = a.range.end(),
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// Checks that work may use a region, as far as it is not empty.
     pub fn place(&self, region: Region) -> Result<Place> {
         transfer::check_shape(&region)?;
@@ -268,6 +281,7 @@ impl Memory {
         }
         match self.lookup(region.addr, extent) {
             Some(a) => Ok(Place { region, mirrored: a.owner == Owner::Caller(MemoryKind::Mirrored) }),
+            None if self.is_device_throughout(region.addr, extent) => Ok(Place { region, mirrored: false }),
             None => Err(Error::new(
                 Code::InvalidValue,
                 format!("The {extent} bytes at {:#x} are not in one allocation", region.addr),
