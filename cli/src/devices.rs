@@ -7,13 +7,19 @@ use rgpu_protocol::hello::DeviceInfo;
 
 use crate::{Failure, Outcome, probe, run};
 
-/// List the GPUs of a server.
+/// List the GPUs of a server, or those that this machine could serve.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  rgpu devices --server gpuhost:7070")]
+#[command(after_help = "Examples:\n  rgpu devices --server gpuhost:7070\n  rgpu devices --local")]
 pub struct Arguments {
     /// The server to ask
     #[arg(long, value_name = "HOST:PORT", env = "RGPU_SERVER")]
     server: Option<String>,
+    /// List this machine's NVIDIA GPUs, which `rgpu serve --device nvidia` would serve
+    #[arg(long)]
+    local: bool,
+    /// The NVIDIA driver's library, where it is not where drivers are [default: looked for]
+    #[arg(long, value_name = "PATH", requires = "local")]
+    driver: Option<PathBuf>,
     /// A file with the token that the server asks for
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -21,8 +27,16 @@ pub struct Arguments {
 
 /// Lists them.
 pub fn main(arguments: &Arguments) -> Outcome {
+    if arguments.local {
+        let found = rgpu_server::inventory::nvidia_devices(arguments.driver.as_deref());
+        for (ordinal, device) in found.map_err(Failure::new)?.iter().enumerate() {
+            println!("{}", describe(ordinal, device));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let Some(server) = &arguments.server else {
-        return Err(Failure::with_status("Say which server to ask: --server HOST:PORT, or RGPU_SERVER", 2));
+        let text = "Say which server to ask: --server HOST:PORT, or RGPU_SERVER; or --local for this machine";
+        return Err(Failure::with_status(text, 2));
     };
     run::check_address(server)?;
     let token = probe::token(arguments.token_file.as_deref()).map_err(Failure::new)?;

@@ -37,6 +37,12 @@ enum Command {
     /// The process that serves one application; started by `rgpu serve`.
     #[command(name = rgpu_server::APP_SERVER_COMMAND, hide = true)]
     AppServer,
+    /// The process that looks for NVIDIA devices; started by `rgpu serve` and `rgpu devices`.
+    #[command(name = rgpu_server::inventory::INVENTORY_COMMAND, hide = true)]
+    Inventory {
+        /// The driver's library
+        driver: Option<std::ffi::OsString>,
+    },
     /// A process that measures for `rgpu bench`.
     #[command(name = rgpu_bench::WORKER_COMMAND, hide = true)]
     BenchWorker,
@@ -49,6 +55,7 @@ fn main() -> ExitCode {
         Command::Devices(arguments) => devices::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::AppServer => serve::app_server(),
+        Command::Inventory { driver } => Ok(rgpu_server::inventory::inventory_main(driver.as_deref())),
         Command::Bench(arguments) => benched(rgpu_bench::main(arguments)),
         Command::BenchWorker => benched(rgpu_bench::worker_main()),
     };

@@ -13,16 +13,21 @@ use crate::{Failure, Outcome};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     rgpu serve --listen 127.0.0.1:7070 --device software\n  \
-    rgpu serve --listen 0.0.0.0:7070 --device software:2 --memory 4G --token-file token\n\n\
+    rgpu serve --listen 0.0.0.0:7070 --device software:2 --memory 4G --token-file token\n  \
+    rgpu serve --listen 0.0.0.0:7070 --device nvidia --token-file token\n\n\
     Prints one line with the address when it listens; port 0 picks a free port.")]
 pub struct Arguments {
     /// Where to listen; other than on this machine itself, a token is needed, or --insecure
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
     listen: String,
-    /// The GPUs: `software` for a software GPU, `software:N` for N of them
-    #[arg(long, value_name = "KIND[:N]", default_value = "software")]
+    /// The GPUs: `nvidia` for the machine's own, `software` for a software GPU (each also with `:N` for N of them),
+    /// or `auto`: NVIDIA's where there are any, else a software GPU
+    #[arg(long, value_name = "KIND[:N]", default_value = "auto")]
     device: DeviceSpec,
-    /// Memory of each software GPU, shared by all applications, such as 512M or 2G
+    /// The NVIDIA driver's library, where it is not where drivers are [default: looked for]
+    #[arg(long, value_name = "PATH")]
+    driver: Option<PathBuf>,
+    /// Memory of each GPU, shared by all applications, such as 512M or 2G [default: all; of a software GPU 4G]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory: Option<u64>,
     /// Processor cores that each application's software GPU uses [default: all]
@@ -31,6 +36,9 @@ pub struct Arguments {
     /// Compute capability that the software GPU reports [default: 8.0]
     #[arg(long, value_name = "X.Y", value_parser = parse_capability)]
     compute_capability: Option<(u32, u32)>,
+    /// Which transports to offer: `tcp`, `shm` (shared memory, to programs on this machine), or `auto` for both
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    transport: rgpu_protocol::transport::Choice,
     /// The most applications that are served at a time
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
@@ -56,8 +64,14 @@ pub fn main(arguments: Arguments) -> Outcome {
         device: arguments.device,
         token_file: arguments.token_file,
         insecure: arguments.insecure,
+        transport: arguments.transport,
         ..Options::default()
     };
+    options.device.driver = arguments
+        .driver
+        .map(std::path::absolute)
+        .transpose()
+        .map_err(|e| Failure::with_status(format!("The driver's path cannot be understood: {e}"), 2))?;
     options.device.memory = arguments.memory.unwrap_or(options.device.memory);
     options.device.workers = arguments.workers.unwrap_or(options.device.workers);
     options.device.compute_capability =

@@ -5,16 +5,19 @@
 
 use crate::confine;
 use crate::convert;
+use crate::inventory::{path_bytes, path_from};
 use crate::ledger::Ledger;
-use crate::options::DeviceSpec;
+use crate::local::is_local;
+use crate::nvidia::{self, NvidiaDevice};
+use crate::options::{DeviceKind, DeviceSpec};
 use crate::session::{Session, initial_credit};
 use rgpu_device::{AddressPlan, Code, Device, Host, Range};
-use rgpu_protocol::hello::{self, Hello, HelloAnswer, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status};
-use rgpu_protocol::transport::{Ready, Tcp, Transport};
+use rgpu_protocol::hello::{self, FEATURE_SHARED_MEMORY, Hello, HelloAnswer, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status};
+use rgpu_protocol::transport::{Offer, Ready, Shm, Tcp, Transport};
 use rgpu_protocol::wire::{DecodeError, Reader, Wire};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Seek};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +53,8 @@ impl Orders {
         (self.device.count, self.device.workers).encode(&mut out);
         self.device.memory.encode(&mut out);
         self.device.compute_capability.encode(&mut out);
+        (self.device.kind as u32).encode(&mut out);
+        path_bytes(self.device.driver.as_deref()).encode(&mut out);
         (self.slot, self.daemon).encode(&mut out);
         self.peer.encode(&mut out);
         self.hello.encode(&mut out);
@@ -61,7 +66,11 @@ impl Orders {
         let (count, workers) = Wire::decode(&mut r)?;
         let memory = Wire::decode(&mut r)?;
         let compute_capability = Wire::decode(&mut r)?;
-        let device = DeviceSpec { count, memory, workers, compute_capability };
+        let kind: u32 = Wire::decode(&mut r)?;
+        let kind = DeviceKind::from_number(kind).ok_or(DecodeError::Unknown { what: "A kind of device", value: u64::from(kind) })?;
+        let driver: Vec<u8> = Wire::decode(&mut r)?;
+        let driver = path_from(&driver);
+        let device = DeviceSpec { kind, count, memory, workers, compute_capability, driver };
         let (slot, daemon) = Wire::decode(&mut r)?;
         let peer = Wire::decode(&mut r)?;
         let hello = Wire::decode(&mut r)?;
@@ -70,17 +79,27 @@ impl Orders {
     }
 }
 
-/// The main function of `rgpu __app-server`, which serves with the software GPU.
+/// The main function of `rgpu __app-server`.
 pub fn app_server_main() -> ExitCode {
-    app_server_with(|spec, host| {
-        let config = rgpu_softgpu::Config {
-            devices: spec.count,
-            memory_bytes_per_device: spec.memory,
-            workers: spec.workers as usize,
-            compute_capability: spec.compute_capability,
-            ..rgpu_softgpu::Config::default()
-        };
-        Ok(rgpu_softgpu::SoftGpu::open(config, host)?)
+    app_server_with(|spec, host| match spec.kind {
+        DeviceKind::Nvidia => {
+            let config = nvidia::Config {
+                driver: spec.driver.clone(),
+                devices: Some(spec.count),
+                memory: (spec.memory > 0).then_some(spec.memory),
+            };
+            NvidiaDevice::open(&config, host)
+        }
+        DeviceKind::Software | DeviceKind::Auto => {
+            let config = rgpu_softgpu::Config {
+                devices: spec.count,
+                memory_bytes_per_device: spec.memory,
+                workers: spec.workers as usize,
+                compute_capability: spec.compute_capability,
+                ..rgpu_softgpu::Config::default()
+            };
+            Ok(rgpu_softgpu::SoftGpu::open(config, host)?)
+        }
     })
 }
 
@@ -113,10 +132,9 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     let ledger = Arc::new(Ledger::map(ledger)?);
     let (slot, spec) = (orders.slot as usize, &orders.device);
     let stats = ledger.slot(slot);
-    let tcp = Tcp::adopt(connection, orders.peer.clone())?;
-    tcp.probe_when_idle()?;
-    let transport: Arc<dyn Transport> = Arc::new(tcp);
-    let session = Session::new(transport.clone());
+    let connection = Connection::new(connection, &orders)?;
+    let transport = connection.hello.clone();
+    let session = Session::new(connection.session);
     end_on_sigterm(session.farewell())?;
 
     let opened = open(spec, session.host()).and_then(|device| {
@@ -135,13 +153,16 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     let answer = HelloAnswer {
         status: Status::Accepted as u32,
         message: String::new(),
-        features: 0,
+        features: if connection.offer.is_some() { FEATURE_SHARED_MEMORY } else { 0 },
         devices: device.infos().into_iter().map(convert::device_info).collect(),
         plan: convert::plan(&plan),
         credit: credit.clone(),
     };
     // Before anything of the application's is executed.
-    if let Err(e) = confine::confine() {
+    if let Err(e) = confine::confine(match spec.kind {
+        DeviceKind::Nvidia => confine::Files::AsTheDriverNeeds,
+        _ => confine::Files::None,
+    }) {
         let text = format!("the process could not be confined: {e}");
         stats.set_reason(&text);
         let _ = say(&*transport, &HelloAnswer::refused(Status::Unavailable, text));
@@ -149,11 +170,42 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     }
     stats.begun.store(1, std::sync::atomic::Ordering::SeqCst);
     say(&*transport, &answer)?;
+    if let Some(offer) = connection.offer {
+        offer.send(transport.descriptor(), &device.memory_files())?;
+    }
     session.run(device, ledger.clone(), slot, &credit, move || {
         stats.set_reason("the application has gone");
         exit();
     });
     exit();
+}
+
+/// How the application is reached.
+struct Connection {
+    /// For the hello.
+    hello: Arc<dyn Transport>,
+    /// For what follows.
+    session: Arc<dyn Transport>,
+    /// What the client needs for that.
+    offer: Option<Offer>,
+}
+
+impl Connection {
+    fn new(connection: OwnedFd, orders: &Orders) -> io::Result<Self> {
+        let peer = orders.peer.clone();
+        if !is_local(connection.as_raw_fd()) {
+            let tcp = Tcp::adopt(connection, peer)?;
+            tcp.probe_when_idle()?;
+            let tcp: Arc<dyn Transport> = Arc::new(tcp);
+            return Ok(Self { hello: tcp.clone(), session: tcp, offer: None });
+        }
+        let hello: Arc<dyn Transport> = Arc::new(Tcp::local(connection.try_clone()?, peer.clone()));
+        if orders.hello.features & FEATURE_SHARED_MEMORY == 0 {
+            return Ok(Self { session: hello.clone(), hello, offer: None });
+        }
+        let (shm, offer) = Shm::create(connection, peer)?;
+        Ok(Self { hello, session: Arc::new(shm), offer: Some(offer) })
+    }
 }
 
 /// Leaves at once: kernels may be running for ever, and there is nothing to clean up that the kernel of
@@ -284,7 +336,14 @@ mod tests {
     #[test]
     fn orders_come_back() {
         let orders = Orders {
-            device: DeviceSpec { count: 3, memory: 5, workers: 7, compute_capability: (9, 0) },
+            device: DeviceSpec {
+                kind: DeviceKind::Nvidia,
+                count: 3,
+                memory: 5,
+                workers: 7,
+                compute_capability: (9, 0),
+                driver: Some("/lib/x".into()),
+            },
             slot: 11,
             daemon: 13,
             peer: "127.0.0.1:1".into(),

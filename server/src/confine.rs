@@ -23,9 +23,18 @@ pub fn limit() -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// System calls that are refused whatever their arguments.
-const REFUSED: &[libc::c_long] = &[
-    // Files.
+/// Whether files may be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// Not at all.
+    None,
+    /// As the process's user may. NVIDIA's driver opens its devices and its compiler when they are needed, and keeps
+    /// a cache of what it has compiled. Kernels do not run in the process then.
+    AsTheDriverNeeds,
+}
+
+/// System calls about files.
+const FILES: &[libc::c_long] = &[
     libc::SYS_openat,
     libc::SYS_openat2,
     libc::SYS_unlinkat,
@@ -37,6 +46,10 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_fchmodat,
     libc::SYS_fchownat,
     libc::SYS_truncate,
+];
+
+/// System calls that are refused whatever their arguments.
+const REFUSED: &[libc::c_long] = &[
     libc::SYS_chroot,
     libc::SYS_mount,
     libc::SYS_umount2,
@@ -84,11 +97,9 @@ const REFUSED: &[libc::c_long] = &[
 
 /// The older forms, which exist on x86-64 alone.
 #[cfg(target_arch = "x86_64")]
-const REFUSED_X86_64: &[libc::c_long] = &[
+const FILES_X86_64: &[libc::c_long] = &[
     libc::SYS_open,
     libc::SYS_creat,
-    libc::SYS_fork,
-    libc::SYS_vfork,
     libc::SYS_unlink,
     libc::SYS_rename,
     libc::SYS_renameat,
@@ -101,15 +112,23 @@ const REFUSED_X86_64: &[libc::c_long] = &[
     libc::SYS_chown,
     libc::SYS_lchown,
 ];
+/// As above.
+#[cfg(target_arch = "x86_64")]
+const REFUSED_X86_64: &[libc::c_long] = &[libc::SYS_fork, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const FILES_X86_64: &[libc::c_long] = &[];
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_X86_64: &[libc::c_long] = &[];
 
 /// Refuses, for all threads and for good, what a session does not need.
-pub fn confine() -> io::Result<()> {
+pub fn confine(files: Files) -> io::Result<()> {
     // SAFETY: plain system call.
     let own = unsafe { libc::getpid() } as u64;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().chain(REFUSED_X86_64).map(|&number| (number, Vec::new())).collect();
+    if files == Files::None {
+        rules.extend(FILES.iter().chain(FILES_X86_64).map(|&number| (number, Vec::new())));
+    }
     // Signals to others.
     let to_others = || rule(0, SeccompCmpOp::Ne, own);
     rules.insert(libc::SYS_kill, vec![to_others()?]);

@@ -5,12 +5,13 @@
 
 use crate::app::{CONNECTION, LEDGER, ORDERS, Orders, hear_any, say};
 use crate::ledger::Ledger;
-use crate::options::{MAX_DEVICES, Options};
-use crate::{APP_SERVER_COMMAND, DeviceSpec};
+use crate::options::Options;
+use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
 use rgpu_protocol::hello::{Hello, HelloAnswer, MAJOR, MINOR, Status};
-use rgpu_protocol::transport::{Tcp, Transport};
+use crate::local::{self, LocalListener};
+use rgpu_protocol::transport::{Choice, Kind, Tcp, Transport};
 use std::io::{self, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
@@ -41,10 +42,6 @@ struct Daemon {
 /// Serves until SIGTERM or SIGINT. Prints one line on stdout when it listens.
 pub fn serve(options: Options) -> io::Result<()> {
     let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
-    let device = options.device;
-    if device.count == 0 || device.count > MAX_DEVICES {
-        return Err(invalid(format!("There can be 1 to {MAX_DEVICES} devices, not {}", device.count)));
-    }
     let token = options.token_file.as_deref().map(read_token).transpose()?;
     let addresses: Vec<_> = options
         .listen
@@ -57,13 +54,14 @@ pub fn serve(options: Options) -> io::Result<()> {
             options.listen
         )));
     }
+    let (device, capacity) = inventory::settle(options.device)?;
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = signal_descriptor(&[libc::SIGTERM, libc::SIGINT])?;
     let listener = TcpListener::bind(&addresses[..])
         .map_err(|e| io::Error::new(e.kind(), format!("Cannot listen on {}: {e}", options.listen)))?;
     listener.set_nonblocking(true)?;
     let daemon = Arc::new(Daemon {
-        ledger: Ledger::new(&vec![device.memory; device.count as usize])?,
+        ledger: Ledger::new(&capacity)?,
         device,
         token,
         max_sessions: options.max_sessions,
@@ -71,12 +69,31 @@ pub fn serve(options: Options) -> io::Result<()> {
         children: Mutex::default(),
         stopping: AtomicBool::new(false),
     });
+    let address = listener.local_addr()?;
+    let local = match options.transport.allows(Kind::Shm).then(|| LocalListener::bind(&address)) {
+        None => None,
+        Some(Ok(local)) => Some(local),
+        Some(Err(e)) if options.transport == Choice::Auto => {
+            tracing::warn!("clients on this machine have to use TCP: {e}");
+            None
+        }
+        Some(Err(e)) => return Err(e),
+    };
     let mut stdout = io::stdout();
-    writeln!(stdout, "rgpu: listening on {}", listener.local_addr()?)?;
+    writeln!(stdout, "rgpu: listening on {address}")?;
     stdout.flush()?;
-    while !poll(&listener, &signals)? {
+    while !poll(&listener, local.as_ref(), &signals)? {
+        if let Some(local) = &local {
+            match local.accept() {
+                Ok(Some((socket, peer))) => daemon.clone().welcome(socket, peer),
+                Ok(None) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => tracing::warn!("accepting failed: {e}"),
+            }
+        }
         match listener.accept() {
-            Ok((stream, peer)) => daemon.clone().welcome(stream, peer.to_string()),
+            Ok(_) if !options.transport.allows(Kind::Tcp) => {}
+            Ok((stream, peer)) => daemon.clone().welcome(stream.into(), peer.to_string()),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(e) => {
                 // Out of descriptors, or the client has gone already: either passes.
@@ -102,12 +119,13 @@ fn read_token(path: &std::path::Path) -> io::Result<Vec<u8>> {
 }
 
 /// Waits for a connection; true on a signal to stop.
-fn poll(listener: &TcpListener, signals: &OwnedFd) -> io::Result<bool> {
+fn poll(listener: &TcpListener, local: Option<&LocalListener>, signals: &OwnedFd) -> io::Result<bool> {
     let readable = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut fds = [readable(listener.as_raw_fd()), readable(signals.as_raw_fd())];
+    let local = local.map_or(-1, AsRawFd::as_raw_fd);
+    let mut fds = [readable(listener.as_raw_fd()), readable(signals.as_raw_fd()), readable(local)];
     loop {
         // SAFETY: `fds` is valid for its length.
-        if unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) } >= 0 {
+        if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) } >= 0 {
             return Ok(fds[1].revents != 0);
         }
         let e = io::Error::last_os_error();
@@ -136,7 +154,7 @@ fn signal_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
 }
 
 impl Daemon {
-    fn welcome(self: Arc<Self>, stream: TcpStream, peer: String) {
+    fn welcome(self: Arc<Self>, stream: OwnedFd, peer: String) {
         if self.strangers.fetch_add(1, SeqCst) >= MAX_STRANGERS {
             self.strangers.fetch_sub(1, SeqCst);
             tracing::warn!("{peer}: too many clients at once are saying hello");
@@ -151,7 +169,7 @@ impl Daemon {
         }
     }
 
-    fn client(&self, stream: TcpStream, peer: &str) {
+    fn client(&self, stream: OwnedFd, peer: &str) {
         let heard = self.hear(stream, peer);
         self.strangers.fetch_sub(1, SeqCst);
         let Some((tcp, hello)) = heard else { return };
@@ -201,8 +219,12 @@ impl Daemon {
     }
 
     /// Reads and checks what a stranger says.
-    fn hear(&self, stream: TcpStream, peer: &str) -> Option<(Tcp, Hello)> {
-        let tcp = match Tcp::adopt(stream.into(), peer.to_owned()) {
+    fn hear(&self, stream: OwnedFd, peer: &str) -> Option<(Tcp, Hello)> {
+        let adopted = match local::is_local(stream.as_raw_fd()) {
+            true => Ok(Tcp::local(stream, peer.to_owned())),
+            false => Tcp::adopt(stream, peer.to_owned()),
+        };
+        let tcp = match adopted {
             Ok(tcp) => tcp,
             Err(e) => {
                 tracing::warn!("{peer}: {e}");
@@ -267,12 +289,7 @@ impl Daemon {
         let orders = memory_file(&orders.to_bytes())?;
         let mut command = Command::new("/proc/self/exe");
         command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if text.starts_with("RGPU_") || text == "LD_PRELOAD" || text == "LD_AUDIT" {
-                command.env_remove(&name);
-            }
-        }
+        inventory::without_our_variables(&mut command);
         let descriptors = [
             (tcp.descriptor(), CONNECTION),
             (orders.as_raw_fd(), ORDERS),

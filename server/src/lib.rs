@@ -22,7 +22,9 @@ pub mod app;
 pub mod confine;
 mod convert;
 pub mod daemon;
+pub mod inventory;
 pub mod ledger;
+mod local;
 pub mod nvidia;
 mod options;
 pub mod session;
@@ -30,7 +32,7 @@ pub mod store;
 
 pub use app::app_server_main;
 pub use daemon::serve;
-pub use options::{DeviceSpec, Options};
+pub use options::{DeviceKind, DeviceSpec, Options};
 
 /// The hidden subcommand under which the daemon starts itself again for an application.
 pub const APP_SERVER_COMMAND: &str = "__app-server";

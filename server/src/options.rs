@@ -3,40 +3,88 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+/// What executes applications' calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum DeviceKind {
+    /// The software GPU.
+    #[default]
+    Software = 0,
+    /// The machine's NVIDIA driver.
+    Nvidia = 1,
+    /// The NVIDIA driver where there is one with a GPU, else the software GPU. Settled before the server
+    /// listens.
+    Auto = 2,
+}
+
+impl DeviceKind {
+    /// The kind with this number.
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        [Self::Software, Self::Nvidia, Self::Auto].into_iter().find(|kind| *kind as u32 == number)
+    }
+}
+
 /// Which device applications get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceSpec {
-    /// How many device ordinals an application sees.
+    /// What executes their calls.
+    pub kind: DeviceKind,
+    /// How many device ordinals an application sees; 0 means all that there are, and one software GPU.
     pub count: u32,
-    /// Memory of each in bytes, shared by all applications.
+    /// Memory of each in bytes, shared by all applications; 0 means all that an NVIDIA GPU has to offer, and
+    /// [`SOFTWARE_MEMORY`] for a software GPU.
     pub memory: u64,
-    /// Worker threads of each application; 0 means one for each core.
+    /// Worker threads of each application's software GPU; 0 means one for each core.
     pub workers: u32,
-    /// Compute capability, major and minor.
+    /// Compute capability of a software GPU, major and minor.
     pub compute_capability: (u32, u32),
+    /// The NVIDIA driver's library. Without it the machine's driver is looked for.
+    pub driver: Option<PathBuf>,
 }
 
 /// The most ordinals that are supported.
 pub const MAX_DEVICES: u32 = 16;
+/// Memory of a software GPU where nothing else was said.
+pub const SOFTWARE_MEMORY: u64 = 4 << 30;
 
 impl Default for DeviceSpec {
     fn default() -> Self {
-        Self { count: 1, memory: 4 << 30, workers: 0, compute_capability: (8, 0) }
+        Self {
+            kind: DeviceKind::Software,
+            count: 1,
+            memory: SOFTWARE_MEMORY,
+            workers: 0,
+            compute_capability: (8, 0),
+            driver: None,
+        }
     }
 }
 
-/// `software`, or `software:N` for N of them.
+/// `software` or `software:N`, `nvidia` or `nvidia:N`, `auto`. (`softgpu` is `software`.)
 impl FromStr for DeviceSpec {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, count) = text.split_once(':').unwrap_or((text, "1"));
-        if kind != "software" {
-            return Err(format!("device `{kind}` is not known; there is `software`, or `software:N`"));
-        }
-        match count.parse() {
-            Ok(count @ 1..=MAX_DEVICES) => Ok(Self { count, ..Self::default() }),
-            _ => Err(format!("`{count}` is not a number of devices from 1 to {MAX_DEVICES}")),
-        }
+        let (kind, count) = match text.split_once(':') {
+            Some((kind, count)) => (kind, Some(count)),
+            None => (text, None),
+        };
+        let kind = match kind {
+            "software" | "softgpu" => DeviceKind::Software,
+            "nvidia" => DeviceKind::Nvidia,
+            "auto" if count.is_none() => DeviceKind::Auto,
+            _ => {
+                return Err(format!(
+                    "device `{text}` is not known; there is `software`, `nvidia` (each also with `:N` for N \
+                     of them), and `auto`"
+                ));
+            }
+        };
+        let count = match count.map(str::parse) {
+            None => 0,
+            Some(Ok(count @ 1..=MAX_DEVICES)) => count,
+            _ => return Err(format!("`{text}` does not name a number of devices from 1 to {MAX_DEVICES}")),
+        };
+        Ok(Self { kind, count, memory: 0, ..Self::default() })
     }
 }
 
@@ -54,6 +102,8 @@ pub struct Options {
     pub insecure: bool,
     /// The most applications at a time.
     pub max_sessions: usize,
+    /// Which transports are offered.
+    pub transport: rgpu_protocol::transport::Choice,
 }
 
 impl Default for Options {
@@ -64,6 +114,7 @@ impl Default for Options {
             token_file: None,
             insecure: false,
             max_sessions: 128,
+            transport: rgpu_protocol::transport::Choice::Auto,
         }
     }
 }
@@ -74,10 +125,13 @@ mod tests {
 
     #[test]
     fn devices_are_counted() {
-        assert_eq!("software".parse::<DeviceSpec>().unwrap().count, 1);
-        assert_eq!("software:4".parse::<DeviceSpec>().unwrap().count, 4);
-        for wrong in ["software:0", "software:17", "software:x", "nvidia", ""] {
-            assert!(wrong.parse::<DeviceSpec>().is_err(), "{wrong}");
+        let parsed = |text: &str| text.parse::<DeviceSpec>().map(|spec| (spec.kind, spec.count)).ok();
+        assert_eq!(parsed("software"), Some((DeviceKind::Software, 0)));
+        assert_eq!(parsed("softgpu:4"), Some((DeviceKind::Software, 4)));
+        assert_eq!(parsed("nvidia:2"), Some((DeviceKind::Nvidia, 2)));
+        assert_eq!(parsed("auto"), Some((DeviceKind::Auto, 0)));
+        for wrong in ["software:0", "software:17", "software:x", "nvidia:", "auto:1", "radeon", ""] {
+            assert!(parsed(wrong).is_none(), "{wrong}");
         }
     }
 }
