@@ -12,6 +12,7 @@
 //! `docs/placement.md` has the model and the contract in prose.
 
 mod cluster;
+pub mod cost;
 mod error;
 pub mod flow;
 mod ids;

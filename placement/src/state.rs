@@ -147,8 +147,7 @@ impl State {
 
     /// Ends a job. Returns it and the other jobs whose completion times may have changed, in order.
     pub fn finish(&mut self, id: JobId) -> Result<(Running, Vec<JobId>), Error> {
-        let running =
-            self.running.get_mut(id.index()).and_then(Option::take).ok_or(Error::NotRunning(id))?;
+        let running = self.running.get_mut(id.index()).and_then(Option::take).ok_or(Error::NotRunning(id))?;
         self.count -= 1;
         for (number, (task, at)) in running.job.tasks.iter().zip(&running.placement.tasks).enumerate() {
             self.usage.give_task(&self.cluster, at, task, running.job.profile);
@@ -194,7 +193,7 @@ impl State {
     pub fn conditions(&self, running: &Running, task: usize) -> Conditions {
         let job = &running.job;
         let at = &running.placement.tasks[task];
-        let mut conditions = self.conditions_at(at);
+        let mut conditions = conditions_at(&self.cluster, at);
         let mut own: Vec<(LinkId, u64)> = Vec::new();
         if conditions.remote_share > 0.0 {
             for (task, at) in job.tasks.iter().zip(&running.placement.tasks) {
@@ -235,22 +234,6 @@ impl State {
         conditions
     }
 
-    /// The part of the conditions that follows from a placement alone.
-    pub(crate) fn conditions_at(&self, at: &TaskPlacement) -> Conditions {
-        let (mut all, mut remote, mut numa_crossed) = (0u64, 0u64, at.regions.len() > 1);
-        for grant in &at.grants {
-            let device = self.cluster.device(grant.device);
-            all += u64::from(grant.milli);
-            if device.node != at.node {
-                remote += u64::from(grant.milli);
-            } else {
-                numa_crossed |= at.regions.first().is_some_and(|share| share.region != device.numa);
-            }
-        }
-        let remote_share = if all == 0 { 0.0 } else { remote as f64 / all as f64 };
-        Conditions { remote_share, numa_crossed, ..Conditions::default() }
-    }
-
     /// The completion time of a running job, were the present conditions to last from its start to its end:
     /// that of its slowest task. `None` if it doesn't run.
     ///
@@ -278,7 +261,24 @@ pub(crate) fn load(cluster: &Cluster, link: LinkId, mbps: u64) -> f64 {
     }
 }
 
-fn own_traffic(cluster: &Cluster, task: &Task, at: &TaskPlacement, own: &mut Vec<(LinkId, u64)>) {
+/// The part of the conditions that follows from a placement alone.
+pub(crate) fn conditions_at(cluster: &Cluster, at: &TaskPlacement) -> Conditions {
+    let (mut all, mut remote, mut numa_crossed) = (0u64, 0u64, at.regions.len() > 1);
+    for grant in &at.grants {
+        let device = cluster.device(grant.device);
+        all += u64::from(grant.milli);
+        if device.node != at.node {
+            remote += u64::from(grant.milli);
+        } else {
+            numa_crossed |= at.regions.first().is_some_and(|share| share.region != device.numa);
+        }
+    }
+    let remote_share = if all == 0 { 0.0 } else { remote as f64 / all as f64 };
+    Conditions { remote_share, numa_crossed, ..Conditions::default() }
+}
+
+/// The traffic that one placed task puts on links, unsorted and perhaps in several parts.
+pub(crate) fn own_traffic(cluster: &Cluster, task: &Task, at: &TaskPlacement, own: &mut Vec<(LinkId, u64)>) {
     if task.network_mbps > 0 {
         own.push((cluster.nic(at.node), task.network_mbps));
     }

@@ -21,6 +21,10 @@ const POPULAR: f64 = 0.95;
 /// How many caches of scores (one per shape of tasks) are kept before all are thrown away.
 const CACHES: usize = 4096;
 
+/// Tasks that ask for the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape(usize);
+
 /// A typical task.
 #[derive(Clone, Debug)]
 struct Typical {
@@ -56,7 +60,7 @@ pub struct Fragmentation {
     typical: Vec<Typical>,
     /// The frequency of typical tasks that want no GPU.
     without: f64,
-    shapes: HashMap<Task, usize>,
+    shapes: HashMap<Task, Shape>,
     scores: Vec<Vec<Score>>,
     /// Tasks seen, when the workload is learnt.
     seen: HashMap<Task, u64>,
@@ -122,15 +126,37 @@ impl Fragmentation {
         }
     }
 
-    /// Whether any typical task is known.
-    pub fn knows(&self) -> bool {
-        !self.typical.is_empty() || self.without > 0.0
+    /// The number under which scores of tasks like this one are remembered, until the next
+    /// [`Fragmentation::observe`] or [`Fragmentation::trim`].
+    pub fn shape(&mut self, task: &Task) -> Shape {
+        if let Some(shape) = self.shapes.get(task) {
+            return *shape;
+        }
+        let shape = Shape(self.scores.len());
+        self.shapes.insert(task.clone(), shape);
+        self.scores.push(Vec::new());
+        shape
     }
 
-    /// By how much the node's fragmentation grows if the task goes there with all its devices (it may shrink);
-    /// `None` if it doesn't fit.
-    pub fn growth(&mut self, cluster: &Cluster, usage: &Usage, node: NodeId, task: &Task) -> Option<f64> {
-        let growth = self.score(cluster, usage, node, task).growth;
+    /// Forgets the scores of all shapes if there are too many.
+    pub fn trim(&mut self) {
+        if self.shapes.len() >= CACHES {
+            self.shapes.clear();
+            self.scores.clear();
+        }
+    }
+
+    /// By how much the node's fragmentation grows if the task, of that shape, goes there with all its devices (it
+    /// may shrink); `None` if it doesn't fit.
+    pub fn growth(
+        &mut self,
+        cluster: &Cluster,
+        usage: &Usage,
+        node: NodeId,
+        task: &Task,
+        shape: Shape,
+    ) -> Option<f64> {
+        let growth = self.score(cluster, usage, node, task, shape).growth;
         (!growth.is_nan()).then_some(growth)
     }
 
@@ -142,7 +168,8 @@ impl Fragmentation {
         node: NodeId,
         task: &Task,
     ) -> Option<TaskPlacement> {
-        let score = self.score(cluster, usage, node, task);
+        let shape = self.shape(task);
+        let score = self.score(cluster, usage, node, task, shape);
         if score.growth.is_nan() {
             return None;
         }
@@ -157,21 +184,9 @@ impl Fragmentation {
         }
     }
 
-    fn score(&mut self, cluster: &Cluster, usage: &Usage, node: NodeId, task: &Task) -> Score {
-        let shape = match self.shapes.get(task) {
-            Some(shape) => *shape,
-            None => {
-                if self.shapes.len() >= CACHES {
-                    self.shapes.clear();
-                    self.scores.clear();
-                }
-                self.shapes.insert(task.clone(), self.scores.len());
-                self.scores.push(Vec::new());
-                self.scores.len() - 1
-            }
-        };
+    fn score(&mut self, cluster: &Cluster, usage: &Usage, node: NodeId, task: &Task, shape: Shape) -> Score {
         let fingerprint = usage.node(node).fingerprint;
-        let scores = &mut self.scores[shape];
+        let scores = &mut self.scores[shape.0];
         if scores.is_empty() {
             // No node has this fingerprint at first, whatever it is.
             let nodes = usage.nodes().iter();
@@ -183,7 +198,7 @@ impl Fragmentation {
         }
         let (growth, device) = self.compute(cluster, usage, node, task).unwrap_or((f64::NAN, 0));
         let score = Score { fingerprint, growth, device };
-        self.scores[shape][node.index()] = score;
+        self.scores[shape.0][node.index()] = score;
         score
     }
 
@@ -298,7 +313,9 @@ impl Fragmentation {
 /// The only request of a task, if it is for a part of a GPU.
 fn only_part(task: &Task) -> Option<usize> {
     match task.devices.as_slice() {
-        [request] if request.kind == DeviceKind::Gpu && request.count == 1 && request.milli < WHOLE => Some(0),
+        [request] if request.kind == DeviceKind::Gpu && request.count == 1 && request.milli < WHOLE => {
+            Some(0)
+        }
         _ => None,
     }
 }
@@ -345,10 +362,14 @@ mod tests {
     #[test]
     fn growth_is_the_difference_and_picks_the_device() {
         let (cluster, mut usage, mut fragmentation) = example();
+        let growth = |fragmentation: &mut Fragmentation, usage: &Usage, task: &Task| {
+            let shape = fragmentation.shape(task);
+            fragmentation.growth(&cluster, usage, NodeId(0), task, shape)
+        };
         let part = Task::new(1000, 0).with(DeviceRequest::part(600));
         // 2000 idle; then 400 + 1000: whole tasks lose 400, the parts nothing, the rest has 1400 of 2000.
-        let growth = fragmentation.growth(&cluster, &usage, NodeId(0), &part).unwrap();
-        assert_eq!(growth, 0.5 * 400.0 + 0.25 * (1400.0 - 2000.0));
+        let grown = growth(&mut fragmentation, &usage, &part).unwrap();
+        assert_eq!(grown, 0.5 * 400.0 + 0.25 * (1400.0 - 2000.0));
         let at = fragmentation.grant(&cluster, &usage, NodeId(0), &part).unwrap();
         usage.take_task(&cluster, &at, &part, ProfileId(0));
         // A part of 400 fills the first GPU up rather than breaking the second one.
@@ -359,17 +380,16 @@ mod tests {
         usage.take_task(&cluster, &second, &rest, ProfileId(0));
         let third = fragmentation.grant(&cluster, &usage, NodeId(0), &rest).unwrap();
         assert_ne!(third.grants[0].device, at.grants[0].device);
-        assert_eq!(fragmentation.growth(&cluster, &usage, NodeId(0), &Task::new(9000, 0)), None);
+        assert_eq!(growth(&mut fragmentation, &usage, &Task::new(9000, 0)), None);
     }
 
     #[test]
     fn learns_the_workload() {
         let mut learnt = Fragmentation::new(&[]);
-        assert!(!learnt.knows());
+        assert!(learnt.typical.is_empty());
         for _ in 0..4 {
             learnt.observe(&Task::new(1, 1).with_gpus(1));
         }
-        assert!(learnt.knows());
         assert_eq!(learnt.typical.len(), 1);
         assert_eq!(learnt.typical[0].frequency, 1.0);
     }

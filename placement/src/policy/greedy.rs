@@ -62,7 +62,13 @@ impl Greedy {
         }
     }
 
-    fn place(&mut self, cluster: &Cluster, usage: &mut Usage, job: &Job, steps: &mut Vec<Step>) -> Option<Placement> {
+    fn place(
+        &mut self,
+        cluster: &Cluster,
+        usage: &mut Usage,
+        job: &Job,
+        steps: &mut Vec<Step>,
+    ) -> Option<Placement> {
         let mut placed: Vec<TaskPlacement> = Vec::with_capacity(job.tasks.len());
         for (number, task) in job.tasks.iter().enumerate() {
             let explain = self.watched.wants(job.id);
@@ -89,9 +95,12 @@ impl Greedy {
 
     fn choose(&mut self, cluster: &Cluster, usage: &Usage, task: &Task) -> Option<NodeId> {
         if self.rule == Rule::Fgd {
+            let shape = self.fragmentation.shape(task);
             let mut best: Option<(f64, NodeId)> = None;
             for node in (0..cluster.nodes().len() as u32).map(NodeId) {
-                let Some(growth) = self.fragmentation.growth(cluster, usage, node, task) else { continue };
+                let Some(growth) = self.fragmentation.growth(cluster, usage, node, task, shape) else {
+                    continue;
+                };
                 let cost = fgd_cost(growth);
                 if best.is_none_or(|(least, _)| cost < least) {
                     best = Some((cost, node));
@@ -128,7 +137,13 @@ impl Greedy {
         }
     }
 
-    fn grant(&mut self, cluster: &Cluster, usage: &Usage, node: NodeId, task: &Task) -> Option<TaskPlacement> {
+    fn grant(
+        &mut self,
+        cluster: &Cluster,
+        usage: &Usage,
+        node: NodeId,
+        task: &Task,
+    ) -> Option<TaskPlacement> {
         let pick = match self.rule {
             Rule::FirstFit => Pick::First,
             Rule::BestFit => Pick::Fullest,
@@ -138,7 +153,14 @@ impl Greedy {
         grant_locally(cluster, usage, node, task, pick)
     }
 
-    fn step(&mut self, cluster: &Cluster, usage: &Usage, task: &Task, number: usize, chosen: Option<NodeId>) -> Step {
+    fn step(
+        &mut self,
+        cluster: &Cluster,
+        usage: &Usage,
+        task: &Task,
+        number: usize,
+        chosen: Option<NodeId>,
+    ) -> Step {
         let mut step = Step {
             phase: Phase::ServerCentric,
             task: number,
@@ -158,7 +180,8 @@ impl Greedy {
                 Rule::BestFit => remaining(cluster, usage, node, task),
                 Rule::Random => 0.0,
                 Rule::Fgd => {
-                    let growth = self.fragmentation.growth(cluster, usage, node, task);
+                    let shape = self.fragmentation.shape(task);
+                    let growth = self.fragmentation.growth(cluster, usage, node, task, shape);
                     fgd_cost(growth.unwrap_or(f64::INFINITY))
                 }
             };
@@ -190,6 +213,7 @@ impl Policy for Greedy {
 
     fn schedule(&mut self, state: &State, waiting: &[Waiting], now_s: f64) -> Result<Decisions, Error> {
         let cluster = state.cluster().clone();
+        self.fragmentation.trim();
         let mut usage = super::scratch(&mut self.scratch, state);
         let mut decisions = Decisions::default();
         // What didn't fit once in a round doesn't fit later in it.
@@ -313,7 +337,8 @@ pub fn grant_locally(
             .node(node)
             .devices()
             .filter(|&device| {
-                usage.fits_device(cluster, device, request) && still_fits(cluster, usage, &grants, device, request)
+                usage.fits_device(cluster, device, request)
+                    && still_fits(cluster, usage, &grants, device, request)
             })
             .collect();
         if fitting.len() < usize::from(request.count) {

@@ -1,6 +1,7 @@
 //! The policies, behind one trait.
 
 mod explain;
+mod flow_model;
 mod fragmentation;
 mod greedy;
 
@@ -110,6 +111,12 @@ pub struct PolicyConfig {
     pub link_limit: f64,
     /// The greatest part of the devices' given thousandths, over the whole cluster, that may be remote.
     pub max_remote_share: f64,
+    /// By which factor a remote device costs more than a local one of equal utility (P of equation 7), at least 1.
+    pub remote_preference: f64,
+    /// By which factor a node costs more that is not among a task's preferred ones, at least 1.
+    pub affinity_preference: f64,
+    /// By how much the cost of leaving a task unscheduled grows with every round (W of equation 8).
+    pub wait_weight: f64,
     /// The workload's typical tasks and how frequent each is (`fgd`, and ties in `drmaestro`). Empty: learnt
     /// from the tasks that were seen.
     pub typical: Vec<(crate::Task, f64)>,
@@ -129,6 +136,9 @@ impl PolicyConfig {
             network_aware: true,
             link_limit: 1.0,
             max_remote_share: 1.0,
+            remote_preference: 1.25,
+            affinity_preference: 2.0,
+            wait_weight: 0.02,
             typical: Vec::new(),
         }
     }
@@ -140,14 +150,28 @@ impl PolicyConfig {
 
     /// Builds the policy.
     pub fn build(&self) -> Result<Box<dyn Policy + Send>, Error> {
+        let range = |what, value: f64, must| {
+            let of = format!("policy {:?}", self.name);
+            Err(Error::Range { what, of, value: value.to_string(), must })
+        };
         for (what, value) in [("link_limit", self.link_limit), ("max_remote_share", self.max_remote_share)] {
             if value.is_nan() || value < 0.0 {
-                return Err(Error::Range {
-                    what,
-                    of: format!("policy {:?}", self.name),
-                    value: value.to_string(),
-                    must: "not negative",
-                });
+                return range(what, value, "not negative");
+            }
+        }
+        for (what, value) in
+            [("remote_preference", self.remote_preference), ("affinity_preference", self.affinity_preference)]
+        {
+            if !(1.0..=1000.0).contains(&value) {
+                return range(what, value, "from 1 to 1000");
+            }
+        }
+        if !(0.0..=1000.0).contains(&self.wait_weight) {
+            return range("wait_weight", self.wait_weight, "from 0 to 1000");
+        }
+        for (_, frequency) in &self.typical {
+            if !frequency.is_finite() || *frequency <= 0.0 {
+                return range("a typical task's frequency", *frequency, "greater than 0");
             }
         }
         let greedy = |rule| Ok(Box::new(greedy::Greedy::new(rule, self.seed, &self.typical)) as Box<_>);
@@ -156,6 +180,8 @@ impl PolicyConfig {
             "best-fit" => greedy(greedy::Rule::BestFit),
             "random" => greedy(greedy::Rule::Random),
             "fgd" => greedy(greedy::Rule::Fgd),
+            "drmaestro" => Ok(Box::new(flow_model::FlowModel::new("drmaestro", self))),
+            "firmament" => Ok(Box::new(flow_model::FlowModel::new("firmament", self))),
             name => Err(Error::UnknownPolicy(name.into(), PolicyConfig::NAMES.join(", "))),
         }
     }

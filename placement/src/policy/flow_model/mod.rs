@@ -1,0 +1,218 @@
+//! `drmaestro` and `firmament`: the flow model, solved phase by phase.
+//!
+//! A round takes the waiting jobs in batches, the longest waiting first. For a batch, the first phase's network
+//! decides in which node each task's server-centric resources are ([`phases`]); then, for each kind of
+//! disaggregated device, a network decides from which node each sub-task (device) comes, the task's own node being
+//! preferred. A job that misses anything is taken back as a whole, and is tried once more alone ([`solo`]), because
+//! two gangs can keep each other from their last device. A network with a single task needs no solver: its
+//! cheapest arc is its optimum.
+
+mod explaining;
+mod phases;
+mod solo;
+mod view;
+
+use std::collections::HashMap;
+
+use super::explain::{Explanation, Watched};
+use super::fragmentation::Fragmentation;
+use super::{Decisions, Policy, PolicyConfig, Reason};
+use crate::error::Error;
+use crate::ids::{DeviceKind, JobId};
+use crate::job::{Job, Task};
+use crate::placement::Placement;
+use crate::queue::Waiting;
+use crate::state::State;
+use crate::usage::Usage;
+use view::View;
+
+/// Jobs in one batch. More would find slightly cheaper placements in great crowds, in much more time.
+const BATCH: usize = 512;
+
+/// A batch's jobs may want this many times what is free: not every job will take its share.
+const OVERBOOK: u64 = 2;
+
+/// The policy.
+#[derive(Debug)]
+pub struct FlowModel {
+    name: &'static str,
+    settings: Settings,
+    fragmentation: Fragmentation,
+    learnt: Vec<bool>,
+    scratch: Option<Usage>,
+    watched: Watched,
+}
+
+/// What of the configuration matters in a round.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub disaggregated: [bool; DeviceKind::COUNT],
+    pub network_aware: bool,
+    pub link_limit: f64,
+    pub max_remote_share: f64,
+    pub remote_preference: f64,
+    pub affinity_preference: f64,
+    pub wait_weight: f64,
+}
+
+impl Settings {
+    /// The greatest preference factor that an arc can have.
+    pub fn worst_preference(&self) -> f64 {
+        self.remote_preference * self.affinity_preference
+    }
+}
+
+/// Jobs that are the same to the model.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Class<'a> {
+    tasks: &'a [Task],
+    profile: u32,
+    numbers: [u64; 3],
+}
+
+impl<'a> Class<'a> {
+    fn of(job: &'a Job) -> Class<'a> {
+        let goal = job.goal_s.unwrap_or(0.0);
+        Class {
+            tasks: &job.tasks,
+            profile: job.profile.0,
+            numbers: [job.scale.to_bits(), goal.to_bits(), job.importance.to_bits()],
+        }
+    }
+}
+
+impl FlowModel {
+    /// `drmaestro`, or `firmament` if nothing is to be disaggregated.
+    pub fn new(name: &'static str, config: &PolicyConfig) -> FlowModel {
+        let mut disaggregated = [false; DeviceKind::COUNT];
+        if name == "drmaestro" {
+            config.disaggregated.iter().for_each(|kind| disaggregated[kind.index()] = true);
+        }
+        FlowModel {
+            name,
+            settings: Settings {
+                disaggregated,
+                network_aware: config.network_aware && name == "drmaestro",
+                link_limit: config.link_limit,
+                max_remote_share: config.max_remote_share,
+                remote_preference: config.remote_preference,
+                affinity_preference: config.affinity_preference,
+                wait_weight: config.wait_weight,
+            },
+            fragmentation: Fragmentation::new(&config.typical),
+            learnt: Vec::new(),
+            scratch: None,
+            watched: Watched::default(),
+        }
+    }
+
+    fn learn(&mut self, job: &Job) {
+        let i = job.id.index();
+        if self.learnt.len() <= i {
+            self.learnt.resize(i + 1, false);
+        }
+        if !std::mem::replace(&mut self.learnt[i], true) {
+            job.tasks.iter().for_each(|task| self.fragmentation.observe(task));
+        }
+    }
+}
+
+impl Policy for FlowModel {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn schedule(&mut self, state: &State, waiting: &[Waiting], now_s: f64) -> Result<Decisions, Error> {
+        for waiting in waiting {
+            self.learn(&waiting.job);
+        }
+        self.fragmentation.trim();
+        let mut decisions = Decisions::default();
+        let mut view = View {
+            cluster: state.cluster(),
+            profiles: state.profiles(),
+            external: state.external_mbps(),
+            usage: super::scratch(&mut self.scratch, state),
+            settings: &self.settings,
+            fragmentation: &mut self.fragmentation,
+            work: Default::default(),
+        };
+        // Why a class was left, and after how many rounds of waiting: who waited less needn't try again, because
+        // during a round, resources get only scarcer and the network only busier.
+        let mut given_up: HashMap<Class<'_>, (Reason, u32)> = HashMap::new();
+        let mut rest = waiting.iter();
+        loop {
+            let mut batch: Vec<&Waiting> = Vec::new();
+            let mut budget = view.budget();
+            for waiting in rest.by_ref() {
+                decisions.work.considered += 1;
+                if let Some((reason, rounds)) = given_up.get(&Class::of(&waiting.job))
+                    && waiting.rounds <= *rounds
+                {
+                    decisions.left.push((waiting.job.id, reason.clone()));
+                    continue;
+                }
+                if !view.plenty(&waiting.job) {
+                    given_up.insert(Class::of(&waiting.job), (Reason::NoRoom, u32::MAX));
+                    decisions.left.push((waiting.job.id, Reason::NoRoom));
+                    continue;
+                }
+                budget.spend(&waiting.job);
+                batch.push(waiting);
+                if batch.len() >= BATCH || budget.is_spent() {
+                    break;
+                }
+            }
+            if batch.is_empty() {
+                break;
+            }
+            let mut outcomes: Vec<Option<Placement>> = vec![None; batch.len()];
+            if batch.len() > 1 || batch[0].job.tasks.len() > 1 {
+                phases::place(&mut view, &batch, &mut outcomes)?;
+            }
+            for (waiting, outcome) in batch.into_iter().zip(outcomes) {
+                let job = &waiting.job;
+                let class = Class::of(job);
+                let placed = match (outcome, given_up.get(&class)) {
+                    (Some(placement), _) => Ok(placement),
+                    (None, Some((reason, rounds))) if waiting.rounds <= *rounds => Err(reason.clone()),
+                    (None, _) => solo::place(&mut view, waiting),
+                };
+                match placed {
+                    Ok(placement) => decisions.placed.push((job.id, placement)),
+                    Err(reason) => {
+                        let rounds = match reason {
+                            Reason::Postponed { .. } => waiting.rounds,
+                            _ => u32::MAX,
+                        };
+                        given_up.insert(class, (reason.clone(), rounds));
+                        decisions.left.push((job.id, reason));
+                    }
+                }
+            }
+        }
+        let considered = decisions.work.considered;
+        decisions.work = view.work;
+        decisions.work.considered = considered;
+        for waiting in waiting {
+            if !self.watched.wants(waiting.job.id) {
+                continue;
+            }
+            // The arcs as they were when the round began.
+            view.usage.clone_from(state.usage());
+            let explanation = explaining::explain(&mut view, waiting, &decisions);
+            self.watched
+                .record(waiting.job.id, Explanation { now_s, policy: self.name.to_owned(), ..explanation });
+        }
+        self.scratch = Some(view.usage);
+        Ok(decisions)
+    }
+
+    fn watch(&mut self, job: JobId) {
+        self.watched.watch(job);
+    }
+
+    fn explain(&self, job: JobId) -> Option<&Explanation> {
+        self.watched.get(job)
+    }
+}

@@ -1,0 +1,155 @@
+//! One job alone: every task and sub-task takes its cheapest arc, phase by phase.
+
+use super::view::{Arc, View};
+use crate::cost;
+use crate::ids::DeviceKind;
+use crate::job::{Job, Task};
+use crate::placement::{Placement, TaskPlacement};
+use crate::policy::Reason;
+use crate::queue::Waiting;
+
+/// Places a job (and takes its resources), or says why not (and takes nothing).
+pub fn place(view: &mut View<'_>, waiting: &Waiting) -> Result<Placement, Reason> {
+    let job = &waiting.job;
+    let mut placed: Vec<TaskPlacement> = Vec::with_capacity(job.tasks.len());
+    for task in &job.tasks {
+        match place_task(view, job, task) {
+            Ok(at) => placed.push(at),
+            Err(reason) => {
+                view.take_back(job, &placed);
+                return Err(reason);
+            }
+        }
+    }
+    accept(view, waiting, placed)
+}
+
+/// The last word on a job that has got everything: is it cheaper to leave it?
+pub fn accept(
+    view: &mut View<'_>,
+    waiting: &Waiting,
+    placed: Vec<TaskPlacement>,
+) -> Result<Placement, Reason> {
+    let job = &waiting.job;
+    let expected_s = view.expected_of(job, &placed);
+    if view.settings.network_aware
+        && cost::violates(job, expected_s)
+        && view.placing_cost(job, expected_s, 1.0) > view.unscheduled(waiting.rounds)
+        && can_keep_goal(view, job)
+    {
+        view.take_back(job, &placed);
+        return Err(Reason::Postponed { expected_s, goal_s: job.goal_s.unwrap_or(expected_s) });
+    }
+    Ok(Placement { tasks: placed })
+}
+
+/// Whether waiting can help at all: in the best of worlds, the job would keep its goal.
+fn can_keep_goal(view: &View<'_>, job: &Job) -> bool {
+    !cost::violates(job, view.profiles.get(job.profile).best_s() * job.scale)
+}
+
+fn place_task(view: &mut View<'_>, job: &Job, task: &Task) -> Result<TaskPlacement, Reason> {
+    let Some(home) = cheapest_home(view, job, task) else {
+        return Err(why_no_home(view, job, task));
+    };
+    let Some(mut at) = view.take_server(job, task, home.node, true) else { return Err(Reason::NoRoom) };
+    for kind in DeviceKind::ALL {
+        for (number, request) in task.devices.iter().enumerate() {
+            if request.kind != kind {
+                continue;
+            }
+            let have = at.grants.iter().filter(|grant| usize::from(grant.request) == number).count();
+            if let Err(reason) = place_devices(view, job, task, number as u16, have, &mut at) {
+                view.usage.give_task(view.cluster, &at, task, job.profile);
+                return Err(reason);
+            }
+        }
+    }
+    Ok(at)
+}
+
+/// The cheapest arc of the server-centric phase.
+pub fn cheapest_home(view: &mut View<'_>, job: &Job, task: &Task) -> Option<Arc> {
+    let key = view.server_key(task);
+    let mut best: Option<Arc> = None;
+    for node in view.nodes() {
+        if let Ok(arc) = view.server_arc(job, task, &key, node)
+            && best.is_none_or(|best| arc.cost < best.cost)
+        {
+            let milli: u64 = DeviceKind::ALL.into_iter().map(|kind| task.device_milli(kind)).sum();
+            let remote = (arc.remote_share * milli as f64).round() as u64;
+            let allowed = |kind| view.may_be_remote(kind, remote, task.device_milli(kind));
+            if remote == 0 || task.devices.iter().all(|request| allowed(request.kind)) {
+                best = Some(arc);
+            }
+        }
+    }
+    best
+}
+
+fn why_no_home(view: &mut View<'_>, job: &Job, task: &Task) -> Reason {
+    let key = view.server_key(task);
+    let (mut fits, mut bandwidth) = (false, false);
+    for node in view.nodes() {
+        match view.server_arc(job, task, &key, node) {
+            Ok(_) => fits = true,
+            Err(why) => bandwidth |= why.contains("bandwidth"),
+        }
+    }
+    match (fits, bandwidth) {
+        (true, _) => Reason::RemoteShare,
+        (_, true) => Reason::NoBandwidth,
+        _ => Reason::NoRoom,
+    }
+}
+
+/// Takes the devices that a request still lacks, the cheapest first.
+fn place_devices(
+    view: &mut View<'_>,
+    job: &Job,
+    task: &Task,
+    number: u16,
+    have: usize,
+    at: &mut TaskPlacement,
+) -> Result<(), Reason> {
+    let request = &task.devices[usize::from(number)];
+    let mut missing = usize::from(request.count) - have;
+    if missing == 0 {
+        return Ok(());
+    }
+    let key = view.device_key(request);
+    let mut bandwidth = false;
+    let mut arcs: Vec<Arc> = Vec::new();
+    for node in view.nodes() {
+        match view.device_arc(job, task, request, &key, at.node, node) {
+            Ok(arc) => arcs.push(arc),
+            Err(why) => bandwidth |= why.contains("bandwidth"),
+        }
+    }
+    let order = |a: &Arc, b: &Arc| a.cost.total_cmp(&b.cost).then(a.node.cmp(&b.node));
+    if arcs.len() > missing {
+        // Each node among the cheapest has a device at least.
+        arcs.select_nth_unstable_by(missing, order);
+    }
+    arcs.sort_by(order);
+    let mut limited = false;
+    for arc in arcs {
+        while missing > 0 {
+            let milli = u64::from(request.milli);
+            if arc.node != at.node && !view.may_be_remote(request.kind, milli, milli) {
+                limited = true;
+                break;
+            }
+            if !view.take_device(at, request, number, arc.node) {
+                break;
+            }
+            missing -= 1;
+        }
+    }
+    match (missing, limited, bandwidth) {
+        (0, ..) => Ok(()),
+        (_, true, _) => Err(Reason::RemoteShare),
+        (_, _, true) => Err(Reason::NoBandwidth),
+        _ => Err(Reason::NoRoom),
+    }
+}

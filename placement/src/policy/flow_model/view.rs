@@ -1,0 +1,423 @@
+//! What a round looks at: the free amounts as they are while it decides, and what costs follow from them.
+
+use super::{OVERBOOK, Settings};
+use crate::cluster::{Cluster, WHOLE};
+use crate::cost;
+use crate::ids::{DeviceId, DeviceKind, LinkId, NodeId};
+use crate::job::{DeviceRequest, Job, Task};
+use crate::placement::{Grant, TaskPlacement};
+use crate::policy::Work;
+use crate::policy::fragmentation::{Fragmentation, Shape};
+use crate::policy::greedy::{fgd_cost, still_fits};
+use crate::profile::{Conditions, Profiles};
+use crate::usage::Usage;
+
+/// So much the growth of fragmentation (0 to 100) weighs in a cost: it decides between places that are equal
+/// otherwise.
+const FRAGMENTATION: f64 = 1e-4;
+
+/// A round's view of the cluster.
+pub struct View<'a> {
+    pub cluster: &'a Cluster,
+    pub profiles: &'a Profiles,
+    pub external: &'a [u64],
+    pub usage: Usage,
+    pub settings: &'a Settings,
+    pub fragmentation: &'a mut Fragmentation,
+    pub work: Work,
+}
+
+/// An arc: where a task or sub-task can go, and what that costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arc {
+    pub node: NodeId,
+    /// Equation 7 with everything that is added to it.
+    pub cost: f64,
+    pub expected_s: f64,
+    pub load: f64,
+    pub utility: f64,
+    pub preference: f64,
+    /// The share of the devices that would be remote.
+    pub remote_share: f64,
+}
+
+/// What the arcs of one task's phase have in common.
+pub struct ServerKey {
+    with: Shape,
+    alone: Task,
+    alone_shape: Shape,
+}
+
+/// What the arcs of one request's sub-tasks have in common.
+pub struct DeviceKey {
+    one: Task,
+    shape: Shape,
+}
+
+/// Why a node is no candidate.
+pub type RuledOut = &'static str;
+
+/// The aggregate amounts that a batch may want.
+pub struct Budget {
+    cpu_milli: u64,
+    memory_mib: u64,
+    device_milli: [u64; DeviceKind::COUNT],
+}
+
+impl Budget {
+    pub fn spend(&mut self, job: &Job) {
+        for task in &job.tasks {
+            self.cpu_milli = self.cpu_milli.saturating_sub(task.cpu_milli);
+            self.memory_mib = self.memory_mib.saturating_sub(task.memory_mib);
+            for kind in DeviceKind::ALL {
+                let left = &mut self.device_milli[kind.index()];
+                *left = left.saturating_sub(task.device_milli(kind));
+            }
+        }
+    }
+
+    /// Whether cores or memory ran out. (Devices don't count: jobs without them must not wait for those with.)
+    pub fn is_spent(&self) -> bool {
+        self.cpu_milli == 0 || self.memory_mib == 0
+    }
+}
+
+impl View<'_> {
+    pub fn budget(&self) -> Budget {
+        let free = self.usage.totals();
+        Budget {
+            cpu_milli: free.cpu_milli * OVERBOOK,
+            memory_mib: free.memory_mib * OVERBOOK,
+            device_milli: DeviceKind::ALL.map(|kind| self.free_milli(kind) * OVERBOOK),
+        }
+    }
+
+    fn free_milli(&self, kind: DeviceKind) -> u64 {
+        let all = self.cluster.totals().devices[kind.index()] * u64::from(WHOLE);
+        all - self.usage.totals().granted_milli[kind.index()]
+    }
+
+    /// Whether the cluster as a whole has as much free as a job wants.
+    pub fn plenty(&self, job: &Job) -> bool {
+        let free = self.usage.totals();
+        job.tasks.iter().map(|task| task.cpu_milli).sum::<u64>() <= free.cpu_milli
+            && job.tasks.iter().map(|task| task.memory_mib).sum::<u64>() <= free.memory_mib
+            && DeviceKind::ALL.into_iter().all(|kind| {
+                let wanted: u64 = job.tasks.iter().map(|task| task.device_milli(kind)).sum();
+                wanted <= self.free_milli(kind)
+            })
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.cluster.nodes().len() as u32).map(NodeId)
+    }
+
+    fn link_load(&self, link: LinkId) -> f64 {
+        let mbps = self.usage.link_mbps(link) + self.external[link.index()];
+        crate::state::load(self.cluster, link, mbps)
+    }
+
+    pub fn path_load(&self, from: NodeId, to: NodeId) -> f64 {
+        let mut load: f64 = 0.0;
+        self.cluster.for_path(from, to, |link| load = load.max(self.link_load(link)));
+        load
+    }
+
+    pub fn fits_path(&self, from: NodeId, to: NodeId, mbps: u64) -> bool {
+        let limit = self.settings.link_limit;
+        self.usage.fits_path(self.cluster, from, to, mbps, self.external, limit)
+    }
+
+    /// Whether so many more thousandths may be remote, of so many more given in all.
+    pub fn may_be_remote(&self, kind: DeviceKind, remote_milli: u64, all_milli: u64) -> bool {
+        if self.settings.max_remote_share >= 1.0 {
+            return true;
+        }
+        let totals = self.usage.totals();
+        let remote = totals.remote_milli[kind.index()] + remote_milli;
+        let all = totals.granted_milli[kind.index()] + all_milli;
+        remote as f64 <= self.settings.max_remote_share * all as f64
+    }
+
+    /// What neighbours in a node add to a job's completion time there.
+    fn interference(&self, job: &Job, node: NodeId) -> f64 {
+        if !self.profiles.any_interference() {
+            return 0.0;
+        }
+        let ids = (0..self.profiles.len() as u32).map(crate::ids::ProfileId);
+        ids.map(|other| {
+            f64::from(self.usage.tasks(node, other)) * self.profiles.interference(job.profile, other).node
+        })
+        .sum()
+    }
+
+    /// The arc of a job's task to a node, the given share of its devices being remote over a path of that load.
+    pub fn arc(&self, job: &Job, task: &Task, node: NodeId, remote_share: f64, load: f64) -> Arc {
+        let profile = self.profiles.get(job.profile);
+        let interference = self.interference(job, node);
+        let conditions = Conditions { remote_share, load, interference, numa_crossed: false };
+        let expected_s = cost::expected_s(job, profile, conditions, self.settings.network_aware);
+        let mut preference = 1.0;
+        if !task.preferred.is_empty() && !task.preferred.contains(&node) {
+            preference *= self.settings.affinity_preference;
+        }
+        if remote_share > 0.0 {
+            preference *= self.settings.remote_preference;
+        }
+        let cost = self.placing_cost(job, expected_s, preference);
+        let utility = cost::utility(expected_s, cost::goal_s(job, profile), job.importance);
+        Arc { node, cost, expected_s, load, utility, preference, remote_share }
+    }
+
+    /// Equation 7. The network-aware policy adds to placements that break the goal so much that leaving the task
+    /// unscheduled is cheaper, until it has waited (W) for as long as the violation weighs.
+    pub fn placing_cost(&self, job: &Job, expected_s: f64, preference: f64) -> f64 {
+        let goal = cost::goal_s(job, self.profiles.get(job.profile));
+        let utility = cost::utility(expected_s, goal, job.importance);
+        let cost = cost::arc_cost(utility, preference);
+        if self.settings.network_aware && cost::violates(job, expected_s) {
+            return cost + self.unscheduled(0);
+        }
+        // Never above what leaving the task would cost: without a goal to keep, running late is better than not.
+        cost.min(self.unscheduled(0) - 0.01)
+    }
+
+    /// Equation 8.
+    pub fn unscheduled(&self, rounds: u32) -> f64 {
+        cost::unscheduled_cost(self.settings.worst_preference(), rounds, self.settings.wait_weight)
+    }
+
+    /// Whether requests for such devices may be answered by other nodes.
+    pub fn disaggregated(&self, request: &DeviceRequest) -> bool {
+        self.settings.disaggregated[request.kind.index()]
+    }
+
+    /// The arc of a task's server-centric part to a node, looking ahead to the devices: as many as possible of
+    /// the node's own, the others remote.
+    pub fn server_arc(
+        &mut self,
+        job: &Job,
+        task: &Task,
+        key: &ServerKey,
+        node: NodeId,
+    ) -> Result<Arc, RuledOut> {
+        let free = self.usage.node(node);
+        if free.cpu_milli < task.cpu_milli {
+            return Err("too few cores free");
+        }
+        if free.memory_mib < task.memory_mib {
+            return Err("too little memory free");
+        }
+        if !task.allows(node) {
+            return Err("not among the nodes it may use");
+        }
+        if task.devices.is_empty() {
+            return Ok(self.ranked(self.arc(job, task, node, 0.0, 0.0), task, key));
+        }
+        let (mut all, mut remote, mut mbps) = (0u64, 0u64, 0u64);
+        for request in &task.devices {
+            let have = self.usage.fitting_devices(self.cluster, node, request) as u64;
+            let want = u64::from(request.count);
+            let milli = u64::from(request.milli);
+            all += want * milli;
+            if have < want {
+                if !self.disaggregated(request) {
+                    return Err("no suitable devices free");
+                }
+                remote += (want - have) * milli;
+                mbps += (want - have) * request.traffic_mbps;
+            }
+        }
+        if remote == 0 {
+            return Ok(self.ranked(self.arc(job, task, node, 0.0, 0.0), task, key));
+        }
+        if self.free_mbps(node).is_none_or(|free| free < mbps) {
+            return Err("too little bandwidth free at its own interface");
+        }
+        Ok(self.remote_arc(job, task, key, node, remote as f64 / all as f64))
+    }
+
+    /// The arc to a node for which this share of the devices is remote.
+    pub fn remote_arc(&mut self, job: &Job, task: &Task, key: &ServerKey, node: NodeId, share: f64) -> Arc {
+        let load = self.link_load(self.cluster.nic(node));
+        self.ranked(self.arc(job, task, node, share, load), task, key)
+    }
+
+    /// What a node's NIC has free up to the limit; `None` if it has none at all.
+    pub fn free_mbps(&self, node: NodeId) -> Option<u64> {
+        let nic = self.cluster.nic(node);
+        let used = self.usage.link_mbps(nic) + self.external[nic.index()];
+        let capacity = self.cluster.capacity_mbps(nic) as f64 * self.settings.link_limit;
+        // Of an infinite capacity, enough.
+        (capacity > 0.0).then(|| (capacity.min(1e15) as u64).saturating_sub(used))
+    }
+
+    /// What the server-centric arcs of a task have in common.
+    pub fn server_key(&mut self, task: &Task) -> ServerKey {
+        let alone = Task::new(task.cpu_milli, task.memory_mib);
+        ServerKey {
+            with: self.fragmentation.shape(task),
+            alone_shape: self.fragmentation.shape(&alone),
+            alone,
+        }
+    }
+
+    /// What the arcs of a request's devices have in common.
+    pub fn device_key(&mut self, request: &DeviceRequest) -> DeviceKey {
+        // Traffic doesn't matter to fragmentation.
+        let one = Task::default().with(DeviceRequest { count: 1, traffic_mbps: 0, ..request.clone() });
+        DeviceKey { shape: self.fragmentation.shape(&one), one }
+    }
+
+    /// Adds the weight of fragmentation to an arc's cost.
+    fn ranked(&mut self, mut arc: Arc, task: &Task, key: &ServerKey) -> Arc {
+        let (task, shape) =
+            if arc.remote_share == 0.0 { (task, key.with) } else { (&key.alone, key.alone_shape) };
+        let growth = self.fragmentation.growth(self.cluster, &self.usage, arc.node, task, shape);
+        arc.cost += fgd_cost(growth.unwrap_or(f64::INFINITY)) * FRAGMENTATION;
+        arc
+    }
+
+    /// What taking one device of a node does to fragmentation, as a part of costs; `None` if none fits.
+    pub fn device_rank(&mut self, key: &DeviceKey, node: NodeId) -> Option<f64> {
+        let growth = self.fragmentation.growth(self.cluster, &self.usage, node, &key.one, key.shape)?;
+        Some(fgd_cost(growth) * FRAGMENTATION)
+    }
+
+    /// The arc of one device wanted by a task that is in `home` to the devices of a node.
+    pub fn device_arc(
+        &mut self,
+        job: &Job,
+        task: &Task,
+        request: &DeviceRequest,
+        key: &DeviceKey,
+        home: NodeId,
+        node: NodeId,
+    ) -> Result<Arc, RuledOut> {
+        if u32::from(request.milli) > self.usage.node(node).device_milli[request.kind.index()] {
+            return Err("no suitable devices free");
+        }
+        let rank = match self.usage.fitting_devices(self.cluster, node, request) {
+            0 => return Err("no suitable devices free"),
+            _ => self.device_rank(key, node).unwrap_or(0.0),
+        };
+        let mut arc = if node == home {
+            self.arc(job, task, home, 0.0, 0.0)
+        } else {
+            if !self.fits_path(home, node, request.traffic_mbps) {
+                return Err("too little bandwidth free on the way");
+            }
+            let load = self.path_load(home, node);
+            self.arc(job, task, home, 1.0, load)
+        };
+        arc.node = node;
+        arc.cost += rank;
+        Ok(arc)
+    }
+
+    /// Takes a task's server-centric part in a node: cores, memory, and the devices of kinds that aren't
+    /// disaggregated; if `with_devices`, all devices if they are all there.
+    pub fn take_server(
+        &mut self,
+        job: &Job,
+        task: &Task,
+        node: NodeId,
+        with_devices: bool,
+    ) -> Option<TaskPlacement> {
+        if !self.usage.fits_server(node, task) || !task.allows(node) {
+            return None;
+        }
+        let all = with_devices || task.devices.iter().all(|request| !self.disaggregated(request));
+        let local = if all { self.fragmentation.grant(self.cluster, &self.usage, node, task) } else { None };
+        let at = match local {
+            Some(at) => at,
+            None => {
+                let mut only_local = task.clone();
+                only_local.devices.retain(|request| !self.disaggregated(request));
+                let mut at = self.fragmentation.grant(self.cluster, &self.usage, node, &only_local)?;
+                // The numbers of the requests are those of the whole task.
+                let numbers: Vec<u16> = (0..task.devices.len() as u16)
+                    .filter(|&i| !self.disaggregated(&task.devices[usize::from(i)]))
+                    .collect();
+                at.grants.iter_mut().for_each(|grant| grant.request = numbers[usize::from(grant.request)]);
+                at
+            }
+        };
+        self.usage.take_task(self.cluster, &at, task, job.profile);
+        Some(at)
+    }
+
+    /// Takes one device of a node for a task that is in `at.node`; the one where fragmentation grows the least.
+    pub fn take_device(
+        &mut self,
+        at: &mut TaskPlacement,
+        request: &DeviceRequest,
+        number: u16,
+        node: NodeId,
+    ) -> bool {
+        let mut best: Option<(u16, DeviceId)> = None;
+        for device in self.cluster.node(node).devices() {
+            let taken = at.grants.iter().any(|grant| grant.device == device && grant.request == number);
+            if !taken && self.usage.fits_device(self.cluster, device, request) {
+                let free = self.usage.device_milli(device);
+                if best.is_none_or(|(least, _)| free < least) {
+                    best = Some((free, device));
+                }
+            }
+        }
+        let Some((_, mut device)) = best else { return false };
+        if request.milli < WHOLE {
+            let one = self.device_key(request).one;
+            if let Some(choice) = self.fragmentation.grant(self.cluster, &self.usage, node, &one)
+                && !at.grants.iter().any(|g| g.device == choice.grants[0].device && g.request == number)
+            {
+                device = choice.grants[0].device;
+            }
+        }
+        debug_assert!(still_fits(self.cluster, &self.usage, &[], device, request));
+        if node != at.node && !self.fits_path(at.node, node, request.traffic_mbps) {
+            return false;
+        }
+        let grant: Grant = self.usage.grant(self.cluster, at.node, device, request, number);
+        self.usage.change_grant(self.cluster, at.node, &grant, true);
+        at.grants.push(grant);
+        true
+    }
+
+    /// Gives back everything that a job got.
+    pub fn take_back(&mut self, job: &Job, placed: &[TaskPlacement]) {
+        for (task, at) in job.tasks.iter().zip(placed) {
+            self.usage.give_task(self.cluster, at, task, job.profile);
+        }
+    }
+
+    /// The completion time that a job can expect where it was put (and already counted in the usage).
+    pub fn expected_of(&self, job: &Job, placed: &[TaskPlacement]) -> f64 {
+        let profile = self.profiles.get(job.profile);
+        let mut own: Vec<(LinkId, u64)> = Vec::new();
+        for (task, at) in job.tasks.iter().zip(placed) {
+            crate::state::own_traffic(self.cluster, task, at, &mut own);
+        }
+        own.sort_unstable();
+        let mut longest: f64 = 0.0;
+        for at in placed {
+            let mut conditions = crate::state::conditions_at(self.cluster, at);
+            // Its own task counts among the neighbours.
+            let own_interference = self.profiles.interference(job.profile, job.profile).node;
+            let here = placed.iter().filter(|other| other.node == at.node).count() as f64;
+            conditions.interference = (self.interference(job, at.node) - own_interference * here).max(0.0);
+            for grant in &at.grants {
+                self.cluster.for_path(at.node, self.cluster.device(grant.device).node, |link| {
+                    let from = own.partition_point(|(l, _)| *l < link);
+                    let mine: u64 = own[from..].iter().take_while(|(l, _)| *l == link).map(|(_, m)| m).sum();
+                    let all = self.usage.link_mbps(link) + self.external[link.index()];
+                    let load = crate::state::load(self.cluster, link, all.saturating_sub(mine));
+                    conditions.load = conditions.load.max(load);
+                });
+            }
+            let expected = cost::expected_s(job, profile, conditions, self.settings.network_aware);
+            longest = longest.max(expected);
+        }
+        longest
+    }
+}
