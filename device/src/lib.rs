@@ -295,6 +295,13 @@ pub trait Device: Send + Sync {
     /// `dst` looks like.
     fn copy_to_device(&self, stream: Handle, dst: Region, host_addr: u64, data: HostData) -> Result<()>;
 
+    /// [`Device::copy_to_device`] of this very process's memory, for callers who can wait for all earlier work of the stream:
+    /// an implementation may do so where that makes the copy faster. The memory is read before this returns, unless the
+    /// implementation's [`Device::copy_to_device`] reads it later.
+    fn copy_to_device_blocking(&self, stream: Handle, dst: Region, host_addr: u64, src: Region) -> Result<()> {
+        self.copy_to_device(stream, dst, host_addr, HostData::Borrowed(src))
+    }
+
     /// Copies device memory to the host, in stream order. `host_addr` is where the bytes go in the
     /// host's address space, one run if it is mirrored memory; then the device's copy follows. Errors are
     /// reported to the sink alone.

@@ -240,7 +240,13 @@ impl Core {
             HostData::Borrowed(src)
         };
         let known_as = if from == Spot::Registered { self.alias_of(src.addr) } else { src.addr };
-        self.note(stream.ordinal, self.device.copy_to_device(stream.handle, dst, known_as, data))?;
+        let result = if !self.session.in_process && (from == Spot::Pageable || wait == Wait::Sync) {
+            // CUDA waits here, too, unless the copy is small.
+            self.device.copy_to_device_blocking(stream.handle, dst, known_as, src)
+        } else {
+            self.device.copy_to_device(stream.handle, dst, known_as, data)
+        };
+        self.note(stream.ordinal, result)?;
         self.work_enqueued(stream);
         if must_wait {
             return self.stream_synchronize(stream);
@@ -261,10 +267,8 @@ impl Core {
             // SAFETY: the program passed memory that it says is writable; a bad pointer is its own fault.
             let result = unsafe { self.device.copy_from_device_blocking(stream.handle, src, dst) };
             self.note(ordinal, result)?;
-            if self.shared.any() {
-                self.host.pull();
-                self.after_wait();
-            }
+            // What the device changed in mirrored memory has come with the answer.
+            self.after_wait();
             self.work_finished(ordinal, Target::Stream(stream.handle), until);
             return self.take_pending(ordinal);
         }

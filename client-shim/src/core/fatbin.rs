@@ -2,7 +2,6 @@
 //!
 //! Registration only remembers; nothing of CUDA comes to life by it.
 
-use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -65,7 +64,13 @@ static NEXT: AtomicUsize = AtomicUsize::new(0x0052_4750_4600_0000);
 /// Changes when host addresses may have come to stand for something else.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
-/// Forgets which host address stands for which function, everywhere.
+/// The number of the present generation; see [`forget_functions`].
+#[inline]
+pub(super) fn generation() -> u64 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// Forgets which host address stands for which function, and what launches were found possible, everywhere.
 pub(super) fn forget_functions() {
     GENERATION.fetch_add(1, Ordering::Release);
 }
@@ -158,24 +163,6 @@ pub fn unregister(handle: *mut *mut c_void) {
     }
 }
 
-/// A function that this thread used lately.
-struct Recent {
-    generation: u64,
-    host: usize,
-    context: usize,
-    function: Arc<Function>,
-}
-
-const RECENT: usize = 16;
-
-thread_local! {
-    static LATELY: RefCell<[Option<Recent>; RECENT]> = const { RefCell::new([const { None }; RECENT]) };
-}
-
-fn slot(host: usize) -> usize {
-    (host >> 4 ^ host >> 9) % RECENT
-}
-
 impl Core {
     /// The library of a registered fat binary.
     fn registered_library(&self, binary: usize) -> Result<Arc<Library>> {
@@ -204,21 +191,7 @@ impl Core {
     /// The function that a host address stands for, loaded in `context`. Addresses nobody registered are
     /// [`Code::InvalidDeviceFunction`]. A `cudaKernel_t` or `cudaFunction_t` passed in its place is fine.
     pub fn function_for(&self, context: &Arc<Context>, host: *const c_void) -> Result<Arc<Function>> {
-        let host = host as usize;
-        let generation = GENERATION.load(Ordering::Acquire);
-        let known = LATELY.try_with(|lately| match &lately.borrow()[slot(host)] {
-            Some(r) if r.generation == generation && r.host == host && r.context == context.raw => {
-                Some(r.function.clone())
-            }
-            _ => None,
-        });
-        if let Ok(Some(function)) = known {
-            return Ok(function);
-        }
-        let function = self.look_up_function(context, host)?;
-        let recent = Recent { generation, host, context: context.raw, function: function.clone() };
-        let _ = LATELY.try_with(|lately| lately.borrow_mut()[slot(host)] = Some(recent));
-        Ok(function)
+        self.look_up_function(context, host as usize)
     }
 
     fn look_up_function(&self, context: &Arc<Context>, host: usize) -> Result<Arc<Function>> {

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use rgpu_device::DeviceInfo;
+use rgpu_device::{DeviceInfo, FunctionInfo};
 use rgpu_softgpu::image::{self, Accepts, ImageKind};
 
 use super::error::{Code, Error, Result};
@@ -91,6 +91,12 @@ pub fn for_device(bytes: &[u8], info: &DeviceInfo) -> Result<Vec<u8>> {
         return image::for_device(&bytes[..end], accepts);
     }
     image::for_device(bytes, accepts)
+}
+
+/// The kernels in what [`for_device`] yields, as far as they can be told without compiling it.
+pub fn sketch(bytes: &[u8], info: &DeviceInfo) -> Option<Vec<FunctionInfo>> {
+    let (major, minor) = info.compute_capability;
+    super::sketch::kernels(&image::ptx_for(bytes, major * 10 + minor).ok()?)
 }
 
 /// Whether memory starts with these bytes; reads no further than the first that differs.

@@ -63,8 +63,8 @@ impl LaunchLimits {
     }
 
     fn check(&self, function: &Function, config: &Config) -> Result<()> {
-        let Config { grid, block, shared_bytes, .. } = *config;
-        let info = function.info();
+        let Config { grid, block, .. } = *config;
+        let info = function.declared();
         let no = |code: Code, why: String| {
             let name = &info.name;
             Err(Error::new(
@@ -96,11 +96,6 @@ impl LaunchLimits {
                 format!("it requires blocks of {:?}", info.required_block),
             );
         }
-        let room = function.max_dynamic_shared.load(std::sync::atomic::Ordering::Relaxed);
-        if i64::from(shared_bytes) > i64::from(room) {
-            let why = format!("{shared_bytes} bytes of dynamic shared memory are more than {room}");
-            return no(Code::InvalidValue, why);
-        }
         Ok(())
     }
 }
@@ -112,6 +107,21 @@ impl Core {
     /// What a device can launch at most.
     pub(super) fn launch_limits(&self, ordinal: Ordinal) -> &LaunchLimits {
         &self.of(ordinal).launch_limits
+    }
+
+    /// Fails where a kernel cannot be launched like this.
+    pub(super) fn check_config(&self, function: &Function, config: &Config) -> Result<()> {
+        self.launch_limits(function.module.ordinal).check(function, config)?;
+        if config.shared_bytes > 0 {
+            let room = self.max_dynamic_shared(function)?;
+            if i64::from(config.shared_bytes) > i64::from(room) {
+                let (name, wanted) = (&function.declared().name, config.shared_bytes);
+                return Err(invalid(format!(
+                    "{name} cannot be launched: {wanted} bytes of dynamic shared memory are more than {room}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Enqueues a kernel. Impossible configurations are [`Code::InvalidConfiguration`] and its like, at once.
@@ -133,7 +143,7 @@ impl Core {
             ));
         }
         self.check_sticky(ordinal)?;
-        self.launch_limits(ordinal).check(function, config)?;
+        self.check_config(function, config)?;
         if config.cooperative {
             self.check_cooperative(function, config)?;
         }
@@ -158,6 +168,18 @@ impl Core {
         // SAFETY: the caller's promise about `params`.
         let params = unsafe { pack(function, params, block) }?;
         self.before_device_work()?;
+        self.enqueue_kernel(function, stream, config, params)
+    }
+
+    /// Hands a kernel to the device.
+    #[inline]
+    pub(super) fn enqueue_kernel(
+        &self,
+        function: &Function,
+        stream: &Stream,
+        config: &Config,
+        params: &[u8],
+    ) -> Result<()> {
         let launch = Launch {
             stream: stream.handle,
             module: function.module.handle,
@@ -169,7 +191,7 @@ impl Core {
             params,
         };
         if let Err(error) = self.device.launch(launch) {
-            self.note_error(ordinal, &error);
+            self.note_error(stream.ordinal, &error);
             return Err(error);
         }
         self.work_enqueued(stream);
@@ -184,7 +206,7 @@ impl Core {
             u64::from(per_processor) * u64::from(self.launch_limits(function.module.ordinal).multiprocessors);
         let blocks = config.grid.iter().fold(1u64, |n, d| n.saturating_mul(u64::from(*d)));
         if blocks > most {
-            let name = &function.info().name;
+            let name = &function.declared().name;
             let why = format!("{blocks} blocks of {name} cannot all be resident, {most} can");
             return Err(Error::new(Code::CooperativeLaunchTooLarge, why));
         }
@@ -196,6 +218,7 @@ impl Core {
 ///
 /// # Safety
 /// `params` must be as the kernel's signature demands.
+#[inline]
 pub(crate) unsafe fn pack<'a>(
     function: &Function,
     params: Params,
@@ -205,7 +228,7 @@ pub(crate) unsafe fn pack<'a>(
     let out = block.as_mut_ptr().cast::<u8>();
     match params {
         Params::Pointers(pointers) => {
-            let infos = &function.info().params;
+            let infos = &function.declared().params;
             if pointers.is_null() && !infos.is_empty() {
                 return Err(invalid("The kernel has parameters, but no arguments were passed"));
             }
@@ -223,7 +246,13 @@ pub(crate) unsafe fn pack<'a>(
                     if offset > end {
                         out.add(end).write_bytes(0, offset - end);
                     }
-                    std::ptr::copy_nonoverlapping(from.cast::<u8>(), out.add(offset), len);
+                    let (from, to) = (from.cast::<u8>(), out.add(offset));
+                    // The common sizes take no call.
+                    match len {
+                        8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
+                        4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
+                        _ => std::ptr::copy_nonoverlapping(from, to, len),
+                    }
                 }
                 end = end.max(offset + len);
             }

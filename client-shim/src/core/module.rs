@@ -1,8 +1,8 @@
 //! Modules (of one context), libraries (of all), and the functions in them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rgpu_device::{FunctionInfo, GlobalKind, Handle, ModuleInfo, Ordinal};
@@ -25,9 +25,11 @@ pub struct Module {
     pub ordinal: Ordinal,
     /// Handle of the context that it belongs to.
     pub context: Raw,
-    /// What is in it.
-    pub info: ModuleInfo,
-    /// Places of the functions in `info`, by name.
+    /// What is in it, once the device has told; see [`Core::module_info`].
+    info: OnceLock<ModuleInfo>,
+    /// What is known about the kernels of a module that was begun.
+    sketch: Option<Vec<FunctionInfo>>,
+    /// Places of the functions in the sketch or else in `info`, by name.
     names: HashMap<String, u32>,
     /// Functions that were asked for, by place.
     functions: Mutex<NumberMap<u32, Arc<Function>>>,
@@ -39,20 +41,37 @@ pub struct Function {
     pub raw: Raw,
     /// The module it is in.
     pub module: Arc<Module>,
-    /// Its place in the module.
+    /// The number that launches name it by.
     pub index: u32,
-    /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
-    pub max_dynamic_shared: AtomicI32,
+    /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`, or [`NOT_ASKED`].
+    max_dynamic_shared: AtomicI32,
     /// `CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`.
     pub carveout: AtomicI32,
     /// Bytes of its parameter block.
     pub(super) param_bytes: u32,
+    /// What a launch needs to know about the kernel.
+    declared: FunctionInfo,
+}
+
+/// How much dynamic shared memory a kernel may have has not been asked yet.
+const NOT_ASKED: i32 = i32::MIN;
+
+impl Module {
+    /// What a launch needs to know about each kernel.
+    fn declared(&self) -> &[FunctionInfo] {
+        match (&self.sketch, self.info.get()) {
+            (Some(sketch), _) => sketch,
+            (None, Some(info)) => &info.functions,
+            (None, None) => &[],
+        }
+    }
 }
 
 impl Function {
-    /// What is known about the kernel.
-    pub fn info(&self) -> &FunctionInfo {
-        &self.module.info.functions[self.index as usize]
+    /// What a launch needs to know about the kernel: its name, its parameters and its bounds. The rest may be zeros;
+    /// [`Core::function_info`] has everything.
+    pub fn declared(&self) -> &FunctionInfo {
+        &self.declared
     }
 }
 
@@ -88,44 +107,132 @@ impl Core {
     pub unsafe fn module_load(&self, context: &Arc<Context>, image: *const u8) -> Result<Arc<Module>> {
         // SAFETY: the caller's promise; the image is not kept beyond this call.
         let image = unsafe { Image::at(image) }?;
-        self.load(context, image.bytes(), &[])
+        self.load(context, image.bytes(), &[], false)
     }
 
     /// As [`Core::module_load`], from bytes that were read from a file or linked.
     pub fn module_load_bytes(&self, context: &Arc<Context>, image: &[u8]) -> Result<Arc<Module>> {
-        self.load(context, image, &[])
+        self.load(context, image, &[], false)
     }
 
-    fn load(&self, context: &Arc<Context>, image: &[u8], managed: &[(String, u64)]) -> Result<Arc<Module>> {
+    /// Loads an image. With `late`, that it cannot be loaded may be found out later.
+    fn load(
+        &self,
+        context: &Arc<Context>,
+        image: &[u8],
+        managed: &[(String, u64)],
+        late: bool,
+    ) -> Result<Arc<Module>> {
         let ordinal = context.ordinal;
         let handle = self.device_handle();
-        let loaded = image::for_device(image, &self.infos[ordinal as usize])
-            .and_then(|bytes| self.device.module_load(ordinal, handle, &bytes, managed));
-        let info = match self.note(ordinal, loaded) {
+        let device = &self.infos[ordinal as usize];
+        let loaded = image::for_device(image, device).and_then(|bytes| {
+            if managed.is_empty() && self.device.module_begin(ordinal, handle, &bytes, late)? {
+                if let Some(kernels) = image::sketch(&bytes, device) {
+                    return Ok((None, Some(kernels)));
+                }
+                let info = self.device.module_info(handle)?;
+                let kernels = info.functions.clone();
+                return Ok((Some(info), Some(kernels)));
+            }
+            Ok((Some(self.device.module_load(ordinal, handle, &bytes, managed)?), None))
+        });
+        let (info, sketch) = match self.note(ordinal, loaded) {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                say_once(&error.message);
+                return Err(error);
+            }
+        };
+        let functions = match (&sketch, &info) {
+            (Some(functions), _) => functions.iter(),
+            (None, Some(info)) => info.functions.iter(),
+            (None, None) => [].iter(),
+        };
+        let names = functions.enumerate().map(|(i, function)| (function.name.clone(), i as u32)).collect();
+        let module = self.modules.insert(|raw| Module {
+            raw,
+            handle,
+            ordinal,
+            context: context.raw,
+            info: OnceLock::new(),
+            sketch,
+            names,
+            functions: Mutex::default(),
+        });
+        if let Some(info) = info {
+            self.told(&module, info);
+        }
+        Ok(module)
+    }
+
+    /// The device has told what is in a module.
+    fn told<'m>(&self, module: &'m Module, info: ModuleInfo) -> &'m ModuleInfo {
+        module.info.get_or_init(|| {
+            for global in info.globals.iter().filter(|global| global.kind != GlobalKind::Managed) {
+                self.variable_known(module.ordinal, module.context, global.addr, global.size);
+            }
+            info
+        })
+    }
+
+    /// What is in a module; asks the device unless it has told already.
+    pub fn module_info<'m>(&self, module: &'m Module) -> Result<&'m ModuleInfo> {
+        if let Some(info) = module.info.get() {
+            return Ok(info);
+        }
+        let info = match self.note(module.ordinal, self.device.module_info(module.handle)) {
             Ok(info) => info,
             Err(error) => {
                 say_once(&error.message);
                 return Err(error);
             }
         };
-        for global in info.globals.iter().filter(|global| global.kind != GlobalKind::Managed) {
-            self.variable_known(ordinal, context.raw, global.addr, global.size);
+        for sketched in module.declared() {
+            let real = info.functions.iter().find(|f| f.name == sketched.name);
+            if real.is_none_or(|real| real.params != sketched.params) {
+                let text = format!("The server sees other parameters in kernel {}", sketched.name);
+                return Err(Error::new(Code::InvalidImage, text));
+            }
         }
-        let names = info
-            .functions
-            .iter()
-            .enumerate()
-            .map(|(i, function)| (function.name.clone(), i as u32))
-            .collect();
-        Ok(self.modules.insert(|raw| Module {
-            raw,
-            handle,
-            ordinal,
-            context: context.raw,
-            info,
-            names,
-            functions: Mutex::default(),
-        }))
+        Ok(self.told(module, info))
+    }
+
+    /// Asks what is in the modules of which that is not known yet: an address may be one of their variables'.
+    #[cold]
+    pub(super) fn ask_about_modules(&self) {
+        for module in self.modules.filter(|module| module.info.get().is_none()) {
+            let _ = self.module_info(&module); // the module's user sees why not
+        }
+    }
+
+    /// Everything about a kernel; asks the device unless it has told already.
+    pub fn function_info<'f>(&self, function: &'f Function) -> Result<&'f FunctionInfo> {
+        let module = &*function.module;
+        let info = self.module_info(module)?;
+        let name = &function.declared().name;
+        let found = match &module.sketch {
+            None => info.functions.get(function.index as usize),
+            Some(_) => info.functions.iter().find(|f| f.name == *name),
+        };
+        found.ok_or_else(|| Error::new(Code::NotFound, format!("The module has no kernel {name}")))
+    }
+
+    /// The most dynamic shared memory that a launch of a kernel may ask for.
+    pub fn max_dynamic_shared(&self, function: &Function) -> Result<i32> {
+        let known = function.max_dynamic_shared.load(Ordering::Relaxed);
+        if known != NOT_ASKED {
+            return Ok(known);
+        }
+        let own = self.function_info(function)?.static_shared;
+        let room = self.launch_limits(function.module.ordinal).shared_per_block.saturating_sub(own) as i32;
+        let set = function.max_dynamic_shared.compare_exchange(
+            NOT_ASKED,
+            room,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        Ok(set.map_or_else(|other| other, |_| room))
     }
 
     /// The module behind a handle.
@@ -142,7 +249,7 @@ impl Core {
 
     /// Forgets what hangs on a module that is going away.
     pub(super) fn forget_module(&self, module: &Module) {
-        for global in &module.info.globals {
+        for global in module.info.get().iter().flat_map(|info| &info.globals) {
             self.variable_gone(global.addr);
         }
         for (_, function) in module.functions.lock().drain() {
@@ -168,15 +275,18 @@ impl Core {
         if let Some(function) = functions.get(&index) {
             return Ok(function.clone());
         }
-        let info = &module.info.functions[index as usize];
-        let room = self.launch_limits(module.ordinal).shared_per_block.saturating_sub(info.static_shared);
+        let declared = &module.declared()[index as usize];
+        if module.sketch.is_some() {
+            self.note(module.ordinal, self.device.module_function(module.handle, index, name))?;
+        }
         let function = self.functions.insert(|raw| Function {
             raw,
             module: module.clone(),
             index,
-            max_dynamic_shared: AtomicI32::new(room as i32),
+            max_dynamic_shared: AtomicI32::new(NOT_ASKED),
             carveout: AtomicI32::new(-1),
-            param_bytes: info.param_bytes(),
+            param_bytes: declared.param_bytes(),
+            declared: declared.clone(),
         });
         functions.insert(index, function.clone());
         Ok(function)
@@ -184,7 +294,7 @@ impl Core {
 
     /// `cuModuleGetGlobal`: address and size.
     pub fn module_global(&self, module: &Module, name: &str) -> Result<(u64, u64)> {
-        match module.info.globals.iter().find(|global| global.name == name) {
+        match self.module_info(module)?.globals.iter().find(|global| global.name == name) {
             Some(global) => Ok((global.addr, global.size)),
             None => Err(Error::new(Code::NotFound, format!("The module has no variable {name}"))),
         }
@@ -203,7 +313,7 @@ impl Core {
 
     /// `cuFuncGetAttribute`, by its `CUfunction_attribute` number; unknown numbers are an invalid value.
     pub fn function_attribute(&self, function: &Function, attribute: u32) -> Result<i32> {
-        let info = function.info();
+        let info = self.function_info(function)?;
         Ok(match attribute {
             0 => info.max_threads as i32,
             1 => info.static_shared as i32,
@@ -212,7 +322,7 @@ impl Core {
             4 => info.registers as i32,
             5 => info.ptx_version as i32,
             6 => info.binary_version as i32,
-            8 => function.max_dynamic_shared.load(Ordering::Relaxed),
+            8 => self.max_dynamic_shared(function)?,
             9 => function.carveout.load(Ordering::Relaxed),
             // Caching mode, and everything about clusters, which no device here has.
             7 | 10..=15 => 0,
@@ -225,13 +335,15 @@ impl Core {
         match attribute {
             8 => {
                 let most = self.launch_limits(function.module.ordinal).shared_per_block_optin;
-                let room = most.saturating_sub(function.info().static_shared);
+                let room = most.saturating_sub(self.function_info(function)?.static_shared);
                 if value < 0 || value as u32 > room {
                     return Err(invalid(format!(
                         "{value} bytes of dynamic shared memory are not possible, {room} are"
                     )));
                 }
                 function.max_dynamic_shared.store(value, Ordering::Relaxed);
+                // What was found possible may not be any more.
+                super::fatbin::forget_functions();
                 Ok(())
             }
             9 if (-1..=100).contains(&value) => {
@@ -330,9 +442,9 @@ impl Core {
                 kept.push(unsafe { std::slice::from_raw_parts(*addr as *const u8, size) }.to_vec());
             }
         }
-        let module = self.load(context, library.image.bytes(), &placed)?;
+        let module = self.load(context, library.image.bytes(), &placed, true)?;
         if !placed.is_empty() {
-            self.host.pull();
+            // Their initial values have come with the answer.
             self.after_wait();
         }
         for ((_, addr), bytes) in placed.iter().zip(&kept) {

@@ -39,7 +39,7 @@ impl Core {
             return Err(invalid("A block has at least one thread"));
         }
         let has = self.multiprocessor(function);
-        let info = function.info();
+        let info = self.function_info(function)?;
         let most = if info.max_threads == 0 { has.threads_per_block } else { info.max_threads };
         if block_size > most.min(has.threads_per_block) {
             return Ok(0);
@@ -77,7 +77,7 @@ impl Core {
         limit: u32,
     ) -> Result<(u32, u32)> {
         let has = self.multiprocessor(function);
-        let info = function.info();
+        let info = self.function_info(function)?;
         let mut most = if info.max_threads == 0 { has.threads_per_block } else { info.max_threads };
         most = most.min(has.threads_per_block);
         if limit != 0 {
@@ -108,8 +108,8 @@ impl Core {
         }
         let has = self.multiprocessor(function);
         let each = (has.shared / u64::from(blocks)) & !127;
-        let own = has.reserved_shared + u64::from(function.info().static_shared);
-        let most = function.max_dynamic_shared.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64;
+        let own = has.reserved_shared + u64::from(self.function_info(function)?.static_shared);
+        let most = self.max_dynamic_shared(function)?.max(0) as u64;
         Ok(each.saturating_sub(own).min(most))
     }
 }

@@ -140,6 +140,7 @@ impl Core {
     /// Destroys a created stream; its work goes on to its end. Default streams are an invalid handle.
     pub fn stream_destroy(&self, raw: Raw) -> Result<()> {
         let stream = self.streams.remove(raw)?;
+        super::fatbin::forget_functions();
         self.note(stream.ordinal, self.device.stream_destroy(stream.handle))
     }
 

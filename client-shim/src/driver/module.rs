@@ -77,7 +77,7 @@ fn library_module(core: &Core, library: Opaque) -> Result<(Arc<Library>, Arc<Mod
 }
 
 fn kernel_at(core: &Core, library: &Arc<Library>, module: &Module, index: usize) -> Result<Arc<Kernel>> {
-    core.library_kernel(library, &module.info.functions[index].name)
+    core.library_kernel(library, &core.module_info(module)?.functions[index].name)
 }
 
 /// Where and how large a parameter is; past the last one is an invalid value.
@@ -145,11 +145,11 @@ door! {
         set(function, core.module_function(&module, text(name)?)?.raw as Opaque)
     }
     fn cuModuleGetFunctionCount(count: *mut u32, module: Opaque) |core| {
-        set(count, core.module(module as usize)?.info.functions.len() as u32)
+        set(count, core.module_info(&*core.module(module as usize)?)?.functions.len() as u32)
     }
     fn cuModuleEnumerateFunctions(functions: *mut Opaque, count: u32, module: Opaque) |core| {
         let module = core.module(module as usize)?;
-        for (i, info) in module.info.functions.iter().take(count as usize).enumerate() {
+        for (i, info) in core.module_info(&module)?.functions.iter().take(count as usize).enumerate() {
             set(functions.wrapping_add(i), core.module_function(&module, &info.name)?.raw as Opaque)?;
         }
         Ok(())
@@ -185,11 +185,11 @@ door! {
     }
     fn cuFuncGetName(name: *mut *const c_char, function: Opaque) |core| {
         let function = core.function(&core.driver_context()?, function as usize)?;
-        set(name, kept_name(&function.info().name))
+        set(name, kept_name(&function.declared().name))
     }
     fn cuFuncGetParamInfo(function: Opaque, index: usize, offset: *mut usize, size: *mut usize) |core| {
         let function = core.function(&core.driver_context()?, function as usize)?;
-        param(function.info(), index, offset, size)
+        param(function.declared(), index, offset, size)
     }
     fn cuFuncIsLoaded(state: *mut u32, function: Opaque) |core| {
         core.function(&core.driver_context()?, function as usize)?;
@@ -229,11 +229,12 @@ door! {
         set(kernel, core.library_kernel(&library, text(name)?)?.raw as Opaque)
     }
     fn cuLibraryGetKernelCount(count: *mut u32, library: Opaque) |core| {
-        set(count, library_module(core, library)?.1.info.functions.len() as u32)
+        let (_, module) = library_module(core, library)?;
+        set(count, core.module_info(&module)?.functions.len() as u32)
     }
     fn cuLibraryEnumerateKernels(kernels: *mut Opaque, count: u32, library: Opaque) |core| {
         let (library, module) = library_module(core, library)?;
-        for i in 0..module.info.functions.len().min(count as usize) {
+        for i in 0..core.module_info(&module)?.functions.len().min(count as usize) {
             set(kernels.wrapping_add(i), kernel_at(core, &library, &module, i)?.raw as Opaque)?;
         }
         Ok(())
@@ -288,6 +289,6 @@ door! {
     fn cuKernelGetParamInfo(kernel: Opaque, index: usize, offset: *mut usize, size: *mut usize) |core| {
         let kernel = core.kernel(kernel as usize)?;
         let function = core.kernel_function(&core.driver_context()?, &kernel)?;
-        param(function.info(), index, offset, size)
+        param(function.declared(), index, offset, size)
     }
 }

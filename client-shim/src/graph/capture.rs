@@ -106,8 +106,13 @@ fn with<T>(f: impl FnOnce(&mut State) -> T) -> T {
 }
 
 /// Whether anything is captured at all.
+#[inline]
+pub fn is_any() -> bool {
+    ACTIVE.load(Ordering::Relaxed) != 0
+}
+
 fn nothing() -> bool {
-    ACTIVE.load(Ordering::Relaxed) == 0
+    !is_any()
 }
 
 impl State {

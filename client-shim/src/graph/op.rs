@@ -81,12 +81,12 @@ impl Kernel {
         params: Params,
     ) -> Result<Self> {
         let params = {
-            let mut block = vec![MaybeUninit::uninit(); function.info().param_bytes() as usize];
+            let mut block = vec![MaybeUninit::uninit(); function.declared().param_bytes() as usize];
             // SAFETY: the caller's promise.
             Arc::new(unsafe { pack(&function, params, &mut block) }?.to_vec())
         };
         let base = params.as_ptr() as usize;
-        let pointers = Arc::new(function.info().params.iter().map(|p| base + p.offset as usize).collect());
+        let pointers = Arc::new(function.declared().params.iter().map(|p| base + p.offset as usize).collect());
         Ok(Self { function, symbol, config, params, pointers })
     }
 }

@@ -1,9 +1,10 @@
 //! What is received: answers and notices.
 
 use super::convert;
+use super::direct::is_writable;
 use super::link::{Link, Waiter};
-use super::outgoing::silence;
-use rgpu_device::{Code, CopySink, Done, Error, RegionCursor, Result};
+use super::outgoing::{Urgent, silence};
+use rgpu_device::{Code, CopySink, Done, Error, Region, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
 use rgpu_protocol::frame::{AnswerBody, Failure, FetchRequest, Header, Kind, MAX_BULK, Notice, runs};
 use rgpu_protocol::reader::{FrameReader, ReadError};
@@ -13,6 +14,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+/// Where the transport does not notice bad memory, copies of so many bytes look for it.
+const CHECKED_FROM: usize = 4096;
 
 /// Who expects an answer.
 pub(super) enum Pending {
@@ -70,6 +74,7 @@ impl Link {
         match header.kind {
             Kind::Answer => {
                 let parsed = AnswerBody::parse(header.flags, body)?;
+                self.images_confirmed(header.sequence);
                 if let Some(pending) = &parsed.pending {
                     self.errors.note_pending(pending);
                 }
@@ -110,7 +115,7 @@ impl Link {
                 if self.host.fetch(request.addr, &mut bytes).is_err() {
                     bytes.clear();
                 }
-                self.answer_fetch(request.id, bytes);
+                self.answer(Urgent::Fetched(request.id, bytes));
             }
             Notice::SharedWrites => {
                 runs(body).try_for_each(|run| run.map(drop))?;
@@ -120,6 +125,12 @@ impl Link {
             Notice::Goodbye => {
                 let failure: Failure = from_bytes(body)?;
                 self.fail(&format!("the server ended the session: {}", failure.message));
+            }
+            Notice::ModuleWanted => {
+                let module = from_bytes::<u64>(body)?;
+                if !self.send_image(module) {
+                    return Err(DecodeError::Unknown { what: "wanted module", value: module }.into());
+                }
             }
             // Handled where its body is read.
             Notice::CopyData => {}
@@ -148,6 +159,13 @@ impl Link {
                         break;
                     };
                     let n = left.min(run as usize);
+                    let bad = n >= CHECKED_FROM
+                        && !self.transport.survives_bad_memory()
+                        && !is_writable(Region::linear(addr, n as u64));
+                    if bad {
+                        failure = Some(io::Error::from_raw_os_error(libc::EFAULT).into());
+                        break;
+                    }
                     // SAFETY: whoever made the pending copy vouches for the memory; the cursor stays
                     // inside it.
                     match unsafe { frames.body_at(&*self.transport, &mut wait, addr, n) } {

@@ -8,7 +8,8 @@
 use super::errors::Errors;
 use super::fork;
 use super::incoming::{Incoming, Pending};
-use super::outgoing::{Out, Payload};
+use super::modules::Images;
+use super::outgoing::{INLINE_BYTES, Out, Payload, Urgent, is_short};
 use super::service::Service;
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{Code, Error, Host, Result};
@@ -29,9 +30,10 @@ pub(super) struct Link {
     pub stats: &'static Stats,
     pub errors: Errors,
     pub out: Mutex<Out>,
-    /// Answers to fetch requests; see [`Link::answer_fetch`].
-    pub urgent: Mutex<Vec<(u64, Vec<u8>)>>,
+    /// What the server has asked for; see [`Link::answer`].
+    pub urgent: Mutex<Vec<Urgent>>,
     pub urgent_waiting: AtomicBool,
+    pub images: Images,
     pub incoming: Mutex<Incoming>,
     pub state: Mutex<State>,
     /// What the device changed in mirrored memory, until the program's side takes it: bodies of notices,
@@ -74,7 +76,7 @@ impl Link {
         let service = Service::new().map_err(|e| {
             Error::new(Code::SystemNotReady, format!("Cannot create an event descriptor: {e}"))
         })?;
-        fork::close_in_children(transport.descriptor());
+        transport.descriptors().into_iter().for_each(fork::close_in_children);
         Ok(Arc::new_cyclic(|link| {
             service.set_link(link.clone());
             Self {
@@ -85,6 +87,7 @@ impl Link {
                 out: Mutex::default(),
                 urgent: Mutex::default(),
                 urgent_waiting: AtomicBool::new(false),
+                images: Images::default(),
                 incoming: Mutex::default(),
                 state: Mutex::default(),
                 shared_writes: Mutex::default(),
@@ -96,12 +99,17 @@ impl Link {
         }))
     }
 
-    /// Posts a call.
+    /// Posts a call. How long that takes is not measured: looking at the clock would take as long.
+    #[inline]
     pub fn post<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<()> {
-        let start = Instant::now();
-        let result = self.push(call, payload, None);
+        let result = match payload {
+            Payload::Bytes(bytes) if is_short::<C>() && bytes.len() <= INLINE_BYTES => {
+                self.push_short(call, bytes)
+            }
+            payload => self.push(call, payload, None),
+        };
         self.stats.posted_calls.fetch_add(1, Relaxed);
-        self.stats.count_call(C::NUMBER, start.elapsed().as_nanos() as u64);
+        self.stats.count_call(C::NUMBER, 0);
         result
     }
 
@@ -317,6 +325,6 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        fork::forget(self.transport.descriptor());
+        self.transport.descriptors().into_iter().for_each(fork::forget);
     }
 }

@@ -1,11 +1,12 @@
 //! What is sent: one buffer, one order.
 
+use super::direct::is_readable;
 use super::incoming::Pending;
 use super::link::Link;
 use rgpu_device::{Code, Error, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
-use rgpu_protocol::calls::{Call, FetchAnswer};
-use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BODY};
+use rgpu_protocol::calls::{Call, FetchAnswer, ModuleData, ModuleImage};
+use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BODY, MAX_BULK};
 use rgpu_protocol::transport::Ready;
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A buffer this full is sent.
 const FLUSH_BYTES: usize = 24 << 10;
 /// Payloads up to this size are copied into the buffer; larger ones are sent from where they lie.
-const INLINE_BYTES: usize = 8 << 10;
+pub(super) const INLINE_BYTES: usize = 8 << 10;
 /// Runs of host memory shorter than this are gathered by copying, not one by one by the kernel.
 const SHORT_RUN: u64 = 1 << 10;
 
@@ -42,12 +43,33 @@ impl Payload<'_> {
     }
 }
 
+/// What the server has asked for, and may be waiting for.
+pub(super) enum Urgent {
+    /// The bytes that a fetch request with this id is about.
+    Fetched(u64, Vec<u8>),
+    /// The image of a module.
+    Image(u64, Vec<u8>),
+}
+
+/// An image in what is sent ahead, in parts of [`MAX_BULK`], and its last part.
+pub(super) fn cut_image(image: &[u8]) -> (&[u8], &[u8]) {
+    image.split_at(image.len().saturating_sub(1) / MAX_BULK * MAX_BULK)
+}
+
+/// The longest arguments, with their header, that are put together apart from the buffer.
+const SHORT: usize = 128;
+
+/// Whether a call's arguments are of fixed size, and short.
+pub(super) const fn is_short<C: Call>() -> bool {
+    C::FIXED && HEADER_BYTES + C::MIN_BYTES <= SHORT
+}
+
 /// The buffer.
 #[derive(Default)]
 pub(super) struct Out {
     pub buffer: Vec<u8>,
     /// The last call's sequence number.
-    sequence: u64,
+    pub sequence: u64,
     /// Counts how often the buffer was sent.
     pub batch: u64,
 }
@@ -64,6 +86,44 @@ impl Link {
         let result = self.push_locked(call, payload, pending);
         self.send_urgent();
         result
+    }
+
+    /// Puts a posted call into the buffer whose arguments are [short](is_short), as its payload is.
+    #[inline]
+    pub(super) fn push_short<C: Call>(&self, call: &C, payload: &[u8]) -> Result<()> {
+        let mut out = self.out.lock();
+        if self.is_over() {
+            drop(out);
+            return self.check();
+        }
+        out.sequence += 1;
+        let length = (C::MIN_BYTES + payload.len()) as u32;
+        let header = Header { length, kind: Kind::Call, flags: 0, call: C::NUMBER, sequence: out.sequence };
+        let mut frame = [0u8; SHORT];
+        let (head, arguments) = frame.split_at_mut(HEADER_BYTES);
+        head.copy_from_slice(&header.to_bytes());
+        call.put(arguments);
+        let was_empty = out.buffer.is_empty();
+        out.buffer.extend_from_slice(&frame[..HEADER_BYTES + C::MIN_BYTES]);
+        out.buffer.extend_from_slice(payload);
+        if was_empty || out.buffer.len() >= FLUSH_BYTES {
+            self.pushed(&mut out)?;
+        }
+        drop(out);
+        if self.urgent_waiting.load(SeqCst) {
+            self.send_urgent();
+        }
+        Ok(())
+    }
+
+    /// The buffer has its first call in it, or is full.
+    #[cold]
+    fn pushed(&self, out: &mut Out) -> Result<()> {
+        if out.buffer.len() >= FLUSH_BYTES || !self.service.arm() {
+            // It is full, or no thread can be had to send it later.
+            self.write(out, &mut [])?;
+        }
+        Ok(())
     }
 
     fn push_locked<C: Call>(&self, call: &C, payload: Payload<'_>, pending: Option<Pending>) -> Result<()> {
@@ -114,6 +174,10 @@ impl Link {
         let mut pieces: Vec<IoSlice<'_>> = Vec::new();
         let mut faulted = false;
         let inline = cursor.remaining() <= INLINE_BYTES as u64;
+        if !inline && !self.transport.survives_bad_memory() && !is_readable(&cursor) {
+            self.write_zeros(out, cursor.remaining() as usize)?;
+            return Ok(true);
+        }
         while let Some((addr, run)) = cursor.run() {
             // SAFETY: whoever made the payload vouches for the memory.
             let bytes = unsafe { std::slice::from_raw_parts(addr as *const u8, run as usize) };
@@ -139,16 +203,21 @@ impl Link {
         Ok(faulted)
     }
 
+    /// A frame that was begun must be finished.
+    fn write_zeros(&self, out: &mut Out, mut left: usize) -> Result<()> {
+        let zeros = [0u8; 4096];
+        while left > 0 {
+            let n = left.min(zeros.len());
+            self.write(out, &mut [IoSlice::new(&zeros[..n])])?;
+            left -= n;
+        }
+        Ok(())
+    }
+
     fn write_host(&self, out: &mut Out, pieces: &mut Vec<IoSlice<'_>>) -> Result<bool> {
         let outcome = self.write_some(out, &mut &mut pieces[..])?;
-        if let Err(mut left) = outcome {
-            // A frame that was begun must be finished.
-            let zeros = [0u8; 4096];
-            while left > 0 {
-                let n = left.min(zeros.len());
-                self.write(out, &mut [IoSlice::new(&zeros[..n])])?;
-                left -= n;
-            }
+        if let Err(left) = outcome {
+            self.write_zeros(out, left)?;
         }
         pieces.clear();
         Ok(outcome.is_err())
@@ -275,10 +344,10 @@ impl Link {
         result
     }
 
-    /// Queues the answer to a fetch request. It must not wait for the buffer: whoever holds that may be
+    /// Queues what the server has asked for. It must not wait for the buffer: whoever holds that may be
     /// waiting for this very answer to be executed.
-    pub(super) fn answer_fetch(&self, id: u64, bytes: Vec<u8>) {
-        self.urgent.lock().push((id, bytes));
+    pub(super) fn answer(&self, urgent: Urgent) {
+        self.urgent.lock().push(urgent);
         self.urgent_waiting.store(true, SeqCst);
         self.send_urgent();
     }
@@ -288,20 +357,33 @@ impl Link {
         while self.urgent_waiting.load(SeqCst) {
             let Some(mut out) = self.out.try_lock() else { return };
             self.urgent_waiting.store(false, SeqCst);
-            for (id, bytes) in std::mem::take(&mut *self.urgent.lock()) {
-                out.sequence += 1;
-                let length = (size_of::<u64>() + bytes.len()) as u32;
-                let sequence = out.sequence;
-                let call = FetchAnswer::NUMBER;
-                let header = Header { length, kind: Kind::Call, flags: 0, call, sequence };
-                out.buffer.extend_from_slice(&header.to_bytes());
-                out.buffer.extend_from_slice(&id.to_le_bytes());
-                self.stats.posted_calls.fetch_add(1, Relaxed);
-                if self.write(&mut out, &mut [IoSlice::new(&bytes)]).is_err() {
+            for urgent in std::mem::take(&mut *self.urgent.lock()) {
+                let sent = match &urgent {
+                    Urgent::Fetched(id, bytes) => self.write_frame(&mut out, FetchAnswer::NUMBER, *id, bytes),
+                    Urgent::Image(module, image) => {
+                        let (ahead, last) = cut_image(image);
+                        ahead
+                            .chunks(MAX_BULK)
+                            .try_for_each(|p| self.write_frame(&mut out, ModuleData::NUMBER, *module, p))
+                            .and_then(|()| self.write_frame(&mut out, ModuleImage::NUMBER, *module, last))
+                    }
+                };
+                if sent.is_err() {
                     return;
                 }
             }
         }
+    }
+
+    /// Sends a posted call whose arguments are one number.
+    fn write_frame(&self, out: &mut Out, call: u16, argument: u64, payload: &[u8]) -> Result<()> {
+        out.sequence += 1;
+        let length = (size_of::<u64>() + payload.len()) as u32;
+        let header = Header { length, kind: Kind::Call, flags: 0, call, sequence: out.sequence };
+        out.buffer.extend_from_slice(&header.to_bytes());
+        out.buffer.extend_from_slice(&argument.to_le_bytes());
+        self.stats.posted_calls.fetch_add(1, Relaxed);
+        self.write(out, &mut [IoSlice::new(payload)])
     }
 
     /// Ends the session without waiting: what cannot be sent at once is not sent.

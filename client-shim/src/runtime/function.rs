@@ -38,8 +38,8 @@ api! {
     /// `cudaFuncGetAttributes`
     fn get_attributes as "cudaFuncGetAttributes" (attributes: Out<FuncAttributes>, symbol: *const c_void) {
         attributes.check()?;
-        let (_, function) = function(symbol)?;
-        let info = function.info();
+        let (core, function) = function(symbol)?;
+        let info = core.function_info(&function)?;
         attributes.set(FuncAttributes {
             shared_size_bytes: info.static_shared as usize,
             const_size_bytes: info.const_bytes as usize,
@@ -48,7 +48,7 @@ api! {
             num_regs: info.registers as c_int,
             ptx_version: info.ptx_version as c_int,
             binary_version: info.binary_version as c_int,
-            max_dynamic_shared_size_bytes: function.max_dynamic_shared.load(Ordering::Relaxed),
+            max_dynamic_shared_size_bytes: core.max_dynamic_shared(&function)?,
             preferred_shmem_carveout: function.carveout.load(Ordering::Relaxed),
             ..FuncAttributes::default()
         })
@@ -93,7 +93,7 @@ api! {
     fn get_name as "cudaFuncGetName" (name: Out<*const c_char>, symbol: *const c_void) {
         name.check()?;
         let (_, function) = function(symbol)?;
-        name.set(lasting_name(&function.info().name))
+        name.set(lasting_name(&function.declared().name))
     }
 
     /// `cudaFuncGetParamInfo`
@@ -102,7 +102,7 @@ api! {
     ) {
         offset.check()?;
         let (_, function) = function(symbol)?;
-        let param = function.info().params.get(index).copied();
+        let param = function.declared().params.get(index).copied();
         let param = param.ok_or_else(|| invalid("the kernel has fewer parameters"))?;
         offset.set_if_wanted(param.offset as usize);
         size.set_if_wanted(param.size as usize);

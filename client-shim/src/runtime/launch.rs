@@ -6,14 +6,14 @@
 //! `__cudaPushCallConfiguration(…)` and a call of the host stub, which calls `__cudaGetKernel` once (13.x
 //! stubs), `__cudaPopCallConfiguration`, and then `__cudaLaunchKernel` (13.x) or `cudaLaunchKernel` (12.x).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::Arc;
+use std::thread::AccessError;
 
 use super::abi::{In, Out, api, enter, enter_stream};
 use super::types::{Dim3, EventRef, LaunchConfig, StreamRef, launch_attribute};
 use crate::core::error::{guard_value, invalid, not_implemented};
-use crate::core::{Code, Config, Context, Core, Error, Params, Result, Stream, current, fatbin};
+use crate::core::{Code, Config, Error, Result, current, fatbin};
 
 /// What `<<<>>>` says.
 #[derive(Debug, Clone, Copy)]
@@ -24,9 +24,28 @@ struct CallConfiguration {
     stream: StreamRef,
 }
 
+impl CallConfiguration {
+    const NONE: Self = {
+        let none = Dim3 { x: 0, y: 0, z: 0 };
+        Self { grid: none, block: none, shared_bytes: 0, stream: 0 }
+    };
+}
+
+/// So many configurations have their places; more than one at a time is rare.
+const NESTED: usize = 4;
+
+/// Configurations of launches whose arguments are still being evaluated.
+struct Configurations {
+    depth: Cell<usize>,
+    places: [Cell<CallConfiguration>; NESTED],
+}
+
 thread_local! {
-    /// Configurations of launches whose arguments are still being evaluated.
-    static CONFIGURATIONS: RefCell<Vec<CallConfiguration>> = const { RefCell::new(Vec::new()) };
+    static CONFIGURATIONS: Configurations = const {
+        Configurations { depth: Cell::new(0), places: [const { Cell::new(CallConfiguration::NONE) }; NESTED] }
+    };
+    /// What found no place.
+    static DEEPER: RefCell<Vec<CallConfiguration>> = const { RefCell::new(Vec::new()) };
 }
 
 /// `__cudaRegisterFatBinary`
@@ -94,25 +113,35 @@ pub(crate) extern "C" fn push_call_configuration(
     stream: StreamRef,
 ) -> c_uint {
     let configuration = CallConfiguration { grid, block, shared_bytes, stream };
-    let pushed = CONFIGURATIONS.try_with(|all| all.borrow_mut().push(configuration));
+    let pushed = CONFIGURATIONS.try_with(|all| {
+        let depth = all.depth.get();
+        match all.places.get(depth) {
+            Some(place) => place.set(configuration),
+            None => DEEPER.try_with(|deeper| deeper.borrow_mut().push(configuration))?,
+        }
+        all.depth.set(depth + 1);
+        Ok::<(), AccessError>(())
+    });
     // Anything but 0 keeps the stub from being called.
-    c_uint::from(pushed.is_err())
+    c_uint::from(!matches!(pushed, Ok(Ok(()))))
 }
 
-/// A stream for a call of a driver-like name; also refuses null functions.
-fn prepare<'a>(
-    stream: StreamRef,
-    pt: bool,
-    function: *const c_void,
-) -> Result<(&'a Core, Arc<Context>, Arc<Stream>)> {
-    if function.is_null() {
-        return Err(Error::new(Code::InvalidDeviceFunction, "the kernel is null"));
-    }
-    enter_stream(stream, pt)
+fn popped() -> Option<CallConfiguration> {
+    CONFIGURATIONS
+        .try_with(|all| {
+            let depth = all.depth.get().checked_sub(1)?;
+            all.depth.set(depth);
+            match all.places.get(depth) {
+                Some(place) => Some(place.get()),
+                None => DEEPER.try_with(|deeper| deeper.borrow_mut().pop()).ok()?,
+            }
+        })
+        .ok()?
 }
 
 /// Launches a kernel.
 #[allow(clippy::too_many_arguments)]
+#[inline]
 fn launch(
     function: *const c_void,
     grid: Dim3,
@@ -123,12 +152,15 @@ fn launch(
     cooperative: bool,
     pt: bool,
 ) -> Result<()> {
-    let (core, context, stream) = prepare(stream, pt, function)?;
-    let function = core.function_for(&context, function)?;
-    let shared_bytes = u32::try_from(shared_bytes).map_err(|_| invalid("too much dynamic shared memory"))?;
+    if function.is_null() {
+        return Err(Error::new(Code::InvalidDeviceFunction, "the kernel is null"));
+    }
+    let Ok(shared_bytes) = u32::try_from(shared_bytes) else {
+        return Err(invalid("too much dynamic shared memory"));
+    };
     let config = Config { grid: grid.into(), block: block.into(), shared_bytes, cooperative };
     // SAFETY: the program passes pointers to the kernel's arguments, as the call demands.
-    unsafe { core.launch(&function, &stream, &config, Params::Pointers(args.cast_const().cast())) }
+    unsafe { current()?.launch_symbol(function, stream, pt, &config, args.cast_const().cast()) }
 }
 
 /// What a launch's attributes ask for.
@@ -178,8 +210,7 @@ api! {
     fn pop_call_configuration as "__cudaPopCallConfiguration" (
         grid: Out<Dim3>, block: Out<Dim3>, shared_bytes: Out<usize>, stream: Out<StreamRef>,
     ) {
-        let popped = CONFIGURATIONS.try_with(|all| all.borrow_mut().pop()).ok().flatten();
-        let configuration = popped.ok_or(Code::MissingConfiguration)?;
+        let configuration = popped().ok_or(Code::MissingConfiguration)?;
         grid.set(configuration.grid)?;
         block.set(configuration.block)?;
         shared_bytes.set(configuration.shared_bytes)?;

@@ -42,10 +42,10 @@ fn variable(
     text: In<c_char>,
     managed: bool,
 ) -> Result<()> {
-    let (_, _, module) = module(library)?;
+    let (core, _, module) = module(library)?;
     let name = name(text)?;
-    let found =
-        module.info.globals.iter().find(|g| g.name == name && (g.kind == GlobalKind::Managed) == managed);
+    let globals = &core.module_info(&module)?.globals;
+    let found = globals.iter().find(|g| g.name == name && (g.kind == GlobalKind::Managed) == managed);
     let found =
         found.ok_or_else(|| Error::new(Code::NotFound, format!("the library has no variable {name}")))?;
     ptr.set_if_wanted(found.addr as usize);
@@ -98,8 +98,8 @@ api! {
     /// `cudaLibraryGetKernelCount`
     fn get_kernel_count as "cudaLibraryGetKernelCount" (count: Out<c_uint>, library: LibraryRef) {
         count.check()?;
-        let (_, _, module) = module(library)?;
-        count.set(module.info.functions.len() as c_uint)
+        let (core, _, module) = module(library)?;
+        count.set(core.module_info(&module)?.functions.len() as c_uint)
     }
 
     /// `cudaLibraryEnumerateKernels`
@@ -109,7 +109,7 @@ api! {
         kernels.check()?;
         let (core, _, module) = module(library)?;
         let library = core.library(library)?;
-        for (i, function) in module.info.functions.iter().take(count as usize).enumerate() {
+        for (i, function) in core.module_info(&module)?.functions.iter().take(count as usize).enumerate() {
             kernels.at(i).set(core.library_kernel(&library, &function.name)?.raw)?;
         }
         Ok(())
