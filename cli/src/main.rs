@@ -6,6 +6,7 @@ mod library;
 mod probe;
 mod run;
 mod serve;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,7 @@ enum Command {
     Serve(serve::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
+    Sim(sim::Arguments),
     Bench(rgpu_bench::Arguments),
     /// The process that serves one application; started by `rgpu serve`.
     #[command(name = rgpu_server::APP_SERVER_COMMAND, hide = true)]
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::main(arguments),
         Command::Devices(arguments) => devices::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
+        Command::Sim(arguments) => sim::main(arguments),
         Command::AppServer => serve::app_server(),
         Command::Inventory { driver } => Ok(rgpu_server::inventory::inventory_main(driver.as_deref())),
         Command::Bench(arguments) => benched(rgpu_bench::main(arguments)),

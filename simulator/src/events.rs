@@ -70,11 +70,6 @@ impl<E: Event> Events<E> {
         self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
-    /// How many events there are.
-    pub fn len(&self) -> usize {
-        self.heap.len()
-    }
-
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
@@ -97,7 +92,7 @@ mod tests {
         for (at, rank, name) in [(2, 0, 'e'), (1, 1, 'b'), (1, 0, 'a'), (1, 1, 'c'), (1, 2, 'd')] {
             events.push(Micros(at), (rank, name));
         }
-        assert_eq!((events.len(), events.next_time()), (5, Some(Micros(1))));
+        assert_eq!(events.next_time(), Some(Micros(1)));
         let order: String = std::iter::from_fn(|| events.pop()).map(|(_, (_, name))| name).collect();
         assert_eq!(order, "abcde");
         assert!(events.is_empty());

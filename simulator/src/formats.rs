@@ -8,6 +8,7 @@ use rgpu_placement::{
     Job, JobId, ModelSet, NodeId, NodeSpec, NumaSpec, Profile, ProfileId, Profiles, SwitchSpec, Task, WHOLE,
 };
 
+use crate::engine::WarmUp;
 use crate::error::{Error, Result};
 use crate::table::{Row, Table};
 use crate::time::Micros;
@@ -46,7 +47,7 @@ const PROFILE_OPTIONAL: [&str; 10] = [
     "comment",
 ];
 const JOB: [&str; 1] = ["name"];
-const JOB_OPTIONAL: [&str; 20] = [
+const JOB_OPTIONAL: [&str; 21] = [
     "arrival_s",
     "profile",
     "duration_s",
@@ -66,6 +67,7 @@ const JOB_OPTIONAL: [&str; 20] = [
     "goal_s",
     "importance",
     "nodes",
+    "warm_up",
     "comment",
 ];
 
@@ -292,17 +294,27 @@ pub struct Submission {
     pub alone: Micros,
 }
 
+/// The jobs of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Jobs {
+    /// What is submitted, numbered from 0.
+    pub jobs: Vec<Submission>,
+    /// What runs from the beginning, numbered after the others.
+    pub warm_up: Vec<WarmUp>,
+}
+
 /// Loads jobs for a cluster. Jobs may name the profiles of `applications`; those with only a duration get profiles
 /// without any sensitivity, which are added.
-pub fn load_jobs(path: &Path, cluster: &Cluster, applications: &mut Applications) -> Result<Vec<Submission>> {
+pub fn load_jobs(path: &Path, cluster: &Cluster, applications: &mut Applications) -> Result<Jobs> {
     jobs(&Table::read(path, &JOB, &JOB_OPTIONAL)?, cluster, applications)
 }
 
 /// The name of the profile of jobs that have none.
 const NEUTRAL: &str = "(none)";
 
-fn jobs(table: &Table, cluster: &Cluster, applications: &mut Applications) -> Result<Vec<Submission>> {
+fn jobs(table: &Table, cluster: &Cluster, applications: &mut Applications) -> Result<Jobs> {
     let mut submissions = Vec::with_capacity(table.rows().len());
+    let mut warm_up = Vec::new();
     let mut names = HashSet::new();
     let neutral = applications.with_neutral();
     for row in table.rows() {
@@ -345,13 +357,47 @@ fn jobs(table: &Table, cluster: &Cluster, applications: &mut Applications) -> Re
             ..Job::new(JobId(submissions.len() as u32), name, Task::default())
         };
         job.check(cluster, neutral.profiles.len(), true).map_err(|error| row.error(error.to_string()))?;
-        submissions.push(Submission { job, at, alone });
+        let submission = Submission { job, at, alone };
+        match row.optional::<bool>("warm_up")?.unwrap_or(false) {
+            false => submissions.push(submission),
+            true => warm_up.push(WarmUp { node: warm_up_node(row, &submission)?, submission }),
+        }
     }
     if submissions.is_empty() {
         return Err(Error::file(table.path(), "there are no jobs"));
     }
+    for (number, warm) in (submissions.len()..).zip(&mut warm_up) {
+        warm.submission.job.id = JobId(number as u32);
+    }
+    check_warm_up(table.path(), cluster, &warm_up)?;
     *applications = neutral;
-    Ok(submissions)
+    Ok(Jobs { jobs: submissions, warm_up })
+}
+
+/// The one node of a job that runs from the beginning.
+fn warm_up_node(row: Row<'_>, submission: &Submission) -> Result<NodeId> {
+    let task = &submission.job.tasks[0];
+    match task.only.as_slice() {
+        [node] if task.devices.is_empty() && submission.at == Micros(0) => Ok(*node),
+        _ => Err(row.error("a warm-up job needs one node, no devices, and no arrival time")),
+    }
+}
+
+/// Warm-up jobs must fit into their nodes all together.
+fn check_warm_up(path: &Path, cluster: &Cluster, warm_up: &[WarmUp]) -> Result<()> {
+    let mut used: HashMap<NodeId, (u128, u128)> = HashMap::new();
+    for warm in warm_up {
+        let sum = used.entry(warm.node).or_default();
+        for task in &warm.submission.job.tasks {
+            *sum = (sum.0 + u128::from(task.cpu_milli), sum.1 + u128::from(task.memory_mib));
+        }
+        let node = cluster.node(warm.node);
+        if sum.0 > u128::from(node.cpu_milli) || sum.1 > u128::from(node.memory_mib) {
+            let what = format!("the warm-up jobs of node {:?} exceed its cores or memory", node.name);
+            return Err(Error::file(path, what));
+        }
+    }
+    Ok(())
 }
 
 impl Applications {

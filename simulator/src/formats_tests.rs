@@ -61,7 +61,7 @@ fn refuses_bad_clusters() {
     assert!(fails("a,1.5,1,,,\n", "").starts_with("f.csv:2: cpu_milli is \"1.5\""));
 }
 
-fn jobs_of(text: &str) -> Result<Vec<Submission>> {
+fn jobs_of(text: &str) -> Result<Jobs> {
     let cluster = cluster_of(TWO, NO_SWITCHES)?;
     jobs(&parse(text, &JOB, &JOB_OPTIONAL)?, &cluster, &mut Applications::rodinia())
 }
@@ -72,7 +72,7 @@ fn loads_jobs() {
                 x,1.5,nw,62,1000,,,,,70,\n\
                 y,,,10,500,,250,T4,b-0|b-1,,2\n\
                 z,0,,3,100,0,,,,,\n";
-    let jobs = jobs_of(text).unwrap();
+    let jobs = jobs_of(text).unwrap().jobs;
     let [x, y, z] = jobs.as_slice() else { panic!() };
     assert_eq!((x.at, x.alone, x.job.scale), (Micros(1_500_000), Micros(62_000_000), 2.0));
     assert_eq!(
@@ -130,4 +130,19 @@ fn refuses_bad_profiles() {
     assert_eq!(fails("a,0,,\n"), "f.csv:2: local_seconds must be greater than 0");
     assert_eq!(fails("a,1,0.5,0.4\n"), "f.csv:2: loaded_share is less than network_share");
     assert!(fails("a,1,1,\n").starts_with("f.csv:2: network_share is 1, but must be from 0 to 0.99"));
+}
+
+#[test]
+fn warm_up_jobs_stand_apart() {
+    let head = "name,duration_s,cpu_milli,nodes,warm_up,gpus,arrival_s\n";
+    let jobs = jobs_of(&format!("{head}w,9,3000,a,true,,\nj,1,1,,,,\n")).unwrap();
+    assert_eq!((jobs.jobs.len(), jobs.warm_up.len()), (1, 1));
+    assert_eq!((jobs.jobs[0].job.id, jobs.warm_up[0].submission.job.id), (JobId(0), JobId(1)));
+    let fails = |rows: &str| jobs_of(&format!("{head}{rows}")).unwrap_err().to_string();
+    assert!(fails("w,9,3000,,true,,\n").starts_with("f.csv:2: a warm-up job needs one node"));
+    assert!(fails("w,9,3000,a,true,1,\n").starts_with("f.csv:2: a warm-up job needs one node"));
+    assert!(fails("w,9,3000,a,true,,1\n").starts_with("f.csv:2: a warm-up job needs one node"));
+    assert!(fails("w,9,3000,a,maybe,,\n").starts_with("f.csv:2: warm_up is \"maybe\""));
+    assert!(fails("j,1,1,,,,\nw,9,3000,a,true,,\nx,9,3000,a,true,,\n").contains("exceed its cores"));
+    assert_eq!(fails("w,9,3000,a,true,,\n"), "f.csv: there are no jobs");
 }

@@ -1,0 +1,343 @@
+//! `rgpu sim`: what policies make of clusters and workloads, in simulated time.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rgpu_placement::PolicyConfig;
+use rgpu_simulator::study::{self, Input, Source, Study};
+use rgpu_simulator::{Assumptions, Mix, Rounds, Trials, Workload, allocation, paper, report, statistics};
+
+use crate::{Failure, Outcome};
+
+/// Simulate the placement of jobs on clusters
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    rgpu sim run --cluster cluster.csv --jobs jobs.csv --policy drmaestro,firmament --explain train-3\n  \
+    rgpu sim run --cluster cluster.csv --generate 4096 --rate 16 --policy fgd --plots plots\n  \
+    rgpu sim openb --nodes nodes.csv --pods pods.csv --policy fgd,drmaestro --demand 1.3 --seeds 10 --json out.json\n  \
+    rgpu sim paper drmaestro --table 5")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Run(Run),
+    Openb(Openb),
+    Paper(Paper),
+}
+
+/// Simulate a list of jobs, or made-up ones, on a cluster
+#[derive(clap::Args)]
+struct Run {
+    /// Nodes, one a row
+    #[arg(long, value_name = "CSV")]
+    cluster: PathBuf,
+    /// Switches, one a row
+    #[arg(long, value_name = "CSV")]
+    switches: Option<PathBuf>,
+    /// Jobs, one a row
+    #[arg(long, value_name = "CSV", required_unless_present = "generate")]
+    jobs: Option<PathBuf>,
+    /// Make up so many jobs of the profiles' kinds instead
+    #[arg(long, value_name = "JOBS", conflicts_with = "jobs")]
+    generate: Option<usize>,
+    /// Draw the kinds of made-up jobs from a normal distribution instead of a uniform one
+    #[arg(long, requires = "generate")]
+    normal: bool,
+    /// The objective of made-up jobs, as a multiple of the time that they take alone
+    #[arg(long, value_name = "FACTOR", requires = "generate")]
+    goal: Option<f64>,
+    /// Profiles of the jobs' kinds [default: the eight Rodinia programs]
+    #[arg(long, value_name = "CSV")]
+    profiles: Option<PathBuf>,
+    /// Arrivals a second, as a Poisson process [default: the times in the file; 16 for made-up jobs]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<f64>,
+    /// When the scheduler is called: an interval like 1s or 500ms, or on-change
+    #[arg(long, value_name = "WHEN", default_value = "1s", value_parser = study::parse_rounds)]
+    rounds: Rounds,
+    /// For everything that is drawn by lot
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Explain the last decision about these jobs
+    #[arg(long, value_name = "JOB", num_args = 1.., value_delimiter = ',')]
+    explain: Vec<String>,
+    /// Write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write each job's times and the cluster over time
+    #[arg(long, value_name = "FOLDER")]
+    csv: Option<PathBuf>,
+    /// Draw GPUs over time, job times and scheduler times
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
+    #[command(flatten)]
+    policies: Policies,
+    #[command(flatten)]
+    assumptions: AssumptionArguments,
+}
+
+/// Place a trace's pods one at a time until the GPUs are given away
+#[derive(clap::Args)]
+struct Openb {
+    /// The trace's node list
+    #[arg(long, value_name = "CSV")]
+    nodes: PathBuf,
+    /// The trace's pod list
+    #[arg(long, value_name = "CSV")]
+    pods: PathBuf,
+    /// Stop when the pods that came want so many times the GPUs that there are
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.3)]
+    demand: f64,
+    /// How many random orders to try
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    seeds: u64,
+    /// Write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw GPUs allocated against demand
+    #[arg(long, value_name = "SVG")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    policies: Policies,
+    #[command(flatten)]
+    assumptions: AssumptionArguments,
+}
+
+/// Repeat a paper's experiments and print what comes of them beside what is published
+#[derive(clap::Args)]
+struct Paper {
+    /// Whose: drmaestro
+    #[arg(value_parser = ["drmaestro"])]
+    paper: String,
+    /// Only the experiments of this table, 2 to 5
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=5))]
+    table: Option<u8>,
+    /// How many seeds
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    seeds: u64,
+    /// Draw the paper's figures
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
+    /// How many simulations to run at once [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+#[derive(clap::Args)]
+struct Policies {
+    /// drmaestro, firmament, first-fit, best-fit, random, fgd; several with commas between
+    #[arg(long = "policy", value_name = "NAME", value_delimiter = ',', default_value = "drmaestro")]
+    names: Vec<String>,
+    /// Place without regard to the network's load and to objectives
+    #[arg(long)]
+    no_network_awareness: bool,
+    /// The greatest part of the devices given that may be remote, like 10%
+    #[arg(long, value_name = "PART", default_value = "100%", value_parser = study::parse_part)]
+    max_remote: f64,
+    /// How many simulations to run at once [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+#[derive(clap::Args)]
+struct AssumptionArguments {
+    /// Mbit/s that a remote GPU of an openb trace puts on the network
+    #[arg(long, value_name = "MBPS", default_value_t = Assumptions::default().traffic_mbps)]
+    traffic_mbps: u64,
+    /// Mbit/s of NIC for each GPU of a node of an openb trace
+    #[arg(long, value_name = "MBPS", default_value_t = Assumptions::default().nic_mbps_per_gpu)]
+    nic_mbps_per_gpu: u64,
+}
+
+impl AssumptionArguments {
+    fn assumptions(&self) -> Assumptions {
+        Assumptions { traffic_mbps: self.traffic_mbps, nic_mbps_per_gpu: self.nic_mbps_per_gpu }
+    }
+}
+
+impl Policies {
+    fn configs(&self) -> Result<Vec<PolicyConfig>, Failure> {
+        let config = |name: &String| {
+            let config = PolicyConfig {
+                network_aware: !self.no_network_awareness,
+                max_remote_share: self.max_remote,
+                ..PolicyConfig::new(name.as_str())
+            };
+            config.build().map_err(fail)?;
+            Ok(config)
+        };
+        self.names.iter().map(config).collect()
+    }
+}
+
+fn fail(error: impl std::fmt::Display) -> Failure {
+    Failure::new(error.to_string())
+}
+
+fn threads(wanted: Option<usize>) -> usize {
+    wanted.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+}
+
+/// Shows how far a simulation has come, on a terminal only.
+fn bar(total: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}, {elapsed} (about {eta} more)");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message(what);
+    bar
+}
+
+/// How long the scheduler took; on stderr, as it is no result of the simulation.
+fn tell_times(name: &str, times: &[u64]) {
+    if times.is_empty() {
+        return;
+    }
+    let mut sorted: Vec<f64> = times.iter().map(|micros| *micros as f64 / 1000.0).collect();
+    sorted.sort_by(f64::total_cmp);
+    let at = |share| statistics::quantile(&sorted, share);
+    eprintln!(
+        "{name}: {} scheduling rounds, {:.3} ms p50, {:.3} ms p99, {:.3} ms at most, {:.1} s in all",
+        sorted.len(),
+        at(0.5),
+        at(0.99),
+        at(1.0),
+        sorted.iter().sum::<f64>() / 1000.0
+    );
+}
+
+fn write_json(path: &Path, value: &serde_json::Value) -> Result<(), Failure> {
+    report::write(path, &format!("{value:#}\n")).map_err(fail)
+}
+
+/// Simulates.
+pub fn main(arguments: Arguments) -> Outcome {
+    let start = Instant::now();
+    let clock = move || start.elapsed().as_micros() as u64;
+    match arguments.command {
+        Command::Run(arguments) => run(&arguments, &clock)?,
+        Command::Openb(arguments) => openb(&arguments, &clock)?,
+        Command::Paper(arguments) => paper(&arguments, &clock)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(arguments: &Run, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Failure> {
+    let jobs = match (&arguments.jobs, arguments.generate) {
+        (Some(path), _) => Source::File(path.clone()),
+        (None, jobs) => Source::MadeUp(Workload {
+            jobs: jobs.unwrap_or_default(),
+            rate: arguments.rate.unwrap_or(16.0),
+            mix: if arguments.normal { Mix::Normal } else { Mix::Uniform },
+            goal: arguments.goal,
+            seed: arguments.seed,
+        }),
+    };
+    let input = Input {
+        cluster: arguments.cluster.clone(),
+        switches: arguments.switches.clone(),
+        profiles: arguments.profiles.clone(),
+        rate: arguments.rate.filter(|_| arguments.jobs.is_some()),
+        jobs,
+        seed: arguments.seed,
+        assumptions: arguments.assumptions.assumptions(),
+    };
+    let mut policies = arguments.policies.configs()?;
+    policies.iter_mut().for_each(|config| config.seed = arguments.seed);
+    let study = Study::load(&input).map_err(fail)?;
+    let explain = study.find(&arguments.explain).map_err(fail)?;
+    let bar = bar((study.jobs.jobs.len() * policies.len()) as u64, "jobs");
+    let threads = threads(arguments.policies.threads);
+    let progress = |jobs: usize| bar.inc(jobs as u64);
+    let studied = study.run(&policies, arguments.rounds, &explain, threads, Some(clock), &progress);
+    bar.finish_and_clear();
+    let studied = studied.map_err(fail)?;
+    print!("{}", Study::table(&studied));
+    for one in &studied {
+        for explanation in &one.outcome.explanations {
+            print!("\n{explanation}");
+        }
+    }
+    for one in &studied {
+        let never = one.summary.jobs - one.summary.ended;
+        if never > 0 {
+            eprintln!("{}: {never} jobs never started; no placement that it allows suits them", one.name);
+        }
+        tell_times(&one.name, &one.times);
+    }
+    if let Some(path) = &arguments.json {
+        write_json(path, &Study::json(&studied))?;
+    }
+    if let Some(folder) = &arguments.csv {
+        study.write_csv(folder, &studied).map_err(fail)?;
+    }
+    if let Some(folder) = &arguments.plots {
+        study.write_plots(folder, &studied).map_err(fail)?;
+    }
+    Ok(())
+}
+
+fn openb(arguments: &Openb, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Failure> {
+    let assumptions = arguments.assumptions.assumptions();
+    let mut policies = arguments.policies.configs()?;
+    let cluster = Arc::new(rgpu_simulator::load_nodes(&arguments.nodes, &assumptions).map_err(fail)?);
+    let pods = rgpu_simulator::load_pods(&arguments.pods).map_err(fail)?;
+    let typical = allocation::typical(&pods, &cluster, &assumptions);
+    policies.iter_mut().for_each(|config| config.typical.clone_from(&typical));
+    let trials = Trials {
+        cluster: &cluster,
+        pods: &pods,
+        assumptions,
+        policies: &policies,
+        demand: arguments.demand,
+        seeds: arguments.seeds,
+    };
+    let bar = bar(trials.estimate(), "pods");
+    let tried = trials.run(threads(arguments.policies.threads), Some(clock), &|pods| bar.inc(pods as u64));
+    bar.finish_and_clear();
+    let tried = tried.map_err(fail)?;
+    print!("{}", trials.text(&tried));
+    for config in &policies {
+        let of_policy = tried.iter().filter(|one| one.policy == config.name);
+        let times: Vec<u64> = of_policy.flat_map(|one| one.times.iter().copied()).collect();
+        tell_times(&config.name, &times);
+    }
+    if let Some(path) = &arguments.json {
+        write_json(path, &trials.json(&tried))?;
+    }
+    if let Some(path) = &arguments.plot {
+        trials.plot(&tried).write(path).map_err(fail)?;
+    }
+    Ok(())
+}
+
+fn paper(arguments: &Paper, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Failure> {
+    let bar = bar(paper::total_jobs(arguments.table, arguments.seeds), "jobs");
+    let progress = |jobs: usize| bar.inc(jobs as u64);
+    let threads = threads(arguments.threads);
+    let compared = paper::compare(arguments.table, arguments.seeds, threads, Some(clock), &progress);
+    bar.finish_and_clear();
+    let compared = compared.map_err(fail)?;
+    println!("The experiments of the {} paper, {} seeds:\n", arguments.paper, arguments.seeds);
+    print!("{}", paper::text(&compared));
+    for comparison in &compared {
+        for (index, name) in paper::POLICIES.iter().enumerate() {
+            let of_policy = comparison.runs.iter().filter(|run| run.policy == index);
+            let times: Vec<u64> = of_policy.flat_map(|run| run.times.iter().copied()).collect();
+            let scenario = &comparison.scenario;
+            tell_times(&format!("{}/{} {name}", scenario.jobs, scenario.machines), &times);
+        }
+    }
+    if let Some(folder) = &arguments.plots {
+        study::create(folder).map_err(fail)?;
+        for (name, plot) in paper::figures(&compared) {
+            plot.write(&folder.join(name)).map_err(fail)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! Several policies and seeds of an allocation trial, side by side.
+
+use std::sync::Arc;
+
+use rgpu_placement::{Cluster, PolicyConfig};
+use serde_json::{Map, Value, json};
+
+use crate::allocation::{Allocated, Mark, Trial, run};
+use crate::engine::{Clock, Progress};
+use crate::error::{Error, Result};
+use crate::openb::{Assumptions, Pod};
+use crate::parallel;
+use crate::plot::{Plot, Series};
+use crate::report::align;
+use crate::statistics::{deviation, mean};
+
+/// What the trace's own simulator was published to allocate, in percent, at 100% and 130% of demand.
+pub const PUBLISHED: [(&str, [f64; 2]); 3] =
+    [("fgd", [95.2, 95.4]), ("best-fit", [92.9, 93.1]), ("random", [86.3, 87.5])];
+
+/// One trial and what came of it.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The policy's name.
+    pub policy: String,
+    /// The seed.
+    pub seed: u64,
+    /// What was given away.
+    pub allocated: Allocated,
+    /// How long each decision took in microseconds, if there was a clock.
+    pub times: Vec<u64>,
+}
+
+/// Trials of several policies.
+pub struct Trials<'a> {
+    /// The cluster.
+    pub cluster: &'a Arc<Cluster>,
+    /// The trace's pods.
+    pub pods: &'a [Pod],
+    /// What the trace does not say.
+    pub assumptions: Assumptions,
+    /// The policies.
+    pub policies: &'a [PolicyConfig],
+    /// Demand at the end, as a part of the capacity.
+    pub demand: f64,
+    /// Seeds 1 to this.
+    pub seeds: u64,
+}
+
+impl Trials<'_> {
+    /// Runs all of them, on up to so many threads.
+    pub fn run(
+        &self,
+        threads: usize,
+        clock: Option<&Clock<'_>>,
+        progress: &Progress<'_>,
+    ) -> Result<Vec<Tried>> {
+        if self.seeds == 0 {
+            return Err(Error::Option("At least one seed is needed".into()));
+        }
+        let configs: Vec<PolicyConfig> = self
+            .policies
+            .iter()
+            .flat_map(|config| (1..=self.seeds).map(|seed| PolicyConfig { seed, ..config.clone() }))
+            .collect();
+        parallel::map(&configs, threads, |config| {
+            let trial = Trial {
+                cluster: self.cluster,
+                pods: self.pods,
+                assumptions: &self.assumptions,
+                policy: config,
+                demand: self.demand,
+                seed: config.seed,
+            };
+            let (allocated, times) = run(&trial, clock, progress)?;
+            Ok(Tried { policy: config.name.clone(), seed: config.seed, allocated, times })
+        })
+    }
+
+    /// About how many pods will come, for showing progress.
+    pub fn estimate(&self) -> u64 {
+        let gpus = self.cluster.totals().devices[0] as f64 * 1000.0;
+        let demand: u64 = self.pods.iter().map(Pod::gpu_demand).sum();
+        let once = self.pods.len() as f64 * gpus * self.demand / (demand.max(1) as f64);
+        (once * self.seeds as f64 * self.policies.len() as f64) as u64
+    }
+
+    /// The demands at which results are given: 100%, if it is reached, and the end.
+    fn marks(&self) -> Vec<u32> {
+        let end = (self.demand * 100.0).round() as u32;
+        if end > 100 { vec![100, end] } else { vec![end] }
+    }
+
+    /// Means and spreads as text, beside what was published.
+    pub fn text(&self, tried: &[Tried]) -> String {
+        let marks = self.marks();
+        let mut header = vec!["policy".to_owned()];
+        for mark in &marks {
+            header.push(format!("GPUs at {mark}%"));
+            header.push("published".into());
+        }
+        header.extend(
+            ["remote", "remote traffic", "busiest link", "CPUs", "memory", "dropped"].map(str::to_owned),
+        );
+        let mut rows = vec![header];
+        for config in self.policies {
+            let of = |value: &dyn Fn(&Allocated) -> f64| -> Vec<f64> {
+                tried
+                    .iter()
+                    .filter(|one| one.policy == config.name)
+                    .map(|one| value(&one.allocated))
+                    .collect()
+            };
+            let mut row = vec![config.name.clone()];
+            for mark in &marks {
+                let values =
+                    of(&|allocated| allocated.at(*mark).map_or(0.0, |mark| mark.gpus_allocated_percent));
+                row.push(format!("{:.2} ±{:.2}%", mean(&values), deviation(&values)));
+                row.push(
+                    published(&config.name, *mark).map_or(String::new(), |value| format!("{value:.1}%")),
+                );
+            }
+            let last =
+                |value: fn(&Mark) -> f64| mean(&of(&|allocated| allocated.marks.last().map_or(0.0, value)));
+            row.push(format!("{:.2}%", last(|mark| mark.remote_percent)));
+            row.push(format!("{:.0} Gbit/s", last(|mark| mark.remote_gbps)));
+            row.push(format!("{:.1}%", mean(&of(&|allocated| allocated.busiest_link)) * 100.0));
+            row.push(format!("{:.1}%", last(|mark| mark.cpu_allocated_percent)));
+            row.push(format!("{:.1}%", last(|mark| mark.memory_allocated_percent)));
+            let part =
+                |allocated: &Allocated| allocated.dropped as f64 / allocated.pods.max(1) as f64 * 100.0;
+            row.push(format!("{:.1}%", mean(&of(&part))));
+            rows.push(row);
+        }
+        align(&rows)
+    }
+
+    /// Every run and the means as JSON.
+    pub fn json(&self, tried: &[Tried]) -> Value {
+        let marks = self.marks();
+        let at = |allocated: &Allocated, value: fn(&Mark) -> f64| -> Value {
+            let pairs =
+                marks.iter().filter_map(|mark| Some((mark.to_string(), json!(value(allocated.at(*mark)?)))));
+            Value::Object(pairs.collect::<Map<_, _>>())
+        };
+        let runs: Vec<Value> = tried
+            .iter()
+            .map(|one| {
+                let allocated = &one.allocated;
+                json!({
+                    "policy": one.policy,
+                    "seed": one.seed,
+                    "gpus_allocated_percent": at(allocated, |mark| mark.gpus_allocated_percent),
+                    "remote_percent": at(allocated, |mark| mark.remote_percent),
+                    "remote_gbps": at(allocated, |mark| mark.remote_gbps),
+                    "cpu_allocated_percent": at(allocated, |mark| mark.cpu_allocated_percent),
+                    "memory_allocated_percent": at(allocated, |mark| mark.memory_allocated_percent),
+                    "busiest_link_percent": allocated.busiest_link * 100.0,
+                    "pods": allocated.pods,
+                    "dropped": allocated.dropped,
+                })
+            })
+            .collect();
+        let means: Vec<Value> = self
+            .policies
+            .iter()
+            .map(|config| {
+                let mut percent = Map::new();
+                let mut beside = Map::new();
+                for mark in &marks {
+                    let values: Vec<f64> = tried
+                        .iter()
+                        .filter(|one| one.policy == config.name)
+                        .filter_map(|one| Some(one.allocated.at(*mark)?.gpus_allocated_percent))
+                        .collect();
+                    percent.insert(mark.to_string(), json!(mean(&values)));
+                    if let Some(value) = published(&config.name, *mark) {
+                        beside.insert(mark.to_string(), json!(value));
+                    }
+                }
+                json!({
+                    "policy": config.name,
+                    "max_remote_percent": config.max_remote_share.min(1.0) * 100.0,
+                    "gpus_allocated_percent": percent,
+                    "published": beside,
+                })
+            })
+            .collect();
+        json!({
+            "gpus": self.cluster.totals().devices[0],
+            "nodes": self.cluster.nodes().len(),
+            "pods": self.pods.len(),
+            "demand": self.demand,
+            "seeds": self.seeds,
+            "assumptions": {
+                "traffic_mbps_per_gpu": self.assumptions.traffic_mbps,
+                "nic_mbps_per_gpu": self.assumptions.nic_mbps_per_gpu,
+            },
+            "runs": runs,
+            "means": means,
+        })
+    }
+
+    /// GPUs allocated against demand, the mean over the seeds.
+    pub fn plot(&self, tried: &[Tried]) -> Plot {
+        let series = self.policies.iter().map(|config| {
+            let of_policy: Vec<&Tried> = tried.iter().filter(|one| one.policy == config.name).collect();
+            let demands = of_policy.first().map(|one| one.allocated.marks.as_slice()).unwrap_or_default();
+            let point = |mark: &Mark| {
+                let same = |one: &&Tried| Some(one.allocated.at(mark.demand_percent)?.gpus_allocated_percent);
+                let values: Vec<f64> = of_policy.iter().filter_map(same).collect();
+                (f64::from(mark.demand_percent), mean(&values))
+            };
+            Series { name: config.name.clone(), points: demands.iter().map(point).collect() }
+        });
+        Plot {
+            title: "GPUs allocated as demand grows".into(),
+            x: "demand [% of capacity]".into(),
+            y: "allocated [%]".into(),
+            steps: false,
+            log_x: false,
+            series: series.collect(),
+        }
+    }
+}
+
+fn published(policy: &str, mark: u32) -> Option<f64> {
+    let (_, values) = PUBLISHED.iter().find(|(name, _)| *name == policy)?;
+    match mark {
+        100 => Some(values[0]),
+        130 => Some(values[1]),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rgpu_placement::{ClusterBuilder, DeviceSpec, NodeSpec};
+
+    #[test]
+    fn results_have_every_policy_and_seed() {
+        let node = NodeSpec::new("n", 64_000, 1000).with_devices(4, DeviceSpec::gpu("T4", 1));
+        let cluster = Arc::new(ClusterBuilder::new().node(node).build().unwrap());
+        let pod = |i: u16| Pod {
+            name: format!("p{i}"),
+            cpu_milli: 1000,
+            memory_mib: 1,
+            gpus: 1,
+            gpu_milli: 250 * (1 + i % 2),
+            models: Vec::new(),
+            created_s: 0,
+            deleted_s: None,
+        };
+        let pods: Vec<Pod> = (0..6).map(pod).collect();
+        let trials = Trials {
+            cluster: &cluster,
+            pods: &pods,
+            assumptions: Assumptions::default(),
+            policies: &["best-fit", "random"].map(PolicyConfig::new),
+            demand: 1.3,
+            seeds: 3,
+        };
+        let tried = trials.run(2, None, &|_| {}).unwrap();
+        let json = trials.json(&tried);
+        assert_eq!(json["runs"].as_array().unwrap().len(), 6);
+        assert_eq!(json["runs"][4]["policy"], "random");
+        assert_eq!(json["runs"][4]["seed"], 2);
+        let percent = json["runs"][0]["gpus_allocated_percent"]["130"].as_f64().unwrap();
+        assert!((90.0..=100.0).contains(&percent), "{percent}");
+        assert_eq!(json["means"][1]["published"]["130"], 87.5);
+        assert!(trials.text(&tried).contains("92.9%"));
+        assert_eq!(trials.plot(&tried).series.len(), 2);
+        assert_eq!(trials.json(&trials.run(1, None, &|_| {}).unwrap()), json);
+    }
+}
