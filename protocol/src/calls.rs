@@ -99,6 +99,11 @@ macro_rules! for_each_call {
             37 module_function ModuleFunction posted plain since 1 (module: u64, number: u32, name: String) -> ();
             /// What is in a module that was begun.
             38 module_info ModuleInfoAsk asked plain since 1 (module: u64) -> ModuleInfo;
+            /// Answered when the stream has got here, which then waits until `release`: meanwhile the client, which shares
+            /// the device's memory, copies. With `now`, only if that is at once; else the answer is false.
+            39 hold Hold asked plain since 1 (stream: u64, id: u64, now: bool) -> bool;
+            /// Lets a held stream go on.
+            40 release Release posted plain since 1 (id: u64) -> ();
         }
     };
 }

@@ -3,14 +3,16 @@
 use super::Remote;
 use super::chunks::chunks;
 use super::convert;
+use super::direct;
 use super::incoming::Pending;
 use super::link::Waiter;
-use super::outgoing::Payload;
+use super::outgoing::{Payload, cut_image};
+use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, Launch, Limit,
     MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, RegionCursor, Result, Target,
 };
-use rgpu_protocol::calls as wire;
+use rgpu_protocol::calls::{self as wire, Call};
 use rgpu_protocol::frame::{MAX_BULK, runs};
 use std::sync::Arc;
 
@@ -46,6 +48,40 @@ impl Remote {
         Ok(())
     }
 
+    /// Copies this process's memory straight into the device's, if client and server share that; false where it must be
+    /// sent. With `now`, only if nothing is to be waited for.
+    fn send_directly(&self, stream: Handle, dst: Region, host_addr: u64, src: Region, now: bool) -> Result<bool> {
+        let bytes = dst.bytes().unwrap_or(0);
+        if bytes < direct::SEND_FROM || (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
+            return Ok(false);
+        }
+        if self.is_shared(host_addr) && (now || !src.is_contiguous()) {
+            return Ok(false);
+        }
+        let Some(to) = self.direct.place(&dst) else { return Ok(false) };
+        if !direct::is_readable(&RegionCursor::new(src)) {
+            let text = "copy_to_device was given host memory that cannot be read";
+            return Err(Error::new(Code::InvalidValue, text));
+        }
+        // SAFETY: one is the device's memory, the other was found readable.
+        unsafe { direct::copy(&self.link, &self.direct, stream, to, src, now) }
+    }
+
+    /// Copies the device's memory straight into this process's, once the stream has got there, if client and server share
+    /// it; false where it must be asked for.
+    fn receive_directly(&self, stream: Handle, src: Region, dst: Region) -> Result<bool> {
+        if src.bytes().unwrap_or(0) < direct::RECEIVE_FROM || self.is_shared(dst.addr) {
+            return Ok(false);
+        }
+        let Some(from) = self.direct.place(&src) else { return Ok(false) };
+        if !direct::is_writable(dst) {
+            let text = format!("{:#x} is not writable host memory", dst.addr);
+            return Err(Error::new(Code::InvalidValue, text));
+        }
+        // SAFETY: one is the device's memory, the other was found writable.
+        unsafe { direct::copy(&self.link, &self.direct, stream, dst, from, false) }
+    }
+
     /// Copies one run, or a region of memory that is not shared, into place; and waits.
     fn receive(&self, stream: Handle, src: Region, dst: Region) -> Result<()> {
         let waiter = Arc::new(Waiter::default());
@@ -54,6 +90,25 @@ impl Remote {
         let call = wire::CopyFromDevice { stream, src: convert::region(src), host_addr: dst.addr };
         self.link.ask_with(&call, Pending::CopyInto(RegionCursor::new(dst), done), &waiter)
     }
+}
+
+/// A launch in its brief form, if it fits.
+#[inline]
+fn brief(launch: &Launch<'_>) -> Option<wire::LaunchBrief> {
+    let Launch { stream, module, function, grid, block, shared_bytes, cooperative, .. } = *launch;
+    let [x, y, z] = block;
+    if cooperative || (stream | module) >> 32 != 0 || (x | y | z) >> 16 != 0 {
+        return None;
+    }
+    let block = block.map(|n| n as u16);
+    Some(wire::LaunchBrief {
+        stream: stream as u32,
+        module: module as u32,
+        function,
+        grid,
+        block,
+        shared_bytes,
+    })
 }
 
 impl Device for Remote {
@@ -124,9 +179,20 @@ impl Device for Remote {
                 if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
                     return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
                 }
+                if self.send_directly(stream, dst, host_addr, src, true)? {
+                    return Ok(());
+                }
                 self.send(stream, dst, src, host_addr)
             }
         }
+    }
+
+    fn copy_to_device_blocking(&self, stream: Handle, dst: Region, host_addr: u64, src: Region) -> Result<()> {
+        self.link.errors.check_stream(stream)?;
+        if self.send_directly(stream, dst, host_addr, src, false)? {
+            return self.settle(Ok(()));
+        }
+        self.copy_to_device(stream, dst, host_addr, HostData::Borrowed(src))
     }
 
     fn copy_from_device(&self, stream: Handle, src: Region, host_addr: u64, sink: Box<dyn CopySink>) {
@@ -182,6 +248,9 @@ impl Device for Remote {
         if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
             return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
         }
+        if self.receive_directly(stream, src, dst)? {
+            return self.settle(Ok(()));
+        }
         if self.is_shared(dst.addr) && !dst.is_contiguous() {
             for (src, dst) in chunks(src, dst, true) {
                 self.receive(stream, src, dst)?;
@@ -205,14 +274,27 @@ impl Device for Remote {
         managed: &[(String, u64)],
     ) -> Result<ModuleInfo> {
         self.link.errors.check(ordinal)?;
-        let (ahead, last) = image.split_at(image.len().saturating_sub(1) / MAX_BULK * MAX_BULK);
+        let (ahead, last) = cut_image(image);
         for part in ahead.chunks(MAX_BULK) {
             self.link.module_data(module, Payload::Bytes(part))?;
         }
         let managed =
             managed.iter().map(|(name, addr)| wire::Managed { name: name.clone(), addr: *addr }).collect();
         let info = self.link.module_load(ordinal, module, managed, Payload::Bytes(last))?;
+        self.module_is_known(image);
         Ok(convert::module_info(info))
+    }
+
+    fn module_begin(&self, ordinal: Ordinal, module: Handle, image: &[u8], unproven: bool) -> Result<bool> {
+        self.begin_module(ordinal, module, image, unproven)
+    }
+
+    fn module_function(&self, module: Handle, number: u32, name: &str) -> Result<()> {
+        self.link.module_function(module, number, name.to_owned())
+    }
+
+    fn module_info(&self, module: Handle) -> Result<ModuleInfo> {
+        self.ask_about_module(module)
     }
 
     fn module_unload(&self, module: Handle) -> Result<()> {
@@ -221,6 +303,11 @@ impl Device for Remote {
 
     fn launch(&self, launch: Launch<'_>) -> Result<()> {
         self.link.errors.check_stream(launch.stream)?;
+        if self.minor >= wire::LaunchBrief::SINCE
+            && let Some(brief) = brief(&launch)
+        {
+            return self.link.post(&brief, Payload::Bytes(launch.params));
+        }
         self.link.launch(
             launch.stream,
             launch.module,
@@ -349,6 +436,14 @@ impl Device for Remote {
     fn counters(&self) -> Counters {
         let counted = self.link.counters().unwrap_or_default();
         Counters { launches: counted.launches, busy_ns: counted.busy_ns }
+    }
+
+    fn telemetry(&self, ordinal: Ordinal, group: Group) -> Result<Telemetry> {
+        if self.minor < <wire::Telemetry as Call>::SINCE {
+            return Err(Error::new(Code::NotSupported, "The server is too old to measure anything"));
+        }
+        let measured = self.link.telemetry(ordinal, group as u32)?;
+        Ok(Telemetry::from_lists(measured.values, measured.texts))
     }
 }
 

@@ -18,13 +18,16 @@
 //! every later call on its ordinal, until the ordinal is reset.
 
 mod chunks;
+mod connect;
 mod convert;
 mod credit;
 mod device_impl;
+mod direct;
 mod errors;
 mod fork;
 mod incoming;
 mod link;
+mod modules;
 mod outgoing;
 mod reserve;
 mod service;
@@ -38,9 +41,10 @@ use rgpu_protocol::hello::{
     self, Hello, HelloAnswer, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix, Status,
 };
 use rgpu_protocol::stats::Stats;
-use rgpu_protocol::transport::{Ready, Tcp, Transport};
+use rgpu_protocol::transport::{Choice, Ready, Tcp, Transport};
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -55,11 +59,13 @@ pub struct ConnectOptions {
     pub credential: Vec<u8>,
     /// How long connecting may take in all.
     pub timeout: Duration,
+    /// Which transport to use; without it the environment says (`RGPU_TRANSPORT`).
+    pub transport: Option<Choice>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { credential: Vec::new(), timeout: Duration::from_secs(8) }
+        Self { credential: Vec::new(), timeout: Duration::from_secs(8), transport: None }
     }
 }
 
@@ -70,6 +76,9 @@ pub struct Remote {
     minor: u16,
     infos: Vec<DeviceInfo>,
     plan: AddressPlan,
+    /// The devices' memory, where server and client share it.
+    direct: direct::DirectMemory,
+    inventory: modules::Inventory,
     credit: credit::Credit,
     /// Mirrored allocations, with their ordinals.
     mirrored: Mutex<HashMap<u64, Ordinal>>,
@@ -97,13 +106,18 @@ impl Remote {
         let end = Instant::now() + options.timeout;
         let mut candidates = candidates();
         let mut reservation = next_free(&mut candidates)?;
-        stats.round_trips.fetch_add(1, Relaxed);
-        let transport = Tcp::connect(address, options.timeout)
-            .map_err(|e| unreachable_server(address, &e))?
-            .move_above(LOWEST_DESCRIPTOR);
+        let choice = match options.transport {
+            Some(choice) => choice,
+            None => connect::choice_from_environment()?,
+        };
+        let connect::Opened { stream: transport, local } = connect::open(address, choice, options.timeout)?;
+        if local.is_none() {
+            // Over a Unix socket nobody waits for the server to accept.
+            stats.round_trips.fetch_add(1, Relaxed);
+        }
         loop {
             let hello = Hello {
-                features: 0,
+                features: if local.is_some() { hello::FEATURE_SHARED_MEMORY } else { 0 },
                 session: random(),
                 credential: options.credential.clone(),
                 program: program_name(),
@@ -116,8 +130,20 @@ impl Remote {
             match Status::from_number(answer.status) {
                 Status::Accepted => {
                     stats.sessions.fetch_add(1, Relaxed);
-                    let transport = Box::new(transport);
-                    return Self::begin(address, transport, minor, answer, reservation, host, stats);
+                    let (transport, files): (Box<dyn Transport>, _) = match &local {
+                        None => (Box::new(transport), Vec::new()),
+                        Some(socket) => {
+                            let left = end.saturating_duration_since(Instant::now());
+                            let (shm, files) =
+                                connect::take_offer(&transport, socket, left).map_err(|e| {
+                                    let text =
+                                        format!("{address}: the server's shared memory cannot be used: {e}");
+                                    Error::new(Code::SystemNotReady, text)
+                                })?;
+                            (Box::new(shm), files)
+                        }
+                    };
+                    return Self::begin(address, transport, files, minor, answer, reservation, host, stats);
                 }
                 Status::RangeRefused => {
                     drop(reservation);
@@ -135,9 +161,11 @@ impl Remote {
         }
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn begin(
         address: &str,
         transport: Box<dyn Transport>,
+        files: Vec<OwnedFd>,
         minor: u16,
         answer: HelloAnswer,
         reservation: Reservation,
@@ -161,7 +189,9 @@ impl Remote {
             link,
             minor,
             infos: answer.devices.into_iter().map(convert::device_info).collect(),
+            direct: direct::DirectMemory::new(&plan, &files),
             plan,
+            inventory: modules::Inventory::new(None),
             credit: credit::Credit::new(answer.credit),
             mirrored: Mutex::default(),
             _reservation: reservation,

@@ -145,6 +145,42 @@ impl Mapping {
         }
     }
 
+    /// As [`Mapping::new`], placed such that the system can use huge pages.
+    pub fn of_huge_pages(file: RawFd, size: u64) -> io::Result<Self> {
+        const HUGE: usize = 2 << 20;
+        let room = size as usize + HUGE;
+        let nowhere = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh reservation at an address of the kernel's choice, of which the mapping takes a part and the
+        // rest is released.
+        unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), room, libc::PROT_NONE, nowhere, -1, 0);
+            if at == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let before = at.cast::<u8>().align_offset(HUGE);
+            let base = at.cast::<u8>().add(before);
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+            let mapped = libc::mmap(base.cast(), size as usize, access, flags, file, 0);
+            if mapped == libc::MAP_FAILED {
+                let e = io::Error::last_os_error();
+                libc::munmap(at, room);
+                return Err(e);
+            }
+            if before > 0 {
+                libc::munmap(at, before);
+            }
+            let end = (size as usize).next_multiple_of(4096);
+            if room > before + end {
+                libc::munmap(base.add(end).cast(), room - before - end);
+            }
+            for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP, libc::MADV_HUGEPAGE] {
+                libc::madvise(base.cast(), size as usize, advice);
+            }
+            Ok(Self { base, size: size as usize })
+        }
+    }
+
     /// The first byte.
     pub fn base(&self) -> *mut u8 {
         self.base

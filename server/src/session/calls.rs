@@ -1,7 +1,7 @@
 //! The dispatch: a method for each row of the table of calls.
 
 use super::Activity;
-use super::host::WireHost;
+use super::host::{HOLD, WireHost};
 use super::memory::Account;
 use super::modules::Modules;
 use super::outgoing::{CopySender, Outgoing};
@@ -56,13 +56,16 @@ struct Answer {
     sequence: u64,
     ordinal: u32,
     result: Result<()>,
+    /// What the answer carries where the call has not failed.
+    value: &'static [u8],
 }
 
 impl Answerer {
     fn send(&self, answer: Answer) {
-        let Answer { call, sequence, ordinal, result } = answer;
+        let Answer { call, sequence, ordinal, result, value } = answer;
         self.activity.unanswered.fetch_sub(1, Relaxed);
-        self.out.answer(call, sequence, ordinal, result.map(|()| |_: &mut Vec<u8>| {}));
+        let encode = |out: &mut Vec<u8>| out.extend_from_slice(value);
+        self.out.answer(call, sequence, ordinal, result.map(|()| encode));
     }
 
     fn collect(&self) {
@@ -323,8 +326,12 @@ impl Dispatcher {
 
     /// A callback that answers the current call.
     fn later(&self, call: u16) -> rgpu_device::Done {
+        self.later_with(call, &[])
+    }
+
+    fn later_with(&self, call: u16, value: &'static [u8]) -> rgpu_device::Done {
         let (answers, sequence, ordinal) = (self.answers.clone(), self.sequence, self.ordinal);
-        Box::new(move |result| answers.finish(Answer { call, sequence, ordinal, result }))
+        Box::new(move |result| answers.finish(Answer { call, sequence, ordinal, result, value }))
     }
 
     fn copy_on_device(&mut self, call: CopyOnDevice, _: Payload<'_>) -> Result<()> {
@@ -505,6 +512,40 @@ impl Dispatcher {
     fn host_func_done(&mut self, call: HostFuncDone, _: Payload<'_>) -> Result<()> {
         self.pressure.answered();
         self.device.host_func_done(call.id)
+    }
+
+    fn hold(&mut self, call: Hold, _: Payload<'_>) -> Reply<bool> {
+        self.on_stream(call.stream);
+        let id = call.id | HOLD;
+        // Other streams may be what this one waits for, so all must be idle.
+        let idle = || self.device.query(Target::Device(self.ordinal));
+        if call.now && idle() != Ok(true) {
+            return Reply::Now(Ok(false));
+        }
+        if !self.host.expect_hold(id, self.later_with(Hold::NUMBER, &[1])) {
+            self.malformed("the hold's id is in use");
+            return Reply::Now(Ok(false));
+        }
+        if let Err(e) = self.device.host_func(call.stream, id) {
+            return match self.host.take_hold(id) {
+                Some(_) => Reply::Now(Err(e)),
+                None => Reply::Later,
+            };
+        }
+        // A stream that fails never gets there.
+        let host = self.host.clone();
+        let over = move |result: Result<()>| {
+            if let Some(done) = host.take_hold(id) {
+                done(result.and(Err(Code::Unknown.into())));
+            }
+        };
+        self.device.synchronize(Target::Stream(call.stream), Box::new(over));
+        Reply::Later
+    }
+
+    fn release(&mut self, call: Release, _: Payload<'_>) -> Result<()> {
+        self.pressure.answered();
+        self.device.host_func_done(call.id | HOLD)
     }
 
     fn invalidate_shared(&mut self, _: InvalidateShared, _: Payload<'_>) -> Result<()> {

@@ -3,10 +3,11 @@
 use super::outgoing::Outgoing;
 use super::pressure::Pressure;
 use parking_lot::{Condvar, Mutex};
-use rgpu_device::{Code, Error, Host, Result};
+use rgpu_device::{Code, Done, Error, Host, Result};
 use rgpu_protocol::frame::{FetchRequest, MAX_BULK, Notice};
 use rgpu_protocol::wire::to_bytes;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// [`Host`] over a connection.
@@ -15,7 +16,12 @@ pub struct WireHost {
     pressure: Arc<Pressure>,
     fetches: Mutex<Fetches>,
     answered: Condvar,
+    /// Streams that are to be held, by id, until they have got there.
+    holds: Mutex<HashMap<u64, Done>>,
 }
+
+/// Host functions with ids from here on are the server's own: streams that are held.
+pub const HOLD: u64 = 1 << 63;
 
 #[derive(Default)]
 struct Fetches {
@@ -27,7 +33,23 @@ struct Fetches {
 
 impl WireHost {
     pub fn new(out: Arc<Outgoing>, pressure: Arc<Pressure>) -> Self {
-        Self { out, pressure, fetches: Mutex::default(), answered: Condvar::new() }
+        Self { out, pressure, fetches: Mutex::default(), answered: Condvar::new(), holds: Mutex::default() }
+    }
+
+    /// Calls `done` when a stream has reached the host function `id`. False where that id is in use.
+    pub fn expect_hold(&self, id: u64, done: Done) -> bool {
+        match self.holds.lock().entry(id) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(done);
+                true
+            }
+        }
+    }
+
+    /// Takes back what [`WireHost::expect_hold`] was told, if the stream has not got there.
+    pub fn take_hold(&self, id: u64) -> Option<Done> {
+        self.holds.lock().remove(&id)
     }
 
     /// The client's answer to a fetch. False where none was asked, or for another length.
@@ -94,6 +116,11 @@ impl Host for WireHost {
 
     fn host_func(&self, id: u64) {
         self.pressure.unanswered();
+        if id & HOLD != 0
+            && let Some(done) = self.take_hold(id)
+        {
+            return done(Ok(()));
+        }
         self.out.notice(Notice::HostFunc, 0, &[&id.to_le_bytes()]);
     }
 }

@@ -115,6 +115,10 @@ impl Device for SoftGpu {
         Ok(arena.plan.clone())
     }
 
+    fn memory_files(&self) -> Vec<i32> {
+        self.shared.runtime().map_or_else(|_| Vec::new(), |runtime| runtime.arena.device_files())
+    }
+
     fn mem_alloc(&self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<()> {
         let runtime = self.shared.runtime()?;
         loop {
