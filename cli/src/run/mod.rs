@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 
 use crate::library::{self, Links};
 use crate::{Failure, Outcome};
+use rgpu_protocol::transport::{Choice, TRANSPORT_VARIABLE};
 use statistics::{Report, Statistics};
 
 /// Start a CUDA program that uses a server's GPU instead of one in this machine.
@@ -23,6 +24,7 @@ use statistics::{Report, Statistics};
     rgpu run --server gpuhost:7070 --stats=json:stats.json -- python3 train.py\n\n\
     Environment:\n  \
     RGPU_SERVER   the server, where neither --server nor --in-process is given\n  \
+    RGPU_TRANSPORT  auto, shm or tcp, where --transport is not given\n  \
     RGPU_LIBRARY  where librgpu.so is, if neither beside this command nor in ../lib")]
 pub struct Arguments {
     /// The server whose GPU to use
@@ -31,6 +33,9 @@ pub struct Arguments {
     /// Use the software GPU inside the program itself, without a server
     #[arg(long)]
     in_process: bool,
+    /// How to talk to the server: `shm` (shared memory, on the same machine), `tcp`, or `auto` for the best that works
+    #[arg(long, value_name = "KIND", conflicts_with = "in_process")]
+    transport: Option<Choice>,
     /// A file with the token that the server asks for
     #[arg(long, value_name = "FILE", conflicts_with = "in_process")]
     token_file: Option<PathBuf>,
@@ -98,6 +103,9 @@ fn choose_device(command: &mut Command, arguments: &Arguments) -> Result<(), Fai
              --in-process for the software GPU inside the program",
             2,
         ));
+    }
+    if let Some(transport) = arguments.transport {
+        command.env(TRANSPORT_VARIABLE, transport.name());
     }
     if let Some(file) = &arguments.token_file {
         let file = file
