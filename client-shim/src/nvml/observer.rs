@@ -108,9 +108,13 @@ impl Observer {
         Ok(telemetry)
     }
 
-    /// Leaves it as it is, in a process that has no part in it.
-    fn abandon(self) {
-        std::mem::forget(self);
+    /// Ends NVML's own session; but leaves it as it is in a process that has no part in it.
+    fn end(self) {
+        if self.pid != std::process::id() {
+            std::mem::forget(self);
+        } else if let Some(session) = &self.session {
+            session.close();
+        }
     }
 }
 
@@ -136,11 +140,7 @@ fn with<T>(body: impl FnOnce(&mut Observer) -> Result<T>) -> Result<T> {
             || core.is_some_and(|core| !Arc::ptr_eq(core.device(), &observer.device))
     });
     if stale && let Some(old) = place.take() {
-        if old.pid == std::process::id() {
-            drop(old);
-        } else {
-            old.abandon();
-        }
+        old.end();
     }
     let observer = match &mut *place {
         Some(observer) => observer,
@@ -177,11 +177,7 @@ pub fn shut_down() -> Result<()> {
 fn close() {
     let Some(mut place) = OBSERVER.try_lock() else { return };
     if let Some(observer) = place.take() {
-        if observer.pid != std::process::id() {
-            observer.abandon();
-        } else if let Some(session) = &observer.session {
-            session.close();
-        }
+        observer.end();
     }
 }
 

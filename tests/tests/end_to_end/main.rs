@@ -8,6 +8,7 @@ mod context;
 mod loss;
 mod matrix;
 mod memory;
+mod nvml;
 mod processes;
 mod round_trips;
 mod shim;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     tests.extend(processes::tests());
     tests.extend(memory::tests());
     tests.extend(shim::tests());
+    tests.extend(nvml::tests());
     tests.extend(bench::tests());
     let code = rgpu_tests::runner::main(tests);
     context::finish();
