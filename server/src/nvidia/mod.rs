@@ -1,10 +1,52 @@
-//! The NVIDIA driver as a [`Device`].
+//! The machine's NVIDIA driver as a [`Device`]: GPUs that are really there.
+//!
+//! ```text
+//! callers ──> Queue ──> submitting thread ──> driver's streams
+//!    │                        │  events            │
+//!    │                        v                    v
+//!    └─ answers <──── waiting thread <──── events reached
+//! ```
+//!
+//! Callers check what they are asked against tables, and put it in order; they never wait for the driver's
+//! queues. One thread gives work to the driver in that order, so that order across streams is kept; another one
+//! watches events and completes what is waited for. The driver is opened at run time ([`find`]), through a
+//! table in which each of its entry points is described once ([`table`]).
 
-pub mod telemetry;
+#![allow(missing_docs)]
 
-use rgpu_device::{Code, Device, DeviceInfo, Error, Host, Result};
+mod addresses;
+mod core;
+mod device;
+mod driver;
+pub mod find;
+mod image;
+mod info;
+mod memory;
+mod mirror;
+mod modules;
+mod print;
+mod staging;
+mod submit;
+mod sys;
+pub mod table;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod wait;
+
+use self::core::{Core, Gpu, State};
+use self::driver::Driver;
+use self::print::Printed;
+use self::table::Table;
+use parking_lot::Mutex;
+use rgpu_device::{Code, Device, DeviceInfo, Error, Host, Ordinal, Result};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// The lowest version of the driver that is supported.
+pub const MIN_VERSION: u32 = 12000;
 
 /// How an NVIDIA device is opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,16 +61,104 @@ pub struct Config {
 }
 
 /// The machine's GPUs, for one application.
-pub struct NvidiaDevice;
+pub struct NvidiaDevice {
+    core: Arc<Core>,
+}
 
 impl NvidiaDevice {
-    /// Opens the driver. To be called once in a process, which then is the application's.
-    pub fn open(_config: &Config, _host: Arc<dyn Host>) -> Result<Arc<dyn Device>> {
-        Err(Error::new(Code::NotSupported, "The NVIDIA device is not implemented yet"))
+    /// Opens the driver. To be called once in a process, which then is the application's: its standard output
+    /// is taken over, because the driver writes there what kernels print.
+    pub fn open(config: &Config, host: Arc<dyn Host>) -> Result<Arc<dyn Device>> {
+        let opened = find::open(config.driver.as_deref())?;
+        Ok(Self::with_table(opened.table, config, host, Printed::capture())?)
+    }
+
+    /// With a driver that is there already.
+    fn with_table(table: Table, config: &Config, host: Arc<dyn Host>, printed: Printed) -> Result<Arc<Self>> {
+        let driver = Arc::new(Driver::new(table));
+        let infos = info::describe_all(&driver, config)?;
+        let mut gpus = Vec::new();
+        let mut devices = Vec::new();
+        for (device, info) in infos {
+            let belongings = Mutex::new(submit::open_context(&driver, device)?);
+            devices.push(device);
+            gpus.push(Gpu {
+                device,
+                info,
+                belongings,
+                sticky: Mutex::default(),
+                late: Mutex::default(),
+                generation: AtomicU64::new(0),
+                may_have_printed: AtomicBool::new(false),
+                launches: Mutex::default(),
+            });
+        }
+        let reach = |home| {
+            let reaches = |&other: &_| other == home || driver.can_access_peer(other, home);
+            (home, devices.iter().copied().filter(reaches).collect())
+        };
+        let pieces = memory::Pieces::new(driver.clone(), devices.iter().map(|&d| reach(d)).collect());
+        // Module-level variables are not mapped by hand, so contexts are told of each other as well.
+        for from in &gpus {
+            for to in gpus.iter().filter(|to| to.device != from.device) {
+                if driver.can_access_peer(from.device, to.device) {
+                    driver.enter(from.belongings.lock().context)?;
+                    driver.enable_peer_access(to.belongings.lock().context);
+                }
+            }
+        }
+        let state = State {
+            streams: HashMap::new(),
+            events: HashMap::new(),
+            modules: HashMap::new(),
+            loading: HashSet::new(),
+            table: None,
+        };
+        let core = Arc::new(Core {
+            driver,
+            host,
+            gpus,
+            state: Mutex::new(state),
+            pieces: Mutex::new(pieces),
+            queue: Default::default(),
+            waits: Default::default(),
+            mirror: mirror::Mirror::new(),
+            printed,
+            unsubmitted: AtomicU64::new(0),
+            next: AtomicU64::new(1),
+            functions: Mutex::default(),
+            function_returned: Default::default(),
+        });
+        for ordinal in 0..core.gpus.len() as Ordinal {
+            let legacy = submit::legacy_stream(&core, ordinal);
+            core.state.lock().streams.insert(u64::from(ordinal), legacy);
+        }
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            let spawned = std::thread::Builder::new().name(name.into()).spawn(body);
+            spawned
+                .map(drop)
+                .map_err(|e| Error::new(Code::OperatingSystem, format!("Cannot start a thread: {e}")))
+        };
+        let submitter = submit::Submitter::new(core.clone());
+        spawn("submit", Box::new(move || submitter.run()))?;
+        let waiting = core.clone();
+        spawn("wait", Box::new(move || wait::run(&waiting)))?;
+        Ok(Arc::new(Self { core }))
     }
 }
 
-/// What the machine's devices are, without using any of their memory.
-pub fn describe(_driver: Option<&Path>) -> Result<Vec<DeviceInfo>> {
-    Err(Error::new(Code::NotSupported, "The NVIDIA device is not implemented yet"))
+impl Drop for NvidiaDevice {
+    fn drop(&mut self) {
+        self.core.enqueue(0, None, self::core::Op::Stop);
+        self.core.waits.stop();
+    }
+}
+
+/// What the machine's devices are, without using any of their memory. The driver stays loaded: a process that
+/// should not have it asks another one.
+pub fn describe(driver: Option<&Path>) -> Result<Vec<DeviceInfo>> {
+    let opened = find::open(driver)?;
+    let driver = Arc::new(Driver::new(opened.table));
+    let infos = info::describe_all(&driver, &Config::default())?;
+    Ok(infos.into_iter().map(|(_, info)| info).collect())
 }

@@ -1,0 +1,373 @@
+//! What the caller's threads, the submitting thread and the waiting thread share.
+
+use super::driver::Driver;
+use super::memory::{Allocation, Pieces, Place, Table};
+use super::mirror::{Area, Mirror};
+use super::modules::Module;
+use super::print::Printed;
+use super::staging::{Marker, Markers, Staging};
+use super::sys::{self, Context, DeviceId};
+use super::wait::Waits;
+use parking_lot::{Condvar, Mutex};
+use rgpu_device::{
+    Code, CopySink, DeviceInfo, Done, Error, FIRST_STREAM, Handle, Host, HostData, Ordinal, Range, Result,
+};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Instant;
+
+/// What belongs to a context, and goes with it.
+#[derive(Clone)]
+pub struct Belongings {
+    /// The primary context.
+    pub context: Context,
+    /// For the device's own work: it waits for nobody, and nobody for it.
+    pub side: sys::Stream,
+    /// Events that keep no time.
+    pub plain: Arc<Markers>,
+    /// Events that do.
+    pub timed: Arc<Markers>,
+    /// Pinned buffers.
+    pub staging: Arc<Staging>,
+}
+
+/// One device.
+pub struct Gpu {
+    /// The driver's number of it.
+    pub device: DeviceId,
+    /// What is known about it.
+    pub info: DeviceInfo,
+    /// What is in its context.
+    pub belongings: Mutex<Belongings>,
+    /// The error that sticks.
+    pub sticky: Mutex<Option<Error>>,
+    /// An error of submitted work that does not stick, for whoever asks next.
+    pub late: Mutex<Option<Error>>,
+    /// How often it was reset.
+    pub generation: AtomicU64,
+    /// Whether kernels may have printed since the driver was last made to hand that out.
+    pub may_have_printed: AtomicBool,
+    /// Launches that were submitted, and of those, how many are known to be over.
+    pub launches: Mutex<Launches>,
+}
+
+/// Counted launches.
+#[derive(Default)]
+pub struct Launches {
+    /// Submitted.
+    pub submitted: u64,
+    /// Known to be over.
+    pub finished: u64,
+    /// Since when there was always one that is not known to be over.
+    pub since: Option<Instant>,
+    /// Time in which there was one, before that.
+    pub busy_ns: u64,
+}
+
+impl Launches {
+    /// Everything up to `until` is over.
+    pub fn over(&mut self, until: u64) {
+        self.finished = self.finished.max(until);
+        if self.finished >= self.submitted
+            && let Some(since) = self.since.take()
+        {
+            self.busy_ns += since.elapsed().as_nanos() as u64;
+        }
+    }
+
+    /// One more.
+    pub fn begun(&mut self) {
+        self.submitted += 1;
+        self.since.get_or_insert_with(Instant::now);
+    }
+}
+
+/// A stream.
+pub struct Stream {
+    /// Never used twice.
+    pub key: u64,
+    /// The device it belongs to.
+    pub ordinal: Ordinal,
+    /// The driver's stream.
+    pub raw: sys::Stream,
+    /// Whether it is the legacy stream.
+    pub legacy: bool,
+    /// Work that was put on it and is not yet submitted.
+    pub pending: AtomicU64,
+}
+
+/// An event.
+pub struct Event {
+    /// The device it belongs to.
+    pub ordinal: Ordinal,
+    /// Whether it keeps time.
+    pub timing: bool,
+    /// The most recent record that was submitted.
+    pub latest: Mutex<Option<Arc<Marker>>>,
+    /// Records that are not yet submitted.
+    pub pending: AtomicU64,
+}
+
+/// A launch.
+pub struct Launch {
+    pub module: Arc<Module>,
+    pub function: u32,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared_bytes: u32,
+    pub cooperative: bool,
+    pub params: Vec<u8>,
+}
+
+/// Work for the submitting thread.
+pub enum Op {
+    Launch(Box<Launch>),
+    Fill {
+        to: Place,
+        value: u32,
+        element: u32,
+    },
+    In {
+        to: Place,
+        host_addr: u64,
+        data: HostData,
+    },
+    Out {
+        from: Place,
+        host_addr: u64,
+        sink: Box<dyn CopySink>,
+    },
+    Across {
+        to: Place,
+        from: Place,
+    },
+    Record(Arc<Event>),
+    Wait(Arc<Event>),
+    HostFunction(u64),
+    /// Whatever is submitted from now on waits for this stream.
+    Fence,
+    /// Whatever is submitted from now on waits for what a release waits for.
+    GateOnRelease(u64),
+    /// The stream goes.
+    Destroy,
+    /// Tells when some streams have got so far; all of the ordinal's without a stream.
+    Sync(Done),
+    /// Tells when an event's most recent record has been reached.
+    SyncEvent(Arc<Event>, Done),
+    /// Memory goes when all work is done that was submitted before.
+    Release {
+        number: u64,
+        allocation: Allocation,
+        stream: Option<Arc<Stream>>,
+        area: Option<Arc<Area>>,
+    },
+    /// A module goes when all work is done.
+    Unload(Handle, Arc<Module>),
+    /// Destroys what is in a context.
+    Reset(std::sync::mpsc::SyncSender<Result<()>>),
+    /// Ends the thread.
+    Stop,
+}
+
+/// An [`Op`] and where it belongs.
+pub struct Item {
+    /// When it was put in order: ascending.
+    pub turn: u64,
+    pub ordinal: Ordinal,
+    pub generation: u64,
+    pub stream: Option<Arc<Stream>>,
+    pub op: Op,
+}
+
+/// Everything that callers name by handles.
+pub struct State {
+    pub streams: HashMap<Handle, Arc<Stream>>,
+    pub events: HashMap<Handle, Arc<Event>>,
+    pub modules: HashMap<Handle, Arc<Module>>,
+    /// Modules that are being loaded.
+    pub loading: HashSet<Handle>,
+    pub table: Option<Table>,
+}
+
+/// A queue that one thread empties.
+#[derive(Default)]
+pub struct Queue {
+    items: Mutex<VecDeque<Item>>,
+    filled: Condvar,
+    length: AtomicU64,
+}
+
+/// How often the submitting thread looks for work before it goes to sleep.
+const SPINS: u32 = 200;
+
+impl Queue {
+    /// Puts an item at the end.
+    pub fn push(&self, item: Item) {
+        let mut items = self.items.lock();
+        items.push_back(item);
+        self.length.store(items.len() as u64, SeqCst);
+        drop(items);
+        self.filled.notify_one();
+    }
+
+    /// Takes the first item; waits for one.
+    pub fn pop(&self) -> Item {
+        for _ in 0..SPINS {
+            if self.length.load(SeqCst) > 0 {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        let mut items = self.items.lock();
+        loop {
+            if let Some(item) = items.pop_front() {
+                self.length.store(items.len() as u64, SeqCst);
+                return item;
+            }
+            self.filled.wait(&mut items);
+        }
+    }
+}
+
+/// The core.
+pub struct Core {
+    pub driver: Arc<Driver>,
+    pub host: Arc<dyn Host>,
+    pub gpus: Vec<Gpu>,
+    pub state: Mutex<State>,
+    pub pieces: Mutex<Pieces>,
+    pub queue: Queue,
+    pub waits: Waits,
+    pub mirror: Mirror,
+    pub printed: Printed,
+    /// Work that was enqueued and is not yet submitted.
+    pub unsubmitted: AtomicU64,
+    pub next: AtomicU64,
+    /// Host functions that streams wait for: their ordinal, and whether they have returned.
+    pub functions: Mutex<HashMap<u64, (Ordinal, bool)>>,
+    pub function_returned: Condvar,
+}
+
+impl Core {
+    /// A number that was never used.
+    pub fn fresh(&self) -> u64 {
+        self.next.fetch_add(1, SeqCst)
+    }
+
+    /// The device with an ordinal.
+    pub fn gpu(&self, ordinal: Ordinal) -> Result<&Gpu> {
+        self.gpus
+            .get(ordinal as usize)
+            .ok_or_else(|| Error::new(Code::InvalidDevice, format!("There is no device {ordinal}")))
+    }
+
+    /// The device, if no error sticks to it. An error of earlier work that was not yet told is told now.
+    pub fn check(&self, ordinal: Ordinal) -> Result<&Gpu> {
+        let gpu = self.gpu(ordinal)?;
+        if let Some(error) = &*gpu.sticky.lock() {
+            return Err(error.clone());
+        }
+        match gpu.late.lock().take() {
+            Some(error) => Err(error),
+            None => Ok(gpu),
+        }
+    }
+
+    /// Makes a device's context current on this thread.
+    pub fn enter(&self, ordinal: Ordinal) -> Result<Belongings> {
+        let belongings = self.gpu(ordinal)?.belongings.lock().clone();
+        self.driver.enter(belongings.context)?;
+        Ok(belongings)
+    }
+
+    /// Notes an error of a call that was made for an ordinal, if it sticks.
+    pub fn note<T>(&self, ordinal: Ordinal, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && error.code.is_sticky()
+            && let Ok(gpu) = self.gpu(ordinal)
+        {
+            gpu.sticky.lock().get_or_insert_with(|| error.clone());
+        }
+        result
+    }
+
+    /// Keeps an error of work that was submitted, until somebody can be told.
+    pub fn keep(&self, ordinal: Ordinal, error: Error) {
+        let Ok(gpu) = self.gpu(ordinal) else { return };
+        if error.code.is_sticky() {
+            gpu.sticky.lock().get_or_insert(error);
+        } else {
+            gpu.late.lock().get_or_insert(error);
+        }
+    }
+
+    /// The stream behind a handle, if no error sticks to its device.
+    pub fn stream(&self, state: &State, handle: Handle) -> Result<Arc<Stream>> {
+        let stream = find_stream(state, handle)?;
+        self.check(stream.ordinal)?;
+        Ok(stream)
+    }
+
+    /// Puts work in order.
+    pub fn enqueue(&self, ordinal: Ordinal, stream: Option<Arc<Stream>>, op: Op) {
+        if let Some(stream) = &stream {
+            stream.pending.fetch_add(1, SeqCst);
+        }
+        if let Op::Record(event) = &op {
+            event.pending.fetch_add(1, SeqCst);
+        }
+        self.unsubmitted.fetch_add(1, SeqCst);
+        let generation = self.gpus.get(ordinal as usize).map_or(0, |gpu| gpu.generation.load(SeqCst));
+        self.queue.push(Item { turn: self.fresh(), ordinal, generation, stream, op });
+    }
+
+    /// Puts work on a stream.
+    pub fn enqueue_on(&self, stream: Arc<Stream>, op: Op) {
+        self.enqueue(stream.ordinal, Some(stream), op);
+    }
+
+    /// Whether all work of a stream is submitted and done; the stream's context must be current.
+    pub fn stream_is_done(&self, stream: &Stream) -> Result<bool> {
+        Ok(stream.pending.load(SeqCst) == 0 && self.driver.stream_is_done(stream.raw)?)
+    }
+
+    /// Waits until nothing of a place is in use that was released before a turn.
+    pub fn wait_for_releases(&self, range: Range, turn: u64) {
+        loop {
+            let state = self.state.lock();
+            let pending = state.table.as_ref().map(|table| table.overlapping_releases(range));
+            drop(state);
+            if !pending.unwrap_or_default().iter().any(|release| release.0 < turn) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+    }
+
+    /// Whether nothing at all is under way.
+    pub fn is_idle(&self) -> bool {
+        if self.unsubmitted.load(SeqCst) != 0 {
+            return false;
+        }
+        let streams: Vec<_> = self.state.lock().streams.values().cloned().collect();
+        streams.iter().all(|stream| {
+            self.enter(stream.ordinal).and_then(|_| self.stream_is_done(stream)).unwrap_or(true)
+        })
+    }
+}
+
+/// The stream behind a handle.
+pub fn find_stream(state: &State, handle: Handle) -> Result<Arc<Stream>> {
+    state.streams.get(&handle).cloned().ok_or_else(|| {
+        let what = if handle < FIRST_STREAM { "legacy stream" } else { "stream" };
+        Error::new(Code::InvalidHandle, format!("There is no {what} with the handle {handle:#x}"))
+    })
+}
+
+/// The event behind a handle.
+pub fn find_event(state: &State, handle: Handle) -> Result<Arc<Event>> {
+    state.events.get(&handle).cloned().ok_or_else(|| {
+        Error::new(Code::InvalidHandle, format!("There is no event with the handle {handle:#x}"))
+    })
+}
