@@ -52,6 +52,22 @@ impl Profile {
         base * (1.0 + conditions.interference) * numa
     }
 
+    /// The network load up to which the completion time stays within `goal_s`, all else being as in `conditions`;
+    /// negative if it doesn't even without any load.
+    pub fn tolerated_load(&self, conditions: &Conditions, goal_s: f64) -> f64 {
+        let quiet = self.completion_s(&Conditions { load: 0.0, ..*conditions });
+        let loaded = self.completion_s(&Conditions { load: 1.0, ..*conditions });
+        // Rounding must not turn a goal that is just kept into a broken one.
+        let slack = goal_s * (1.0 + 1e-9) - quiet;
+        if slack < 0.0 {
+            -1.0
+        } else if loaded > quiet {
+            slack / (loaded - quiet)
+        } else {
+            f64::INFINITY
+        }
+    }
+
     /// The shortest completion time possible: alone and with local devices (or remote, if that is faster).
     pub fn best_s(&self) -> f64 {
         self.local_s.min(self.remote_s)
@@ -218,6 +234,16 @@ mod tests {
         assert_eq!(at(0.5, 0.4, 0.0, false), 122.0); // 50 + 72
         assert_eq!(at(0.5, 0.4, 0.25, false), 152.5);
         assert!((at(0.0, 0.0, 0.0, true) - 110.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn tolerated_load_by_hand() {
+        let profile = Profile { remote_s: 120.0, sensitivity: 0.5, ..Profile::new("nw", 100.0) };
+        let remote = Conditions { remote_share: 1.0, load: 0.7, ..Conditions::default() };
+        // 120 · (1 + 0.5 · l) = 150 at l = 0.5.
+        assert!((profile.tolerated_load(&remote, 150.0) - 0.5).abs() < 1e-6);
+        assert!(profile.tolerated_load(&remote, 110.0) < 0.0);
+        assert_eq!(profile.tolerated_load(&Conditions::default(), 100.0), f64::INFINITY);
     }
 
     #[test]

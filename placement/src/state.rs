@@ -234,6 +234,25 @@ impl State {
         conditions
     }
 
+    /// How much traffic a link may carry in all before one of the jobs whose remote traffic passes it would break
+    /// an objective that it keeps as yet, were that traffic to last; `f64::INFINITY` if there is none.
+    pub fn tolerated_mbps(&self, link: LinkId) -> f64 {
+        let mut tolerated = f64::INFINITY;
+        let now = self.usage.link_mbps(link) + self.external_mbps[link.index()];
+        for (i, id) in self.passing[link.index()].iter().enumerate() {
+            if self.passing[link.index()][..i].contains(id) {
+                continue;
+            }
+            let Some(running) = self.running(*id) else { continue };
+            let mbps = tolerance_mbps(self, &running.job, &running.placement, link);
+            // Whoever is lost already isn't worth waiting for.
+            if mbps >= now as f64 {
+                tolerated = tolerated.min(mbps);
+            }
+        }
+        tolerated
+    }
+
     /// The completion time of a running job, were the present conditions to last from its start to its end:
     /// that of its slowest task. `None` if it doesn't run.
     ///
@@ -275,6 +294,33 @@ pub(crate) fn conditions_at(cluster: &Cluster, at: &TaskPlacement) -> Conditions
     }
     let remote_share = if all == 0 { 0.0 } else { remote as f64 / all as f64 };
     Conditions { remote_share, numa_crossed, ..Conditions::default() }
+}
+
+/// How much traffic a link may carry in all before a job that is placed so would break its objective: its own, and
+/// of others' as much as its slack allows.
+pub(crate) fn tolerance_mbps(state: &State, job: &Job, placement: &Placement, link: LinkId) -> f64 {
+    let Some(goal) = job.goal_s.filter(|_| job.importance < 10.0) else { return f64::INFINITY };
+    let profile = state.profiles.get(job.profile);
+    let mut own: Vec<(LinkId, u64)> = Vec::new();
+    for (task, at) in job.tasks.iter().zip(&placement.tasks) {
+        own_traffic(&state.cluster, task, at, &mut own);
+    }
+    let mine: u64 = own.iter().filter(|(l, _)| *l == link).map(|(_, mbps)| mbps).sum();
+    let capacity = state.cluster.capacity_mbps(link) as f64;
+    let mut tolerated = f64::INFINITY;
+    for at in &placement.tasks {
+        let passes = at.grants.iter().any(|grant| {
+            let mut passes = false;
+            let to = state.cluster.device(grant.device).node;
+            state.cluster.for_path(at.node, to, |l| passes |= l == link);
+            passes
+        });
+        if passes {
+            let load = profile.tolerated_load(&conditions_at(&state.cluster, at), goal / job.scale);
+            tolerated = tolerated.min(mine as f64 + load * capacity);
+        }
+    }
+    tolerated
 }
 
 /// The traffic that one placed task puts on links, unsorted and perhaps in several parts.

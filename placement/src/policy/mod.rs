@@ -63,8 +63,8 @@ pub enum Reason {
         /// The objective τ.
         goal_s: f64,
     },
-    /// Leaving it unscheduled cost less than placing it.
-    Costly,
+    /// It would fit, but its traffic would make a running job break its objective (network-aware policy).
+    Disturbing,
 }
 
 impl std::fmt::Display for Reason {
@@ -76,7 +76,9 @@ impl std::fmt::Display for Reason {
             Reason::Postponed { expected_s, goal_s } => {
                 write!(f, "postponed: {expected_s:.1} s are expected, the goal is {goal_s:.1} s")
             }
-            Reason::Costly => f.write_str("leaving it unscheduled cost less than placing it"),
+            Reason::Disturbing => {
+                f.write_str("postponed: its traffic would make another job break its objective")
+            }
         }
     }
 }

@@ -136,6 +136,8 @@ impl Policy for FlowModel {
             settings: &self.settings,
             fragmentation: &mut self.fragmentation,
             work: Default::default(),
+            state,
+            tolerated: vec![f64::NAN; state.cluster().links()],
         };
         // Why a class was left, and after how many rounds of waiting: who waited less needn't try again, because
         // during a round, resources get only scarcer and the network only busier.
@@ -182,7 +184,7 @@ impl Policy for FlowModel {
                     Ok(placement) => decisions.placed.push((job.id, placement)),
                     Err(reason) => {
                         let rounds = match reason {
-                            Reason::Postponed { .. } => waiting.rounds,
+                            Reason::Postponed { .. } | Reason::Disturbing => waiting.rounds,
                             _ => u32::MAX,
                         };
                         given_up.insert(class, (reason.clone(), rounds));

@@ -32,15 +32,27 @@ pub fn accept(
 ) -> Result<Placement, Reason> {
     let job = &waiting.job;
     let expected_s = view.expected_of(job, &placed);
-    if view.settings.network_aware
-        && cost::violates(job, expected_s)
-        && view.placing_cost(job, expected_s, 1.0) > view.unscheduled(waiting.rounds)
-        && can_keep_goal(view, job)
-    {
-        view.take_back(job, &placed);
-        return Err(Reason::Postponed { expected_s, goal_s: job.goal_s.unwrap_or(expected_s) });
+    if view.settings.network_aware {
+        let unscheduled = view.unscheduled(waiting.rounds);
+        let mut cost = view.placing_cost(job, expected_s, 1.0);
+        let mut reason = None;
+        if cost::violates(job, expected_s) && can_keep_goal(view, job) {
+            reason = Some(Reason::Postponed { expected_s, goal_s: job.goal_s.unwrap_or(expected_s) });
+        }
+        if view.has_disturbed(&placed) {
+            cost += view.unscheduled(0);
+            reason = reason.or(Some(Reason::Disturbing));
+        }
+        if let Some(reason) = reason
+            && cost > unscheduled
+        {
+            view.take_back(job, &placed);
+            return Err(reason);
+        }
     }
-    Ok(Placement { tasks: placed })
+    let placement = Placement { tasks: placed };
+    view.protect(job, &placement);
+    Ok(placement)
 }
 
 /// Whether waiting can help at all: in the best of worlds, the job would keep its goal.

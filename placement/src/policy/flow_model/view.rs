@@ -5,11 +5,12 @@ use crate::cluster::{Cluster, WHOLE};
 use crate::cost;
 use crate::ids::{DeviceId, DeviceKind, LinkId, NodeId};
 use crate::job::{DeviceRequest, Job, Task};
-use crate::placement::{Grant, TaskPlacement};
+use crate::placement::{Grant, Placement, TaskPlacement};
 use crate::policy::Work;
 use crate::policy::fragmentation::{Fragmentation, Shape};
 use crate::policy::greedy::{fgd_cost, still_fits};
 use crate::profile::{Conditions, Profiles};
+use crate::state::State;
 use crate::usage::Usage;
 
 /// So much the growth of fragmentation (0 to 100) weighs in a cost: it decides between places that are equal
@@ -25,6 +26,9 @@ pub struct View<'a> {
     pub settings: &'a Settings,
     pub fragmentation: &'a mut Fragmentation,
     pub work: Work,
+    pub state: &'a State,
+    /// How much traffic each link may carry before a job breaks its objective: not a number until it is asked for.
+    pub tolerated: Vec<f64>,
 }
 
 /// An arc: where a task or sub-task can go, and what that costs.
@@ -115,6 +119,71 @@ impl View<'_> {
     fn link_load(&self, link: LinkId) -> f64 {
         let mbps = self.usage.link_mbps(link) + self.external[link.index()];
         crate::state::load(self.cluster, link, mbps)
+    }
+
+    /// Whether so much more traffic between two nodes would make another job break an objective that it keeps as
+    /// yet. Only the network-aware policy asks.
+    fn disturbs(&mut self, from: NodeId, to: NodeId, mbps: u64) -> bool {
+        if !self.settings.network_aware || mbps == 0 {
+            return false;
+        }
+        let mut disturbs = false;
+        let (state, usage, tolerated) = (self.state, &self.usage, &mut self.tolerated);
+        self.cluster.for_path(from, to, |link| {
+            let limit = &mut tolerated[link.index()];
+            if limit.is_nan() {
+                *limit = state.tolerated_mbps(link);
+            }
+            let all = usage.link_mbps(link) + self.external[link.index()] + mbps;
+            disturbs |= all as f64 > *limit;
+        });
+        disturbs
+    }
+
+    /// Takes note of what a job that was just placed tolerates. (Should it be taken back, the round is a little
+    /// too careful; so it isn't, once accepted.)
+    pub fn protect(&mut self, job: &Job, placement: &Placement) {
+        if !self.settings.network_aware || job.goal_s.is_none() {
+            return;
+        }
+        for at in &placement.tasks {
+            for grant in at.grants.iter().filter(|grant| grant.traffic_mbps > 0) {
+                let to = self.cluster.device(grant.device).node;
+                let (state, usage, tolerated) = (self.state, &self.usage, &mut self.tolerated);
+                let external = self.external;
+                self.cluster.for_path(at.node, to, |link| {
+                    let limit = &mut tolerated[link.index()];
+                    if limit.is_nan() {
+                        *limit = state.tolerated_mbps(link);
+                    }
+                    let mbps = crate::state::tolerance_mbps(state, job, placement, link);
+                    if mbps >= (usage.link_mbps(link) + external[link.index()]) as f64 {
+                        *limit = limit.min(mbps);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Whether a job that was just placed (and is counted in the usage) makes another break its objective.
+    pub fn has_disturbed(&mut self, placed: &[TaskPlacement]) -> bool {
+        // Its own traffic is counted already; that of other tasks of the same job too.
+        let mut disturbed = false;
+        for at in placed {
+            for grant in at.grants.iter().filter(|grant| grant.traffic_mbps > 0) {
+                let to = self.cluster.device(grant.device).node;
+                let (state, usage, tolerated) = (self.state, &self.usage, &mut self.tolerated);
+                let external = self.external;
+                self.cluster.for_path(at.node, to, |link| {
+                    let limit = &mut tolerated[link.index()];
+                    if limit.is_nan() {
+                        *limit = state.tolerated_mbps(link);
+                    }
+                    disturbed |= (usage.link_mbps(link) + external[link.index()]) as f64 > *limit;
+                });
+            }
+        }
+        disturbed
     }
 
     pub fn path_load(&self, from: NodeId, to: NodeId) -> f64 {
@@ -308,7 +377,11 @@ impl View<'_> {
                 return Err("too little bandwidth free on the way");
             }
             let load = self.path_load(home, node);
-            self.arc(job, task, home, 1.0, load)
+            let mut arc = self.arc(job, task, home, 1.0, load);
+            if self.disturbs(home, node, request.traffic_mbps) {
+                arc.cost += self.unscheduled(0);
+            }
+            arc
         };
         arc.node = node;
         arc.cost += rank;
