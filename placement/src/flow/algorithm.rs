@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::cost_scaling::CostScaling;
 use super::error::Error;
 use super::network::Network;
 use super::solution::Solution;
@@ -23,18 +24,21 @@ pub enum Algorithm {
     /// The one that measures best for the network's shape.
     #[default]
     Auto,
+    /// [`CostScaling`].
+    CostScaling,
     /// [`SuccessiveShortestPaths`].
     SuccessiveShortestPaths,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Auto, Self::SuccessiveShortestPaths];
+    pub const ALL: [Self; 3] = [Self::Auto, Self::CostScaling, Self::SuccessiveShortestPaths];
 
     /// Its name, as commands take it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
+            Self::CostScaling => "cost-scaling",
             Self::SuccessiveShortestPaths => "successive-shortest-paths",
         }
     }
@@ -42,7 +46,8 @@ impl Algorithm {
     /// A solver.
     pub fn solver(self) -> Box<dyn Solver> {
         match self {
-            Self::Auto | Self::SuccessiveShortestPaths => Box::new(SuccessiveShortestPaths),
+            Self::Auto | Self::CostScaling => Box::new(CostScaling),
+            Self::SuccessiveShortestPaths => Box::new(SuccessiveShortestPaths),
         }
     }
 

@@ -36,16 +36,22 @@
 //! ```
 
 mod algorithm;
+mod cost_scaling;
 pub mod dimacs;
 mod error;
+pub mod generate;
 mod incremental;
+mod live;
 mod network;
 mod prepare;
+mod repair;
 mod residual;
 mod solution;
+mod split;
 mod successive_shortest_paths;
 
 pub use algorithm::{Algorithm, Solver, UnknownAlgorithm};
+pub use cost_scaling::CostScaling;
 pub use error::Error;
 pub use incremental::Incremental;
 pub use network::{Arc, ArcId, CostScale, MAX_COST, Network, NodeId, UNLIMITED};

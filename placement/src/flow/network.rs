@@ -237,6 +237,11 @@ impl Network {
         self.check_arc(arc).ok().map(|_| arc)
     }
 
+    /// How many arcs begin or end at a node; a loop counts twice.
+    pub(super) fn degree(&self, node: NodeId) -> u32 {
+        self.degrees.get(node.index()).copied().unwrap_or(0)
+    }
+
     /// Whether there is an arc with this index: the places of removed arcs stay.
     pub(super) fn is_arc(&self, index: usize) -> bool {
         self.tails[index] != REMOVED

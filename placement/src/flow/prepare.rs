@@ -27,7 +27,7 @@ impl Limits {
 }
 
 /// Sums of flows may reach this, and leave room for a few additions.
-const MAX_FLOW: i128 = 1 << 60;
+pub(super) const MAX_FLOW: i128 = 1 << 60;
 
 /// Checks a network before solving.
 pub(super) fn check(network: &Network) -> Result<Limits, Error> {

@@ -1,0 +1,338 @@
+//! Cost scaling: approximate optima, each from the last, until what is missing can be repaired exactly.
+
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::algorithm::Solver;
+use super::error::Error;
+use super::network::Network;
+use super::prepare::{self, Limits};
+use super::repair;
+use super::residual::NONE;
+use super::solution::Solution;
+use super::split::Split;
+
+/// Cost scaling by push and relabel (Goldberg and Tarjan), in which unit sources bid for their arcs as in Bertsekas's
+/// auction.
+///
+/// The phases end at a tolerance of a fraction of one unit of cost. Potentials rounded to whole units then leave
+/// few sources or none with a better arc than theirs, each better by a unit or so; successive shortest paths from
+/// there make the optimum exact, and prove it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CostScaling;
+
+/// By how much the tolerance shrinks from phase to phase.
+const FACTOR: i64 = 6;
+/// Costs are multiplied by this while tolerances are smaller than one unit.
+const SCALE: i64 = 64;
+
+impl Solver for CostScaling {
+    fn name(&self) -> &'static str {
+        "cost-scaling"
+    }
+
+    fn solve(&mut self, network: &Network) -> Result<Solution, Error> {
+        let limits = prepare::check(network)?;
+        Ok(solve(network, &limits)?.solution(network))
+    }
+}
+
+/// Solves, and keeps what later repairs need.
+pub(super) fn solve(network: &Network, limits: &Limits) -> Result<repair::State, Error> {
+    // Potentials fall by a few times the tolerance for each node of a path, and sums of two are taken.
+    let largest =
+        i128::from(limits.cost.max(1)) * i128::from(SCALE) * (network.node_bound() as i128 + 2) * 16;
+    if largest > i128::from(-LOWEST) {
+        return Err(Error::Overflow(format!(
+            "cost scaling needs {SCALE} times the cost {} times the number of nodes, {}",
+            limits.cost,
+            network.node_bound()
+        )));
+    }
+    let split = Split::new(network, limits);
+    let mut state =
+        scale(split, limits).map_err(|error| count_unrouted(network, limits, error))?.into_repair();
+    state.route()?;
+    Ok(state)
+}
+
+/// Finds out how much cannot be routed, which scaling doesn't know when it fails.
+fn count_unrouted(network: &Network, limits: &Limits, error: Error) -> Error {
+    let split = Split::new(network, limits);
+    let (excess, chosen) = (split.supplies.clone(), vec![NONE; split.sources.len()]);
+    match (&error, repair::State::without_costs(split, excess, chosen).route()) {
+        (Error::Infeasible { .. }, Err(counted)) => counted,
+        _ => error,
+    }
+}
+
+/// Runs the phases.
+fn scale(split: Split, limits: &Limits) -> Result<State, Error> {
+    let mut state = State::new(split);
+    let mut epsilon = limits.cost.max(1) * SCALE;
+    loop {
+        epsilon = (epsilon / FACTOR).max(1);
+        state.refine(epsilon)?;
+        if epsilon == 1 || (epsilon <= SCALE / 8 && state.is_nearly_exact()) {
+            return Ok(state);
+        }
+    }
+}
+
+struct State {
+    /// With scaled costs in its core, but not in its rows.
+    split: Split,
+    /// Of the core; scaled.
+    potentials: Vec<i64>,
+    excess: Vec<i64>,
+    /// How far each node of the core has looked at its arcs for one to push through.
+    current: Vec<u32>,
+    /// The arc in its row that each source uses.
+    chosen: Vec<u32>,
+    /// For each node of the core, the sources that use arcs to it, by the potential below which each would rather
+    /// leave.
+    users: Vec<BinaryHeap<(i64, u32)>>,
+    /// Sources that use no arc.
+    waiting: Vec<u32>,
+    /// Nodes of the core with excess.
+    active: VecDeque<u32>,
+    epsilon: i64,
+    /// How many relabels until it is time to ask whether there is a flow at all.
+    patience: Option<usize>,
+}
+
+/// Below every potential, and far from overflowing.
+const LOWEST: i64 = i64::MIN / 4;
+
+/// Nodes with at most so many arcs look at all of them once more to find out what their next unit would cost.
+const FEW: u32 = 8;
+
+impl State {
+    fn new(mut split: Split) -> Self {
+        for arc in &mut split.core {
+            arc.cost *= SCALE;
+        }
+        let nodes = split.core_nodes.len();
+        Self {
+            potentials: vec![0; nodes],
+            excess: split.supplies.clone(),
+            current: split.core_first[..nodes].to_vec(),
+            chosen: vec![NONE; split.sources.len()],
+            users: (0..nodes).map(|_| BinaryHeap::new()).collect(),
+            waiting: Vec::new(),
+            active: VecDeque::new(),
+            epsilon: 0,
+            patience: Some(1000 + 10 * nodes),
+            split,
+        }
+    }
+
+    /// Makes the flow optimal within a smaller tolerance.
+    fn refine(&mut self, epsilon: i64) -> Result<(), Error> {
+        self.epsilon = epsilon;
+        self.take_back();
+        loop {
+            while let Some(node) = self.active.pop_front() {
+                if self.excess[node as usize] > 0 {
+                    self.discharge(node)?;
+                }
+            }
+            let Some(source) = self.waiting.pop() else { break };
+            self.bid(source)?;
+        }
+        // There is a flow.
+        self.patience = None;
+        Ok(())
+    }
+
+    /// Takes back what is not optimal at the potentials as they are.
+    fn take_back(&mut self) {
+        let nodes = self.potentials.len();
+        let mut users: Vec<Vec<(i64, u32)>> =
+            std::mem::take(&mut self.users).into_iter().map(BinaryHeap::into_vec).collect();
+        users.iter_mut().for_each(Vec::clear);
+        for source in 0..self.chosen.len() {
+            let chosen = self.chosen[source];
+            if chosen == NONE {
+                self.waiting.push(source as u32);
+                continue;
+            }
+            let (mut own, mut other) = (LOWEST, LOWEST);
+            for place in self.split.row(source as u32) {
+                let value = self.value(place);
+                if place as u32 == chosen { own = value } else { other = other.max(value) }
+            }
+            let arc = self.split.rows[chosen as usize];
+            if own >= other {
+                let level = i64::from(arc.cost) * SCALE + other - self.epsilon;
+                users[arc.head as usize].push((level, source as u32));
+            } else {
+                self.chosen[source] = NONE;
+                self.excess[arc.head as usize] -= 1;
+                self.waiting.push(source as u32);
+            }
+        }
+        self.users = users.into_iter().map(BinaryHeap::from).collect();
+        for tail in 0..nodes {
+            for place in self.split.leaving(tail as u32) {
+                let arc = self.split.core[place];
+                if arc.room > 0 && arc.cost + self.potentials[tail] < self.potentials[arc.head as usize] {
+                    self.excess[tail] -= arc.room;
+                    self.excess[arc.head as usize] += arc.room;
+                    self.split.push(place, arc.room);
+                }
+            }
+        }
+        for node in 0..nodes {
+            self.current[node] = self.split.core_first[node];
+            if self.excess[node] > 0 {
+                self.active.push_back(node as u32);
+            }
+        }
+    }
+
+    /// The scaled potential that a source would have through an arc.
+    #[inline]
+    fn value(&self, place: usize) -> i64 {
+        let arc = self.split.rows[place];
+        self.potentials[arc.head as usize] - i64::from(arc.cost) * SCALE
+    }
+
+    /// Lets a source choose its best arc, at the price of the second best.
+    fn bid(&mut self, source: u32) -> Result<(), Error> {
+        let (mut best, mut second, mut choice) = (LOWEST, LOWEST, NONE);
+        for place in self.split.row(source) {
+            let value = self.value(place);
+            if value > best {
+                (second, best, choice) = (best, value, place as u32);
+            } else if value > second {
+                second = value;
+            }
+        }
+        if choice == NONE {
+            return Err(Error::Infeasible { unrouted: 1 });
+        }
+        let arc = self.split.rows[choice as usize];
+        self.chosen[source as usize] = choice;
+        let level = i64::from(arc.cost) * SCALE + second - self.epsilon;
+        let node = arc.head as usize;
+        self.users[node].push((level, source));
+        self.excess[node] += 1;
+        if self.excess[node] == 1 {
+            self.active.push_back(arc.head);
+        }
+        Ok(())
+    }
+
+    /// Takes a node's excess elsewhere, and lowers its potential as far as that needs.
+    fn discharge(&mut self, node: u32) -> Result<(), Error> {
+        let n = node as usize;
+        let end = self.split.core_first[n + 1];
+        loop {
+            let potential = self.potentials[n];
+            while self.current[n] < end {
+                let place = self.current[n] as usize;
+                let arc = self.split.core[place];
+                if arc.room > 0 && arc.cost + potential < self.potentials[arc.head as usize] {
+                    let units = arc.room.min(self.excess[n]);
+                    self.split.push(place, units);
+                    self.excess[n] -= units;
+                    let before = self.excess[arc.head as usize];
+                    self.excess[arc.head as usize] += units;
+                    if before <= 0 && before + units > 0 {
+                        self.active.push_back(arc.head);
+                    }
+                    if self.excess[n] == 0 {
+                        return Ok(());
+                    }
+                }
+                self.current[n] += 1;
+            }
+            while let Some(&(level, source)) = self.users[n].peek() {
+                if level <= potential {
+                    break;
+                }
+                self.users[n].pop();
+                self.chosen[source as usize] = NONE;
+                self.waiting.push(source);
+                self.excess[n] -= 1;
+                if self.excess[n] == 0 {
+                    // The price of the next unit, so that nobody comes for less.
+                    if end - self.split.core_first[n] <= FEW {
+                        self.relabel(n);
+                    }
+                    return Ok(());
+                }
+            }
+            if !self.relabel(n) {
+                return Err(Error::Infeasible { unrouted: self.excess[n] });
+            }
+            self.wait_no_longer()?;
+        }
+    }
+
+    /// Lowers a node's potential until it has an arc to push through. Says whether any arc leaves it at all.
+    fn relabel(&mut self, n: usize) -> bool {
+        let mut best = self.users[n].peek().map_or(LOWEST, |&(level, _)| level);
+        for place in self.split.leaving(n as u32) {
+            let arc = self.split.core[place];
+            if arc.room > 0 {
+                best = best.max(self.potentials[arc.head as usize] - arc.cost);
+            }
+        }
+        if best <= LOWEST / 2 {
+            return false;
+        }
+        self.potentials[n] = self.potentials[n].min(best - self.epsilon);
+        self.current[n] = self.split.core_first[n];
+        true
+    }
+
+    /// Potentials fall for long where there is no flow. After many relabels, finds out whether there is one.
+    fn wait_no_longer(&mut self) -> Result<(), Error> {
+        match &mut self.patience {
+            None => Ok(()),
+            Some(0) => {
+                self.patience = None;
+                repair::State::without_costs(self.split.clone(), self.excess.clone(), self.chosen.clone())
+                    .route()
+            }
+            Some(patience) => {
+                *patience -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether few sources would rather have another arc, at potentials rounded to whole units.
+    fn is_nearly_exact(&self) -> bool {
+        let potentials: Vec<i64> =
+            self.potentials.iter().map(|potential| potential.div_euclid(SCALE)).collect();
+        let value = |place: usize| {
+            let arc = self.split.rows[place];
+            potentials[arc.head as usize] - i64::from(arc.cost)
+        };
+        let discontent = (0..self.chosen.len())
+            .filter(|&source| {
+                let own = value(self.chosen[source] as usize);
+                self.split.row(source as u32).any(|place| value(place) > own)
+            })
+            .count();
+        discontent <= 16 + self.chosen.len() / 64
+    }
+
+    /// Rounds potentials to whole units, and takes back what is not optimal at those.
+    fn into_repair(mut self) -> repair::State {
+        for arc in &mut self.split.core {
+            arc.cost /= SCALE;
+        }
+        let potentials = self.potentials.iter().map(|potential| potential.div_euclid(SCALE)).collect();
+        let mut state = repair::State::new(self.split, potentials, self.excess, self.chosen);
+        for source in 0..state.chosen.len() as u32 {
+            state.release_if_worse(source);
+        }
+        for node in 0..state.potentials.len() as u32 {
+            state.saturate(node);
+        }
+        state
+    }
+}
