@@ -42,12 +42,24 @@ pub struct Arguments {
     /// The most applications that are served at a time
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
+    /// Where to keep programs' GPU code from one session to the next [default: ~/.cache/rgpu/images]
+    #[arg(long, value_name = "DIR")]
+    image_cache: Option<PathBuf>,
+    /// How much of it to keep; 0 keeps nothing
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1G")]
+    image_cache_size: u64,
     /// A file with a token that clients must know
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Let anybody who reaches the address use the GPUs, which means to run code on this machine
     #[arg(long, conflicts_with = "token_file")]
     insecure: bool,
+}
+
+fn default_image_cache() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let caches = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+    Some(caches.join("rgpu").join("images"))
 }
 
 /// Serves until it is told to stop.
@@ -65,6 +77,8 @@ pub fn main(arguments: Arguments) -> Outcome {
         token_file: arguments.token_file,
         insecure: arguments.insecure,
         transport: arguments.transport,
+        image_cache: arguments.image_cache.or_else(default_image_cache),
+        image_cache_bytes: arguments.image_cache_size,
         ..Options::default()
     };
     options.device.driver = arguments

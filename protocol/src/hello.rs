@@ -170,6 +170,17 @@ records! {
     }
 }
 
+records! {
+    /// What follows an answer that accepts, since minor version 1.
+    HelloExtras {
+        /// Whether the server keeps images of modules for this client's tenant, and the beginnings (the first eight
+        /// bytes, as a number) of the BLAKE3 hashes of those that it has.
+        keeps_images: bool,
+        /// See `keeps_images`.
+        images: Vec<u64>,
+    }
+}
+
 impl HelloAnswer {
     /// A refusal.
     pub fn refused(status: Status, message: impl Into<String>) -> Self {
@@ -179,15 +190,23 @@ impl HelloAnswer {
     /// Decodes an answer from any version: one that is not [`Status::Accepted`] has just a status and a
     /// message that can be relied on.
     pub fn parse(prefix: Prefix, body: &[u8]) -> Result<Self> {
+        Self::parse_with_extras(prefix, body).map(|(answer, _)| answer)
+    }
+
+    /// [`HelloAnswer::parse`], with what follows.
+    pub fn parse_with_extras(prefix: Prefix, body: &[u8]) -> Result<(Self, HelloExtras)> {
         let mut reader = Reader::new(body);
         let status = u32::decode(&mut reader)?;
         let message = String::decode(&mut reader)?;
         if status != Status::Accepted as u32 || prefix.major != MAJOR {
-            return Ok(Self { status, message, ..Self::default() });
+            return Ok((Self { status, message, ..Self::default() }, HelloExtras::default()));
         }
         // A later minor version may have added fields, which are ignored.
         let mut reader = Reader::new(body);
-        Self::decode(&mut reader)
+        let answer = Self::decode(&mut reader)?;
+        let extras =
+            if reader.left() == 0 { HelloExtras::default() } else { HelloExtras::decode(&mut reader)? };
+        Ok((answer, extras))
     }
 }
 
@@ -236,6 +255,20 @@ mod tests {
             for n in PREFIX_BYTES..sent.len() {
                 prop_assert!(Hello::parse(&sent[PREFIX_BYTES..n]).is_err());
             }
+        }
+
+        #[test]
+        fn extras_come_back(images: Vec<u64>, keeps_images: bool) {
+            let extras = HelloExtras { keeps_images, images };
+            let accepted = HelloAnswer { credit: vec![5], ..Default::default() };
+            let sent = message(&(accepted.clone(), extras.clone()));
+            let prefix = Prefix::parse(sent[..PREFIX_BYTES].try_into().unwrap(), MAX_HELLO_ANSWER).unwrap();
+            let body = &sent[PREFIX_BYTES..];
+            prop_assert_eq!(HelloAnswer::parse_with_extras(prefix, body).unwrap(), (accepted.clone(), extras));
+            prop_assert_eq!(HelloAnswer::parse(prefix, body).unwrap(), accepted.clone());
+            let bare = message(&accepted);
+            let (_, none) = HelloAnswer::parse_with_extras(prefix, &bare[PREFIX_BYTES..]).unwrap();
+            prop_assert_eq!(none, HelloExtras::default());
         }
 
         #[test]

@@ -11,8 +11,9 @@ use crate::local::is_local;
 use crate::nvidia::{self, NvidiaDevice};
 use crate::options::{DeviceKind, DeviceSpec};
 use crate::session::{Session, initial_credit};
+use crate::store::Store;
 use rgpu_device::{AddressPlan, Code, Device, Host, Range};
-use rgpu_protocol::hello::{self, FEATURE_SHARED_MEMORY, Hello, HelloAnswer, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status};
+use rgpu_protocol::hello::{self, FEATURE_SHARED_MEMORY, Hello, HelloAnswer, HelloExtras, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status};
 use rgpu_protocol::transport::{Offer, Ready, Shm, Tcp, Transport};
 use rgpu_protocol::wire::{DecodeError, Reader, Wire};
 use std::fs::File;
@@ -28,6 +29,8 @@ pub(crate) const CONNECTION: i32 = 3;
 pub(crate) const ORDERS: i32 = 4;
 /// Where the ledger is.
 pub(crate) const LEDGER: i32 = 5;
+/// Where the socket is that leads to the [store](crate::store), if there is one.
+pub(crate) const STORE: i32 = 6;
 
 /// How often a client may propose another range.
 const MAX_PROPOSALS: usize = 100;
@@ -45,6 +48,8 @@ pub(crate) struct Orders {
     pub daemon: u32,
     pub peer: String,
     pub hello: Hello,
+    /// Whether there is a store of images, and which.
+    pub extras: HelloExtras,
 }
 
 impl Orders {
@@ -58,6 +63,7 @@ impl Orders {
         (self.slot, self.daemon).encode(&mut out);
         self.peer.encode(&mut out);
         self.hello.encode(&mut out);
+        self.extras.encode(&mut out);
         out
     }
 
@@ -74,8 +80,9 @@ impl Orders {
         let (slot, daemon) = Wire::decode(&mut r)?;
         let peer = Wire::decode(&mut r)?;
         let hello = Wire::decode(&mut r)?;
+        let extras = Wire::decode(&mut r)?;
         r.finish()?;
-        Ok(Self { device, slot, daemon, peer, hello })
+        Ok(Self { device, slot, daemon, peer, hello, extras })
     }
 }
 
@@ -134,7 +141,11 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     let stats = ledger.slot(slot);
     let connection = Connection::new(connection, &orders)?;
     let transport = connection.hello.clone();
-    let session = Session::new(connection.session);
+    let mut session = Session::new(connection.session);
+    if orders.extras.keeps_images {
+        // SAFETY: as above.
+        session.keep_images(Store::new(unsafe { take(STORE)? })?);
+    }
     end_on_sigterm(session.farewell())?;
 
     let opened = open(spec, session.host()).and_then(|device| {
@@ -169,7 +180,7 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
         return Ok(());
     }
     stats.begun.store(1, std::sync::atomic::Ordering::SeqCst);
-    say(&*transport, &answer)?;
+    say(&*transport, &(answer, orders.extras))?;
     if let Some(offer) = connection.offer {
         offer.send(transport.descriptor(), &device.memory_files())?;
     }
@@ -248,7 +259,7 @@ fn agree(transport: &dyn Transport, device: &dyn Device, hello: &Hello) -> rgpu_
 }
 
 /// Sends a hello's answer.
-pub(crate) fn say(transport: &dyn Transport, answer: &HelloAnswer) -> io::Result<()> {
+pub(crate) fn say(transport: &dyn Transport, answer: &impl Wire) -> io::Result<()> {
     let bytes = hello::message(answer);
     let (mut at, end) = (0, Instant::now() + PROPOSAL_TIME);
     while at < bytes.len() {
@@ -348,6 +359,7 @@ mod tests {
             daemon: 13,
             peer: "127.0.0.1:1".into(),
             hello: Hello { program: "a".into(), ..Hello::default() },
+            extras: HelloExtras { keeps_images: true, images: vec![17] },
         };
         assert_eq!(Orders::parse(&orders.to_bytes()).unwrap(), orders);
         assert!(Orders::parse(b"").is_err());

@@ -3,15 +3,17 @@
 //! Each connection has a small thread in the daemon, which ends with the application's process. Nothing that
 //! a client does reaches further into the daemon than the hello, which is short and read within a time limit.
 
-use crate::app::{CONNECTION, LEDGER, ORDERS, Orders, hear_any, say};
+use crate::app::{CONNECTION, LEDGER, ORDERS, Orders, STORE, hear_any, say};
 use crate::ledger::Ledger;
 use crate::options::Options;
 use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
-use rgpu_protocol::hello::{Hello, HelloAnswer, MAJOR, MINOR, Status};
+use crate::store::{Cupboard, Shelf, Tenant};
+use rgpu_protocol::hello::{Hello, HelloAnswer, HelloExtras, MAJOR, MINOR, Status};
 use crate::local::{self, LocalListener};
 use rgpu_protocol::transport::{Choice, Kind, Tcp, Transport};
 use std::io::{self, Write};
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
@@ -37,6 +39,9 @@ struct Daemon {
     strangers: AtomicUsize,
     children: Mutex<Vec<u32>>,
     stopping: AtomicBool,
+    /// Where images of modules are kept.
+    cupboard: Option<Arc<Cupboard>>,
+    address: SocketAddr,
 }
 
 /// Serves until SIGTERM or SIGINT. Prints one line on stdout when it listens.
@@ -60,7 +65,18 @@ pub fn serve(options: Options) -> io::Result<()> {
     let listener = TcpListener::bind(&addresses[..])
         .map_err(|e| io::Error::new(e.kind(), format!("Cannot listen on {}: {e}", options.listen)))?;
     listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let cupboard = options.image_cache.as_deref().filter(|_| options.image_cache_bytes > 0);
+    let cupboard = cupboard.and_then(|root| match Cupboard::open(root, options.image_cache_bytes) {
+        Ok(cupboard) => Some(Arc::new(cupboard)),
+        Err(e) => {
+            tracing::warn!("modules are not kept across sessions: {e}");
+            None
+        }
+    });
     let daemon = Arc::new(Daemon {
+        cupboard,
+        address,
         ledger: Ledger::new(&capacity)?,
         device,
         token,
@@ -69,7 +85,6 @@ pub fn serve(options: Options) -> io::Result<()> {
         children: Mutex::default(),
         stopping: AtomicBool::new(false),
     });
-    let address = listener.local_addr()?;
     let local = match options.transport.allows(Kind::Shm).then(|| LocalListener::bind(&address)) {
         None => None,
         Some(Ok(local)) => Some(local),
@@ -187,11 +202,15 @@ impl Daemon {
         };
         let name = printable(&hello.program);
         let (session, pid) = (hello.session, hello.pid);
-        match self.start(&tcp, hello, slot, peer) {
-            Ok(mut child) => {
+        let shelf = self.shelf(&tcp, &hello, peer);
+        match self.start(&tcp, hello, slot, peer, shelf.as_ref()) {
+            Ok((mut child, socket)) => {
                 // Only the child's end of it stays, so that its death closes the connection.
                 drop(tcp);
                 tracing::info!("{peer}: session {session:016x} of {name} (process {pid}) begins");
+                if let (Some(shelf), Some(socket)) = (&shelf, socket) {
+                    shelf.serve(socket);
+                }
                 let status = child.wait();
                 self.children.lock().unwrap_or_else(PoisonError::into_inner).retain(|c| *c != child.id());
                 let died = match status {
@@ -275,8 +294,28 @@ impl Daemon {
         Some((tcp, hello))
     }
 
-    /// Starts the process that serves an application.
-    fn start(&self, tcp: &Tcp, hello: Hello, slot: usize, peer: &str) -> io::Result<Child> {
+    /// Where an application's modules are kept: nowhere, if it cannot be told whose it is.
+    fn shelf(&self, tcp: &Tcp, hello: &Hello, peer: &str) -> Option<Shelf> {
+        let cupboard = self.cupboard.as_ref()?;
+        let tenant = if self.token.is_some() {
+            Tenant::of_token(&hello.credential)
+        } else if local::is_local(tcp.descriptor()) {
+            Tenant::of_user(local::user(tcp.descriptor())?)
+        } else {
+            Tenant::of_loopback(self.address, peer.parse().ok()?)?
+        };
+        cupboard.shelf(&tenant).map_err(|e| tracing::warn!("modules are not kept: {e}")).ok()
+    }
+
+    /// Starts the process that serves an application. The socket is where it asks for images.
+    fn start(
+        &self,
+        tcp: &Tcp,
+        hello: Hello,
+        slot: usize,
+        peer: &str,
+        shelf: Option<&Shelf>,
+    ) -> io::Result<(Child, Option<UnixStream>)> {
         // The application's process has no use for it.
         let hello = Hello { credential: Vec::new(), ..hello };
         let orders = Orders {
@@ -285,22 +324,32 @@ impl Daemon {
             daemon: std::process::id(),
             peer: peer.to_owned(),
             hello,
+            extras: HelloExtras {
+                keeps_images: shelf.is_some(),
+                images: shelf.map(Shelf::beginnings).unwrap_or_default(),
+            },
         };
         let orders = memory_file(&orders.to_bytes())?;
         let mut command = Command::new("/proc/self/exe");
         command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
         inventory::without_our_variables(&mut command);
+        let (ours, theirs) = match shelf.map(|_| UnixStream::pair()).transpose()? {
+            Some((ours, theirs)) => (Some(ours), Some(theirs)),
+            None => (None, None),
+        };
         let descriptors = [
             (tcp.descriptor(), CONNECTION),
             (orders.as_raw_fd(), ORDERS),
             (self.ledger.descriptor(), LEDGER),
+            // Without a store this is nothing that the process would look at.
+            (theirs.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd), STORE),
         ];
         // SAFETY: only async-signal-safe functions are called.
         unsafe { command.pre_exec(move || prepare_child(descriptors)) };
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
         let child = command.spawn()?;
         children.push(child.id());
-        Ok(child)
+        Ok((child, ours))
     }
 
     /// Ends all sessions.
@@ -325,12 +374,12 @@ impl Daemon {
 }
 
 /// Runs in the child between fork and exec.
-fn prepare_child(descriptors: [(RawFd, RawFd); 3]) -> io::Result<()> {
+fn prepare_child(descriptors: [(RawFd, RawFd); 4]) -> io::Result<()> {
     let check = |r: libc::c_int| if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) };
     // SAFETY: plain system calls, all async-signal-safe.
     unsafe {
         // Away from the places where they are to go first, so that none overwrites another.
-        let mut high = [0; 3];
+        let mut high = [0; 4];
         for (place, (from, _)) in high.iter_mut().zip(descriptors) {
             *place = check(libc::fcntl(from, libc::F_DUPFD_CLOEXEC, 16))?;
         }
@@ -338,7 +387,7 @@ fn prepare_child(descriptors: [(RawFd, RawFd); 3]) -> io::Result<()> {
             check(libc::dup2(from, to))?;
         }
         // The daemon's own are close-on-exec anyway; this is for what it has inherited.
-        libc::syscall(libc::SYS_close_range, LEDGER + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        libc::syscall(libc::SYS_close_range, STORE + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         // A Ctrl-C is the daemon's business.
         libc::setsid();

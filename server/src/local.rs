@@ -51,6 +51,11 @@ fn peer_credentials(fd: RawFd) -> io::Result<libc::ucred> {
     if r == 0 { Ok(who) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The user at the other end of a Unix socket.
+pub fn user(fd: RawFd) -> Option<u32> {
+    peer_credentials(fd).ok().map(|who| who.uid)
+}
+
 /// Whether a connection is a Unix socket.
 pub fn is_local(fd: RawFd) -> bool {
     let mut domain: libc::c_int = 0;

@@ -98,6 +98,10 @@ pub struct Options {
     /// A file with the token that applications must present. Without one only loopback addresses are
     /// listened on, unless `insecure`.
     pub token_file: Option<PathBuf>,
+    /// Where images of modules are kept across sessions; without it nowhere.
+    pub image_cache: Option<PathBuf>,
+    /// How many bytes of them at most.
+    pub image_cache_bytes: u64,
     /// Serve anybody who can reach the address.
     pub insecure: bool,
     /// The most applications at a time.
@@ -112,6 +116,8 @@ impl Default for Options {
             listen: "127.0.0.1:0".into(),
             device: DeviceSpec::default(),
             token_file: None,
+            image_cache: None,
+            image_cache_bytes: 1 << 30,
             insecure: false,
             max_sessions: 128,
             transport: rgpu_protocol::transport::Choice::Auto,

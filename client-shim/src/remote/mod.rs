@@ -38,7 +38,7 @@ use parking_lot::Mutex;
 use reserve::{Reservation, candidates, refusal};
 use rgpu_device::{AddressPlan, Code, DeviceInfo, Error, Host, Ordinal, Range, Result};
 use rgpu_protocol::hello::{
-    self, Hello, HelloAnswer, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix, Status,
+    self, Hello, HelloAnswer, HelloExtras, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix, Status,
 };
 use rgpu_protocol::stats::Stats;
 use rgpu_protocol::transport::{Choice, Ready, Tcp, Transport};
@@ -125,7 +125,7 @@ impl Remote {
                 range: hello::Range { base: reservation.range().base, size: reservation.range().size },
             };
             stats.round_trips.fetch_add(1, Relaxed);
-            let (minor, answer) = exchange(&transport, &hello, end, stats)
+            let (minor, answer, extras) = exchange(&transport, &hello, end, stats)
                 .map_err(|e| Error::new(Code::SystemNotReady, format!("{address}: {e}")))?;
             match Status::from_number(answer.status) {
                 Status::Accepted => {
@@ -143,7 +143,7 @@ impl Remote {
                             (Box::new(shm), files)
                         }
                     };
-                    return Self::begin(address, transport, files, minor, answer, reservation, host, stats);
+                    return Self::begin(address, transport, files, minor, (answer, extras), reservation, host, stats);
                 }
                 Status::RangeRefused => {
                     drop(reservation);
@@ -167,7 +167,7 @@ impl Remote {
         transport: Box<dyn Transport>,
         files: Vec<OwnedFd>,
         minor: u16,
-        answer: HelloAnswer,
+        (answer, extras): (HelloAnswer, HelloExtras),
         reservation: Reservation,
         host: Arc<dyn Host>,
         stats: &'static Stats,
@@ -191,7 +191,7 @@ impl Remote {
             infos: answer.devices.into_iter().map(convert::device_info).collect(),
             direct: direct::DirectMemory::new(&plan, &files),
             plan,
-            inventory: modules::Inventory::new(None),
+            inventory: modules::Inventory::new(extras),
             credit: credit::Credit::new(answer.credit),
             mirrored: Mutex::default(),
             _reservation: reservation,
@@ -263,7 +263,7 @@ fn exchange(
     hello: &Hello,
     end: Instant,
     stats: &Stats,
-) -> std::result::Result<(u16, HelloAnswer), String> {
+) -> std::result::Result<(u16, HelloAnswer, HelloExtras), String> {
     let said = hello::message(hello);
     let mut sent = 0;
     while sent < said.len() {
@@ -288,7 +288,7 @@ fn exchange(
     let mut body = vec![0; prefix.length as usize];
     read_exact(&mut body)?;
     stats.bytes_received.fetch_add((PREFIX_BYTES + body.len()) as u64, Relaxed);
-    let answer = HelloAnswer::parse(prefix, &body).map_err(|e| format!("the answer is malformed: {e}"))?;
+    let (answer, extras) = HelloAnswer::parse_with_extras(prefix, &body).map_err(|e| format!("the answer is malformed: {e}"))?;
     if answer.status == Status::Accepted as u32 && prefix.major != MAJOR {
         return Err(format!(
             "the server speaks version {}.{} of the protocol, this library {MAJOR}.{MINOR}; \
@@ -296,7 +296,7 @@ fn exchange(
             prefix.major, prefix.minor
         ));
     }
-    Ok((prefix.minor.min(MINOR), answer))
+    Ok((prefix.minor.min(MINOR), answer, extras))
 }
 
 fn retry(

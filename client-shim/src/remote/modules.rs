@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use rgpu_device::{Handle, ModuleInfo, Ordinal, Result};
 use rgpu_protocol::calls::{Call, ModuleBegin};
 use rgpu_protocol::frame::MAX_BULK;
+use rgpu_protocol::hello::HelloExtras;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -61,8 +62,8 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    pub fn new(beginnings: Option<Vec<u64>>) -> Self {
-        Self { kept: beginnings.is_some(), known: Mutex::new(beginnings.into_iter().flatten().collect()) }
+    pub fn new(told: HelloExtras) -> Self {
+        Self { kept: told.keeps_images, known: Mutex::new(told.images.into_iter().collect()) }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::direct::is_readable;
 use super::incoming::Pending;
 use super::link::Link;
+use parking_lot::MutexGuard;
 use rgpu_device::{Code, Error, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
 use rgpu_protocol::calls::{Call, FetchAnswer, ModuleData, ModuleImage};
@@ -150,6 +151,7 @@ impl Link {
         let header = Header { length: length as u32, kind: Kind::Call, flags: 0, call: C::NUMBER, sequence };
         out.buffer[start..start + HEADER_BYTES].copy_from_slice(&header.to_bytes());
         let mut faulted = false;
+        let bulk = payload.len() > INLINE_BYTES as u64;
         match payload {
             Payload::Bytes(bytes) if bytes.len() <= INLINE_BYTES => out.buffer.extend_from_slice(bytes),
             Payload::Bytes(bytes) => self.write(&mut out, &mut [IoSlice::new(bytes)])?,
@@ -160,6 +162,10 @@ impl Link {
         } else if was_empty && !out.buffer.is_empty() && !self.service.arm() {
             // No thread can be had to send it later.
             self.write(&mut out, &mut [])?;
+        }
+        if bulk {
+            // Whoever waits is next: bulk data does not come before another thread's call twice.
+            MutexGuard::unlock_fair(out);
         }
         if faulted {
             let text = format!("{} was given host memory that cannot be read", C::NAME);

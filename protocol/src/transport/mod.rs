@@ -10,6 +10,7 @@ mod shm;
 mod spin;
 mod tcp;
 
+pub use pass::{receive_descriptors, send_descriptors};
 pub use shm::{Offer, Shm};
 pub use tcp::{Descriptor, Tcp, dup_above};
 

@@ -7,6 +7,7 @@ use super::modules::Modules;
 use super::outgoing::{CopySender, Outgoing};
 use super::pressure::{Intake, Pressure};
 use crate::convert;
+use crate::store::{Hash, Store};
 use parking_lot::Mutex;
 use rgpu_device::telemetry::Group;
 use rgpu_device::{
@@ -96,8 +97,22 @@ impl Answerer {
     }
 }
 
+/// Shorter payloads are not worth making room for.
+const IN_PLACE_FROM: usize = 64 << 10;
+/// Ids of copies that are received in place, for which no client's id stands.
+const PLACED: u64 = HOLD | HOLD >> 1;
+
+/// A copy whose bytes are received in place.
+pub struct Placed {
+    pub dst: rgpu_device::Region,
+    host_addr: u64,
+    id: u64,
+}
+
 /// Executes calls, one after another.
 pub struct Dispatcher {
+    /// How many copies were received in place.
+    placed: u64,
     pub(super) device: Arc<dyn Device>,
     pub(super) out: Arc<Outgoing>,
     host: Arc<WireHost>,
@@ -199,6 +214,7 @@ impl Dispatcher {
             collector: Arc::default(),
         };
         Self {
+            placed: 0,
             device,
             out,
             host,
@@ -235,10 +251,20 @@ impl Dispatcher {
         result
     }
 
+    /// Where images of modules are kept.
+    pub fn keep_images(&mut self, store: Option<Arc<Store>>) {
+        self.modules.store = store;
+    }
+
     /// Whether a call cannot be executed yet, because the image of a module is waited for.
     pub fn must_wait(&self, call: u16) -> bool {
-        const AT_ONCE: [u16; 4] =
-            [ModuleData::NUMBER, ModuleImage::NUMBER, FetchAnswer::NUMBER, HostFuncDone::NUMBER];
+        const AT_ONCE: [u16; 5] = [
+            ModuleData::NUMBER,
+            ModuleImage::NUMBER,
+            FetchAnswer::NUMBER,
+            HostFuncDone::NUMBER,
+            Release::NUMBER,
+        ];
         self.modules.is_waiting() && !AT_ONCE.contains(&call)
     }
 
@@ -303,6 +329,28 @@ impl Dispatcher {
         self.took(call.stream, 0, r)
     }
 
+    /// Where the payload of a `copy_to_device` with these arguments may be received, if the device lets it be written in
+    /// place: to be called instead of the dispatch, when the call's turn has come.
+    pub fn place(&mut self, arguments: &[u8], length: usize) -> Option<Placed> {
+        if length < IN_PLACE_FROM {
+            return None;
+        }
+        let (call, _) = CopyToDevice::from_body(arguments).ok()?;
+        let dst = convert::region(&call.dst);
+        if dst.bytes() != Some(length as u64) || !dst.is_contiguous() {
+            return None;
+        }
+        self.placed += 1;
+        let id = PLACED | self.placed;
+        let there = self.device.write_in_place(call.stream, dst, id);
+        there.then_some(Placed { dst, host_addr: call.host_addr, id })
+    }
+
+    /// The payload has arrived there.
+    pub fn placed(&mut self, placed: &Placed) {
+        self.device.written_in_place(placed.dst, placed.host_addr, placed.id);
+    }
+
     fn copy_to_device(&mut self, call: CopyToDevice, payload: Payload<'_>) -> Result<()> {
         self.on_stream(call.stream);
         let dst = convert::region(&call.dst);
@@ -365,8 +413,10 @@ impl Dispatcher {
         // its answer is there.
         let answers = self.answers.clone();
         let (sequence, ordinal, module) = (self.sequence, self.ordinal, call.module);
+        let store = self.modules.store.clone();
         let load = move || {
             let info = answers.device.module_load(ordinal, module, &image, &managed);
+            let well = info.is_ok();
             if !managed.is_empty() {
                 // Their initial values.
                 answers.collect();
@@ -374,6 +424,10 @@ impl Dispatcher {
             answers.activity.unanswered.fetch_sub(1, Relaxed);
             let encode = info.map(|i| move |out: &mut Vec<u8>| convert::module_info(i).encode(out));
             answers.out.answer(ModuleLoad::NUMBER, sequence, ordinal, encode);
+            if let (true, Some(store)) = (well, store) {
+                let hash: Hash = *blake3::hash(&image).as_bytes();
+                store.put(hash, &image);
+            }
         };
         match std::thread::Builder::new().name("module".into()).spawn(load) {
             Ok(_) => Reply::Later,
@@ -516,7 +570,7 @@ impl Dispatcher {
 
     fn hold(&mut self, call: Hold, _: Payload<'_>) -> Reply<bool> {
         self.on_stream(call.stream);
-        let id = call.id | HOLD;
+        let id = HOLD | (call.id & (HOLD >> 1) - 1);
         // Other streams may be what this one waits for, so all must be idle.
         let idle = || self.device.query(Target::Device(self.ordinal));
         if call.now && idle() != Ok(true) {
@@ -545,7 +599,7 @@ impl Dispatcher {
 
     fn release(&mut self, call: Release, _: Payload<'_>) -> Result<()> {
         self.pressure.answered();
-        self.device.host_func_done(call.id | HOLD)
+        self.device.host_func_done(HOLD | (call.id & (HOLD >> 1) - 1))
     }
 
     fn invalidate_shared(&mut self, _: InvalidateShared, _: Payload<'_>) -> Result<()> {

@@ -15,6 +15,7 @@ mod outgoing;
 mod pressure;
 mod telemetry;
 
+use crate::store::Store;
 use crate::ledger::{Ledger, Slot, monotonic_ns};
 use calls::Dispatcher;
 use host::WireHost;
@@ -44,6 +45,7 @@ pub struct Session {
     out: Arc<Outgoing>,
     pressure: Arc<Pressure>,
     host: Arc<WireHost>,
+    store: Option<Arc<Store>>,
 }
 
 /// How a session ended.
@@ -89,7 +91,12 @@ impl Session {
         let out = Arc::new(Outgoing::new(transport.clone()));
         let pressure = Arc::new(Pressure::default());
         let host = Arc::new(WireHost::new(out.clone(), pressure.clone()));
-        Self { transport, out, pressure, host }
+        Self { transport, out, pressure, host, store: None }
+    }
+
+    /// Images of modules are taken from there, and kept there.
+    pub fn keep_images(&mut self, store: Store) {
+        self.store = Some(Arc::new(store));
     }
 
     /// What the device is to ask.
@@ -143,6 +150,7 @@ impl Session {
             memory::Account::new(ledger, slot, granted),
             activity.clone(),
         );
+        dispatcher.keep_images(self.store.clone());
         let end = match watcher {
             Ok(_) => self.read(&mut dispatcher, &activity, slot_stats),
             Err(e) => End::Failed(format!("no thread could be started: {e}")),
@@ -178,11 +186,27 @@ impl Session {
                     _ => length,
                 };
                 frames.body(&*self.transport, &mut wait, arguments, &mut body)?;
-                frames.body(&*self.transport, &mut wait, length - arguments, &mut payload)?;
-                Ok(header)
+                let rest = length - arguments;
+                let due = header.kind == Kind::Call && header.sequence == expected + 1;
+                if due && header.call == CopyToDevice::NUMBER && put_aside.is_empty() {
+                    activity.busy.store(true, Relaxed);
+                    if let Some(placed) = dispatcher.place(&body, rest) {
+                        let (mut addr, mut left) = (placed.dst.addr, rest);
+                        while left > 0 {
+                            // SAFETY: the device lets this memory be written, and it is as long as the payload.
+                            let n = unsafe { frames.body_at(&*self.transport, &mut wait, addr, left) }?;
+                            addr += n as u64;
+                            left -= n;
+                        }
+                        dispatcher.placed(&placed);
+                        return Ok((header, true));
+                    }
+                }
+                frames.body(&*self.transport, &mut wait, rest, &mut payload)?;
+                Ok((header, false))
             });
-            let header = match result {
-                Ok(header) => header,
+            let (header, done) = match result {
+                Ok(result) => result,
                 Err(ReadError::Closed) => return End::Closed,
                 Err(ReadError::Io(e)) if e.kind() == std::io::ErrorKind::ConnectionReset => {
                     return End::Closed;
@@ -197,6 +221,9 @@ impl Session {
             if header.kind != Kind::Call || header.sequence != expected {
                 let text = format!("a call numbered {expected} was due, not {header:?}");
                 return End::Malformed(text);
+            }
+            if done {
+                continue;
             }
             if dispatcher.must_wait(header.call) {
                 // For the image of a module; what this frame asks for may rely on it.

@@ -1,6 +1,6 @@
 //! What a session sends: answers and notices, whole frames at a time.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rgpu_device::{Error, Result};
 use rgpu_protocol::frame::{Failure, Header, MAX_BULK, Notice, encode_answer};
 use rgpu_protocol::transport::{Ready, Transport};
@@ -85,7 +85,7 @@ impl Outgoing {
     }
 
     fn send(&self, pieces: &mut [IoSlice<'_>]) {
-        let _guard = self.order.lock();
+        let guard = self.order.lock();
         let mut rest = pieces;
         while !rest.is_empty() && !self.over.load(Relaxed) {
             match self.transport.send(rest) {
@@ -105,6 +105,8 @@ impl Outgoing {
                 }
             }
         }
+        // Whoever waits is next: bulk data does not come before an answer twice.
+        MutexGuard::unlock_fair(guard);
     }
 }
 
