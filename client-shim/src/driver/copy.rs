@@ -87,7 +87,7 @@ fn from_2d(parameters: *const Memcpy2d) -> Result<(CopyBox, Direction)> {
     boxed(src, dst, [p.width_in_bytes, p.height, 1])
 }
 
-fn from_3d(parameters: *const Memcpy3d) -> Result<(CopyBox, Direction)> {
+pub(super) fn from_3d(parameters: *const Memcpy3d) -> Result<(CopyBox, Direction)> {
     if parameters.is_null() {
         return Err(Error::new(Code::InvalidValue, "the copy's parameters are null"));
     }

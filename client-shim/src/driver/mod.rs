@@ -33,10 +33,12 @@ macro_rules! door {
     };
 }
 
+mod capture;
 mod context;
 mod copy;
 mod device;
 mod errors;
+mod graph;
 mod launch;
 mod link;
 mod memory;
@@ -54,9 +56,11 @@ use crate::core::error::{Code, Error, Result, guard_driver, guard_value, not_imp
 use crate::core::{Core, current, existing};
 
 // The table names every exported function.
+pub use capture::*;
 pub use context::*;
 pub use copy::*;
 pub use device::*;
+pub use graph::*;
 pub use launch::*;
 pub use link::*;
 pub use memory::*;

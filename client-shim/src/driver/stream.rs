@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::types::*;
 use super::*;
 use crate::core::Stream;
+use crate::graph::{HostCall, Op, capture};
 
 /// The stream that a handle names for the calling thread's current context.
 pub(crate) fn stream_of(core: &Core, raw: Opaque, per_thread: bool) -> Result<Arc<Stream>> {
@@ -94,6 +95,7 @@ door! {
         let raw = stream as usize;
         let data = UserData(data);
         let stream = stream_of(core, stream, PER_THREAD)?;
+        capture::refuse(&stream)?;
         core.host_function(&stream, false, Box::new(move |status| callback(|| {
             // SAFETY: the program's own callback with the program's own data.
             unsafe { function(raw as Opaque, status, data.get()) }
@@ -103,12 +105,12 @@ door! {
         stream: Opaque, function: Option<HostFunction>, data: *mut c_void,
     ) |core, PER_THREAD| {
         let Some(function) = function else { return Err(Code::InvalidValue.into()) };
-        let data = UserData(data);
+        let call = HostCall { function, data };
         let stream = stream_of(core, stream, PER_THREAD)?;
-        core.host_function(&stream, true, Box::new(move |_| callback(|| {
-            // SAFETY: the program's own function with the program's own data.
-            unsafe { function(data.get()) }
-        })))
+        if let Some(captured) = capture::divert(&stream, || Ok(Op::Host(call))) {
+            return captured;
+        }
+        core.host_function(&stream, true, Box::new(move |_| callback(|| call.call())))
     }
 
     fn cuEventCreate(event: *mut Opaque, flags: u32) |core| {

@@ -123,6 +123,60 @@ pub struct LaunchConfig {
     pub num_attrs: u32,
 }
 
+/// `CUDA_KERNEL_NODE_PARAMS_v1`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct KernelNodeParamsV1 {
+    pub function: Opaque,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared_mem_bytes: u32,
+    pub parameters: *const *const c_void,
+    pub extra: *const *const c_void,
+}
+
+impl Default for KernelNodeParamsV1 {
+    fn default() -> Self {
+        Self {
+            function: std::ptr::null_mut(),
+            grid: [0; 3],
+            block: [0; 3],
+            shared_mem_bytes: 0,
+            parameters: std::ptr::null(),
+            extra: std::ptr::null(),
+        }
+    }
+}
+
+/// `CUDA_KERNEL_NODE_PARAMS_v2` and `_v3`: what `_v1` has, and a kernel and a context.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct KernelNodeParams {
+    pub first: KernelNodeParamsV1,
+    pub kernel: Opaque,
+    pub context: Opaque,
+}
+
+impl Default for KernelNodeParams {
+    fn default() -> Self {
+        let null = std::ptr::null_mut();
+        Self { first: KernelNodeParamsV1::default(), kernel: null, context: null }
+    }
+}
+
+/// `CUDA_MEMCPY_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct MemcpyNodeParams {
+    pub flags: i32,
+    pub reserved: i32,
+    pub context: Opaque,
+    pub copy: Memcpy3d,
+}
+
 /// `CUmemLocation`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -168,6 +222,8 @@ mod tests {
         assert_eq!(size_of::<LaunchConfig>(), 56);
         assert_eq!(std::mem::offset_of!(LaunchConfig, stream), 32);
         assert_eq!(size_of::<DevProp>(), 56);
+        assert_eq!((size_of::<KernelNodeParamsV1>(), size_of::<KernelNodeParams>()), (56, 72));
+        assert_eq!(size_of::<MemcpyNodeParams>(), 216);
         assert_eq!((size_of::<MemAllocationProp>(), size_of::<MemAccessDesc>()), (32, 12));
     }
 }

@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Tells what a stream takes part in. The lists stay valid until the thread asks again.
-fn capture_info(
+pub(crate) fn capture_info(
     stream: &Stream,
     status: Out<c_int>,
     id: Out<u64>,
@@ -48,7 +48,7 @@ fn capture_info(
 }
 
 /// Changes what the stream's next node comes after.
-fn update(stream: &Stream, nodes: In<NodeRef>, count: usize, flags: c_uint) -> Result<()> {
+pub(crate) fn update(stream: &Stream, nodes: In<NodeRef>, count: usize, flags: c_uint) -> Result<()> {
     if flags > 1 {
         return Err(invalid("unknown flags"));
     }
@@ -56,8 +56,15 @@ fn update(stream: &Stream, nodes: In<NodeRef>, count: usize, flags: c_uint) -> R
 }
 
 /// No place for a result.
-fn unwanted<T>() -> Out<T> {
+pub(crate) fn unwanted<T>() -> Out<T> {
     Out(std::ptr::null_mut())
+}
+
+/// Exchanges the thread's mode for another.
+pub(crate) fn exchange(mode: Out<c_int>) -> Result<()> {
+    let new = mode.get()?;
+    Mode::from_number(new)?;
+    mode.set(THREAD_MODE.try_with(|m| m.replace(new)).unwrap_or(0))
 }
 
 api! {
@@ -133,8 +140,6 @@ api! {
 
     /// `cudaThreadExchangeStreamCaptureMode`. Calls that a mode would forbid are allowed here.
     fn exchange_mode as "cudaThreadExchangeStreamCaptureMode" (mode: Out<c_int>) {
-        let new = mode.get()?;
-        Mode::from_number(new)?;
-        mode.set(THREAD_MODE.try_with(|m| m.replace(new)).unwrap_or(0))
+        exchange(mode)
     }
 }

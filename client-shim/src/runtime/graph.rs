@@ -73,7 +73,7 @@ pub(super) fn copy_symbol(
 }
 
 /// What a fill node does.
-pub(super) fn fill_node(params: &MemsetParams) -> Result<Op> {
+pub(crate) fn fill_node(params: &MemsetParams) -> Result<Op> {
     if !matches!(params.element_size, 1 | 2 | 4) {
         return Err(invalid("elements have 1, 2 or 4 bytes"));
     }
@@ -91,13 +91,13 @@ pub(super) fn fill_node(params: &MemsetParams) -> Result<Op> {
 }
 
 /// What a host node does.
-pub(super) fn host_node(params: &HostNodeParams) -> Result<Op> {
+pub(crate) fn host_node(params: &HostNodeParams) -> Result<Op> {
     let function = params.func.ok_or_else(|| invalid("the function is null"))?;
     Ok(Op::Host(HostCall { function, data: params.user_data }))
 }
 
 /// An allocation, made now; its address is filled in.
-fn alloc_node(params: &mut MemAllocNodeParams) -> Result<Op> {
+pub(crate) fn alloc_node(params: &mut MemAllocNodeParams) -> Result<Op> {
     let (core, context) = enter()?;
     let place = params.pool_props.location;
     if place.kind != location::DEVICE {
@@ -125,7 +125,7 @@ fn add(
 }
 
 /// Reads the beginning of a node's payload.
-fn payload<T: Copy>(params: &GraphNodeParams) -> Result<T> {
+pub(crate) fn payload<T: Copy>(params: &GraphNodeParams) -> Result<T> {
     const { assert!(size_of::<T>() <= 29 * 8) };
     In((&raw const params.payload).cast::<T>()).get()
 }
@@ -188,12 +188,12 @@ fn list<T: Copy>(
 }
 
 /// Hands out nodes.
-fn list_nodes(items: &[NodeRef], out: Out<NodeRef>, count: Out<usize>) -> Result<()> {
+pub(crate) fn list_nodes(items: &[NodeRef], out: Out<NodeRef>, count: Out<usize>) -> Result<()> {
     list(items, count, |i, node| out.at(i).set_if_wanted(node.unwrap_or(0)), !out.0.is_null())
 }
 
 /// Hands out nodes with the data of the edges to them, which is always the default.
-fn list_edges_to(
+pub(crate) fn list_edges_to(
     items: &[NodeRef],
     out: Out<NodeRef>,
     data: Out<GraphEdgeData>,
@@ -207,7 +207,7 @@ fn list_edges_to(
 }
 
 /// Hands out edges.
-fn list_edges(
+pub(crate) fn list_edges(
     graph: GraphRef,
     from: Out<NodeRef>,
     to: Out<NodeRef>,
@@ -227,7 +227,7 @@ fn list_edges(
 }
 
 /// Pairs of nodes; edge data other than the default is refused.
-fn pairs(
+pub(crate) fn pairs(
     from: In<NodeRef>,
     to: In<NodeRef>,
     data: In<GraphEdgeData>,
@@ -246,7 +246,7 @@ pub(crate) fn check_edges(data: In<GraphEdgeData>, count: usize) -> Result<()> {
 }
 
 /// A kernel node's parts.
-fn kernel_of(node: NodeRef) -> Result<Kernel> {
+pub(crate) fn kernel_of(node: NodeRef) -> Result<Kernel> {
     match graph::op(node)? {
         Op::Kernel(kernel) => Ok(kernel),
         _ => Err(invalid("this is no kernel node")),
@@ -254,7 +254,7 @@ fn kernel_of(node: NodeRef) -> Result<Kernel> {
 }
 
 /// An event node's event.
-fn event_of(node: NodeRef, record: bool) -> Result<EventRef> {
+pub(crate) fn event_of(node: NodeRef, record: bool) -> Result<EventRef> {
     match (graph::op(node)?, record) {
         (Op::Record(event), true) | (Op::Wait(event), false) => Ok(event.raw),
         _ => Err(invalid("the node is of another kind")),
@@ -262,9 +262,80 @@ fn event_of(node: NodeRef, record: bool) -> Result<EventRef> {
 }
 
 /// An event node's work.
-pub(super) fn event_op(event: EventRef, record: bool) -> Result<Op> {
+pub(crate) fn event_op(event: EventRef, record: bool) -> Result<Op> {
     let event = current()?.event(event)?;
     Ok(if record { Op::Record(event) } else { Op::Wait(event) })
+}
+
+/// Sets an attribute of a kernel node: what is not cooperation is a hint, but for clusters.
+pub(crate) fn set_attribute(node: NodeRef, attribute: c_uint, value: [u64; 8]) -> Result<()> {
+    let mut kernel = kernel_of(node)?;
+    match attribute {
+        launch_attribute::COOPERATIVE => {
+            kernel.config.cooperative = value[0] as u32 != 0;
+            graph::set_op(node, Op::Kernel(kernel))
+        }
+        launch_attribute::CLUSTER_DIMENSION => Err(not_implemented("a launch in clusters of blocks")),
+        launch_attribute::ACCESS_POLICY_WINDOW
+        | launch_attribute::CLUSTER_SCHEDULING
+        | launch_attribute::PRIORITY
+        | launch_attribute::MEM_SYNC_DOMAIN_MAP
+        | launch_attribute::MEM_SYNC_DOMAIN
+        | launch_attribute::PREFERRED_CARVEOUT => Ok(()),
+        _ => Err(invalid("kernel nodes have no such attribute")),
+    }
+}
+
+/// What a fill node does, as it was made.
+pub(crate) fn fill_params(node: NodeRef) -> Result<MemsetParams> {
+    let Op::Fill(region, value, element_size) = graph::op(node)? else {
+        return Err(invalid("this is no fill node"));
+    };
+    Ok(MemsetParams {
+        dst: region.addr as usize,
+        pitch: region.row_pitch as usize,
+        value,
+        element_size,
+        width: region.width as usize / element_size as usize,
+        height: region.height as usize,
+    })
+}
+
+/// What an allocating node does.
+pub(crate) fn alloc_params(node: NodeRef) -> Result<MemAllocNodeParams> {
+    let Op::Alloc(allocation) = graph::op(node)? else {
+        return Err(invalid("this node allocates nothing"));
+    };
+    Ok(MemAllocNodeParams {
+        pool_props: MemPoolProps {
+            alloc_type: PINNED,
+            handle_types: 0,
+            location: MemLocation { kind: location::DEVICE, id: allocation.ordinal as c_int },
+            security_attributes: 0,
+            max_size: 0,
+            usage: 0,
+            reserved: [0; 54],
+        },
+        access_descs: std::ptr::null(),
+        access_desc_count: 0,
+        bytes: allocation.bytes as usize,
+        ptr: allocation.addr as usize,
+    })
+}
+
+/// Writes a graph's nodes with their kinds, and its edges, into a file.
+pub(crate) fn dot_print(graph: GraphRef, path: In<c_char>) -> Result<()> {
+    let path = c_string(path)?;
+    let mut text = String::from("digraph cuda {\n");
+    for node in graph::nodes(graph)? {
+        text += &format!("  n{node:x} [label=\"{:?}\"];\n", graph::op(node)?.kind());
+    }
+    for (from, to) in graph::edges(graph)? {
+        text += &format!("  n{from:x} -> n{to:x};\n");
+    }
+    text += "}\n";
+    std::fs::write(OsStr::from_bytes(path.as_bytes()), text)
+        .map_err(|e| Error::new(Code::OperatingSystem, format!("{}: {e}", path.to_string_lossy())))
 }
 
 api! {
@@ -530,22 +601,7 @@ api! {
     fn kernel_set_attribute as "cudaGraphKernelNodeSetAttribute" (
         node: NodeRef, attribute: c_uint, value: In<[u64; 8]>,
     ) {
-        let mut kernel = kernel_of(node)?;
-        let value = value.get()?;
-        match attribute {
-            launch_attribute::COOPERATIVE => {
-                kernel.config.cooperative = value[0] as u32 != 0;
-                graph::set_op(node, Op::Kernel(kernel))
-            }
-            launch_attribute::CLUSTER_DIMENSION => Err(not_implemented("a launch in clusters of blocks")),
-            launch_attribute::ACCESS_POLICY_WINDOW
-            | launch_attribute::CLUSTER_SCHEDULING
-            | launch_attribute::PRIORITY
-            | launch_attribute::MEM_SYNC_DOMAIN_MAP
-            | launch_attribute::MEM_SYNC_DOMAIN
-            | launch_attribute::PREFERRED_CARVEOUT => Ok(()),
-            _ => Err(invalid("kernel nodes have no such attribute")),
-        }
+        set_attribute(node, attribute, value.get()?)
     }
 
     /// `cudaGraphMemcpyNodeGetParams`: as copies between plain memory.
@@ -608,17 +664,7 @@ api! {
     /// `cudaGraphMemsetNodeGetParams`
     fn memset_get_params as "cudaGraphMemsetNodeGetParams" (node: NodeRef, out: Out<MemsetParams>) {
         out.check()?;
-        let Op::Fill(region, value, element_size) = graph::op(node)? else {
-            return Err(invalid("this is no fill node"));
-        };
-        out.set(MemsetParams {
-            dst: region.addr as usize,
-            pitch: region.row_pitch as usize,
-            value,
-            element_size,
-            width: region.width as usize / element_size as usize,
-            height: region.height as usize,
-        })
+        out.set(fill_params(node)?)
     }
 
     /// `cudaGraphMemsetNodeSetParams`
@@ -665,24 +711,7 @@ api! {
     /// `cudaGraphMemAllocNodeGetParams`
     fn mem_alloc_get_params as "cudaGraphMemAllocNodeGetParams" (node: NodeRef, out: Out<MemAllocNodeParams>) {
         out.check()?;
-        let Op::Alloc(allocation) = graph::op(node)? else {
-            return Err(invalid("this node allocates nothing"));
-        };
-        out.set(MemAllocNodeParams {
-            pool_props: MemPoolProps {
-                alloc_type: PINNED,
-                handle_types: 0,
-                location: MemLocation { kind: location::DEVICE, id: allocation.ordinal as c_int },
-                security_attributes: 0,
-                max_size: 0,
-                usage: 0,
-                reserved: [0; 54],
-            },
-            access_descs: std::ptr::null(),
-            access_desc_count: 0,
-            bytes: allocation.bytes as usize,
-            ptr: allocation.addr as usize,
-        })
+        out.set(alloc_params(node)?)
     }
 
     /// `cudaGraphMemFreeNodeGetParams`
@@ -762,16 +791,6 @@ api! {
 
     /// `cudaGraphDebugDotPrint`: nodes with their kinds, and edges.
     fn debug_dot_print as "cudaGraphDebugDotPrint" (graph: GraphRef, path: In<c_char>, _flags: c_uint) {
-        let path = c_string(path)?;
-        let mut text = String::from("digraph cuda {\n");
-        for node in graph::nodes(graph)? {
-            text += &format!("  n{node:x} [label=\"{:?}\"];\n", graph::op(node)?.kind());
-        }
-        for (from, to) in graph::edges(graph)? {
-            text += &format!("  n{from:x} -> n{to:x};\n");
-        }
-        text += "}\n";
-        std::fs::write(OsStr::from_bytes(path.as_bytes()), text)
-            .map_err(|e| Error::new(Code::OperatingSystem, format!("{}: {e}", path.to_string_lossy())))
+        dot_print(graph, path)
     }
 }

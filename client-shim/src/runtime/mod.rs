@@ -8,9 +8,9 @@
 //! [`table`] lists all entry points. Functions whose stream argument can mean two things are generic over
 //! `PT`, which says that stream 0 is the calling thread's own default stream.
 
-mod abi;
+pub(crate) mod abi;
 mod array;
-mod capture;
+pub(crate) mod capture;
 mod copy;
 mod device;
 mod entry_point;
@@ -18,7 +18,7 @@ pub mod errors;
 mod event;
 mod exports;
 mod function;
-mod graph;
+pub(crate) mod graph;
 mod graph_exec;
 mod launch;
 mod library;
@@ -27,6 +27,6 @@ mod pool;
 mod properties;
 mod stream;
 pub mod table;
-mod types;
+pub(crate) mod types;
 mod unsupported;
 pub mod version;
