@@ -78,6 +78,13 @@ pub fn all() -> Result<Vec<Example>> {
     in_directory(&repository().join("examples"))
 }
 
+/// The programs that `cargo xtask gpu-check` takes along besides the examples, by name.
+pub fn for_gpu_check() -> Result<Vec<Example>> {
+    let mut programs = in_directory(&repository().join("tests/gpu_check"))?;
+    programs.extend(for_tests()?.into_iter().filter(|program| program.name == "nvml_queries"));
+    Ok(programs)
+}
+
 /// The programs that only tests use, by name.
 pub fn for_tests() -> Result<Vec<Example>> {
     in_directory(&repository().join("tests/programs"))
@@ -181,6 +188,21 @@ impl Example {
         directory(version, linking).join(&self.name)
     }
 
+    /// The program and the files that have to lie beside it.
+    pub fn files(&self, version: Version, linking: Linking) -> Vec<PathBuf> {
+        let directory = directory(version, linking);
+        let mut files = vec![self.program(version, linking)];
+        for (short, _) in self.libraries.iter().chain(&self.plugins) {
+            files.push(directory.join(format!("lib{}_{short}.so", self.name)));
+        }
+        for (short, _) in &self.fatbins {
+            files.extend(
+                ["fatbin", "ptx"].map(|kind| directory.join(format!("{}_{short}.{kind}", self.name))),
+            );
+        }
+        files
+    }
+
     fn stamp(&self, version: Version) -> PathBuf {
         objects(version).join(format!("{}.stamp", self.name))
     }
@@ -221,8 +243,11 @@ impl Example {
             run(&mut command).with_context(|| format!("Compiling {} for CUDA {}", self.name, version.major()))
         };
         let object = objects.join(format!("{}.o", self.name));
+        // What a program asks for itself is for programs that need more than nvcc's own choice.
+        let own = |option: &&String| version.architectures().is_empty() || !option.starts_with("-arch");
+        let options: Vec<_> = self.options.iter().filter(own).collect();
         nvcc(&mut |c| {
-            c.args(&self.options).arg("-c").arg(&self.source).arg("-o").arg(&object);
+            c.args(&options).args(version.architectures()).arg("-c").arg(&self.source).arg("-o").arg(&object);
         })?;
         let lib = toolkit.lib(version);
         let library_options = |c: &mut Command, linking: Linking| {
@@ -234,7 +259,8 @@ impl Example {
         for (short, source) in self.libraries.iter().chain(&self.plugins) {
             let object = objects.join(format!("{}_{short}.o", self.name));
             nvcc(&mut |c| {
-                c.args(&self.options).args(["-Xcompiler", "-fPIC", "-c"]).arg(source).arg("-o").arg(&object);
+                c.args(&options).args(version.architectures());
+                c.args(["-Xcompiler", "-fPIC", "-c"]).arg(source).arg("-o").arg(&object);
             })?;
             for linking in Linking::ALL {
                 let library = directory(version, linking).join(format!("lib{}_{short}.so", self.name));
@@ -308,11 +334,11 @@ impl Example {
 
 /// Where programs for a version lie.
 pub fn directory(version: Version, linking: Linking) -> PathBuf {
-    target().join("examples").join(format!("{}{}", linking.name(), version.major()))
+    target().join("examples").join(format!("{}{}", linking.name(), version.suffix()))
 }
 
 fn objects(version: Version) -> PathBuf {
-    target().join("examples").join(format!("objects{}", version.major()))
+    target().join("examples").join(format!("objects{}", version.suffix()))
 }
 
 fn run(command: &mut Command) -> Result<()> {

@@ -34,17 +34,41 @@ pub enum Version {
     Cuda12,
     /// 13.0
     Cuda13,
+    /// 13.0, with machine code for the GPUs of data centres besides PTX.
+    Gpus,
 }
 
 impl Version {
-    /// Both, the newer first.
+    /// The two that programs are tested with, the newer first.
     pub const ALL: [Self; 2] = [Self::Cuda13, Self::Cuda12];
 
-    /// The major version, as used in names.
+    /// The major version.
     pub fn major(self) -> &'static str {
         match self {
             Self::Cuda12 => "12",
-            Self::Cuda13 => "13",
+            Self::Cuda13 | Self::Gpus => "13",
+        }
+    }
+
+    /// What names of directories end in.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Gpus => "13-gpus",
+            other => other.major(),
+        }
+    }
+
+    /// Options for what programs are compiled for, beyond nvcc's own choice.
+    pub fn architectures(self) -> &'static [&'static str] {
+        match self {
+            // PTX of 8.0 as well, which drivers compile for what is newer, and the software GPU runs.
+            Self::Gpus => &[
+                "-gencode",
+                "arch=compute_80,code=[sm_80,compute_80]",
+                "-gencode",
+                "arch=compute_90,code=sm_90",
+            ],
+            Self::Cuda12 | Self::Cuda13 => &[],
         }
     }
 }
@@ -141,7 +165,7 @@ impl Toolkit {
     /// The options that make nvcc compile for a version.
     pub fn compile_options(&self, version: Version) -> Vec<String> {
         match version {
-            Version::Cuda13 => vec![],
+            Version::Cuda13 | Version::Gpus => vec![],
             // nvcc's own directories come after those given.
             Version::Cuda12 => vec![format!("-I{}", self.root.join("cu12/include").display())],
         }

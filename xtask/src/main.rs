@@ -1,6 +1,8 @@
-//! The commands that work on this repository: `cargo xtask demo`, `test`, `toolkit` and `examples`.
+//! The commands that work on this repository: `cargo xtask demo`, `test`, `gpu-check`, `toolkit` and
+//! `examples`.
 
 mod demo;
+mod gpu_check;
 mod test;
 
 use std::path::Path;
@@ -35,6 +37,8 @@ enum Task {
     Toolkit,
     /// Compiles the examples and the tests' programs
     Examples,
+    /// Makes a bundle that compares rgpu with a GPU's own driver, and runs it where this machine has a GPU
+    GpuCheck(gpu_check::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         Task::Demo { filter } => demo::demo(&filter),
         Task::Test { filter } => test::test(&filter),
         Task::Toolkit => toolkit().map(|_| true),
+        Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),
     };
     match outcome {
@@ -72,6 +77,10 @@ fn compile_all(toolkit: &Toolkit) -> Result<()> {
     let start = Instant::now();
     let mut programs = examples::all()?;
     programs.extend(examples::for_tests()?);
+    programs.extend(examples::for_gpu_check()?);
+    // One of them is a test's.
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    programs.dedup_by(|a, b| a.name == b.name);
     let compiled = examples::build(toolkit, &programs, &Version::ALL)?;
     if compiled > 0 {
         println!("Compiled {compiled} in {}", seconds(start.elapsed()));

@@ -5,6 +5,7 @@
 mod bad_bytes;
 mod bench;
 mod context;
+mod gpu_check;
 mod loss;
 mod matrix;
 mod memory;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     tests.extend(memory::tests());
     tests.extend(shim::tests());
     tests.extend(nvml::tests());
+    tests.extend(gpu_check::tests());
     tests.extend(bench::tests());
     let code = rgpu_tests::runner::main(tests);
     context::finish();

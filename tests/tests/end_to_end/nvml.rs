@@ -13,7 +13,9 @@ use crate::context::{plain, product};
 /// The tests.
 pub fn tests() -> Vec<Test> {
     vec![
-        Test::new("nvml::queries_of_nvidia_smi_in_process", || says_ok(run(product()?.run_in_process(), &[])?)),
+        Test::new("nvml::queries_of_nvidia_smi_in_process", || {
+            says_ok(run(product()?.run_in_process(), &[])?)
+        }),
         Test::new("nvml::queries_of_nvidia_smi_over_tcp", forwarded),
         Test::new("nvml::hidden_devices_are_still_monitored", hidden),
         Test::new("nvml::without_a_server_there_is_no_driver", without_a_server),
