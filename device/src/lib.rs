@@ -302,6 +302,20 @@ pub trait Device: Send + Sync {
         self.copy_to_device(stream, dst, host_addr, HostData::Borrowed(src))
     }
 
+    /// Makes room for a copy to the device whose bytes are on their way: where nothing is left to be done before it, and
+    /// `dst` is memory that this process may write at its addresses, the stream waits, true is returned, the caller
+    /// writes and then calls [`Device::written_in_place`] with the same `id`, which is used for nothing else. False where
+    /// the bytes must be handed over instead.
+    fn write_in_place(&self, stream: Handle, dst: Region, id: u64) -> bool {
+        let _ = (stream, dst, id);
+        false
+    }
+
+    /// The bytes of [`Device::write_in_place`], which came from `host_addr`, are in place: the stream goes on.
+    fn written_in_place(&self, dst: Region, host_addr: u64, id: u64) {
+        let _ = (dst, host_addr, id);
+    }
+
     /// Copies device memory to the host, in stream order. `host_addr` is where the bytes go in the
     /// host's address space, one run if it is mirrored memory; then the device's copy follows. Errors are
     /// reported to the sink alone.

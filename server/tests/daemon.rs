@@ -229,7 +229,7 @@ fn an_application_server_is_confined() {
     let environment = std::fs::read_to_string(format!("/proc/{child}/environ")).unwrap();
     assert!(!environment.contains("RGPU_SECRET"));
     let open = std::fs::read_dir(format!("/proc/{child}/fd")).unwrap().count();
-    let most = if OVER_SHM.load(SeqCst) { 9 } else { 6 };
+    let most = if OVER_SHM.load(SeqCst) { 10 } else { 7 };
     assert!(open <= most, "{open} descriptors are open");
 }
 

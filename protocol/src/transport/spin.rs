@@ -27,6 +27,12 @@ fn longest() -> Duration {
     })
 }
 
+/// One more than the number of the processor that this thread is on; 0 where that is unknown.
+pub fn current_processor() -> u32 {
+    // SAFETY: plain call.
+    unsafe { libc::sched_getcpu() }.wrapping_add(1) as u32
+}
+
 impl Default for Spin {
     fn default() -> Self {
         Self { budget_ns: AtomicU32::new(longest().as_nanos() as u32) }
@@ -58,7 +64,7 @@ impl Spin {
     /// A wait that had begun at `start` slept, and is over: the next one looks the longer the shorter this one was.
     pub fn slept(&self, start: Instant) {
         let longest = longest();
-        if start.elapsed() < longest * 4 {
+        if start.elapsed() < longest * 3 {
             self.budget_ns.store(longest.as_nanos() as u32, Relaxed);
         } else {
             let budget = self.budget_ns.load(Relaxed);

@@ -1,5 +1,6 @@
 //! TCP.
 
+use super::spin::{Spin, current_processor};
 use super::{Ready, Transport};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -13,11 +14,15 @@ const UNANSWERED: u8 = 5;
 /// An idle connection's probes: one every this many seconds.
 const KEEPALIVE_S: libc::c_int = 5;
 
+/// The kernel takes no more than so many bytes that it cannot send yet.
+const UNSENT: libc::c_int = 512 << 10;
+
 /// A TCP connection. Never raises SIGPIPE.
 #[derive(Debug)]
 pub struct Tcp {
     fd: Descriptor,
     peer: String,
+    spin: Spin,
 }
 
 impl Tcp {
@@ -40,14 +45,16 @@ impl Tcp {
 
     /// Takes over a connected socket.
     pub fn adopt(fd: OwnedFd, peer: String) -> io::Result<Self> {
-        let tcp = Self { fd: fd.into(), peer };
+        let tcp = Self::local(fd, peer);
         tcp.option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        // What waits in the kernel is ahead of whatever is urgent next.
+        tcp.option(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT)?;
         Ok(tcp)
     }
 
     /// Takes over a Unix socket, which carries the hello until shared memory takes over.
     pub fn local(fd: OwnedFd, peer: String) -> Self {
-        Self { fd: fd.into(), peer }
+        Self { fd: fd.into(), peer, spin: Spin::default() }
     }
 
     /// Lets the kernel probe an idle connection, so that a peer whose packets are dropped is noticed
@@ -63,9 +70,22 @@ impl Tcp {
     /// on descriptors leaves room.
     pub fn move_above(self, lowest: RawFd) -> Self {
         match dup_above(self.fd.as_raw_fd(), lowest) {
-            Some(fd) => Self { fd, peer: self.peer },
+            Some(fd) => Self { fd, ..self },
             None => self,
         }
+    }
+
+    /// Whether what came last came from another processor. On one machine that is where the peer was; on this very one it
+    /// cannot go on before we sleep.
+    fn is_peer_elsewhere(&self) -> bool {
+        let mut processor: libc::c_int = -1;
+        let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: both are valid places for the answer.
+        unsafe {
+            let (fd, at) = (self.fd.as_raw_fd(), (&raw mut processor).cast());
+            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, at, &mut length);
+        }
+        processor.wrapping_add(1) as u32 != current_processor()
     }
 
     fn option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -184,8 +204,27 @@ impl Transport for Tcp {
             libc::pollfd { fd: socket, events, revents: 0 },
             libc::pollfd { fd: wake.unwrap_or(-1), events: libc::POLLIN, revents: 0 },
         ];
-        if !poll(&mut fds, time)? {
-            return Ok(Ready::default());
+        let spins = want.read && wake.is_none() && time != Some(Duration::ZERO);
+        let start = Instant::now();
+        let mut failed = Ok(());
+        let there = spins
+            && self.is_peer_elsewhere()
+            && self.spin.look(start, false, || match poll(&mut fds, Some(Duration::ZERO)) {
+                Ok(some) => some,
+                Err(e) => {
+                    failed = Err(e);
+                    true
+                }
+            });
+        failed?;
+        if !there {
+            let some = poll(&mut fds, time)?;
+            if spins {
+                self.spin.slept(start);
+            }
+            if !some {
+                return Ok(Ready::default());
+            }
         }
         let over = fds[0].revents & (libc::POLLERR | libc::POLLHUP) != 0;
         Ok(Ready {

@@ -193,6 +193,34 @@ impl Device for SoftGpu {
         self.transfer(stream, |state| Ok(Transfer::In { to: memory(state)?.place(dst)?, host_addr, data }))
     }
 
+    fn write_in_place(&self, stream: Handle, dst: Region, id: u64) -> bool {
+        let mut state = self.shared.lock();
+        let Ok((key, _)) = state.streams.open(stream) else { return false };
+        let place = memory(&mut state).and_then(|memory| memory.place(dst));
+        if place.map_or(true, |p| p.mirrored) || !dst.is_contiguous() || !state.streams.ends(None).is_empty()
+        {
+            return false;
+        }
+        let mut actions = Actions::default();
+        state.streams.push(key, Work::HostFunc(id), &[], &mut actions);
+        // Nothing was before it: it is running. Nobody needs to be told.
+        true
+    }
+
+    fn written_in_place(&self, dst: Region, host_addr: u64, id: u64) {
+        if let Ok(runtime) = self.shared.runtime()
+            && !runtime.mirror.is_empty()
+        {
+            // SAFETY: the memory was found to be mapped, and stays so as long as the stream waits.
+            let bytes = unsafe {
+                std::slice::from_raw_parts_mut(dst.addr as *mut u8, dst.bytes().unwrap_or(0) as usize)
+            };
+            runtime.mirror.overlay(host_addr, bytes);
+        }
+        // It was put there by the call before.
+        let _ = self.host_func_done(id);
+    }
+
     fn copy_from_device(&self, stream: Handle, src: Region, host_addr: u64, sink: Box<dyn CopySink>) {
         let mut state = self.shared.lock();
         let checked = state.streams.open(stream).and_then(|(key, _)| {

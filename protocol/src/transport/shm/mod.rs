@@ -12,7 +12,7 @@
 mod ring;
 
 use super::pass::{Mapping, check_memory_file, receive_descriptors, sealed_memory_file, send_descriptors};
-use super::spin::Spin;
+use super::spin::{Spin, current_processor};
 use super::tcp::{descriptor_alive, poll};
 use super::{Descriptor, Ready, Transport, dup_above};
 use ring::{CAPACITY, INDEX_BYTES, READER, Ring, WATCHER};
@@ -155,6 +155,14 @@ impl Shm {
         Ok(())
     }
 
+    /// Tells the peer where we are; whether it was on another processor when it last waited. Where it is not, it cannot
+    /// go on before we sleep.
+    fn is_peer_elsewhere(&self) -> bool {
+        let own = current_processor();
+        self.outgoing.indices().writer_processor.0.store(own, Relaxed);
+        self.incoming.indices().writer_processor.0.load(Relaxed) != own
+    }
+
     fn readable(&self) -> bool {
         self.incoming.available().map_or(true, |n| n > 0) || self.over.load(Relaxed)
     }
@@ -281,7 +289,7 @@ impl Transport for Shm {
             return Ok(found);
         }
         let start = Instant::now();
-        if wake.is_none() && (want.read || want.write) {
+        if wake.is_none() && (want.read || want.write) && self.is_peer_elsewhere() {
             let mut found = Ready::default();
             let there = self.spin.look(start, true, || {
                 found = look();

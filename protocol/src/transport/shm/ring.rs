@@ -35,6 +35,8 @@ pub struct Indices {
     pub readers_asleep: Line2,
     /// Whether the writer sleeps until there is room.
     pub writer_asleep: Line2,
+    /// One more than the number of the processor on which the writer last waited.
+    pub writer_processor: Line2,
 }
 
 /// A word on a line of its own.
