@@ -42,7 +42,8 @@ fn exports() -> Result<()> {
         count += 1;
         let cuda = name.starts_with("cuda") || name.starts_with("__cuda") || name.starts_with("nvml");
         let driver = name.strip_prefix("cu").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_uppercase()));
-        if !cuda && !driver {
+        // The switch for those who load the shim as the driver.
+        if !cuda && !driver && name != "rgpu_use_in_process" {
             foreign.push(name.to_owned());
         }
     }
