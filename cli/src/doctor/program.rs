@@ -343,9 +343,7 @@ fn replaced(needed: &str, by: &Path) -> Option<Finding> {
     }
     match needed {
         "libcuda.so.1" => Some(Finding::good(format!("{by} uses the CUDA driver, which is replaced"))),
-        "libnvidia-ml.so.1" => {
-            Some(Finding::note(format!("{by} uses NVML, of which little or nothing is answered yet")))
-        }
+        "libnvidia-ml.so.1" => Some(Finding::good(format!("{by} uses NVML, which is replaced"))),
         _ => None,
     }
 }

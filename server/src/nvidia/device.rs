@@ -5,6 +5,7 @@ use super::memory::{Place, Table, check_shape, without};
 use super::modules::{self, Kernel};
 use super::{NvidiaDevice, addresses};
 use parking_lot::Mutex;
+use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, FIRST_STREAM, Handle, HostData,
     Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Target,
@@ -476,7 +477,7 @@ impl Device for NvidiaDevice {
                 let event = find_event(&state, event)?;
                 drop(state);
                 core.check(event.ordinal)?;
-                return self.event_is_done(&event);
+                return Ok(self.event_is_done(&event)? && core.is_handed_on());
             }
         };
         drop(state);
@@ -487,7 +488,7 @@ impl Device for NvidiaDevice {
                 return Ok(false);
             }
         }
-        Ok(true)
+        Ok(core.is_handed_on())
     }
 
     fn host_func(&self, stream: Handle, id: u64) -> Result<()> {
@@ -551,5 +552,12 @@ impl Device for NvidiaDevice {
             counters.busy_ns += launches.busy_ns + open;
         }
         counters
+    }
+
+    fn telemetry(&self, ordinal: Ordinal, group: Group) -> Result<Telemetry> {
+        match self.nvml.get() {
+            Some(nvml) => nvml.read(ordinal, group),
+            None => Err(Code::NotSupported.into()),
+        }
     }
 }

@@ -29,6 +29,7 @@ mod staging;
 mod submit;
 mod sys;
 pub mod table;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -42,7 +43,7 @@ use parking_lot::Mutex;
 use rgpu_device::{Code, Device, DeviceInfo, Error, Host, Ordinal, Result};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// The lowest version of the driver that is supported.
@@ -63,6 +64,8 @@ pub struct Config {
 /// The machine's GPUs, for one application.
 pub struct NvidiaDevice {
     core: Arc<Core>,
+    /// What measures them; absent in tests with a driver of their own.
+    nvml: OnceLock<telemetry::Nvml>,
 }
 
 impl NvidiaDevice {
@@ -70,7 +73,10 @@ impl NvidiaDevice {
     /// is taken over, because the driver writes there what kernels print.
     pub fn open(config: &Config, host: Arc<dyn Host>) -> Result<Arc<dyn Device>> {
         let opened = find::open(config.driver.as_deref())?;
-        Ok(Self::with_table(opened.table, config, host, Printed::capture())?)
+        let device = Self::with_table(opened.table, config, host, Printed::capture())?;
+        let uuids = device.core.gpus.iter().map(|gpu| gpu.info.uuid).collect();
+        let _ = device.nvml.set(telemetry::Nvml::beside(&opened.path, opened.is_own, uuids));
+        Ok(device)
     }
 
     /// With a driver that is there already.
@@ -126,6 +132,7 @@ impl NvidiaDevice {
             printed,
             unsubmitted: AtomicU64::new(0),
             next: AtomicU64::new(1),
+            copies_out: Arc::default(),
             functions: Mutex::default(),
             function_returned: Default::default(),
         });
@@ -143,7 +150,7 @@ impl NvidiaDevice {
         spawn("submit", Box::new(move || submitter.run()))?;
         let waiting = core.clone();
         spawn("wait", Box::new(move || wait::run(&waiting)))?;
-        Ok(Arc::new(Self { core }))
+        Ok(Arc::new(Self { core, nvml: OnceLock::new() }))
     }
 }
 

@@ -193,11 +193,6 @@ impl Nvml {
         Self { library, uuids, opened: Mutex::new(None) }
     }
 
-    /// Opens NVML, if that has not been tried: it takes files, which a process may not open any more later.
-    pub fn open(&self) -> Result<()> {
-        self.with(|_| Ok(()))
-    }
-
     /// One group of a device's metrics.
     pub fn read(&self, ordinal: Ordinal, group: Group) -> Result<Telemetry> {
         self.with(|opened| {
