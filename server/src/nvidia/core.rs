@@ -7,7 +7,7 @@ use super::modules::Module;
 use super::print::Printed;
 use super::staging::{Marker, Markers, Staging};
 use super::sys::{self, Context, DeviceId};
-use super::wait::Waits;
+use super::wait::{Wait, Waits};
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{
     Code, CopySink, DeviceInfo, Done, Error, FIRST_STREAM, Handle, Host, HostData, Ordinal, Range, Result,
@@ -244,6 +244,8 @@ pub struct Core {
     /// Work that was enqueued and is not yet submitted.
     pub unsubmitted: AtomicU64,
     pub next: AtomicU64,
+    /// Copies to the host that were submitted and not yet handed on.
+    pub copies_out: Arc<AtomicU64>,
     /// Host functions that streams wait for: their ordinal, and whether they have returned.
     pub functions: Mutex<HashMap<u64, (Ordinal, bool)>>,
     pub function_returned: Condvar,
@@ -330,6 +332,19 @@ impl Core {
     /// Whether all work of a stream is submitted and done; the stream's context must be current.
     pub fn stream_is_done(&self, stream: &Stream) -> Result<bool> {
         Ok(stream.pending.load(SeqCst) == 0 && self.driver.stream_is_done(stream.raw)?)
+    }
+
+    /// To be asked when something was found done: whether copies to the host that were done before have been
+    /// handed on as well. Waits for that a little, but not for long.
+    pub fn is_handed_on(&self) -> bool {
+        if self.copies_out.load(SeqCst) == 0 {
+            return true;
+        }
+        let (send, receive) = std::sync::mpsc::sync_channel(1);
+        let then = Box::new(move |_: Result<()>| _ = send.send(()));
+        // It is served after all that is done by now.
+        self.waits.push(Wait { ordinal: 0, markers: Vec::new(), launches: 0, tells: false, then });
+        receive.recv_timeout(std::time::Duration::from_millis(2)).is_ok()
     }
 
     /// Waits until nothing of a place is in use that was released before a turn.

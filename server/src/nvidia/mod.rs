@@ -43,8 +43,8 @@ use parking_lot::Mutex;
 use rgpu_device::{Code, Device, DeviceInfo, Error, Host, Ordinal, Result};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 /// The lowest version of the driver that is supported.
 pub const MIN_VERSION: u32 = 12000;

@@ -120,12 +120,12 @@ impl Submitter {
                 };
                 let everything = stream.is_none();
                 let launches = if everything { gpu.launches.lock().submitted } else { 0 };
-                core.waits.push(Wait { ordinal, markers, order: 0, launches, tells: true, then: done });
+                core.waits.push(Wait { ordinal, markers, launches, tells: true, then: done });
                 return Ok(());
             }
             Op::SyncEvent(event, done) => {
                 let markers = event.latest.lock().clone().into_iter().collect();
-                core.waits.push(Wait { ordinal, markers, order: 0, launches: 0, tells: true, then: done });
+                core.waits.push(Wait { ordinal, markers, launches: 0, tells: true, then: done });
                 return Ok(());
             }
             Op::Release { number, allocation, stream, area } => {
@@ -192,7 +192,7 @@ impl Submitter {
                     None => Ok(()),
                 }
             }
-            Op::HostFunction(id) => self.host_function(&stream, id),
+            Op::HostFunction(id) => self.host_function(&stream, id, &belongings),
             _ => Ok(()),
         }
     }
@@ -202,25 +202,11 @@ impl Submitter {
         match op {
             Op::Sync(done) | Op::SyncEvent(_, done) => {
                 let then = Box::new(move |_: Result<()>| done(Err(error)));
-                self.core.waits.push(Wait {
-                    ordinal,
-                    markers: Vec::new(),
-                    order: 0,
-                    launches: 0,
-                    tells: false,
-                    then,
-                });
+                self.core.waits.push(Wait { ordinal, markers: Vec::new(), launches: 0, tells: false, then });
             }
             Op::Out { sink, .. } => {
                 let then = Box::new(move |_: Result<()>| sink.done(Err(error)));
-                self.core.waits.push(Wait {
-                    ordinal,
-                    markers: Vec::new(),
-                    order: 0,
-                    launches: 0,
-                    tells: false,
-                    then,
-                });
+                self.core.waits.push(Wait { ordinal, markers: Vec::new(), launches: 0, tells: false, then });
             }
             Op::Destroy => {
                 if let Some(stream) = stream {
@@ -283,7 +269,7 @@ impl Submitter {
                 then(&core);
             }
         });
-        self.core.waits.push(Wait { ordinal, markers, order: 0, launches: 0, tells: false, then });
+        self.core.waits.push(Wait { ordinal, markers, launches: 0, tells: false, then });
     }
 
     fn add_gate(&mut self, key: u64, marker: Arc<Marker>) {
@@ -375,18 +361,21 @@ impl Submitter {
         Ok(())
     }
 
-    fn host_function(&mut self, stream: &Stream, id: u64) -> Result<()> {
+    fn host_function(&mut self, stream: &Arc<Stream>, id: u64, belongings: &Belongings) -> Result<()> {
+        let marker = self.mark(stream, belongings)?;
         let core = &self.core;
         core.functions.lock().insert(id, (stream.ordinal, false));
-        let call = Box::new((Arc::downgrade(core), id));
-        let argument = Box::into_raw(call);
+        let call = Call { core: Arc::downgrade(core), id, ordinal: stream.ordinal, marker };
+        let argument = Box::into_raw(Box::new(call));
         // SAFETY: the function takes the box, once; the driver calls it at most once.
         let enqueued = unsafe { core.driver.host_func(stream.raw, host_function, argument.cast()) };
-        enqueued.inspect_err(|_| {
+        let result = enqueued.inspect_err(|_| {
             core.functions.lock().remove(&id);
             // SAFETY: the driver has refused it, so nobody else takes it.
             drop(unsafe { Box::from_raw(argument) });
-        })
+        });
+        self.lane(stream).end = None;
+        result
     }
 
     fn release(
@@ -493,14 +482,26 @@ pub fn open_context(driver: &Arc<super::driver::Driver>, device: sys::DeviceId) 
     })
 }
 
+/// What a host function needs to know.
+struct Call {
+    core: std::sync::Weak<Core>,
+    id: u64,
+    ordinal: Ordinal,
+    /// Reached before it.
+    marker: Arc<Marker>,
+}
+
 /// Called by the driver when a stream has reached a host function.
 unsafe extern "C" fn host_function(argument: *mut c_void) {
     // SAFETY: `Submitter::host_function` passes the box on, once.
-    let (core, id) = *unsafe { Box::from_raw(argument.cast::<(std::sync::Weak<Core>, u64)>()) };
+    let Call { core, id, ordinal, marker } = *unsafe { Box::from_raw(argument.cast::<Call>()) };
     let Some(core) = core.upgrade() else { return };
     // No panic may pass the driver.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        core.host.host_func(id);
+        // The program hears of it after all that it may look at: copies that are over, text that was printed.
+        let host = core.host.clone();
+        let then = Box::new(move |_: Result<()>| host.host_func(id));
+        core.waits.push(Wait { ordinal, markers: vec![marker], launches: 0, tells: false, then });
         let mut functions = core.functions.lock();
         while functions.get(&id).is_some_and(|function| !function.1) {
             core.function_returned.wait(&mut functions);

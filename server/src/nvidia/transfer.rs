@@ -9,6 +9,7 @@ use super::wait::Wait;
 use parking_lot::Mutex;
 use rgpu_device::{CopySink, Error, HostData, Ordinal, Region, RegionCursor, Result};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// The most bytes from one row to the next that the driver is asked to step over; every device can do this.
 const MAX_PITCH: u64 = (1 << 31) - 1;
@@ -70,6 +71,22 @@ impl Drop for Landed {
     }
 }
 
+/// Counts copies to the host that the driver has been given and that have not been handed on.
+struct UnderWay(Arc<AtomicU64>);
+
+impl UnderWay {
+    fn new(core: &Core) -> Self {
+        core.copies_out.fetch_add(1, SeqCst);
+        Self(core.copies_out.clone())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
 /// A copy to the host that is under way.
 struct Outgoing {
     sink: Option<Box<dyn CopySink>>,
@@ -86,12 +103,12 @@ impl On<'_> {
     }
 
     /// Something to be done when the stream gets here.
-    fn then(&self, order: u64, then: impl FnOnce(Result<()>) + Send + 'static) -> Result<Arc<Marker>> {
+    fn then(&self, then: impl FnOnce(Result<()>) + Send + 'static) -> Result<Arc<Marker>> {
         let marker = self.belongings.plain.take()?;
         self.core.driver.event_record(marker.raw, self.stream.raw)?;
         let (ordinal, then) = (self.ordinal, Box::new(then));
         let markers = vec![marker.clone()];
-        self.core.waits.push(Wait { ordinal, markers, order, launches: 0, tells: false, then });
+        self.core.waits.push(Wait { ordinal, markers, launches: 0, tells: false, then });
         Ok(marker)
     }
 
@@ -147,20 +164,20 @@ impl On<'_> {
             (part, rest) = rest.split_at(len.min(rest.len()));
             buffer.bytes_mut(part.len()).copy_from_slice(part);
             self.move_rows(&rows, &buffer, true)?;
-            self.then(0, move |_| drop(buffer)).map(drop)?;
+            self.then(move |_| drop(buffer)).map(drop)?;
         }
         Ok(())
     }
 
     /// Copies to the host; what becomes of it is told to the sink.
     pub fn copy_out(&self, from: Place, host_addr: u64, sink: Box<dyn CopySink>) {
-        let order = self.core.fresh();
         let landed = Landed(match from.region.bytes() {
             Some(bytes) => self.core.mirror.landing(self.turn, host_addr, bytes),
             None => None,
         });
+        let under_way = UnderWay::new(self.core);
         let outgoing = Arc::new(Mutex::new(Outgoing { sink: Some(sink), failed: None }));
-        let submitted = self.before(&from).and_then(|()| self.send(from.region, &outgoing, order));
+        let submitted = self.before(&from).and_then(|()| self.send(from.region, &outgoing));
         let finish = {
             let outgoing = outgoing.clone();
             move |result: Result<()>| {
@@ -170,32 +187,32 @@ impl On<'_> {
                 if let Some(sink) = sink {
                     sink.done(failed.map_or(result, Err));
                 }
-                drop(landed);
+                drop((landed, under_way));
             }
         };
         let (ordinal, launches) = (self.ordinal, 0);
         let wait = match submitted {
             Ok(marker) => {
-                Wait { ordinal, markers: vec![marker], order, launches, tells: true, then: Box::new(finish) }
+                Wait { ordinal, markers: vec![marker], launches, tells: true, then: Box::new(finish) }
             }
             Err(error) => {
                 // What fails for good fails for everybody; the rest concerns the copy alone.
                 let failed = self.core.note::<()>(ordinal, Err(error));
                 let then = Box::new(move |_: Result<()>| finish(failed));
-                Wait { ordinal, markers: Vec::new(), order, launches, tells: false, then }
+                Wait { ordinal, markers: Vec::new(), launches, tells: false, then }
             }
         };
         self.core.waits.push(wait);
     }
 
-    fn send(&self, from: Region, outgoing: &Arc<Mutex<Outgoing>>, order: u64) -> Result<Arc<Marker>> {
+    fn send(&self, from: Region, outgoing: &Arc<Mutex<Outgoing>>) -> Result<Arc<Marker>> {
         let mut last = None;
         for rows in pieces(from, LARGE as u64) {
             let len = rows.bytes() as usize;
             let buffer = self.belongings.staging.take(len)?;
             self.move_rows(&rows, &buffer, false)?;
             let outgoing = outgoing.clone();
-            last = Some(self.then(order, move |result| {
+            last = Some(self.then(move |result| {
                 let mut guard = outgoing.lock();
                 let outgoing = &mut *guard;
                 match (result, &mut outgoing.sink) {
@@ -208,7 +225,7 @@ impl On<'_> {
         match last {
             Some(last) => Ok(last),
             // A copy of nothing is over when the stream gets here, too.
-            None => self.then(order, |_| {}),
+            None => self.then(|_| {}),
         }
     }
 

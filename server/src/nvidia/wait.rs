@@ -1,7 +1,9 @@
 //! The waiting thread: it watches events, and does what is to be done when they are reached.
 //!
 //! It asks instead of waiting for one event, so that nobody's completion is delayed by somebody else's work.
-//! All that it does comes in an order that callers may rely on: what concerns one copy is done in order.
+//! What is done comes in an order that callers may rely on: whoever hears that something is over finds that what
+//! had to come before it was done, too. So waits are looked at from the last to the first, and served from the
+//! first to the last: when one is found reached, all that the driver did before it is found reached as well.
 
 use super::core::Core;
 use super::staging::Marker;
@@ -17,8 +19,6 @@ pub struct Wait {
     pub ordinal: Ordinal,
     /// What is waited for.
     pub markers: Vec<Arc<Marker>>,
-    /// Waits with the same number are served in order; 0 is none.
-    pub order: u64,
     /// How many launches had been submitted then, if the wait covers all of them.
     pub launches: u64,
     /// Whether it tells somebody about earlier work's errors.
@@ -129,28 +129,17 @@ fn pause(core: &Core, looks: u32) {
 
 /// Serves what can be served; false if that was nothing.
 fn serve(core: &Core, open: &mut Vec<Wait>) -> bool {
+    let mut outcomes: Vec<_> = open.iter().rev().map(|wait| reached(core, wait)).collect();
     let mut served = false;
-    let mut held_up: Vec<u64> = Vec::new();
     let mut at = 0;
-    while at < open.len() {
-        let wait = &open[at];
-        if wait.order != 0 && held_up.contains(&wait.order) {
+    while let Some(outcome) = outcomes.pop() {
+        if matches!(outcome, Ok(false)) {
             at += 1;
             continue;
         }
-        match reached(core, wait) {
-            Ok(false) => {
-                if wait.order != 0 {
-                    held_up.push(wait.order);
-                }
-                at += 1;
-            }
-            outcome => {
-                let wait = open.remove(at);
-                finish(core, wait, outcome.map(drop));
-                served = true;
-            }
-        }
+        let wait = open.remove(at);
+        finish(core, wait, outcome.map(drop));
+        served = true;
     }
     served
 }
