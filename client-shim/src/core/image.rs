@@ -99,6 +99,18 @@ pub fn sketch(bytes: &[u8], info: &DeviceInfo) -> Option<Vec<FunctionInfo>> {
     super::sketch::kernels(&image::ptx_for(bytes, major * 10 + minor).ok()?)
 }
 
+/// The managed variables in an image's PTX, and their sizes. What cannot be read has none that we could place.
+pub fn managed(bytes: &[u8], info: &DeviceInfo) -> Vec<(String, u64)> {
+    let (major, minor) = info.compute_capability;
+    let Ok(text) = image::ptx_for(bytes, major * 10 + minor) else { return Vec::new() };
+    if !text.contains(".managed") {
+        return Vec::new();
+    }
+    let Ok(module) = rgpu_softgpu::ptx::parse(&text) else { return Vec::new() };
+    let managed = module.variables.into_iter().filter(|v| v.managed && v.size > 0);
+    managed.map(|v| (v.name, v.size)).collect()
+}
+
 /// Whether memory starts with these bytes; reads no further than the first that differs.
 ///
 /// # Safety
@@ -111,6 +123,16 @@ unsafe fn starts_with(at: *const u8, bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn managed_variables_are_found() {
+        let text = ".version 8.0\n.target sm_80\n.address_size 64\n\
+            .visible .global .attribute(.managed) .align 4 .u32 shared[6];\n.visible .global .u32 other;\n";
+        let info = DeviceInfo { compute_capability: (8, 0), ..DeviceInfo::default() };
+        assert_eq!(managed(text.as_bytes(), &info), [("shared".to_string(), 24)]);
+        assert_eq!(managed(b".version 8.0\n.managed nonsense", &info), []);
+        assert_eq!(managed(b"", &info), []);
+    }
 
     #[test]
     fn images_are_measured() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use rgpu_device::{Handle, MemoryInfo, MemoryKind, Ordinal};
@@ -128,6 +128,8 @@ pub(super) struct MemoryMap {
     registered: RwLock<BTreeMap<u64, Registered>>,
     registered_count: AtomicUsize,
     next_id: AtomicU64,
+    /// Whether there ever was a variable outside the agreed ranges.
+    elsewhere: AtomicBool,
 }
 
 /// Where an address of a copy or fill lies.
@@ -503,6 +505,9 @@ impl Core {
     /// Makes a module-level variable known, or with size 0 forgets it.
     pub(super) fn variable_known(&self, ordinal: Ordinal, context: Raw, addr: u64, size: u64) {
         let id = self.memory.id();
+        if !self.plan.whole.contains(addr, size) {
+            self.memory.elsewhere.store(true, Ordering::Relaxed);
+        }
         self.memory.insert(Allocation {
             base: addr,
             size,
@@ -513,6 +518,13 @@ impl Core {
             id,
             flags: 0,
         });
+    }
+
+    /// Whether an address is one of the device's: in the agreed ranges, or a variable's that a driver has placed
+    /// elsewhere.
+    pub(super) fn is_known(&self, addr: u64) -> bool {
+        self.plan.whole.contains(addr, 1)
+            || (self.memory.elsewhere.load(Ordering::Relaxed) && self.memory.find(addr).is_some())
     }
 
     /// Forgets a module-level variable.
@@ -571,7 +583,7 @@ impl Core {
 
     /// `cudaHostGetDevicePointer`: of pinned, registered or managed memory.
     pub fn host_device_pointer(&self, addr: u64) -> Result<u64> {
-        if self.plan.whole.contains(addr, 1) {
+        if self.is_known(addr) {
             return match self.memory.find(addr) {
                 Some(a) if !matches!(a.kind, Kind::Device(_) | Kind::Variable | Kind::Mapped) => Ok(addr),
                 _ => Err(invalid(format!("{addr:#x} is not pinned memory"))),
@@ -628,7 +640,7 @@ impl Core {
 
     /// What an address is. Never fails: unknown ones are [`PointerKind::Unregistered`].
     pub fn pointer_info(&self, addr: u64) -> PointerInfo {
-        if self.plan.whole.contains(addr, 1)
+        if self.is_known(addr)
             && let Some(a) = self.memory.find(addr)
         {
             let (kind, host) = match a.kind {
@@ -681,7 +693,7 @@ impl Core {
     /// Where the `len` bytes at `addr` lie. An alias of registered memory becomes its host address. Reserved addresses
     /// that belong to no allocation, or to a shorter one, are an invalid value.
     pub(super) fn locate(&self, addr: u64, len: u64) -> Result<(Spot, u64)> {
-        if self.plan.whole.contains(addr, 1) {
+        if self.is_known(addr) {
             return match self.memory.find(addr) {
                 Some(a) if a.holds(addr, len) => Ok(match a.kind {
                     Kind::Device(_) | Kind::Variable | Kind::Mapped => (Spot::Device, addr),

@@ -33,6 +33,8 @@ pub struct Module {
     names: HashMap<String, u32>,
     /// Functions that were asked for, by place.
     functions: Mutex<NumberMap<u32, Arc<Function>>>,
+    /// Its managed variables, where they go with it.
+    managed: OnceLock<Vec<u64>>,
 }
 
 /// A kernel on one device (`CUfunction`, `cudaFunction_t`).
@@ -107,12 +109,42 @@ impl Core {
     pub unsafe fn module_load(&self, context: &Arc<Context>, image: *const u8) -> Result<Arc<Module>> {
         // SAFETY: the caller's promise; the image is not kept beyond this call.
         let image = unsafe { Image::at(image) }?;
-        self.load(context, image.bytes(), &[], false)
+        self.module_load_bytes(context, image.bytes())
     }
 
     /// As [`Core::module_load`], from bytes that were read from a file or linked.
     pub fn module_load_bytes(&self, context: &Arc<Context>, image: &[u8]) -> Result<Arc<Module>> {
-        self.load(context, image, &[], false)
+        let mut placed = Vec::new();
+        let loaded = self.place_managed(context, image, &mut placed).and_then(|()| {
+            let module = self.load(context, image, &placed, false)?;
+            if !placed.is_empty() {
+                // Their initial values have come with the answer.
+                self.after_wait();
+                self.host_wrote();
+            }
+            let _ = module.managed.set(placed.iter().map(|(_, addr)| *addr).collect());
+            Ok(module)
+        });
+        if loaded.is_err() {
+            for (_, addr) in placed {
+                let _ = self.managed_variable_free(addr);
+            }
+        }
+        loaded
+    }
+
+    /// Allocates the managed variables of an image that nvcc's code has not registered.
+    fn place_managed(
+        &self,
+        context: &Arc<Context>,
+        image: &[u8],
+        placed: &mut Vec<(String, u64)>,
+    ) -> Result<()> {
+        let device = &self.infos[context.ordinal as usize];
+        for (name, size) in image::managed(image, device) {
+            placed.push((name, self.managed_variable_alloc(context, size)?));
+        }
+        Ok(())
     }
 
     /// Loads an image. With `late`, that it cannot be loaded may be found out later.
@@ -159,6 +191,7 @@ impl Core {
             sketch,
             names,
             functions: Mutex::default(),
+            managed: OnceLock::new(),
         });
         if let Some(info) = info {
             self.told(&module, info);
@@ -244,7 +277,11 @@ impl Core {
     pub fn module_unload(&self, raw: Raw) -> Result<()> {
         let module = self.modules.remove(raw)?;
         self.forget_module(&module);
-        self.note(module.ordinal, self.device.module_unload(module.handle))
+        let mut unloaded = self.note(module.ordinal, self.device.module_unload(module.handle));
+        for addr in module.managed.get().into_iter().flatten() {
+            unloaded = unloaded.and(self.managed_variable_free(*addr));
+        }
+        unloaded
     }
 
     /// Forgets what hangs on a module that is going away.
