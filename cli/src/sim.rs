@@ -341,3 +341,53 @@ fn paper(arguments: &Paper, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Fail
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        Line::try_parse_from(line.split(' ')).map(|line| line.arguments)
+    }
+
+    #[test]
+    fn parses_what_the_help_shows() {
+        let lines = [
+            "sim run --cluster c.csv --jobs j.csv --policy drmaestro,firmament --explain train-3",
+            "sim run --cluster c.csv --generate 4096 --rate 16 --policy fgd --plots plots --rounds on-change",
+            "sim openb --nodes n.csv --pods p.csv --policy fgd,drmaestro --demand 1.3 --seeds 10 --json o.json",
+            "sim openb --nodes n.csv --pods p.csv --max-remote 10%",
+            "sim paper drmaestro --table 5",
+        ];
+        for line in lines {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+        let Command::Openb(openb) = parse(lines[3]).unwrap().command else { panic!("not openb") };
+        assert_eq!((openb.policies.max_remote, openb.demand, openb.seeds), (0.1, 1.3, 10));
+    }
+
+    #[test]
+    fn refuses_what_makes_no_sense() {
+        for line in [
+            "sim run --cluster c.csv",
+            "sim run --cluster c.csv --jobs j.csv --generate 5",
+            "sim run --cluster c.csv --jobs j.csv --rounds 0s",
+            "sim openb --nodes n.csv --pods p.csv --max-remote 110%",
+            "sim paper drmaestro --table 6",
+            "sim paper another",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        let Command::Run(run) = parse("sim run --cluster c --jobs j --policy nope").unwrap().command else {
+            panic!("not run")
+        };
+        assert!(run.policies.configs().unwrap_err().message.contains("\"nope\""));
+    }
+}

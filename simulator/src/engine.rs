@@ -66,7 +66,7 @@ pub struct JobOutcome {
     pub remote: u32,
     /// The node of its first task.
     pub node: u32,
-    /// In how many rounds it was postponed for the sake of its objective.
+    /// In how many rounds it was postponed for the sake of its objective, or of others'.
     pub postponed: u32,
 }
 
@@ -281,7 +281,7 @@ impl<'a, 'b> Engine<'a, 'b> {
             return Ok(());
         }
         self.running[id.index()] = None;
-        let (_, affected) = self.state.finish(id)?;
+        let (_, affected) = self.state.finish(id, now.seconds())?;
         self.affected.extend(affected);
         if let Some(outcome) = self.outcome.jobs.get_mut(id.index()) {
             outcome.end = Some(now);
@@ -320,8 +320,8 @@ impl<'a, 'b> Engine<'a, 'b> {
         self.outcome.rounds += 1;
         let mut decisions = policy.schedule(&self.state, self.queue.waiting(), now.seconds())?;
         for (id, reason) in &decisions.left {
-            if let (Reason::Postponed { .. }, Some(outcome)) = (reason, self.outcome.jobs.get_mut(id.index()))
-            {
+            let postponed = matches!(reason, Reason::Postponed { .. } | Reason::Disturbing);
+            if let Some(outcome) = self.outcome.jobs.get_mut(id.index()).filter(|_| postponed) {
                 outcome.postponed += 1;
             }
         }

@@ -35,6 +35,10 @@ pub struct Plot {
 /// More points than this on a curve can't be seen.
 const POINTS: usize = 2000;
 
+/// Colours that also the colour-blind can tell apart (Okabe and Ito's).
+const COLORS: [(u8, u8, u8); 7] =
+    [(0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (230, 159, 0), (86, 180, 233), (0, 0, 0)];
+
 impl Series {
     /// The curve with at most about [`POINTS`] points, its extremes kept.
     fn thinned(&self) -> Vec<(f64, f64)> {
@@ -116,7 +120,8 @@ impl Plot {
             .light_line_style(WHITE)
             .draw()?;
         for (i, (name, line)) in lines.iter().enumerate() {
-            let color = Palette99::pick(i).to_rgba();
+            let (r, g, b) = COLORS[i % COLORS.len()];
+            let color = RGBColor(r, g, b);
             chart
                 .draw_series(LineSeries::new(line.iter().copied(), color.stroke_width(2)))?
                 .label(*name)
@@ -125,7 +130,8 @@ impl Plot {
         if !lines.is_empty() {
             chart
                 .configure_series_labels()
-                .position(SeriesLabelPosition::UpperRight)
+                // Distributions end at the top right, other curves at the bottom.
+                .position(if log { SeriesLabelPosition::UpperLeft } else { SeriesLabelPosition::UpperRight })
                 .background_style(WHITE.mix(0.8))
                 .border_style(BLACK.mix(0.3))
                 .draw()?;
