@@ -17,3 +17,4 @@ mod loader;
 mod nvml;
 mod remote;
 mod runtime;
+mod trace;

@@ -56,6 +56,8 @@ pub enum Notice {
     /// The server does not have the image of a module that was [begun](crate::calls::ModuleBegin), and executes nothing
     /// until it comes. Body: the module, u64.
     ModuleWanted = 8,
+    /// When calls were executed, for a client that asked for it in the hello. Body: a list of [`Traced`].
+    Trace = 9,
 }
 
 /// How often a busy server shows that it is alive.
@@ -73,6 +75,7 @@ impl TryFrom<u16> for Notice {
             6 => Self::Heartbeat,
             7 => Self::Goodbye,
             8 => Self::ModuleWanted,
+            9 => Self::Trace,
             _ => return Err(DecodeError::Unknown { what: "notice", value: value.into() }),
         })
     }
@@ -93,6 +96,21 @@ records! {
         ordinal: u32,
         /// What happened, in words.
         message: String,
+    }
+    /// What a server has measured of a call, in nanoseconds of a clock of its own.
+    Traced {
+        /// [`Traced::DISPATCHED`], [`Traced::FINISHED`] or [`Traced::ANSWERED`].
+        kind: u8,
+        /// The call's number in the table.
+        call: u16,
+        /// The call's sequence number.
+        sequence: u64,
+        /// Where work was finished: the stream.
+        stream: u64,
+        /// When the server began with it; 0 where work was finished.
+        start: u64,
+        /// When it was dispatched, finished or answered.
+        end: u64,
     }
     /// The device needs the host's bytes of mirrored memory.
     FetchRequest {
@@ -193,6 +211,15 @@ impl<'a> AnswerBody<'a> {
         let pending = next(FLAG_PENDING)?;
         Ok(Self { failed, pending, answer: reader.rest() })
     }
+}
+
+impl Traced {
+    /// The server has executed a call, or handed it to the device.
+    pub const DISPATCHED: u8 = 0;
+    /// What a call put on a stream is done.
+    pub const FINISHED: u8 = 1;
+    /// The server answers a call.
+    pub const ANSWERED: u8 = 2;
 }
 
 impl Failure {

@@ -25,6 +25,11 @@ pub const MINOR: u16 = 1;
 /// In a hello over a Unix socket: the client can go on through shared memory. In the answer: the server passes what that
 /// needs over the socket, right behind the answer.
 pub const FEATURE_SHARED_MEMORY: u64 = 1;
+/// The client wants to know when its calls are executed: see [`Notice::Trace`](crate::frame::Notice::Trace).
+pub const FEATURE_TRACE: u64 = 2;
+/// In a hello: the client offers RDMA. In the answer: the server has taken that; what the client needs for it (an
+/// [`RdmaInfo`](crate::transport::RdmaInfo)) follows right behind the answer.
+pub const FEATURE_RDMA: u64 = 2;
 /// Bytes of the part that no version changes.
 pub const PREFIX_BYTES: usize = 12;
 /// The longest hello that is accepted, without the prefix.
@@ -112,7 +117,7 @@ records! {
     }
     /// What a client says first.
     Hello {
-        /// Feature bits the client has: [`FEATURE_SHARED_MEMORY`].
+        /// Feature bits the client has: [`FEATURE_SHARED_MEMORY`], [`FEATURE_TRACE`].
         features: u64,
         /// The session's id, chosen at random by the client.
         session: u64,
@@ -171,6 +176,14 @@ records! {
 }
 
 records! {
+    /// What follows a hello, since minor version 1.
+    HelloMore {
+        /// With [`FEATURE_RDMA`], what the server needs for it: an [`RdmaInfo`](crate::transport::RdmaInfo).
+        rdma: Vec<u8>,
+    }
+}
+
+records! {
     /// What follows an answer that accepts, since minor version 1.
     HelloExtras {
         /// Whether the server keeps images of modules for this client's tenant, and the beginnings (the first eight
@@ -213,8 +226,16 @@ impl HelloAnswer {
 impl Hello {
     /// Decodes a hello of this major version.
     pub fn parse(body: &[u8]) -> Result<Self> {
+        Self::parse_with_more(body).map(|(hello, _)| hello)
+    }
+
+    /// [`Hello::parse`], with what follows.
+    pub fn parse_with_more(body: &[u8]) -> Result<(Self, HelloMore)> {
         // A later minor version may have added fields, which are ignored.
-        Self::decode(&mut Reader::new(body))
+        let mut reader = Reader::new(body);
+        let hello = Self::decode(&mut reader)?;
+        let more = if reader.left() == 0 { HelloMore::default() } else { HelloMore::decode(&mut reader)? };
+        Ok((hello, more))
     }
 }
 

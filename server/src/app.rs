@@ -13,7 +13,7 @@ use crate::options::{DeviceKind, DeviceSpec};
 use crate::session::{Session, initial_credit};
 use crate::store::Store;
 use rgpu_device::{AddressPlan, Code, Device, Host, Range};
-use rgpu_protocol::hello::{self, FEATURE_SHARED_MEMORY, Hello, HelloAnswer, HelloExtras, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status};
+use rgpu_protocol::hello::{self, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello, HelloAnswer, HelloExtras, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status};
 use rgpu_protocol::transport::{Offer, Ready, Shm, Tcp, Transport};
 use rgpu_protocol::wire::{DecodeError, Reader, Wire};
 use std::fs::File;
@@ -142,6 +142,7 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     let connection = Connection::new(connection, &orders)?;
     let transport = connection.hello.clone();
     let mut session = Session::new(connection.session);
+    session.trace(orders.hello.features & FEATURE_TRACE != 0);
     if orders.extras.keeps_images {
         // SAFETY: as above.
         session.keep_images(Store::new(unsafe { take(STORE)? })?);

@@ -131,11 +131,14 @@ impl Daemon {
         Self::start_with(product, &[])
     }
 
-    /// Starts a daemon with further options.
+    /// Starts a daemon with further options. Unless they say otherwise, it keeps nothing across sessions.
     pub fn start_with(product: &Product, options: &[&str]) -> Result<Self> {
+        let keeps = options.iter().any(|o| o.starts_with("--image-cache"));
+        let nothing: &[&str] = if keeps { &[] } else { &["--image-cache-size", "0"] };
         let mut child = clean(&product.rgpu())
             .args(["serve", "--listen", "127.0.0.1:0", "--device", "software"])
             .args(options)
+            .args(nothing)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,6 +1,7 @@
 //! The commands that work on this repository: `cargo xtask demo`, `test`, `gpu-check`, `toolkit` and
 //! `examples`.
 
+mod count_instructions;
 mod demo;
 mod gpu_check;
 mod test;
@@ -33,6 +34,8 @@ enum Task {
         /// Only tests whose name contains this
         filter: Vec<String>,
     },
+    /// Counts the instructions that a launch costs the program's side; needs valgrind
+    CountInstructions,
     /// Fetches the CUDA compiler
     Toolkit,
     /// Compiles the examples and the tests' programs
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Task::Demo { filter } => demo::demo(&filter),
         Task::Test { filter } => test::test(&filter),
+        Task::CountInstructions => count_instructions::count_instructions(),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 pub use rgpu_device::{Code, Error, Result};
 
 use super::process;
+use crate::trace;
 
 thread_local! {
     static LAST: Cell<u32> = const { Cell::new(0) };
@@ -36,7 +37,18 @@ pub fn guard_value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
 }
 
+#[inline]
 fn run(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
+    let start = trace::start();
+    let code = run_untraced(name, body);
+    if start != 0 {
+        trace::api(name, start, code);
+    }
+    code
+}
+
+#[inline]
+fn run_untraced(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {

@@ -3,6 +3,7 @@
 use super::convert;
 use super::direct::is_writable;
 use super::link::{Link, Waiter};
+use crate::trace;
 use super::outgoing::{Urgent, silence};
 use rgpu_device::{Code, CopySink, Done, Error, Region, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
@@ -75,6 +76,9 @@ impl Link {
             Kind::Answer => {
                 let parsed = AnswerBody::parse(header.flags, body)?;
                 self.images_confirmed(header.sequence);
+                if trace::is_on() {
+                    trace::answered(header.call, header.sequence);
+                }
                 if let Some(pending) = &parsed.pending {
                     self.errors.note_pending(pending);
                 }
@@ -132,6 +136,7 @@ impl Link {
                     return Err(DecodeError::Unknown { what: "wanted module", value: module }.into());
                 }
             }
+            Notice::Trace => trace::measured(from_bytes(body)?),
             // Handled where its body is read.
             Notice::CopyData => {}
         }

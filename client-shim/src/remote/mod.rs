@@ -117,7 +117,8 @@ impl Remote {
         }
         loop {
             let hello = Hello {
-                features: if local.is_some() { hello::FEATURE_SHARED_MEMORY } else { 0 },
+                features: if local.is_some() { hello::FEATURE_SHARED_MEMORY } else { 0 }
+                    | if crate::trace::is_on() { hello::FEATURE_TRACE } else { 0 },
                 session: random(),
                 credential: options.credential.clone(),
                 program: program_name(),
@@ -225,8 +226,12 @@ impl Remote {
         self.link.collect_shared_writes()
     }
 
-    /// Ends the session at the program's exit. Never waits.
+    /// Ends the session at the program's exit. Never waits, unless calls are traced.
     pub fn goodbye(&self) {
+        if crate::trace::is_on() && !self.link.is_over() {
+            // The answer brings what the server has measured since the last one.
+            let _ = self.link.counters();
+        }
         self.link.leave();
     }
 

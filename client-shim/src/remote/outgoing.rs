@@ -3,6 +3,7 @@
 use super::direct::is_readable;
 use super::incoming::Pending;
 use super::link::Link;
+use crate::trace;
 use parking_lot::MutexGuard;
 use rgpu_device::{Code, Error, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
@@ -98,6 +99,9 @@ impl Link {
             return self.check();
         }
         out.sequence += 1;
+        if trace::is_on() {
+            trace::posted(C::NUMBER, out.sequence, trace::now());
+        }
         let length = (C::MIN_BYTES + payload.len()) as u32;
         let header = Header { length, kind: Kind::Call, flags: 0, call: C::NUMBER, sequence: out.sequence };
         let mut frame = [0u8; SHORT];
@@ -133,8 +137,18 @@ impl Link {
         let sequence = out.sequence;
         let asked = pending.is_some();
         match pending {
-            Some(pending) => self.expect(sequence, pending)?,
-            None => self.check()?,
+            Some(pending) => {
+                if trace::is_on() {
+                    trace::asked(sequence, trace::now());
+                }
+                self.expect(sequence, pending)?;
+            }
+            None => {
+                self.check()?;
+                if trace::is_on() {
+                    trace::posted(C::NUMBER, sequence, trace::now());
+                }
+            }
         }
         let was_empty = out.buffer.is_empty();
         let start = out.buffer.len();

@@ -130,6 +130,8 @@ pub struct Dispatcher {
     /// The ordinal that the current call is about.
     pub(super) ordinal: Ordinal,
     pub(super) sequence: u64,
+    /// Its number.
+    call: u16,
     stop: Option<Stop>,
 }
 
@@ -181,6 +183,8 @@ macro_rules! dispatch {
         ) -> std::result::Result<(), Stop> {
             self.ordinal = u32::MAX;
             self.sequence = header.sequence;
+            self.call = header.call;
+            let begun = self.out.tracer().map(|tracer| tracer.begins(header.sequence, is_asked(header.call)));
             match header.call {
                 $($number => {
                     let (call, rest) = <$record as Call>::from_body(body)?;
@@ -190,6 +194,11 @@ macro_rules! dispatch {
                 })*
                 call => return Err(DecodeError::Unknown { what: "call", value: call.into() }.into()),
             }
+            if let (Some(begun), Some(tracer)) = (begun, self.out.tracer())
+                && tracer.dispatched(header.call, header.sequence, begun)
+            {
+                self.out.send_trace(tracer);
+            }
             match self.stop.take() {
                 Some(stop) => Err(stop),
                 None => Ok(()),
@@ -197,6 +206,20 @@ macro_rules! dispatch {
         }
     };
 }
+
+macro_rules! define_is_asked {
+    ($($(#[$doc:meta])* $number:literal $name:ident $record:ident $mode:ident $payload:ident since $since:literal
+       ($($field:ident: $type:ty),*) -> $answer:ty;)*) => {
+        /// Whether a call is answered.
+        fn is_asked(call: u16) -> bool {
+            match call {
+                $($number => <$record as Call>::ASKED,)*
+                _ => false,
+            }
+        }
+    };
+}
+rgpu_protocol::for_each_call!(define_is_asked);
 
 impl Dispatcher {
     pub fn new(
@@ -229,6 +252,7 @@ impl Dispatcher {
             modules: Modules::default(),
             ordinal: u32::MAX,
             sequence: 0,
+            call: 0,
             stop: None,
         }
     }
@@ -247,8 +271,25 @@ impl Dispatcher {
     fn took(&mut self, stream: Handle, bytes: u64, result: Result<()>) -> Result<()> {
         if result.is_ok() {
             self.intake.took(&self.device, stream, bytes);
+            if self.out.tracer().is_some() {
+                self.trace_end(stream);
+            }
         }
         result
+    }
+
+    /// Records when what the current call put on a stream is done.
+    #[cold]
+    fn trace_end(&self, stream: Handle) {
+        let (out, call, sequence) = (self.out.clone(), self.call, self.sequence);
+        let done = move |_| {
+            if let Some(tracer) = out.tracer()
+                && tracer.finished(call, sequence, stream)
+            {
+                out.send_trace(tracer);
+            }
+        };
+        self.device.synchronize(Target::Stream(stream), Box::new(done));
     }
 
     /// Where images of modules are kept.

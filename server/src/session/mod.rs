@@ -14,6 +14,7 @@ mod modules;
 mod outgoing;
 mod pressure;
 mod telemetry;
+mod tracer;
 
 use crate::store::Store;
 use crate::ledger::{Ledger, Slot, monotonic_ns};
@@ -46,6 +47,7 @@ pub struct Session {
     pressure: Arc<Pressure>,
     host: Arc<WireHost>,
     store: Option<Arc<Store>>,
+    traced: bool,
 }
 
 /// How a session ended.
@@ -91,7 +93,12 @@ impl Session {
         let out = Arc::new(Outgoing::new(transport.clone()));
         let pressure = Arc::new(Pressure::default());
         let host = Arc::new(WireHost::new(out.clone(), pressure.clone()));
-        Self { transport, out, pressure, host, store: None }
+        Self { transport, out, pressure, host, store: None, traced: false }
+    }
+
+    /// Whether the client wants to know when its calls are executed.
+    pub fn trace(&mut self, on: bool) {
+        self.traced = on;
     }
 
     /// Images of modules are taken from there, and kept there.
@@ -151,6 +158,9 @@ impl Session {
             activity.clone(),
         );
         dispatcher.keep_images(self.store.clone());
+        if self.traced {
+            self.out.trace();
+        }
         let end = match watcher {
             Ok(_) => self.read(&mut dispatcher, &activity, slot_stats),
             Err(e) => End::Failed(format!("no thread could be started: {e}")),

@@ -1,12 +1,13 @@
 //! What a session sends: answers and notices, whole frames at a time.
 
+use super::tracer::Tracer;
 use parking_lot::{Mutex, MutexGuard};
 use rgpu_device::{Error, Result};
 use rgpu_protocol::frame::{Failure, Header, MAX_BULK, Notice, encode_answer};
 use rgpu_protocol::transport::{Ready, Transport};
 use rgpu_protocol::wire::to_bytes;
 use std::io::{self, IoSlice};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ pub struct Outgoing {
     pub sent: AtomicU64,
     /// The error of a posted call, for the next answer.
     pending: Mutex<Option<Failure>>,
+    tracer: OnceLock<Tracer>,
 }
 
 impl Outgoing {
@@ -29,6 +31,7 @@ impl Outgoing {
             over: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             pending: Mutex::new(None),
+            tracer: OnceLock::new(),
         }
     }
 
@@ -44,6 +47,10 @@ impl Outgoing {
 
     /// Sends the answer to a call.
     pub fn answer(&self, call: u16, sequence: u64, ordinal: u32, result: Result<impl FnOnce(&mut Vec<u8>)>) {
+        if let Some(tracer) = self.tracer() {
+            tracer.answers(call, sequence);
+            self.send_trace(tracer);
+        }
         let mut frame = Vec::with_capacity(64);
         let pending = self.pending.lock().take();
         match result {
@@ -54,6 +61,25 @@ impl Outgoing {
             }
         }
         self.send(&mut [IoSlice::new(&frame)]);
+    }
+
+    /// From now on the client is told when its calls are executed.
+    pub fn trace(&self) {
+        self.tracer.get_or_init(Tracer::default);
+    }
+
+    /// What records when calls are executed, if the client wants to know.
+    #[inline]
+    pub fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.get()
+    }
+
+    /// Sends what was recorded.
+    pub fn send_trace(&self, tracer: &Tracer) {
+        let records = tracer.take();
+        if !records.is_empty() {
+            self.notice(Notice::Trace, 0, &[&to_bytes(&records)]);
+        }
     }
 
     /// Sends a notice.

@@ -14,6 +14,7 @@ use rgpu_tests::runner::Skip;
 use rgpu_tests::toolkit::{Toolkit, Version};
 
 static DAEMON: Mutex<Option<Daemon>> = Mutex::new(None);
+static OVER_DRIVER: Mutex<Option<Daemon>> = Mutex::new(None);
 
 /// The built product.
 pub fn product() -> Result<&'static Product> {
@@ -68,10 +69,21 @@ pub fn shared_daemon() -> Result<SocketAddr> {
     Ok(daemon.as_ref().context("No daemon")?.address())
 }
 
-/// Ends the shared daemon.
+/// The address of a daemon that uses its device by the NVIDIA driver's interface.
+pub fn driver_daemon() -> Result<SocketAddr> {
+    let mut daemon = OVER_DRIVER.lock().map_err(|_| anyhow!("that daemon failed to start before"))?;
+    if daemon.is_none() {
+        *daemon = Some(Daemon::start_over_driver(product()?)?);
+    }
+    Ok(daemon.as_ref().context("No daemon")?.address())
+}
+
+/// Ends the shared daemons.
 pub fn finish() {
-    if let Ok(mut daemon) = DAEMON.lock() {
-        drop(daemon.take());
+    for shared in [&DAEMON, &OVER_DRIVER] {
+        if let Ok(mut daemon) = shared.lock() {
+            drop(daemon.take());
+        }
     }
 }
 

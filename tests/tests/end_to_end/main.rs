@@ -5,14 +5,17 @@
 mod bad_bytes;
 mod bench;
 mod context;
+mod driver;
 mod gpu_check;
 mod loss;
 mod matrix;
 mod memory;
+mod modules;
 mod nvml;
 mod processes;
 mod round_trips;
 mod shim;
+mod tracing;
 
 use std::process::ExitCode;
 
@@ -23,7 +26,10 @@ fn main() -> ExitCode {
     tests.extend(bad_bytes::tests());
     tests.extend(processes::tests());
     tests.extend(memory::tests());
+    tests.extend(modules::tests());
     tests.extend(shim::tests());
+    tests.extend(tracing::tests());
+    tests.extend(driver::tests());
     tests.extend(nvml::tests());
     tests.extend(gpu_check::tests());
     tests.extend(bench::tests());

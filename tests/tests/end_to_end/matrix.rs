@@ -1,4 +1,5 @@
-//! Every example in every way: in-process and through TCP, static and shared runtime, CUDA 12 and 13; and
+//! Every example in every way: in-process, through a server, and through a server that drives its device by the
+//! NVIDIA driver's interface (for which our own library stands in); static and shared runtime, CUDA 12 and 13; and
 //! eight at a time on one daemon.
 
 use anyhow::{Context, Result, ensure};
@@ -8,7 +9,7 @@ use rgpu_tests::product::Daemon;
 use rgpu_tests::runner::Test;
 use rgpu_tests::toolkit::Version;
 
-use crate::context::{product, program, shared_daemon};
+use crate::context::{driver_daemon, product, program, shared_daemon};
 
 /// All examples in all ways.
 pub fn tests() -> Vec<Test> {
@@ -17,7 +18,7 @@ pub fn tests() -> Vec<Test> {
         Ok(all) => all.into_iter().map(|e| e.name).collect(),
         Err(e) => return vec![Test::new("examples_can_be_listed", move || Err(e))],
     };
-    for way in ["in_process", "tcp"] {
+    for way in ["in_process", "tcp", "driver"] {
         for version in Version::ALL {
             for linking in Linking::ALL {
                 for name in &names {
@@ -47,6 +48,7 @@ fn example(name: &str, way: &str, version: Version, linking: Linking) -> Result<
     let program = program(name, version, linking)?;
     let mut command = match way {
         "tcp" => product()?.run(shared_daemon()?),
+        "driver" => product()?.run(driver_daemon()?),
         _ => product()?.run_in_process(),
     };
     says_ok(name, process::run(command.arg("--").arg(program))?)

@@ -13,18 +13,23 @@ use crate::context::{plain, product};
 /// The tests.
 pub fn tests() -> Vec<Test> {
     vec![
-        Test::new("round_trips::vector_add_takes_at_most_6", vector_add),
-        Test::new("round_trips::a_hundred_thousand_launches_take_at_most_10", many_launches),
+        Test::new("round_trips::vector_add_takes_3", vector_add),
+        Test::new("round_trips::a_hundred_thousand_launches_take_3", many_launches),
         Test::new("round_trips::a_step_of_139_launches_and_one_read_takes_one", many_small_kernels),
+        Test::new("round_trips::a_launch_is_50_bytes_and_its_arguments", launch_bytes),
     ]
 }
 
 /// Runs a program through the proxy. Checks that the proxy and `--stats` agree.
 fn watch(daemon: &Daemon, name: &str) -> Result<(Counts, Stats)> {
+    watch_with(daemon, name, &[])
+}
+
+fn watch_with(daemon: &Daemon, name: &str, arguments: &[&str]) -> Result<(Counts, Stats)> {
     let proxy = Proxy::start(daemon.address())?;
     let file = temporary("stats.json");
     let mut command = product()?.run(proxy.address());
-    command.arg(format!("--stats=json:{}", file.display())).arg("--").arg(plain(name)?);
+    command.arg(format!("--stats=json:{}", file.display())).arg("--").arg(plain(name)?).args(arguments);
     process::run(&mut command)?.success()?;
     let stats = Stats::take(&file)?;
     // What the client sent last, without waiting, may still be on its way through the proxy.
@@ -51,23 +56,34 @@ fn watch(daemon: &Daemon, name: &str) -> Result<(Counts, Stats)> {
 fn vector_add() -> Result<()> {
     let daemon = Daemon::start(product()?)?;
     let (counts, _) = watch(&daemon, "vector_add")?;
-    ensure!(counts.round_trips <= 6, "{} round trips", counts.round_trips);
+    ensure!(counts.round_trips <= 3, "{} round trips", counts.round_trips);
     Ok(())
 }
 
 fn many_small_kernels() -> Result<()> {
     let daemon = Daemon::start(product()?)?;
     let (counts, _) = watch(&daemon, "many_small_kernels")?;
-    // 20 steps; what the program needs besides is allowed for.
-    ensure!(counts.round_trips <= 20 + 8, "{} round trips for 20 steps", counts.round_trips);
+    // 20 steps, after connecting and the hello.
+    ensure!(counts.round_trips <= 20 + 2, "{} round trips for 20 steps", counts.round_trips);
     ensure!(counts.posted_calls >= 20 * 139, "{} posted calls", counts.posted_calls);
+    Ok(())
+}
+
+fn launch_bytes() -> Result<()> {
+    let daemon = Daemon::start(product()?)?;
+    let (few, _) = watch_with(&daemon, "launch_four", &["1000"])?;
+    let (many, _) = watch_with(&daemon, "launch_four", &["3000"])?;
+    let per_launch = (many.to_server - few.to_server) as f64 / 2000.0;
+    // Two pointers, an int and a float.
+    let arguments = 24.0;
+    ensure!(per_launch == arguments + 50.0, "a launch takes {per_launch} bytes on the wire");
     Ok(())
 }
 
 fn many_launches() -> Result<()> {
     let daemon = Daemon::start(product()?)?;
     let (counts, _) = watch(&daemon, "many_launches")?;
-    ensure!(counts.round_trips <= 10, "{} round trips", counts.round_trips);
+    ensure!(counts.round_trips <= 3, "{} round trips", counts.round_trips);
     // The server counts what it has executed, and says so when the session ends.
     let executed = |line: &String| {
         line.contains("launches")
