@@ -6,11 +6,13 @@
 //! counts as dead) to the session, in one place for all transports.
 
 pub mod pass;
+mod rdma;
 mod shm;
 mod spin;
 mod tcp;
 
 pub use pass::{receive_descriptors, send_descriptors};
+pub use rdma::{Info as RdmaInfo, Rdma};
 pub use shm::{Offer, Shm};
 pub use tcp::{Descriptor, Tcp, dup_above};
 
@@ -25,6 +27,8 @@ pub enum Kind {
     Tcp,
     /// Memory that both processes share, on one machine.
     Shm,
+    /// Remote direct memory access, by verbs.
+    Rdma,
 }
 
 impl Kind {
@@ -33,6 +37,7 @@ impl Kind {
         match self {
             Self::Tcp => "tcp",
             Self::Shm => "shm",
+            Self::Rdma => "rdma",
         }
     }
 }
@@ -69,7 +74,8 @@ impl std::str::FromStr for Choice {
             "auto" => Ok(Self::Auto),
             "shm" => Ok(Self::Only(Kind::Shm)),
             "tcp" => Ok(Self::Only(Kind::Tcp)),
-            _ => Err(format!("`{text}` is no transport: there are auto, shm and tcp")),
+            "rdma" => Ok(Self::Only(Kind::Rdma)),
+            _ => Err(format!("`{text}` is no transport: there are auto, shm, tcp and rdma")),
         }
     }
 }
@@ -135,6 +141,20 @@ pub trait Transport: Send + Sync {
     /// sure.
     fn survives_bad_memory(&self) -> bool {
         true
+    }
+
+    /// Memory that will be sent from stays as it is until it is retired, at the latest when the transport goes: RDMA
+    /// registers such memory once.
+    ///
+    /// # Safety
+    /// Until then it stays mapped, to the same memory.
+    unsafe fn announce(&self, addr: u64, length: u64) {
+        let _ = (addr, length);
+    }
+
+    /// The memory that was announced at `addr` may go.
+    fn retire(&self, addr: u64) {
+        let _ = addr;
     }
 
     /// Which one it is.

@@ -145,6 +145,21 @@ impl Mapping {
         }
     }
 
+    /// Fresh memory of this process alone.
+    pub fn anonymous(size: usize) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh mapping, at an address of the kernel's choice.
+        unsafe {
+            let base = libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0);
+            if base == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            libc::madvise(base, size, libc::MADV_DONTFORK);
+            Ok(Self { base: base.cast(), size })
+        }
+    }
+
     /// As [`Mapping::new`], placed such that the system can use huge pages.
     pub fn of_huge_pages(file: RawFd, size: u64) -> io::Result<Self> {
         const HUGE: usize = 2 << 20;

@@ -3,8 +3,8 @@
 use super::spin::{Spin, current_processor};
 use super::{Ready, Transport};
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// So many retransmissions or window probes in a row without an answer mean a dead peer: some six seconds
@@ -55,6 +55,19 @@ impl Tcp {
     /// Takes over a Unix socket, which carries the hello until shared memory takes over.
     pub fn local(fd: OwnedFd, peer: String) -> Self {
         Self { fd: fd.into(), peer, spin: Spin::default() }
+    }
+
+    /// The same connection again.
+    pub fn duplicate(&self, lowest: RawFd) -> io::Result<Self> {
+        let fd = dup_above(self.fd.as_raw_fd(), lowest.max(3)).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { fd, peer: self.peer.clone(), spin: Spin::default() })
+    }
+
+    /// Our own address.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        // SAFETY: borrowed for the call alone, and not closed.
+        let stream = std::mem::ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(self.fd.as_raw_fd()) });
+        stream.local_addr().ok().map(|a| a.ip())
     }
 
     /// Lets the kernel probe an idle connection, so that a peer whose packets are dropped is noticed
@@ -111,6 +124,13 @@ pub struct Descriptor(RawFd);
 impl From<OwnedFd> for Descriptor {
     fn from(fd: OwnedFd) -> Self {
         Self(fd.into_raw_fd())
+    }
+}
+
+impl Descriptor {
+    /// Gives the number away, to be closed by somebody else.
+    pub fn into_raw(self) -> RawFd {
+        std::mem::ManuallyDrop::new(self).0
     }
 }
 

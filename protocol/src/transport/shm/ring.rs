@@ -254,7 +254,7 @@ mod tests {
             let mut memory = Memory::new();
             let (writer, reader) = (memory.ring(), memory.ring());
             let (mut next, mut expected) = (0u32, 0u32);
-            let mut byte = |n: &mut u32| { *n = n.wrapping_add(1); (*n % 251) as u8 };
+            let byte = |n: &mut u32| { *n = n.wrapping_add(1); (*n % 251) as u8 };
             for (put, get) in steps {
                 let before = next;
                 let bytes: Vec<u8> = (0..put).map(|_| byte(&mut next)).collect();
