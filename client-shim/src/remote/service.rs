@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
 use std::sync::{OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-/// A buffer that nobody has sent for one to two of these is sent.
+/// In a run of calls, a buffer that nobody has sent for one to two of these is sent.
 const LINGER: Duration = Duration::from_micros(200);
 /// After so many looks at an empty buffer the thread sleeps.
 const IDLE_LOOKS: u32 = 5;
@@ -159,7 +159,13 @@ fn run(link: &Weak<Link>) {
         if ready.wake {
             service.drain();
             if !awake {
+                // After a pause the first call goes at once; what comes while it is being sent goes together.
                 next_look = Instant::now() + LINGER;
+                if let Some(mut out) = link.out.try_lock()
+                    && !out.buffer.is_empty()
+                {
+                    let _ = link.write(&mut out, &mut []);
+                }
             }
         }
         // The last leader may have left frames behind that it had received already.
