@@ -188,8 +188,27 @@ impl Table {
         {
             return Some((a.mirrored, a.ordinal));
         }
+        if let Some(ordinal) = self.side_by_side(addr, len) {
+            return Some((false, ordinal));
+        }
         let (_, (range, ordinal, _)) = self.variables.range(..=addr).next_back()?;
         range.contains(addr, len).then_some((false, *ordinal))
+    }
+
+    /// The ordinal of several allocations side by side, none of them mirrored, in which these bytes lie. So a program
+    /// sees memory that it has mapped piece by piece.
+    fn side_by_side(&self, addr: u64, len: u64) -> Option<Ordinal> {
+        let end = addr.checked_add(len)?;
+        let (_, first) = self.allocations.range(..=addr).next_back()?;
+        let mut at = addr;
+        while at < end {
+            let (_, a) = self.allocations.range(..=at).next_back()?;
+            if a.mirrored || a.ordinal != first.ordinal || !a.range.contains(at, 1) {
+                return None;
+            }
+            at = a.range.end();
+        }
+        Some(first.ordinal)
     }
 
     /// Checks that work may use a region, as far as it is not empty.
@@ -369,6 +388,10 @@ mod tests {
         assert_eq!(code(table.insert(0, base + PAGE, PAGE, MemoryKind::Device)), Some(Code::InvalidValue));
         assert!(table.place(Region::linear(base + PAGE, PAGE)).is_ok());
         assert!(table.place(Region::linear(base + PAGE, PAGE + 1)).is_err());
+        table.insert(0, base + 2 * PAGE, PAGE, MemoryKind::Device).unwrap();
+        assert!(table.place(Region::linear(base + PAGE, 2 * PAGE)).is_ok());
+        assert!(table.place(Region::linear(base + PAGE, 2 * PAGE + 1)).is_err());
+        table.remove(0, base + 2 * PAGE).unwrap();
         let wrapping = Region { addr: base, row_pitch: 1, slice_pitch: 1, width: 2, height: 2, depth: 1 };
         assert_eq!(table.place(wrapping).unwrap_err().code, Code::InvalidValue);
         assert!(table.remove(0, base + PAGE).is_err());
