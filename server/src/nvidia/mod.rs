@@ -24,6 +24,8 @@ mod info;
 mod memory;
 mod mirror;
 mod modules;
+#[cfg(test)]
+mod page;
 mod print;
 mod staging;
 mod submit;
@@ -39,6 +41,7 @@ use self::core::{Core, Gpu, State};
 use self::driver::Driver;
 use self::print::Printed;
 use self::table::Table;
+pub use self::telemetry::Nvml;
 use parking_lot::Mutex;
 use rgpu_device::{Code, Device, DeviceInfo, Error, Host, Ordinal, Result};
 use std::collections::{HashMap, HashSet};
@@ -159,6 +162,15 @@ impl Drop for NvidiaDevice {
         self.core.enqueue(0, None, self::core::Op::Stop);
         self.core.waits.stop();
     }
+}
+
+/// What the machine's devices are, and what measures them, without using any of their memory.
+pub fn observe(config: &Config) -> Result<(Vec<DeviceInfo>, Nvml)> {
+    let opened = find::open(config.driver.as_deref())?;
+    let driver = Driver::new(opened.table);
+    let infos: Vec<_> = info::describe_all(&driver, config)?.into_iter().map(|(_, info)| info).collect();
+    let nvml = Nvml::beside(&opened.path, opened.is_own, infos.iter().map(|info| info.uuid).collect());
+    Ok((infos, nvml))
 }
 
 /// What the machine's devices are, without using any of their memory. The driver stays loaded: a process that

@@ -111,28 +111,35 @@ impl Submitter {
             let _ = reply.send(result);
             return Ok(());
         }
-        let belongings = core.enter(ordinal)?;
+        let (belongings, markers) = match self.prepare(ordinal, stream.as_ref(), &op) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                core.keep(ordinal, error.clone());
+                return self.refuse(ordinal, stream, op, error);
+            }
+        };
         match op {
             Op::Sync(done) => {
-                let markers = match &stream {
-                    Some(stream) => vec![self.mark(stream, &belongings)?],
-                    None => self.mark_all(Some(ordinal))?,
-                };
-                let everything = stream.is_none();
-                let launches = if everything { gpu.launches.lock().submitted } else { 0 };
+                let launches = if stream.is_none() { gpu.launches.lock().submitted } else { 0 };
                 core.waits.push(Wait { ordinal, markers, launches, tells: true, then: done });
                 return Ok(());
             }
-            Op::SyncEvent(event, done) => {
-                let markers = event.latest.lock().clone().into_iter().collect();
+            Op::SyncEvent(_, done) => {
                 core.waits.push(Wait { ordinal, markers, launches: 0, tells: true, then: done });
                 return Ok(());
             }
             Op::Release { number, allocation, stream, area } => {
-                return self.release(ordinal, number, allocation, stream, area, &belongings);
+                // What takes the place waits for all of the device's work, or for one stream's.
+                let order = match stream.map(|stream| (stream.key, self.mark(&stream, &belongings))) {
+                    Some((key, Ok(marker))) => vec![(key, marker)],
+                    _ => markers.iter().map(|marker| (0, marker.clone())).collect(),
+                };
+                self.releases.retain(|_, order| order.iter().any(|(_, marker)| !is_reached(&core, marker)));
+                self.releases.insert(number, order);
+                self.later(ordinal, markers, move |core| release_now(core, number, &allocation, area));
+                return Ok(());
             }
             Op::Unload(handle, module) => {
-                let markers = self.mark_all(Some(ordinal))?;
                 let unload = move |core: &Core| {
                     core.mirror.remove_variables(handle);
                     let unloaded = core.enter(ordinal).and_then(|_| core.driver.module_unload(module.raw));
@@ -152,28 +159,6 @@ impl Submitter {
             _ => {}
         }
         let Some(stream) = stream else { return Ok(()) };
-        match op {
-            Op::Fence => {
-                if !self.fenced.iter().any(|other| other.key == stream.key) {
-                    self.fenced.push(stream);
-                }
-                return Ok(());
-            }
-            Op::Destroy => {
-                let end = self.mark(&stream, &belongings)?;
-                if self.fenced.iter().any(|other| other.key == stream.key) {
-                    self.fenced.retain(|other| other.key != stream.key);
-                    self.add_gate(stream.key, end.clone());
-                }
-                self.orphans.retain(|(_, m)| !core.driver.event_is_done(m.raw).unwrap_or(true));
-                self.orphans.push((ordinal, end));
-                self.lanes.remove(&stream.key);
-                return core.driver.stream_destroy(stream.raw);
-            }
-            _ => {}
-        }
-        self.pass_gates(&stream)?;
-        self.lane(&stream).end = None;
         let on = transfer::On { core: &core, ordinal, stream: &stream, belongings: &belongings, turn };
         match op {
             Op::Launch(launch) => self.launch(&stream, *launch, turn),
@@ -193,8 +178,50 @@ impl Submitter {
                 }
             }
             Op::HostFunction(id) => self.host_function(&stream, id, &belongings),
+            Op::Fence => {
+                if !self.fenced.iter().any(|other| other.key == stream.key) {
+                    self.fenced.push(stream);
+                }
+                Ok(())
+            }
+            Op::Destroy => {
+                self.lanes.remove(&stream.key);
+                for end in markers {
+                    if self.fenced.iter().any(|other| other.key == stream.key) {
+                        self.add_gate(stream.key, end.clone());
+                    }
+                    self.orphans.push((ordinal, end));
+                }
+                self.fenced.retain(|other| other.key != stream.key);
+                core.driver.stream_destroy(stream.raw)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// What an operation needs before it is carried out: the context, and the points that it waits for.
+    fn prepare(
+        &mut self,
+        ordinal: Ordinal,
+        stream: Option<&Arc<Stream>>,
+        op: &Op,
+    ) -> Result<(Belongings, Vec<Arc<Marker>>)> {
+        let belongings = self.core.enter(ordinal)?;
+        let markers = match (op, stream) {
+            (Op::Sync(_) | Op::Destroy, Some(stream)) => vec![self.mark(stream, &belongings)?],
+            (Op::Sync(_) | Op::Unload(..), None) => self.mark_all(Some(ordinal))?,
+            (Op::Release { .. }, _) => self.mark_all(None)?,
+            (Op::SyncEvent(event, _), _) => event.latest.lock().clone().into_iter().collect(),
+            (Op::Fence, _) | (_, None) => Vec::new(),
+            (_, Some(stream)) => {
+                self.pass_gates(stream)?;
+                self.lane(stream).end = None;
+                Vec::new()
+            }
+        };
+        // Points in other devices' streams may have been needed.
+        self.core.enter(ordinal)?;
+        Ok((belongings, markers))
     }
 
     /// Tells whoever waits for an operation that it will not be carried out.
@@ -246,6 +273,8 @@ impl Submitter {
 
     /// Points in all streams of an ordinal, or of all ordinals.
     fn mark_all(&mut self, ordinal: Option<Ordinal>) -> Result<Vec<Arc<Marker>>> {
+        let core = self.core.clone();
+        self.orphans.retain(|(_, marker)| !is_reached(&core, marker));
         let streams: Vec<_> = self.lanes.values().map(|lane| lane.stream.clone()).collect();
         let mut markers = Vec::new();
         for stream in streams {
@@ -274,10 +303,8 @@ impl Submitter {
 
     fn add_gate(&mut self, key: u64, marker: Arc<Marker>) {
         if self.gates.len() >= 8 {
-            let driver = &self.core.driver;
-            self.gates.retain(|gate| {
-                !gate.marker.is_gone() && !driver.event_is_done(gate.marker.raw).unwrap_or(true)
-            });
+            let core = &self.core;
+            self.gates.retain(|gate| !is_reached(core, &gate.marker));
         }
         self.gates.push(Gate { number: self.next_gate, marker, key });
         self.next_gate += 1;
@@ -378,30 +405,6 @@ impl Submitter {
         result
     }
 
-    fn release(
-        &mut self,
-        ordinal: Ordinal,
-        number: u64,
-        allocation: Allocation,
-        stream: Option<Arc<Stream>>,
-        area: Option<Arc<Area>>,
-        belongings: &Belongings,
-    ) -> Result<()> {
-        let markers = self.mark_all(None)?;
-        self.core.enter(ordinal)?;
-        // What takes the place waits for all of the device's work, or for one stream's.
-        let order = match stream {
-            Some(stream) => vec![(stream.key, self.mark(&stream, belongings)?)],
-            None => markers.iter().map(|marker| (0, marker.clone())).collect(),
-        };
-        self.releases.retain(|_, order| {
-            order.iter().any(|(_, m)| !m.is_gone() && !self.core.driver.event_is_done(m.raw).unwrap_or(true))
-        });
-        self.releases.insert(number, order);
-        self.later(ordinal, markers, move |core| release_now(core, number, &allocation, area));
-        Ok(())
-    }
-
     /// Destroys everything in a context. Callers have forgotten what was in it.
     fn reset(&mut self, ordinal: Ordinal, belongings: &Belongings) -> Result<()> {
         let core = self.core.clone();
@@ -449,6 +452,11 @@ impl Submitter {
         *gpu.sticky.lock() = None;
         Ok(())
     }
+}
+
+/// Whether a point is reached, or can be reached no more.
+fn is_reached(core: &Core, marker: &Marker) -> bool {
+    marker.is_gone() || core.driver.event_is_done(marker.raw).unwrap_or(true)
 }
 
 /// Gives released memory back.

@@ -1,0 +1,79 @@
+//! `docs/compatibility.md`: which of the driver's calls the NVIDIA device makes, written from the table.
+
+use super::table::{ROWS, Row};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Set to write the page instead of comparing it.
+const WRITE: &str = "RGPU_WRITE_DOCS";
+
+fn version(number: u32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+fn symbols(row: &Row) -> String {
+    let names: Vec<String> =
+        row.sources.iter().map(|s| format!("`{}`", s.symbol.to_string_lossy())).collect();
+    names.join(", else ")
+}
+
+/// The page.
+fn page() -> String {
+    let oldest = version(super::MIN_VERSION);
+    let mut text = format!(
+        "# Compatibility\n\n\
+         ## NVIDIA drivers\n\n\
+         `rgpu serve --device nvidia` opens the machine's driver when it starts; nothing of CUDA is needed to\n\
+         build rgpu, and no toolkit on the server. Drivers of CUDA {oldest} and later are accepted, 13.x\n\
+         included: each entry point is asked for at the version whose binary interface is used, through\n\
+         `cuGetProcAddress`, and else by its exported symbol. Devices need unified addressing and the\n\
+         virtual-memory calls (attribute 102); one without is refused by name.\n\n\
+         Below, the version is the CUDA version in which the interface appeared.\n\n\
+         ### Needed\n\n"
+    );
+    let (needed, wanted): (Vec<&Row>, Vec<&Row>) = ROWS.iter().partition(|row| row.required);
+    text.push_str("| call | since |\n| --- | --- |\n");
+    for row in needed {
+        let _ = writeln!(text, "| {} | {} |", symbols(row), version(row.since()));
+    }
+    text.push_str(
+        "\n### Used where the driver has them\n\n| call | since | without it |\n| --- | --- | --- |\n",
+    );
+    for row in wanted {
+        let _ = writeln!(text, "| {} | {} | {} |", symbols(row), version(row.since()), row.without);
+    }
+    text.push_str(
+        "\nThis page is written from the table in `server/src/nvidia/table.rs`; after changing it, run\n\
+         `RGPU_WRITE_DOCS=1 cargo test -p rgpu-server compatibility`.\n",
+    );
+    text
+}
+
+#[test]
+fn the_compatibility_page_says_what_the_table_says() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/compatibility.md");
+    let page = page();
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&file, &page).unwrap();
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        found == page,
+        "docs/compatibility.md is out of date: {WRITE}=1 cargo test -p rgpu-server compatibility"
+    );
+}
+
+#[test]
+fn rows_are_complete() {
+    for row in ROWS {
+        let name = row.sources[0].symbol.to_string_lossy();
+        assert!(row.required || !row.without.is_empty(), "{name}: what happens without it?");
+        assert!(row.sources.windows(2).all(|w| w[0].version > w[1].version), "{name}: newest first");
+        // Whatever is needed, the oldest driver has.
+        assert!(!row.required || row.since() <= super::MIN_VERSION, "{name}");
+        for source in row.sources {
+            let (name, symbol) = (source.name.to_string_lossy(), source.symbol.to_string_lossy());
+            assert!(symbol.starts_with(&*name), "{symbol}");
+        }
+    }
+}
