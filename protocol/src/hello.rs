@@ -29,7 +29,10 @@ pub const FEATURE_SHARED_MEMORY: u64 = 1;
 pub const FEATURE_TRACE: u64 = 2;
 /// In a hello: the client offers RDMA. In the answer: the server has taken that; what the client needs for it (an
 /// [`RdmaInfo`](crate::transport::RdmaInfo)) follows right behind the answer.
-pub const FEATURE_RDMA: u64 = 2;
+pub const FEATURE_RDMA: u64 = 4;
+/// The session only looks: what the devices are, and what is measured of them. It gets no addresses and no memory, and
+/// what would need them is refused.
+pub const FEATURE_OBSERVE: u64 = 8;
 /// Bytes of the part that no version changes.
 pub const PREFIX_BYTES: usize = 12;
 /// The longest hello that is accepted, without the prefix.

@@ -9,12 +9,13 @@ use crate::inventory::{path_bytes, path_from};
 use crate::ledger::Ledger;
 use crate::local::is_local;
 use crate::nvidia::{self, NvidiaDevice};
+use crate::observer::Observed;
 use crate::options::{DeviceKind, DeviceSpec};
 use crate::session::{Session, initial_credit};
 use crate::store::Store;
 use rgpu_device::{AddressPlan, Code, Device, Host, Range};
-use rgpu_protocol::hello::{self, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello, HelloAnswer, HelloExtras, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status};
-use rgpu_protocol::transport::{Offer, Ready, Shm, Tcp, Transport};
+use rgpu_protocol::hello::{self, FEATURE_OBSERVE, FEATURE_RDMA, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello, HelloAnswer, HelloExtras, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status};
+use rgpu_protocol::transport::{Offer, Rdma, RdmaInfo, Ready, Shm, Tcp, Transport};
 use rgpu_protocol::wire::{DecodeError, Reader, Wire};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Seek};
@@ -48,6 +49,8 @@ pub(crate) struct Orders {
     pub daemon: u32,
     pub peer: String,
     pub hello: Hello,
+    /// What an RDMA client has sent, where RDMA is offered.
+    pub rdma: Vec<u8>,
     /// Whether there is a store of images, and which.
     pub extras: HelloExtras,
 }
@@ -63,6 +66,7 @@ impl Orders {
         (self.slot, self.daemon).encode(&mut out);
         self.peer.encode(&mut out);
         self.hello.encode(&mut out);
+        self.rdma.encode(&mut out);
         self.extras.encode(&mut out);
         out
     }
@@ -80,9 +84,10 @@ impl Orders {
         let (slot, daemon) = Wire::decode(&mut r)?;
         let peer = Wire::decode(&mut r)?;
         let hello = Wire::decode(&mut r)?;
+        let rdma = Wire::decode(&mut r)?;
         let extras = Wire::decode(&mut r)?;
         r.finish()?;
-        Ok(Self { device, slot, daemon, peer, hello, extras })
+        Ok(Self { device, slot, daemon, peer, hello, rdma, extras })
     }
 }
 
@@ -141,7 +146,7 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     let stats = ledger.slot(slot);
     let connection = Connection::new(connection, &orders)?;
     let transport = connection.hello.clone();
-    let mut session = Session::new(connection.session);
+    let mut session = Session::new(connection.session.clone());
     session.trace(orders.hello.features & FEATURE_TRACE != 0);
     if orders.extras.keeps_images {
         // SAFETY: as above.
@@ -149,7 +154,14 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     }
     end_on_sigterm(session.farewell())?;
 
-    let opened = open(spec, session.host()).and_then(|device| {
+    // Who only looks has no part in the device.
+    let observes = orders.hello.features & FEATURE_OBSERVE != 0;
+    let device = if observes {
+        Observed::open(spec, session.host()).map(|device| Arc::new(device) as Arc<dyn Device>)
+    } else {
+        open(spec, session.host())
+    };
+    let opened = device.and_then(|device| {
         let plan = agree(&*transport, &*device, &orders.hello)?;
         Ok((device, plan))
     });
@@ -161,11 +173,12 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
             return Ok(());
         }
     };
-    let credit = initial_credit(&ledger, slot, spec.count);
+    let credit =
+        if observes { vec![0; plan.devices.len()] } else { initial_credit(&ledger, slot, spec.count) };
     let answer = HelloAnswer {
         status: Status::Accepted as u32,
         message: String::new(),
-        features: if connection.offer.is_some() { FEATURE_SHARED_MEMORY } else { 0 },
+        features: connection.features() | if observes { FEATURE_OBSERVE } else { 0 },
         devices: device.infos().into_iter().map(convert::device_info).collect(),
         plan: convert::plan(&plan),
         credit: credit.clone(),
@@ -182,6 +195,9 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     }
     stats.begun.store(1, std::sync::atomic::Ordering::SeqCst);
     say(&*transport, &(answer, orders.extras))?;
+    if let Some(info) = connection.rdma {
+        say_bytes(&*transport, &info.to_bytes())?;
+    }
     if let Some(offer) = connection.offer {
         offer.send(transport.descriptor(), &device.memory_files())?;
     }
@@ -200,23 +216,40 @@ struct Connection {
     session: Arc<dyn Transport>,
     /// What the client needs for that.
     offer: Option<Offer>,
+    /// Likewise, by RDMA.
+    rdma: Option<RdmaInfo>,
 }
 
 impl Connection {
+    fn features(&self) -> u64 {
+        let shm = if self.offer.is_some() { FEATURE_SHARED_MEMORY } else { 0 };
+        shm | if self.rdma.is_some() { FEATURE_RDMA } else { 0 }
+    }
+
     fn new(connection: OwnedFd, orders: &Orders) -> io::Result<Self> {
         let peer = orders.peer.clone();
         if !is_local(connection.as_raw_fd()) {
             let tcp = Tcp::adopt(connection, peer)?;
             tcp.probe_when_idle()?;
+            let rdma = RdmaInfo::parse(&orders.rdma).and_then(|client| {
+                let made = Rdma::open(&tcp, 0).and_then(|rdma| rdma.connect(client).map(|()| rdma));
+                made.map_err(|e| tracing::warn!("{}: no RDMA: {e}", orders.peer)).ok()
+            });
             let tcp: Arc<dyn Transport> = Arc::new(tcp);
-            return Ok(Self { hello: tcp.clone(), session: tcp, offer: None });
+            return Ok(match rdma {
+                Some(rdma) => {
+                    let info = Some(rdma.info());
+                    Self { hello: tcp, session: Arc::new(rdma), offer: None, rdma: info }
+                }
+                None => Self { hello: tcp.clone(), session: tcp, offer: None, rdma: None },
+            });
         }
         let hello: Arc<dyn Transport> = Arc::new(Tcp::local(connection.try_clone()?, peer.clone()));
         if orders.hello.features & FEATURE_SHARED_MEMORY == 0 {
-            return Ok(Self { session: hello.clone(), hello, offer: None });
+            return Ok(Self { session: hello.clone(), hello, offer: None, rdma: None });
         }
         let (shm, offer) = Shm::create(connection, peer)?;
-        Ok(Self { hello, session: Arc::new(shm), offer: Some(offer) })
+        Ok(Self { hello, session: Arc::new(shm), offer: Some(offer), rdma: None })
     }
 }
 
@@ -261,7 +294,10 @@ fn agree(transport: &dyn Transport, device: &dyn Device, hello: &Hello) -> rgpu_
 
 /// Sends a hello's answer.
 pub(crate) fn say(transport: &dyn Transport, answer: &impl Wire) -> io::Result<()> {
-    let bytes = hello::message(answer);
+    say_bytes(transport, &hello::message(answer))
+}
+
+fn say_bytes(transport: &dyn Transport, bytes: &[u8]) -> io::Result<()> {
     let (mut at, end) = (0, Instant::now() + PROPOSAL_TIME);
     while at < bytes.len() {
         at += patiently(transport, Ready::WRITE, end, || transport.send(&[IoSlice::new(&bytes[at..])]))?;
@@ -360,6 +396,7 @@ mod tests {
             daemon: 13,
             peer: "127.0.0.1:1".into(),
             hello: Hello { program: "a".into(), ..Hello::default() },
+            rdma: vec![15],
             extras: HelloExtras { keeps_images: true, images: vec![17] },
         };
         assert_eq!(Orders::parse(&orders.to_bytes()).unwrap(), orders);

@@ -26,6 +26,7 @@ pub mod inventory;
 pub mod ledger;
 mod local;
 pub mod nvidia;
+mod observer;
 mod options;
 pub mod session;
 pub mod store;

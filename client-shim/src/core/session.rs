@@ -28,7 +28,7 @@ impl Session {
     /// Opens the session that [`super::process::use_in_process`] or else the environment asks for:
     /// `RGPU_IN_PROCESS=1` or `RGPU_SERVER=HOST:PORT`. It has the devices that `CUDA_VISIBLE_DEVICES` leaves visible.
     pub fn open() -> Result<Self> {
-        let mut session = Self::open_unhidden()?;
+        let mut session = Self::with(false)?;
         if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
             let count = visible_devices(&visible, session.infos.len())?;
             session.infos.truncate(count);
@@ -36,8 +36,12 @@ impl Session {
         Ok(session)
     }
 
-    /// As [`Session::open`], with all devices, as monitoring programs see them.
-    pub fn open_unhidden() -> Result<Self> {
+    /// A session with the same devices, hidden ones too, that a server lets only look at them: for monitoring.
+    pub fn observe() -> Result<Self> {
+        Self::with(true)
+    }
+
+    fn with(observe: bool) -> Result<Self> {
         if super::process::is_told_in_process() {
             return Self::in_process(rgpu_softgpu::Config::default());
         }
@@ -45,7 +49,7 @@ impl Session {
             return Self::in_process(soft_config()?);
         }
         match std::env::var("RGPU_SERVER") {
-            Ok(server) if !server.is_empty() => Self::remote(&server),
+            Ok(server) if !server.is_empty() => Self::remote(&server, observe),
             _ => Err(Error::new(
                 Code::NoDevice,
                 "no GPU: set RGPU_SERVER=HOST:PORT to use a server's, or RGPU_IN_PROCESS=1 for the software GPU",
@@ -53,9 +57,9 @@ impl Session {
         }
     }
 
-    fn remote(server: &str) -> Result<Self> {
+    fn remote(server: &str, observe: bool) -> Result<Self> {
         let host = Arc::new(HostSide::new());
-        let options = ConnectOptions { credential: credential()?, ..ConnectOptions::default() };
+        let options = ConnectOptions { credential: credential()?, observe, ..ConnectOptions::default() };
         let remote = Remote::connect(server, options, host.clone())?;
         let plan = remote.plan().clone();
         let (goodbye, puller) = (remote.clone(), remote.clone());

@@ -48,7 +48,7 @@ impl Observer {
         if process::is_over() {
             return Err(Return::UNINITIALIZED);
         }
-        let session = Session::open_unhidden().map_err(|e| {
+        let session = Session::observe().map_err(|e| {
             error::say_once(&e.message);
             Return::DRIVER_NOT_LOADED
         })?;

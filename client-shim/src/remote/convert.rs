@@ -24,6 +24,10 @@ pub(super) fn range(r: &hello::Range) -> device::Range {
     device::Range { base: r.base, size: r.size }
 }
 
+pub(super) fn wire_range(r: device::Range) -> hello::Range {
+    hello::Range { base: r.base, size: r.size }
+}
+
 pub(super) fn plan(p: &hello::AddressPlan) -> device::AddressPlan {
     device::AddressPlan {
         whole: range(&p.whole),

@@ -38,10 +38,10 @@ use parking_lot::Mutex;
 use reserve::{Reservation, candidates, refusal};
 use rgpu_device::{AddressPlan, Code, DeviceInfo, Error, Host, Ordinal, Range, Result};
 use rgpu_protocol::hello::{
-    self, Hello, HelloAnswer, HelloExtras, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix, Status,
+    self, HelloMore, Hello, HelloAnswer, HelloExtras, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix, Status,
 };
 use rgpu_protocol::stats::Stats;
-use rgpu_protocol::transport::{Choice, Ready, Tcp, Transport};
+use rgpu_protocol::transport::{Choice, Kind, Ready, Tcp, Transport};
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -61,11 +61,14 @@ pub struct ConnectOptions {
     pub timeout: Duration,
     /// Which transport to use; without it the environment says (`RGPU_TRANSPORT`).
     pub transport: Option<Choice>,
+    /// Whether only to look: such a session has no addresses and no memory, and asks for
+    /// [`telemetry`](rgpu_device::Device::telemetry).
+    pub observe: bool,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { credential: Vec::new(), timeout: Duration::from_secs(8), transport: None }
+        Self { credential: Vec::new(), timeout: Duration::from_secs(8), transport: None, observe: false }
     }
 }
 
@@ -83,7 +86,7 @@ pub struct Remote {
     /// Mirrored allocations, with their ordinals.
     mirrored: Mutex<HashMap<u64, Ordinal>>,
     /// The plan's addresses are this process's as long as the session lives.
-    _reservation: Reservation,
+    _reservation: Option<Reservation>,
 }
 
 impl Remote {
@@ -105,12 +108,12 @@ impl Remote {
     ) -> Result<Arc<Self>> {
         let end = Instant::now() + options.timeout;
         let mut candidates = candidates();
-        let mut reservation = next_free(&mut candidates)?;
+        let mut reservation = if options.observe { None } else { Some(next_free(&mut candidates)?) };
         let choice = match options.transport {
             Some(choice) => choice,
             None => connect::choice_from_environment()?,
         };
-        let connect::Opened { stream: transport, local } = connect::open(address, choice, options.timeout)?;
+        let connect::Opened { stream: transport, local, rdma } = connect::open(address, choice, options.timeout)?;
         if local.is_none() {
             // Over a Unix socket nobody waits for the server to accept.
             stats.round_trips.fetch_add(1, Relaxed);
@@ -118,21 +121,51 @@ impl Remote {
         loop {
             let hello = Hello {
                 features: if local.is_some() { hello::FEATURE_SHARED_MEMORY } else { 0 }
-                    | if crate::trace::is_on() { hello::FEATURE_TRACE } else { 0 },
+                    | if rdma.is_some() { hello::FEATURE_RDMA } else { 0 }
+                    | if crate::trace::is_on() { hello::FEATURE_TRACE } else { 0 }
+                    | if options.observe { hello::FEATURE_OBSERVE } else { 0 },
                 session: random(),
                 credential: options.credential.clone(),
                 program: program_name(),
                 pid: std::process::id(),
-                range: hello::Range { base: reservation.range().base, size: reservation.range().size },
+                range: convert::wire_range(reservation.as_ref().map(Reservation::range).unwrap_or_default()),
             };
             stats.round_trips.fetch_add(1, Relaxed);
-            let (minor, answer, extras) = exchange(&transport, &hello, end, stats)
+            let more = HelloMore { rdma: rdma.as_ref().map_or(Vec::new(), |r| r.info().to_bytes().to_vec()) };
+            let (minor, answer, extras) = exchange(&transport, &hello::message(&(hello, more)), end, stats)
                 .map_err(|e| Error::new(Code::SystemNotReady, format!("{address}: {e}")))?;
             match Status::from_number(answer.status) {
                 Status::Accepted => {
                     stats.sessions.fetch_add(1, Relaxed);
+                    let rdma = match rdma {
+                        Some(rdma) if answer.features & hello::FEATURE_RDMA != 0 => {
+                            match connect::finish_rdma(&transport, rdma, end) {
+                                Ok(rdma) => Some(rdma),
+                                Err(e) if choice == Choice::Auto => {
+                                    // Both have RDMA, but not the same network.
+                                    connect::warn(&format!("RDMA does not reach {address} ({e}): using TCP"));
+                                    let only = Some(Choice::Only(Kind::Tcp));
+                                    let options = ConnectOptions { transport: only, ..options.clone() };
+                                    drop((transport, reservation));
+                                    return Self::try_connect(address, &options, host, stats);
+                                }
+                                Err(e) => {
+                                    let text = format!("{address} cannot be reached by RDMA: {e}");
+                                    return Err(Error::new(Code::SystemNotReady, text));
+                                }
+                            }
+                        }
+                        Some(_) if choice == Choice::Only(Kind::Rdma) => {
+                            let text = format!("The server {address} offers no RDMA; its log may say why");
+                            return Err(Error::new(Code::SystemNotReady, text));
+                        }
+                        _ => None,
+                    };
                     let (transport, files): (Box<dyn Transport>, _) = match &local {
-                        None => (Box::new(transport), Vec::new()),
+                        None => match rdma {
+                            Some(rdma) => (Box::new(rdma), Vec::new()),
+                            None => (Box::new(transport), Vec::new()),
+                        },
                         Some(socket) => {
                             let left = end.saturating_duration_since(Instant::now());
                             let (shm, files) =
@@ -146,13 +179,18 @@ impl Remote {
                     };
                     return Self::begin(address, transport, files, minor, (answer, extras), reservation, host, stats);
                 }
+                Status::RangeRefused if options.observe => {
+                    let text = format!("The server {address} serves nobody who only looks: use the same release of rgpu");
+                    return Err(Error::new(Code::SystemNotReady, text));
+                }
                 Status::RangeRefused => {
                     drop(reservation);
-                    reservation = next_free(&mut candidates).map_err(|e| {
+                    let next = next_free(&mut candidates).map_err(|e| {
                         let text =
                             format!("{} (the server refuses smaller ones: {})", e.message, answer.message);
                         Error::new(e.code, text)
                     })?;
+                    reservation = Some(next);
                 }
                 Status::Version | Status::Credential | Status::Unavailable => {
                     let text = format!("The server {address} refuses: {}", answer.message);
@@ -169,14 +207,15 @@ impl Remote {
         files: Vec<OwnedFd>,
         minor: u16,
         (answer, extras): (HelloAnswer, HelloExtras),
-        reservation: Reservation,
+        reservation: Option<Reservation>,
         host: Arc<dyn Host>,
         stats: &'static Stats,
     ) -> Result<Arc<Self>> {
         let plan = convert::plan(&answer.plan);
         let whole = plan.whole;
         let inside = |r: &Range| r.size == 0 || whole.contains(r.base, r.size);
-        let agreed = reservation.range().contains(whole.base, whole.size)
+        let reserved = reservation.as_ref().map(Reservation::range).unwrap_or_default();
+        let agreed = reserved.contains(whole.base, whole.size)
             && plan.devices.iter().chain([&plan.shared]).all(inside)
             && plan.devices.len() == answer.devices.len()
             && plan.devices.len() == answer.credit.len();
@@ -184,7 +223,7 @@ impl Remote {
             let text = format!("The server {address} answered with an address plan that was not agreed");
             return Err(Error::new(Code::SystemNotReady, text));
         }
-        let reservation = reservation.shrink(whole);
+        let reservation = reservation.map(|reservation| reservation.shrink(whole));
         let link = Link::new(transport, host, stats)?;
         Ok(Arc::new(Self {
             link,
@@ -265,11 +304,10 @@ fn unreachable_server(address: &str, e: &io::Error) -> Error {
 /// Sends a hello and reads the answer. Returns it with the minor version that both sides speak.
 fn exchange(
     transport: &Tcp,
-    hello: &Hello,
+    said: &[u8],
     end: Instant,
     stats: &Stats,
 ) -> std::result::Result<(u16, HelloAnswer, HelloExtras), String> {
-    let said = hello::message(hello);
     let mut sent = 0;
     while sent < said.len() {
         sent += retry(transport, Ready::WRITE, end, || transport.send(&[IoSlice::new(&said[sent..])]))?;
