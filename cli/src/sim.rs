@@ -148,10 +148,12 @@ struct Policies {
 #[derive(clap::Args)]
 struct AssumptionArguments {
     /// Mbit/s that a remote GPU of an openb trace puts on the network
-    #[arg(long, value_name = "MBPS", default_value_t = Assumptions::default().traffic_mbps)]
+    #[arg(long, value_name = "MBPS", default_value_t = Assumptions::default().traffic_mbps,
+        value_parser = clap::value_parser!(u64).range(..=10_000_000))]
     traffic_mbps: u64,
     /// Mbit/s of NIC for each GPU of a node of an openb trace
-    #[arg(long, value_name = "MBPS", default_value_t = Assumptions::default().nic_mbps_per_gpu)]
+    #[arg(long, value_name = "MBPS", default_value_t = Assumptions::default().nic_mbps_per_gpu,
+        value_parser = clap::value_parser!(u64).range(..=10_000_000))]
     nic_mbps_per_gpu: u64,
 }
 

@@ -119,6 +119,9 @@ fn applications(table: &Table) -> Result<Applications> {
         if !names.insert(name) {
             return Err(row.error(format!("the profile {name:?} is there twice")));
         }
+        if name == NEUTRAL {
+            return Err(row.error(format!("the profile {NEUTRAL:?} is that of jobs that have none")));
+        }
         let alone = row.seconds("local_seconds")?.unwrap_or_default();
         if alone == Micros(0) {
             return Err(row.error("local_seconds must be greater than 0"));
@@ -141,13 +144,16 @@ fn applications(table: &Table) -> Result<Applications> {
             ..Profile::new(name, local_s)
         });
         host_shares.push(row.number("host_share", 0.0..=1.0)?);
-        let transfer_mib: u64 = row.optional("transfer_mib")?.unwrap_or(0);
+        let transfer_mib = row.number("transfer_mib", 0.0..=1e12)?.unwrap_or(0.0);
         let gpus: u16 = row.optional("gpus")?.unwrap_or(0);
         let mut task =
             Task::new(row.optional("cpu_milli")?.unwrap_or(0), row.optional("memory_mib")?.unwrap_or(0));
         if gpus > 0 {
             // MiB to Mbit, over the time of a remote run, and divided among the devices.
-            let traffic = transfer_mib as f64 * 8.388_608 / remote_s / f64::from(gpus);
+            let traffic = transfer_mib * 8.388_608 / remote_s / f64::from(gpus);
+            if traffic > 1e12 {
+                return Err(row.error("transfer_mib is more than any network carries in that time"));
+            }
             task = task.with(DeviceRequest {
                 memory_mib: row.optional("gpu_memory_mib")?.unwrap_or(0),
                 traffic_mbps: traffic.round() as u64,
@@ -436,7 +442,7 @@ fn task(row: Row<'_>, cluster: &Cluster, default: &Task) -> Result<Task> {
         row.optional("cpu_milli")?.unwrap_or(default.cpu_milli),
         row.optional("memory_mib")?.unwrap_or(default.memory_mib),
     );
-    task.network_mbps = row.optional("network_mbps")?.unwrap_or(default.network_mbps);
+    task.network_mbps = mbps(row, "network_mbps")?.unwrap_or(default.network_mbps);
     for name in row.text("nodes").split('|').filter(|name| !name.is_empty()) {
         let node: NodeId =
             cluster.find(name).ok_or_else(|| row.error(format!("no node is named {name:?}")))?;
@@ -463,11 +469,21 @@ fn task(row: Row<'_>, cluster: &Cluster, default: &Task) -> Result<Task> {
             count,
             milli: milli.or(usual.map(|usual| usual.milli)).unwrap_or(WHOLE),
             memory_mib: row.optional(memory)?.or(usual.map(|usual| usual.memory_mib)).unwrap_or(0),
-            traffic_mbps: row.optional(traffic)?.or(usual.map(|usual| usual.traffic_mbps)).unwrap_or(0),
+            traffic_mbps: mbps(row, traffic)?.or(usual.map(|usual| usual.traffic_mbps)).unwrap_or(0),
             models: if kind == DeviceKind::Gpu { models } else { ModelSet::ANY },
         });
     }
     Ok(task)
+}
+
+/// A bandwidth; sums of many of them must fit 64 bits.
+fn mbps(row: Row<'_>, column: &str) -> Result<Option<u64>> {
+    match row.optional::<u64>(column)? {
+        Some(value) if value > 1 << 40 => {
+            Err(row.error(format!("{column} is {value}, but must be at most 2^40")))
+        }
+        other => Ok(other),
+    }
 }
 
 fn models(row: Row<'_>, cluster: &Cluster) -> Result<ModelSet> {

@@ -110,6 +110,14 @@ fn refuses_bad_jobs() {
     assert!(fails_second("duration_s,importance", "1,1", "1,11").starts_with("f.csv:3: importance is 11"));
     assert!(fails_second("duration_s,tasks", "1,1", "1,0").starts_with("f.csv:3: tasks is 0"));
     assert!(fails_second("duration_s,gpus,gpu_milli", "1,1,500", "1,2,500").starts_with("f.csv:3: "));
+    assert!(
+        fails_second("duration_s,network_mbps", "1,1", "1,99999999999999")
+            .starts_with("f.csv:3: network_mbps")
+    );
+    assert!(
+        fails_second("duration_s,gpus,gpu_traffic_mbps", "1,1,1", "1,1,99999999999999")
+            .starts_with("f.csv:3: ")
+    );
     assert_eq!(jobs_of("name,duration_s\n").unwrap_err().to_string(), "f.csv: there are no jobs");
     let twice = jobs_of("name,duration_s\nj,1\nj,1\n").unwrap_err();
     assert_eq!(twice.to_string(), "f.csv:3: the job \"j\" is there twice");
@@ -128,6 +136,7 @@ fn refuses_bad_profiles() {
     assert_eq!(fails(""), "f.csv: there are no profiles");
     assert_eq!(fails("a,1,,\na,1,,\n"), "f.csv:3: the profile \"a\" is there twice");
     assert_eq!(fails("a,0,,\n"), "f.csv:2: local_seconds must be greater than 0");
+    assert!(fails("(none),1,,\n").starts_with("f.csv:2: the profile \"(none)\""));
     assert_eq!(fails("a,1,0.5,0.4\n"), "f.csv:2: loaded_share is less than network_share");
     assert!(fails("a,1,1,\n").starts_with("f.csv:2: network_share is 1, but must be from 0 to 0.99"));
 }
@@ -145,4 +154,49 @@ fn warm_up_jobs_stand_apart() {
     assert!(fails("w,9,3000,a,maybe,,\n").starts_with("f.csv:2: warm_up is \"maybe\""));
     assert!(fails("j,1,1,,,,\nw,9,3000,a,true,,\nx,9,3000,a,true,,\n").contains("exceed its cores"));
     assert_eq!(fails("w,9,3000,a,true,,\n"), "f.csv: there are no jobs");
+}
+
+#[test]
+fn damaged_files_are_refused_or_make_sense() {
+    let nodes = "name,cpu_milli,memory_mib,gpus,gpu_model,gpu_memory_mib,nic_mbps,numa\n\
+                 a,4000,65536,2,T4,16384,10000,2\nb,2001,100,0,,,10000,\n";
+    let jobs_text = "name,arrival_s,profile,duration_s,cpu_milli,gpus,gpu_milli,gpu_models,nodes,goal_s,importance\n\
+                     x,1.5,nw,62,1000,,,,,70,1\ny,,,10,500,1,250,T4,a|b,,2\nz,0,,3,100,0,,,,,\n";
+    let mut rng = rgpu_placement::Rng::new(1);
+    let (mut good, mut bad) = (0, 0);
+    for _ in 0..3000 {
+        let damage = |text: &str, rng: &mut rgpu_placement::Rng| -> Vec<u8> {
+            let mut bytes = text.as_bytes().to_vec();
+            for _ in 0..rng.below(3) {
+                let at = rng.below(bytes.len() as u64) as usize;
+                match rng.below(4) {
+                    0 => drop(bytes.remove(at)),
+                    1 => bytes.insert(at, b"-0,9\n\"#.e\xff|"[rng.below(11) as usize]),
+                    2 => bytes[at] = rng.below(256) as u8,
+                    _ => bytes.truncate(at.max(1)),
+                }
+            }
+            bytes
+        };
+        let (nodes, jobs_text) = (damage(nodes, &mut rng), damage(jobs_text, &mut rng));
+        let load = || -> Result<(Cluster, Jobs)> {
+            let nodes = Table::parse(Path::new("n.csv"), &nodes, &NODE, &NODE_OPTIONAL)?;
+            let cluster = cluster(&nodes, None)?;
+            let table = Table::parse(Path::new("j.csv"), &jobs_text, &JOB, &JOB_OPTIONAL)?;
+            let jobs = jobs(&table, &cluster, &mut Applications::rodinia())?;
+            Ok((cluster, jobs))
+        };
+        match load() {
+            Ok((cluster, jobs)) => {
+                good += 1;
+                assert!(!cluster.nodes().is_empty() && !jobs.jobs.is_empty());
+            }
+            Err(error) => {
+                bad += 1;
+                let text = error.to_string();
+                assert!(text.starts_with("n.csv:") || text.starts_with("j.csv:"), "{text}");
+            }
+        }
+    }
+    assert!(good > 100 && bad > 100, "{good} {bad}");
 }
