@@ -4,8 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::cost_scaling::CostScaling;
+use super::cycle_cancelling::CycleCancelling;
 use super::error::Error;
 use super::network::Network;
+use super::network_simplex::NetworkSimplex;
 use super::solution::Solution;
 use super::successive_shortest_paths::SuccessiveShortestPaths;
 
@@ -26,19 +28,31 @@ pub enum Algorithm {
     Auto,
     /// [`CostScaling`].
     CostScaling,
+    /// [`CycleCancelling`].
+    CycleCancelling,
+    /// [`NetworkSimplex`].
+    NetworkSimplex,
     /// [`SuccessiveShortestPaths`].
     SuccessiveShortestPaths,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::CostScaling, Self::SuccessiveShortestPaths];
+    pub const ALL: [Self; 5] = [
+        Self::Auto,
+        Self::CostScaling,
+        Self::CycleCancelling,
+        Self::NetworkSimplex,
+        Self::SuccessiveShortestPaths,
+    ];
 
     /// Its name, as commands take it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::CostScaling => "cost-scaling",
+            Self::CycleCancelling => "cycle-cancelling",
+            Self::NetworkSimplex => "network-simplex",
             Self::SuccessiveShortestPaths => "successive-shortest-paths",
         }
     }
@@ -47,6 +61,8 @@ impl Algorithm {
     pub fn solver(self) -> Box<dyn Solver> {
         match self {
             Self::Auto | Self::CostScaling => Box::new(CostScaling),
+            Self::CycleCancelling => Box::new(CycleCancelling),
+            Self::NetworkSimplex => Box::new(NetworkSimplex),
             Self::SuccessiveShortestPaths => Box::new(SuccessiveShortestPaths),
         }
     }

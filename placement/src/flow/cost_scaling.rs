@@ -96,7 +96,7 @@ struct State {
     /// Nodes of the core with excess.
     active: VecDeque<u32>,
     epsilon: i64,
-    /// How many relabels until it is time to ask whether there is a flow at all.
+    /// How many bids and relabels until it is time to ask whether there is a flow at all.
     patience: Option<usize>,
 }
 
@@ -121,7 +121,7 @@ impl State {
             waiting: Vec::new(),
             active: VecDeque::new(),
             epsilon: 0,
-            patience: Some(1000 + 10 * nodes),
+            patience: Some(1000 + 10 * (nodes + split.sources.len())),
             split,
         }
     }
@@ -211,6 +211,7 @@ impl State {
         if choice == NONE {
             return Err(Error::Infeasible { unrouted: 1 });
         }
+        self.wait_no_longer()?;
         let arc = self.split.rows[choice as usize];
         self.chosen[source as usize] = choice;
         let level = i64::from(arc.cost) * SCALE + second - self.epsilon;
@@ -287,7 +288,7 @@ impl State {
         true
     }
 
-    /// Potentials fall for long where there is no flow. After many relabels, finds out whether there is one.
+    /// Potentials fall for long where there is no flow. After many bids and relabels, finds out whether there is one.
     fn wait_no_longer(&mut self) -> Result<(), Error> {
         match &mut self.patience {
             None => Ok(()),

@@ -37,12 +37,14 @@
 
 mod algorithm;
 mod cost_scaling;
+mod cycle_cancelling;
 pub mod dimacs;
 mod error;
 pub mod generate;
 mod incremental;
 mod live;
 mod network;
+mod network_simplex;
 mod prepare;
 mod repair;
 mod residual;
@@ -52,8 +54,10 @@ mod successive_shortest_paths;
 
 pub use algorithm::{Algorithm, Solver, UnknownAlgorithm};
 pub use cost_scaling::CostScaling;
+pub use cycle_cancelling::CycleCancelling;
 pub use error::Error;
 pub use incremental::Incremental;
 pub use network::{Arc, ArcId, CostScale, MAX_COST, Network, NodeId, UNLIMITED};
+pub use network_simplex::NetworkSimplex;
 pub use solution::{Flaw, Solution};
 pub use successive_shortest_paths::SuccessiveShortestPaths;

@@ -23,12 +23,21 @@ pub(super) struct State {
     /// The place in `split.rows` of the arc that each source uses; `NONE` while it waits.
     pub chosen: Vec<u32>,
     /// For each node of the core, the sources that use an arc to it.
-    pub users: Vec<Vec<u32>>,
+    pub users: Vec<Vec<User>>,
     /// Where each source is in its node's `users`.
     pub position: Vec<u32>,
     /// Sources that use no arc.
     pub waiting: Vec<u32>,
     search: Search,
+}
+
+/// A source that uses an arc to a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User {
+    /// The source has nowhere better to go while the node's potential is above this. Stays true when potentials fall,
+    /// and they never rise.
+    level: i64,
+    source: u32,
 }
 
 /// What a search needs, kept from one to the next.
@@ -39,6 +48,14 @@ struct Search {
     reached: Vec<u32>,
     buckets: Vec<Vec<u32>>,
     far: BinaryHeap<Reverse<(i64, u32)>>,
+    /// The bucket of the nearest.
+    bucket: usize,
+    /// Nothing farther is of interest.
+    bound: i64,
+    /// Whether a deficit was reached, at `bound`.
+    found: bool,
+    /// Whether something farther was left out.
+    pruned: bool,
     /// By core node: how far the walk has looked.
     cursors: Vec<Cursor>,
     /// Nodes whose cursor is in use.
@@ -70,6 +87,16 @@ struct Step {
     place: u32,
 }
 
+/// What a search found.
+enum Found {
+    /// The nearest deficit, at this distance.
+    Distance(i64),
+    /// Nothing within the limit.
+    Farther,
+    /// Nothing at all.
+    Nothing,
+}
+
 const FAR: i64 = i64::MAX;
 /// Distances below this are sorted into buckets.
 const BUCKETS: usize = 1 << 10;
@@ -81,7 +108,7 @@ impl State {
         for &place in chosen.iter().filter(|&&place| place != NONE) {
             counts[split.rows[place as usize].head as usize] += 1;
         }
-        let mut users: Vec<Vec<u32>> =
+        let mut users: Vec<Vec<User>> =
             counts.iter().map(|&count| Vec::with_capacity(count as usize)).collect();
         let mut position = vec![0; chosen.len()];
         let mut waiting = Vec::new();
@@ -92,7 +119,7 @@ impl State {
             } else {
                 let users = &mut users[split.rows[place as usize].head as usize];
                 position[source] = users.len() as u32;
-                users.push(source as u32);
+                users.push(User { level: FAR, source: source as u32 });
             }
         }
         Self { split, potentials, excess, chosen, users, position, waiting, search: Search::default() }
@@ -157,7 +184,7 @@ impl State {
         let users = &mut self.users[node];
         users.swap_remove(position as usize);
         if let Some(&moved) = users.get(position as usize) {
-            self.position[moved as usize] = position;
+            self.position[moved.source as usize] = position;
         }
     }
 
@@ -166,7 +193,7 @@ impl State {
         let users = &mut self.users[self.split.rows[place as usize].head as usize];
         self.chosen[source as usize] = place;
         self.position[source as usize] = users.len() as u32;
-        users.push(source);
+        users.push(User { level: FAR, source });
     }
 
     /// Takes a source off its arc if it has a better one.
@@ -178,6 +205,10 @@ impl State {
         let own = self.value(chosen as usize);
         if self.split.row(source).any(|place| self.value(place) > own) {
             self.release(source);
+        } else {
+            // Its arcs may have changed.
+            let node = self.split.rows[chosen as usize].head as usize;
+            self.users[node][self.position[source as usize] as usize].level = FAR;
         }
     }
 
@@ -210,104 +241,89 @@ impl State {
         search.cursors.resize(nodes, FRESH);
         search.buckets.resize(BUCKETS, Vec::new());
         let mut active: Vec<u32> = (0..nodes as u32).filter(|&node| self.excess[node as usize] > 0).collect();
-        loop {
-            self.augment(&active);
-            active.retain(|&node| self.excess[node as usize] > 0);
-            if active.is_empty() && self.waiting.is_empty() {
-                return Ok(());
+        let mut limit = 1;
+        while !active.is_empty() || !self.waiting.is_empty() {
+            match self.lower_potentials(&active, limit) {
+                Found::Distance(distance) => {
+                    self.augment(&active);
+                    active.retain(|&node| self.excess[node as usize] > 0);
+                    limit = 2 * distance + 1;
+                }
+                Found::Farther => limit = limit.saturating_mul(4),
+                Found::Nothing => {
+                    let unrouted = self.waiting.len() as i64
+                        + active.iter().map(|&node| self.excess[node as usize]).sum::<i64>();
+                    self.search.forget();
+                    return Err(Error::Infeasible { unrouted });
+                }
             }
-            if !self.lower_potentials(&active) {
-                let unrouted = self.waiting.len() as i64
-                    + active.iter().map(|&node| self.excess[node as usize]).sum::<i64>();
-                return Err(Error::Infeasible { unrouted });
-            }
+            self.search.forget();
         }
+        Ok(())
     }
 
-    /// Finds the distance of the nearest deficit, and lowers the potentials of all nodes nearer than that.
-    fn lower_potentials(&mut self, active: &[u32]) -> bool {
+    /// Finds the distance of the nearest deficit, if that is below a limit, and lowers the potentials of all nodes
+    /// nearer than the deficit or the limit.
+    fn lower_potentials(&mut self, active: &[u32], limit: i64) -> Found {
         let mut search = std::mem::take(&mut self.search);
-        let mut bound = FAR;
+        // Nodes at `bound` or farther are of no interest.
+        search.bound = limit;
         for &node in active {
-            search.reach(node, 0);
+            search.reach(node, 0, false);
         }
         for &source in &self.waiting {
             let best = self.split.row(source).map(|place| self.value(place)).max();
             for place in self.split.row(source) {
-                let distance = best.map_or(0, |best| best - self.value(place));
                 let head = self.split.rows[place].head;
-                if distance < bound {
-                    if self.excess[head as usize] < 0 {
-                        bound = distance;
-                    }
-                    search.reach(head, distance);
-                }
+                let distance = best.map_or(0, |best| best - self.value(place));
+                search.reach(head, distance, self.excess[head as usize] < 0);
             }
         }
-        let mut bucket = 0;
-        loop {
-            // The nearest node.
-            let (distance, node) = if bucket < BUCKETS {
-                match search.buckets[bucket].pop() {
-                    Some(node) => (bucket as i64, node),
-                    None => {
-                        bucket += 1;
-                        if bucket as i64 >= bound { break } else { continue }
-                    }
-                }
-            } else {
-                match search.far.pop() {
-                    Some(Reverse((distance, node))) => (distance, node),
-                    None => break,
-                }
-            };
-            if distance >= bound {
-                break;
-            }
-            if distance > search.distances[node as usize] {
-                continue;
-            }
+        while let Some((distance, node)) = search.nearest() {
             let potential = self.potentials[node as usize] + distance;
             for place in self.split.leaving(node) {
                 let arc = self.split.core[place];
                 if arc.room > 0 {
                     let next = potential + arc.cost - self.potentials[arc.head as usize];
-                    if next < bound {
-                        if self.excess[arc.head as usize] < 0 {
-                            bound = next;
-                        }
-                        search.reach(arc.head, next);
-                    }
+                    search.reach(arc.head, next, self.excess[arc.head as usize] < 0);
                 }
             }
-            for &user in &self.users[node as usize] {
-                let own = potential - i64::from(self.split.rows[self.chosen[user as usize] as usize].cost);
-                for place in self.split.row(user) {
+            for index in 0..self.users[node as usize].len() {
+                let user = self.users[node as usize][index];
+                if potential.saturating_sub(user.level) > search.bound {
+                    // Without any other arc, there is nothing farther either.
+                    search.pruned |= user.level != -FAR;
+                    continue;
+                }
+                let chosen = self.chosen[user.source as usize];
+                let own = i64::from(self.split.rows[chosen as usize].cost);
+                let mut best = -FAR;
+                for place in self.split.row(user.source) {
+                    if place as u32 == chosen {
+                        continue;
+                    }
                     let arc = self.split.rows[place];
-                    let next = own + i64::from(arc.cost) - self.potentials[arc.head as usize];
-                    if next < bound {
-                        if self.excess[arc.head as usize] < 0 {
-                            bound = next;
-                        }
-                        search.reach(arc.head, next);
-                    }
+                    let value = own + self.potentials[arc.head as usize] - i64::from(arc.cost);
+                    best = best.max(value);
+                    search.reach(arc.head, potential - value, self.excess[arc.head as usize] < 0);
                 }
+                self.users[node as usize][index].level = best;
             }
         }
+        let found = match (search.found, search.pruned) {
+            (true, _) => Found::Distance(search.bound),
+            (false, true) => Found::Farther,
+            (false, false) => Found::Nothing,
+        };
         for &node in &search.reached {
-            let distance = std::mem::replace(&mut search.distances[node as usize], FAR);
-            if bound != FAR {
-                self.potentials[node as usize] -= (bound - distance).max(0);
-            }
+            self.potentials[node as usize] -= (search.bound - search.distances[node as usize]).max(0);
         }
-        search.reached.clear();
-        search.buckets.iter_mut().for_each(Vec::clear);
-        search.far.clear();
         self.search = search;
-        bound != FAR
+        found
     }
 
-    /// Sends flow along ways without reduced cost, each node left for good when it leads nowhere.
+    /// Sends flow along ways without reduced cost among the nodes that the search reached, each node left for good
+    /// when it leads nowhere.
     fn augment(&mut self, active: &[u32]) {
         let mut search = std::mem::take(&mut self.search);
         for &node in active {
@@ -324,11 +340,8 @@ impl State {
         waiting.retain(|&source| {
             let best = self.split.row(source).map(|place| self.value(place)).max();
             for place in self.split.row(source) {
-                if Some(self.value(place)) != best {
-                    continue;
-                }
                 let head = self.split.rows[place].head;
-                if search.cursors[head as usize].closed {
+                if Some(self.value(place)) != best || !self.is_open(&search, head) {
                     continue;
                 }
                 if let Some(end) = self.walk(&mut search, head) {
@@ -341,11 +354,14 @@ impl State {
             true
         });
         self.waiting = waiting;
-        for &node in &search.touched {
-            search.cursors[node as usize] = FRESH;
-        }
-        search.touched.clear();
         self.search = search;
+    }
+
+    /// Whether a walk may go to a node.
+    #[inline]
+    fn is_open(&self, search: &Search, node: u32) -> bool {
+        let node = node as usize;
+        !search.cursors[node].closed && (search.distances[node] != FAR || self.excess[node] < 0)
     }
 
     /// Finds a way from a node to a deficit, and leaves it in `path`.
@@ -382,25 +398,28 @@ impl State {
             let arc = self.split.core[cursor.core as usize];
             if arc.room > 0
                 && potential + arc.cost == self.potentials[arc.head as usize]
-                && !search.cursors[arc.head as usize].closed
+                && self.is_open(search, arc.head)
             {
                 search.cursors[node as usize] = cursor;
                 return Some(Step { node, source: NONE, place: cursor.core });
             }
             cursor.core += 1;
         }
-        while let Some(&user) = self.users[node as usize].get(cursor.user as usize) {
-            let row = self.split.row(user);
-            let own = potential - i64::from(self.split.rows[self.chosen[user as usize] as usize].cost);
-            let begin = if cursor.place == NONE { row.start } else { cursor.place as usize };
-            for place in begin..row.end {
-                let arc = self.split.rows[place];
-                if own + i64::from(arc.cost) == self.potentials[arc.head as usize]
-                    && !search.cursors[arc.head as usize].closed
-                {
-                    cursor.place = place as u32;
-                    search.cursors[node as usize] = cursor;
-                    return Some(Step { node, source: user, place: place as u32 });
+        while let Some(user) = self.users[node as usize].get(cursor.user as usize) {
+            if user.level >= potential {
+                let row = self.split.row(user.source);
+                let own =
+                    potential - i64::from(self.split.rows[self.chosen[user.source as usize] as usize].cost);
+                let begin = if cursor.place == NONE { row.start } else { cursor.place as usize };
+                for place in begin..row.end {
+                    let arc = self.split.rows[place];
+                    if own + i64::from(arc.cost) == self.potentials[arc.head as usize]
+                        && self.is_open(search, arc.head)
+                    {
+                        cursor.place = place as u32;
+                        search.cursors[node as usize] = cursor;
+                        return Some(Step { node, source: user.source, place: place as u32 });
+                    }
                 }
             }
             cursor.user += 1;
@@ -462,7 +481,16 @@ impl State {
 }
 
 impl Search {
-    fn reach(&mut self, node: u32, distance: i64) {
+    /// Notes a way to a node.
+    #[inline]
+    fn reach(&mut self, node: u32, distance: i64, is_deficit: bool) {
+        if distance > self.bound {
+            self.pruned = true;
+            return;
+        }
+        if is_deficit {
+            (self.bound, self.found) = (distance, true);
+        }
         let known = &mut self.distances[node as usize];
         if distance >= *known {
             return;
@@ -475,6 +503,44 @@ impl Search {
             Some(bucket) => bucket.push(node),
             None => self.far.push(Reverse((distance, node))),
         }
+    }
+
+    /// The nearest node whose ways out were not looked at yet.
+    fn nearest(&mut self) -> Option<(i64, u32)> {
+        loop {
+            let (distance, node) = match self.buckets.get_mut(self.bucket) {
+                Some(bucket) => match bucket.pop() {
+                    Some(node) => (self.bucket as i64, node),
+                    None if self.bucket as i64 >= self.bound => return None,
+                    None => {
+                        self.bucket += 1;
+                        continue;
+                    }
+                },
+                None => self.far.pop().map(|Reverse(nearest)| nearest)?,
+            };
+            if distance > self.bound {
+                return None;
+            }
+            if distance == self.distances[node as usize] {
+                return Some((distance, node));
+            }
+        }
+    }
+
+    /// Ends a search and the walks that followed it.
+    fn forget(&mut self) {
+        for &node in &self.reached {
+            self.distances[node as usize] = FAR;
+        }
+        for &node in &self.touched {
+            self.cursors[node as usize] = FRESH;
+        }
+        self.reached.clear();
+        self.touched.clear();
+        self.buckets.iter_mut().for_each(Vec::clear);
+        self.far.clear();
+        (self.bucket, self.bound, self.found, self.pruned) = (0, 0, false, false);
     }
 
     fn open(&mut self, node: u32, core: u32) {
