@@ -133,10 +133,30 @@ impl Daemon {
 
     /// Starts a daemon with further options. Unless they say otherwise, it keeps nothing across sessions.
     pub fn start_with(product: &Product, options: &[&str]) -> Result<Self> {
+        let mut all = vec!["--device", "software"];
+        all.extend(options);
+        Self::start_device(product, &all)
+    }
+
+    /// Starts a daemon whose device is the NVIDIA driver, for which our own library stands in: what
+    /// applications ask goes through the code that drives real GPUs, and is executed by the software GPU
+    /// behind the driver's interface.
+    pub fn start_over_driver(product: &Product) -> Result<Self> {
+        let shim = product.shim();
+        let driver = shim.to_str().context("The library's path is not UTF-8")?;
+        Self::start_device(product, &["--device", "nvidia", "--driver", driver])
+    }
+
+    /// Starts a daemon that finds out by itself which device there is.
+    pub fn start_auto(product: &Product) -> Result<Self> {
+        Self::start_device(product, &[])
+    }
+
+    fn start_device(product: &Product, options: &[&str]) -> Result<Self> {
         let keeps = options.iter().any(|o| o.starts_with("--image-cache"));
         let nothing: &[&str] = if keeps { &[] } else { &["--image-cache-size", "0"] };
         let mut child = clean(&product.rgpu())
-            .args(["serve", "--listen", "127.0.0.1:0", "--device", "software"])
+            .args(["serve", "--listen", "127.0.0.1:0"])
             .args(options)
             .args(nothing)
             .stdin(Stdio::null())
