@@ -136,7 +136,9 @@ fn open() {
             STATE.store(ON, Relaxed);
         }
         Err(e) => {
-            crate::core::error::say(&format!("{VARIABLE}: cannot write {name}: {e}"));
+            // In one piece; a closed stderr is no reason to fail.
+            let line = format!("rgpu: {VARIABLE}: cannot write {name}: {e}\n");
+            let _ = std::io::stderr().write_all(line.as_bytes());
             STATE.store(OFF, Relaxed);
         }
     }
@@ -173,7 +175,9 @@ pub fn posted(call: u16, sequence: u64, start: u64) {
 /// A call was sent that is answered.
 #[cold]
 pub fn asked(sequence: u64, start: u64) {
-    with(|trace| drop(trace.asked.insert(sequence, Asked { sent: start, received: None, server: None })));
+    with(|trace| {
+        trace.asked.insert(sequence, Asked { sent: start, received: None, server: None });
+    });
 }
 
 /// An answer has come.

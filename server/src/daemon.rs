@@ -8,7 +8,7 @@ use crate::ledger::Ledger;
 use crate::options::Options;
 use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
 use crate::store::{Cupboard, Shelf, Tenant};
-use rgpu_protocol::hello::{Hello, HelloAnswer, HelloExtras, MAJOR, MINOR, Status};
+use rgpu_protocol::hello::{FEATURE_RDMA, HelloMore, Hello, HelloAnswer, HelloExtras, MAJOR, MINOR, Status};
 use crate::local::{self, LocalListener};
 use rgpu_protocol::transport::{Choice, Kind, Tcp, Transport};
 use std::io::{self, Write};
@@ -36,6 +36,7 @@ struct Daemon {
     ledger: Ledger,
     token: Option<Vec<u8>>,
     max_sessions: usize,
+    transport: Choice,
     strangers: AtomicUsize,
     children: Mutex<Vec<u32>>,
     stopping: AtomicBool,
@@ -81,6 +82,7 @@ pub fn serve(options: Options) -> io::Result<()> {
         device,
         token,
         max_sessions: options.max_sessions,
+        transport: options.transport,
         strangers: AtomicUsize::new(0),
         children: Mutex::default(),
         stopping: AtomicBool::new(false),
@@ -107,7 +109,7 @@ pub fn serve(options: Options) -> io::Result<()> {
             }
         }
         match listener.accept() {
-            Ok(_) if !options.transport.allows(Kind::Tcp) => {}
+            Ok(_) if options.transport == Choice::Only(Kind::Shm) => {}
             Ok((stream, peer)) => daemon.clone().welcome(stream.into(), peer.to_string()),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(e) => {
@@ -187,7 +189,7 @@ impl Daemon {
     fn client(&self, stream: OwnedFd, peer: &str) {
         let heard = self.hear(stream, peer);
         self.strangers.fetch_sub(1, SeqCst);
-        let Some((tcp, hello)) = heard else { return };
+        let Some((tcp, hello, more)) = heard else { return };
         let refuse = |text: &str| {
             tracing::warn!("{peer}: refused: {text}");
             let _ = say(&tcp, &HelloAnswer::refused(Status::Unavailable, text));
@@ -203,7 +205,7 @@ impl Daemon {
         let name = printable(&hello.program);
         let (session, pid) = (hello.session, hello.pid);
         let shelf = self.shelf(&tcp, &hello, peer);
-        match self.start(&tcp, hello, slot, peer, shelf.as_ref()) {
+        match self.start(&tcp, (hello, more), slot, peer, shelf.as_ref()) {
             Ok((mut child, socket)) => {
                 // Only the child's end of it stays, so that its death closes the connection.
                 drop(tcp);
@@ -238,7 +240,7 @@ impl Daemon {
     }
 
     /// Reads and checks what a stranger says.
-    fn hear(&self, stream: OwnedFd, peer: &str) -> Option<(Tcp, Hello)> {
+    fn hear(&self, stream: OwnedFd, peer: &str) -> Option<(Tcp, Hello, HelloMore)> {
         let adopted = match local::is_local(stream.as_raw_fd()) {
             true => Ok(Tcp::local(stream, peer.to_owned())),
             false => Tcp::adopt(stream, peer.to_owned()),
@@ -274,7 +276,7 @@ impl Daemon {
             refuse(Status::Version, text);
             return None;
         }
-        let hello = match Hello::parse(&body) {
+        let (mut hello, mut more) = match Hello::parse_with_more(&body) {
             Ok(hello) => hello,
             Err(e) => {
                 refuse(Status::Unavailable, format!("the hello is malformed: {e}"));
@@ -291,7 +293,15 @@ impl Daemon {
             refuse(Status::Credential, text.into());
             return None;
         }
-        Some((tcp, hello))
+        if !self.transport.allows(Kind::Rdma) || hello.features & FEATURE_RDMA == 0 {
+            hello.features &= !FEATURE_RDMA;
+            more.rdma.clear();
+        }
+        if self.transport == Choice::Only(Kind::Rdma) && more.rdma.is_empty() {
+            refuse(Status::Unavailable, "it is reached by RDMA alone (`rgpu run --transport rdma`)".into());
+            return None;
+        }
+        Some((tcp, hello, more))
     }
 
     /// Where an application's modules are kept: nowhere, if it cannot be told whose it is.
@@ -311,7 +321,7 @@ impl Daemon {
     fn start(
         &self,
         tcp: &Tcp,
-        hello: Hello,
+        (hello, more): (Hello, HelloMore),
         slot: usize,
         peer: &str,
         shelf: Option<&Shelf>,
@@ -324,6 +334,7 @@ impl Daemon {
             daemon: std::process::id(),
             peer: peer.to_owned(),
             hello,
+            rdma: more.rdma,
             extras: HelloExtras {
                 keeps_images: shelf.is_some(),
                 images: shelf.map(Shelf::beginnings).unwrap_or_default(),

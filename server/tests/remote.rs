@@ -3,6 +3,9 @@
 #[path = "../../client-shim/src/remote/mod.rs"]
 #[allow(dead_code)]
 mod remote;
+#[path = "../../client-shim/src/trace.rs"]
+#[allow(dead_code)]
+mod trace;
 
 mod mock;
 mod proxy;

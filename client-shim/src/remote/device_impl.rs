@@ -132,6 +132,8 @@ impl Device for Remote {
         })?;
         if kind == MemoryKind::Mirrored {
             self.mirrored.lock().insert(addr, ordinal);
+            // SAFETY: the program's copy stays mapped at this address until the memory is freed.
+            unsafe { self.link.transport.announce(addr, size) };
             self.link.attention_begins();
         }
         Ok(())
@@ -143,6 +145,7 @@ impl Device for Remote {
             return Err(Error::new(Code::InvalidValue, format!("No allocation starts at {addr:#x}")));
         }
         if self.mirrored.lock().remove(&addr).is_some() {
+            self.link.transport.retire(addr);
             self.link.attention_ends();
         }
         Ok(())
@@ -423,9 +426,10 @@ impl Device for Remote {
         self.link.reset(ordinal)?;
         self.link.errors.reset(ordinal);
         self.credit.reset(ordinal);
-        self.mirrored.lock().retain(|_, o| {
+        self.mirrored.lock().retain(|addr, o| {
             let gone = *o == ordinal;
             if gone {
+                self.link.transport.retire(*addr);
                 self.link.attention_ends();
             }
             !gone

@@ -111,6 +111,8 @@ pub struct Placed {
 
 /// Executes calls, one after another.
 pub struct Dispatcher {
+    /// Whether device memory lies in this process at its addresses.
+    addressable: bool,
     /// How many copies were received in place.
     placed: u64,
     pub(super) device: Arc<dyn Device>,
@@ -237,6 +239,7 @@ impl Dispatcher {
             collector: Arc::default(),
         };
         Self {
+            addressable: !device.memory_files().is_empty(),
             placed: 0,
             device,
             out,
@@ -345,12 +348,18 @@ impl Dispatcher {
             self.start_collector()?;
         }
         self.device.mem_alloc(call.ordinal, call.addr, call.size, kind)?;
+        if kind == MemoryKind::Device && self.addressable {
+            // SAFETY: it is mapped until it is released, and then that is told, too; work that was put on a stream before
+            // and sends it meanwhile keeps it mapped.
+            unsafe { self.out.transport.announce(call.addr, call.size) };
+        }
         self.account.allocated(call.ordinal, call.addr, call.size, kind == MemoryKind::Mirrored);
         Ok(())
     }
 
     fn mem_free(&mut self, call: MemFree, _: Payload<'_>) -> Result<()> {
         self.ordinal = call.ordinal;
+        self.out.transport.retire(call.addr);
         let result = self.device.mem_free(call.ordinal, call.addr, call.stream);
         // The client counts it as free in any case; what the device keeps, it keeps within its own limit.
         self.account.released(call.addr);
@@ -661,6 +670,7 @@ impl Dispatcher {
     fn reset(&mut self, call: Reset, _: Payload<'_>) -> Reply<()> {
         self.ordinal = call.ordinal;
         self.modules.reset(call.ordinal);
+        self.account.of(call.ordinal).into_iter().for_each(|addr| self.out.transport.retire(addr));
         let result = self.device.reset(call.ordinal);
         if result.is_ok() {
             self.account.reset(call.ordinal);

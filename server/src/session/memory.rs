@@ -116,9 +116,12 @@ impl Account {
 
     /// Everything on an ordinal was released.
     pub fn reset(&mut self, ordinal: u32) {
-        let gone: Vec<u64> =
-            self.allocations.iter().filter(|(_, a)| a.0 == ordinal).map(|(addr, _)| *addr).collect();
-        gone.into_iter().for_each(|addr| self.released(addr));
+        self.of(ordinal).into_iter().for_each(|addr| self.released(addr));
+    }
+
+    /// Where an ordinal's allocations are.
+    pub fn of(&self, ordinal: u32) -> Vec<u64> {
+        self.allocations.iter().filter(|(_, a)| a.0 == ordinal).map(|(addr, _)| *addr).collect()
     }
 
     fn uncount(&mut self, (ordinal, size, mirrored): (u32, u64, bool)) {

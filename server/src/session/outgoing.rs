@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The sending side of a connection. Senders wait for room: that is the back-pressure towards the device.
 pub struct Outgoing {
-    transport: Arc<dyn Transport>,
+    pub transport: Arc<dyn Transport>,
     order: Mutex<()>,
     over: AtomicBool,
     /// Bytes sent.
