@@ -7,6 +7,7 @@ mod probe;
 mod run;
 mod serve;
 mod sim;
+mod solve;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,7 @@ enum Command {
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
     Sim(sim::Arguments),
+    Solve(solve::Arguments),
     Bench(rgpu_bench::Arguments),
     /// The process that serves one application; started by `rgpu serve`.
     #[command(name = rgpu_server::APP_SERVER_COMMAND, hide = true)]
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Devices(arguments) => devices::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Sim(arguments) => sim::main(arguments),
+        Command::Solve(arguments) => solve::main(&arguments),
         Command::AppServer => serve::app_server(),
         Command::Inventory { driver } => Ok(rgpu_server::inventory::inventory_main(driver.as_deref())),
         Command::Bench(arguments) => benched(rgpu_bench::main(arguments)),

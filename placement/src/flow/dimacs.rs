@@ -9,6 +9,9 @@ use std::fmt::Write as _;
 use super::network::{ArcId, Network, UNLIMITED};
 use super::solution::Solution;
 
+/// The most nodes that a file may announce.
+const MAX_NODES: usize = 1 << 28;
+
 /// A problem as read.
 #[derive(Clone, Debug, Default)]
 pub struct Problem {
@@ -93,6 +96,10 @@ impl Reader {
         }
         let nodes = count(words, "the number of nodes")?;
         let arcs = count(words, "the number of arcs")?;
+        // A short file must not take all memory.
+        if nodes > MAX_NODES {
+            return Err(format!("{nodes} nodes are more than {MAX_NODES}"));
+        }
         for _ in 0..nodes {
             self.problem.network.add_node(0).map_err(|e| e.to_string())?;
         }
@@ -211,4 +218,69 @@ pub fn write(network: &Network) -> String {
         let _ = writeln!(text, "a {tail} {head} 0 {capacity} {}", arc.cost);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Algorithm;
+
+    const TEXT: &str = "c an example\np min 4 5\nn 1 4\nn 4 -4\na 1 2 0 4 2\na 1 3 0 2 2\na 2 3 0 2 1\na 2 4 0 3 3\na 3 4 0 5 1\n";
+
+    fn problem_at(text: &str) -> (usize, String) {
+        let error = read(text).map(|_| ()).expect_err(text);
+        (error.line, error.problem)
+    }
+
+    #[test]
+    fn a_problem_is_read_solved_and_written() {
+        let problem = read(TEXT).unwrap();
+        let solution = Algorithm::Auto.solve(&problem.network).unwrap();
+        assert_eq!(problem.cost(&solution), 14);
+        let again = read(&write(&problem.network)).unwrap();
+        assert_eq!(Algorithm::Auto.solve(&again.network).unwrap().cost(), 14);
+    }
+
+    #[test]
+    fn lower_bounds_hold() {
+        // Without the lower bound the optimum is 14: two units by 3, two by 2.
+        let text = TEXT.replace("a 2 4 0 3 3", "a 2 4 3 3 3");
+        let problem = read(&text).unwrap();
+        let solution = Algorithm::Auto.solve(&problem.network).unwrap();
+        let arc = problem.network.arc_at(3).unwrap();
+        assert_eq!(problem.flow(&solution, arc), 3);
+        assert_eq!(problem.cost(&solution), 3 * (2 + 3) + (2 + 1));
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        assert_eq!(problem_at("").1, "there is no problem line (p min NODES ARCS)");
+        assert_eq!(problem_at("n 1 4\n").0, 1);
+        assert_eq!(problem_at("p max 3 4\n").0, 1);
+        for (from, to, line) in [
+            ("n 4 -4", "n 5 -4", 4),
+            ("n 4 -4", "n 1 -4", 4),
+            ("n 4 -4", "n 4", 4),
+            ("n 4 -4", "n 4 -4 3", 4),
+            ("a 1 3 0 2 2", "a 1 0 0 2 2", 6),
+            ("a 1 3 0 2 2", "a 1 3 0 2 99999999999999999999", 6),
+            ("a 1 3 0 2 2", "a 1 3 0 2 9223372036854775807", 6),
+            ("a 1 3 0 2 2", "a 1 3 3 2 2", 6),
+            ("a 1 3 0 2 2", "a 1 3 -1 2 2", 6),
+            ("a 1 3 0 2 2", "b 1 3 0 2 2", 6),
+            ("a 1 3 0 2 2", "a 1 3 0 2 2\na 1 3 0 2 2", 10),
+            ("a 3 4 0 5 1\n", "", 8),
+            ("p min 4 5", "p min 4 5\np min 4 5", 3),
+            ("p min 4 5", "p min 4000000000 5", 2),
+        ] {
+            assert_eq!(problem_at(&TEXT.replace(from, to)).0, line, "{to}");
+        }
+    }
+
+    #[test]
+    fn no_capacity_limit_is_a_negative_capacity() {
+        let problem = read("p min 2 1\nn 1 7\nn 2 -7\na 1 2 0 -1 1\n").unwrap();
+        assert_eq!(problem.network.arcs().next().unwrap().1.capacity, UNLIMITED);
+        assert!(write(&problem.network).contains("a 1 2 0 -1 1"));
+    }
 }
