@@ -12,13 +12,11 @@
 //! watches events and completes what is waited for. The driver is opened at run time ([`find`]), through a
 //! table in which each of its entry points is described once ([`table`]).
 
-#![allow(missing_docs)]
-
 mod addresses;
 mod core;
 mod device;
 mod driver;
-pub mod find;
+mod find;
 mod image;
 mod info;
 mod memory;
@@ -30,7 +28,7 @@ mod print;
 mod staging;
 mod submit;
 mod sys;
-pub mod table;
+mod table;
 mod telemetry;
 #[cfg(test)]
 mod tests;
