@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rgpu_placement::{Cluster, DeviceKind, JobId, LinkId, PolicyConfig, Profiles, Rng, State, Task, Waiting};
+use rgpu_placement::{
+    Cluster, DeviceId, DeviceKind, JobId, LinkId, PolicyConfig, Profiles, Rng, State, Task, Waiting,
+};
 
 use crate::engine::{Clock, Progress};
 use crate::error::{Error, Result};
@@ -37,6 +39,10 @@ pub struct Allocated {
     pub dropped: usize,
     /// The load of the most loaded NIC or uplink at the end, as a part of its capacity.
     pub busiest_link: f64,
+    /// GPUs of which nothing was given at the end, in percent of the capacity.
+    pub idle_percent: f64,
+    /// What was left over of GPUs that were given in parts at the end, in percent of the capacity.
+    pub sliver_percent: f64,
 }
 
 /// What was given away when demand had reached a certain height.
@@ -123,7 +129,14 @@ pub fn run(
     let order = order(pods, trial.seed, (capacity as f64 * demand).round() as u64)?;
     let mut policy = trial.policy.build()?;
     let mut state = State::new(cluster.clone(), Arc::new(Profiles::unknown()));
-    let mut allocated = Allocated { marks: Vec::new(), pods: order.len(), dropped: 0, busiest_link: 0.0 };
+    let mut allocated = Allocated {
+        marks: Vec::new(),
+        pods: order.len(),
+        dropped: 0,
+        busiest_link: 0.0,
+        idle_percent: 0.0,
+        sliver_percent: 0.0,
+    };
     let mut times = Vec::with_capacity(if clock.is_some() { order.len() } else { 0 });
     let percent = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 };
     let mark = |state: &State, demand_percent| {
@@ -168,6 +181,12 @@ pub fn run(
     if allocated.marks.last().is_none_or(|last| last.demand_percent < end) {
         allocated.marks.push(mark(&state, end));
     }
+    let free = (0..cluster.devices().len() as u32).map(DeviceId);
+    let free = free.filter(|device| cluster.device(*device).kind == DeviceKind::Gpu);
+    let free: Vec<u64> = free.map(|device| state.usage().device_milli(device).into()).collect();
+    let whole = u64::from(rgpu_placement::WHOLE);
+    allocated.idle_percent = percent(free.iter().filter(|free| **free == whole).sum(), capacity);
+    allocated.sliver_percent = percent(free.iter().filter(|free| **free < whole).sum(), capacity);
     let links = (0..cluster.links() as u32).map(LinkId).filter(|link| state.usage().link_mbps(*link) > 0);
     allocated.busiest_link = links.map(|link| state.link_load(link)).fold(0.0, f64::max);
     Ok((allocated, times))
@@ -214,6 +233,7 @@ mod tests {
         let local = trial("first-fit", &pods, 1, 1.5);
         assert_eq!((local.pods, local.dropped), (12, 7));
         assert_eq!(local.at(100).unwrap().gpus_allocated_percent, 62.5);
+        assert_eq!((local.idle_percent, local.sliver_percent), (37.5, 0.0));
         assert_eq!(local.at(50).unwrap().demand_percent, 50);
         assert_eq!(local.at(150).unwrap().remote_percent, 0.0);
     }
@@ -233,6 +253,9 @@ mod tests {
         let pods = [pod("p", 1, 1, 1000), pod("q", 1, 8, 1000), pod("r", 1, 0, 0)];
         let few = trial("first-fit", &pods, 3, 0.5);
         assert_eq!(few.pods, 2);
+        let part = trial("first-fit", &[pod("p", 1, 1, 800)], 1, 0.5);
+        assert_eq!((part.pods, part.at(50).unwrap().gpus_allocated_percent), (5, 50.0));
+        assert!((part.sliver_percent - 12.5).abs() < 1e-9 && part.idle_percent == 37.5);
         let none = [pod("r", 1, 0, 0)];
         let cluster = cluster();
         let policy = PolicyConfig::new("first-fit");

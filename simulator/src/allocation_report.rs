@@ -138,6 +138,8 @@ impl Trials<'_> {
             }
             let last =
                 |value: fn(&Mark) -> f64| mean(&of(&|allocated| allocated.marks.last().map_or(0.0, value)));
+            row.push(format!("{:.2}%", mean(&of(&|allocated| allocated.idle_percent))));
+            row.push(format!("{:.2}%", mean(&of(&|allocated| allocated.sliver_percent))));
             row.push(format!("{:.2}%", last(|mark| mark.remote_percent)));
             row.push(format!("{:.0} Gbit/s", last(|mark| mark.remote_gbps)));
             row.push(format!("{:.1}%", mean(&of(&|allocated| allocated.busiest_link)) * 100.0));
@@ -171,6 +173,8 @@ impl Trials<'_> {
                     "remote_gbps": at(allocated, |mark| mark.remote_gbps),
                     "cpu_allocated_percent": at(allocated, |mark| mark.cpu_allocated_percent),
                     "memory_allocated_percent": at(allocated, |mark| mark.memory_allocated_percent),
+                    "idle_percent": allocated.idle_percent,
+                    "sliver_percent": allocated.sliver_percent,
                     "busiest_link_percent": allocated.busiest_link * 100.0,
                     "pods": allocated.pods,
                     "dropped": allocated.dropped,
