@@ -196,6 +196,49 @@ pub struct Launch<'a> {
     pub params: &'a [u8],
 }
 
+/// A launch that an implementation has put into a form of its own, to be repeated with other parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PreparedLaunch {
+    /// Whatever the implementation needs.
+    pub form: [u8; 64],
+}
+
+impl PreparedLaunch {
+    /// A launch as it is, without its parameters.
+    pub fn plain(launch: &Launch<'_>) -> Self {
+        let mut form = [0; 64];
+        form[..8].copy_from_slice(&launch.stream.to_le_bytes());
+        form[8..16].copy_from_slice(&launch.module.to_le_bytes());
+        let [gx, gy, gz] = launch.grid;
+        let [bx, by, bz] = launch.block;
+        let cooperative = u32::from(launch.cooperative);
+        let words = [launch.function, gx, gy, gz, bx, by, bz, launch.shared_bytes, cooperative];
+        for (place, word) in form[16..].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        Self { form }
+    }
+
+    /// What [`PreparedLaunch::plain`] made, with parameters.
+    pub fn with<'a>(&self, params: &'a [u8]) -> Launch<'a> {
+        let word = |at: usize| {
+            let f = &self.form;
+            u32::from_le_bytes([f[at], f[at + 1], f[at + 2], f[at + 3]])
+        };
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        Launch {
+            stream: long(0),
+            module: long(8),
+            function: word(16),
+            grid: [word(20), word(24), word(28)],
+            block: [word(32), word(36), word(40)],
+            shared_bytes: word(44),
+            cooperative: word(48) != 0,
+            params,
+        }
+    }
+}
+
 /// What a synchronisation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
@@ -298,7 +341,13 @@ pub trait Device: Send + Sync {
     /// [`Device::copy_to_device`] of this very process's memory, for callers who can wait for all earlier work of the stream:
     /// an implementation may do so where that makes the copy faster. The memory is read before this returns, unless the
     /// implementation's [`Device::copy_to_device`] reads it later.
-    fn copy_to_device_blocking(&self, stream: Handle, dst: Region, host_addr: u64, src: Region) -> Result<()> {
+    fn copy_to_device_blocking(
+        &self,
+        stream: Handle,
+        dst: Region,
+        host_addr: u64,
+        src: Region,
+    ) -> Result<()> {
         self.copy_to_device(stream, dst, host_addr, HostData::Borrowed(src))
     }
 
@@ -388,6 +437,17 @@ pub trait Device: Send + Sync {
     /// Enqueues a kernel. Refuses impossible configurations at once.
     fn launch(&self, launch: Launch<'_>) -> Result<()>;
 
+    /// Prepares a launch that was possible just now to be repeated by [`Device::launch_prepared`]; its parameters tell only
+    /// how long those will be. `None` where it cannot be repeated.
+    fn prepare_launch(&self, launch: Launch<'_>) -> Option<PreparedLaunch> {
+        Some(PreparedLaunch::plain(&launch))
+    }
+
+    /// Enqueues a launch that this device has prepared, with these parameters.
+    fn launch_prepared(&self, prepared: &PreparedLaunch, params: &[u8]) -> Result<()> {
+        self.launch(prepared.with(params))
+    }
+
     /// Creates a stream; `blocking` ones are ordered with the legacy stream. Lower `priority` numbers
     /// are more urgent.
     fn stream_create(&self, ordinal: Ordinal, stream: Handle, blocking: bool, priority: i32) -> Result<()>;
@@ -458,5 +518,25 @@ pub trait Device: Send + Sync {
     fn telemetry(&self, ordinal: Ordinal, group: telemetry::Group) -> Result<telemetry::Telemetry> {
         let _ = (ordinal, group);
         Err(Error::new(Code::NotSupported, "This device measures nothing"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prepared_launches_are_repeated_with_other_parameters() {
+        let launch = Launch {
+            stream: 1 << 40 | 3,
+            module: u64::MAX - 1,
+            function: 7,
+            grid: [1, 2, 3],
+            block: [4, 5, u32::MAX],
+            shared_bytes: 9,
+            cooperative: true,
+            params: &[1, 2],
+        };
+        assert_eq!(PreparedLaunch::plain(&launch).with(&[3]), Launch { params: &[3], ..launch });
     }
 }

@@ -120,10 +120,13 @@ impl Stats {
     }
 
     /// Counts a call.
+    #[inline]
     pub fn count_call(&self, number: u16, nanoseconds: u64) {
         if let Some(call) = self.calls.get(usize::from(number)) {
             call.count.fetch_add(1, Relaxed);
-            call.nanoseconds.fetch_add(nanoseconds, Relaxed);
+            if nanoseconds > 0 {
+                call.nanoseconds.fetch_add(nanoseconds, Relaxed);
+            }
         }
     }
 

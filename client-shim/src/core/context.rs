@@ -181,6 +181,7 @@ impl Core {
         }
         for context in mine {
             context.alive.store(false, Ordering::Release);
+            super::fatbin::forget_functions();
         }
         self.reset_device(ordinal)
     }
@@ -209,6 +210,7 @@ impl Core {
     fn tear_down(&self, context: &Arc<Context>) -> Result<()> {
         let ordinal = context.ordinal;
         context.alive.store(false, Ordering::Release);
+        super::fatbin::forget_functions();
         let _ = self.contexts.remove(context.raw);
         if self.sticky_code(ordinal) != 0 {
             // The error belongs to the contexts of this device; with the last of them it goes.

@@ -288,6 +288,7 @@ impl Core {
                 if error.code.is_sticky() {
                     let _ =
                         sticky.compare_exchange(0, error.code as u32, Ordering::Relaxed, Ordering::Relaxed);
+                    super::fatbin::forget_functions();
                 } else {
                     pending.lock().get_or_insert(error);
                 }

@@ -71,7 +71,7 @@ pub(super) fn generation() -> u64 {
 }
 
 /// Forgets which host address stands for which function, and what launches were found possible, everywhere.
-pub(super) fn forget_functions() {
+pub fn forget_functions() {
     GENERATION.fetch_add(1, Ordering::Release);
 }
 

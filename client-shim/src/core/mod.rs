@@ -27,7 +27,7 @@ pub mod module;
 pub mod occupancy;
 pub mod process;
 pub mod registry;
-mod relaunch;
+pub mod relaunch;
 pub mod session;
 pub mod shared;
 mod sketch;

@@ -1,6 +1,7 @@
 //! Modules (of one context), libraries (of all), and the functions in them.
 
 use std::collections::HashMap;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -51,6 +52,8 @@ pub struct Function {
     pub carveout: AtomicI32,
     /// Bytes of its parameter block.
     pub(super) param_bytes: u32,
+    /// Whether there are bytes between the parameters.
+    gaps: bool,
     /// What a launch needs to know about the kernel.
     declared: FunctionInfo,
 }
@@ -74,6 +77,46 @@ impl Function {
     /// [`Core::function_info`] has everything.
     pub fn declared(&self) -> &FunctionInfo {
         &self.declared
+    }
+
+    /// Puts the parameter block together. `None` where an argument is null, or the block too long.
+    ///
+    /// # Safety
+    /// `args` must point to as many pointers as the kernel has parameters, and each but a null one to an argument.
+    #[inline]
+    pub(super) unsafe fn pack_short<'b>(
+        &self,
+        args: *const *const std::ffi::c_void,
+        block: &'b mut [MaybeUninit<u8>; 256],
+    ) -> Option<&'b [u8]> {
+        let size = self.param_bytes as usize;
+        if size > block.len() {
+            return None;
+        }
+        let out = block.as_mut_ptr().cast::<u8>();
+        if self.gaps {
+            // SAFETY: the block is longer than that.
+            unsafe { out.write_bytes(0, size) };
+        }
+        for (i, param) in self.declared.params.iter().enumerate() {
+            // SAFETY: the caller passes a pointer for every parameter, to so many bytes; `size` is the largest end of any
+            // parameter, so all lie in the block.
+            unsafe {
+                let from = (*args.add(i)).cast::<u8>();
+                if from.is_null() {
+                    return None;
+                }
+                let to = out.add(param.offset as usize);
+                // The common sizes take no call.
+                match param.size {
+                    8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
+                    4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
+                    size => std::ptr::copy_nonoverlapping(from, to, size as usize),
+                }
+            }
+        }
+        // SAFETY: every byte up to `size` belongs to a parameter, or was zeroed.
+        Some(unsafe { std::slice::from_raw_parts(out, size) })
     }
 }
 
@@ -286,6 +329,7 @@ impl Core {
 
     /// Forgets what hangs on a module that is going away.
     pub(super) fn forget_module(&self, module: &Module) {
+        super::fatbin::forget_functions();
         for global in module.info.get().iter().flat_map(|info| &info.globals) {
             self.variable_gone(global.addr);
         }
@@ -323,6 +367,10 @@ impl Core {
             max_dynamic_shared: AtomicI32::new(NOT_ASKED),
             carveout: AtomicI32::new(-1),
             param_bytes: declared.param_bytes(),
+            gaps: {
+                let ends = declared.params.iter().map(|p| p.offset + p.size);
+                std::iter::once(0).chain(ends).zip(&declared.params).any(|(end, p)| p.offset != end)
+            },
             declared: declared.clone(),
         });
         functions.insert(index, function.clone());

@@ -326,6 +326,7 @@ impl Core {
         if !error.code.is_sticky() {
             return;
         }
+        super::fatbin::forget_functions();
         if error.code == Code::SystemNotReady {
             // Whoever noticed the loss has said why.
             for device in &self.ordinals {

@@ -62,6 +62,7 @@ impl SharedSpace {
     /// A mirrored allocation came to life.
     pub fn mirror_added(&self, managed: bool) {
         self.counter(managed).fetch_add(1, Ordering::Relaxed);
+        super::fatbin::forget_functions();
         self.host_turn.store(true, Ordering::Relaxed);
     }
 

@@ -32,6 +32,15 @@ pub fn with_top<T>(f: impl FnOnce(Option<&Arc<Context>>) -> T) -> Result<T> {
     STACK.try_with(|stack| f(stack.borrow().last())).map_err(|_| Code::Deinitialized.into())
 }
 
+/// Whether it is the context on top of the thread's stack.
+#[inline]
+pub fn is_top(context: &Arc<Context>) -> bool {
+    let is = |stack: &RefCell<Vec<Arc<Context>>>| {
+        stack.try_borrow().is_ok_and(|s| s.last().is_some_and(|top| Arc::ptr_eq(top, context)))
+    };
+    STACK.try_with(is).unwrap_or(false)
+}
+
 /// Puts a context on the stack.
 pub fn push(context: Arc<Context>) {
     let _ = STACK.try_with(|stack| stack.borrow_mut().push(context));

@@ -102,6 +102,7 @@ fn with<T>(f: impl FnOnce(&mut State) -> T) -> T {
     let state = lock.get_or_insert_default();
     let result = f(state);
     ACTIVE.store(state.captures.len() + state.events.len(), Ordering::Relaxed);
+    crate::core::fatbin::forget_functions();
     result
 }
 

@@ -6,14 +6,15 @@ use super::convert;
 use super::direct;
 use super::incoming::Pending;
 use super::link::Waiter;
-use super::outgoing::{Payload, cut_image};
+use super::outgoing::{INLINE_BYTES, Payload, cut_image, encode_short};
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, Launch, Limit,
-    MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, RegionCursor, Result, Target,
+    MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region, RegionCursor, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, Call};
-use rgpu_protocol::frame::{MAX_BULK, runs};
+use rgpu_protocol::frame::{HEADER_BYTES, MAX_BULK, runs};
+use rgpu_protocol::wire::Wire;
 use std::sync::Arc;
 
 impl Remote {
@@ -91,6 +92,9 @@ impl Remote {
         self.link.ask_with(&call, Pending::CopyInto(RegionCursor::new(dst), done), &waiter)
     }
 }
+
+/// Bytes of a brief launch, without its parameters.
+const BRIEF: usize = HEADER_BYTES + <wire::LaunchBrief as Wire>::MIN_BYTES;
 
 /// A launch in its brief form, if it fits.
 #[inline]
@@ -321,6 +325,25 @@ impl Device for Remote {
             launch.cooperative,
             Payload::Bytes(launch.params),
         )
+    }
+
+    fn prepare_launch(&self, launch: Launch<'_>) -> Option<PreparedLaunch> {
+        if self.minor < wire::LaunchBrief::SINCE || launch.params.len() > INLINE_BYTES {
+            return None;
+        }
+        let frame = encode_short(&brief(&launch)?, 0, launch.params.len());
+        let mut form = [0; _];
+        form[..BRIEF].copy_from_slice(&frame[..BRIEF]);
+        Some(PreparedLaunch { form })
+    }
+
+    #[inline]
+    fn launch_prepared(&self, prepared: &PreparedLaunch, params: &[u8]) -> Result<()> {
+        if self.link.errors.is_any() {
+            let [a, b, c, d] = [16, 17, 18, 19].map(|at: usize| prepared.form[at]);
+            self.link.errors.check_stream(u32::from_le_bytes([a, b, c, d]).into())?;
+        }
+        self.link.post_encoded::<wire::LaunchBrief, BRIEF>(&prepared.form, params)
     }
 
     fn stream_create(&self, ordinal: Ordinal, stream: Handle, blocking: bool, priority: i32) -> Result<()> {

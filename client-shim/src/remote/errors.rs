@@ -44,6 +44,12 @@ impl Errors {
         }
     }
 
+    /// Whether there is anything to report.
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.any.load(Relaxed)
+    }
+
     /// Takes the pending error.
     pub fn take_pending(&self) -> Result<()> {
         if !self.any.load(Relaxed) {

@@ -66,6 +66,18 @@ pub(super) const fn is_short<C: Call>() -> bool {
     C::FIXED && HEADER_BYTES + C::MIN_BYTES <= SHORT
 }
 
+/// The frame of a posted call whose arguments are [short](is_short), up to its payload.
+#[inline]
+pub(super) fn encode_short<C: Call>(call: &C, sequence: u64, payload: usize) -> [u8; SHORT] {
+    let length = (C::MIN_BYTES + payload) as u32;
+    let header = Header { length, kind: Kind::Call, flags: 0, call: C::NUMBER, sequence };
+    let mut frame = [0u8; SHORT];
+    let (head, arguments) = frame.split_at_mut(HEADER_BYTES);
+    head.copy_from_slice(&header.to_bytes());
+    call.put(arguments);
+    frame
+}
+
 /// The buffer.
 #[derive(Default)]
 pub(super) struct Out {
@@ -102,12 +114,7 @@ impl Link {
         if trace::is_on() {
             trace::posted(C::NUMBER, out.sequence, trace::now());
         }
-        let length = (C::MIN_BYTES + payload.len()) as u32;
-        let header = Header { length, kind: Kind::Call, flags: 0, call: C::NUMBER, sequence: out.sequence };
-        let mut frame = [0u8; SHORT];
-        let (head, arguments) = frame.split_at_mut(HEADER_BYTES);
-        head.copy_from_slice(&header.to_bytes());
-        call.put(arguments);
+        let frame = encode_short(call, out.sequence, payload.len());
         let was_empty = out.buffer.is_empty();
         out.buffer.extend_from_slice(&frame[..HEADER_BYTES + C::MIN_BYTES]);
         out.buffer.extend_from_slice(payload);
@@ -121,9 +128,57 @@ impl Link {
         Ok(())
     }
 
-    /// The buffer has its first call in it, or is full.
+    /// Posts a call that was [encoded](encode_short) for a payload of this length, in `N` bytes.
+    #[inline]
+    pub(super) fn post_encoded<C: Call, const N: usize>(
+        &self,
+        encoded: &[u8; 64],
+        payload: &[u8],
+    ) -> Result<()> {
+        const { assert!(N <= 64) };
+        let mut out = self.out.lock();
+        if self.is_over() {
+            drop(out);
+            return self.check();
+        }
+        out.sequence += 1;
+        let sequence = out.sequence.to_le_bytes();
+        let start = out.buffer.len();
+        out.buffer.reserve(N + payload.len());
+        // SAFETY: there is room for so many bytes, and all of them are written before the length says so.
+        unsafe {
+            let at = out.buffer.as_mut_ptr().add(start);
+            at.cast::<[u8; N]>().copy_from_nonoverlapping(encoded.as_ptr().cast::<[u8; N]>(), 1);
+            at.add(8).cast::<[u8; 8]>().write(sequence);
+            at.add(N).copy_from_nonoverlapping(payload.as_ptr(), payload.len());
+            out.buffer.set_len(start + N + payload.len());
+        }
+        if start == 0 || out.buffer.len() >= FLUSH_BYTES {
+            self.pushed(&mut out)?;
+        }
+        drop(out);
+        if self.urgent_waiting.load(Relaxed) {
+            self.send_urgent();
+        }
+        self.stats.posted_calls.fetch_add(1, Relaxed);
+        self.stats.count_call(C::NUMBER, 0);
+        Ok(())
+    }
+
+    /// The buffer has its first call in it, or is full. Leaves `errno` as it was.
     #[cold]
     fn pushed(&self, out: &mut Out) -> Result<()> {
+        // SAFETY: the address is valid in every thread.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        let before = unsafe { *errno };
+        let result = self.send_or_arm(out);
+        // SAFETY: as above.
+        unsafe { *errno = before };
+        result
+    }
+
+    fn send_or_arm(&self, out: &mut Out) -> Result<()> {
         if out.buffer.len() >= FLUSH_BYTES || !self.service.arm() {
             // It is full, or no thread can be had to send it later.
             self.write(out, &mut [])?;

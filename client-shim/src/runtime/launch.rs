@@ -10,9 +10,10 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::thread::AccessError;
 
-use super::abi::{In, Out, api, enter, enter_stream};
+use super::abi::{In, Out, api, call, enter, enter_stream};
 use super::types::{Dim3, EventRef, LaunchConfig, StreamRef, launch_attribute};
 use crate::core::error::{guard_value, invalid, not_implemented};
+use crate::core::relaunch::launch_again;
 use crate::core::{Code, Config, Error, Result, current, fatbin};
 
 /// What `<<<>>>` says.
@@ -141,7 +142,6 @@ fn popped() -> Option<CallConfiguration> {
 
 /// Launches a kernel.
 #[allow(clippy::too_many_arguments)]
-#[inline]
 fn launch(
     function: *const c_void,
     grid: Dim3,
@@ -205,30 +205,64 @@ impl Attributes {
     }
 }
 
-api! {
-    /// `__cudaPopCallConfiguration`
-    fn pop_call_configuration as "__cudaPopCallConfiguration" (
-        grid: Out<Dim3>, block: Out<Dim3>, shared_bytes: Out<usize>, stream: Out<StreamRef>,
-    ) {
-        let configuration = popped().ok_or(Code::MissingConfiguration)?;
-        grid.set(configuration.grid)?;
-        block.set(configuration.block)?;
-        shared_bytes.set(configuration.shared_bytes)?;
-        stream.set(configuration.stream)
+/// `__cudaPopCallConfiguration`. As short as can be, because every launch passes here.
+pub(crate) extern "C" fn pop_call_configuration(
+    grid: Out<Dim3>,
+    block: Out<Dim3>,
+    shared_bytes: Out<usize>,
+    stream: Out<StreamRef>,
+) -> c_int {
+    let Some(configuration) = popped() else {
+        return call("__cudaPopCallConfiguration", || Err(Code::MissingConfiguration.into()));
+    };
+    if grid.0.is_null() || block.0.is_null() || shared_bytes.0.is_null() || stream.0.is_null() {
+        return call("__cudaPopCallConfiguration", || Err(invalid("a result pointer is null")));
     }
+    grid.set_if_wanted(configuration.grid);
+    block.set_if_wanted(configuration.block);
+    shared_bytes.set_if_wanted(configuration.shared_bytes);
+    stream.set_if_wanted(configuration.stream);
+    0
+}
 
+/// `cudaLaunchKernel`, `__cudaLaunchKernel`
+pub(crate) extern "C" fn launch_kernel<const PT: bool>(
+    function: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    args: *mut *mut c_void,
+    shared_bytes: usize,
+    stream: StreamRef,
+) -> c_int {
+    if let Ok(bytes) = u32::try_from(shared_bytes) {
+        let config =
+            Config { grid: grid.into(), block: block.into(), shared_bytes: bytes, cooperative: false };
+        // SAFETY: the program passes pointers to the kernel's arguments, as the call demands.
+        let done = unsafe { launch_again(function, stream, PT, &config, args.cast_const().cast()) };
+        if let Some(code) = done {
+            return code as c_int;
+        }
+    }
+    launch_kernel_guarded::<PT>(function, grid, block, args, shared_bytes, stream)
+}
+
+#[cold]
+fn launch_kernel_guarded<const PT: bool>(
+    function: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    args: *mut *mut c_void,
+    shared_bytes: usize,
+    stream: StreamRef,
+) -> c_int {
+    call("cudaLaunchKernel", || launch(function, grid, block, args, shared_bytes, stream, false, PT))
+}
+
+api! {
     /// `__cudaGetKernel`: what a stub asks for once and then passes to every launch. The stub's own address
     /// does for that, and needs no device yet.
     fn get_kernel_of_stub as "__cudaGetKernel" (kernel: Out<*const c_void>, stub: *const c_void) {
         kernel.set(stub)
-    }
-
-    /// `cudaLaunchKernel`, `__cudaLaunchKernel`
-    fn launch_kernel<const PT> as "cudaLaunchKernel" (
-        function: *const c_void, grid: Dim3, block: Dim3, args: *mut *mut c_void, shared_bytes: usize,
-        stream: StreamRef,
-    ) {
-        launch(function, grid, block, args, shared_bytes, stream, false, PT)
     }
 
     /// `cudaLaunchCooperativeKernel`
