@@ -17,17 +17,11 @@ pub fn arc_cost(utility: f64, preference: f64) -> f64 {
     (1.0 - utility) * preference
 }
 
-/// Equation 8: what it costs to leave a task unscheduled that was left in `rounds` rounds already. The paper leaves
-/// open which completion time goes into it; it asks that the cost be higher than any placement at first. Here it is
-/// that of a placement that just keeps the goal (utility 0) at the worst preference, plus one; W grows by `weight`
-/// per round.
-pub fn unscheduled_cost(worst_preference: f64, rounds: u32, weight: f64) -> f64 {
-    arc_cost(0.0, worst_preference) + 1.0 + waited(rounds, weight)
-}
-
-/// W of equation 8.
-pub fn waited(rounds: u32, weight: f64) -> f64 {
-    f64::from(rounds) * weight
+/// Equation 8: what it costs to leave a task unscheduled that has waited W. The paper leaves open which completion
+/// time goes into it; it asks that the cost be higher than any placement at first. Here it is that of a placement that
+/// just keeps the goal (utility 0) at the worst preference, plus one.
+pub fn unscheduled_cost(worst_preference: f64, waited: f64) -> f64 {
+    arc_cost(0.0, worst_preference) + 1.0 + waited
 }
 
 /// The completion time ϕ that a job can expect under such conditions, of which the network's load counts only if
@@ -78,8 +72,8 @@ mod tests {
         assert_eq!(arc_cost(0.2, 1.0), 0.8);
         assert_eq!(arc_cost(-0.5, 2.0), 3.0);
         // Never waited: 1.5 · (1 − 0) + 1; after ten rounds of 0.05, 0.5 more.
-        assert_eq!(unscheduled_cost(1.5, 0, 0.05), 2.5);
-        assert_eq!(unscheduled_cost(1.5, 10, 0.05), 3.0);
+        assert_eq!(unscheduled_cost(1.5, 0.0), 2.5);
+        assert_eq!(unscheduled_cost(1.5, 10.0 * 0.05), 3.0);
     }
 
     #[test]

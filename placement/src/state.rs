@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::error::Error;
-use crate::ids::{JobId, LinkId, NodeId};
+use crate::ids::{JobId, LinkId, NodeId, ProfileId};
 use crate::job::{Job, Task};
 use crate::placement::{Placement, TaskPlacement};
 use crate::profile::{Conditions, Profiles};
@@ -19,6 +19,24 @@ pub struct Running {
     pub placement: Placement,
     /// Since when.
     pub started_s: f64,
+    /// The part of its work that was done by `since_s`.
+    done: f64,
+    /// When its conditions changed the last time.
+    since_s: f64,
+    /// Its completion time under the conditions since then.
+    completion_s: f64,
+}
+
+impl Running {
+    /// The part of its work that is done by `now_s`.
+    pub fn done(&self, now_s: f64) -> f64 {
+        (self.done + (now_s - self.since_s).max(0.0) / self.completion_s).min(1.0)
+    }
+
+    /// How long it still runs under the present conditions.
+    pub fn remaining_s(&self, now_s: f64) -> f64 {
+        (1.0 - self.done(now_s)) * self.completion_s
+    }
 }
 
 /// The cluster and everything that runs in it.
@@ -135,18 +153,26 @@ impl State {
         if self.running.len() <= id.index() {
             self.running.resize_with(id.index() + 1, || None);
         }
-        let running = Box::new(Running { job, placement, started_s: now_s });
+        let running = Box::new(Running {
+            job,
+            placement,
+            started_s: now_s,
+            done: 0.0,
+            since_s: now_s,
+            completion_s: f64::INFINITY,
+        });
         let mut affected = self.affected(&running);
         affected.push(id);
         affected.sort_unstable();
         affected.dedup();
         self.running[id.index()] = Some(running);
         self.count += 1;
+        self.renew(&affected, now_s);
         Ok(affected)
     }
 
     /// Ends a job. Returns it and the other jobs whose completion times may have changed, in order.
-    pub fn finish(&mut self, id: JobId) -> Result<(Running, Vec<JobId>), Error> {
+    pub fn finish(&mut self, id: JobId, now_s: f64) -> Result<(Running, Vec<JobId>), Error> {
         let running = self.running.get_mut(id.index()).and_then(Option::take).ok_or(Error::NotRunning(id))?;
         self.count -= 1;
         for (number, (task, at)) in running.job.tasks.iter().zip(&running.placement.tasks).enumerate() {
@@ -162,7 +188,20 @@ impl State {
         affected.sort_unstable();
         affected.dedup();
         affected.retain(|&other| other != id);
+        self.renew(&affected, now_s);
         Ok((*running, affected))
+    }
+
+    /// Counts what the jobs did under their conditions up to now, and what they are under now.
+    fn renew(&mut self, affected: &[JobId], now_s: f64) {
+        for &id in affected {
+            let completion_s = self.completion_s(id).unwrap_or(f64::INFINITY);
+            if let Some(running) = self.running[id.index()].as_deref_mut() {
+                running.done = running.done(now_s);
+                running.since_s = now_s;
+                running.completion_s = completion_s;
+            }
+        }
     }
 
     /// Who shares a node, a device, or a loaded link with `running` (unsorted, perhaps repeated).
@@ -253,6 +292,30 @@ impl State {
         tolerated
     }
 
+    /// What the tasks in a node have before them, given that neighbours leave when they are done.
+    pub(crate) fn neighbours(&self, node: NodeId, now_s: f64) -> Vec<Neighbour> {
+        let tasks = self.tasks_at[node.index()].iter();
+        let here: Vec<(&Running, usize)> =
+            tasks.filter_map(|&(id, task)| Some((self.running(id)?, task as usize))).collect();
+        let remaining: Vec<f64> = here.iter().map(|(running, _)| running.remaining_s(now_s)).collect();
+        here.iter()
+            .enumerate()
+            .map(|(i, (running, task))| {
+                let mut conditions = self.conditions(running, *task);
+                for (j, (other, _)) in here.iter().enumerate() {
+                    if other.job.id != running.job.id && remaining[j] < remaining[i] {
+                        let gone = 1.0 - remaining[j] / remaining[i];
+                        let by = self.profiles.interference(running.job.profile, other.job.profile);
+                        conditions.interference -= by.node * gone;
+                    }
+                }
+                let elapsed_s = now_s - running.started_s;
+                let left = 1.0 - running.done(now_s);
+                Neighbour::new(&self.profiles, &running.job, &conditions, elapsed_s, left)
+            })
+            .collect()
+    }
+
     /// The completion time of a running job, were the present conditions to last from its start to its end:
     /// that of its slowest task. `None` if it doesn't run.
     ///
@@ -269,6 +332,42 @@ impl State {
     /// The jobs that have tasks in a node, each with the number of the task.
     pub fn tasks_at(&self, node: NodeId) -> &[(JobId, u32)] {
         &self.tasks_at[node.index()]
+    }
+}
+
+/// What a newcomer must know of a task in the same node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Neighbour {
+    /// Its profile.
+    pub profile: ProfileId,
+    /// How long it still runs.
+    pub remaining_s: f64,
+    /// How much more interference it can bear until its end without breaking its objective; infinite if it has
+    /// none, or has broken it already.
+    pub slack: f64,
+}
+
+impl Neighbour {
+    /// A task of a job that runs for `elapsed_s` and has the part `left` of its work before it.
+    pub fn new(
+        profiles: &Profiles,
+        job: &Job,
+        conditions: &Conditions,
+        elapsed_s: f64,
+        left: f64,
+    ) -> Neighbour {
+        let profile = profiles.get(job.profile);
+        let left = left.max(1e-6);
+        let remaining_s = left * profile.completion_s(conditions) * job.scale;
+        let mut slack = f64::INFINITY;
+        if let Some(goal) = job.goal_s.filter(|_| job.importance < 10.0) {
+            let allowed_s = goal * (1.0 + 1e-9) - elapsed_s;
+            if remaining_s <= allowed_s {
+                let quiet = profile.completion_s(&Conditions { interference: 0.0, ..*conditions });
+                slack = allowed_s / (left * quiet * job.scale) - 1.0 - conditions.interference;
+            }
+        }
+        Neighbour { profile: job.profile, remaining_s, slack: slack.max(0.0) }
     }
 }
 

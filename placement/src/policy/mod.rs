@@ -63,7 +63,8 @@ pub enum Reason {
         /// The objective τ.
         goal_s: f64,
     },
-    /// It would fit, but its traffic would make a running job break its objective (network-aware policy).
+    /// It would fit, but it would make a running job break its objective, by its traffic or as a neighbour in the
+    /// same node (network-aware policy).
     Disturbing,
 }
 
@@ -77,7 +78,7 @@ impl std::fmt::Display for Reason {
                 write!(f, "postponed: {expected_s:.1} s are expected, the goal is {goal_s:.1} s")
             }
             Reason::Disturbing => {
-                f.write_str("postponed: its traffic would make another job break its objective")
+                f.write_str("postponed: it would make another job break its objective")
             }
         }
     }
@@ -140,7 +141,7 @@ impl PolicyConfig {
             max_remote_share: 1.0,
             remote_preference: 1.25,
             affinity_preference: 2.0,
-            wait_weight: 0.02,
+            wait_weight: 0.0005,
             typical: Vec::new(),
         }
     }

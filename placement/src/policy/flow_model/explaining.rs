@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::solo;
 use super::view::{Arc, View};
-use crate::cost;
 use crate::error::Phase;
 use crate::ids::{DeviceKind, NodeId};
 use crate::policy::explain::{Candidate, Explanation, Step};
@@ -15,8 +14,7 @@ use crate::queue::Waiting;
 pub fn explain(view: &mut View<'_>, waiting: &Waiting, decisions: &Decisions) -> Explanation {
     let job = &waiting.job;
     let placement = decisions.placed.iter().find(|(id, _)| *id == job.id).map(|(_, placement)| placement);
-    let unscheduled =
-        (view.unscheduled(waiting.rounds), cost::waited(waiting.rounds, view.settings.wait_weight));
+    let unscheduled = (view.unscheduled(waiting), view.waited(waiting));
     let mut explanation = Explanation { job: job.name.clone(), ..Explanation::default() };
     explanation.outcome = match placement {
         Some(placement) => outcome(view.cluster, placement),

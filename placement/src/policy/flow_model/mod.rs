@@ -128,6 +128,8 @@ impl Policy for FlowModel {
         }
         self.fragmentation.trim();
         let mut decisions = Decisions::default();
+        let works = waiting.iter().map(|w| state.profiles().get(w.job.profile).best_s() * w.job.scale);
+        let mean_work_s = works.sum::<f64>() / waiting.len().max(1) as f64;
         let mut view = View {
             cluster: state.cluster(),
             profiles: state.profiles(),
@@ -138,6 +140,9 @@ impl Policy for FlowModel {
             work: Default::default(),
             state,
             tolerated: vec![f64::NAN; state.cluster().links()],
+            neighbours: vec![None; state.cluster().nodes().len()],
+            now_s,
+            mean_work_s,
         };
         // Why a class was left, and after how many rounds of waiting: who waited less needn't try again, because
         // during a round, resources get only scarcer and the network only busier.
@@ -202,6 +207,8 @@ impl Policy for FlowModel {
             }
             // The arcs as they were when the round began.
             view.usage.clone_from(state.usage());
+            view.tolerated.fill(f64::NAN);
+            view.neighbours.fill(None);
             let explanation = explaining::explain(&mut view, waiting, &decisions);
             self.watched
                 .record(waiting.job.id, Explanation { now_s, policy: self.name.to_owned(), ..explanation });

@@ -246,7 +246,7 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
                 u
             }
         };
-        builder.arc(task, u, 1, view.unscheduled(waiting[i].rounds))?;
+        builder.arc(task, u, 1, view.unscheduled(waiting[i]))?;
         into.push(builder.arc(task, aggregators[class], 1, 0.0)?);
     }
     let solution = builder.solve(view)?;
@@ -420,7 +420,7 @@ fn device_phase(view: &mut View<'_>, batch: &mut Batch<'_>, kind: DeviceKind) ->
         let subtask = builder.node(open)?;
         let u = builder.node(0)?;
         builder.arc(u, builder.sink, open, 0.0)?;
-        builder.arc(subtask, u, open, view.unscheduled(waiting[i].rounds))?;
+        builder.arc(subtask, u, open, view.unscheduled(waiting[i]))?;
         into.push(builder.arc(subtask, aggregators[group], open, 0.0)?);
     }
     let solution = builder.solve(view)?;

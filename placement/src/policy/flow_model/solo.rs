@@ -33,14 +33,15 @@ pub fn accept(
     let job = &waiting.job;
     let expected_s = view.expected_of(job, &placed);
     if view.settings.network_aware {
-        let unscheduled = view.unscheduled(waiting.rounds);
+        let unscheduled = view.unscheduled(waiting);
         let mut cost = view.placing_cost(job, expected_s, 1.0);
         let mut reason = None;
         if cost::violates(job, expected_s) && can_keep_goal(view, job) {
             reason = Some(Reason::Postponed { expected_s, goal_s: job.goal_s.unwrap_or(expected_s) });
         }
-        if view.has_disturbed(&placed) {
-            cost += view.unscheduled(0);
+        let harmed = view.has_harmed(job, &placed, expected_s) + usize::from(view.has_disturbed(&placed));
+        if harmed > 0 {
+            cost += view.unscheduled_at_first() * harmed as f64;
             reason = reason.or(Some(Reason::Disturbing));
         }
         if let Some(reason) = reason

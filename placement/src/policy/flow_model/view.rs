@@ -10,12 +10,16 @@ use crate::policy::Work;
 use crate::policy::fragmentation::{Fragmentation, Shape};
 use crate::policy::greedy::{fgd_cost, still_fits};
 use crate::profile::{Conditions, Profiles};
-use crate::state::State;
+use crate::queue::Waiting;
+use crate::state::{Neighbour, State};
 use crate::usage::Usage;
 
 /// So much the growth of fragmentation (0 to 100) weighs in a cost: it decides between places that are equal
 /// otherwise.
 const FRAGMENTATION: f64 = 1e-4;
+
+/// So much it costs to use up a neighbour's slack: whoever breaks his objective anyway goes where others have, too.
+const SLACK: f64 = 1.0;
 
 /// A round's view of the cluster.
 pub struct View<'a> {
@@ -29,6 +33,11 @@ pub struct View<'a> {
     pub state: &'a State,
     /// How much traffic each link may carry before a job breaks its objective: not a number until it is asked for.
     pub tolerated: Vec<f64>,
+    /// Per node, what the tasks there have before them; `None` until it is asked for.
+    pub neighbours: Vec<Option<Vec<Neighbour>>>,
+    pub now_s: f64,
+    /// The mean, over the jobs that wait, of their best completion times.
+    pub mean_work_s: f64,
 }
 
 /// An arc: where a task or sub-task can go, and what that costs.
@@ -143,7 +152,11 @@ impl View<'_> {
     /// Takes note of what a job that was just placed tolerates. (Should it be taken back, the round is a little
     /// too careful; so it isn't, once accepted.)
     pub fn protect(&mut self, job: &Job, placement: &Placement) {
-        if !self.settings.network_aware || job.goal_s.is_none() {
+        if !self.settings.network_aware {
+            return;
+        }
+        self.settle(job, placement);
+        if job.goal_s.is_none() {
             return;
         }
         for at in &placement.tasks {
@@ -165,7 +178,37 @@ impl View<'_> {
         }
     }
 
-    /// Whether a job that was just placed (and is counted in the usage) makes another break its objective.
+    /// Makes a job that was just placed a neighbour of the others in its nodes.
+    fn settle(&mut self, job: &Job, placement: &Placement) {
+        if !self.profiles.any_interference() {
+            return;
+        }
+        let (profiles, network_aware) = (self.profiles, self.settings.network_aware);
+        let profile = profiles.get(job.profile);
+        for at in &placement.tasks {
+            let mut conditions = crate::state::conditions_at(self.cluster, at);
+            let alone_s = cost::expected_s(job, profile, conditions, network_aware);
+            conditions.interference = self.interference(job, at.node, alone_s);
+            let newcomer = Neighbour::new(profiles, job, &conditions, 0.0, 1.0);
+            let neighbours = self.neighbours_at(at.node);
+            for neighbour in neighbours.iter_mut() {
+                let part = (newcomer.remaining_s / neighbour.remaining_s).min(1.0);
+                let more = profiles.interference(neighbour.profile, job.profile).node * part;
+                // Whoever was sacrificed doesn't count any more.
+                neighbour.slack =
+                    if more > neighbour.slack { f64::INFINITY } else { neighbour.slack - more };
+            }
+            neighbours.push(newcomer);
+        }
+    }
+
+    /// How many neighbours a job that was just placed makes break their objectives.
+    pub fn has_harmed(&mut self, job: &Job, placed: &[TaskPlacement], expected_s: f64) -> usize {
+        placed.iter().map(|at| self.harms(job, at.node, expected_s).0).sum()
+    }
+
+    /// Whether a job that was just placed (and is counted in the usage) makes another break its objective by its
+    /// traffic.
     pub fn has_disturbed(&mut self, placed: &[TaskPlacement]) -> bool {
         // Its own traffic is counted already; that of other tasks of the same job too.
         let mut disturbed = false;
@@ -208,10 +251,21 @@ impl View<'_> {
         remote as f64 <= self.settings.max_remote_share * all as f64
     }
 
-    /// What neighbours in a node add to a job's completion time there.
-    fn interference(&self, job: &Job, node: NodeId) -> f64 {
+    /// What neighbours in a node add to a job's completion time there. The network-aware policy, which looks after
+    /// them, counts on that they leave when they are done; others suppose that they stay.
+    fn interference(&mut self, job: &Job, node: NodeId, alone_s: f64) -> f64 {
         if !self.profiles.any_interference() {
             return 0.0;
+        }
+        if self.settings.network_aware {
+            let profiles = self.profiles;
+            let neighbours = self.neighbours_at(node).iter();
+            return neighbours
+                .map(|neighbour| {
+                    let part = (neighbour.remaining_s / alone_s).min(1.0);
+                    profiles.interference(job.profile, neighbour.profile).node * part
+                })
+                .sum();
         }
         let ids = (0..self.profiles.len() as u32).map(crate::ids::ProfileId);
         ids.map(|other| {
@@ -220,11 +274,38 @@ impl View<'_> {
         .sum()
     }
 
+    fn neighbours_at(&mut self, node: NodeId) -> &mut Vec<Neighbour> {
+        let (state, now_s) = (self.state, self.now_s);
+        self.neighbours[node.index()].get_or_insert_with(|| state.neighbours(node, now_s))
+    }
+
+    /// How many neighbours in a node would break their objectives because of a newcomer that runs for so long, and
+    /// the greatest part of a neighbour's slack that it would use up without that. Only the network-aware policy
+    /// asks.
+    fn harms(&mut self, job: &Job, node: NodeId, expected_s: f64) -> (usize, f64) {
+        let (mut broken, mut used) = (0, 0.0);
+        if !self.settings.network_aware || !self.profiles.any_interference() {
+            return (broken, used);
+        }
+        let profiles = self.profiles;
+        for neighbour in self.neighbours_at(node).iter() {
+            let part = (expected_s / neighbour.remaining_s).min(1.0);
+            let more = profiles.interference(neighbour.profile, job.profile).node * part;
+            if more > neighbour.slack {
+                broken += 1;
+            } else if more > 0.0 {
+                used = f64::max(used, more / neighbour.slack);
+            }
+        }
+        (broken, used)
+    }
+
     /// The arc of a job's task to a node, the given share of its devices being remote over a path of that load.
-    pub fn arc(&self, job: &Job, task: &Task, node: NodeId, remote_share: f64, load: f64) -> Arc {
+    pub fn arc(&mut self, job: &Job, task: &Task, node: NodeId, remote_share: f64, load: f64) -> Arc {
         let profile = self.profiles.get(job.profile);
-        let interference = self.interference(job, node);
-        let conditions = Conditions { remote_share, load, interference, numa_crossed: false };
+        let mut conditions = Conditions { remote_share, load, ..Conditions::default() };
+        let alone_s = cost::expected_s(job, profile, conditions, self.settings.network_aware);
+        conditions.interference = self.interference(job, node, alone_s);
         let expected_s = cost::expected_s(job, profile, conditions, self.settings.network_aware);
         let mut preference = 1.0;
         if !task.preferred.is_empty() && !task.preferred.contains(&node) {
@@ -245,15 +326,28 @@ impl View<'_> {
         let utility = cost::utility(expected_s, goal, job.importance);
         let cost = cost::arc_cost(utility, preference);
         if self.settings.network_aware && cost::violates(job, expected_s) {
-            return cost + self.unscheduled(0);
+            return cost + self.unscheduled_at_first();
         }
         // Never above what leaving the task would cost: without a goal to keep, running late is better than not.
-        cost.min(self.unscheduled(0) - 0.01)
+        cost.min(self.unscheduled_at_first() - 0.01)
+    }
+
+    /// Equation 8, before any waiting.
+    pub fn unscheduled_at_first(&self) -> f64 {
+        cost::unscheduled_cost(self.settings.worst_preference(), 0.0)
     }
 
     /// Equation 8.
-    pub fn unscheduled(&self, rounds: u32) -> f64 {
-        cost::unscheduled_cost(self.settings.worst_preference(), rounds, self.settings.wait_weight)
+    pub fn unscheduled(&self, waiting: &Waiting) -> f64 {
+        cost::unscheduled_cost(self.settings.worst_preference(), self.waited(waiting))
+    }
+
+    /// W of equation 8: it grows with the work that a job holds back, so that long jobs lose patience earlier. A
+    /// job as long as the mean of those that wait gains `wait_weight` a round.
+    pub fn waited(&self, waiting: &Waiting) -> f64 {
+        let job = &waiting.job;
+        let work = self.profiles.get(job.profile).best_s() * job.scale / self.mean_work_s;
+        f64::from(waiting.rounds) * self.settings.wait_weight * work
     }
 
     /// Whether requests for such devices may be answered by other nodes.
@@ -281,7 +375,8 @@ impl View<'_> {
             return Err("not among the nodes it may use");
         }
         if task.devices.is_empty() {
-            return Ok(self.ranked(self.arc(job, task, node, 0.0, 0.0), task, key));
+            let arc = self.arc(job, task, node, 0.0, 0.0);
+            return Ok(self.ranked(job, arc, task, key));
         }
         let (mut all, mut remote, mut mbps) = (0u64, 0u64, 0u64);
         for request in &task.devices {
@@ -298,7 +393,8 @@ impl View<'_> {
             }
         }
         if remote == 0 {
-            return Ok(self.ranked(self.arc(job, task, node, 0.0, 0.0), task, key));
+            let arc = self.arc(job, task, node, 0.0, 0.0);
+            return Ok(self.ranked(job, arc, task, key));
         }
         if self.free_mbps(node).is_none_or(|free| free < mbps) {
             return Err("too little bandwidth free at its own interface");
@@ -309,7 +405,8 @@ impl View<'_> {
     /// The arc to a node for which this share of the devices is remote.
     pub fn remote_arc(&mut self, job: &Job, task: &Task, key: &ServerKey, node: NodeId, share: f64) -> Arc {
         let load = self.link_load(self.cluster.nic(node));
-        self.ranked(self.arc(job, task, node, share, load), task, key)
+        let arc = self.arc(job, task, node, share, load);
+        self.ranked(job, arc, task, key)
     }
 
     /// What a node's NIC has free up to the limit; `None` if it has none at all.
@@ -338,8 +435,10 @@ impl View<'_> {
         DeviceKey { shape: self.fragmentation.shape(&one), one }
     }
 
-    /// Adds the weight of fragmentation to an arc's cost.
-    fn ranked(&mut self, mut arc: Arc, task: &Task, key: &ServerKey) -> Arc {
+    /// Adds harm to neighbours and the weight of fragmentation to an arc's cost.
+    fn ranked(&mut self, job: &Job, mut arc: Arc, task: &Task, key: &ServerKey) -> Arc {
+        let (broken, used) = self.harms(job, arc.node, arc.expected_s);
+        arc.cost += broken as f64 * self.unscheduled_at_first() + used * SLACK;
         let (task, shape) =
             if arc.remote_share == 0.0 { (task, key.with) } else { (&key.alone, key.alone_shape) };
         let growth = self.fragmentation.growth(self.cluster, &self.usage, arc.node, task, shape);
@@ -379,7 +478,7 @@ impl View<'_> {
             let load = self.path_load(home, node);
             let mut arc = self.arc(job, task, home, 1.0, load);
             if self.disturbs(home, node, request.traffic_mbps) {
-                arc.cost += self.unscheduled(0);
+                arc.cost += self.unscheduled_at_first();
             }
             arc
         };
@@ -464,8 +563,9 @@ impl View<'_> {
         }
     }
 
-    /// The completion time that a job can expect where it was put (and already counted in the usage).
-    pub fn expected_of(&self, job: &Job, placed: &[TaskPlacement]) -> f64 {
+    /// The completion time that a job can expect where it was put: for the network-aware policy, before the job is
+    /// made a neighbour, but after its traffic was counted.
+    pub fn expected_of(&mut self, job: &Job, placed: &[TaskPlacement]) -> f64 {
         let profile = self.profiles.get(job.profile);
         let mut own: Vec<(LinkId, u64)> = Vec::new();
         for (task, at) in job.tasks.iter().zip(placed) {
@@ -475,10 +575,6 @@ impl View<'_> {
         let mut longest: f64 = 0.0;
         for at in placed {
             let mut conditions = crate::state::conditions_at(self.cluster, at);
-            // Its own task counts among the neighbours.
-            let own_interference = self.profiles.interference(job.profile, job.profile).node;
-            let here = placed.iter().filter(|other| other.node == at.node).count() as f64;
-            conditions.interference = (self.interference(job, at.node) - own_interference * here).max(0.0);
             for grant in &at.grants {
                 self.cluster.for_path(at.node, self.cluster.device(grant.device).node, |link| {
                     let from = own.partition_point(|(l, _)| *l < link);
@@ -488,6 +584,8 @@ impl View<'_> {
                     conditions.load = conditions.load.max(load);
                 });
             }
+            let alone_s = cost::expected_s(job, profile, conditions, self.settings.network_aware);
+            conditions.interference = self.interference(job, at.node, alone_s);
             let expected = cost::expected_s(job, profile, conditions, self.settings.network_aware);
             longest = longest.max(expected);
         }
