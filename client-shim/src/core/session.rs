@@ -177,13 +177,21 @@ fn parse_bytes(text: &str) -> Option<u64> {
 }
 
 /// Where the arena of an in-process device may lie: between where the kernel puts programs and where it puts libraries.
-const PLACES: [u64; 6] = [
+const PLACES: [u64; 14] = [
     0x2000_0000_0000,
     0x3000_0000_0000,
     0x2800_0000_0000,
     0x3800_0000_0000,
     0x4000_0000_0000,
     0x1400_0000_0000,
+    0x4800_0000_0000,
+    0x2400_0000_0000,
+    0x3400_0000_0000,
+    0x2c00_0000_0000,
+    0x3c00_0000_0000,
+    0x4400_0000_0000,
+    0x4c00_0000_0000,
+    0x5000_0000_0000,
 ];
 /// How much it may use of a place.
 const PLACE_SIZE: u64 = 4 << 40;

@@ -231,7 +231,7 @@ mod tests {
         let config = rgpu_softgpu::Config { workers: 1, ..Default::default() };
         let gpu = rgpu_softgpu::SoftGpu::open(config, std::sync::Arc::new(Nobody)).unwrap();
         let found = (0..16u64)
-            .find_map(|i| gpu.reserve(Range { base: 0x2100_0000_0000 + (i << 40), size: 1 << 38 }).ok());
+            .find_map(|i| gpu.reserve(Range { base: 0x2100_0000_0000 + (i << 40), size: 1 << 39 }).ok());
         assert!(found.is_some());
         let info = gpu.module_load(0, 1, TEXT.as_bytes(), &[]).unwrap();
         for sketched in kernels(TEXT).unwrap() {
