@@ -120,6 +120,11 @@ pub struct PolicyConfig {
     pub affinity_preference: f64,
     /// By how much the cost of leaving a task unscheduled grows with every round (W of equation 8).
     pub wait_weight: f64,
+    /// Parts of devices are held back that would leave over more than so many thousandths of a device, except where
+    /// no other device has the same amount left over (`drmaestro` only). [`WHOLE`](crate::WHOLE): nothing is held
+    /// back. For clusters in which more is asked for than there is: what is given is used up, but parts that are
+    /// hard to complete wait long.
+    pub max_sliver: u16,
     /// The workload's typical tasks and how frequent each is (`fgd`, and ties in `drmaestro`). Empty: learnt
     /// from the tasks that were seen.
     pub typical: Vec<(crate::Task, f64)>,
@@ -142,6 +147,7 @@ impl PolicyConfig {
             remote_preference: 1.25,
             affinity_preference: 2.0,
             wait_weight: 0.0005,
+            max_sliver: crate::WHOLE,
             typical: Vec::new(),
         }
     }

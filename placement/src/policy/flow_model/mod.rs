@@ -53,6 +53,7 @@ pub struct Settings {
     pub remote_preference: f64,
     pub affinity_preference: f64,
     pub wait_weight: f64,
+    pub max_sliver: u16,
 }
 
 impl Settings {
@@ -98,6 +99,7 @@ impl FlowModel {
                 remote_preference: config.remote_preference,
                 affinity_preference: config.affinity_preference,
                 wait_weight: config.wait_weight,
+                max_sliver: config.max_sliver,
             },
             fragmentation: Fragmentation::new(&config.typical),
             learnt: Vec::new(),
@@ -142,6 +144,7 @@ impl Policy for FlowModel {
             tolerated: vec![f64::NAN; state.cluster().links()],
             neighbours: vec![None; state.cluster().nodes().len()],
             now_s,
+            leftovers: None,
             mean_work_s,
         };
         // Why a class was left, and after how many rounds of waiting: who waited less needn't try again, because
@@ -209,6 +212,7 @@ impl Policy for FlowModel {
             view.usage.clone_from(state.usage());
             view.tolerated.fill(f64::NAN);
             view.neighbours.fill(None);
+            view.leftovers = None;
             let explanation = explaining::explain(&mut view, waiting, &decisions);
             self.watched
                 .record(waiting.job.id, Explanation { now_s, policy: self.name.to_owned(), ..explanation });

@@ -85,6 +85,7 @@ impl Batch<'_> {
         let job = self.waiting[i].job.clone();
         for (task, at) in job.tasks.iter().zip(self.placed[i].drain(..)) {
             if let Some(at) = at {
+                view.leftovers = None;
                 view.usage.give_task(view.cluster, &at, task, job.profile);
             }
         }
@@ -327,10 +328,11 @@ fn server_arcs(view: &mut View<'_>, job: &Job, task: &Task, count: usize) -> Vec
 }
 
 /// How many devices (or parts) for such a request a node has free.
-fn places(view: &View<'_>, node: NodeId, request: &DeviceRequest) -> u64 {
+fn places(view: &mut View<'_>, node: NodeId, request: &DeviceRequest) -> u64 {
     let devices = view.cluster.node(node).devices();
-    let fitting = devices.filter(|&device| view.usage.fits_device(view.cluster, device, request));
+    let fitting: Vec<_> = devices.filter(|&device| view.fits(device, request)).collect();
     fitting
+        .into_iter()
         .map(|device| {
             let by_milli = match view.cluster.device(device).partitionable {
                 true => u64::from(view.usage.device_milli(device) / request.milli),

@@ -73,6 +73,7 @@ fn place_task(view: &mut View<'_>, job: &Job, task: &Task) -> Result<TaskPlaceme
             }
             let have = at.grants.iter().filter(|grant| usize::from(grant.request) == number).count();
             if let Err(reason) = place_devices(view, job, task, number as u16, have, &mut at) {
+                view.leftovers = None;
                 view.usage.give_task(view.cluster, &at, task, job.profile);
                 return Err(reason);
             }

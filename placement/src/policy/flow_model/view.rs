@@ -8,7 +8,7 @@ use crate::job::{DeviceRequest, Job, Task};
 use crate::placement::{Grant, Placement, TaskPlacement};
 use crate::policy::Work;
 use crate::policy::fragmentation::{Fragmentation, Shape};
-use crate::policy::greedy::{fgd_cost, still_fits};
+use crate::policy::greedy::fgd_cost;
 use crate::profile::{Conditions, Profiles};
 use crate::queue::Waiting;
 use crate::state::{Neighbour, State};
@@ -36,6 +36,8 @@ pub struct View<'a> {
     /// Per node, what the tasks there have before them; `None` until it is asked for.
     pub neighbours: Vec<Option<Vec<Neighbour>>>,
     pub now_s: f64,
+    /// How many devices have so many thousandths free; `None` until it is asked for.
+    pub leftovers: Option<Vec<u32>>,
     /// The mean, over the jobs that wait, of their best completion times.
     pub mean_work_s: f64,
 }
@@ -380,7 +382,7 @@ impl View<'_> {
         }
         let (mut all, mut remote, mut mbps) = (0u64, 0u64, 0u64);
         for request in &task.devices {
-            let have = self.usage.fitting_devices(self.cluster, node, request) as u64;
+            let have = self.fitting(node, request) as u64;
             let want = u64::from(request.count);
             let milli = u64::from(request.milli);
             all += want * milli;
@@ -416,6 +418,43 @@ impl View<'_> {
         let capacity = self.cluster.capacity_mbps(nic) as f64 * self.settings.link_limit;
         // Of an infinite capacity, enough.
         (capacity > 0.0).then(|| (capacity.min(1e15) as u64).saturating_sub(used))
+    }
+
+    /// Whether parts of devices are given with an eye on what they leave over.
+    fn spares_slivers(&self) -> bool {
+        self.settings.max_sliver < WHOLE
+    }
+
+    /// How many of a node's devices could each serve one of the request.
+    fn fitting(&mut self, node: NodeId, request: &DeviceRequest) -> usize {
+        if self.usage.node(node).device_milli[request.kind.index()] < u32::from(request.milli) {
+            return 0;
+        }
+        if request.milli == WHOLE || !self.spares_slivers() {
+            return self.usage.fitting_devices(self.cluster, node, request);
+        }
+        self.cluster.node(node).devices().filter(|&device| self.fits(device, request)).count()
+    }
+
+    /// Whether a device can serve one of the request. If slivers are to be spared, a part may leave over no more than
+    /// one, unless no other device has just as much left over: then somebody who fits will complete it.
+    pub fn fits(&mut self, device: DeviceId, request: &DeviceRequest) -> bool {
+        if !self.usage.fits_device(self.cluster, device, request) {
+            return false;
+        }
+        if request.milli == WHOLE || !self.spares_slivers() || !self.cluster.device(device).partitionable {
+            return true;
+        }
+        let left = self.usage.device_milli(device) - request.milli;
+        let (cluster, usage) = (self.cluster, &self.usage);
+        let leftovers = self.leftovers.get_or_insert_with(|| {
+            let mut counts = vec![0u32; usize::from(WHOLE) + 1];
+            for i in 0..cluster.devices().len() as u32 {
+                counts[usize::from(usage.device_milli(DeviceId(i)))] += 1;
+            }
+            counts
+        });
+        left <= self.settings.max_sliver || leftovers[usize::from(left)] == 0
     }
 
     /// What the server-centric arcs of a task have in common.
@@ -465,7 +504,7 @@ impl View<'_> {
         if u32::from(request.milli) > self.usage.node(node).device_milli[request.kind.index()] {
             return Err("no suitable devices free");
         }
-        let rank = match self.usage.fitting_devices(self.cluster, node, request) {
+        let rank = match self.fitting(node, request) {
             0 => return Err("no suitable devices free"),
             _ => self.device_rank(key, node).unwrap_or(0.0),
         };
@@ -499,6 +538,7 @@ impl View<'_> {
         if !self.usage.fits_server(node, task) || !task.allows(node) {
             return None;
         }
+        let with_devices = with_devices && !self.spares_slivers();
         let all = with_devices || task.devices.iter().all(|request| !self.disaggregated(request));
         let local = if all { self.fragmentation.grant(self.cluster, &self.usage, node, task) } else { None };
         let at = match local {
@@ -530,7 +570,7 @@ impl View<'_> {
         let mut best: Option<(u16, DeviceId)> = None;
         for device in self.cluster.node(node).devices() {
             let taken = at.grants.iter().any(|grant| grant.device == device && grant.request == number);
-            if !taken && self.usage.fits_device(self.cluster, device, request) {
+            if !taken && self.fits(device, request) {
                 let free = self.usage.device_milli(device);
                 if best.is_none_or(|(least, _)| free < least) {
                     best = Some((free, device));
@@ -538,7 +578,7 @@ impl View<'_> {
             }
         }
         let Some((_, mut device)) = best else { return false };
-        if request.milli < WHOLE {
+        if request.milli < WHOLE && !self.spares_slivers() {
             let one = self.device_key(request).one;
             if let Some(choice) = self.fragmentation.grant(self.cluster, &self.usage, node, &one)
                 && !at.grants.iter().any(|g| g.device == choice.grants[0].device && g.request == number)
@@ -546,18 +586,19 @@ impl View<'_> {
                 device = choice.grants[0].device;
             }
         }
-        debug_assert!(still_fits(self.cluster, &self.usage, &[], device, request));
         if node != at.node && !self.fits_path(at.node, node, request.traffic_mbps) {
             return false;
         }
         let grant: Grant = self.usage.grant(self.cluster, at.node, device, request, number);
         self.usage.change_grant(self.cluster, at.node, &grant, true);
+        self.leftovers = None;
         at.grants.push(grant);
         true
     }
 
     /// Gives back everything that a job got.
     pub fn take_back(&mut self, job: &Job, placed: &[TaskPlacement]) {
+        self.leftovers = None;
         for (task, at) in job.tasks.iter().zip(placed) {
             self.usage.give_task(self.cluster, at, task, job.profile);
         }
