@@ -260,6 +260,7 @@ impl Trace {
 
     fn write_kept(&mut self) {
         let clocks = self.clocks;
+        let mut finished: Vec<(u64, u64, u64)> = Vec::new();
         for Traced { kind, call, sequence, stream, start, end } in std::mem::take(&mut self.kept) {
             let args = format!("\"sequence\":{sequence}");
             match kind {
@@ -268,18 +269,27 @@ impl Trace {
                     let (start, end) = (clocks.ours(start), clocks.ours(end));
                     self.span(name_of(call), "server", server_pid(), 0, start, end, &args);
                 }
-                Traced::FINISHED => {
-                    // Work of a stream begins when it was dispatched and what was before it has finished.
-                    let Some((call, dispatched)) = self.dispatched.remove(&sequence) else { continue };
-                    if !self.streams.contains_key(&stream) {
-                        self.name_thread(server_pid(), stream + 1, &format!("stream {stream}"));
-                    }
-                    let before = self.streams.insert(stream, end).unwrap_or(0);
-                    let (start, end) = (clocks.ours(before.max(dispatched)), clocks.ours(end));
-                    self.span(name_of(call), "executed", server_pid(), stream + 1, start, end, &args);
-                }
-                _ => {}
+                _ => finished.push((stream, sequence, end)),
             }
+        }
+        finished.sort_unstable();
+        // A stream's work is done in order, whatever the order in which that was told.
+        for i in (1..finished.len()).rev() {
+            let (stream, _, end) = finished[i];
+            if finished[i - 1].0 == stream {
+                finished[i - 1].2 = finished[i - 1].2.min(end);
+            }
+        }
+        for (stream, sequence, end) in finished {
+            // It begins when it was dispatched and what was before it has finished.
+            let Some((call, dispatched)) = self.dispatched.remove(&sequence) else { continue };
+            if !self.streams.contains_key(&stream) {
+                self.name_thread(server_pid(), stream + 1, &format!("stream {stream}"));
+            }
+            let before = self.streams.insert(stream, end).unwrap_or(0);
+            let (start, end) = (clocks.ours(before.max(dispatched)), clocks.ours(end));
+            let args = format!("\"sequence\":{sequence}");
+            self.span(name_of(call), "executed", server_pid(), stream + 1, start, end, &args);
         }
     }
 

@@ -63,6 +63,7 @@
 //! outside its range, a handle that does not exist) is a CUDA error.
 
 pub mod calls;
+mod fields;
 pub mod frame;
 pub mod hello;
 pub mod reader;

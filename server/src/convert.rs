@@ -1,11 +1,10 @@
 //! Between the device's types and the wire's.
 
 use rgpu_device as device;
-use rgpu_protocol::{calls as wire, frame, hello};
+use rgpu_protocol::{calls as wire, frame, hello, same_fields};
 
 pub(crate) fn region(r: &wire::Region) -> device::Region {
-    let &wire::Region { addr, row_pitch, slice_pitch, width, height, depth } = r;
-    device::Region { addr, row_pitch, slice_pitch, width, height, depth }
+    same_fields!(Region, r => device::Region)
 }
 
 pub(crate) fn target(t: &wire::Target) -> device::Result<device::Target> {
@@ -28,7 +27,7 @@ pub(crate) fn failure(e: &device::Error, ordinal: u32) -> frame::Failure {
 }
 
 pub(crate) fn range(r: &device::Range) -> hello::Range {
-    hello::Range { base: r.base, size: r.size }
+    same_fields!(Range, r => hello::Range)
 }
 
 pub(crate) fn plan(p: &device::AddressPlan) -> hello::AddressPlan {
@@ -40,36 +39,17 @@ pub(crate) fn plan(p: &device::AddressPlan) -> hello::AddressPlan {
 }
 
 pub(crate) fn device_info(d: device::DeviceInfo) -> hello::DeviceInfo {
-    hello::DeviceInfo {
-        name: d.name,
-        uuid: d.uuid,
-        total_memory: d.total_memory,
-        compute_capability: d.compute_capability,
-        driver_version: d.driver_version,
-        accepts_ptx: d.accepts_ptx,
-        accepts_cubin: d.accepts_cubin,
-        attributes: d.attributes,
-    }
+    same_fields!(DeviceInfo, d => hello::DeviceInfo)
 }
 
 pub(crate) fn module_info(m: device::ModuleInfo) -> wire::ModuleInfo {
-    let function = |f: device::FunctionInfo| wire::FunctionInfo {
-        name: f.name,
-        params: f.params.into_iter().map(|p| (p.offset, p.size)).collect(),
-        max_threads: f.max_threads,
-        registers: f.registers,
-        static_shared: f.static_shared,
-        local_bytes: f.local_bytes,
-        const_bytes: f.const_bytes,
-        ptx_version: f.ptx_version,
-        binary_version: f.binary_version,
-        required_block: f.required_block,
+    let function = |mut f: device::FunctionInfo| {
+        let params = std::mem::take(&mut f.params).into_iter().map(|p| (p.offset, p.size)).collect();
+        same_fields!(FunctionInfo, f => wire::FunctionInfo, params: params)
     };
-    let global = |g: device::GlobalInfo| wire::GlobalInfo {
-        name: g.name,
-        addr: g.addr,
-        size: g.size,
-        kind: g.kind as u32,
+    let global = |g: device::GlobalInfo| {
+        let kind = g.kind as u32;
+        same_fields!(GlobalInfo, g => wire::GlobalInfo, kind: kind)
     };
     wire::ModuleInfo {
         functions: m.functions.into_iter().map(function).collect(),

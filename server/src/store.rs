@@ -12,7 +12,7 @@
 //!
 //! When all files together are larger than allowed, those go that were used longest ago.
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rgpu_protocol::transport::{receive_descriptors, send_descriptors};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The hash of an image.
 pub type Hash = [u8; 32];
@@ -34,6 +34,9 @@ const MAX_IMAGE: u64 = 256 << 20;
 const MAX_TOLD: usize = 4096;
 /// How long an application's process waits for the daemon.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long an application's process stays to keep what its session has loaded last.
+const LAST_WISH: Duration = Duration::from_secs(1);
 
 /// Requests, each followed by a hash.
 const OPEN: u8 = 1;
@@ -264,6 +267,20 @@ fn hex(bytes: &[u8]) -> String {
 #[derive(Debug)]
 pub struct Store {
     socket: Mutex<UnixStream>,
+    /// How many images are about to be kept.
+    keeping: Mutex<usize>,
+    kept: Condvar,
+}
+
+/// An image is about to be kept, as long as this exists.
+#[derive(Debug)]
+pub struct Keeping(Arc<Store>);
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        *self.0.keeping.lock() -= 1;
+        self.0.kept.notify_all();
+    }
 }
 
 impl Store {
@@ -272,7 +289,20 @@ impl Store {
         let socket = UnixStream::from(socket);
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { socket: Mutex::new(socket) })
+        Ok(Self { socket: Mutex::new(socket), keeping: Mutex::new(0), kept: Condvar::new() })
+    }
+
+    /// Announces an image that is not kept yet.
+    pub fn keeping(self: &Arc<Self>) -> Keeping {
+        *self.keeping.lock() += 1;
+        Keeping(self.clone())
+    }
+
+    /// Waits until what was announced is kept, but not for long.
+    pub fn finish(&self) {
+        let end = Instant::now() + LAST_WISH;
+        let mut keeping = self.keeping.lock();
+        while *keeping > 0 && !self.kept.wait_until(&mut keeping, end).timed_out() {}
     }
 
     fn ask(&self, socket: &mut UnixStream, kind: u8, hash: &Hash) -> Option<File> {

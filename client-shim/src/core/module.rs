@@ -83,11 +83,11 @@ impl Function {
     ///
     /// # Safety
     /// `args` must point to as many pointers as the kernel has parameters, and each but a null one to an argument.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn pack_short<'b>(
         &self,
         args: *const *const std::ffi::c_void,
-        block: &'b mut [MaybeUninit<u8>; 256],
+        block: &'b mut [MaybeUninit<u8>; super::relaunch::SHORT],
     ) -> Option<&'b [u8]> {
         let size = self.param_bytes as usize;
         if size > block.len() {
@@ -98,11 +98,13 @@ impl Function {
             // SAFETY: the block is longer than that.
             unsafe { out.write_bytes(0, size) };
         }
-        for (i, param) in self.declared.params.iter().enumerate() {
+        let mut next = args;
+        for param in &self.declared.params {
             // SAFETY: the caller passes a pointer for every parameter, to so many bytes; `size` is the largest end of any
             // parameter, so all lie in the block.
             unsafe {
-                let from = (*args.add(i)).cast::<u8>();
+                let from = (*next).cast::<u8>();
+                next = next.add(1);
                 if from.is_null() {
                     return None;
                 }

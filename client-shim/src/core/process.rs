@@ -233,6 +233,12 @@ extern "C" fn at_exit() {
     error::guard_value((), crate::trace::close);
 }
 
+/// Whether an error says that GPU code cannot be used.
+fn is_about_code(code: Code) -> bool {
+    use Code::{InvalidImage, InvalidPtx, NoBinaryForGpu, NotSupported, UnsupportedPtxVersion};
+    matches!(code, InvalidImage | InvalidPtx | NoBinaryForGpu | NotSupported | UnsupportedPtxVersion)
+}
+
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
@@ -324,6 +330,10 @@ impl Core {
     #[cold]
     pub(super) fn note_error(&self, ordinal: Ordinal, error: &Error) {
         if !error.code.is_sticky() {
+            if is_about_code(error.code) {
+                // A module that nobody waited for could not be loaded: its user should read why.
+                error::say_once(&error.message);
+            }
             return;
         }
         super::fatbin::forget_functions();
@@ -356,7 +366,7 @@ impl Core {
     }
 
     /// Work was put on a stream; to be called after the device has it, before the program's call returns.
-    #[inline]
+    #[inline(always)]
     pub(super) fn work_enqueued(&self, stream: &Stream) {
         let mut work = self.of(stream.ordinal).work.lock();
         work.enqueued += 1;

@@ -13,7 +13,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use rgpu_device::{Launch, PreparedLaunch};
+use rgpu_device::{Launch, Ordinal, PreparedLaunch};
 
 use super::context::Context;
 use super::error::{self, Result};
@@ -27,13 +27,36 @@ use super::thread;
 use crate::graph::capture;
 use crate::trace;
 
+/// How a launch looks to the program: equal keys are equal launches, but for the arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key([u64; 6]);
+
+impl Key {
+    #[inline(always)]
+    fn new(host: *const c_void, stream: Raw, per_thread: bool, config: &Config) -> Self {
+        let ([gx, gy, gz], [bx, by, bz]) = (config.grid, config.block);
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let shared = pair(config.shared_bytes, u32::from(per_thread));
+        Self([host as u64, stream as u64, pair(gx, gy), pair(gz, bx), pair(by, bz), shared])
+    }
+
+    #[inline(always)]
+    fn is(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).fold(0, |different, (a, b)| different | (a ^ b)) == 0
+    }
+
+    /// Where it is remembered.
+    #[inline(always)]
+    fn slot(&self) -> usize {
+        let [host, stream, gxy, bxgz, ..] = self.0;
+        ((host >> 4) ^ (stream >> 6) ^ gxy ^ (bxgz >> 37)) as usize % RECENT
+    }
+}
+
 /// A launch that this thread made.
 struct Recent {
+    key: Key,
     generation: u64,
-    host: usize,
-    raw_stream: Raw,
-    per_thread: bool,
-    config: Config,
     prepared: PreparedLaunch,
     context: Arc<Context>,
     function: Arc<Function>,
@@ -43,16 +66,21 @@ struct Recent {
 /// How many are remembered.
 const RECENT: usize = 64;
 /// Kernels with longer parameter blocks are not.
-const SHORT: usize = 256;
+pub(super) const SHORT: usize = 256;
 
-thread_local! {
-    static LATELY: RefCell<[Option<Recent>; RECENT]> = const { RefCell::new([const { None }; RECENT]) };
+type Table = [Option<Recent>; RECENT];
+
+/// The thread's launches. They are found by [`thread::Hot::recent`].
+struct Lately(RefCell<Option<Box<Table>>>);
+
+impl Drop for Lately {
+    fn drop(&mut self) {
+        let _ = thread::HOT.try_with(|hot| hot.recent.set(std::ptr::null()));
+    }
 }
 
-#[inline]
-fn slot(host: usize, config: &Config, stream: Raw) -> usize {
-    let shape = config.grid[0] as usize ^ config.block[0] as usize >> 5;
-    (host >> 4 ^ host >> 9 ^ stream >> 6 ^ shape) % RECENT
+thread_local! {
+    static LATELY: Lately = const { Lately(RefCell::new(None)) };
 }
 
 /// `cudaLaunchKernel` of what a host address stands for, if this thread has made such a launch lately: the call's result.
@@ -60,7 +88,7 @@ fn slot(host: usize, config: &Config, stream: Raw) -> usize {
 ///
 /// # Safety
 /// `args` must be as the kernel's signature demands.
-#[inline]
+#[inline(always)]
 pub unsafe fn launch_again(
     host: *const c_void,
     raw_stream: Raw,
@@ -68,42 +96,47 @@ pub unsafe fn launch_again(
     config: &Config,
     args: *const *const c_void,
 ) -> Option<u32> {
+    let key = Key::new(host, raw_stream, per_thread, config);
+    let (top, table) = thread::HOT.try_with(|hot| (hot.top.get(), hot.recent.get())).ok()?;
+    if table.is_null() || args.is_null() {
+        return None;
+    }
+    // SAFETY: the table is this thread's, and lives as long as `recent` points to it. It changes only in `remember`, which
+    // nothing below leads to.
+    let recent = unsafe { (*table.cast::<Table>()).get_unchecked(key.slot()) }.as_ref()?;
+    if !recent.key.is(&key)
+        || recent.generation != fatbin::generation()
+        || top != Arc::as_ptr(&recent.context)
+    {
+        return None;
+    }
     let core = existing()?;
-    LATELY
-        .try_with(|lately| {
-            let lately = lately.try_borrow().ok()?;
-            let recent = lately.get(slot(host as usize, config, raw_stream))?.as_ref()?;
-            let same = recent.host == host as usize
-                && recent.generation == fatbin::generation()
-                && recent.raw_stream == raw_stream
-                && recent.per_thread == per_thread
-                && recent.config == *config
-                && thread::is_top(&recent.context)
-                && !args.is_null();
-            if !same {
-                return None;
-            }
-            let mut block = [MaybeUninit::<u8>::uninit(); SHORT];
-            // SAFETY: the caller's promise; only kernels whose parameters fit are remembered.
-            let params = unsafe { recent.function.pack_short(args, &mut block) }?;
-            match core.device.launch_prepared(&recent.prepared, params) {
-                Ok(()) => {
-                    core.work_enqueued(&recent.stream);
-                    Some(0)
-                }
-                Err(error) => {
-                    core.note_error(recent.stream.ordinal, &error);
-                    Some(failed(error))
-                }
-            }
-        })
-        .ok()
-        .flatten()
+    let mut block = [MaybeUninit::<u8>::uninit(); SHORT];
+    // SAFETY: the caller's promise; only kernels whose parameters fit are remembered.
+    let params = unsafe { recent.function.pack_short(args, &mut block) }?;
+    if let Err(error) = core.device.launch_prepared(&recent.prepared, params) {
+        return Some(failed(core, recent.stream.ordinal, error));
+    }
+    core.work_enqueued(&recent.stream);
+    Some(0)
 }
 
 #[cold]
-fn failed(error: error::Error) -> u32 {
+fn failed(core: &Core, ordinal: Ordinal, error: error::Error) -> u32 {
+    core.note_error(ordinal, &error);
     error::guard_runtime("cudaLaunchKernel", || Err(error))
+}
+
+/// Remembers a launch.
+fn remember(recent: Recent) {
+    let _ = LATELY.try_with(|lately| {
+        let Ok(mut table) = lately.0.try_borrow_mut() else { return };
+        let table = table.get_or_insert_with(|| Box::new([const { None }; RECENT]));
+        let at = recent.key.slot();
+        table[at] = Some(recent);
+        let table: *const Table = &raw const **table;
+        let _ = thread::HOT.try_with(|hot| hot.recent.set(table.cast()));
+    });
 }
 
 impl Core {
@@ -146,25 +179,8 @@ impl Core {
             params: &[0; SHORT][..size],
         };
         if let Some(prepared) = self.device.prepare_launch(launch) {
-            let host = host as usize;
-            let config = *config;
-            let at = slot(host, &config, raw_stream);
-            let recent = Recent {
-                generation,
-                host,
-                raw_stream,
-                per_thread,
-                config,
-                prepared,
-                context,
-                function,
-                stream,
-            };
-            let _ = LATELY.try_with(|lately| {
-                if let Ok(mut lately) = lately.try_borrow_mut() {
-                    lately[at] = Some(recent);
-                }
-            });
+            let key = Key::new(host, raw_stream, per_thread, config);
+            remember(Recent { key, generation, prepared, context, function, stream });
         }
         Ok(())
     }

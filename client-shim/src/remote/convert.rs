@@ -1,11 +1,10 @@
 //! Between the device's types and the wire's.
 
 use rgpu_device as device;
-use rgpu_protocol::{calls as wire, frame, hello};
+use rgpu_protocol::{calls as wire, frame, hello, same_fields};
 
 pub(super) fn region(r: device::Region) -> wire::Region {
-    let device::Region { addr, row_pitch, slice_pitch, width, height, depth } = r;
-    wire::Region { addr, row_pitch, slice_pitch, width, height, depth }
+    same_fields!(Region, r => wire::Region)
 }
 
 pub(super) fn target(t: device::Target) -> wire::Target {
@@ -21,11 +20,11 @@ pub(super) fn error(f: &frame::Failure) -> device::Error {
 }
 
 pub(super) fn range(r: &hello::Range) -> device::Range {
-    device::Range { base: r.base, size: r.size }
+    same_fields!(Range, r => device::Range)
 }
 
 pub(super) fn wire_range(r: device::Range) -> hello::Range {
-    hello::Range { base: r.base, size: r.size }
+    same_fields!(Range, r => hello::Range)
 }
 
 pub(super) fn plan(p: &hello::AddressPlan) -> device::AddressPlan {
@@ -37,40 +36,22 @@ pub(super) fn plan(p: &hello::AddressPlan) -> device::AddressPlan {
 }
 
 pub(super) fn device_info(d: hello::DeviceInfo) -> device::DeviceInfo {
-    device::DeviceInfo {
-        name: d.name,
-        uuid: d.uuid,
-        total_memory: d.total_memory,
-        compute_capability: d.compute_capability,
-        driver_version: d.driver_version,
-        accepts_ptx: d.accepts_ptx,
-        accepts_cubin: d.accepts_cubin,
-        attributes: d.attributes,
-    }
+    same_fields!(DeviceInfo, d => device::DeviceInfo)
 }
 
 pub(super) fn module_info(m: wire::ModuleInfo) -> device::ModuleInfo {
-    let function = |f: wire::FunctionInfo| device::FunctionInfo {
-        name: f.name,
-        params: f.params.into_iter().map(|(offset, size)| device::ParamInfo { offset, size }).collect(),
-        max_threads: f.max_threads,
-        registers: f.registers,
-        static_shared: f.static_shared,
-        local_bytes: f.local_bytes,
-        const_bytes: f.const_bytes,
-        ptx_version: f.ptx_version,
-        binary_version: f.binary_version,
-        required_block: f.required_block,
+    let param = |(offset, size)| device::ParamInfo { offset, size };
+    let function = |mut f: wire::FunctionInfo| {
+        let params = std::mem::take(&mut f.params).into_iter().map(param).collect();
+        same_fields!(FunctionInfo, f => device::FunctionInfo, params: params)
     };
-    let global = |g: wire::GlobalInfo| device::GlobalInfo {
-        name: g.name,
-        addr: g.addr,
-        size: g.size,
-        kind: match g.kind {
+    let global = |g: wire::GlobalInfo| {
+        let kind = match g.kind {
             1 => device::GlobalKind::Constant,
             2 => device::GlobalKind::Managed,
             _ => device::GlobalKind::Global,
-        },
+        };
+        same_fields!(GlobalInfo, g => device::GlobalInfo, kind: kind)
     };
     device::ModuleInfo {
         functions: m.functions.into_iter().map(function).collect(),

@@ -6,47 +6,19 @@
 //! `__cudaPushCallConfiguration(…)` and a call of the host stub, which calls `__cudaGetKernel` once (13.x
 //! stubs), `__cudaPopCallConfiguration`, and then `__cudaLaunchKernel` (13.x) or `cudaLaunchKernel` (12.x).
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::thread::AccessError;
 
 use super::abi::{In, Out, api, call, enter, enter_stream};
 use super::types::{Dim3, EventRef, LaunchConfig, StreamRef, launch_attribute};
 use crate::core::error::{guard_value, invalid, not_implemented};
 use crate::core::relaunch::launch_again;
+use crate::core::thread::{Configuration, HOT};
 use crate::core::{Code, Config, Error, Result, current, fatbin};
 
-/// What `<<<>>>` says.
-#[derive(Debug, Clone, Copy)]
-struct CallConfiguration {
-    grid: Dim3,
-    block: Dim3,
-    shared_bytes: usize,
-    stream: StreamRef,
-}
-
-impl CallConfiguration {
-    const NONE: Self = {
-        let none = Dim3 { x: 0, y: 0, z: 0 };
-        Self { grid: none, block: none, shared_bytes: 0, stream: 0 }
-    };
-}
-
-/// So many configurations have their places; more than one at a time is rare.
-const NESTED: usize = 4;
-
-/// Configurations of launches whose arguments are still being evaluated.
-struct Configurations {
-    depth: Cell<usize>,
-    places: [Cell<CallConfiguration>; NESTED],
-}
-
 thread_local! {
-    static CONFIGURATIONS: Configurations = const {
-        Configurations { depth: Cell::new(0), places: [const { Cell::new(CallConfiguration::NONE) }; NESTED] }
-    };
-    /// What found no place.
-    static DEEPER: RefCell<Vec<CallConfiguration>> = const { RefCell::new(Vec::new()) };
+    /// Configurations that found no place in [`Hot`](crate::core::thread::Hot).
+    static DEEPER: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
 /// `__cudaRegisterFatBinary`
@@ -113,31 +85,28 @@ pub(crate) extern "C" fn push_call_configuration(
     shared_bytes: usize,
     stream: StreamRef,
 ) -> c_uint {
-    let configuration = CallConfiguration { grid, block, shared_bytes, stream };
-    let pushed = CONFIGURATIONS.try_with(|all| {
-        let depth = all.depth.get();
-        match all.places.get(depth) {
+    let pushed = HOT.try_with(|hot| {
+        let depth = hot.depth.get();
+        let configuration = Configuration { grid: grid.into(), block: block.into(), shared_bytes, stream };
+        match hot.places.get(depth) {
             Some(place) => place.set(configuration),
-            None => DEEPER.try_with(|deeper| deeper.borrow_mut().push(configuration))?,
+            None => push_deeper(configuration)?,
         }
-        all.depth.set(depth + 1);
-        Ok::<(), AccessError>(())
+        hot.depth.set(depth + 1);
+        Some(())
     });
     // Anything but 0 keeps the stub from being called.
-    c_uint::from(!matches!(pushed, Ok(Ok(()))))
+    c_uint::from(!matches!(pushed, Ok(Some(()))))
 }
 
-fn popped() -> Option<CallConfiguration> {
-    CONFIGURATIONS
-        .try_with(|all| {
-            let depth = all.depth.get().checked_sub(1)?;
-            all.depth.set(depth);
-            match all.places.get(depth) {
-                Some(place) => Some(place.get()),
-                None => DEEPER.try_with(|deeper| deeper.borrow_mut().pop()).ok()?,
-            }
-        })
-        .ok()?
+#[cold]
+fn push_deeper(configuration: Configuration) -> Option<()> {
+    DEEPER.try_with(|deeper| deeper.borrow_mut().push(configuration)).ok()
+}
+
+#[cold]
+fn pop_deeper() -> Option<Configuration> {
+    DEEPER.try_with(|deeper| deeper.borrow_mut().pop()).ok().flatten()
 }
 
 /// Launches a kernel.
@@ -212,17 +181,26 @@ pub(crate) extern "C" fn pop_call_configuration(
     shared_bytes: Out<usize>,
     stream: Out<StreamRef>,
 ) -> c_int {
-    let Some(configuration) = popped() else {
-        return call("__cudaPopCallConfiguration", || Err(Code::MissingConfiguration.into()));
-    };
     if grid.0.is_null() || block.0.is_null() || shared_bytes.0.is_null() || stream.0.is_null() {
         return call("__cudaPopCallConfiguration", || Err(invalid("a result pointer is null")));
     }
-    grid.set_if_wanted(configuration.grid);
-    block.set_if_wanted(configuration.block);
-    shared_bytes.set_if_wanted(configuration.shared_bytes);
-    stream.set_if_wanted(configuration.stream);
-    0
+    let popped = HOT.try_with(|hot| {
+        let depth = hot.depth.get().checked_sub(1)?;
+        hot.depth.set(depth);
+        let configuration = match hot.places.get(depth) {
+            Some(place) => place.get(),
+            None => pop_deeper()?,
+        };
+        grid.set_if_wanted(configuration.grid.into());
+        block.set_if_wanted(configuration.block.into());
+        shared_bytes.set_if_wanted(configuration.shared_bytes);
+        stream.set_if_wanted(configuration.stream);
+        Some(())
+    });
+    match popped {
+        Ok(Some(())) => 0,
+        _ => call("__cudaPopCallConfiguration", || Err(Code::MissingConfiguration.into())),
+    }
 }
 
 /// `cudaLaunchKernel`, `__cudaLaunchKernel`

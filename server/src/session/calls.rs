@@ -464,6 +464,7 @@ impl Dispatcher {
         let answers = self.answers.clone();
         let (sequence, ordinal, module) = (self.sequence, self.ordinal, call.module);
         let store = self.modules.store.clone();
+        let keeping = store.as_ref().map(Store::keeping);
         let load = move || {
             let info = answers.device.module_load(ordinal, module, &image, &managed);
             let well = info.is_ok();
@@ -478,6 +479,7 @@ impl Dispatcher {
                 let hash: Hash = *blake3::hash(&image).as_bytes();
                 store.put(hash, &image);
             }
+            drop(keeping);
         };
         match std::thread::Builder::new().name("module".into()).spawn(load) {
             Ok(_) => Reply::Later,

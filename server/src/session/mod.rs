@@ -170,6 +170,9 @@ impl Session {
             End::Malformed(_) | End::Failed(_) => self.out.goodbye(&end.to_string()),
             End::Goodbye | End::Closed => self.out.end(),
         }
+        if let (End::Goodbye, Some(store)) = (&end, &self.store) {
+            store.finish();
+        }
         note(&*device, slot_stats, &self.out);
         slot_stats.set_reason(&end.to_string());
         self.host.end();

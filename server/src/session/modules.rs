@@ -151,7 +151,9 @@ impl Modules {
             let _ = self.under_way.remove(0).wait(|_| Ok(())); // whoever uses it sees how it ended
         }
         let load = Arc::new(Load::default());
-        let (device, theirs, store) = (device.clone(), load.clone(), self.store.clone());
+        let (device, theirs) = (device.clone(), load.clone());
+        let store = keep.and(self.store.clone());
+        let keeping = store.as_ref().map(Store::keeping);
         let body = move || {
             let outcome = device.module_load(ordinal, module, &image, &[]);
             let well = outcome.is_ok();
@@ -159,6 +161,7 @@ impl Modules {
             if let (Some(store), Some(hash), true) = (store, keep, well) {
                 store.put(hash, &image);
             }
+            drop(keeping);
         };
         let started = std::thread::Builder::new().name("module".into()).spawn(body);
         if let Err(e) = started {
