@@ -429,7 +429,9 @@ impl Device for NvidiaDevice {
                 return Err(Error::new(Code::NotReady, "An event has not been reached yet"));
             }
         }
-        let (first, last) = (start.latest.lock().clone(), end.latest.lock().clone());
+        // One after the other: both may be the same event.
+        let first = start.latest.lock().clone();
+        let last = end.latest.lock().clone();
         let (Some(first), Some(last)) = (first, last) else { return Err(Code::InvalidHandle.into()) };
         core.note(start.ordinal, core.driver.event_elapsed(first.raw, last.raw))
     }
