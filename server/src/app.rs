@@ -14,7 +14,10 @@ use crate::options::{DeviceKind, DeviceSpec};
 use crate::session::{Session, initial_credit};
 use crate::store::Store;
 use rgpu_device::{AddressPlan, Code, Device, Host, Range};
-use rgpu_protocol::hello::{self, FEATURE_OBSERVE, FEATURE_RDMA, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello, HelloAnswer, HelloExtras, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status};
+use rgpu_protocol::hello::{
+    self, FEATURE_OBSERVE, FEATURE_RDMA, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello, HelloAnswer,
+    HelloExtras, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status,
+};
 use rgpu_protocol::transport::{Offer, Rdma, RdmaInfo, Ready, Shm, Tcp, Transport};
 use rgpu_protocol::wire::{DecodeError, Reader, Wire};
 use std::fs::File;
@@ -77,7 +80,8 @@ impl Orders {
         let memory = Wire::decode(&mut r)?;
         let compute_capability = Wire::decode(&mut r)?;
         let kind: u32 = Wire::decode(&mut r)?;
-        let kind = DeviceKind::from_number(kind).ok_or(DecodeError::Unknown { what: "A kind of device", value: u64::from(kind) })?;
+        let kind = DeviceKind::from_number(kind)
+            .ok_or(DecodeError::Unknown { what: "A kind of device", value: u64::from(kind) })?;
         let driver: Vec<u8> = Wire::decode(&mut r)?;
         let driver = path_from(&driver);
         let device = DeviceSpec { kind, count, memory, workers, compute_capability, driver };
@@ -184,10 +188,7 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
         credit: credit.clone(),
     };
     // Before anything of the application's is executed.
-    if let Err(e) = confine::confine(match spec.kind {
-        DeviceKind::Nvidia => confine::Files::AsTheDriverNeeds,
-        _ => confine::Files::None,
-    }) {
+    if let Err(e) = confine::confine(files_needed(spec)) {
         let text = format!("the process could not be confined: {e}");
         stats.set_reason(&text);
         let _ = say(&*transport, &HelloAnswer::refused(Status::Unavailable, text));
@@ -250,6 +251,16 @@ impl Connection {
         }
         let (shm, offer) = Shm::create(connection, peer)?;
         Ok(Self { hello, session: Arc::new(shm), offer: Some(offer), rdma: None })
+    }
+}
+
+/// Which files the device needs from now on.
+fn files_needed(spec: &DeviceSpec) -> confine::Files {
+    // Our own library in the driver's place executes kernels in this very process.
+    let is_own = spec.driver.as_deref().is_some_and(nvidia::find::is_own);
+    match spec.kind {
+        DeviceKind::Nvidia if !is_own => confine::Files::AsTheDriverNeeds,
+        _ => confine::Files::None,
     }
 }
 

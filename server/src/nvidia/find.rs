@@ -94,6 +94,11 @@ fn load(library: Library, path: &Path, named: bool) -> Result<Opened> {
     Ok(Opened { table, path: path.to_owned(), is_own: !own.is_null() })
 }
 
+/// Whether a library that was named as the driver is rgpu's own, whose GPU is the process that loads it.
+pub fn is_own(driver: &Path) -> bool {
+    Library::open(driver).is_ok_and(|library| !library.symbol(IN_PROCESS).is_null())
+}
+
 /// A shared library.
 struct Library(*mut c_void);
 
