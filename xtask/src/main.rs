@@ -4,6 +4,7 @@
 mod count_instructions;
 mod demo;
 mod gpu_check;
+mod rdma;
 mod test;
 
 use std::path::Path;
@@ -33,6 +34,9 @@ enum Task {
     Test {
         /// Only tests whose name contains this
         filter: Vec<String>,
+        /// Instead: the examples and the transport's own tests over RDMA, in a virtual machine that has a device for it
+        #[arg(long)]
+        rdma: bool,
     },
     /// Counts the instructions that a launch costs the program's side; needs valgrind
     CountInstructions,
@@ -47,7 +51,8 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Task::Demo { filter } => demo::demo(&filter),
-        Task::Test { filter } => test::test(&filter),
+        Task::Test { filter, rdma: true } => rdma::test(&filter),
+        Task::Test { filter, rdma: false } => test::test(&filter),
         Task::CountInstructions => count_instructions::count_instructions(),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),

@@ -126,11 +126,11 @@ fn announced_memory_is_sent_from_where_it_is() {
 #[test]
 #[ignore = "needs an RDMA device"]
 fn where_no_memory_can_be_registered_it_is_copied() {
-    let (server, client) = both();
-    let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: libc::RLIM_INFINITY };
+    // Enough for the rings of two ends.
+    let limit = libc::rlimit { rlim_cur: 6 << 20, rlim_max: libc::RLIM_INFINITY };
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: plain system calls on valid places. The capability to lock any amount goes for new threads, too, which
-    // inherit what this one has.
+    // SAFETY: plain system calls on valid places. The capability to lock any amount is lost to this thread and those that
+    // it starts. (The device must be opened afterwards.)
     unsafe {
         libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut before);
         assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit), 0);
@@ -141,6 +141,7 @@ fn where_no_memory_can_be_registered_it_is_copied() {
         sets[0] &= !IPC_LOCK;
         assert_eq!(libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()), 0);
     }
+    let (server, client) = both();
     exchange(server.clone(), client.clone(), true);
     assert_eq!(server.awaited.load(SeqCst) + client.awaited.load(SeqCst), 0, "it was registered after all");
     // A new connection finds no room for its rings, and says so.
