@@ -5,6 +5,9 @@ mod flow_model;
 mod fragmentation;
 mod greedy;
 
+#[cfg(test)]
+mod tests;
+
 pub use explain::{Candidate, Explanation, Step};
 
 use crate::cluster::Cluster;

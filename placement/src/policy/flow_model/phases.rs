@@ -181,6 +181,11 @@ impl Builder {
     }
 }
 
+/// A little more for leaving whoever comes earlier in the queue: among equals, the longest waiting go first.
+fn turn(i: usize, of: usize) -> f64 {
+    (of - i) as f64 * 2e-5
+}
+
 fn failed(phase: Phase, error: &dyn std::fmt::Display) -> Error {
     Error::Solver { phase, why: error.to_string() }
 }
@@ -227,8 +232,9 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
     for &(job, task) in &classes {
         let aggregator = builder.node(0)?;
         let mut out = Vec::new();
-        for (arc, slots, side) in server_arcs(view, job, task, items.len()) {
-            let machine = builder.machine(arc.node, side, slots)?;
+        for (arc, slots, side, fits) in server_arcs(view, job, task, items.len()) {
+            let plain = builder.machine(arc.node, 1, fits)?;
+            let machine = if side == 1 { plain } else { builder.machine(arc.node, 0, slots)? };
             out.push((builder.arc(aggregator, machine, slots, arc.cost)?, arc.node));
         }
         aggregators.push(aggregator);
@@ -247,7 +253,7 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
                 u
             }
         };
-        builder.arc(task, u, 1, view.unscheduled(waiting[i]))?;
+        builder.arc(task, u, 1, view.unscheduled(waiting[i]) + turn(i, waiting.len()))?;
         into.push(builder.arc(task, aggregators[class], 1, 0.0)?);
     }
     let solution = builder.solve(view)?;
@@ -279,8 +285,8 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
 }
 
 /// The arcs of one class: to machines where all devices are local, and to machines for which they are remote, each
-/// with how many such tasks fit.
-fn server_arcs(view: &mut View<'_>, job: &Job, task: &Task, count: usize) -> Vec<(Arc, i64, u8)> {
+/// with how many such tasks it can take, its side of the machine, and how many the machine can take in all.
+fn server_arcs(view: &mut View<'_>, job: &Job, task: &Task, count: usize) -> Vec<(Arc, i64, u8, i64)> {
     let key = view.server_key(task);
     let mut found: Vec<Arc> = Vec::new();
     for node in view.nodes() {
@@ -295,7 +301,7 @@ fn server_arcs(view: &mut View<'_>, job: &Job, task: &Task, count: usize) -> Vec
         let mut fits =
             per(free.cpu_milli, task.cpu_milli).min(per(free.memory_mib, task.memory_mib)).min(count as u64);
         if task.devices.is_empty() {
-            arcs.push((arc, fits as i64, 1));
+            arcs.push((arc, fits as i64, 1, fits as i64));
             continue;
         }
         let mut local = fits;
@@ -307,7 +313,7 @@ fn server_arcs(view: &mut View<'_>, job: &Job, task: &Task, count: usize) -> Vec
             fits = local.max(u64::from(arc.remote_share > 0.0));
         }
         if arc.remote_share == 0.0 {
-            arcs.push((arc, local.max(1) as i64, 0));
+            arcs.push((arc, local.max(1) as i64, 0, fits as i64));
         }
         let remote = if arc.remote_share == 0.0 { fits - local.max(1).min(fits) } else { fits };
         let traffic: u64 =
@@ -321,7 +327,7 @@ fn server_arcs(view: &mut View<'_>, job: &Job, task: &Task, count: usize) -> Vec
         };
         if slots > 0 && (all_remote || arc.remote_share > 0.0) {
             let share = if arc.remote_share > 0.0 { arc.remote_share } else { 1.0 };
-            arcs.push((view.remote_arc(job, task, &key, arc.node, share), slots as i64, 1));
+            arcs.push((view.remote_arc(job, task, &key, arc.node, share), slots as i64, 1, fits as i64));
         }
     }
     arcs
@@ -422,7 +428,7 @@ fn device_phase(view: &mut View<'_>, batch: &mut Batch<'_>, kind: DeviceKind) ->
         let subtask = builder.node(open)?;
         let u = builder.node(0)?;
         builder.arc(u, builder.sink, open, 0.0)?;
-        builder.arc(subtask, u, open, view.unscheduled(waiting[i]))?;
+        builder.arc(subtask, u, open, view.unscheduled(waiting[i]) + turn(i, waiting.len()))?;
         into.push(builder.arc(subtask, aggregators[group], open, 0.0)?);
     }
     let solution = builder.solve(view)?;
