@@ -422,7 +422,8 @@ impl Driver {
         ];
         let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
         let none = std::ptr::null();
-        call!(self, launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, none, extra.as_ptr()))
+        let extra = if size == 0 { none } else { extra.as_ptr() };
+        call!(self, launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, none, extra))
     }
 
     /// Launches a kernel whose blocks may wait for each other; `params` point into its parameter block.

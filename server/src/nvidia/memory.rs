@@ -352,12 +352,6 @@ impl Pieces {
             }
         }
     }
-
-    /// How many pieces are mapped.
-    #[cfg(test)]
-    pub fn count(&self) -> usize {
-        self.mapped.len()
-    }
 }
 
 #[cfg(test)]

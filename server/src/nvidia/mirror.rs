@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 /// Changed runs of the host that are nearer than this are copied together, where the device has changed nothing.
 const NEAR: usize = 4096;
 
+/// So much is compared at once.
+const CHUNK: usize = 8 << 20;
+
 /// Something that happens once and is waited for.
 #[derive(Default)]
 pub struct Latch {
@@ -343,11 +346,18 @@ impl Area {
             result => result?,
         }
         // Whatever lay in these pieces before is overwritten as far as it is this area's.
-        let zeros = vec![0; self.range.size as usize];
-        write_device(core, inner.ordinal, self.range.base, &zeros)?;
-        inner.twin = zeros;
+        let belongings = core.enter(inner.ordinal)?;
+        let (ordinal, range) = (inner.ordinal, self.range);
+        core.note(ordinal, core.driver.fill(range.base, 0, 4, range.size / 4, belongings.side))?;
+        core.note(ordinal, core.driver.stream_synchronize(belongings.side))?;
+        inner.twin = vec![0; range.size as usize];
         inner.fresh = 0;
         Ok(())
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+        let size = self.range.size as usize;
+        (0..size).step_by(CHUNK).map(move |from| from..(from + CHUNK).min(size))
     }
 
     /// Brings the device's copy up to date, and lets it be changed.
@@ -365,45 +375,71 @@ impl Area {
                 (inner.landings.clone(), inner.collected)
             };
             landings.iter().for_each(|landing| landing.wait());
-            let mut bytes = vec![0; self.range.size as usize];
-            core.host.fetch(self.range.base, &mut bytes)?;
-            let mut inner = self.inner.lock();
-            if inner.gone || inner.collected != collected || !inner.landings.iter().all(|l| l.is_open()) {
-                continue;
+            let mut current = true;
+            for part in self.chunks() {
+                let mut bytes = vec![0; part.len()];
+                core.host.fetch(self.range.base + part.start as u64, &mut bytes)?;
+                let mut inner = self.inner.lock();
+                current = !inner.gone
+                    && inner.collected == collected
+                    && inner.landings.iter().all(|landing| landing.is_open());
+                if !current {
+                    break;
+                }
+                self.push(core, &mut inner, part, &bytes)?;
+                drop(inner);
+                mirror.look_for_addresses(turn, &bytes, 8);
             }
-            self.push(core, &mut inner, &bytes)?;
-            inner.fresh = host_turn;
-            inner.exposed = true;
-            drop(inner);
-            mirror.look_for_addresses(turn, &bytes, 8);
-            return Ok(());
+            let mut inner = self.inner.lock();
+            if current && inner.collected == collected {
+                inner.fresh = host_turn;
+                inner.exposed = true;
+                return Ok(());
+            }
         }
     }
 
     /// Copies what the host has changed to the device.
-    fn push(&self, core: &Core, inner: &mut Inner, host: &[u8]) -> Result<()> {
+    fn push(&self, core: &Core, inner: &mut Inner, part: std::ops::Range<usize>, host: &[u8]) -> Result<()> {
         let near = if inner.exposed { 0 } else { NEAR };
         let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
-        differences(host, &inner.twin, |run| match runs.last_mut() {
+        differences(host, &inner.twin[part.clone()], |run| match runs.last_mut() {
             Some(last) if near > 0 && run.start - last.end <= near => last.end = run.end,
             _ => runs.push(run),
         });
         if runs.is_empty() {
             return Ok(());
         }
+        let pushed = self.push_runs(core, inner, part.start, host, runs);
+        // The bytes must stay until the driver has read them.
+        let belongings = core.enter(inner.ordinal)?;
+        core.note(inner.ordinal, core.driver.stream_synchronize(belongings.side))?;
+        pushed
+    }
+
+    fn push_runs(
+        &self,
+        core: &Core,
+        inner: &mut Inner,
+        start: usize,
+        host: &[u8],
+        runs: Vec<std::ops::Range<usize>>,
+    ) -> Result<()> {
         for run in runs {
-            write_behind(core, inner.ordinal, self.range.base + run.start as u64, &host[run.clone()])?;
+            let bytes = &host[run.clone()];
+            let run = start + run.start..start + run.end;
+            write_behind(core, inner.ordinal, self.range.base + run.start as u64, bytes)?;
             for variable in &inner.variables {
                 let both = run.start.max(variable.offset)..run.end.min(variable.offset + variable.size);
                 if both.start < both.end {
                     let addr = variable.addr + (both.start - variable.offset) as u64;
-                    write_device(core, variable.ordinal, addr, &host[both])?;
+                    let bytes = &bytes[both.start - run.start..both.end - run.start];
+                    write_device(core, variable.ordinal, addr, bytes)?;
                 }
             }
-            inner.twin[run.clone()].copy_from_slice(&host[run]);
+            inner.twin[run].copy_from_slice(bytes);
         }
-        let belongings = core.enter(inner.ordinal)?;
-        core.note(inner.ordinal, core.driver.stream_synchronize(belongings.side))
+        Ok(())
     }
 
     /// The device's bytes of a part, its variables' own places included.
@@ -430,39 +466,49 @@ impl Area {
 
     fn collect(&self, core: &Core, sink: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
         let mut inner = self.inner.lock();
-        if inner.pieces.is_none() || inner.gone || !(inner.exposed || !inner.told.is_empty()) {
+        if inner.pieces.is_none() || inner.gone {
             return Ok(());
         }
         if inner.exposed {
             // Asked before the bytes are read: what begins later exposes the area anew, and waits for the lock.
             let idle = core.is_idle();
-            let whole = 0..self.range.size as usize;
-            let device = self.read(core, &mut inner, whole)?;
-            let mut runs = Vec::new();
-            differences(&device, &inner.twin, |run| runs.push(run));
-            for run in runs {
-                sink(self.range.base + run.start as u64, &device[run.clone()]);
-                // Both places of a variable get the same bytes.
-                for variable in &inner.variables {
-                    let both = run.start.max(variable.offset)..run.end.min(variable.offset + variable.size);
-                    if both.start < both.end {
-                        let addr = variable.addr + (both.start - variable.offset) as u64;
-                        write_device(core, variable.ordinal, addr, &device[both.clone()])?;
-                        write_device(
-                            core,
-                            inner.ordinal,
-                            self.range.base + both.start as u64,
-                            &device[both],
-                        )?;
-                    }
-                }
-                inner.twin[run.clone()].copy_from_slice(&device[run]);
+            for part in self.chunks() {
+                self.collect_part(core, &mut inner, part, sink)?;
             }
             inner.collected += 1;
             inner.exposed = !idle;
         }
         for part in std::mem::take(&mut inner.told) {
             sink(self.range.base + part.start as u64, &inner.twin[part.clone()]);
+        }
+        Ok(())
+    }
+
+    fn collect_part(
+        &self,
+        core: &Core,
+        inner: &mut Inner,
+        part: std::ops::Range<usize>,
+        sink: &mut dyn FnMut(u64, &[u8]),
+    ) -> Result<()> {
+        let device = self.read(core, inner, part.clone())?;
+        let mut runs = Vec::new();
+        differences(&device, &inner.twin[part.clone()], |run| runs.push(run));
+        for run in runs {
+            let bytes = &device[run.clone()];
+            let run = part.start + run.start..part.start + run.end;
+            sink(self.range.base + run.start as u64, bytes);
+            // Both places of a variable get the same bytes.
+            for variable in &inner.variables {
+                let both = run.start.max(variable.offset)..run.end.min(variable.offset + variable.size);
+                if both.start < both.end {
+                    let bytes = &bytes[both.start - run.start..both.end - run.start];
+                    let addr = variable.addr + (both.start - variable.offset) as u64;
+                    write_device(core, variable.ordinal, addr, bytes)?;
+                    write_device(core, inner.ordinal, self.range.base + both.start as u64, bytes)?;
+                }
+            }
+            inner.twin[run].copy_from_slice(bytes);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ mod addresses;
 mod core;
 mod device;
 mod driver;
-mod find;
+pub(crate) mod find;
 mod image;
 mod info;
 mod memory;

@@ -34,6 +34,11 @@ impl Row {
     pub fn since(&self) -> u32 {
         self.sources.iter().map(|s| s.version).min().unwrap_or(0)
     }
+
+    /// The symbol that is looked for first.
+    pub fn name(&self) -> &'static str {
+        self.sources[0].symbol.to_str().unwrap_or("")
+    }
 }
 
 /// Finds entry points: `cuGetProcAddress` by name and version, then the exported symbol.
@@ -73,6 +78,9 @@ macro_rules! entry_points {
                     if address.is_null() && row.required {
                         return Err(missing(row));
                     }
+                    if address.is_null() {
+                        tracing::debug!("The driver has no {}: {}", row.name(), row.without);
+                    }
                     // SAFETY: the caller vouches for the driver, whose interface the row describes. A null
                     // address becomes `None`, and is refused above where that is not allowed.
                     unsafe { entry_points!(@cast $need address ($($argument),*)) }
@@ -93,8 +101,10 @@ macro_rules! entry_points {
 }
 
 fn missing(row: &Row) -> Error {
-    let name = row.sources[0].symbol.to_string_lossy();
-    let text = format!("The driver has no {name}; rgpu needs a driver of CUDA 12.0 or later");
+    let (name, since) = (row.name(), row.since());
+    let (major, minor) = (since / 1000, since % 1000 / 10);
+    let text =
+        format!("The driver has no {name}, which is in CUDA since {major}.{minor}; rgpu needs 12.0 or later");
     Error::new(Code::SharedObjectSymbolNotFound, text)
 }
 

@@ -179,7 +179,7 @@ mod calls {
         cuDeviceTotalMem_v2(out: *mut usize, _device: DeviceId) |fake| { *out = fake.memory; 0 }
         cuDeviceGetAttribute(out: *mut c_int, number: c_int, _device: DeviceId) |fake| {
             *out = match number {
-                1 | 2 | 3 => 1024,
+                1..=3 => 1024,
                 4 => 64,
                 5..=7 => 65535,
                 8 => 48 << 10,
@@ -226,7 +226,7 @@ mod calls {
             0
         }
         cuMemCreate(out: *mut u64, size: usize, _prop: *const c_void, _flags: u64) |fake| {
-            if size % (2 << 20) != 0 { return 1; }
+            if !size.is_multiple_of(2 << 20) { return 1; }
             if fake.created.values().sum::<usize>() + size > fake.memory { return 2; }
             let handle = fake.fresh();
             fake.created.insert(handle, size);
@@ -239,7 +239,7 @@ mod calls {
         cuMemMap(at: u64, size: usize, offset: usize, handle: u64, _flags: u64) |fake| {
             let reserved = fake.reserved.range(..=at).next_back();
             if offset != 0 || fake.created.get(&handle) != Some(&size)
-                || !reserved.is_some_and(|(b, s)| at + size as u64 <= b + *s as u64)
+                || reserved.is_none_or(|(b, s)| at + size as u64 > b + *s as u64)
                 || fake.mapped.range(..at + size as u64).next_back().is_some_and(|(b, m)| b + m.0 as u64 > at)
             {
                 return 1;
