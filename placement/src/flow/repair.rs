@@ -48,8 +48,13 @@ struct Search {
     reached: Vec<u32>,
     buckets: Vec<Vec<u32>>,
     far: BinaryHeap<Reverse<(i64, u32)>>,
-    /// The bucket of the nearest.
+    /// The bucket of the nearest, and how much of it was looked at.
     bucket: usize,
+    read: usize,
+    /// By core node: when the search looked at its ways out; 0 if it didn't. Walks only go from earlier to later, so
+    /// that a node that leads nowhere really does, whatever the path was on which that was found out.
+    order: Vec<u32>,
+    looked: u32,
     /// Nothing farther is of interest.
     bound: i64,
     /// Whether a deficit was reached, at `bound`.
@@ -239,6 +244,7 @@ impl State {
         let search = &mut self.search;
         search.distances.resize(nodes, FAR);
         search.cursors.resize(nodes, FRESH);
+        search.order.resize(nodes, 0);
         search.buckets.resize(BUCKETS, Vec::new());
         let mut active: Vec<u32> = (0..nodes as u32).filter(|&node| self.excess[node as usize] > 0).collect();
         let mut limit = 1;
@@ -341,7 +347,8 @@ impl State {
             let best = self.split.row(source).map(|place| self.value(place)).max();
             for place in self.split.row(source) {
                 let head = self.split.rows[place].head;
-                if Some(self.value(place)) != best || !self.is_open(&search, head) {
+                let is_open = search.order[head as usize] != 0 && !search.cursors[head as usize].closed;
+                if Some(self.value(place)) != best || !is_open {
                     continue;
                 }
                 if let Some(end) = self.walk(&mut search, head) {
@@ -357,11 +364,10 @@ impl State {
         self.search = search;
     }
 
-    /// Whether a walk may go to a node.
+    /// Whether a walk may go on from a node to another.
     #[inline]
-    fn is_open(&self, search: &Search, node: u32) -> bool {
-        let node = node as usize;
-        !search.cursors[node].closed && (search.distances[node] != FAR || self.excess[node] < 0)
+    fn is_open(search: &Search, from: u32, to: u32) -> bool {
+        search.order[to as usize] > search.order[from as usize] && !search.cursors[to as usize].closed
     }
 
     /// Finds a way from a node to a deficit, and leaves it in `path`.
@@ -398,7 +404,7 @@ impl State {
             let arc = self.split.core[cursor.core as usize];
             if arc.room > 0
                 && potential + arc.cost == self.potentials[arc.head as usize]
-                && self.is_open(search, arc.head)
+                && Self::is_open(search, node, arc.head)
             {
                 search.cursors[node as usize] = cursor;
                 return Some(Step { node, source: NONE, place: cursor.core });
@@ -414,7 +420,7 @@ impl State {
                 for place in begin..row.end {
                     let arc = self.split.rows[place];
                     if own + i64::from(arc.cost) == self.potentials[arc.head as usize]
-                        && self.is_open(search, arc.head)
+                        && Self::is_open(search, node, arc.head)
                     {
                         cursor.place = place as u32;
                         search.cursors[node as usize] = cursor;
@@ -509,11 +515,15 @@ impl Search {
     fn nearest(&mut self) -> Option<(i64, u32)> {
         loop {
             let (distance, node) = match self.buckets.get_mut(self.bucket) {
-                Some(bucket) => match bucket.pop() {
-                    Some(node) => (self.bucket as i64, node),
+                // First come, first served, which keeps paths short.
+                Some(bucket) => match bucket.get(self.read) {
+                    Some(&node) => {
+                        self.read += 1;
+                        (self.bucket as i64, node)
+                    }
                     None if self.bucket as i64 >= self.bound => return None,
                     None => {
-                        self.bucket += 1;
+                        (self.bucket, self.read) = (self.bucket + 1, 0);
                         continue;
                     }
                 },
@@ -522,7 +532,9 @@ impl Search {
             if distance > self.bound {
                 return None;
             }
-            if distance == self.distances[node as usize] {
+            if distance == self.distances[node as usize] && self.order[node as usize] == 0 {
+                self.looked += 1;
+                self.order[node as usize] = self.looked;
                 return Some((distance, node));
             }
         }
@@ -532,6 +544,7 @@ impl Search {
     fn forget(&mut self) {
         for &node in &self.reached {
             self.distances[node as usize] = FAR;
+            self.order[node as usize] = 0;
         }
         for &node in &self.touched {
             self.cursors[node as usize] = FRESH;
@@ -540,7 +553,8 @@ impl Search {
         self.touched.clear();
         self.buckets.iter_mut().for_each(Vec::clear);
         self.far.clear();
-        (self.bucket, self.bound, self.found, self.pruned) = (0, 0, false, false);
+        (self.bucket, self.read, self.looked) = (0, 0, 0);
+        (self.bound, self.found, self.pruned) = (0, false, false);
     }
 
     fn open(&mut self, node: u32, core: u32) {
