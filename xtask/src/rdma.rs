@@ -76,10 +76,12 @@ fn unit_tests() -> Result<PathBuf> {
 /// What is run in the virtual machine.
 fn guest_script(product: &Product, unit_tests: &Path, filter: &[String]) -> Result<String> {
     let rgpu = product.directory().join("rgpu");
+    let warm = examples::all()?.into_iter().next().context("no examples")?;
     let mut script = format!(
         r#"#!/bin/sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin XDG_CACHE_HOME=/run/cache TMPDIR=/run HOME=/run
 /bin/mkdir -p /run/cache
+case "$0" in /tmp/*) ;; *) mount -t tmpfs tmp /tmp ;; esac
 ip link set lo up
 ip link add v0 type veth peer name v1
 ip addr add 10.77.0.1/24 dev v0
@@ -97,6 +99,8 @@ verdict() {{ if [ "$2" = 0 ]; then echo "=PASS= $1"; else echo "=FAIL= $1 (statu
 verdict 'the transport itself' $?
 {rgpu} serve --listen 10.77.0.1:7070 --device software --transport rdma --insecure > /run/serve.out 2> /run/serve.log &
 for i in $(seq 100); do grep -q listening /run/serve.out && break; sleep 0.1; done
+# The first time everything is read from this machine's disk, which takes longer than a hello may.
+timeout 300 {rgpu} run --server 10.77.0.1:7070 --transport rdma -- {warm} > /dev/null 2>&1
 one() {{
   timeout -k 5 "$2" {rgpu} run --server 10.77.0.1:7070 --transport rdma -- "$3" > /run/out 2> /run/err
   status=$?
@@ -107,6 +111,7 @@ one() {{
 "#,
         unit = unit_tests.display(),
         rgpu = rgpu.display(),
+        warm = warm.program(Version::Cuda13, Linking::Static).display(),
     );
     let program = |e: &Example| e.program(Version::Cuda13, Linking::Static).display().to_string();
     for example in examples::all()? {

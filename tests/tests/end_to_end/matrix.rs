@@ -1,6 +1,6 @@
-//! Every example in every way: in-process, through a server, and through a server that drives its device by the
-//! NVIDIA driver's interface (for which our own library stands in); static and shared runtime, CUDA 12 and 13; and
-//! eight at a time on one daemon.
+//! Every example in every way: in-process, through a server (by shared memory and by TCP in turn), and through a server
+//! that drives its device by the NVIDIA driver's interface (for which our own library stands in); static and shared
+//! runtime, CUDA 12 and 13; and eight at a time on one daemon.
 
 use anyhow::{Context, Result, ensure};
 use rgpu_tests::examples::{self, Linking};
@@ -18,9 +18,15 @@ pub fn tests() -> Vec<Test> {
         Ok(all) => all.into_iter().map(|e| e.name).collect(),
         Err(e) => return vec![Test::new("examples_can_be_listed", move || Err(e))],
     };
-    for way in ["in_process", "tcp", "driver"] {
+    for way in ["in_process", "server", "driver"] {
         for version in Version::ALL {
             for linking in Linking::ALL {
+                // Each transport sees both runtimes and both ways of linking, without twice the time.
+                let way = match (way, version == Version::Cuda13, linking == Linking::Static) {
+                    ("server", true, true) | ("server", false, false) => "shm",
+                    ("server", ..) => "tcp",
+                    _ => way,
+                };
                 for name in &names {
                     let test = format!("examples::{way}::{}{}::{name}", linking.name(), version.major());
                     let name = name.clone();
@@ -47,10 +53,13 @@ fn says_ok(name: &str, finished: Finished) -> Result<()> {
 fn example(name: &str, way: &str, version: Version, linking: Linking) -> Result<()> {
     let program = program(name, version, linking)?;
     let mut command = match way {
-        "tcp" => product()?.run(shared_daemon()?),
+        "shm" | "tcp" => product()?.run(shared_daemon()?),
         "driver" => product()?.run(driver_daemon()?),
         _ => product()?.run_in_process(),
     };
+    if matches!(way, "shm" | "tcp") {
+        command.args(["--transport", way]);
+    }
     says_ok(name, process::run(command.arg("--").arg(program))?)
 }
 
