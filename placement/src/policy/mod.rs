@@ -80,9 +80,7 @@ impl std::fmt::Display for Reason {
             Reason::Postponed { expected_s, goal_s } => {
                 write!(f, "postponed: {expected_s:.1} s are expected, the goal is {goal_s:.1} s")
             }
-            Reason::Disturbing => {
-                f.write_str("postponed: it would make another job break its objective")
-            }
+            Reason::Disturbing => f.write_str("postponed: it would make another job break its objective"),
         }
     }
 }

@@ -197,8 +197,7 @@ impl View<'_> {
                 let part = (newcomer.remaining_s / neighbour.remaining_s).min(1.0);
                 let more = profiles.interference(neighbour.profile, job.profile).node * part;
                 // Whoever was sacrificed doesn't count any more.
-                neighbour.slack =
-                    if more > neighbour.slack { f64::INFINITY } else { neighbour.slack - more };
+                neighbour.slack = if more > neighbour.slack { f64::INFINITY } else { neighbour.slack - more };
             }
             neighbours.push(newcomer);
         }
