@@ -92,6 +92,12 @@ fn check(place: &Path, toolkit: &Toolkit) -> Result<()> {
     let text = fs::read_to_string(results.join("report.md"))?;
     ensure!(text.contains("A dry run: no GPU was used"), "the report does not say that it is a dry run");
 
+    // Over the code that drives real GPUs, with rgpu's own library as the driver.
+    let driven = place.join("driven");
+    let device = ["--device", "nvidia", "--driver", "shim", "--memory", "256M", "--part", "examples,errors,nvml"];
+    let finished = script(&bundle, &driven, &device)?.success()?;
+    ensure!(finished.stdout.contains("errors/bad_arguments: same"), "{}", finished.output());
+
     // A difference is one: a script that compares with a server that is not there finds fault.
     let broken = place.join("broken");
     let options = ["--part", "examples-1", "--device", "nvidia", "--driver", "/nonexistent/libcuda.so.1"];

@@ -17,6 +17,7 @@ pub fn tests() -> Vec<Test> {
             says_ok(run(product()?.run_in_process(), &[])?)
         }),
         Test::new("nvml::queries_of_nvidia_smi_over_tcp", forwarded),
+        Test::new("nvml::queries_of_nvidia_smi_through_the_nvidia_device", through_nvidia),
         Test::new("nvml::hidden_devices_are_still_monitored", hidden),
         Test::new("nvml::without_a_server_there_is_no_driver", without_a_server),
     ]
@@ -38,6 +39,12 @@ fn forwarded() -> Result<()> {
     says_ok(run(product()?.run(daemon.address()), &[])?)?;
     daemon.wait_until_idle(std::time::Duration::from_secs(20))?;
     Ok(())
+}
+
+/// The server asks the NVML of the driver that it uses: here rgpu's own library.
+fn through_nvidia() -> Result<()> {
+    let daemon = Daemon::start_over_driver(product()?)?;
+    says_ok(run(product()?.run(daemon.address()), &[])?)
 }
 
 /// A script that prints how many devices NVML and CUDA count.
