@@ -36,7 +36,8 @@ pub struct Arguments {
     /// Compute capability that the software GPU reports [default: 8.0]
     #[arg(long, value_name = "X.Y", value_parser = parse_capability)]
     compute_capability: Option<(u32, u32)>,
-    /// Which transports to offer: `tcp`, `shm` (shared memory, to programs on this machine), or `auto` for both
+    /// Which transports to offer: `tcp`, `shm` (shared memory, to programs on this machine), `rdma`, or `auto` for all that
+    /// there are
     #[arg(long, value_name = "KIND", default_value = "auto")]
     transport: rgpu_protocol::transport::Choice,
     /// The most applications that are served at a time

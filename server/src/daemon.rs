@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a client may take for its hello.
-const HELLO_TIME: Duration = Duration::from_secs(5);
+const HELLO_TIME: Duration = Duration::from_secs(15);
 /// How many clients may be saying hello at a time.
 const MAX_STRANGERS: usize = 64;
 /// How long application servers get to say goodbye when the daemon stops.

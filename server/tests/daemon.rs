@@ -4,7 +4,7 @@
 #[allow(dead_code, unused_imports)]
 mod remote;
 #[path = "../../client-shim/src/trace.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 mod trace;
 
 #[allow(dead_code)]

@@ -79,7 +79,7 @@ fn guest_script(product: &Product, unit_tests: &Path, filter: &[String]) -> Resu
     let warm = examples::all()?.into_iter().next().context("no examples")?;
     let mut script = format!(
         r#"#!/bin/sh
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin XDG_CACHE_HOME=/run/cache TMPDIR=/run HOME=/run
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin XDG_CACHE_HOME=/run/cache TMPDIR=/run HOME=/run RGPU_CONNECT_TIMEOUT=120
 /bin/mkdir -p /run/cache
 case "$0" in /tmp/*) ;; *) mount -t tmpfs tmp /tmp ;; esac
 ip link set lo up

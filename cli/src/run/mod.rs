@@ -24,7 +24,8 @@ use statistics::{Report, Statistics};
     rgpu run --server gpuhost:7070 --stats=json:stats.json -- python3 train.py\n\n\
     Environment:\n  \
     RGPU_SERVER   the server, where neither --server nor --in-process is given\n  \
-    RGPU_TRANSPORT  auto, shm or tcp, where --transport is not given\n  \
+    RGPU_TRANSPORT  auto, shm, tcp or rdma, where --transport is not given\n  \
+    RGPU_CONNECT_TIMEOUT  how many seconds connecting may take [default: 8]\n  \
     RGPU_LIBRARY  where librgpu.so is, if neither beside this command nor in ../lib")]
 pub struct Arguments {
     /// The server whose GPU to use
@@ -33,7 +34,8 @@ pub struct Arguments {
     /// Use the software GPU inside the program itself, without a server
     #[arg(long)]
     in_process: bool,
-    /// How to talk to the server: `shm` (shared memory, on the same machine), `tcp`, or `auto` for the best that works
+    /// How to talk to the server: `shm` (shared memory, on the same machine), `rdma`, `tcp`, or `auto` for the best that
+    /// works
     #[arg(long, value_name = "KIND", conflicts_with = "in_process")]
     transport: Option<Choice>,
     /// A file with the token that the server asks for

@@ -22,6 +22,12 @@ pub(super) struct Opened {
     pub rdma: Option<Rdma>,
 }
 
+/// How long connecting may take: what `RGPU_CONNECT_TIMEOUT` says, in seconds, or 8.
+pub(super) fn time_from_environment() -> Duration {
+    let given = std::env::var("RGPU_CONNECT_TIMEOUT").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(given.filter(|s| (1..=3600).contains(s)).unwrap_or(8))
+}
+
 /// What `RGPU_TRANSPORT` says.
 pub(super) fn choice_from_environment() -> Result<Choice> {
     match std::env::var(TRANSPORT_VARIABLE) {

@@ -68,7 +68,7 @@ pub struct ConnectOptions {
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { credential: Vec::new(), timeout: Duration::from_secs(8), transport: None, observe: false }
+        Self { credential: Vec::new(), timeout: connect::time_from_environment(), transport: None, observe: false }
     }
 }
 
