@@ -46,6 +46,9 @@ pub struct Submitter {
     next_gate: u64,
     /// By number, what work in a released place must wait for.
     releases: HashMap<u64, Vec<(u64, Arc<Marker>)>>,
+    /// Waits of the operation at hand that somebody is told about. They begin once it counts as submitted, so that
+    /// whoever is told does not find it under way.
+    told: Vec<Wait>,
 }
 
 impl Submitter {
@@ -59,6 +62,7 @@ impl Submitter {
             gates: Vec::new(),
             next_gate: 1,
             releases: HashMap::new(),
+            told: Vec::new(),
         }
     }
 
@@ -84,6 +88,7 @@ impl Submitter {
                 stream.pending.fetch_sub(1, SeqCst);
             }
             self.core.unsubmitted.fetch_sub(1, SeqCst);
+            self.told.drain(..).for_each(|wait| self.core.waits.push(wait));
         }
     }
 
@@ -121,11 +126,11 @@ impl Submitter {
         match op {
             Op::Sync(done) => {
                 let launches = if stream.is_none() { gpu.launches.lock().submitted } else { 0 };
-                core.waits.push(Wait { ordinal, markers, launches, tells: true, then: done });
+                self.told.push(Wait { ordinal, markers, launches, tells: true, then: done });
                 return Ok(());
             }
             Op::SyncEvent(_, done) => {
-                core.waits.push(Wait { ordinal, markers, launches: 0, tells: true, then: done });
+                self.told.push(Wait { ordinal, markers, launches: 0, tells: true, then: done });
                 return Ok(());
             }
             Op::Release { number, allocation, stream, area } => {
@@ -165,7 +170,8 @@ impl Submitter {
             Op::Fill { to, value, element } => on.fill(to, value, element),
             Op::In { to, host_addr, data } => on.copy_in(to, host_addr, data),
             Op::Out { from, host_addr, sink } => {
-                on.copy_out(from, host_addr, sink);
+                let wait = on.copy_out(from, host_addr, sink);
+                self.told.push(wait);
                 Ok(())
             }
             Op::Across { to, from } => on.copy_across(to, from),
@@ -229,11 +235,11 @@ impl Submitter {
         match op {
             Op::Sync(done) | Op::SyncEvent(_, done) => {
                 let then = Box::new(move |_: Result<()>| done(Err(error)));
-                self.core.waits.push(Wait { ordinal, markers: Vec::new(), launches: 0, tells: false, then });
+                self.told.push(Wait { ordinal, markers: Vec::new(), launches: 0, tells: false, then });
             }
             Op::Out { sink, .. } => {
                 let then = Box::new(move |_: Result<()>| sink.done(Err(error)));
-                self.core.waits.push(Wait { ordinal, markers: Vec::new(), launches: 0, tells: false, then });
+                self.told.push(Wait { ordinal, markers: Vec::new(), launches: 0, tells: false, then });
             }
             Op::Destroy => {
                 if let Some(stream) = stream {

@@ -169,8 +169,8 @@ impl On<'_> {
         Ok(())
     }
 
-    /// Copies to the host; what becomes of it is told to the sink.
-    pub fn copy_out(&self, from: Place, host_addr: u64, sink: Box<dyn CopySink>) {
+    /// Copies to the host; what becomes of it is told to the sink, at the end of the wait that is returned.
+    pub fn copy_out(&self, from: Place, host_addr: u64, sink: Box<dyn CopySink>) -> Wait {
         let landed = Landed(match from.region.bytes() {
             Some(bytes) => self.core.mirror.landing(self.turn, host_addr, bytes),
             None => None,
@@ -191,7 +191,7 @@ impl On<'_> {
             }
         };
         let (ordinal, launches) = (self.ordinal, 0);
-        let wait = match submitted {
+        match submitted {
             Ok(marker) => {
                 Wait { ordinal, markers: vec![marker], launches, tells: true, then: Box::new(finish) }
             }
@@ -201,8 +201,7 @@ impl On<'_> {
                 let then = Box::new(move |_: Result<()>| finish(failed));
                 Wait { ordinal, markers: Vec::new(), launches, tells: false, then }
             }
-        };
-        self.core.waits.push(wait);
+        }
     }
 
     fn send(&self, from: Region, outgoing: &Arc<Mutex<Outgoing>>) -> Result<Arc<Marker>> {
