@@ -229,10 +229,17 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
     // Per class: its aggregator, and the arcs out of it, the cheapest first.
     let mut arcs: Vec<Vec<(ArcId, NodeId)>> = Vec::new();
     let mut aggregators: Vec<FlowNode> = Vec::new();
-    for &(job, task) in &classes {
+    for (class, &(job, task)) in classes.iter().enumerate() {
         let aggregator = builder.node(0)?;
         let mut out = Vec::new();
+        let mine = items.iter().filter(|item| item.2 == class);
+        let dearest =
+            mine.map(|item| view.unscheduled(waiting[item.0])).fold(0.0, f64::max) + turn(0, waiting.len());
         for (arc, slots, side, fits) in server_arcs(view, job, task, items.len()) {
+            // Whoever would rather be left unscheduled never takes it.
+            if arc.cost > dearest {
+                continue;
+            }
             let plain = builder.machine(arc.node, 1, fits)?;
             let machine = if side == 1 { plain } else { builder.machine(arc.node, 0, slots)? };
             out.push((builder.arc(aggregator, machine, slots, arc.cost)?, arc.node));
@@ -242,6 +249,10 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
     }
     let mut into: Vec<ArcId> = Vec::with_capacity(items.len());
     let mut unscheduled: Option<(usize, FlowNode)> = None;
+    items.retain(|item| !arcs[item.2].is_empty());
+    if items.is_empty() {
+        return Ok(false);
+    }
     for &(i, _, class) in &items {
         let task = builder.node(1)?;
         let u = match unscheduled {
