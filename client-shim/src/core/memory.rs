@@ -694,7 +694,7 @@ impl Core {
     /// that belong to no allocation, or to a shorter one, are an invalid value.
     pub(super) fn locate(&self, addr: u64, len: u64) -> Result<(Spot, u64)> {
         if self.is_known(addr) {
-            return match self.memory.find(addr) {
+            return match self.memory.find(addr).or_else(|| self.find_variable(addr)) {
                 Some(a) if a.holds(addr, len) => Ok(match a.kind {
                     Kind::Device(_) | Kind::Variable | Kind::Mapped => (Spot::Device, addr),
                     Kind::Alias(host) => (Spot::Registered, host + (addr - a.base)),
@@ -716,6 +716,17 @@ impl Core {
             Some((base, entry)) if len <= entry.size - (addr - base) => Ok((Spot::Registered, addr)),
             _ => Ok((Spot::Pageable, addr)),
         }
+    }
+
+    /// The variable of a module that this address lies in, where the device has not told yet what is in that module.
+    #[cold]
+    fn find_variable(&self, addr: u64) -> Option<Allocation> {
+        let elsewhere = |range: &rgpu_device::Range| !range.contains(addr, 1);
+        if !self.plan.devices.iter().chain([&self.plan.shared]).all(elsewhere) {
+            return None;
+        }
+        self.ask_about_modules();
+        self.memory.find(addr)
     }
 
     /// The address that the device knows registered memory by; the memory's own where it was never asked for.

@@ -79,6 +79,15 @@ pub(super) struct WorkCount {
 }
 
 impl WorkCount {
+    /// One more piece of work was enqueued.
+    #[inline(always)]
+    pub fn enqueued_in(&mut self, legacy: bool) {
+        self.enqueued += 1;
+        if !legacy {
+            self.last_elsewhere = self.enqueued;
+        }
+    }
+
     /// Whether nothing can be unfinished.
     pub fn is_idle(&self) -> bool {
         self.finished >= self.enqueued
@@ -366,13 +375,9 @@ impl Core {
     }
 
     /// Work was put on a stream; to be called after the device has it, before the program's call returns.
-    #[inline(always)]
+    #[inline]
     pub(super) fn work_enqueued(&self, stream: &Stream) {
-        let mut work = self.of(stream.ordinal).work.lock();
-        work.enqueued += 1;
-        if stream.handle != Handle::from(stream.ordinal) {
-            work.last_elsewhere = work.enqueued;
-        }
+        self.of(stream.ordinal).work.lock().enqueued_in(stream.is_legacy());
     }
 
     /// The core itself put work on a device's legacy stream.

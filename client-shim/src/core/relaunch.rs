@@ -13,14 +13,15 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use rgpu_device::{Launch, Ordinal, PreparedLaunch};
+use parking_lot::Mutex;
+use rgpu_device::{Launch, Ordinal, ParamInfo, PreparedLaunch};
 
 use super::context::Context;
 use super::error::{self, Result};
 use super::fatbin;
 use super::launch::{Config, Params};
 use super::module::Function;
-use super::process::{Core, existing};
+use super::process::{Core, WorkCount, existing};
 use super::registry::Raw;
 use super::stream::Stream;
 use super::thread;
@@ -58,15 +59,74 @@ struct Recent {
     key: Key,
     generation: u64,
     prepared: PreparedLaunch,
+    plan: Option<Plan>,
     context: Arc<Context>,
     function: Arc<Function>,
     stream: Arc<Stream>,
+    /// What the stream's device counts work with, and whether the stream is the legacy one.
+    work: *const Mutex<WorkCount>,
+    legacy: bool,
 }
 
 /// How many are remembered.
 const RECENT: usize = 64;
 /// Kernels with longer parameter blocks are not.
 pub(super) const SHORT: usize = 256;
+
+/// How a parameter block is put together that consists of arguments of four and eight bytes without gaps, as most do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Plan {
+    count: usize,
+    /// A bit for each that has eight bytes, the first lowest.
+    wide: u64,
+    size: usize,
+}
+
+impl Plan {
+    fn new(params: &[ParamInfo]) -> Option<Self> {
+        let mut plan = Self { count: params.len(), wide: 0, size: 0 };
+        for (i, param) in params.iter().enumerate() {
+            let fits = i < 64 && param.offset as usize == plan.size && matches!(param.size, 4 | 8);
+            if !fits || plan.size + 8 > SHORT {
+                return None;
+            }
+            plan.wide |= u64::from(param.size == 8) << i;
+            plan.size += param.size as usize;
+        }
+        Some(plan)
+    }
+
+    /// # Safety
+    /// As for [`Function::pack_short`].
+    #[inline(always)]
+    unsafe fn pack<'b>(
+        &self,
+        args: *const *const c_void,
+        block: &'b mut [MaybeUninit<u8>; SHORT],
+    ) -> Option<&'b [u8]> {
+        let start = block.as_mut_ptr().cast::<u8>();
+        let (mut to, mut wide) = (start, self.wide);
+        for i in 0..self.count {
+            // SAFETY: the caller passes a pointer for every parameter, to so many bytes; all of them lie in the block.
+            unsafe {
+                let from = *args.add(i);
+                if from.is_null() {
+                    return None;
+                }
+                if wide & 1 != 0 {
+                    to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned());
+                    to = to.add(8);
+                } else {
+                    to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned());
+                    to = to.add(4);
+                }
+            }
+            wide >>= 1;
+        }
+        // SAFETY: so many bytes were written.
+        Some(unsafe { std::slice::from_raw_parts(start, self.size) })
+    }
+}
 
 type Table = [Option<Recent>; RECENT];
 
@@ -113,11 +173,17 @@ pub unsafe fn launch_again(
     let core = existing()?;
     let mut block = [MaybeUninit::<u8>::uninit(); SHORT];
     // SAFETY: the caller's promise; only kernels whose parameters fit are remembered.
-    let params = unsafe { recent.function.pack_short(args, &mut block) }?;
+    let params = unsafe {
+        match &recent.plan {
+            Some(plan) => plan.pack(args, &mut block),
+            None => recent.function.pack_short(args, &mut block),
+        }
+    }?;
     if let Err(error) = core.device.launch_prepared(&recent.prepared, params) {
         return Some(failed(core, recent.stream.ordinal, error));
     }
-    core.work_enqueued(&recent.stream);
+    // SAFETY: it is the core's, which is never freed.
+    unsafe { &*recent.work }.lock().enqueued_in(recent.legacy);
     Some(0)
 }
 
@@ -180,8 +246,61 @@ impl Core {
         };
         if let Some(prepared) = self.device.prepare_launch(launch) {
             let key = Key::new(host, raw_stream, per_thread, config);
-            remember(Recent { key, generation, prepared, context, function, stream });
+            let plan = Plan::new(&function.declared().params);
+            let work = &raw const self.of(stream.ordinal).work;
+            let legacy = stream.is_legacy();
+            let recent =
+                Recent { key, generation, prepared, plan, context, function, stream, work, legacy };
+            remember(recent);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_put_blocks_together() {
+        let params = |list: &[(u32, u32)]| -> Vec<ParamInfo> {
+            list.iter().map(|&(offset, size)| ParamInfo { offset, size }).collect()
+        };
+        let plan = Plan::new(&params(&[(0, 8), (8, 4), (12, 4), (16, 8)])).unwrap();
+        let (a, b, c, d) = (1u64 << 40, 2u32, 3u32, u64::MAX);
+        let args: [*const c_void; 4] =
+            [(&raw const a).cast(), (&raw const b).cast(), (&raw const c).cast(), (&raw const d).cast()];
+        let mut block = [MaybeUninit::uninit(); SHORT];
+        // SAFETY: there are four pointers, to values of these sizes.
+        let packed = unsafe { plan.pack(args.as_ptr(), &mut block) }.unwrap();
+        let expected = [&a.to_le_bytes()[..], &b.to_le_bytes(), &c.to_le_bytes(), &d.to_le_bytes()].concat();
+        assert_eq!(packed, expected);
+        let null: [*const c_void; 4] = [std::ptr::null(); 4];
+        // SAFETY: null pointers are not followed.
+        assert_eq!(unsafe { plan.pack(null.as_ptr(), &mut block) }, None);
+        // Gaps, other sizes, too many.
+        assert_eq!(Plan::new(&params(&[(0, 4), (8, 8)])), None);
+        assert_eq!(Plan::new(&params(&[(0, 1)])), None);
+        let many: Vec<(u32, u32)> = (0..33).map(|i| (8 * i, 8)).collect();
+        assert_eq!(Plan::new(&params(&many)), None);
+        assert_eq!(Plan::new(&[]).map(|p| p.size), Some(0));
+    }
+
+    #[test]
+    fn keys_tell_all_differences() {
+        let config = Config { grid: [1, 2, 3], block: [4, 5, 6], shared_bytes: 7, cooperative: false };
+        let at = |n: usize| n as *const c_void;
+        let key = Key::new(at(64), 0, false, &config);
+        assert!(key.is(&Key::new(at(64), 0, false, &config)));
+        assert!(!key.is(&Key::new(at(80), 0, false, &config)) && !key.is(&Key::new(at(64), 1, false, &config)));
+        assert!(!key.is(&Key::new(at(64), 0, true, &config)));
+        for i in 0..3 {
+            let (mut other, mut another) = (config, config);
+            other.grid[i] += 1;
+            another.block[i] += 1;
+            assert!(!key.is(&Key::new(at(64), 0, false, &other)));
+            assert!(!key.is(&Key::new(at(64), 0, false, &another)));
+        }
+        assert!(!key.is(&Key::new(at(64), 0, false, &Config { shared_bytes: 8, ..config })));
     }
 }

@@ -56,6 +56,13 @@ pub struct Stream {
     pub id: u64,
 }
 
+impl Stream {
+    /// Whether it is its device's legacy stream.
+    pub(super) fn is_legacy(&self) -> bool {
+        self.handle == Handle::from(self.ordinal)
+    }
+}
+
 /// A thread's own default streams, one for each context it used.
 #[derive(Default)]
 struct OwnStreams(Vec<(Arc<Stream>, Arc<dyn Device>)>);

@@ -78,6 +78,13 @@ impl<T> Out<T> {
         }
     }
 
+    /// Stores the result; false where the pointer is null.
+    #[inline(always)]
+    pub(crate) fn set_well(self, value: T) -> bool {
+        self.set_if_wanted(value);
+        !self.0.is_null()
+    }
+
     /// Whether there is a place for the result.
     pub(crate) fn check(self) -> Result<()> {
         if self.0.is_null() { Err(invalid("a result pointer is null")) } else { Ok(()) }

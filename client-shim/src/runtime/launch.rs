@@ -89,7 +89,14 @@ pub(crate) extern "C" fn push_call_configuration(
         let depth = hot.depth.get();
         let configuration = Configuration { grid: grid.into(), block: block.into(), shared_bytes, stream };
         match hot.places.get(depth) {
-            Some(place) => place.set(configuration),
+            // SAFETY: the cell is this thread's, and nobody has a reference to what is in it.
+            Some(place) => unsafe {
+                let place = place.as_ptr();
+                (*place).grid = grid.into();
+                (*place).block = block.into();
+                (*place).shared_bytes = shared_bytes;
+                (*place).stream = stream;
+            },
             None => push_deeper(configuration)?,
         }
         hot.depth.set(depth + 1);
@@ -181,9 +188,6 @@ pub(crate) extern "C" fn pop_call_configuration(
     shared_bytes: Out<usize>,
     stream: Out<StreamRef>,
 ) -> c_int {
-    if grid.0.is_null() || block.0.is_null() || shared_bytes.0.is_null() || stream.0.is_null() {
-        return call("__cudaPopCallConfiguration", || Err(invalid("a result pointer is null")));
-    }
     let popped = HOT.try_with(|hot| {
         let depth = hot.depth.get().checked_sub(1)?;
         hot.depth.set(depth);
@@ -191,14 +195,18 @@ pub(crate) extern "C" fn pop_call_configuration(
             Some(place) => place.get(),
             None => pop_deeper()?,
         };
-        grid.set_if_wanted(configuration.grid.into());
-        block.set_if_wanted(configuration.block.into());
-        shared_bytes.set_if_wanted(configuration.shared_bytes);
-        stream.set_if_wanted(configuration.stream);
-        Some(())
+        // One after the other: together, the compiler would make more of it.
+        let all = grid.set_well(configuration.grid.into())
+            && block.set_well(configuration.block.into())
+            && shared_bytes.set_well(configuration.shared_bytes)
+            && stream.set_well(configuration.stream);
+        Some(all)
     });
     match popped {
-        Ok(Some(())) => 0,
+        Ok(Some(true)) => 0,
+        Ok(Some(false)) => {
+            call("__cudaPopCallConfiguration", || Err(invalid("a result pointer is null")))
+        }
         _ => call("__cudaPopCallConfiguration", || Err(Code::MissingConfiguration.into())),
     }
 }
