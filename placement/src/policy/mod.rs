@@ -119,7 +119,8 @@ pub struct PolicyConfig {
     pub remote_preference: f64,
     /// By which factor a node costs more that is not among a task's preferred ones, at least 1.
     pub affinity_preference: f64,
-    /// By how much the cost of leaving a task unscheduled grows with every round (W of equation 8).
+    /// By how much the cost of leaving a task unscheduled grows with every round (W of equation 8), for a job as long
+    /// as the mean; with the cube of the length for others.
     pub wait_weight: f64,
     /// Parts of devices are held back that would leave over more than so many thousandths of a device, except where
     /// no other device has the same amount left over (`drmaestro` only). [`WHOLE`](crate::WHOLE): nothing is held
@@ -147,7 +148,7 @@ impl PolicyConfig {
             max_remote_share: 1.0,
             remote_preference: 1.25,
             affinity_preference: 2.0,
-            wait_weight: 0.0005,
+            wait_weight: 0.021,
             max_sliver: crate::WHOLE,
             typical: Vec::new(),
         }

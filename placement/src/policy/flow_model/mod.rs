@@ -39,6 +39,9 @@ pub struct FlowModel {
     settings: Settings,
     fragmentation: Fragmentation,
     learnt: Vec<bool>,
+    /// How many jobs were seen, and how long they take alone in all.
+    seen: u64,
+    seen_work_s: f64,
     scratch: Option<Usage>,
     watched: Watched,
 }
@@ -103,18 +106,22 @@ impl FlowModel {
             },
             fragmentation: Fragmentation::new(&config.typical),
             learnt: Vec::new(),
+            seen: 0,
+            seen_work_s: 0.0,
             scratch: None,
             watched: Watched::default(),
         }
     }
 
-    fn learn(&mut self, job: &Job) {
+    fn learn(&mut self, state: &State, job: &Job) {
         let i = job.id.index();
         if self.learnt.len() <= i {
             self.learnt.resize(i + 1, false);
         }
         if !std::mem::replace(&mut self.learnt[i], true) {
             job.tasks.iter().for_each(|task| self.fragmentation.observe(task));
+            self.seen_work_s += state.profiles().get(job.profile).best_s() * job.scale;
+            self.seen += 1;
         }
     }
 }
@@ -126,12 +133,11 @@ impl Policy for FlowModel {
 
     fn schedule(&mut self, state: &State, waiting: &[Waiting], now_s: f64) -> Result<Decisions, Error> {
         for waiting in waiting {
-            self.learn(&waiting.job);
+            self.learn(state, &waiting.job);
         }
         self.fragmentation.trim();
         let mut decisions = Decisions::default();
-        let works = waiting.iter().map(|w| state.profiles().get(w.job.profile).best_s() * w.job.scale);
-        let mean_work_s = works.sum::<f64>() / waiting.len().max(1) as f64;
+        let mean_work_s = self.seen_work_s / (self.seen.max(1) as f64);
         let mut view = View {
             cluster: state.cluster(),
             profiles: state.profiles(),

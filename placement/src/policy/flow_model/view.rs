@@ -21,6 +21,9 @@ const FRAGMENTATION: f64 = 1e-4;
 /// So much it costs to use up a neighbour's slack: whoever breaks his objective anyway goes where others have, too.
 const SLACK: f64 = 1.0;
 
+/// W grows no further than this: more than any placement costs, and little enough for the solver's integers.
+const MOST_WAITED: f64 = 1e4;
+
 /// A round's view of the cluster.
 pub struct View<'a> {
     pub cluster: &'a Cluster,
@@ -38,7 +41,7 @@ pub struct View<'a> {
     pub now_s: f64,
     /// How many devices have so many thousandths free; `None` until it is asked for.
     pub leftovers: Option<Vec<u32>>,
-    /// The mean, over the jobs that wait, of their best completion times.
+    /// The mean, over the jobs seen so far, of their best completion times.
     pub mean_work_s: f64,
 }
 
@@ -343,12 +346,18 @@ impl View<'_> {
         cost::unscheduled_cost(self.settings.worst_preference(), self.waited(waiting))
     }
 
-    /// W of equation 8: it grows with the work that a job holds back, so that long jobs lose patience earlier. A
-    /// job as long as the mean of those that wait gains `wait_weight` a round.
+    /// W of equation 8: it grows with the work that a job holds back. A job as long as the mean of those seen so
+    /// far gains `wait_weight` a round, one twice as long eight times as much: if objectives must be broken at all,
+    /// then those of few long jobs, which keep neighbours away for long, and not those of many short ones.
     pub fn waited(&self, waiting: &Waiting) -> f64 {
         let job = &waiting.job;
         let work = self.profiles.get(job.profile).best_s() * job.scale / self.mean_work_s;
-        f64::from(waiting.rounds) * self.settings.wait_weight * work
+        (f64::from(waiting.rounds)
+            * std::env::var("WW").unwrap().parse::<f64>().unwrap()
+            * work.powf(std::env::var("WE").unwrap().parse().unwrap())
+            * work
+            * work)
+            .min(MOST_WAITED)
     }
 
     /// Whether requests for such devices may be answered by other nodes.
