@@ -97,6 +97,10 @@ struct Openb {
     /// How many random orders to try
     #[arg(long, value_name = "N", default_value_t = 10)]
     seeds: u64,
+    /// drmaestro holds parts of GPUs back that would leave over more than this [default: 4% if more is asked for than
+    /// there is, else 100%: nothing is held back]
+    #[arg(long, value_name = "PART", value_parser = study::parse_part)]
+    max_sliver: Option<f64>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -290,7 +294,11 @@ fn openb(arguments: &Openb, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Fail
     let cluster = Arc::new(rgpu_simulator::load_nodes(&arguments.nodes, &assumptions).map_err(fail)?);
     let pods = rgpu_simulator::load_pods(&arguments.pods).map_err(fail)?;
     let typical = allocation::typical(&pods, &cluster, &assumptions);
-    policies.iter_mut().for_each(|config| config.typical.clone_from(&typical));
+    let sliver = arguments.max_sliver.unwrap_or(if arguments.demand > 1.0 { 0.04 } else { 1.0 });
+    for config in &mut policies {
+        config.typical.clone_from(&typical);
+        config.max_sliver = (sliver * f64::from(rgpu_placement::WHOLE)).round() as u16;
+    }
     let trials = Trials {
         cluster: &cluster,
         pods: &pods,

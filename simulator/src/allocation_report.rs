@@ -201,6 +201,7 @@ impl Trials<'_> {
                 json!({
                     "policy": config.name,
                     "max_remote_percent": config.max_remote_share.min(1.0) * 100.0,
+                    "max_sliver_percent": f64::from(config.max_sliver) / 10.0,
                     "gpus_allocated_percent": percent,
                     "published": beside,
                 })
