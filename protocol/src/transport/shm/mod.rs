@@ -218,9 +218,8 @@ impl Shm {
                 watches(wake.unwrap_or(-1), true, libc::POLLIN),
             ];
             let some = poll(&mut fds, left)?;
-            if fds[0].revents & (libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP) != 0 {
-                self.over.store(true, SeqCst);
-            } else if fds[0].revents & libc::POLLIN != 0 && !Self::drain(&self.socket) {
+            let gone = fds[0].revents & (libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP) != 0;
+            if gone || (fds[0].revents & libc::POLLIN != 0 && !Self::drain(&self.socket)) {
                 self.over.store(true, SeqCst);
             }
             if fds[1].revents != 0 {
