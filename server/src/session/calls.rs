@@ -100,7 +100,7 @@ impl Answerer {
 /// Shorter payloads are not worth making room for.
 const IN_PLACE_FROM: usize = 64 << 10;
 /// Ids of copies that are received in place, for which no client's id stands.
-const PLACED: u64 = HOLD | HOLD >> 1;
+const PLACED: u64 = HOLD | (HOLD >> 1);
 
 /// A copy whose bytes are received in place.
 pub struct Placed {
@@ -622,7 +622,7 @@ impl Dispatcher {
 
     fn hold(&mut self, call: Hold, _: Payload<'_>) -> Reply<bool> {
         self.on_stream(call.stream);
-        let id = HOLD | (call.id & (HOLD >> 1) - 1);
+        let id = HOLD | (call.id & ((HOLD >> 1) - 1));
         // Other streams may be what this one waits for, so all must be idle.
         let idle = || self.device.query(Target::Device(self.ordinal));
         if call.now && idle() != Ok(true) {
@@ -651,7 +651,7 @@ impl Dispatcher {
 
     fn release(&mut self, call: Release, _: Payload<'_>) -> Result<()> {
         self.pressure.answered();
-        self.device.host_func_done(HOLD | (call.id & (HOLD >> 1) - 1))
+        self.device.host_func_done(HOLD | (call.id & ((HOLD >> 1) - 1)))
     }
 
     fn invalidate_shared(&mut self, _: InvalidateShared, _: Payload<'_>) -> Result<()> {
