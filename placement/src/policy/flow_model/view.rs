@@ -352,12 +352,7 @@ impl View<'_> {
     pub fn waited(&self, waiting: &Waiting) -> f64 {
         let job = &waiting.job;
         let work = self.profiles.get(job.profile).best_s() * job.scale / self.mean_work_s;
-        (f64::from(waiting.rounds)
-            * std::env::var("WW").unwrap().parse::<f64>().unwrap()
-            * work.powf(std::env::var("WE").unwrap().parse().unwrap())
-            * work
-            * work)
-            .min(MOST_WAITED)
+        (f64::from(waiting.rounds) * self.settings.wait_weight * work * work * work).min(MOST_WAITED)
     }
 
     /// Whether requests for such devices may be answered by other nodes.
