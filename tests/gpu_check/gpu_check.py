@@ -220,6 +220,22 @@ class Server:
             said.append(log.read()[-1500:])
         self.problem = "rgpu serve did not start: " + " ".join(" ".join(said).split())[-1500:]
 
+    def settle(self, limit=10):
+        """Waits until no program is served any more: a program's memory is free once its server process has ended, which
+        is shortly after the program."""
+        end = time.monotonic() + limit
+        while self.child and time.monotonic() < end:
+            parents = set()
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    with open(f"/proc/{pid}/stat") as file:
+                        parents.add(int(file.read().rsplit(")", 1)[1].split()[1]))
+                except (OSError, ValueError, IndexError):
+                    pass
+            if self.child.pid not in parents:
+                return
+            time.sleep(0.02)
+
     def stop(self):
         if self.child and self.child.poll() is None:
             try:
@@ -296,7 +312,10 @@ class Check:
         command = self.command(way, program)
         if isinstance(command, str):
             return Outcome(-1, "", command, 0, False)
-        return run(command, limit)
+        outcome = run(command, limit)
+        if way != NATIVE:
+            self.server.settle()
+        return outcome
 
     def step(self, name, body):
         """Does a step, unless that was done before or time is up."""
