@@ -308,6 +308,24 @@ fn unbounded_unbalanced_and_overflowing_networks_are_errors() {
 }
 
 #[test]
+fn costs_up_to_the_limit_are_no_trouble() {
+    let mut network = Network::new();
+    let nodes: Vec<NodeId> = (0..20).map(|_| network.add_node(0).unwrap()).collect();
+    let mut random = Random::new(3);
+    for _ in 0..150 {
+        let (tail, head) = (nodes[random.below(20)], nodes[random.below(20)]);
+        network.add_arc(tail, head, random.between(0, 3), random.between(MAX_COST - 9, MAX_COST)).unwrap();
+    }
+    for pair in nodes.windows(2) {
+        network.add_arc(pair[0], pair[1], UNLIMITED, random.between(0, MAX_COST)).unwrap();
+    }
+    network.set_supply(nodes[0], 9).unwrap();
+    network.set_supply(nodes[19], -9).unwrap();
+    let cost = agree(&network).unwrap();
+    assert_eq!(Incremental::new(network).solve(), Ok(cost));
+}
+
+#[test]
 fn dangling_references_are_errors() {
     let mut network = Network::new();
     let a = network.add_node(0).unwrap();
