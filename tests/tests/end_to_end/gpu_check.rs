@@ -94,7 +94,8 @@ fn check(place: &Path, toolkit: &Toolkit) -> Result<()> {
 
     // Over the code that drives real GPUs, with rgpu's own library as the driver.
     let driven = place.join("driven");
-    let device = ["--device", "nvidia", "--driver", "shim", "--memory", "256M", "--part", "examples,errors,nvml"];
+    let device =
+        ["--device", "nvidia", "--driver", "shim", "--memory", "256M", "--part", "examples,errors,nvml"];
     let finished = script(&bundle, &driven, &device)?.success()?;
     ensure!(finished.stdout.contains("errors/bad_arguments: same"), "{}", finished.output());
 

@@ -67,7 +67,11 @@ fn python() -> Result<&'static Path> {
 
 fn hidden() -> Result<()> {
     let mut command = product()?.run_in_process();
-    command.args(["--devices", "2", "--"]).arg(python()?).args(["-c", COUNT]).env("CUDA_VISIBLE_DEVICES", "0");
+    command
+        .args(["--devices", "2", "--"])
+        .arg(python()?)
+        .args(["-c", COUNT])
+        .env("CUDA_VISIBLE_DEVICES", "0");
     let finished = process::run(&mut command)?.success()?;
     let expected = ["nvml 0 0 2", "cuda 0 0 1", "nvml 0 2 0"];
     ensure!(finished.stdout.lines().eq(expected), "it counts otherwise\n{}", finished.output());
