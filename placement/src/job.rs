@@ -256,3 +256,63 @@ impl std::fmt::Display for DeviceRequest {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{ClusterBuilder, DeviceSpec, NodeSpec};
+
+    fn cluster() -> Cluster {
+        let gpu = || DeviceSpec::gpu("T4", 16);
+        ClusterBuilder::new()
+            .node(NodeSpec::new("a", 4000, 100).with_devices(1, gpu()))
+            .node(NodeSpec::new("b", 1000, 100).with_devices(2, gpu()))
+            .build()
+            .unwrap()
+    }
+
+    fn check(job: &Job, disaggregated: bool) -> Result<(), Error> {
+        job.check(&cluster(), 1, disaggregated)
+    }
+
+    #[test]
+    fn refuses_nonsense() {
+        let good = Job::new(JobId(0), "j", Task::new(1000, 10).with_gpus(1));
+        check(&good, false).unwrap();
+        let range = |job: Job| assert!(matches!(check(&job, true), Err(Error::Range { .. })), "{job:?}");
+        range(Job { tasks: Vec::new(), ..good.clone() });
+        range(Job { submit_s: -1.0, ..good.clone() });
+        range(Job { submit_s: f64::NAN, ..good.clone() });
+        range(Job { scale: 0.0, ..good.clone() });
+        range(Job { goal_s: Some(f64::INFINITY), ..good.clone() });
+        range(Job { importance: 11.0, ..good.clone() });
+        for (count, milli) in [(0, WHOLE), (1, 0), (2, 500), (1, 1001)] {
+            let request = DeviceRequest { count, milli, ..DeviceRequest::gpus(1) };
+            range(Job { tasks: vec![Task::new(1, 1).with(request)], ..good.clone() });
+        }
+        let dangling = |job: Job| assert!(matches!(check(&job, true), Err(Error::Dangling { .. })));
+        dangling(Job { profile: ProfileId(1), ..good.clone() });
+        dangling(Job { tasks: vec![Task { only: vec![NodeId(2)], ..Task::default() }], ..good });
+    }
+
+    #[test]
+    fn refuses_what_can_never_run() {
+        let too_big = |task: Task, disaggregated| {
+            let result = check(&Job::new(JobId(0), "j", task), disaggregated);
+            assert!(matches!(&result, Err(Error::TooBig { .. })) || result.is_ok(), "{result:?}");
+            result.is_err()
+        };
+        assert!(too_big(Task::new(5000, 1), true));
+        assert!(too_big(Task::new(1, 101), true));
+        assert!(too_big(Task::new(1, 1).with_gpus(4), true));
+        // Four cores and two GPUs are in no node together.
+        assert!(too_big(Task::new(4000, 1).with_gpus(2), false));
+        assert!(!too_big(Task::new(4000, 1).with_gpus(2), true));
+        let huge = DeviceRequest { memory_mib: 17, ..DeviceRequest::part(1) };
+        assert!(too_big(Task::new(1, 1).with(huge), true));
+        assert!(too_big(Task::new(u64::MAX, 1), true));
+        // Each task fits, all of them together do not.
+        let job = Job { tasks: vec![Task::new(3000, 1); 2], ..Job::new(JobId(0), "j", Task::default()) };
+        assert!(matches!(check(&job, true), Err(Error::TooBig { .. })));
+    }
+}

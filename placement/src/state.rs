@@ -439,3 +439,85 @@ fn remove<T: PartialEq>(list: &mut Vec<T>, item: &T) {
         list.swap_remove(i);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{ClusterBuilder, DeviceSpec, NodeSpec};
+    use crate::ids::DeviceId;
+    use crate::job::DeviceRequest;
+    use crate::placement::Grant;
+    use crate::profile::Profile;
+
+    fn state() -> State {
+        let node = |name: &str, gpus| {
+            NodeSpec::new(name, 4000, 100).with_nic(1000).with_devices(gpus, DeviceSpec::gpu("T4", 16))
+        };
+        let cluster = ClusterBuilder::new().nodes([node("a", 0), node("b", 2)]).build().unwrap();
+        let profile = Profile { remote_s: 120.0, sensitivity: 0.5, ..Profile::new("p", 100.0) };
+        State::new(Arc::new(cluster), Arc::new(Profiles::new(vec![profile]).unwrap()))
+    }
+
+    fn job(id: u32, mbps: u64) -> Arc<Job> {
+        let request = DeviceRequest { traffic_mbps: mbps, ..DeviceRequest::gpus(1) };
+        Arc::new(Job::new(JobId(id), format!("j{id}"), Task::new(1000, 10).with(request)))
+    }
+
+    fn at(node: u32, device: u32, traffic_mbps: u64) -> Placement {
+        let device = DeviceId(device);
+        let grant = Grant { device, milli: 1000, memory_mib: 0, traffic_mbps, request: 0 };
+        Placement {
+            tasks: vec![TaskPlacement { node: NodeId(node), regions: Vec::new(), grants: vec![grant] }],
+        }
+    }
+
+    #[test]
+    fn completion_times_follow_the_neighbours_traffic() {
+        let mut state = state();
+        assert_eq!(state.start(job(0, 200), at(0, 0, 200), 0.0).unwrap(), [JobId(0)]);
+        assert_eq!(state.completion_s(JobId(0)), Some(120.0));
+        // 400 of 1,000 Mbit/s by the other: 120 · (1 + 0.5 · 0.4); the other sees 200.
+        assert_eq!(state.start(job(1, 400), at(0, 1, 400), 60.0).unwrap(), [JobId(0), JobId(1)]);
+        assert_eq!(state.completion_s(JobId(0)), Some(144.0));
+        assert_eq!(state.completion_s(JobId(1)), Some(132.0));
+        assert_eq!(state.link_load(LinkId(0)), 0.6);
+        // The first was half done after 60 s, and takes 72 s for the rest.
+        let first = state.running(JobId(0)).unwrap();
+        assert_eq!((first.done(60.0), first.remaining_s(60.0)), (0.5, 72.0));
+        let (gone, affected) = state.finish(JobId(0), 132.0).unwrap();
+        assert_eq!((gone.job.id, affected), (JobId(0), vec![JobId(1)]));
+        assert_eq!(state.completion_s(JobId(1)), Some(120.0));
+        state.set_external_mbps(LinkId(1), 500).unwrap();
+        assert_eq!(state.completion_s(JobId(1)), Some(150.0));
+    }
+
+    #[test]
+    fn wrong_placements_change_nothing() {
+        let mut state = state();
+        let before = state.usage().clone();
+        let refuse = |state: &mut State, placement: Placement| {
+            let result = state.start(job(0, 200), placement, 0.0);
+            assert!(matches!(result, Err(Error::BadPlacement { .. })), "{result:?}");
+        };
+        refuse(&mut state, Placement { tasks: Vec::new() });
+        refuse(&mut state, at(7, 0, 200));
+        refuse(&mut state, at(0, 7, 200));
+        refuse(&mut state, at(0, 0, 0)); // remote, but without its traffic
+        refuse(&mut state, at(1, 0, 200)); // local, but with traffic
+        let mut twice = at(0, 0, 200);
+        let again = twice.tasks[0].grants[0];
+        twice.tasks[0].grants.push(again);
+        refuse(&mut state, twice);
+        let mut none = at(0, 0, 200);
+        none.tasks[0].grants.clear();
+        refuse(&mut state, none);
+        assert_eq!(*state.usage(), before);
+        state.start(job(1, 200), at(0, 0, 200), 0.0).unwrap();
+        refuse(&mut state, at(0, 0, 200)); // taken
+        assert!(matches!(state.start(job(1, 200), at(0, 1, 200), 0.0), Err(Error::Running(JobId(1)))));
+        assert!(matches!(state.finish(JobId(5), 0.0), Err(Error::NotRunning(JobId(5)))));
+        assert!(state.set_external_mbps(LinkId(9), 1).is_err());
+        state.finish(JobId(1), 1.0).unwrap();
+        assert_eq!(*state.usage(), before);
+    }
+}
