@@ -76,6 +76,13 @@ impl Launches {
         }
     }
 
+    /// What is not over by now will never be.
+    pub fn abandoned(&mut self) {
+        let finished = self.finished;
+        self.submitted = finished;
+        self.over(finished);
+    }
+
     /// One more.
     pub fn begun(&mut self) {
         self.submitted += 1;
@@ -241,6 +248,8 @@ pub struct Core {
     pub waits: Waits,
     pub mirror: Mirror,
     pub printed: Printed,
+    /// Whether the driver's memory is zero when it is new.
+    pub fresh_is_zero: bool,
     /// Work that was enqueued and is not yet submitted.
     pub unsubmitted: AtomicU64,
     pub next: AtomicU64,

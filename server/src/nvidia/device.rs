@@ -12,6 +12,10 @@ use rgpu_device::{
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// So long freed memory is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn invalid<T>(what: impl Into<String>) -> Result<T> {
     Err(Error::new(Code::InvalidValue, what))
@@ -121,13 +125,30 @@ impl NvidiaDevice {
         if parts.is_empty() { Ok(()) } else { core.driver.stream_synchronize(belongings.side) }
     }
 
+    /// Takes memory from the driver. What was freed is given back to it only when work no longer needs it, which is
+    /// waited for where there is not enough.
+    fn take_pieces(&self, ordinal: Ordinal, range: Range) -> Result<(Vec<u64>, Vec<Range>)> {
+        let core = &self.core;
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            let waiting = core.state.lock().table.as_ref().is_some_and(|table| !table.releasing.is_empty());
+            match core.pieces.lock().take(ordinal, range) {
+                Err(e) if e.code == Code::OutOfMemory && waiting && Instant::now() < give_up => {}
+                result => return result,
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
     fn back(&self, ordinal: Ordinal, range: Range, pending: &[(u64, Range)]) -> Result<Vec<u64>> {
         let core = &self.core;
         core.enter(ordinal)?;
-        let (pieces, _) = core.pieces.lock().take(ordinal, range)?;
+        let (pieces, fresh) = self.take_pieces(ordinal, range)?;
         let mut parts = vec![range];
-        for (_, busy) in pending {
-            parts = parts.into_iter().flat_map(|part| without(part, *busy)).collect();
+        // What is still in use is not touched, and rgpu's own library hands out zeros.
+        let zero = fresh.into_iter().filter(|_| core.fresh_is_zero);
+        for other in pending.iter().map(|(_, busy)| *busy).chain(zero) {
+            parts = parts.into_iter().flat_map(|part| without(part, other)).collect();
         }
         if let Err(error) = self.clear(ordinal, &parts) {
             core.pieces.lock().give(&pieces);

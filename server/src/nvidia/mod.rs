@@ -74,14 +74,20 @@ impl NvidiaDevice {
     /// is taken over, because the driver writes there what kernels print.
     pub fn open(config: &Config, host: Arc<dyn Host>) -> Result<Arc<dyn Device>> {
         let opened = find::open(config.driver.as_deref())?;
-        let device = Self::with_table(opened.table, config, host, Printed::capture())?;
+        let device = Self::with_table(opened.table, opened.is_own, config, host, Printed::capture())?;
         let uuids = device.core.gpus.iter().map(|gpu| gpu.info.uuid).collect();
         let _ = device.nvml.set(telemetry::Nvml::beside(&opened.path, opened.is_own, uuids));
         Ok(device)
     }
 
     /// With a driver that is there already.
-    fn with_table(table: Table, config: &Config, host: Arc<dyn Host>, printed: Printed) -> Result<Arc<Self>> {
+    fn with_table(
+        table: Table,
+        fresh_is_zero: bool,
+        config: &Config,
+        host: Arc<dyn Host>,
+        printed: Printed,
+    ) -> Result<Arc<Self>> {
         let driver = Arc::new(Driver::new(table));
         let infos = info::describe_all(&driver, config)?;
         let mut gpus = Vec::new();
@@ -131,6 +137,7 @@ impl NvidiaDevice {
             waits: Default::default(),
             mirror: mirror::Mirror::new(),
             printed,
+            fresh_is_zero,
             unsubmitted: AtomicU64::new(0),
             next: AtomicU64::new(1),
             copies_out: Arc::default(),

@@ -453,7 +453,7 @@ impl Submitter {
         for range in ranges.into_iter().flatten() {
             addresses::reserve_again(&core.driver, range)?;
         }
-        *gpu.launches.lock() = super::core::Launches::default();
+        gpu.launches.lock().abandoned();
         *gpu.late.lock() = None;
         *gpu.sticky.lock() = None;
         Ok(())

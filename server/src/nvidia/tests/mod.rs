@@ -51,7 +51,7 @@ fn open(without: &'static [&'static str]) -> Result<(Arc<NvidiaDevice>, Arc<App>
     // SAFETY: the fake driver has the driver's interface.
     let table = unsafe { Table::load(&Symbols(without)) }?;
     let app = Arc::new(App::default());
-    let device = NvidiaDevice::with_table(table, &Config::default(), app.clone(), Printed::nothing())?;
+    let device = NvidiaDevice::with_table(table, false, &Config::default(), app.clone(), Printed::nothing())?;
     Ok((device, app))
 }
 
@@ -189,6 +189,9 @@ fn pieces_of_memory_are_shared_by_neighbours() {
     assert_eq!(code(full), Some(Code::OutOfMemory));
     assert_eq!(mapped().len(), 1);
     assert_eq!(it.device.mem_info(0).unwrap().free, 24 * MIB);
+    // What was just freed is to be had at once.
+    it.device.mem_free(0, it.base + 8 * MIB, None).unwrap();
+    it.alloc(it.base + 64 * MIB, 40 * MIB);
 }
 
 #[test]
