@@ -112,7 +112,7 @@ fn open_local(address: &str) -> Option<OwnedFd> {
             let Ok(name) = UnixAddress::from_abstract_name(local_name(&address)) else { continue };
             let Ok(stream) = UnixStream::connect_addr(&name) else { continue };
             let socket = OwnedFd::from(stream);
-            // Anybody could listen under that name: memory is shared with this user's servers and root's alone.
+            // Anybody could listen under that name: memory is shared with this user's servers alone.
             if is_ours(&socket) {
                 return Some(socket);
             }
@@ -133,7 +133,7 @@ fn is_ours(socket: &OwnedFd) -> bool {
     unsafe {
         let fd = socket.as_raw_fd();
         let r = libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &mut length);
-        r == 0 && (who.uid == libc::geteuid() || who.uid == 0)
+        r == 0 && who.uid == libc::geteuid()
     }
 }
 

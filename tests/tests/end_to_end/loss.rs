@@ -144,7 +144,7 @@ for i in {1..300}; do
     [ -n "$address" ] && break
     sleep 0.1
 done
-"$1" run --server "$address" -- "$2" 2>"$out/program" &
+"$1" run --server "$address" --transport tcp -- "$2" 2>"$out/program" &
 program=$!
 for i in {1..300}; do grep -q running "$out/program" && break; sleep 0.1; done
 servers() { cat /proc/$daemon/task/*/children 2>/dev/null; }
