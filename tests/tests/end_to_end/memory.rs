@@ -81,10 +81,15 @@ fn comes_back() -> Result<()> {
     let program = Followed::start(forwarded(daemon.address(), "copying")?, "running")?;
     let server = *daemon.application_servers().first().context("No application server")?;
     // Through shared memory, the program writes the device's memory itself: it stands in the accounts of both.
-    process::wait_until("the program and its server hold something to give back", Duration::from_secs(30), || {
-        let held = [server, program.program_pid()].map(|pid| process::pss(pid).unwrap_or(0));
-        held.iter().sum::<u64>() > 32 * MIB
-    })?;
+    process::wait_until(
+        "the program and its server hold something to give back",
+        Duration::from_secs(30),
+        || {
+            let held = [server, program.program_pid()].map(|pid| process::pss(pid).unwrap_or(0));
+            // The program's own copy has 64 MiB, the device's as much.
+            held.iter().sum::<u64>() > (64 + 32) * MIB
+        },
+    )?;
     signal(program.program_pid(), libc::SIGKILL);
     signal(program.pid(), libc::SIGKILL);
     daemon.wait_until_idle(Duration::from_secs(10))?;
