@@ -185,6 +185,12 @@ fn not_alive_any_more() -> Result<()> {
     }
 }
 
+/// Whether there is a living core.
+#[inline(always)]
+pub(super) fn is_alive() -> bool {
+    STATE.load(Ordering::Acquire) == ALIVE
+}
+
 /// The core if it is alive; creates nothing.
 pub fn existing() -> Option<&'static Core> {
     // SAFETY: as in `current`.

@@ -14,14 +14,14 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rgpu_device::{Launch, Ordinal, ParamInfo, PreparedLaunch};
+use rgpu_device::{Device, Launch, Ordinal, ParamInfo, PreparedLaunch};
 
 use super::context::Context;
 use super::error::{self, Result};
 use super::fatbin;
 use super::launch::{Config, Params};
 use super::module::Function;
-use super::process::{Core, WorkCount, existing};
+use super::process::{Core, WorkCount, existing, is_alive};
 use super::registry::Raw;
 use super::stream::Stream;
 use super::thread;
@@ -63,6 +63,8 @@ struct Recent {
     context: Arc<Context>,
     function: Arc<Function>,
     stream: Arc<Stream>,
+    /// The core's device.
+    device: *const dyn Device,
     /// What the stream's device counts work with, and whether the stream is the legacy one.
     work: *const Mutex<WorkCount>,
     legacy: bool,
@@ -170,7 +172,9 @@ pub unsafe fn launch_again(
     {
         return None;
     }
-    let core = existing()?;
+    if !is_alive() {
+        return None;
+    }
     let mut block = [MaybeUninit::<u8>::uninit(); SHORT];
     // SAFETY: the caller's promise; only kernels whose parameters fit are remembered.
     let params = unsafe {
@@ -179,17 +183,20 @@ pub unsafe fn launch_again(
             None => recent.function.pack_short(args, &mut block),
         }
     }?;
-    if let Err(error) = core.device.launch_prepared(&recent.prepared, params) {
-        return Some(failed(core, recent.stream.ordinal, error));
+    // SAFETY: it is the living core's, which is never freed.
+    if let Err(error) = unsafe { &*recent.device }.launch_prepared(&recent.prepared, params) {
+        return Some(failed(recent.stream.ordinal, error));
     }
-    // SAFETY: it is the core's, which is never freed.
+    // SAFETY: as above.
     unsafe { &*recent.work }.lock().enqueued_in(recent.legacy);
     Some(0)
 }
 
 #[cold]
-fn failed(core: &Core, ordinal: Ordinal, error: error::Error) -> u32 {
-    core.note_error(ordinal, &error);
+fn failed(ordinal: Ordinal, error: error::Error) -> u32 {
+    if let Some(core) = existing() {
+        core.note_error(ordinal, &error);
+    }
     error::guard_runtime("cudaLaunchKernel", || Err(error))
 }
 
@@ -249,9 +256,19 @@ impl Core {
             let plan = Plan::new(&function.declared().params);
             let work = &raw const self.of(stream.ordinal).work;
             let legacy = stream.is_legacy();
-            let recent =
-                Recent { key, generation, prepared, plan, context, function, stream, work, legacy };
-            remember(recent);
+            let device = Arc::as_ptr(&self.device);
+            remember(Recent {
+                key,
+                generation,
+                prepared,
+                plan,
+                context,
+                function,
+                stream,
+                device,
+                work,
+                legacy,
+            });
         }
         Ok(())
     }
@@ -292,7 +309,9 @@ mod tests {
         let at = |n: usize| n as *const c_void;
         let key = Key::new(at(64), 0, false, &config);
         assert!(key.is(&Key::new(at(64), 0, false, &config)));
-        assert!(!key.is(&Key::new(at(80), 0, false, &config)) && !key.is(&Key::new(at(64), 1, false, &config)));
+        assert!(
+            !key.is(&Key::new(at(80), 0, false, &config)) && !key.is(&Key::new(at(64), 1, false, &config))
+        );
         assert!(!key.is(&Key::new(at(64), 0, true, &config)));
         for i in 0..3 {
             let (mut other, mut another) = (config, config);

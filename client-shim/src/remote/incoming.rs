@@ -3,8 +3,8 @@
 use super::convert;
 use super::direct::is_writable;
 use super::link::{Link, Waiter};
-use crate::trace;
 use super::outgoing::{Urgent, silence};
+use crate::trace;
 use rgpu_device::{Code, CopySink, Done, Error, Region, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
 use rgpu_protocol::frame::{AnswerBody, Failure, FetchRequest, Header, Kind, MAX_BULK, Notice, runs};

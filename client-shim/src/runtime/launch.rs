@@ -87,7 +87,6 @@ pub(crate) extern "C" fn push_call_configuration(
 ) -> c_uint {
     let pushed = HOT.try_with(|hot| {
         let depth = hot.depth.get();
-        let configuration = Configuration { grid: grid.into(), block: block.into(), shared_bytes, stream };
         match hot.places.get(depth) {
             // SAFETY: the cell is this thread's, and nobody has a reference to what is in it.
             Some(place) => unsafe {
@@ -97,7 +96,10 @@ pub(crate) extern "C" fn push_call_configuration(
                 (*place).shared_bytes = shared_bytes;
                 (*place).stream = stream;
             },
-            None => push_deeper(configuration)?,
+            None => {
+                let (grid, block) = (grid.into(), block.into());
+                push_deeper(Configuration { grid, block, shared_bytes, stream })?;
+            }
         }
         hot.depth.set(depth + 1);
         Some(())
@@ -204,9 +206,7 @@ pub(crate) extern "C" fn pop_call_configuration(
     });
     match popped {
         Ok(Some(true)) => 0,
-        Ok(Some(false)) => {
-            call("__cudaPopCallConfiguration", || Err(invalid("a result pointer is null")))
-        }
+        Ok(Some(false)) => call("__cudaPopCallConfiguration", || Err(invalid("a result pointer is null"))),
         _ => call("__cudaPopCallConfiguration", || Err(Code::MissingConfiguration.into())),
     }
 }

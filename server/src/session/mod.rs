@@ -16,8 +16,8 @@ mod pressure;
 mod telemetry;
 mod tracer;
 
-use crate::store::Store;
 use crate::ledger::{Ledger, Slot, monotonic_ns};
+use crate::store::Store;
 use calls::Dispatcher;
 use host::WireHost;
 use outgoing::Outgoing;

@@ -7,8 +7,8 @@ use rgpu_protocol::frame::{Failure, Header, MAX_BULK, Notice, encode_answer};
 use rgpu_protocol::transport::{Ready, Transport};
 use rgpu_protocol::wire::to_bytes;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The sending side of a connection. Senders wait for room: that is the back-pressure towards the device.
