@@ -5,16 +5,16 @@
 
 use crate::app::{CONNECTION, LEDGER, ORDERS, Orders, STORE, hear_any, say};
 use crate::ledger::Ledger;
-use crate::options::Options;
-use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
-use crate::store::{Cupboard, Shelf, Tenant};
-use rgpu_protocol::hello::{FEATURE_RDMA, HelloMore, Hello, HelloAnswer, HelloExtras, MAJOR, MINOR, Status};
 use crate::local::{self, LocalListener};
+use crate::options::Options;
+use crate::store::{Cupboard, Shelf, Tenant};
+use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
+use rgpu_protocol::hello::{FEATURE_RDMA, Hello, HelloAnswer, HelloExtras, HelloMore, MAJOR, MINOR, Status};
 use rgpu_protocol::transport::{Choice, Kind, Tcp, Transport};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

@@ -51,9 +51,18 @@ impl Remote {
 
     /// Copies this process's memory straight into the device's, if client and server share that; false where it must be
     /// sent. With `now`, only if nothing is to be waited for.
-    fn send_directly(&self, stream: Handle, dst: Region, host_addr: u64, src: Region, now: bool) -> Result<bool> {
+    fn send_directly(
+        &self,
+        stream: Handle,
+        dst: Region,
+        host_addr: u64,
+        src: Region,
+        now: bool,
+    ) -> Result<bool> {
         let bytes = dst.bytes().unwrap_or(0);
-        if bytes < direct::SEND_FROM || (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
+        if bytes < direct::SEND_FROM
+            || (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth)
+        {
             return Ok(false);
         }
         if self.is_shared(host_addr) && (now || !src.is_contiguous()) {
@@ -194,7 +203,13 @@ impl Device for Remote {
         }
     }
 
-    fn copy_to_device_blocking(&self, stream: Handle, dst: Region, host_addr: u64, src: Region) -> Result<()> {
+    fn copy_to_device_blocking(
+        &self,
+        stream: Handle,
+        dst: Region,
+        host_addr: u64,
+        src: Region,
+    ) -> Result<()> {
         self.link.errors.check_stream(stream)?;
         if self.send_directly(stream, dst, host_addr, src, false)? {
             return self.settle(Ok(()));

@@ -38,7 +38,8 @@ use parking_lot::Mutex;
 use reserve::{Reservation, candidates, refusal};
 use rgpu_device::{AddressPlan, Code, DeviceInfo, Error, Host, Ordinal, Range, Result};
 use rgpu_protocol::hello::{
-    self, HelloMore, Hello, HelloAnswer, HelloExtras, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix, Status,
+    self, Hello, HelloAnswer, HelloExtras, HelloMore, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix,
+    Status,
 };
 use rgpu_protocol::stats::Stats;
 use rgpu_protocol::transport::{Choice, Kind, Ready, Tcp, Transport};
@@ -68,7 +69,12 @@ pub struct ConnectOptions {
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { credential: Vec::new(), timeout: connect::time_from_environment(), transport: None, observe: false }
+        Self {
+            credential: Vec::new(),
+            timeout: connect::time_from_environment(),
+            transport: None,
+            observe: false,
+        }
     }
 }
 
@@ -113,7 +119,8 @@ impl Remote {
             Some(choice) => choice,
             None => connect::choice_from_environment()?,
         };
-        let connect::Opened { stream: transport, local, rdma } = connect::open(address, choice, options.timeout)?;
+        let connect::Opened { stream: transport, local, rdma } =
+            connect::open(address, choice, options.timeout)?;
         if local.is_none() {
             // Over a Unix socket nobody waits for the server to accept.
             stats.round_trips.fetch_add(1, Relaxed);
@@ -132,8 +139,9 @@ impl Remote {
             };
             stats.round_trips.fetch_add(1, Relaxed);
             let more = HelloMore { rdma: rdma.as_ref().map_or(Vec::new(), |r| r.info().to_bytes().to_vec()) };
-            let (minor, answer, extras) = exchange(&transport, &hello::message(&(hello, more)), end, stats)
-                .map_err(|e| Error::new(Code::SystemNotReady, format!("{address}: {e}")))?;
+            let (minor, answer, extras) =
+                exchange(&transport, &hello::message(&(hello, more)), end, stats)
+                    .map_err(|e| Error::new(Code::SystemNotReady, format!("{address}: {e}")))?;
             match Status::from_number(answer.status) {
                 Status::Accepted => {
                     stats.sessions.fetch_add(1, Relaxed);
@@ -177,10 +185,21 @@ impl Remote {
                             (Box::new(shm), files)
                         }
                     };
-                    return Self::begin(address, transport, files, minor, (answer, extras), reservation, host, stats);
+                    return Self::begin(
+                        address,
+                        transport,
+                        files,
+                        minor,
+                        (answer, extras),
+                        reservation,
+                        host,
+                        stats,
+                    );
                 }
                 Status::RangeRefused if options.observe => {
-                    let text = format!("The server {address} serves nobody who only looks: use the same release of rgpu");
+                    let text = format!(
+                        "The server {address} serves nobody who only looks: use the same release of rgpu"
+                    );
                     return Err(Error::new(Code::SystemNotReady, text));
                 }
                 Status::RangeRefused => {
@@ -331,7 +350,8 @@ fn exchange(
     let mut body = vec![0; prefix.length as usize];
     read_exact(&mut body)?;
     stats.bytes_received.fetch_add((PREFIX_BYTES + body.len()) as u64, Relaxed);
-    let (answer, extras) = HelloAnswer::parse_with_extras(prefix, &body).map_err(|e| format!("the answer is malformed: {e}"))?;
+    let (answer, extras) =
+        HelloAnswer::parse_with_extras(prefix, &body).map_err(|e| format!("the answer is malformed: {e}"))?;
     if answer.status == Status::Accepted as u32 && prefix.major != MAJOR {
         return Err(format!(
             "the server speaks version {}.{} of the protocol, this library {MAJOR}.{MINOR}; \

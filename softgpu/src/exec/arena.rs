@@ -80,7 +80,11 @@ fn memory_file(name: &str, size: u64) -> Option<OwnedFd> {
             return None;
         }
         // Another process may map it, and shall not be able to make it shrink under us.
-        libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL);
+        libc::fcntl(
+            fd.as_raw_fd(),
+            libc::F_ADD_SEALS,
+            libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL,
+        );
         Some(fd)
     }
 }
