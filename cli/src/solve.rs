@@ -32,7 +32,9 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let time = start.elapsed();
     let solution = result.map_err(|e| Failure::new(format!("{name}: {e}")))?;
     // Nobody should have to trust the algorithm.
-    solution.verify(&problem.network).map_err(|e| Failure::new(format!("{name}: the proof is wrong: {e}")))?;
+    solution
+        .verify(&problem.network)
+        .map_err(|e| Failure::new(format!("{name}: the proof is wrong: {e}")))?;
     println!("optimum: {}", problem.cost(&solution));
     println!("time: {:.3} ms", time.as_secs_f64() * 1e3);
     Ok(ExitCode::SUCCESS)

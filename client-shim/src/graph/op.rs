@@ -86,7 +86,8 @@ impl Kernel {
             Arc::new(unsafe { pack(&function, params, &mut block) }?.to_vec())
         };
         let base = params.as_ptr() as usize;
-        let pointers = Arc::new(function.declared().params.iter().map(|p| base + p.offset as usize).collect());
+        let pointers =
+            Arc::new(function.declared().params.iter().map(|p| base + p.offset as usize).collect());
         Ok(Self { function, symbol, config, params, pointers })
     }
 }

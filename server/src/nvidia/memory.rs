@@ -343,10 +343,11 @@ impl Pieces {
                 && let Some(piece) = self.mapped.remove(base)
             {
                 // After a sticky error the driver refuses; then the memory is the process's until its end.
-                if let Err(e) = self.driver.mem_unmap(*base, piece.size) {
+                // Released first, so that the driver knows at unmapping that nobody wants the contents.
+                if let Err(e) = self.driver.mem_release(piece.handle) {
                     tracing::debug!("{e}");
                 }
-                if let Err(e) = self.driver.mem_release(piece.handle) {
+                if let Err(e) = self.driver.mem_unmap(*base, piece.size) {
                     tracing::debug!("{e}");
                 }
             }

@@ -34,8 +34,8 @@ fn rows(arguments: &[&str], more: &[&std::path::Path]) -> Result<Vec<Value>> {
     let mut command = bench(arguments)?;
     command.arg("--json").arg(&file).args(more);
     let finished = process::run(&mut command)?.success()?;
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("No results were written; {finished:?}"))?;
+    let text =
+        std::fs::read_to_string(&file).with_context(|| format!("No results were written; {finished:?}"))?;
     std::fs::remove_file(&file)?;
     let report: Value = serde_json::from_str(&text)?;
     ensure!(report["conditions"]["device"].as_str().is_some_and(|d| !d.is_empty()), "No device: {report}");
@@ -113,8 +113,16 @@ fn failures() -> Result<()> {
     let failing = process::run(&mut failing)?;
     ensure!(!failing.status.success() && failing.stderr.contains("/bin/false failed"), "{failing:?}");
     let file = temporary("app.json");
-    let mut command =
-        bench(&["app", "--ways", "in-process,tcp", "--rounds", "1", "--json", &file.to_string_lossy(), "--"])?;
+    let mut command = bench(&[
+        "app",
+        "--ways",
+        "in-process,tcp",
+        "--rounds",
+        "1",
+        "--json",
+        &file.to_string_lossy(),
+        "--",
+    ])?;
     process::run(command.arg(plain("vector_add")?))?.success()?;
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
     std::fs::remove_file(&file)?;
