@@ -1,4 +1,5 @@
 // The shape of a simulation step: 139 small launches, then four bytes read back to decide what comes next.
+// An argument says how many steps; 20 without.
 #define EXAMPLE "many_small_kernels"
 #include "common/check.h"
 
@@ -14,8 +15,8 @@ __global__ void fold(const unsigned* state, int n, unsigned* out) {
     if (threadIdx.x == 0) *out = sum;
 }
 
-int main() {
-    const int n = 300, steps = 20;
+int main(int argc, char** argv) {
+    const int n = 300, steps = argc > 1 ? std::atoi(argv[1]) : 20;
     std::vector<unsigned> state(n);
     for (int i = 0; i < n; i++) state[i] = i;
     DeviceArray<unsigned> dstate(state), dout(1);

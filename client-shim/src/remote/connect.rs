@@ -22,10 +22,11 @@ pub(super) struct Opened {
     pub rdma: Option<Rdma>,
 }
 
-/// How long connecting may take: what `RGPU_CONNECT_TIMEOUT` says, in seconds, or 8.
+/// How long connecting may take: what `RGPU_CONNECT_TIMEOUT` says, in seconds, or 20: a server on which many programs
+/// start at once takes its time.
 pub(super) fn time_from_environment() -> Duration {
     let given = std::env::var("RGPU_CONNECT_TIMEOUT").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(given.filter(|s| (1..=3600).contains(s)).unwrap_or(8))
+    Duration::from_secs(given.filter(|s| (1..=3600).contains(s)).unwrap_or(20))
 }
 
 /// What `RGPU_TRANSPORT` says.
