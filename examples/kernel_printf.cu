@@ -27,10 +27,11 @@ __global__ void from_memory() {
 
 int main() {
     // Standard output goes to a file meanwhile, and is read back.
-    char path[] = "/tmp/rgpu-kernel-printf-XXXXXX";
-    int file = mkstemp(path), old = dup(1);
+    const char* directory = getenv("TMPDIR");
+    std::string path = std::string(directory ? directory : "/tmp") + "/rgpu-kernel-printf-XXXXXX";
+    int file = mkstemp(path.data()), old = dup(1);
     REQUIRE(file >= 0 && old >= 0, "no temporary file");
-    unlink(path);
+    unlink(path.c_str());
     fflush(stdout);
     dup2(file, 1);
     DeviceArray<char> dtext(std::vector<char>{'h', 'i', 0});
