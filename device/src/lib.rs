@@ -151,6 +151,32 @@ impl Region {
         rows.checked_add(slices)?.checked_add(self.width)
     }
 
+    /// Checks that the region can be walked: no overflow, and no rows inside one another.
+    ///
+    /// # Errors
+    /// [`Code::InvalidValue`], with what is wrong.
+    pub fn check(&self) -> Result<()> {
+        let bad = |what: &str| Err(Error::new(Code::InvalidValue, format!("{what}: {self:?}")));
+        let Some(bytes) = self.bytes() else { return bad("The region's size overflows") };
+        let Some(extent) = self.extent() else { return bad("The region's extent overflows") };
+        if self.addr.checked_add(extent).is_none() {
+            return bad("The region wraps around");
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        if self.height > 1 && self.row_pitch < self.width {
+            return bad("The row pitch is smaller than a row");
+        }
+        if self.depth > 1 {
+            let slice = Region { depth: 1, ..*self }.extent().unwrap_or(u64::MAX);
+            if self.slice_pitch < slice {
+                return bad("The slice pitch is smaller than a slice");
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the rows lie one after another without gaps.
     pub fn is_contiguous(&self) -> bool {
         (self.height <= 1 || self.row_pitch == self.width)

@@ -1,7 +1,7 @@
 //! [`NvidiaDevice`] as a [`Device`].
 
 use super::core::{Core, Event, Gpu, Launch as LaunchOp, Op, State, Stream, find_event, find_stream};
-use super::memory::{Place, Table, check_shape, without};
+use super::memory::{Place, Table, without};
 use super::modules::{self, Kernel};
 use super::{NvidiaDevice, addresses};
 use parking_lot::Mutex;
@@ -243,7 +243,7 @@ impl Device for NvidiaDevice {
         let have = match &data {
             HostData::Owned(bytes) => Some(bytes.len() as u64),
             HostData::Borrowed(region) => {
-                check_shape(region)?;
+                region.check()?;
                 region.bytes()
             }
         };

@@ -213,7 +213,7 @@ impl Table {
 
     /// Checks that work may use a region, as far as it is not empty.
     pub fn place(&self, region: Region) -> Result<Place> {
-        check_shape(&region)?;
+        region.check()?;
         let extent = region.extent().unwrap_or(u64::MAX);
         if extent == 0 {
             return Ok(Place { region, mirrored: false, ordinal: 0 });
@@ -226,29 +226,6 @@ impl Table {
             )),
         }
     }
-}
-
-/// Checks that a region can be walked: no overflow, and no rows inside one another.
-pub fn check_shape(region: &Region) -> Result<()> {
-    let bad = |what: &str| Err(Error::new(Code::InvalidValue, format!("{what}: {region:?}")));
-    let Some(bytes) = region.bytes() else { return bad("The region's size overflows") };
-    let Some(extent) = region.extent() else { return bad("The region's extent overflows") };
-    if region.addr.checked_add(extent).is_none() {
-        return bad("The region wraps around");
-    }
-    if bytes == 0 {
-        return Ok(());
-    }
-    if region.height > 1 && region.row_pitch < region.width {
-        return bad("The row pitch is smaller than a row");
-    }
-    if region.depth > 1 {
-        let slice = Region { depth: 1, ..*region }.extent().unwrap_or(u64::MAX);
-        if region.slice_pitch < slice {
-            return bad("The slice pitch is smaller than a slice");
-        }
-    }
-    Ok(())
 }
 
 struct Piece {

@@ -17,7 +17,7 @@ use super::mirror::Mirror;
 use super::modules::{Checked, Module};
 use super::shared::{Runtime, SPINS, State};
 use super::stream::{Actions, Key, Point, Work};
-use super::transfer::{Transfer, check_shape};
+use super::transfer::Transfer;
 use super::{info, worker};
 
 fn invalid<T>(what: impl Into<String>) -> Result<T> {
@@ -183,7 +183,7 @@ impl Device for SoftGpu {
         let have = match &data {
             HostData::Owned(bytes) => Some(bytes.len() as u64),
             HostData::Borrowed(region) => {
-                check_shape(region)?;
+                region.check()?;
                 region.bytes()
             }
         };

@@ -11,7 +11,7 @@ use rgpu_device::{Code, Error, MemoryInfo, MemoryKind, Ordinal, Range, Region, R
 use super::arena::{Arena, PAGE};
 use super::mirror::Mirror;
 use super::stream::Point;
-use super::transfer::{self, Place};
+use super::transfer::Place;
 
 /// What kind of memory stands at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,7 +274,7 @@ impl Memory {
 
     /// Checks that work may use a region, as far as it is not empty.
     pub fn place(&self, region: Region) -> Result<Place> {
-        transfer::check_shape(&region)?;
+        region.check()?;
         let extent = region.extent().unwrap_or(u64::MAX);
         if extent == 0 {
             return Ok(Place { region, mirrored: false });

@@ -1,6 +1,6 @@
 //! Copies and fills, carried out in stream order.
 
-use rgpu_device::{Code, CopySink, Error, HostData, Region, RegionCursor, Result};
+use rgpu_device::{CopySink, Error, HostData, Region, RegionCursor, Result};
 
 use super::mirror::Mirror;
 
@@ -123,29 +123,6 @@ impl Transfer {
         };
         (result, None)
     }
-}
-
-/// Checks that a region can be walked: no overflow, and no rows inside one another.
-pub fn check_shape(region: &Region) -> Result<()> {
-    let bad = |what: &str| Err(Error::new(Code::InvalidValue, format!("{what}: {region:?}")));
-    let Some(bytes) = region.bytes() else { return bad("The region's size overflows") };
-    let Some(extent) = region.extent() else { return bad("The region's extent overflows") };
-    if region.addr.checked_add(extent).is_none() {
-        return bad("The region wraps around");
-    }
-    if bytes == 0 {
-        return Ok(());
-    }
-    if region.height > 1 && region.row_pitch < region.width {
-        return bad("The row pitch is smaller than a row");
-    }
-    if region.depth > 1 {
-        let slice = Region { depth: 1, ..*region }.extent().unwrap_or(u64::MAX);
-        if region.slice_pitch < slice {
-            return bad("The slice pitch is smaller than a slice");
-        }
-    }
-    Ok(())
 }
 
 /// Copies equal numbers of bytes between two places, each of them mirrored, device or host memory.
