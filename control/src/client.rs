@@ -1,0 +1,384 @@
+//! The REST API, as blocking calls.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use ureq::http::Request;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+use ureq::{Agent, Body};
+
+use crate::LeaseId;
+use crate::api::*;
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The broker's address, or a file, is no good.
+    #[error("{0}")]
+    Setup(String),
+    /// The broker was not reached, or went away.
+    #[error("the broker {broker} cannot be reached: {why}")]
+    Unreachable {
+        /// Its address.
+        broker: String,
+        /// What happened.
+        why: String,
+    },
+    /// The broker refused.
+    #[error("{}", .0.message)]
+    Refused(Problem),
+    /// What it said makes no sense.
+    #[error("the broker {broker} answered something else than was expected: {why}")]
+    Odd {
+        /// Its address.
+        broker: String,
+        /// What.
+        why: String,
+    },
+}
+
+impl ClientError {
+    /// What the broker said, for programs.
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Refused(problem) => Some(problem.code),
+            _ => None,
+        }
+    }
+
+    /// Whether trying again later may help.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
+            || matches!(self.code(), Some(ErrorCode::Unavailable | ErrorCode::Internal))
+    }
+}
+
+/// How to speak to a broker by `https://`.
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    /// Certificates (PEM) that sign the broker's; without them, the machine's own.
+    pub ca: Option<Vec<u8>>,
+    /// This side's certificate and private key (PEM), where the broker asks for them.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Tls {
+    /// Reads the files.
+    pub fn read(ca: Option<&Path>, identity: Option<(&Path, &Path)>) -> Result<Self, ClientError> {
+        let read = |path: &Path| {
+            std::fs::read(path)
+                .map_err(|e| ClientError::Setup(format!("cannot read {}: {e}", path.display())))
+        };
+        let ca = ca.map(read).transpose()?;
+        let identity = match identity {
+            Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
+            None => None,
+        };
+        Ok(Self { ca, identity })
+    }
+
+    fn config(&self) -> Result<TlsConfig, ClientError> {
+        let bad = |what: &str, e: ureq::Error| ClientError::Setup(format!("the {what} cannot be used: {e}"));
+        let certificates = |pem: &[u8], what: &str| {
+            let parsed: Result<Vec<_>, _> = ureq::tls::parse_pem(pem)
+                .filter_map(|item| match item {
+                    Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+                    Ok(_) => None,
+                    Err(e) => Some(Err(e)),
+                })
+                .collect::<Result<Vec<Certificate<'static>>, _>>();
+            match parsed {
+                Ok(list) if list.is_empty() => {
+                    Err(ClientError::Setup(format!("the {what} holds no certificate (PEM)")))
+                }
+                Ok(list) => Ok(list),
+                Err(e) => Err(bad(what, e)),
+            }
+        };
+        let mut config = TlsConfig::builder();
+        config = match &self.ca {
+            Some(pem) => config.root_certs(RootCerts::new_with_certs(&certificates(pem, "CA file")?)),
+            None => config.root_certs(RootCerts::PlatformVerifier),
+        };
+        if let Some((certificate, key)) = &self.identity {
+            let chain = certificates(certificate, "certificate")?;
+            let key = PrivateKey::from_pem(key).map_err(|e| bad("private key", e))?;
+            config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
+        }
+        Ok(config.build())
+    }
+}
+
+/// A broker, as one caller reaches it.
+#[derive(Clone)]
+pub struct Broker {
+    agent: Agent,
+    base: Arc<str>,
+    token: Arc<str>,
+}
+
+/// How long a request may take beyond what it was told to wait.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+impl Broker {
+    /// A broker at `http://HOST:PORT` or `https://HOST:PORT`, for whom the token names. Nothing is sent yet.
+    pub fn new(url: &str, token: &str, tls: &Tls) -> Result<Self, ClientError> {
+        let base = url.trim_end_matches('/');
+        let host = base.strip_prefix("http://").or_else(|| base.strip_prefix("https://"));
+        if host.is_none_or(|host| host.is_empty() || host.contains(['/', '?', '#', ' '])) {
+            let text = format!("{url:?} is no broker's address: give http://HOST:PORT or https://HOST:PORT");
+            return Err(ClientError::Setup(text));
+        }
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(Duration::from_secs(5)))
+            .max_redirects(0)
+            .proxy(None);
+        if base.starts_with("https") {
+            // The process may have several; this one is ours to choose.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            config = config.tls_config(tls.config()?);
+        }
+        Ok(Self { agent: config.build().new_agent(), base: base.into(), token: token.trim().into() })
+    }
+
+    /// The broker's address.
+    pub fn url(&self) -> &str {
+        &self.base
+    }
+
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<Vec<u8>>,
+        wait: Option<Duration>,
+    ) -> Result<ureq::http::Response<Body>, ClientError> {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        if !self.token.is_empty() {
+            request = request.header("authorization", format!("Bearer {}", self.token));
+        }
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let request = request
+            .body(body.unwrap_or_default())
+            .map_err(|e| ClientError::Setup(format!("the request cannot be made: {e}")))?;
+        let request =
+            self.agent.configure_request(request).timeout_global(wait.map(|wait| wait + PATIENCE)).build();
+        self.agent
+            .run(request)
+            .map_err(|e| ClientError::Unreachable { broker: self.base.to_string(), why: e.to_string() })
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&impl Serialize>,
+        wait: Duration,
+    ) -> Result<T, ClientError> {
+        let odd = |why: String| ClientError::Odd { broker: self.base.to_string(), why };
+        let body = body.map(|body| serde_json::to_vec(body).map_err(|e| odd(e.to_string()))).transpose()?;
+        let mut answer = self.send(method, path, body, Some(wait))?;
+        let status = answer.status();
+        let bytes =
+            answer.body_mut().with_config().limit(256 << 20).read_to_vec().map_err(|e| {
+                ClientError::Unreachable { broker: self.base.to_string(), why: e.to_string() }
+            })?;
+        if !status.is_success() {
+            return Err(match serde_json::from_slice::<ErrorBody>(&bytes) {
+                Ok(body) => ClientError::Refused(body.error),
+                Err(_) => odd(format!("status {status}")),
+            });
+        }
+        let bytes = if bytes.is_empty() { b"null".as_slice() } else { &bytes };
+        serde_json::from_slice(bytes).map_err(|e| odd(e.to_string()))
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.call("GET", path, None::<&()>, Duration::ZERO)
+    }
+
+    /// Whether it is well.
+    pub fn health(&self) -> Result<Health, ClientError> {
+        self.get(paths::HEALTH)
+    }
+
+    /// The cluster in a few numbers.
+    pub fn summary(&self) -> Result<Summary, ClientError> {
+        self.get(paths::SUMMARY)
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> Result<Vec<Node>, ClientError> {
+        self.get(paths::NODES)
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> Result<Vec<Device>, ClientError> {
+        self.get(paths::DEVICES)
+    }
+
+    /// What waits and runs.
+    pub fn jobs(&self) -> Result<Vec<Job>, ClientError> {
+        self.get(paths::JOBS)
+    }
+
+    /// The leases that the caller may see; with `all`, those too that ended lately.
+    pub fn leases(&self, all: bool) -> Result<Vec<Lease>, ClientError> {
+        self.get(&format!("{}?all={all}", paths::LEASES))
+    }
+
+    /// The tenants.
+    pub fn tenants(&self) -> Result<Vec<Tenant>, ClientError> {
+        self.get(paths::TENANTS)
+    }
+
+    /// Asks for a lease.
+    pub fn request_lease(&self, request: &LeaseRequest) -> Result<Lease, ClientError> {
+        self.call("POST", paths::LEASES, Some(request), Duration::from_secs(request.wait_s.into()))
+    }
+
+    /// A lease; waits up to `wait_s` seconds for its grant.
+    pub fn lease(&self, id: LeaseId, wait_s: u32) -> Result<Lease, ClientError> {
+        let path = format!("{}?wait_s={wait_s}", of(paths::LEASE, id));
+        self.call("GET", &path, None::<&()>, Duration::from_secs(wait_s.into()))
+    }
+
+    /// Renews a lease.
+    pub fn renew(&self, id: LeaseId) -> Result<Lease, ClientError> {
+        self.call("POST", &of(paths::RENEW, id), Some(&Renewal {}), Duration::ZERO)
+    }
+
+    /// Changes a lease's memory or share.
+    pub fn change_lease(&self, id: LeaseId, change: &LeaseChange) -> Result<Lease, ClientError> {
+        self.call("PATCH", &of(paths::LEASE, id), Some(change), Duration::ZERO)
+    }
+
+    /// Gives a lease back. One that has ended already is no error.
+    pub fn release(&self, id: LeaseId) -> Result<(), ClientError> {
+        let released = self.call("DELETE", &of(paths::LEASE, id), None::<&()>, Duration::ZERO);
+        released.map(|_: serde_json::Value| ())
+    }
+
+    /// Why a lease was placed where it is.
+    pub fn explain(&self, id: LeaseId) -> Result<LeaseExplanation, ClientError> {
+        self.get(&of(paths::EXPLAIN, id))
+    }
+
+    /// Introduces a node.
+    pub fn register(&self, node: &Registration) -> Result<Welcome, ClientError> {
+        self.call("POST", paths::NODES, Some(node), Duration::ZERO)
+    }
+
+    /// Says how a node is.
+    pub fn heartbeat(&self, node: &str, heartbeat: &Heartbeat) -> Result<Orders, ClientError> {
+        self.call("POST", &of(paths::HEARTBEAT, node), Some(heartbeat), Duration::ZERO)
+    }
+
+    /// What a node is to do, as soon as that has changed.
+    pub fn orders(&self, node: &str, seen: u64, wait_s: u32) -> Result<Orders, ClientError> {
+        let path = format!("{}?seen={seen}&wait_s={wait_s}", of(paths::ORDERS, node));
+        self.call("GET", &path, None::<&()>, Duration::from_secs(wait_s.into()))
+    }
+
+    /// Says whether a node gets new leases.
+    pub fn drain(&self, node: &str, drain: bool) -> Result<(), ClientError> {
+        let answer = self.call("POST", &of(paths::DRAIN, node), Some(&Drain { drain }), Duration::ZERO);
+        answer.map(|_: serde_json::Value| ())
+    }
+
+    /// Forgets a node.
+    pub fn remove_node(&self, node: &str) -> Result<(), ClientError> {
+        let answer = self.call("DELETE", &of(paths::NODE, node), None::<&()>, Duration::ZERO);
+        answer.map(|_: serde_json::Value| ())
+    }
+
+    /// The policies.
+    pub fn policies(&self) -> Result<Policies, ClientError> {
+        self.get(paths::POLICY)
+    }
+
+    /// Sets the policy.
+    pub fn set_policy(&self, settings: &PolicySettings) -> Result<Policies, ClientError> {
+        self.call("PUT", paths::POLICY, Some(settings), Duration::ZERO)
+    }
+
+    /// Issues a role token.
+    pub fn issue_token(&self, request: &TokenRequest) -> Result<IssuedToken, ClientError> {
+        self.call("POST", paths::TOKENS, Some(request), Duration::ZERO)
+    }
+
+    /// Calls `each` with the events after number `since`, as they happen, until it says to stop or the broker goes away.
+    pub fn events(
+        &self,
+        since: u64,
+        mut each: impl FnMut(Event) -> std::ops::ControlFlow<()>,
+    ) -> Result<(), ClientError> {
+        let answer = self.send("GET", &format!("{}?since={since}", paths::EVENTS), None, None)?;
+        let lost = |why: String| ClientError::Unreachable { broker: self.base.to_string(), why };
+        if !answer.status().is_success() {
+            let bytes = answer.into_body().read_to_vec().map_err(|e| lost(e.to_string()))?;
+            return Err(match serde_json::from_slice::<ErrorBody>(&bytes) {
+                Ok(body) => ClientError::Refused(body.error),
+                Err(e) => ClientError::Odd { broker: self.base.to_string(), why: e.to_string() },
+            });
+        }
+        for line in BufReader::new(answer.into_body().into_reader()).lines() {
+            let line = line.map_err(|e| lost(e.to_string()))?;
+            // Comments keep the connection alive; ids and names of events are in the data, too.
+            let Some(data) = line.strip_prefix("data:") else { continue };
+            let event = serde_json::from_str(data.trim())
+                .map_err(|e| ClientError::Odd { broker: self.base.to_string(), why: e.to_string() })?;
+            if each(event).is_break() {
+                return Ok(());
+            }
+        }
+        Err(lost("it closed the connection".into()))
+    }
+}
+
+/// A path with its `{…}` filled in.
+fn of(path: &str, name: impl std::fmt::Display) -> String {
+    let (start, end) = (path.find('{').unwrap_or(path.len()), path.find('}').map_or(path.len(), |at| at + 1));
+    let mut filled = path[..start].to_owned();
+    for byte in name.to_string().bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => filled.push(byte.into()),
+            _ => filled.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    filled + &path[end..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_put_into_paths() {
+        assert_eq!(of(paths::RENEW, LeaseId(1)), "/v1/leases/0000000000000001/renew");
+        assert_eq!(of(paths::NODE, "a b/ü"), "/v1/nodes/a%20b%2F%C3%BC");
+    }
+
+    #[test]
+    fn addresses_are_checked() {
+        let tls = Tls::default();
+        assert!(Broker::new("http://localhost:7080/", "t", &tls).is_ok());
+        for bad in ["", "localhost:7080", "http://", "http://a/b", "ftp://a"] {
+            assert!(Broker::new(bad, "t", &tls).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nobody_there_is_an_error_that_names_the_broker() {
+        let broker = Broker::new("http://127.0.0.1:1", "t", &Tls::default()).unwrap();
+        let error = broker.health().unwrap_err();
+        assert!(error.to_string().contains("127.0.0.1:1") && error.is_passing(), "{error}");
+    }
+}

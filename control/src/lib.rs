@@ -1,0 +1,38 @@
+//! The control plane's contract: what the broker, the servers and the clients must agree on.
+//!
+//! - [`api`]: the bodies of the broker's REST API, and [`api::paths`], where they go.
+//! - [`token`]: Ed25519 keys and what is signed with them. A *role token* says who somebody is towards the broker; a *lease
+//!   token* says what a program may use, and is checked by servers without asking the broker.
+//! - [`proof`]: what a program shows a server: a lease token, and the proof that it was issued to this program's holder.
+//! - [`ticket`]: the file by which a program is told its lease.
+//! - [`Broker`] (feature `client`): the REST API, as blocking calls.
+//!
+//! Nothing here is on the data path. Times are seconds since 1970 (`u64`, UTC); memory is in bytes; shares of a device are
+//! thousandths (1000 is a whole device); rates are Mbit/s (10^6 bits).
+
+pub mod api;
+#[cfg(feature = "client")]
+mod client;
+mod id;
+pub mod proof;
+pub mod ticket;
+pub mod token;
+
+#[cfg(feature = "client")]
+pub use client::{Broker, ClientError, Tls};
+pub use id::LeaseId;
+
+/// The environment variable that names the broker, `http://HOST:PORT` or `https://HOST:PORT`.
+pub const BROKER_VARIABLE: &str = "RGPU_BROKER";
+/// The environment variable that names the file with the caller's role token.
+pub const BROKER_TOKEN_VARIABLE: &str = "RGPU_BROKER_TOKEN_FILE";
+/// The environment variable that names the [ticket](ticket) of a program's lease.
+pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
+/// The environment variable that says which of the cluster's nodes this machine is, where its host name doesn't.
+pub const NODE_VARIABLE: &str = "RGPU_NODE";
+
+/// Seconds since 1970.
+pub fn unix_time() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,379 @@
+//! Keys, and what is signed with them.
+//!
+//! A token is text: `rgpu1.BODY.SIGNATURE`, both parts in base64 (URL alphabet, no padding). The body is JSON, one of
+//! [`Claims`]; the signature is Ed25519 over `rgpu1.BODY`. Whoever has the broker's public key can check one without asking
+//! anybody.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use serde::{Deserialize, Serialize};
+
+use crate::LeaseId;
+
+/// What every token begins with.
+const PREFIX: &str = "rgpu1";
+/// The longest token that is looked at.
+pub const MAX_TOKEN: usize = 6 << 10;
+/// By how many seconds clocks may differ.
+pub const CLOCK_SKEW_S: u64 = 30;
+
+/// Why a token was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It isn't one.
+    #[error("this is no token of rgpu's")]
+    Malformed,
+    /// Somebody else signed it, or changed it.
+    #[error("the token's signature is not the broker's: it was forged, damaged, or issued by another broker")]
+    Forged,
+    /// Its time is over.
+    #[error("the token expired {ago_s} s ago: ask for another one, and compare the clocks of both machines")]
+    Expired {
+        /// Seconds since then.
+        ago_s: u64,
+    },
+    /// Its time has not come.
+    #[error("the token is valid only in {in_s} s: compare the clocks of both machines")]
+    TooEarly {
+        /// Seconds until then.
+        in_s: u64,
+    },
+    /// It is good for something else.
+    #[error("the token is for {found}, and {wanted} is needed here")]
+    Kind {
+        /// What it is for.
+        found: &'static str,
+        /// What was needed.
+        wanted: &'static str,
+    },
+    /// The proof that belongs to it is wrong or missing.
+    #[error("the token comes without the proof that it was issued to whoever presents it")]
+    Proof,
+    /// The proof was made too long ago, or its maker's clock is wrong.
+    #[error("the token's proof is {by_s} s off this machine's clock: compare the clocks of both machines")]
+    Stale {
+        /// Seconds by which it is off.
+        by_s: u64,
+    },
+    /// The proof was presented before.
+    #[error("the token's proof was presented before: somebody has replayed it")]
+    Replayed,
+    /// The lease gives nothing of this server.
+    #[error("the lease gives no device of this server ({node})")]
+    Elsewhere {
+        /// The server's node.
+        node: String,
+    },
+    /// The lease has ended.
+    #[error("the lease {0} has ended")]
+    Ended(LeaseId),
+}
+
+/// What somebody may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Everything.
+    Admin,
+    /// Ask for leases, and see one's own.
+    Tenant,
+    /// Offer devices.
+    Node,
+}
+
+impl Role {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Tenant => "tenant",
+            Self::Node => "node",
+        }
+    }
+}
+
+/// Who somebody is towards the broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoleClaims {
+    /// What they may do.
+    pub role: Role,
+    /// The tenant's, node's or administrator's name.
+    pub name: String,
+    /// From when.
+    pub not_before: u64,
+    /// Until when.
+    pub expires: u64,
+}
+
+/// A part of a device, as a lease gives it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// The node that has it.
+    pub node: String,
+    /// The device's number in its node.
+    pub device: u32,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Share of its time, in thousandths; 1000 is all of it.
+    pub share_milli: u16,
+}
+
+/// What a program may use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseClaims {
+    /// The lease.
+    pub lease: LeaseId,
+    /// How often it has been changed: of two tokens of a lease the one with the higher version counts.
+    pub version: u64,
+    /// The version of the broker's [orders](crate::api::Orders) from which on they name the lease. Orders of an earlier version
+    /// say nothing about it; later ones that lack it have ended it.
+    pub orders: u64,
+    /// Whose it is.
+    pub tenant: String,
+    /// From when.
+    pub not_before: u64,
+    /// Until when.
+    pub expires: u64,
+    /// The public key (base64) of whoever it was issued to; see [`crate::proof`].
+    pub holder: String,
+    /// Which transport is to be used: `auto`, `shm`, `tcp` or `rdma`.
+    pub transport: String,
+    /// What it gives, in the order of the program's device ordinals.
+    pub grants: Vec<Grant>,
+}
+
+/// What a token says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Claims {
+    /// Who somebody is.
+    Role(RoleClaims),
+    /// What a program may use.
+    Lease(LeaseClaims),
+}
+
+impl Claims {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Role(claims) => match claims.role {
+                Role::Admin => "an administrator",
+                Role::Tenant => "a tenant",
+                Role::Node => "a node",
+            },
+            Self::Lease(_) => "a lease",
+        }
+    }
+
+    fn times(&self) -> (u64, u64) {
+        match self {
+            Self::Role(claims) => (claims.not_before, claims.expires),
+            Self::Lease(claims) => (claims.not_before, claims.expires),
+        }
+    }
+}
+
+/// Random bytes, fit for keys.
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // The system's source doesn't fail once it works; there is nothing that could be done without it.
+    getrandom::fill(&mut bytes).expect("the system has no source of random numbers");
+    bytes
+}
+
+/// A private key.
+#[derive(Clone)]
+pub struct PrivateKey(SigningKey);
+
+impl std::fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PrivateKey(of {})", self.public().to_text())
+    }
+}
+
+impl PrivateKey {
+    /// A new one.
+    pub fn generate() -> Self {
+        Self(SigningKey::from_bytes(&random_bytes()))
+    }
+
+    /// The key as text, to be kept secret.
+    pub fn to_text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.to_bytes())
+    }
+
+    /// The key that [`PrivateKey::to_text`] wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes: [u8; 32] = URL_SAFE_NO_PAD.decode(text.trim()).ok()?.try_into().ok()?;
+        Some(Self(SigningKey::from_bytes(&bytes)))
+    }
+
+    /// What others check signatures with.
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.verifying_key())
+    }
+
+    /// Signs claims: the token.
+    pub fn sign(&self, claims: &Claims) -> String {
+        // Maps with text keys, numbers and text always have a JSON form.
+        let body = serde_json::to_vec(claims).expect("claims are JSON");
+        let mut token = format!("{PREFIX}.{}", URL_SAFE_NO_PAD.encode(body));
+        let signature = self.sign_bytes(token.as_bytes());
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+        token
+    }
+
+    pub(crate) fn sign_bytes(&self, bytes: &[u8]) -> [u8; 64] {
+        self.0.sign(bytes).to_bytes()
+    }
+}
+
+/// A public key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PublicKey(VerifyingKey);
+
+impl std::fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PublicKey({})", self.to_text())
+    }
+}
+
+impl PublicKey {
+    /// The key as text.
+    pub fn to_text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.as_bytes())
+    }
+
+    /// The key that [`PublicKey::to_text`] wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes: [u8; 32] = URL_SAFE_NO_PAD.decode(text.trim()).ok()?.try_into().ok()?;
+        VerifyingKey::from_bytes(&bytes).ok().map(Self)
+    }
+
+    /// Checks a token's signature and, against `now`, its times.
+    pub fn verify(&self, token: &str, now: u64) -> Result<Claims, TokenError> {
+        if token.len() > MAX_TOKEN {
+            return Err(TokenError::Malformed);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
+        let (prefix, body) = signed.split_once('.').ok_or(TokenError::Malformed)?;
+        if prefix != PREFIX {
+            return Err(TokenError::Malformed);
+        }
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenError::Malformed)?;
+        let signature: [u8; 64] = signature.try_into().map_err(|_| TokenError::Malformed)?;
+        if !self.verify_bytes(signed.as_bytes(), &signature) {
+            return Err(TokenError::Forged);
+        }
+        let body = URL_SAFE_NO_PAD.decode(body).map_err(|_| TokenError::Malformed)?;
+        let claims: Claims = serde_json::from_slice(&body).map_err(|_| TokenError::Malformed)?;
+        let (not_before, expires) = claims.times();
+        if now > expires.saturating_add(CLOCK_SKEW_S) {
+            return Err(TokenError::Expired { ago_s: now - expires });
+        }
+        if now.saturating_add(CLOCK_SKEW_S) < not_before {
+            return Err(TokenError::TooEarly { in_s: not_before - now });
+        }
+        Ok(claims)
+    }
+
+    /// [`PublicKey::verify`] of a token that says who somebody is.
+    pub fn verify_role(&self, token: &str, now: u64) -> Result<RoleClaims, TokenError> {
+        match self.verify(token, now)? {
+            Claims::Role(claims) => Ok(claims),
+            other => Err(TokenError::Kind { found: other.kind(), wanted: "an API token" }),
+        }
+    }
+
+    /// [`PublicKey::verify`] of a token that says what a program may use.
+    pub fn verify_lease(&self, token: &str, now: u64) -> Result<LeaseClaims, TokenError> {
+        match self.verify(token, now)? {
+            Claims::Lease(claims) => Ok(claims),
+            other => Err(TokenError::Kind { found: other.kind(), wanted: "a lease" }),
+        }
+    }
+
+    pub(crate) fn verify_bytes(&self, bytes: &[u8], signature: &[u8; 64]) -> bool {
+        self.0.verify_strict(bytes, &Signature::from_bytes(signature)).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lease(holder: &PublicKey) -> Claims {
+        let grant = Grant { node: "n0".into(), device: 1, memory: 1 << 30, share_milli: 250 };
+        Claims::Lease(LeaseClaims {
+            lease: LeaseId(7),
+            version: 1,
+            orders: 1,
+            tenant: "ann".into(),
+            not_before: 1000,
+            expires: 2000,
+            holder: holder.to_text(),
+            transport: "auto".into(),
+            grants: vec![grant],
+        })
+    }
+
+    #[test]
+    fn only_the_brokers_tokens_are_good_and_only_in_their_time() {
+        let (broker, other) = (PrivateKey::generate(), PrivateKey::generate());
+        let claims = lease(&other.public());
+        let token = broker.sign(&claims);
+        let key = broker.public();
+        assert_eq!(key.verify(&token, 1500), Ok(claims.clone()));
+        assert_eq!(key.verify(&token, 2000 + CLOCK_SKEW_S), Ok(claims));
+        assert_eq!(key.verify(&token, 2031), Err(TokenError::Expired { ago_s: 31 }));
+        assert_eq!(key.verify(&token, 969), Err(TokenError::TooEarly { in_s: 31 }));
+        assert_eq!(other.public().verify(&token, 1500), Err(TokenError::Forged));
+        assert!(matches!(key.verify_role(&token, 1500), Err(TokenError::Kind { .. })));
+    }
+
+    #[test]
+    fn sixteen_grants_fit() {
+        let key = PrivateKey::generate();
+        let Claims::Lease(mut claims) = lease(&key.public()) else { unreachable!() };
+        claims.grants =
+            vec![Grant { node: "a-long-host-name.example.org".into(), ..claims.grants[0].clone() }; 16];
+        let token = key.sign(&Claims::Lease(claims));
+        assert!(token.len() < MAX_TOKEN, "{}", token.len());
+        assert!(key.public().verify_lease(&token, 1500).is_ok());
+    }
+
+    #[test]
+    fn keys_are_read_back() {
+        let key = PrivateKey::generate();
+        assert_eq!(PrivateKey::parse(&key.to_text()).unwrap().public(), key.public());
+        assert_eq!(PublicKey::parse(&key.public().to_text()), Some(key.public()));
+        assert!(PrivateKey::parse("short").is_none() && PublicKey::parse("").is_none());
+        assert!(!format!("{key:?}").contains(&key.to_text()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_changed_token_is_refused(at in 0usize..400, bit in 0u8..7) {
+            let key = PrivateKey::generate();
+            let token = key.sign(&lease(&key.public()));
+            let mut bytes = token.clone().into_bytes();
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+            if let Ok(changed) = String::from_utf8(bytes) {
+                prop_assert!(key.public().verify(&changed, 1500).is_err());
+            }
+        }
+
+        #[test]
+        fn any_text_is_refused(text in ".{0,200}") {
+            prop_assert!(PrivateKey::generate().public().verify(&text, 1500).is_err());
+        }
+    }
+}
