@@ -1,6 +1,6 @@
 //! Measures the minimum-cost-flow solver on networks of schedulers' shapes, beside LEMON and OR-tools.
 //!
-//!     cargo bench -p rgpu-placement --bench solver -- [--shape NAME] [--plot FILE.svg] [--no-peers]
+//!     cargo bench -p rgpu-placement --bench solver -- [--shape NAME] [--slots PERCENT] [--plot FILE.svg] [--no-peers]
 //!
 //! Every solver gets the same arcs in the same order with the same costs, one thread, and the best of three counts.
 //! LEMON is used where a C++ compiler finds it (Debian: `liblemon-dev`), OR-tools where the Python that `PYTHON` names
@@ -45,10 +45,12 @@ fn main() -> Result<(), Failure> {
     let mut shape = None;
     let mut plot = None;
     let mut peers = true;
+    let mut slots = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--shape" => shape = arguments.next(),
+            "--slots" => slots = arguments.next().map(|percent| percent.parse()).transpose()?,
             "--plot" => plot = arguments.next(),
             "--no-peers" => peers = false,
             // What `cargo bench` adds.
@@ -62,8 +64,10 @@ fn main() -> Result<(), Failure> {
     let peers = if peers { Peers::find()? } else { Peers::default() };
     let chosen = SHAPES.iter().filter(|(name, _)| shape.as_deref().is_none_or(|shape| shape == *name));
     for (name, scheduling) in chosen {
-        measure(name, scheduling, &peers)?;
-        incremental(scheduling)?;
+        let scheduling =
+            Scheduling { slots_percent: slots.unwrap_or(scheduling.slots_percent), ..*scheduling };
+        measure(name, &scheduling, &peers)?;
+        incremental(&scheduling)?;
     }
     Ok(())
 }

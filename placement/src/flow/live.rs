@@ -1,5 +1,6 @@
 //! A split network that is kept with its optimum and follows changes.
 
+use super::columns::{Columns, Entry};
 use super::cost_scaling;
 use super::error::Error;
 use super::network::{Arc, Network};
@@ -69,6 +70,8 @@ impl Live {
             live.places[arc as usize] = place as u32;
         }
         live.note_core_places();
+        let columns = Columns::new(&live.state.split, &live.state.hubs);
+        live.state.columns = Some(columns);
         live
     }
 
@@ -107,6 +110,16 @@ impl Live {
         live
     }
 
+    /// Tells the head of a source's arc about it.
+    fn note_row_arc(&mut self, source: u32, place: u32) {
+        if let Some(columns) = &mut self.state.columns {
+            let head = self.state.split.rows[place as usize].head;
+            if !self.state.hubs[head as usize] {
+                columns.add(head, Entry { source, place });
+            }
+        }
+    }
+
     fn note_core_places(&mut self) {
         for (place, &id) in self.state.split.core_ids.iter().enumerate() {
             if id & BACKWARD == 0 {
@@ -121,6 +134,7 @@ impl Live {
         !self.stale
             && most <= i128::from(self.limits.most)
             && self.garbage <= split.rows.len() / 2 + 1000
+            && self.state.columns.as_ref().is_none_or(|columns| columns.size() <= 2 * split.rows.len() + 1000)
             && self.core_garbage <= split.core_nodes.len() + split.core.len() / 2 + 1000
     }
 
@@ -207,6 +221,7 @@ impl Live {
             state.potentials.push(0);
             state.excess.push(supply);
             state.users.push(Vec::new());
+            state.hubs.push(false);
             return;
         }
         let source = match self.free_sources.pop() {
@@ -300,7 +315,9 @@ impl Live {
             }
             self.garbage += (span.limit - span.start) as usize;
             span = Span { start, end: start + length, limit: start + length };
+            (start..start + length).for_each(|place| self.note_row_arc(source, place));
         }
+        let split = &mut self.state.split;
         if span.end as usize == split.rows.len() {
             split.rows.push(arc);
             split.row_arcs.push(id);
@@ -311,7 +328,8 @@ impl Live {
         }
         self.places[id as usize] = span.end;
         span.end += 1;
-        split.spans[source as usize] = span;
+        self.state.split.spans[source as usize] = span;
+        self.note_row_arc(source, span.end - 1);
         self.changed_sources.push(source);
     }
 
@@ -338,6 +356,7 @@ impl Live {
                 if state.chosen[source] == last {
                     state.chosen[source] = place;
                 }
+                self.note_row_arc(source as u32, place);
             }
             return;
         }

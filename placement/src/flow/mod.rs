@@ -36,6 +36,7 @@
 //! ```
 
 mod algorithm;
+mod columns;
 mod cost_scaling;
 mod cycle_cancelling;
 pub mod dimacs;
@@ -43,11 +44,13 @@ mod error;
 pub mod generate;
 mod incremental;
 mod live;
+mod local;
 mod network;
 mod network_simplex;
 mod prepare;
 mod repair;
 mod residual;
+mod rounds;
 mod solution;
 mod split;
 mod successive_shortest_paths;

@@ -1,0 +1,350 @@
+//! Searches from one node at a time, for as long as they stay near.
+//!
+//! An excess looks for the nearest deficit, a deficit for the nearest excess, and both are content with a *hub*: a
+//! node with so many arcs that it joins the whole network, as an aggregator and the sink do. What is left are excesses and deficits
+//! of the hubs, of which most cancel out. Without hubs each search would go through all that is tied with them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::repair::{FAR, State};
+use super::residual::NONE;
+use super::split::Split;
+
+/// What a search needs, kept from one to the next.
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    /// By core node.
+    marks: Vec<Mark>,
+    reached: Vec<u32>,
+    heap: BinaryHeap<Reverse<(i64, u32)>>,
+    /// The nearest target and its distance. Nothing farther is of interest.
+    target: u32,
+    bound: i64,
+    /// Nodes whose arcs the searches have looked at.
+    pub looked: usize,
+}
+
+/// How a search came to a node.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    distance: i64,
+    /// Where from.
+    node: u32,
+    /// The source that moves, or `NONE` for an arc of the core.
+    source: u32,
+    /// The arc; for a source its new one.
+    place: u32,
+}
+
+const UNREACHED: Mark = Mark { distance: FAR, node: NONE, source: NONE, place: NONE };
+
+/// So many nodes and no more are looked at by one search.
+const NEAR: usize = 500;
+/// So many searches and no more are made for one node.
+const TRIES: usize = 64;
+
+/// Which core nodes are hubs.
+pub(super) fn hubs(split: &Split) -> Vec<bool> {
+    let nodes = split.core_nodes.len();
+    let many = 8.max(nodes / 64);
+    (0..nodes as u32).map(|node| split.leaving(node).len() > many).collect()
+}
+
+impl Local {
+    #[inline]
+    fn reach(&mut self, to: u32, mark: Mark, is_target: impl FnOnce() -> bool) {
+        if mark.distance >= self.bound {
+            return;
+        }
+        let known = &mut self.marks[to as usize];
+        if mark.distance >= known.distance {
+            return;
+        }
+        if known.distance == FAR {
+            self.reached.push(to);
+        }
+        *known = mark;
+        if is_target() {
+            (self.target, self.bound) = (to, mark.distance);
+        } else {
+            self.heap.push(Reverse((mark.distance, to)));
+        }
+    }
+
+    fn begin(&mut self, nodes: usize) {
+        self.marks.resize(nodes, UNREACHED);
+        (self.target, self.bound) = (NONE, FAR);
+    }
+
+    /// The nearest node that was not looked at yet, if it is nearer than the target; not if that was too many.
+    fn nearest(&mut self, left: &mut usize) -> Option<(i64, u32)> {
+        while let Some(Reverse((distance, node))) = self.heap.pop() {
+            if distance >= self.bound {
+                break;
+            }
+            if distance > self.marks[node as usize].distance {
+                continue;
+            }
+            if *left == 0 {
+                (self.target, self.bound) = (NONE, distance);
+                break;
+            }
+            *left -= 1;
+            self.looked += 1;
+            return Some((distance, node));
+        }
+        None
+    }
+
+    fn end(&mut self) {
+        for &node in &self.reached {
+            self.marks[node as usize] = UNREACHED;
+        }
+        self.reached.clear();
+        self.heap.clear();
+    }
+}
+
+impl State {
+    /// Routes what can be routed near by: excesses to deficits or hubs, and to deficits from hubs.
+    pub(super) fn route_near(&mut self) {
+        let mut left = Vec::new();
+        // Last come, first served; what is pushed out is routed at once.
+        while let Some(source) = self.waiting.pop() {
+            if !self.send_source(source) {
+                left.push(source);
+            }
+        }
+        self.waiting = left;
+        let nodes = self.potentials.len();
+        for node in 0..nodes as u32 {
+            if self.excess[node as usize] > 0 && !self.hubs[node as usize] {
+                for _ in 0..TRIES {
+                    if self.excess[node as usize] == 0 || !self.send(node) {
+                        break;
+                    }
+                }
+            }
+        }
+        if self.columns.is_some() {
+            for node in 0..nodes as u32 {
+                if self.excess[node as usize] < 0 && !self.hubs[node as usize] {
+                    for _ in 0..TRIES {
+                        if self.excess[node as usize] == 0 || !self.fetch(node) {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Routes a source that waits. Says whether it found a way.
+    fn send_source(&mut self, source: u32) -> bool {
+        let mut local = std::mem::take(&mut self.local);
+        local.begin(self.potentials.len());
+        let best = self.split.row(source).map(|place| self.value(place)).max().unwrap_or(0);
+        for place in self.split.row(source) {
+            let head = self.split.rows[place].head;
+            let distance = best - self.value(place);
+            let mark = Mark { distance, node: NONE, source, place: place as u32 };
+            local.reach(head, mark, || self.excess[head as usize] < 0 || self.hubs[head as usize]);
+        }
+        let found = self.spread(&mut local);
+        if found {
+            self.follow(&local, 1);
+        }
+        local.end();
+        self.local = local;
+        found
+    }
+
+    /// Routes excess of a node. Says whether it found a way.
+    fn send(&mut self, node: u32) -> bool {
+        let mut local = std::mem::take(&mut self.local);
+        local.begin(self.potentials.len());
+        local.reach(node, Mark { distance: 0, ..UNREACHED }, || false);
+        let found = self.spread(&mut local);
+        if found {
+            self.follow(&local, self.excess[node as usize]);
+        }
+        local.end();
+        self.local = local;
+        found
+    }
+
+    /// Goes on from what was reached to the nearest target, and lowers potentials so that the way costs nothing.
+    fn spread(&mut self, local: &mut Local) -> bool {
+        let mut left = NEAR;
+        while let Some((distance, node)) = local.nearest(&mut left) {
+            let potential = self.potentials[node as usize] + distance;
+            let is_target = |node: u32| self.excess[node as usize] < 0 || self.hubs[node as usize];
+            for place in self.split.leaving(node) {
+                let arc = self.split.core[place];
+                if arc.room > 0 {
+                    let distance = potential + arc.cost - self.potentials[arc.head as usize];
+                    let mark = Mark { distance, node, source: NONE, place: place as u32 };
+                    local.reach(arc.head, mark, || is_target(arc.head));
+                }
+            }
+            for user in &mut self.users[node as usize] {
+                if potential.saturating_sub(user.level) >= local.bound {
+                    continue;
+                }
+                let chosen = self.chosen[user.source as usize];
+                let own = i64::from(self.split.rows[chosen as usize].cost);
+                let mut best = -FAR;
+                for place in self.split.row(user.source) {
+                    if place as u32 == chosen {
+                        continue;
+                    }
+                    let arc = self.split.rows[place];
+                    let value = own + self.potentials[arc.head as usize] - i64::from(arc.cost);
+                    best = best.max(value);
+                    let distance = potential - value;
+                    let mark = Mark { distance, node, source: user.source, place: place as u32 };
+                    local.reach(arc.head, mark, || is_target(arc.head));
+                }
+                user.level = best;
+            }
+        }
+        if local.bound != FAR {
+            for &node in &local.reached {
+                self.potentials[node as usize] -= (local.bound - local.marks[node as usize].distance).max(0);
+            }
+        }
+        local.target != NONE
+    }
+
+    /// Sends flow along the way that a search from an excess found.
+    fn follow(&mut self, local: &Local, excess: i64) {
+        let mut units = excess;
+        let end = local.target as usize;
+        if !self.hubs[end] {
+            units = units.min(-self.excess[end]);
+        }
+        let mut node = local.target;
+        let mut start = NONE;
+        while node != NONE {
+            let mark = local.marks[node as usize];
+            if mark.source != NONE {
+                units = units.min(1);
+            } else if mark.place != NONE {
+                units = units.min(self.split.core[mark.place as usize].room);
+            }
+            start = node;
+            node = mark.node;
+        }
+        if local.marks[start as usize].source == NONE {
+            self.excess[start as usize] -= units;
+        }
+        self.excess[end] += units;
+        node = local.target;
+        while node != NONE {
+            let mark = local.marks[node as usize];
+            if mark.source != NONE {
+                if mark.node != NONE {
+                    self.leave(mark.source, mark.node as usize);
+                }
+                self.choose(mark.source, mark.place);
+            } else if mark.place != NONE {
+                self.split.push(mark.place as usize, units);
+            }
+            node = mark.node;
+        }
+    }
+
+    /// Fetches what a node lacks. Says whether it found a way.
+    fn fetch(&mut self, node: u32) -> bool {
+        let Some(mut columns) = self.columns.take() else { return false };
+        let mut local = std::mem::take(&mut self.local);
+        local.begin(self.potentials.len());
+        local.reach(node, Mark { distance: 0, ..UNREACHED }, || false);
+        let mut left = NEAR;
+        while let Some((distance, node)) = local.nearest(&mut left) {
+            let potential = self.potentials[node as usize] - distance;
+            let is_target = |node: u32| self.excess[node as usize] > 0 || self.hubs[node as usize];
+            for place in self.split.leaving(node) {
+                let arc = self.split.core[place];
+                if self.split.core[arc.reverse as usize].room > 0 {
+                    let distance = self.potentials[arc.head as usize] - arc.cost - potential;
+                    let mark = Mark { distance, node, source: NONE, place: arc.reverse };
+                    local.reach(arc.head, mark, || is_target(arc.head));
+                }
+            }
+            for entry in columns.of(&self.split, node) {
+                let chosen = self.chosen[entry.source as usize];
+                if chosen == entry.place || chosen == NONE {
+                    continue;
+                }
+                let (old, new) = (self.split.rows[chosen as usize], self.split.rows[entry.place as usize]);
+                let distance = self.potentials[old.head as usize] - i64::from(old.cost) + i64::from(new.cost)
+                    - potential;
+                let mark = Mark { distance, node, source: entry.source, place: entry.place };
+                local.reach(old.head, mark, || is_target(old.head));
+            }
+        }
+        if local.bound != FAR {
+            for index in 0..local.reached.len() {
+                let node = local.reached[index];
+                let rise = local.bound - local.marks[node as usize].distance;
+                if rise > 0 {
+                    self.potentials[node as usize] += rise;
+                    self.tell(columns.of(&self.split, node), node);
+                }
+            }
+        }
+        let found = local.target != NONE;
+        if found {
+            self.follow_back(&local, node);
+        }
+        local.end();
+        (self.local, self.columns) = (local, Some(columns));
+        found
+    }
+
+    /// Tells sources that a node, which they have arcs to, has become more attractive.
+    fn tell(&mut self, column: &[super::columns::Entry], node: u32) {
+        let potential = self.potentials[node as usize];
+        for entry in column {
+            let chosen = self.chosen[entry.source as usize];
+            if chosen == entry.place || chosen == NONE {
+                continue;
+            }
+            let (old, new) = (self.split.rows[chosen as usize], self.split.rows[entry.place as usize]);
+            let value = i64::from(old.cost) + potential - i64::from(new.cost);
+            let user = &mut self.users[old.head as usize][self.position[entry.source as usize] as usize];
+            user.level = user.level.max(value);
+        }
+    }
+
+    /// Sends flow along the way that a search from a deficit found.
+    fn follow_back(&mut self, local: &Local, end: u32) {
+        let mut units = -self.excess[end as usize];
+        let start = local.target;
+        if !self.hubs[start as usize] {
+            units = units.min(self.excess[start as usize]);
+        }
+        let mut node = start;
+        while node != end {
+            let mark = local.marks[node as usize];
+            units =
+                units.min(if mark.source == NONE { self.split.core[mark.place as usize].room } else { 1 });
+            node = mark.node;
+        }
+        self.excess[start as usize] -= units;
+        self.excess[end as usize] += units;
+        node = start;
+        while node != end {
+            let mark = local.marks[node as usize];
+            if mark.source == NONE {
+                self.split.push(mark.place as usize, units);
+            } else {
+                self.leave(mark.source, node as usize);
+                self.choose(mark.source, mark.place);
+            }
+            node = mark.node;
+        }
+    }
+}
