@@ -23,6 +23,7 @@ pub mod confine;
 mod convert;
 pub mod daemon;
 pub mod inventory;
+pub mod lease;
 pub mod ledger;
 mod local;
 pub mod nvidia;
