@@ -248,6 +248,10 @@ records! {
         pub devices: Vec<DeviceLoad>,
         /// What the leases use; also those that have no session at the moment.
         pub leases: Vec<LeaseReport>,
+        /// The version of the orders that the node follows. A lease that neither those nor `leases` name is not on the node, and
+        /// will not be: its token is refused. So it has ended there, also where the node has never heard of it.
+        #[serde(default)]
+        pub orders: u64,
         /// Leases whose ending was ordered, and of which nothing is left.
         pub ended: Vec<LeaseId>,
         /// Measured traffic into the network interface since the last heartbeat.
