@@ -45,8 +45,10 @@
 //! the host's bytes of mirrored memory, what the device has changed there, bytes of a copy to the host,
 //! a sign of life. Everything that a synchronisation makes visible is sent before its answer.
 //!
-//! **Back-pressure** is the transport's: a server that has enough undone work stops reading, and the
-//! client's next flush waits. It does read on while a host function or a fetch is outstanding, because
+//! **Back-pressure** has two parts. A client sends at most [`STREAM_WINDOW`] of bulk data for a stream, and [`BULK_WINDOW`]
+//! in all, ahead of what it knows to be done; it knows by asking a `synchronize` now and then. So data that waits for its
+//! stream does not lie in the way of other calls. A server that has too much undone work nevertheless stops reading,
+//! and the client's next flush waits. Neither holds while a host function (or, for the server, a fetch) is outstanding, because
 //! the work may be waiting for those. A client that waits to send reads what arrives meanwhile.
 //!
 //! **Liveness.** A server that has anything to do sends [`frame::Notice::Heartbeat`] every two seconds; a
@@ -70,6 +72,13 @@ pub mod reader;
 pub mod stats;
 pub mod transport;
 pub mod wire;
+
+/// A client sends no more bulk data for one stream than this before the server has said that enough of it is done, so that the
+/// server goes on reading other calls.
+pub const STREAM_WINDOW: u64 = 24 << 20;
+
+/// The same for all streams of a session together. Less than what makes a server stop reading.
+pub const BULK_WINDOW: u64 = 40 << 20;
 
 /// How long a waiting client bears silence. Several times [`frame::HEARTBEAT`], for busy machines.
 pub const SILENCE: std::time::Duration = std::time::Duration::from_secs(8);

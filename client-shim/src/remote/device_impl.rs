@@ -44,7 +44,10 @@ impl Remote {
         for (to, from) in chunks(dst, src, shared) {
             let at = host_addr.wrapping_add(from.addr.wrapping_sub(src.addr));
             let payload = Payload::Host(RegionCursor::new(from));
-            self.link.copy_to_device(stream, convert::region(to), at, payload)?;
+            let bytes = to.bytes().unwrap_or(0);
+            self.link.admit(stream, bytes)?;
+            let result = self.link.copy_to_device(stream, convert::region(to), at, payload);
+            self.link.sent(stream, bytes).and(result)?;
         }
         Ok(())
     }
@@ -370,6 +373,7 @@ impl Device for Remote {
     fn stream_destroy(&self, stream: Handle) -> Result<()> {
         self.link.errors.check_stream(stream)?;
         self.link.errors.stream_destroyed(stream);
+        self.link.bulk.forget(stream);
         self.link.stream_destroy(stream)
     }
 
@@ -431,14 +435,17 @@ impl Device for Remote {
     fn host_func(&self, stream: Handle, id: u64) -> Result<()> {
         self.link.errors.check_stream(stream)?;
         self.link.attention_begins();
+        self.link.bulk.host_func_begins();
         let result = self.link.host_func(stream, id).and_then(|()| self.link.flush());
         if result.is_err() {
+            self.link.bulk.host_func_ends();
             self.link.attention_ends();
         }
         result
     }
 
     fn host_func_done(&self, id: u64) -> Result<()> {
+        self.link.bulk.host_func_ends();
         self.link.attention_ends();
         self.link.host_func_done(id).and_then(|()| self.link.flush())
     }
@@ -463,6 +470,7 @@ impl Device for Remote {
     fn reset(&self, ordinal: Ordinal) -> Result<()> {
         self.link.reset(ordinal)?;
         self.link.errors.reset(ordinal);
+        self.link.bulk.forget_all();
         self.credit.reset(ordinal);
         self.mirrored.lock().retain(|addr, o| {
             let gone = *o == ordinal;

@@ -5,6 +5,7 @@
 //! the others becomes the leader; when nobody waits, the [service thread](super::service) reads if
 //! something may arrive that cannot wait.
 
+use super::bulk::Bulk;
 use super::errors::Errors;
 use super::fork;
 use super::incoming::{Incoming, Pending};
@@ -34,6 +35,8 @@ pub(super) struct Link {
     pub urgent: Mutex<Vec<Urgent>>,
     pub urgent_waiting: AtomicBool,
     pub images: Images,
+    /// What was sent to the device and is not known to be done.
+    pub bulk: Bulk,
     pub incoming: Mutex<Incoming>,
     pub state: Mutex<State>,
     /// What the device changed in mirrored memory, until the program's side takes it: bodies of notices,
@@ -88,6 +91,7 @@ impl Link {
                 urgent: Mutex::default(),
                 urgent_waiting: AtomicBool::new(false),
                 images: Images::default(),
+                bulk: Bulk::default(),
                 incoming: Mutex::default(),
                 state: Mutex::default(),
                 shared_writes: Mutex::default(),

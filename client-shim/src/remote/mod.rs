@@ -17,6 +17,7 @@
 //! synchronisation, query or copy to the host that would otherwise succeed; a sticky one is returned by
 //! every later call on its ordinal, until the ordinal is reset.
 
+mod bulk;
 mod chunks;
 mod connect;
 mod convert;

@@ -1,7 +1,8 @@
 //! The dispatch: a method for each row of the table of calls.
 
 use super::Activity;
-use super::host::{HOLD, WireHost};
+use super::bulk::{APART_FROM, BulkSender, Job};
+use super::host::{HOLD, OWN, WireHost};
 use super::memory::Account;
 use super::modules::Modules;
 use super::outgoing::{CopySender, Outgoing};
@@ -11,7 +12,7 @@ use crate::store::{Hash, Store};
 use parking_lot::Mutex;
 use rgpu_device::telemetry::Group;
 use rgpu_device::{
-    Code, Device, Error, FIRST_STREAM, Handle, HostData, Limit, MemoryKind, Ordinal, Result, Target,
+    Code, Device, Error, FIRST_STREAM, Handle, HostData, Limit, MemoryKind, Ordinal, Region, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, *};
 use rgpu_protocol::frame::{Header, MAX_BULK, Notice, RUN_HEADER_BYTES, encode_run};
@@ -99,8 +100,6 @@ impl Answerer {
 
 /// Shorter payloads are not worth making room for.
 const IN_PLACE_FROM: usize = 64 << 10;
-/// Ids of copies that are received in place, for which no client's id stands.
-const PLACED: u64 = HOLD | (HOLD >> 1);
 
 /// A copy whose bytes are received in place.
 pub struct Placed {
@@ -113,8 +112,10 @@ pub struct Placed {
 pub struct Dispatcher {
     /// Whether device memory lies in this process at its addresses.
     addressable: bool,
-    /// How many copies were received in place.
-    placed: u64,
+    /// How many times the session itself has held a stream.
+    own_holds: u64,
+    /// Sends long copies to the host, once there are any.
+    bulk: Option<BulkSender>,
     pub(super) device: Arc<dyn Device>,
     pub(super) out: Arc<Outgoing>,
     host: Arc<WireHost>,
@@ -240,7 +241,8 @@ impl Dispatcher {
         };
         Self {
             addressable: !device.memory_files().is_empty(),
-            placed: 0,
+            own_holds: 0,
+            bulk: None,
             device,
             out,
             host,
@@ -390,8 +392,7 @@ impl Dispatcher {
         if dst.bytes() != Some(length as u64) || !dst.is_contiguous() {
             return None;
         }
-        self.placed += 1;
-        let id = PLACED | self.placed;
+        let id = self.own_hold();
         let there = self.device.write_in_place(call.stream, dst, id);
         there.then_some(Placed { dst, host_addr: call.host_addr, id })
     }
@@ -417,9 +418,76 @@ impl Dispatcher {
     fn copy_from_device(&mut self, call: CopyFromDevice, _: Payload<'_>) -> Reply<()> {
         self.on_stream(call.stream);
         let done = self.later(CopyFromDevice::NUMBER);
+        let src = convert::region(&call.src);
+        if let Some(bulk) = self.sender_for(&src) {
+            self.send_apart(bulk, call.stream, src, done);
+            return Reply::Later;
+        }
         let sink = CopySender::new(self.out.clone(), self.sequence, done);
-        self.device.copy_from_device(call.stream, convert::region(&call.src), call.host_addr, Box::new(sink));
+        self.device.copy_from_device(call.stream, src, call.host_addr, Box::new(sink));
         Reply::Later
+    }
+
+    /// The thread that is to send a copy, if it is long and its memory can be read here. Where there is mirrored memory, the
+    /// device must see what it sends.
+    fn sender_for(&mut self, src: &Region) -> Option<BulkSender> {
+        let apart = self.addressable
+            && src.bytes().is_some_and(|n| n >= APART_FROM)
+            && !self.account.has_mirrored()
+            && self.account.holds(src);
+        if apart && self.bulk.is_none() {
+            self.bulk = BulkSender::start(self.out.clone()).ok();
+        }
+        if apart { self.bulk.clone() } else { None }
+    }
+
+    /// Holds the stream when it has got here, and sends the copy meanwhile.
+    fn send_apart(&mut self, bulk: BulkSender, stream: Handle, from: Region, done: rgpu_device::Done) {
+        let (id, sequence, device) = (self.own_hold(), self.sequence, self.device.clone());
+        let ordinal = self.account.ordinal_of(from.addr);
+        let reached = move |result: Result<()>| {
+            if result.is_err() {
+                return done(result);
+            }
+            // Who hears of the copy shall find it over.
+            let then = Box::new(move |result: Result<()>| {
+                let over = device.host_func_done(id);
+                done(result.and(over));
+            });
+            // SAFETY: it lies in one allocation, whose release waits for the work that was put on streams before; a reset
+            // closes the ordinal first.
+            unsafe { bulk.send(Job { sequence, ordinal, from, then }) };
+        };
+        self.when_reached(stream, id, Box::new(reached));
+    }
+
+    /// An id by which the session itself holds a stream.
+    fn own_hold(&mut self) -> u64 {
+        self.own_holds += 1;
+        OWN | self.own_holds
+    }
+
+    /// Calls `done` when the stream has got here, which then waits until the host function `id` is done; or with an error
+    /// when it never will. False where the id is in use.
+    fn when_reached(&mut self, stream: Handle, id: u64, done: rgpu_device::Done) -> bool {
+        if !self.host.expect_hold(id, done) {
+            return false;
+        }
+        let host = self.host.clone();
+        let give_up = move |result: Result<()>| {
+            if let Some(done) = host.take_hold(id) {
+                done(result);
+            }
+        };
+        match self.device.host_func(stream, id) {
+            // A stream that fails never gets there.
+            Ok(()) => self.device.synchronize(
+                Target::Stream(stream),
+                Box::new(move |result| give_up(result.and(Err(Code::Unknown.into())))),
+            ),
+            Err(e) => give_up(Err(e)),
+        }
+        true
     }
 
     /// A callback that answers the current call.
@@ -628,24 +696,11 @@ impl Dispatcher {
         if call.now && idle() != Ok(true) {
             return Reply::Now(Ok(false));
         }
-        if !self.host.expect_hold(id, self.later_with(Hold::NUMBER, &[1])) {
+        let done = self.later_with(Hold::NUMBER, &[1]);
+        if !self.when_reached(call.stream, id, done) {
             self.malformed("the hold's id is in use");
             return Reply::Now(Ok(false));
         }
-        if let Err(e) = self.device.host_func(call.stream, id) {
-            return match self.host.take_hold(id) {
-                Some(_) => Reply::Now(Err(e)),
-                None => Reply::Later,
-            };
-        }
-        // A stream that fails never gets there.
-        let host = self.host.clone();
-        let over = move |result: Result<()>| {
-            if let Some(done) = host.take_hold(id) {
-                done(result.and(Err(Code::Unknown.into())));
-            }
-        };
-        self.device.synchronize(Target::Stream(call.stream), Box::new(over));
         Reply::Later
     }
 
@@ -673,6 +728,7 @@ impl Dispatcher {
         self.ordinal = call.ordinal;
         self.modules.reset(call.ordinal);
         self.account.of(call.ordinal).into_iter().for_each(|addr| self.out.transport.retire(addr));
+        let _closed = self.bulk.as_ref().map(|bulk| bulk.close(call.ordinal));
         let result = self.device.reset(call.ordinal);
         if result.is_ok() {
             self.account.reset(call.ordinal);

@@ -22,6 +22,8 @@ pub struct WireHost {
 
 /// Host functions with ids from here on are the server's own: streams that are held.
 pub const HOLD: u64 = 1 << 63;
+/// Those among them for which no client's id stands, and for which no client is waited.
+pub const OWN: u64 = HOLD | (HOLD >> 1);
 
 #[derive(Default)]
 struct Fetches {
@@ -115,7 +117,9 @@ impl Host for WireHost {
     }
 
     fn host_func(&self, id: u64) {
-        self.pressure.unanswered();
+        if id & OWN != OWN {
+            self.pressure.unanswered();
+        }
         if id & HOLD != 0
             && let Some(done) = self.take_hold(id)
         {

@@ -1,8 +1,8 @@
 //! An application's memory, held against what it was promised.
 
 use crate::ledger::Ledger;
-use rgpu_device::{Code, Error, Result};
-use std::collections::HashMap;
+use rgpu_device::{Code, Error, Range, Region, Result};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +16,7 @@ pub struct Account {
     granted: Vec<u64>,
     used: Vec<u64>,
     /// By address: ordinal, size, whether mirrored.
-    allocations: HashMap<u64, (u32, u64, bool)>,
+    allocations: BTreeMap<u64, (u32, u64, bool)>,
     mirrored: usize,
 }
 
@@ -41,12 +41,26 @@ fn generous(free: u64) -> u64 {
 impl Account {
     pub fn new(ledger: Arc<Ledger>, slot: usize, granted: &[u64]) -> Self {
         let (granted, used) = (granted.to_vec(), vec![0; granted.len()]);
-        Self { ledger, slot, granted, used, allocations: HashMap::new(), mirrored: 0 }
+        Self { ledger, slot, granted, used, allocations: BTreeMap::new(), mirrored: 0 }
     }
 
     /// Whether there is mirrored memory.
     pub fn has_mirrored(&self) -> bool {
         self.mirrored > 0
+    }
+
+    /// The ordinal of the allocation that an address lies in, or after.
+    pub fn ordinal_of(&self, addr: u64) -> u32 {
+        self.allocations.range(..=addr).next_back().map_or(u32::MAX, |(_, a)| a.0)
+    }
+
+    /// Whether a region lies within one allocation of device memory.
+    pub fn holds(&self, region: &Region) -> bool {
+        let Some(extent) = region.extent() else { return false };
+        let before = self.allocations.range(..=region.addr).next_back();
+        before.is_some_and(|(&base, &(_, size, mirrored))| {
+            !mirrored && Range { base, size }.contains(region.addr, extent)
+        })
     }
 
     /// Grants at least `bytes` more, or nothing.
@@ -147,7 +161,14 @@ mod tests {
         assert_eq!(account.check(1, 4096).unwrap_err().code, Code::InvalidDevice);
         assert_eq!(account.ask(0, 8192), Ok(65536));
         account.check(0, 65536).unwrap();
+        account.allocated(0, 0x4000, 4096, false);
+        assert!(account.holds(&Region::linear(0x4000, 4096)) && account.holds(&Region::linear(0x4ff0, 16)));
+        let outside = [(0x3fff, 2), (0x4ff0, 17), (0x5000, 1), (u64::MAX, 2)];
+        assert!(outside.into_iter().all(|(addr, size)| !account.holds(&Region::linear(addr, size))));
+        account.released(0x4000);
+        assert!(!account.holds(&Region::linear(0x4000, 1)));
         account.allocated(0, 0x1000, 4096, true);
+        assert!(!account.holds(&Region::linear(0x1000, 1)));
         assert!(account.has_mirrored() && account.check(0, 65536).is_err());
         assert_eq!(account.free(0), (1 << 20) - 4096);
         assert!(account.give_back(0, 65536).is_err());

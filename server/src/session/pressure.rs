@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 /// More undone calls than this, and reading stops.
 const MAX_CALLS: u64 = 16 << 10;
-/// More undone bulk bytes than this, and reading stops.
+/// More undone bulk bytes than this, and reading stops. Clients do not let it come to that.
 const MAX_BYTES: u64 = 64 << 20;
+const _: () = assert!(rgpu_protocol::BULK_WINDOW + 4 * PARCEL_BYTES <= MAX_BYTES);
 /// A stream's work is accounted for in parcels of so many calls …
 const PARCEL_CALLS: u64 = 256;
 /// … or bytes.
-const PARCEL_BYTES: u64 = 8 << 20;
+const PARCEL_BYTES: u64 = 4 << 20;
 
 #[derive(Default)]
 struct Undone {
