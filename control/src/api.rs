@@ -264,6 +264,10 @@ records! {
         pub own_out_mbps: u64,
         /// Round-trip times to other nodes.
         pub peers: Vec<PeerTime>,
+        /// The server is being stopped: this is its last word, and its leases end with it. No need to wait until it counts as
+        /// lost.
+        #[serde(default)]
+        pub leaving: bool,
     }
     /// A lease that a node is to serve.
     pub struct LeaseOrder {
