@@ -12,12 +12,17 @@ mod proxy;
 
 use mock::MockDevice;
 use proxy::Proxy;
+use remote::script::{PATIENCE, Script, thread_number};
 use remote::{ConnectOptions, Remote};
 use rgpu_device::{
     Code, CopySink, Device, Error, Host, HostData, Launch, MemoryKind, Region, Result, Target,
 };
+use rgpu_protocol::calls::{self as wire, Call};
+use rgpu_protocol::frame::{HEADER_BYTES, Header, MAX_BULK};
 use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
 use rgpu_protocol::transport::{Tcp, Transport};
+use rgpu_protocol::wire::to_bytes;
+use rgpu_protocol::{BULK_WINDOW, STREAM_WINDOW};
 use rgpu_server::ledger::Ledger;
 use rgpu_server::session::{End, Session, initial_credit};
 use std::collections::HashMap;
@@ -440,6 +445,159 @@ fn a_client_that_posts_faster_than_the_device_works_is_slowed() {
     s.device.release_copies();
     poster.join().unwrap();
     s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+}
+
+/// Waits until so many bytes were copied to the device, and sees whether it stays at that.
+fn wait_copied(device: &MockDevice, bytes: u64) {
+    let end = Instant::now() + PATIENCE;
+    while device.copied() < bytes && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(device.copied(), bytes);
+}
+
+/// Copies on a thread, by pieces of 1 MiB, to the first MiB of the device.
+fn copy_much(s: &Setup, stream: u64, pieces: usize) -> JoinHandle<()> {
+    let (remote, addr) = (s.remote.clone(), base(s));
+    std::thread::spawn(move || {
+        let data = vec![1u8; 1 << 20];
+        for _ in 0..pieces {
+            let from = HostData::Borrowed(Region::linear(data.as_ptr() as u64, 1 << 20));
+            remote.copy_to_device(stream, Region::linear(addr, 1 << 20), 0, from).unwrap();
+        }
+    })
+}
+
+#[test]
+fn an_asked_call_does_not_wait_for_another_streams_bulk_data() {
+    let s = setup();
+    let addr = base(&s);
+    s.remote.mem_alloc(0, addr, 1 << 20, MemoryKind::Device).unwrap();
+    // Nothing that is put on these gets done.
+    let streams = [0x100, 0x101, 0x102];
+    for stream in streams {
+        s.remote.stream_create(0, stream, true, 0).unwrap();
+        s.device.hold(stream);
+    }
+    let first = copy_much(&s, streams[0], 256);
+    wait_copied(&s.device, STREAM_WINDOW);
+    let ask = || {
+        let (answered, answers) = mpsc::channel();
+        let remote = s.remote.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0u8; 4];
+            let to = Region::linear(bytes.as_mut_ptr() as u64, 4);
+            // SAFETY: the destination lives until the copy is over.
+            let copied = unsafe { remote.copy_from_device_blocking(0, Region::linear(addr, 4), to) };
+            let info = remote.mem_info(0);
+            answered.send(copied.and(info.map(|_| bytes)))
+        });
+        answers.recv_timeout(PATIENCE).expect("the call waits for another stream's data")
+    };
+    assert_eq!(ask(), Ok([1; 4]));
+    assert_eq!(s.device.copied(), STREAM_WINDOW);
+    // Other streams get through as well, as far as all together fit.
+    let others = [copy_much(&s, streams[1], 256), copy_much(&s, streams[2], 256)];
+    wait_copied(&s.device, BULK_WINDOW);
+    assert_eq!(ask(), Ok([1; 4]));
+    assert_eq!(s.device.copied(), BULK_WINDOW);
+    s.device.release();
+    others.into_iter().chain([first]).for_each(|copies| copies.join().unwrap());
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+    assert_eq!(s.device.copied(), 3 * (256 << 20));
+}
+
+#[test]
+fn copies_do_not_wait_for_a_stream_that_may_wait_for_the_program() {
+    let s = setup();
+    s.remote.mem_alloc(0, base(&s), 1 << 20, MemoryKind::Device).unwrap();
+    s.remote.host_func(0, 7).unwrap();
+    // The host function returns only when this thread has gone on.
+    s.device.hold(0);
+    let (copied, over) = mpsc::channel();
+    let copies = copy_much(&s, 0, 100);
+    std::thread::spawn(move || copied.send(copies.join()));
+    over.recv_timeout(PATIENCE).expect("the copies wait for the host function").unwrap();
+    s.remote.host_func_done(7).unwrap();
+    s.device.release();
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+    assert_eq!(s.device.copied(), 100 << 20);
+}
+
+/// A session with a software GPU of one worker, on a connection that the test moves.
+#[test]
+fn a_long_copy_to_the_host_delays_neither_calls_nor_other_streams() {
+    const BYTES: u64 = 64 << 20;
+    let script = Script::default();
+    let session = Session::new(Arc::new(script.clone()));
+    let config = rgpu_softgpu::Config { workers: 1, ..Default::default() };
+    let device = rgpu_softgpu::SoftGpu::open(config, session.host()).unwrap();
+    let plan = device.reserve(rgpu_device::Range { base: 1 << 44, size: 1 << 40 }).unwrap();
+    let base = plan.devices[0].base;
+    let ledger = Arc::new(Ledger::new(&[1 << 30]).unwrap());
+    let slot = ledger.take_slot().unwrap();
+    let credit = initial_credit(&ledger, slot, 1);
+    let (number, numbers) = mpsc::channel();
+    let its = device.clone();
+    let server = std::thread::spawn(move || {
+        number.send(thread_number()).unwrap();
+        session.run(its, ledger, slot, &credit, || {})
+    });
+    let reader = numbers.recv().unwrap();
+    let mut sequence = 0;
+    let mut call = |number: u16, arguments: Vec<u8>| {
+        sequence += 1;
+        let kind = rgpu_protocol::frame::Kind::Call;
+        let header = Header { length: arguments.len() as u32, kind, flags: 0, call: number, sequence };
+        script.deliver(&[&header.to_bytes()[..], &arguments].concat());
+    };
+    let linear = |bytes| wire::Region {
+        addr: base,
+        row_pitch: bytes,
+        slice_pitch: bytes,
+        width: bytes,
+        height: 1,
+        depth: 1,
+    };
+    let memory = wire::MemAlloc { ordinal: 0, addr: base, size: BYTES, kind: MemoryKind::Device as u32 };
+    call(wire::MemAlloc::NUMBER, to_bytes(&memory));
+    for stream in [0x100, 0x101] {
+        let stream = wire::StreamCreate { ordinal: 0, stream, blocking: false, priority: 0 };
+        call(wire::StreamCreate::NUMBER, to_bytes(&stream));
+    }
+    // Two frames of the copy get through, and half of the third.
+    script.allow(2 * (HEADER_BYTES + MAX_BULK) + MAX_BULK / 2);
+    let copy = wire::CopyFromDevice { stream: 0x100, src: linear(BYTES), host_addr: 0 };
+    call(wire::CopyFromDevice::NUMBER, to_bytes(&copy));
+    script.wait_sent(2);
+    script.wait_stuck();
+    // The only worker does another stream's work meanwhile.
+    let fill = wire::MemSet { stream: 0x101, region: linear(1 << 20), value: 7, element: 4 };
+    call(wire::MemSet::NUMBER, to_bytes(&fill));
+    let record = wire::MemInfo { ordinal: 0 };
+    call(wire::MemInfo::NUMBER, to_bytes(&record));
+    script.wait_busy(reader);
+    let end = Instant::now() + PATIENCE;
+    while !device.query(Target::Stream(0x101)).unwrap() {
+        assert!(Instant::now() < end, "the other stream waits for the copy");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!device.query(Target::Stream(0x100)).unwrap());
+    // And the answer goes out after the frame that was on its way.
+    script.allow(usize::MAX);
+    let frames = 2 + BYTES as usize / MAX_BULK;
+    script.wait_sent(frames);
+    let sent = script.sent();
+    let answer = |number| {
+        let its = |h: &Header| h.kind == rgpu_protocol::frame::Kind::Answer && h.call == number;
+        sent.iter().position(its)
+    };
+    assert_eq!(answer(wire::MemInfo::NUMBER), Some(3));
+    assert_eq!(answer(wire::CopyFromDevice::NUMBER), Some(frames - 1));
+    assert_eq!(sent.len(), frames);
+    call(wire::Goodbye::NUMBER, Vec::new());
+    assert_eq!(server.join().unwrap(), End::Goodbye);
 }
 
 #[test]

@@ -31,16 +31,18 @@ mod link;
 mod modules;
 mod outgoing;
 mod reserve;
+#[cfg(test)]
+pub(crate) mod script;
 mod service;
 mod stubs;
 
 use link::Link;
 use parking_lot::Mutex;
 use reserve::{Reservation, candidates, refusal};
-use rgpu_device::{AddressPlan, Code, DeviceInfo, Error, Host, Ordinal, Range, Result};
+use rgpu_device::{AddressPlan, Code, DeviceInfo, Error, Host, Ordinal, Range, Result, Seat};
 use rgpu_protocol::hello::{
-    self, Hello, HelloAnswer, HelloExtras, HelloMore, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix,
-    Status,
+    self, Hello, HelloAnswer, HelloExtras, HelloMore, HelloSeat, MAJOR, MAX_HELLO_ANSWER, MINOR,
+    PREFIX_BYTES, Prefix, Status,
 };
 use rgpu_protocol::stats::Stats;
 use rgpu_protocol::transport::{Choice, Kind, Ready, Tcp, Transport};
@@ -54,11 +56,35 @@ use std::time::{Duration, Instant};
 /// Descriptors of this library are numbered from here, out of the way of the program's own.
 const LOWEST_DESCRIPTOR: i32 = 512;
 
+/// What proves that the client may use the server.
+#[derive(Clone)]
+pub enum Credential {
+    /// Always the same bytes; none where the server wants none.
+    Fixed(Vec<u8>),
+    /// Made for each session, whose id it is given.
+    Made(Arc<dyn Fn(u64) -> Vec<u8> + Send + Sync>),
+}
+
+impl From<Vec<u8>> for Credential {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Fixed(bytes)
+    }
+}
+
+/// A place among several servers of one program.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Which of them it is.
+    pub seat: Seat,
+    /// What is proposed to all of them. Whoever connects has reserved it.
+    pub range: Range,
+}
+
 /// How to connect.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ConnectOptions {
     /// Proves that the client may use the server; empty where none is needed.
-    pub credential: Vec<u8>,
+    pub credential: Credential,
     /// How long connecting may take in all.
     pub timeout: Duration,
     /// Which transport to use; without it the environment says (`RGPU_TRANSPORT`).
@@ -66,15 +92,19 @@ pub struct ConnectOptions {
     /// Whether only to look: such a session has no addresses and no memory, and asks for
     /// [`telemetry`](rgpu_device::Device::telemetry).
     pub observe: bool,
+    /// Where the program has several servers: which of them this is. A server that refuses the range is then not asked for
+    /// another one: connecting fails with [`Code::MapFailed`].
+    pub place: Option<Place>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
-            credential: Vec::new(),
+            credential: Vec::new().into(),
             timeout: connect::time_from_environment(),
             transport: None,
             observe: false,
+            place: None,
         }
     }
 }
@@ -115,7 +145,15 @@ impl Remote {
     ) -> Result<Arc<Self>> {
         let end = Instant::now() + options.timeout;
         let mut candidates = candidates();
-        let mut reservation = if options.observe { None } else { Some(next_free(&mut candidates)?) };
+        let mut reservation = match options {
+            ConnectOptions { observe: true, .. } | ConnectOptions { place: Some(_), .. } => None,
+            _ => Some(next_free(&mut candidates)?),
+        };
+        let session = random();
+        let credential = match &options.credential {
+            Credential::Fixed(bytes) => bytes.clone(),
+            Credential::Made(make) => make(session),
+        };
         let choice = match options.transport {
             Some(choice) => choice,
             None => connect::choice_from_environment()?,
@@ -127,23 +165,36 @@ impl Remote {
             stats.round_trips.fetch_add(1, Relaxed);
         }
         loop {
+            let reserved = reservation.as_ref().map(Reservation::range).unwrap_or_default();
+            let range = options.place.map_or(reserved, |place| place.range);
             let hello = Hello {
                 features: if local.is_some() { hello::FEATURE_SHARED_MEMORY } else { 0 }
                     | if rdma.is_some() { hello::FEATURE_RDMA } else { 0 }
                     | if crate::trace::is_on() { hello::FEATURE_TRACE } else { 0 }
                     | if options.observe { hello::FEATURE_OBSERVE } else { 0 },
-                session: random(),
-                credential: options.credential.clone(),
+                session,
+                credential: credential.clone(),
                 program: program_name(),
                 pid: std::process::id(),
-                range: convert::wire_range(reservation.as_ref().map(Reservation::range).unwrap_or_default()),
+                range: convert::wire_range(range),
             };
             stats.round_trips.fetch_add(1, Relaxed);
-            let more = HelloMore { rdma: rdma.as_ref().map_or(Vec::new(), |r| r.info().to_bytes().to_vec()) };
+            let seat = options.place.map_or(Seat::ALONE, |place| place.seat);
+            let more = HelloMore {
+                rdma: rdma.as_ref().map_or(Vec::new(), |r| r.info().to_bytes().to_vec()),
+                seat: HelloSeat { index: seat.index, of: seat.of },
+            };
             let (minor, answer, extras) =
                 exchange(&transport, &hello::message(&(hello, more)), end, stats)
                     .map_err(|e| Error::new(Code::SystemNotReady, format!("{address}: {e}")))?;
             match Status::from_number(answer.status) {
+                Status::Accepted if options.place.is_some() && minor < 2 => {
+                    let text = format!(
+                        "The server {address} is of an older release of rgpu, which serves no program \
+                         together with other servers"
+                    );
+                    return Err(Error::new(Code::SystemNotReady, text));
+                }
                 Status::Accepted => {
                     stats.sessions.fetch_add(1, Relaxed);
                     let rdma = match rdma {
@@ -192,7 +243,7 @@ impl Remote {
                         files,
                         minor,
                         (answer, extras),
-                        reservation,
+                        (range, reservation),
                         host,
                         stats,
                     );
@@ -202,6 +253,10 @@ impl Remote {
                         "The server {address} serves nobody who only looks: use the same release of rgpu"
                     );
                     return Err(Error::new(Code::SystemNotReady, text));
+                }
+                Status::RangeRefused if options.place.is_some() => {
+                    let text = format!("The server {address} refuses addresses: {}", answer.message);
+                    return Err(Error::new(Code::MapFailed, text));
                 }
                 Status::RangeRefused => {
                     drop(reservation);
@@ -227,14 +282,13 @@ impl Remote {
         files: Vec<OwnedFd>,
         minor: u16,
         (answer, extras): (HelloAnswer, HelloExtras),
-        reservation: Option<Reservation>,
+        (reserved, reservation): (Range, Option<Reservation>),
         host: Arc<dyn Host>,
         stats: &'static Stats,
     ) -> Result<Arc<Self>> {
         let plan = convert::plan(&answer.plan);
         let whole = plan.whole;
         let inside = |r: &Range| r.size == 0 || whole.contains(r.base, r.size);
-        let reserved = reservation.as_ref().map(Reservation::range).unwrap_or_default();
         let agreed = reserved.contains(whole.base, whole.size)
             && plan.devices.iter().chain([&plan.shared]).all(inside)
             && plan.devices.len() == answer.devices.len()

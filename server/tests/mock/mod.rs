@@ -14,6 +14,7 @@ struct State {
     memory: HashMap<u64, Vec<u8>>,
     images: HashMap<Handle, Vec<u8>>,
     launches: u64,
+    copied: u64,
     order: Vec<u64>,
     next_failure: Option<Error>,
     sticky: Option<Error>,
@@ -50,6 +51,11 @@ impl MockDevice {
 
     pub fn launches(&self) -> u64 {
         self.lock().launches
+    }
+
+    /// Bytes that were copied to the device.
+    pub fn copied(&self) -> u64 {
+        self.lock().copied
     }
 
     /// The number in each launch's parameters.
@@ -206,6 +212,7 @@ impl Device for MockDevice {
         {
             row.copy_from_slice(from);
         }
+        self.lock().copied += bytes.len() as u64;
         Ok(())
     }
     fn copy_from_device(&self, _: Handle, src: Region, _: u64, mut sink: Box<dyn CopySink>) {
