@@ -13,11 +13,13 @@
 //!
 //! The daemon never executes anything for an application and holds no device. It listens ([`daemon`]),
 //! checks what a stranger says before any process is spent on it, and keeps the [`ledger`]: how much memory
-//! each application has been promised. An application's [`session`] lives and dies with its own process
+//! each application has been promised. With a broker, its [`agent`] tells that one what the node has and does, and brings its
+//! orders to the [leases](lease). An application's [`session`] lives and dies with its own process
 //! ([`app`]), which is confined ([`confine`]) because kernels become native code in it.
 //!
 //! [`Device`]: rgpu_device::Device
 
+pub mod agent;
 pub mod app;
 pub mod confine;
 mod convert;

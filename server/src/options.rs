@@ -1,5 +1,6 @@
 //! What a server is told when it is started.
 
+use crate::agent::AgentOptions;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -108,6 +109,8 @@ pub struct Options {
     pub max_sessions: usize,
     /// Which transports are offered.
     pub transport: rgpu_protocol::transport::Choice,
+    /// The broker whose node this is; applications then need leases of it.
+    pub agent: Option<AgentOptions>,
 }
 
 impl Default for Options {
@@ -121,6 +124,7 @@ impl Default for Options {
             insecure: false,
             max_sessions: 128,
             transport: rgpu_protocol::transport::Choice::Auto,
+            agent: None,
         }
     }
 }

@@ -10,4 +10,4 @@ pub mod exec;
 pub mod image;
 pub mod ptx;
 
-pub use exec::{Config, SoftGpu};
+pub use exec::{Config, SoftGpu, describe};

@@ -63,6 +63,23 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// How many workers that makes.
+    fn worker_count(&self) -> usize {
+        let workers = match self.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        };
+        workers.min(1024)
+    }
+}
+
+/// What software GPUs of this configuration say about themselves, without opening any.
+pub fn describe(config: &Config) -> Vec<rgpu_device::DeviceInfo> {
+    let workers = config.worker_count();
+    (0..config.devices).map(|ordinal| info::describe(config, workers, ordinal)).collect()
+}
+
 /// A software GPU for one application: a [`rgpu_device::Device`]. Its workers end when it is dropped.
 pub struct SoftGpu {
     shared: Arc<Shared>,
@@ -86,12 +103,9 @@ impl SoftGpu {
                 format!("There is no compute capability {:?}", config.compute_capability),
             ));
         }
-        let workers = match config.workers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            n => n,
-        };
+        let workers = config.worker_count();
         let config = Config { memory_bytes_per_device: config.memory_bytes_per_device & !4095, ..config };
-        Ok(Arc::new(SoftGpu { shared: Arc::new(Shared::new(config, workers.min(1024), host)) }))
+        Ok(Arc::new(SoftGpu { shared: Arc::new(Shared::new(config, workers, host)) }))
     }
 }
 
