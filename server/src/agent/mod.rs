@@ -9,14 +9,24 @@
 //!
 //! A broker that cannot be reached changes nothing for programs that run: they go on, and the agent goes on trying.
 
+mod backoff;
+mod facts;
+mod network;
+mod peers;
+mod talk;
+mod telemetry;
+
 use crate::lease::LeaseTable;
 use crate::ledger::Ledger;
 use crate::options::DeviceSpec;
+use rgpu_control::{Broker, Tls};
 use rgpu_protocol::transport::Choice;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use talk::Talk;
+pub use telemetry::{TELEMETRY_COMMAND, telemetry_main};
 
 /// Which broker a server belongs to, and as what.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,7 +68,9 @@ pub struct Site {
 }
 
 /// The running agent.
-pub struct Agent {}
+pub struct Agent {
+    talk: Arc<Talk>,
+}
 
 impl Agent {
     /// Starts the agent. The broker need not be there yet.
@@ -66,10 +78,41 @@ impl Agent {
     /// # Errors
     /// Options that cannot be right: no token, an address that is none, a certificate that cannot be read.
     pub fn start(options: &AgentOptions, site: Site) -> io::Result<Self> {
-        let _ = (options, site);
-        Err(io::Error::new(io::ErrorKind::Unsupported, "the agent is not there yet"))
+        let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+        let file = &options.token_file;
+        let token = std::fs::read_to_string(file)
+            .map_err(|e| io::Error::new(e.kind(), format!("Cannot read {}: {e}", file.display())))?;
+        let name = facts::name(options.node.as_deref(), &token)
+            .map_err(|e| invalid(format!("The broker's token in {} is of no use: {e}", file.display())))?;
+        if let Some(address) = options.advertise.as_deref().filter(|address| !facts::is_address(address)) {
+            return Err(invalid(format!("--advertise {address:?} is no address: give HOST:PORT")));
+        }
+        let identity =
+            options.identity.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+        let tls = Tls::read(options.ca.as_deref(), identity).map_err(|e| invalid(e.to_string()))?;
+        let broker = Broker::new(&options.broker, &token, &tls).map_err(|e| invalid(e.to_string()))?;
+        let devices = facts::devices(&site.device, &site.capacity)?;
+        let elsewhere = network::address_towards(&network::host_and_port(broker.url()))
+            .is_ok_and(|address| !address.is_loopback());
+        if elsewhere && site.address.ip().is_loopback() && options.advertise.is_none() {
+            tracing::warn!(
+                "programs on other machines cannot reach {}: listen on another address, or say with --advertise where it \
+                 is reached",
+                site.address
+            );
+        }
+        let talk = Talk::new(broker, name, options.clone(), site, devices);
+        let threads: [(&str, fn(&Talk)); 3] =
+            [("agent", Talk::speak), ("agent-orders", Talk::listen), ("agent-peers", Talk::measure)];
+        for (name, body) in threads {
+            let talk = talk.clone();
+            std::thread::Builder::new().name(name.into()).stack_size(512 << 10).spawn(move || body(&talk))?;
+        }
+        Ok(Self { talk })
     }
 
     /// Tells the broker that this server is being stopped. Takes a second at most.
-    pub fn stop(self) {}
+    pub fn stop(self) {
+        self.talk.stop();
+    }
 }

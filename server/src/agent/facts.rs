@@ -1,0 +1,170 @@
+//! What a node says about itself when it registers.
+
+use crate::options::{DeviceKind, DeviceSpec};
+use crate::{convert, inventory};
+use rgpu_control::api::DeviceReport;
+use rgpu_control::token::{self, Claims, Role};
+use rgpu_protocol::hello::DeviceInfo;
+use rgpu_protocol::transport::{Choice, Kind};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use super::network;
+
+/// The devices, with the memory that each has to promise.
+pub fn devices(spec: &DeviceSpec, capacity: &[u64]) -> io::Result<Vec<DeviceReport>> {
+    let software = spec.kind != DeviceKind::Nvidia;
+    let infos: Vec<DeviceInfo> = match software {
+        false => inventory::nvidia_devices(spec.driver.as_deref()).map_err(io::Error::other)?,
+        true => {
+            let config = rgpu_softgpu::Config {
+                devices: spec.count,
+                memory_bytes_per_device: spec.memory,
+                workers: spec.workers as usize,
+                compute_capability: spec.compute_capability,
+                ..rgpu_softgpu::Config::default()
+            };
+            rgpu_softgpu::describe(&config).into_iter().map(convert::device_info).collect()
+        }
+    };
+    let reports = infos.iter().zip(capacity).enumerate().map(|(index, (info, memory))| DeviceReport {
+        index: index as u32,
+        model: info.name.clone(),
+        uuid: uuid_text(info.uuid),
+        memory: *memory,
+        bus_mbps: 0,
+        partitionable: true,
+        compute_capability: format!("{}.{}", info.compute_capability.0, info.compute_capability.1),
+        software,
+    });
+    Ok(reports.collect())
+}
+
+fn uuid_text(bytes: [u8; 16]) -> String {
+    let hex = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let parts = [&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]];
+    format!("GPU-{}", parts.map(hex).join("-"))
+}
+
+/// Main memory in MiB.
+pub fn memory_mib() -> u64 {
+    // SAFETY: both ask for a number.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    (pages.max(0) as u64).saturating_mul(size.max(0) as u64) >> 20
+}
+
+/// Thousandths of processor cores.
+pub fn cpu_milli() -> u64 {
+    std::thread::available_parallelism().map_or(1, usize::from) as u64 * 1000
+}
+
+/// The names of the transports that a server offers.
+pub fn transports(choice: Choice) -> Vec<String> {
+    // What the kernel says of its RDMA devices; whether one reaches a client, only that one can find out.
+    let rdma = Path::new("/sys/class/infiniband").read_dir().is_ok_and(|mut list| list.next().is_some());
+    [Kind::Tcp, Kind::Shm, Kind::Rdma]
+        .into_iter()
+        .filter(|kind| choice.allows(*kind) && (*kind != Kind::Rdma || rdma))
+        .map(|kind| kind.name().to_owned())
+        .collect()
+}
+
+/// Where programs reach a server that listens at `listen`: from other machines, and from this one.
+///
+/// A server that listens at all addresses is reached at the one that faces the broker.
+pub fn addresses(
+    listen: SocketAddr,
+    advertise: Option<&str>,
+    broker: &str,
+) -> io::Result<(String, Option<String>)> {
+    let local = listen.ip().is_unspecified().then(|| {
+        let ip: IpAddr = match listen.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        SocketAddr::new(ip, listen.port()).to_string()
+    });
+    if let Some(address) = advertise {
+        return Ok((address.to_owned(), local.or_else(|| Some(listen.to_string()))));
+    }
+    if local.is_none() {
+        return Ok((listen.to_string(), None));
+    }
+    let facing = network::address_towards(&network::host_and_port(broker))
+        .map_err(|e| io::Error::new(e.kind(), format!("no way to {broker} is known: {e}")))?;
+    Ok((SocketAddr::new(facing, listen.port()).to_string(), local))
+}
+
+/// Whether a text is `HOST:PORT`.
+pub fn is_address(text: &str) -> bool {
+    text.rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0))
+}
+
+/// The node's name: the one that was given, else the token's.
+pub fn name(given: Option<&str>, token: &str) -> Result<String, String> {
+    let claims = match token::peek(token) {
+        Ok(Claims::Role(claims)) => claims,
+        Ok(Claims::Lease(_)) => return Err("the token is a lease's; a node's is needed".into()),
+        Err(e) => return Err(e.to_string()),
+    };
+    let wanted = "issue one with `rgpu broker token --role node --name NAME`";
+    match (claims.role, given) {
+        (Role::Tenant, _) => {
+            Err(format!("the token is for the tenant {}, not for a node: {wanted}", claims.name))
+        }
+        (Role::Node, Some(name)) if name != claims.name => {
+            Err(format!("the token is for the node {}, and this is to be {name}: {wanted}", claims.name))
+        }
+        (Role::Admin, None) => Err(format!("the token is an administrator's: {wanted}, or say --node NAME")),
+        (_, Some(name)) => Ok(name.to_owned()),
+        (Role::Node, None) => Ok(claims.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rgpu_control::token::{PrivateKey, RoleClaims};
+
+    fn token(role: Role, name: &str) -> String {
+        let claims = RoleClaims { role, name: name.into(), not_before: 0, expires: 9 };
+        PrivateKey::generate().sign(&Claims::Role(claims))
+    }
+
+    #[test]
+    fn the_token_names_the_node() {
+        assert_eq!(name(None, &token(Role::Node, "n0")).unwrap(), "n0");
+        assert_eq!(name(Some("n0"), &token(Role::Node, "n0")).unwrap(), "n0");
+        assert!(name(Some("n1"), &token(Role::Node, "n0")).unwrap_err().contains("n1"));
+        assert!(name(None, &token(Role::Tenant, "ann")).unwrap_err().contains("tenant ann"));
+        assert!(name(None, &token(Role::Admin, "root")).is_err());
+        assert_eq!(name(Some("n0"), &token(Role::Admin, "root")).unwrap(), "n0");
+        assert!(name(Some("n0"), "no token").is_err());
+    }
+
+    #[test]
+    fn software_devices_are_described() {
+        let spec = DeviceSpec { count: 2, memory: 1 << 30, ..DeviceSpec::default() };
+        let found = devices(&spec, &[1 << 30, 1 << 30]).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[1].index, found[1].memory, found[1].software), (1, 1 << 30, true));
+        assert_eq!(found[0].compute_capability, "8.0");
+        assert!(found[0].uuid.starts_with("GPU-") && found[0].uuid != found[1].uuid, "{found:?}");
+    }
+
+    #[test]
+    fn a_server_is_reached_where_it_listens_or_where_it_says() {
+        let at = |listen: &str, advertise| {
+            addresses(listen.parse().unwrap(), advertise, "http://127.0.0.1:9").unwrap()
+        };
+        assert_eq!(at("10.0.0.1:7", None), ("10.0.0.1:7".into(), None));
+        assert_eq!(at("0.0.0.0:7", None), ("127.0.0.1:7".into(), Some("127.0.0.1:7".into())));
+        assert_eq!(at("0.0.0.0:7", Some("gpu:8")), ("gpu:8".into(), Some("127.0.0.1:7".into())));
+        assert_eq!(at("10.0.0.1:7", Some("gpu:8")), ("gpu:8".into(), Some("10.0.0.1:7".into())));
+        assert!(is_address("gpu:8") && !is_address("gpu") && !is_address(":8") && !is_address("gpu:0"));
+        assert!(memory_mib() > 0 && cpu_milli() >= 1000);
+        assert_eq!(transports(Choice::Only(Kind::Tcp)), ["tcp"]);
+    }
+}

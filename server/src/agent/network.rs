@@ -1,0 +1,307 @@
+//! The machine's network interface: which one it is, what it can carry, and what it does carry.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Where neither the system nor anybody else says what the interface can carry.
+pub const DEFAULT_MBPS: u64 = 1000;
+
+/// The address of this machine from which the broker, and so probably everybody, is reached. Nothing is sent.
+pub fn address_towards(host: &str) -> io::Result<IpAddr> {
+    let target = host
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address")))?;
+    let any: SocketAddr = match target {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(target)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// `HOST:PORT` of a URL.
+pub fn host_and_port(url: &str) -> String {
+    let (rest, port) = match url.strip_prefix("https://") {
+        Some(rest) => (rest, 443),
+        None => (url.strip_prefix("http://").unwrap_or(url), 80),
+    };
+    let host = rest.split('/').next().unwrap_or(rest);
+    let ported = host.rsplit_once(':').is_some_and(|(before, port)| {
+        port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']'))
+    });
+    if ported { host.to_owned() } else { format!("{host}:{port}") }
+}
+
+/// The interface that has an address.
+fn interface_of(address: IpAddr) -> Option<String> {
+    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: a valid place for the list, which is freed below.
+    if unsafe { libc::getifaddrs(&mut list) } != 0 {
+        return None;
+    }
+    let mut found = None;
+    let mut at = list;
+    while !at.is_null() {
+        // SAFETY: a member of the list, which lives until it is freed.
+        let entry = unsafe { &*at };
+        if found.is_none() && ip_of(entry.ifa_addr) == Some(address) {
+            // SAFETY: names in the list are strings.
+            let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+            found = name.to_str().ok().map(str::to_owned);
+        }
+        at = entry.ifa_next;
+    }
+    // SAFETY: what getifaddrs returned, once.
+    unsafe { libc::freeifaddrs(list) };
+    found
+}
+
+fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and every socket address begins with its family.
+    match libc::c_int::from(unsafe { (*address).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: of that family.
+            let v4 = unsafe { &*address.cast::<libc::sockaddr_in>() };
+            Some(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: of that family.
+            let v6 = unsafe { &*address.cast::<libc::sockaddr_in6>() };
+            Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
+}
+
+/// The interface of the default route, from the text of `/proc/net/route`: the one with the lowest metric.
+fn default_route(routes: &str) -> Option<&str> {
+    let route = |line: &'_ str| {
+        let mut fields = line.split_ascii_whitespace();
+        let (name, destination) = (fields.next()?.len(), fields.next()?);
+        let mask = fields.clone().nth(5)?;
+        let metric: u32 = fields.nth(4)?.parse().ok()?;
+        (destination == "00000000" && mask == "00000000").then_some((metric, name))
+    };
+    let lines = routes.lines().skip(1);
+    let found = lines.filter_map(|line| Some((route(line)?, line))).min_by_key(|((metric, _), _)| *metric);
+    found.and_then(|(_, line)| line.split_ascii_whitespace().next())
+}
+
+/// The interface by which other machines reach an address of this one. That the loopback interface has it doesn't count:
+/// then it is the default route's.
+pub fn interface(address: Option<IpAddr>) -> Option<String> {
+    let own = address.filter(|address| !address.is_loopback()).and_then(interface_of);
+    own.or_else(|| {
+        let routes = fs::read_to_string("/proc/net/route").ok()?;
+        default_route(&routes).map(str::to_owned)
+    })
+}
+
+/// What the driver says that the interface can carry, in Mbit/s. It is asked by `ioctl`, which knows the process's own network
+/// namespace; `/sys/class/net` may show another one.
+pub fn speed_mbps(interface: &str) -> Option<u64> {
+    /// `struct ethtool_cmd` of the kernel.
+    #[repr(C)]
+    #[derive(Default)]
+    struct EthtoolCommand {
+        command: u32,
+        supported: u32,
+        advertising: u32,
+        speed: u16,
+        duplex: u8,
+        port: u8,
+        phy_address: u8,
+        transceiver: u8,
+        autonegotiation: u8,
+        mdio_support: u8,
+        most_sent: u32,
+        most_received: u32,
+        speed_high: u16,
+        rest: [u8; 10],
+    }
+    const ETHTOOL_GSET: u32 = 1;
+    const SIOCETHTOOL: u32 = 0x8946;
+    let mut command = EthtoolCommand { command: ETHTOOL_GSET, ..EthtoolCommand::default() };
+    // SAFETY: all zeros is a valid request.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if interface.len() >= request.ifr_name.len() {
+        return None;
+    }
+    for (place, byte) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut command).cast();
+    // SAFETY: a plain system call; the result is checked.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: a fresh descriptor.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: the request names a live structure of the kind that the command fills in.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+    if done != 0 {
+        return None;
+    }
+    let speed = u32::from(command.speed_high) << 16 | u32::from(command.speed);
+    // Both mean that it is not known.
+    (speed != 0 && speed != u32::MAX && speed != 0xffff).then_some(speed.into())
+}
+
+/// Bytes that an interface has received and sent, from the text of `/proc/net/dev`. Without an interface, all of them but the
+/// loopback one.
+fn counted(text: &str, interface: Option<&str>) -> Option<(u64, u64)> {
+    let mut sum = None;
+    for line in text.lines() {
+        let Some((name, numbers)) = line.split_once(':') else { continue };
+        let name = name.trim();
+        if interface.map_or(name == "lo", |wanted| wanted != name) {
+            continue;
+        }
+        let numbers: Vec<u64> = numbers.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
+        let (Some(received), Some(sent)) = (numbers.first(), numbers.get(8)) else { continue };
+        let (all_in, all_out): (u64, u64) = sum.unwrap_or_default();
+        sum = Some((all_in.wrapping_add(*received), all_out.wrapping_add(*sent)));
+    }
+    sum
+}
+
+/// Counters of bytes, read at a time.
+type Reading = (Instant, (u64, u64), (u64, u64));
+
+/// Measures traffic, from one time to the next.
+#[derive(Debug)]
+pub struct Meter {
+    interface: Option<String>,
+    last: Option<Reading>,
+    load: Load,
+}
+
+/// Measured traffic, in Mbit/s.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Into the interface.
+    pub nic_in: u64,
+    /// Out of it.
+    pub nic_out: u64,
+    /// Of that, what belongs to leases.
+    pub own_in: u64,
+    /// See `own_in`.
+    pub own_out: u64,
+}
+
+/// Over less time than this nothing is measured: a few packets would look like a flood.
+const SHORTEST: Duration = Duration::from_millis(400);
+
+impl Meter {
+    /// Measures an interface.
+    pub fn new(interface: Option<String>) -> Self {
+        Self { interface, last: None, load: Load::default() }
+    }
+
+    /// The traffic since the last time, where that is long enough ago; else the same as then. `own` are the bytes that were
+    /// received and sent for leases so far.
+    pub fn measure(&mut self, own: (u64, u64)) -> Load {
+        let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
+        let nic = counted(&text, self.interface.as_deref()).unwrap_or_default();
+        self.measured((Instant::now(), nic, own))
+    }
+
+    fn measured(&mut self, now: Reading) -> Load {
+        let Some(last) = self.last else {
+            self.last = Some(now);
+            return self.load;
+        };
+        let time = now.0.saturating_duration_since(last.0);
+        if time < SHORTEST {
+            return self.load;
+        }
+        // A counter that fell was set back.
+        let rate = |now: u64, last: u64| {
+            let bits = now.saturating_sub(last) as f64 * 8.0;
+            (bits / time.as_secs_f64() / 1e6).round() as u64
+        };
+        let (nic_in, nic_out) = (rate(now.1.0, last.1.0), rate(now.1.1, last.1.1));
+        // What goes through shared memory is nothing of the interface's.
+        let (own_in, own_out) = (rate(now.2.0, last.2.0).min(nic_in), rate(now.2.1, last.2.1).min(nic_out));
+        self.last = Some(now);
+        self.load = Load { nic_in, nic_out, own_in, own_out };
+        self.load
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEV: &str = "Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo: 9000      10    0    0    0     0          0         0     9000      10    0    0    0     0       0          0
+  eth0:12345678   100    0    0    0     0          0         0  8765432      90    0    0    0     0       0          0
+  wlan0:      10   1    0    0    0     0          0         0       20       1    0    0    0     0       0          0
+";
+
+    #[test]
+    fn counters_are_read() {
+        assert_eq!(counted(DEV, Some("eth0")), Some((12_345_678, 8_765_432)));
+        assert_eq!(counted(DEV, Some("lo")), Some((9000, 9000)));
+        assert_eq!(counted(DEV, None), Some((12_345_688, 8_765_452)));
+        assert_eq!(counted(DEV, Some("eth")), None);
+        for odd in ["", "eth0:", "eth0: 1 2 3", "eth0: x", "nothing"] {
+            assert_eq!(counted(odd, Some("eth0")), None, "{odd}");
+        }
+        let real = fs::read_to_string("/proc/net/dev").unwrap();
+        assert!(counted(&real, Some("lo")).is_some());
+    }
+
+    #[test]
+    fn the_default_route_is_the_one_that_costs_least() {
+        let head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
+        let far = "wlan0\t00000000\t0100A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\n";
+        let near = "eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n";
+        let net = "eth1\t0000000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
+        assert_eq!(default_route(&format!("{head}{net}{far}{near}")), Some("eth0"));
+        assert_eq!(default_route(&format!("{head}{net}")), None);
+        assert_eq!(default_route(""), None);
+    }
+
+    #[test]
+    fn interfaces_are_found_by_address() {
+        assert_eq!(interface_of(Ipv4Addr::LOCALHOST.into()).as_deref(), Some("lo"));
+        assert_eq!(interface_of(Ipv4Addr::new(192, 0, 2, 77).into()), None);
+        assert_eq!(speed_mbps("there-is-no-such-one"), None);
+        assert_eq!(speed_mbps("nosuchif"), None);
+    }
+
+    #[test]
+    fn brokers_have_a_host_and_a_port() {
+        assert_eq!(host_and_port("http://a:1/"), "a:1");
+        assert_eq!(host_and_port("https://a"), "a:443");
+        assert_eq!(host_and_port("http://[::1]"), "[::1]:80");
+        assert_eq!(host_and_port("http://[::1]:7"), "[::1]:7");
+        assert_eq!(address_towards("127.0.0.1:9").unwrap(), Ipv4Addr::LOCALHOST);
+    }
+
+    #[test]
+    fn traffic_is_bits_in_a_second_of_which_own_is_a_part() {
+        let start = Instant::now();
+        let at =
+            |ms: u64, nic: u64, own: u64| (start + Duration::from_millis(ms), (nic, nic / 2), (own, own));
+        let mut meter = Meter::new(None);
+        assert_eq!(meter.measured(at(0, 1_000_000, 0)), Load::default());
+        let load = Load { nic_in: 80, nic_out: 40, own_in: 80, own_out: 40 };
+        assert_eq!(meter.measured(at(1000, 11_000_000, 90_000_000)), load);
+        // Too soon: the same as before.
+        assert_eq!(meter.measured(at(1100, 12_000_000, 90_000_000)), load);
+        let load = Load { nic_in: 8, nic_out: 4, own_in: 0, own_out: 0 };
+        assert_eq!(meter.measured(at(2000, 12_000_000, 0)), load);
+    }
+}

@@ -1,0 +1,408 @@
+//! The conversation with the broker.
+
+use crate::ledger::Ledger;
+use parking_lot::{Condvar, Mutex};
+use rgpu_control::api::{
+    DeviceLoad, DeviceReport, ErrorCode, Heartbeat, LeaseReport, Orders, Registration, Welcome, this_machine,
+};
+use rgpu_control::token::PublicKey;
+use rgpu_control::{Broker, ClientError, LeaseId};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::backoff::Backoff;
+use super::network::{self, Meter};
+use super::peers::Peers;
+use super::telemetry::Telemetry;
+use super::{AgentOptions, Site, facts};
+
+/// How long the broker may keep a request for orders.
+const ORDERS_WAIT_S: u32 = 30;
+/// Until the broker has said how often it wants to hear something.
+const FIRST_HEARTBEAT: Duration = Duration::from_secs(1);
+/// Between two measurements of a time to a peer.
+const PEER_EVERY: Duration = Duration::from_secs(1);
+/// Another conversation may have begun meanwhile; it isn't waited for longer than this.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// What the agent's threads share.
+pub struct Talk {
+    broker: Broker,
+    name: String,
+    /// A number that no other run of this server has.
+    instance: u64,
+    options: AgentOptions,
+    site: Site,
+    devices: Vec<DeviceReport>,
+    peers: Peers,
+    telemetry: Telemetry,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The broker knows this node.
+    registered: bool,
+    /// Something happened that the broker should hear now.
+    due: bool,
+    /// Nothing more is to be said, but the last word.
+    stopping: bool,
+    /// How often the broker wants to hear something, once that is known.
+    heartbeat: Option<Duration>,
+    /// What is wrong with the broker, as it was last said.
+    complaint: Option<String>,
+}
+
+impl Talk {
+    /// Prepares it; nothing is sent yet.
+    pub fn new(
+        broker: Broker,
+        name: String,
+        options: AgentOptions,
+        site: Site,
+        devices: Vec<DeviceReport>,
+    ) -> Arc<Self> {
+        let telemetry = Telemetry::start(&site.device);
+        let talk = Arc::new(Self {
+            broker,
+            name,
+            instance: u64::from_le_bytes(rgpu_control::token::random_bytes()),
+            options,
+            site,
+            devices,
+            peers: Peers::default(),
+            telemetry,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let weak = Arc::downgrade(&talk);
+        talk.site.leases.on_change(move || {
+            if let Some(talk) = weak.upgrade() {
+                talk.poke();
+            }
+        });
+        talk
+    }
+
+    /// Has a heartbeat sent now.
+    fn poke(&self) {
+        self.state.lock().due = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits; true when everything is over. Heartbeats that are due end the wait where `due` says so.
+    fn wait(&self, time: Duration, due: bool) -> bool {
+        let end = Instant::now() + time;
+        let mut state = self.state.lock();
+        while !state.stopping && !(due && state.due) {
+            if self.changed.wait_until(&mut state, end).timed_out() {
+                break;
+            }
+        }
+        state.stopping
+    }
+
+    /// Says once that the broker is away, and once that it is back.
+    fn complain(&self, error: &ClientError) {
+        // What the system says of a broken connection differs from time to time; that it is broken doesn't.
+        let kind = match error {
+            ClientError::Unreachable { .. } => "unreachable".to_owned(),
+            other => other.to_string(),
+        };
+        let mut state = self.state.lock();
+        if state.complaint.as_ref() != Some(&kind) && !state.stopping {
+            tracing::warn!("{error}; trying again, and serving the leases that there are");
+            state.complaint = Some(kind);
+        }
+    }
+
+    fn content(&self) {
+        if self.state.lock().complaint.take().is_some() {
+            tracing::info!("the broker {} is back", self.broker.url());
+        }
+    }
+
+    fn follow(&self, orders: &Orders) {
+        self.peers.set(&self.name, &orders.peers);
+        self.site.leases.apply(orders);
+    }
+
+    fn registration(&self, address: String, local_address: Option<String>, nic_mbps: u64) -> Registration {
+        let (leases, _) = self.site.leases.report();
+        Registration {
+            name: self.name.clone(),
+            instance: self.instance,
+            address,
+            local_address,
+            machine: this_machine(),
+            cpu_milli: facts::cpu_milli(),
+            memory_mib: facts::memory_mib(),
+            nic_mbps,
+            switch: self.options.switch.clone(),
+            devices: self.devices.clone(),
+            transports: facts::transports(self.site.transport),
+            tls: self.site.tls,
+            version: env!("CARGO_PKG_VERSION").into(),
+            leases,
+        }
+    }
+
+    /// Introduces the node. The answer is the way by which its traffic is measured.
+    fn register(&self) -> Result<Meter, ClientError> {
+        let advertise = self.options.advertise.as_deref();
+        let (address, local) = facts::addresses(self.site.address, advertise, self.broker.url())
+            .map_err(|e| ClientError::Setup(e.to_string()))?;
+        let interface = network::interface(network_address(&address));
+        let speed = interface.as_deref().and_then(network::speed_mbps);
+        let nic_mbps = self.options.nic_mbps.or(speed).unwrap_or_else(|| {
+            let interface = interface.as_deref().unwrap_or("no interface");
+            let default = network::DEFAULT_MBPS;
+            tracing::info!(
+                "what {interface} can carry is taken to be {default} Mbit/s; --nic-mbps says more"
+            );
+            default
+        });
+        let welcome: Welcome = self.broker.register(&self.registration(address.clone(), local, nic_mbps))?;
+        let Some(key) = PublicKey::parse(&welcome.public_key) else {
+            let why = "its public key is none".into();
+            return Err(ClientError::Odd { broker: self.broker.url().into(), why });
+        };
+        self.site.leases.set_identity(&self.name, key);
+        self.follow(&welcome.orders);
+        tracing::info!(
+            "registered with the broker {} as {}, at {address}, {} devices, {nic_mbps} Mbit/s",
+            self.broker.url(),
+            self.name,
+            self.devices.len()
+        );
+        self.content();
+        let mut state = self.state.lock();
+        state.heartbeat = Some(Duration::from_millis(welcome.heartbeat_ms.clamp(50, 60_000)));
+        state.registered = true;
+        self.changed.notify_all();
+        drop(state);
+        Ok(Meter::new(interface))
+    }
+
+    /// Registers, and says how things are, until everything is over.
+    pub fn speak(&self) {
+        let mut backoff = Backoff::new(self.instance);
+        let mut own = OwnTraffic::default();
+        let mut meter = Meter::new(None);
+        loop {
+            let (registered, heartbeat) = {
+                let state = self.state.lock();
+                (state.registered, state.heartbeat.unwrap_or(FIRST_HEARTBEAT))
+            };
+            let said = match registered {
+                false => self.register().map(|new| meter = new),
+                true => self.beat(&mut meter, &mut own),
+            };
+            let stopping = match said {
+                Ok(()) => {
+                    backoff.reset();
+                    self.wait(heartbeat, true)
+                }
+                Err(error) => {
+                    if registered && matches!(error.code(), Some(ErrorCode::Conflict | ErrorCode::NotFound)) {
+                        tracing::info!("registering again: {error}");
+                        self.state.lock().registered = false;
+                        continue;
+                    }
+                    self.complain(&error);
+                    // A node must be heard of again before it counts as lost.
+                    self.wait(backoff.next().min(2 * heartbeat), false)
+                }
+            };
+            if stopping {
+                return;
+            }
+        }
+    }
+
+    fn beat(&self, meter: &mut Meter, own: &mut OwnTraffic) -> Result<(), ClientError> {
+        // What happens from here on is news again.
+        self.state.lock().due = false;
+        let heartbeat = self.heartbeat(meter, own, false);
+        let orders = self.broker.heartbeat(&self.name, &heartbeat)?;
+        self.site.leases.confirmed(&heartbeat.ended);
+        self.follow(&orders);
+        self.content();
+        Ok(())
+    }
+
+    fn heartbeat(&self, meter: &mut Meter, own: &mut OwnTraffic, leaving: bool) -> Heartbeat {
+        // Before the report: a lease that begins in between is then in the report, or refused by those orders.
+        let orders = self.site.leases.applied();
+        let (leases, ended) = self.site.leases.report();
+        let load = meter.measure(own.so_far(&leases));
+        Heartbeat {
+            instance: self.instance,
+            devices: loads(&self.site.ledger, &self.site.capacity, &self.telemetry, &leases),
+            leases,
+            orders,
+            ended,
+            nic_in_mbps: load.nic_in,
+            nic_out_mbps: load.nic_out,
+            own_in_mbps: load.own_in,
+            own_out_mbps: load.own_out,
+            peers: self.peers.times(),
+            leaving,
+        }
+    }
+
+    /// Fetches orders as they are given, until everything is over.
+    pub fn listen(&self) {
+        let mut backoff = Backoff::new(!self.instance);
+        let mut seen = 0;
+        loop {
+            {
+                let mut state = self.state.lock();
+                while !state.registered && !state.stopping {
+                    self.changed.wait(&mut state);
+                }
+                if state.stopping {
+                    return;
+                }
+            }
+            seen = self.site.leases.applied().max(seen);
+            match self.broker.orders(&self.name, seen, ORDERS_WAIT_S) {
+                Ok(orders) => {
+                    backoff.reset();
+                    seen = orders.version.max(seen);
+                    self.follow(&orders);
+                }
+                Err(error) => {
+                    // What it means, the next heartbeat shows.
+                    tracing::debug!("no orders: {error}");
+                    if self.wait(backoff.next(), false) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Measures the times to other nodes, until everything is over.
+    pub fn measure(&self) {
+        while !self.wait(PEER_EVERY, false) {
+            self.peers.measure_next();
+        }
+    }
+
+    /// Ends all threads, and tells the broker. Takes no longer than [`LAST_WORD`].
+    pub fn stop(self: Arc<Self>) {
+        let registered = {
+            let mut state = self.state.lock();
+            state.stopping = true;
+            state.registered
+        };
+        self.changed.notify_all();
+        if !registered {
+            return;
+        }
+        let (said, heard) = std::sync::mpsc::channel();
+        let body = move || {
+            let heartbeat = self.heartbeat(&mut Meter::new(None), &mut OwnTraffic::default(), true);
+            let _ = said.send(self.broker.heartbeat(&self.name, &heartbeat).map(|_| ()));
+        };
+        if std::thread::Builder::new().name("agent-end".into()).spawn(body).is_err() {
+            return;
+        }
+        match heard.recv_timeout(LAST_WORD) {
+            Ok(Ok(())) => tracing::info!("the broker knows that this server stops"),
+            Ok(Err(e)) => tracing::warn!("the broker does not know that this server stops: {e}"),
+            Err(_) => tracing::warn!("the broker does not know that this server stops: no answer"),
+        }
+    }
+}
+
+/// The IP address of `HOST:PORT`.
+fn network_address(address: &str) -> Option<std::net::IpAddr> {
+    use std::net::ToSocketAddrs;
+    address.to_socket_addrs().ok()?.next().map(|address| address.ip())
+}
+
+/// How busy and how full the devices are.
+fn loads(
+    ledger: &Ledger,
+    capacity: &[u64],
+    telemetry: &Telemetry,
+    leases: &[LeaseReport],
+) -> Vec<DeviceLoad> {
+    let load = |index: usize| {
+        let measured = telemetry.of(index);
+        let uses = leases.iter().flat_map(|lease| &lease.usage);
+        let uses = uses.filter(|usage| usage.device as usize == index);
+        let milli: u32 = uses.fold(0, |sum, usage| sum.saturating_add(usage.share_milli));
+        DeviceLoad {
+            index: index as u32,
+            utilization_percent: measured.utilization_percent.unwrap_or(milli.div_ceil(10).min(100)),
+            memory_used: measured
+                .memory_used
+                .unwrap_or_else(|| capacity[index].saturating_sub(ledger.unpromised(index as u32))),
+            power_w: measured.power_w,
+        }
+    };
+    (0..capacity.len()).map(load).collect()
+}
+
+/// Bytes that leases received and sent, also those that have ended: the leases' own counters end with them.
+#[derive(Default)]
+struct OwnTraffic {
+    known: HashMap<LeaseId, (u64, u64)>,
+    total: (u64, u64),
+}
+
+impl OwnTraffic {
+    fn so_far(&mut self, leases: &[LeaseReport]) -> (u64, u64) {
+        let mut known = HashMap::with_capacity(leases.len());
+        for lease in leases {
+            let sum = |of: fn(&rgpu_control::api::GrantUsage) -> u64| lease.usage.iter().map(of).sum::<u64>();
+            let now = (sum(|usage| usage.bytes_in), sum(|usage| usage.bytes_out));
+            let before = self.known.get(&lease.lease).copied().unwrap_or_default();
+            self.total.0 += now.0.saturating_sub(before.0);
+            self.total.1 += now.1.saturating_sub(before.1);
+            known.insert(lease.lease, now);
+        }
+        self.known = known;
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rgpu_control::api::GrantUsage;
+
+    fn lease(id: u64, usage: &[GrantUsage]) -> LeaseReport {
+        LeaseReport { lease: LeaseId(id), version: 1, sessions: 1, usage: usage.to_vec() }
+    }
+
+    #[test]
+    fn traffic_of_leases_that_ended_stays_counted() {
+        let usage = |bytes_in, bytes_out| GrantUsage { bytes_in, bytes_out, ..GrantUsage::default() };
+        let mut own = OwnTraffic::default();
+        assert_eq!(own.so_far(&[]), (0, 0));
+        assert_eq!(own.so_far(&[lease(1, &[usage(10, 1), usage(5, 0)])]), (15, 1));
+        assert_eq!(own.so_far(&[lease(1, &[usage(20, 1), usage(5, 0)]), lease(2, &[usage(1, 1)])]), (26, 2));
+        assert_eq!(own.so_far(&[lease(2, &[usage(1, 4)])]), (26, 5));
+        assert_eq!(own.so_far(&[]), (26, 5));
+    }
+
+    #[test]
+    fn devices_are_as_busy_as_their_leases() {
+        let ledger = Ledger::new(&[1000, 1000]).unwrap();
+        let slot = ledger.take_slot().unwrap();
+        ledger.grant(slot, 1, 0, 300);
+        let usage = |device, share_milli| GrantUsage { device, share_milli, ..GrantUsage::default() };
+        let telemetry = Telemetry::start(&crate::DeviceSpec::default());
+        let leases = [lease(1, &[usage(0, 250), usage(1, 900)]), lease(2, &[usage(0, 245), usage(1, 200)])];
+        let loads = loads(&ledger, &[1000, 1000], &telemetry, &leases);
+        assert_eq!((loads[0].utilization_percent, loads[1].utilization_percent), (50, 100));
+        assert_eq!((loads[0].memory_used, loads[1].memory_used), (0, 300));
+        assert_eq!(loads[0].power_w, None);
+    }
+}
