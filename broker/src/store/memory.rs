@@ -1,0 +1,83 @@
+//! A store that forgets everything when it is dropped, for tests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rgpu_control::LeaseId;
+
+use super::{Kept, LeaseRecord, NodeRecord, Store, StoreError, Write};
+
+/// Keeps the state in memory. Clones are the same store; it can be told to fail, as a full disk would.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    leases: BTreeMap<LeaseId, Arc<LeaseRecord>>,
+    nodes: BTreeMap<String, Arc<NodeRecord>>,
+    settings: BTreeMap<String, String>,
+    failure: Option<String>,
+    commits: u64,
+}
+
+impl MemoryStore {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From now on every commit fails, and says why; with `None`, they succeed again.
+    pub fn fail(&self, why: Option<&str>) {
+        self.0.lock().failure = why.map(str::to_owned);
+    }
+
+    /// How many commits there were.
+    pub fn commits(&self) -> u64 {
+        self.0.lock().commits
+    }
+}
+
+impl Inner {
+    fn failing(&self) -> Result<(), StoreError> {
+        match &self.failure {
+            Some(why) => Err(StoreError::Write { place: "memory".into(), why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn load(&mut self) -> Result<Kept, StoreError> {
+        let inner = self.0.lock();
+        Ok(Kept {
+            leases: inner.leases.values().map(|lease| LeaseRecord::clone(lease)).collect(),
+            nodes: inner.nodes.values().map(|node| NodeRecord::clone(node)).collect(),
+            settings: inner.settings.clone(),
+        })
+    }
+
+    fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError> {
+        let mut inner = self.0.lock();
+        inner.failing()?;
+        inner.commits += 1;
+        for write in writes {
+            match write {
+                Write::Lease(lease) => drop(inner.leases.insert(lease.id, lease.clone())),
+                Write::ForgetLease(id) => drop(inner.leases.remove(id)),
+                Write::Node(node) => {
+                    drop(inner.nodes.insert(node.registration.name.clone(), node.clone()));
+                }
+                Write::ForgetNode(name) => drop(inner.nodes.remove(name)),
+                Write::Setting(name, value) => {
+                    inner.settings.insert((*name).to_owned(), value.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), StoreError> {
+        self.0.lock().failing()
+    }
+}

@@ -1,0 +1,122 @@
+//! Where the broker's state is kept over restarts.
+
+use std::sync::Arc;
+
+use rgpu_control::LeaseId;
+use rgpu_control::api::{LeaseRequest, LeaseState, Registration};
+use rgpu_control::token::Grant;
+use serde::{Deserialize, Serialize};
+
+mod memory;
+mod sqlite;
+
+pub use memory::MemoryStore;
+pub use sqlite::SqliteStore;
+
+/// Why the state cannot be read or written.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// The disk is full, the file is read-only, …: it may pass.
+    #[error("the broker's state cannot be written to {place}: {why}")]
+    Write {
+        /// Where.
+        place: String,
+        /// What is the matter.
+        why: String,
+    },
+    /// What is there makes no sense.
+    #[error("the broker's state in {place} cannot be read: {why}")]
+    Read {
+        /// Where.
+        place: String,
+        /// What is the matter.
+        why: String,
+    },
+    /// It was written by another release.
+    #[error("the broker's state in {place} has version {found} and this release knows versions up to {known}: use the \
+        release that wrote it, or another file")]
+    Version {
+        /// Where.
+        place: String,
+        /// The version found.
+        found: i64,
+        /// The version that this release writes.
+        known: i64,
+    },
+}
+
+/// A lease, as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LeaseRecord {
+    /// Its id.
+    pub id: LeaseId,
+    /// Whose.
+    pub tenant: String,
+    /// What was asked for; the amounts are as they were changed later.
+    pub request: LeaseRequest,
+    /// Where it stands.
+    pub state: LeaseState,
+    /// Why it waits or has ended.
+    pub reason: String,
+    /// How often it has been changed.
+    pub version: u64,
+    /// The version of the orders that brought its latest change.
+    pub orders: u64,
+    /// When it was asked for, in ms since 1970.
+    pub submitted_ms: u64,
+    /// When it was granted, in ms since 1970.
+    pub granted_ms: Option<u64>,
+    /// The node where the program runs.
+    pub home: String,
+    /// What it has, in the order of device ordinals.
+    pub grants: Vec<Grant>,
+    /// While it is ending: the nodes that have yet to confirm it.
+    pub unconfirmed: Vec<String>,
+}
+
+/// A node, as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// What it said of itself, without leases.
+    pub registration: Registration,
+    /// Whether it gets no new leases.
+    pub draining: bool,
+}
+
+/// A change of what is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Write {
+    /// A lease is new or different.
+    Lease(Arc<LeaseRecord>),
+    /// A lease is over.
+    ForgetLease(LeaseId),
+    /// A node is new or different.
+    Node(Arc<NodeRecord>),
+    /// A node is gone.
+    ForgetNode(String),
+    /// A value of [`Kept::settings`].
+    Setting(&'static str, String),
+}
+
+/// What is kept.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Kept {
+    /// The leases.
+    pub leases: Vec<LeaseRecord>,
+    /// The nodes.
+    pub nodes: Vec<NodeRecord>,
+    /// Single values by name.
+    pub settings: std::collections::BTreeMap<String, String>,
+}
+
+/// Keeps the broker's state.
+pub trait Store: Send {
+    /// Everything that is kept.
+    fn load(&mut self) -> Result<Kept, StoreError>;
+
+    /// Makes changes, all or none. They are there after a crash of the broker.
+    fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError>;
+
+    /// Whether changes can be made now.
+    fn check(&mut self) -> Result<(), StoreError>;
+}
