@@ -17,4 +17,5 @@ mod loader;
 mod nvml;
 mod remote;
 mod runtime;
+mod several;
 mod trace;

@@ -77,6 +77,49 @@ pub struct AddressPlan {
     pub shared: Range,
 }
 
+/// Which of several `Device`s that serve one application this is. All of them are proposed the same addresses; each uses a
+/// part of its own for whatever is its alone, and all agree on where shared memory lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seat {
+    /// Counted from 0.
+    pub index: u32,
+    /// How many there are.
+    pub of: u32,
+}
+
+impl Seat {
+    /// The only one.
+    pub const ALONE: Self = Self { index: 0, of: 1 };
+    /// The most that can share addresses.
+    pub const MOST: u32 = 64;
+    /// Parts begin at multiples of this, and have as much unused at their end.
+    const GRAIN: u64 = 1 << 30;
+    /// The most addresses for shared memory.
+    const SHARED: u64 = 256 << 30;
+
+    /// Whether there is no other.
+    pub fn is_alone(self) -> bool {
+        self.of <= 1
+    }
+
+    /// What is this seat's alone in a proposal, and where shared memory lies for all. `None` where the proposal is too
+    /// small, or there is no such seat.
+    pub fn parts(self, proposal: Range) -> Option<(Range, Range)> {
+        if self.index >= self.of || self.of > Self::MOST {
+            return None;
+        }
+        let end = proposal.base.checked_add(proposal.size)?;
+        let base = proposal.base.checked_next_multiple_of(Self::GRAIN)?;
+        let part = end.checked_sub(base)? / u64::from(self.of + 1) / Self::GRAIN * Self::GRAIN;
+        if part < 4 * Self::GRAIN {
+            return None;
+        }
+        let own = Range { base: base + u64::from(self.index + 1) * part, size: part - Self::GRAIN };
+        let shared = (part - 2 * Self::GRAIN).min(Self::SHARED);
+        Some((own, Range { base: base + Self::GRAIN, size: shared }))
+    }
+}
+
 /// Who can see an allocation, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -334,6 +377,15 @@ pub trait Device: Send + Sync {
     /// another one. To be called once with success before anything below.
     fn reserve(&self, proposal: Range) -> Result<AddressPlan>;
 
+    /// [`Device::reserve`] for one of several that serve the application: everything but the shared range lies in the part of
+    /// the proposal that is the [`Seat`]'s alone, and the shared range is as the seat says.
+    fn reserve_seat(&self, proposal: Range, seat: Seat) -> Result<AddressPlan> {
+        if seat.is_alone() {
+            return self.reserve(proposal);
+        }
+        Err(Error::new(Code::NotSupported, "This device cannot serve a program together with others"))
+    }
+
     /// Memory files behind the ordinals' ranges of device memory, by ordinal, where there are such for all of them: a
     /// byte's offset in the file is its offset in the range, and the file's size, which is fixed, is the range's. Another
     /// process of the machine can map the same memory. To be called after [`Device::reserve`].
@@ -550,6 +602,23 @@ pub trait Device: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seats_share_a_proposal() {
+        let proposal = Range { base: (7 << 40) + 4096, size: 1 << 40 };
+        let parts: Vec<_> = (0..3).map(|index| Seat { index, of: 3 }.parts(proposal).unwrap()).collect();
+        let mut all = vec![parts[0].1];
+        for (own, shared) in parts {
+            assert_eq!(shared, all[0]);
+            assert!(all.iter().all(|other| own.base >= other.end() || other.base >= own.end()));
+            assert!(own.size > 200 << 30 && proposal.contains(own.base, own.size));
+            all.push(own);
+        }
+        assert_eq!(Seat { index: 3, of: 3 }.parts(proposal), None);
+        assert_eq!(Seat { index: 0, of: 3 }.parts(Range { size: 8 << 30, ..proposal }), None);
+        let wraps = Range { base: u64::MAX - 4096, size: 1 << 40 };
+        assert_eq!(Seat { index: 0, of: 3 }.parts(wraps), None);
+    }
 
     #[test]
     fn prepared_launches_are_repeated_with_other_parameters() {

@@ -21,7 +21,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"RGPU");
 /// The protocol's major version: both sides must have the same.
 pub const MAJOR: u16 = 1;
 /// The protocol's minor version: the smaller of both sides' is spoken.
-pub const MINOR: u16 = 1;
+pub const MINOR: u16 = 2;
 /// In a hello over a Unix socket: the client can go on through shared memory. In the answer: the server passes what that
 /// needs over the socket, right behind the answer.
 pub const FEATURE_SHARED_MEMORY: u64 = 1;
@@ -179,10 +179,37 @@ records! {
 }
 
 records! {
-    /// What follows a hello, since minor version 1.
-    HelloMore {
-        /// With [`FEATURE_RDMA`], what the server needs for it: an [`RdmaInfo`](crate::transport::RdmaInfo).
-        rdma: Vec<u8>,
+    /// Which of a program's servers this is, where it has several. All of them are proposed the same addresses, and each
+    /// uses the part of them that its seat gives it.
+    HelloSeat {
+        /// Counted from 0.
+        index: u32,
+        /// How many servers the program has; 0 means one.
+        of: u32,
+    }
+}
+
+/// What follows a hello, since minor version 1.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HelloMore {
+    /// With [`FEATURE_RDMA`], what the server needs for it: an [`RdmaInfo`](crate::transport::RdmaInfo).
+    pub rdma: Vec<u8>,
+    /// Since minor version 2.
+    pub seat: HelloSeat,
+}
+
+impl Wire for HelloMore {
+    const MIN_BYTES: usize = <Vec<u8> as Wire>::MIN_BYTES;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.rdma.encode(out);
+        self.seat.encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let rdma = Wire::decode(reader)?;
+        let seat = if reader.left() == 0 { HelloSeat::default() } else { Wire::decode(reader)? };
+        Ok(Self { rdma, seat })
     }
 }
 
@@ -279,6 +306,17 @@ mod tests {
             for n in PREFIX_BYTES..sent.len() {
                 prop_assert!(Hello::parse(&sent[PREFIX_BYTES..n]).is_err());
             }
+        }
+
+        #[test]
+        fn what_follows_a_hello_comes_back(rdma: Vec<u8>, index: u32, of: u32) {
+            let more = HelloMore { rdma, seat: HelloSeat { index, of } };
+            let sent = message(&(Hello::default(), more.clone()));
+            let body = &sent[PREFIX_BYTES..];
+            prop_assert_eq!(Hello::parse_with_more(body).unwrap().1, more.clone());
+            // Minor version 1 ends before the seat.
+            let (_, earlier) = Hello::parse_with_more(&body[..body.len() - 8]).unwrap();
+            prop_assert_eq!(earlier, HelloMore { rdma: more.rdma, ..HelloMore::default() });
         }
 
         #[test]

@@ -13,10 +13,10 @@ use crate::observer::Observed;
 use crate::options::{DeviceKind, DeviceSpec};
 use crate::session::{Session, initial_credit};
 use crate::store::Store;
-use rgpu_device::{AddressPlan, Code, Device, Host, Range};
+use rgpu_device::{AddressPlan, Code, Device, Host, Range, Seat};
 use rgpu_protocol::hello::{
     self, FEATURE_OBSERVE, FEATURE_RDMA, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello, HelloAnswer,
-    HelloExtras, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status,
+    HelloExtras, HelloSeat, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status,
 };
 use rgpu_protocol::transport::{Offer, Rdma, RdmaInfo, Ready, Shm, Tcp, Transport};
 use rgpu_protocol::wire::{DecodeError, Reader, Wire};
@@ -54,6 +54,8 @@ pub(crate) struct Orders {
     pub hello: Hello,
     /// What an RDMA client has sent, where RDMA is offered.
     pub rdma: Vec<u8>,
+    /// Which of the application's servers this is.
+    pub seat: HelloSeat,
     /// Whether there is a store of images, and which.
     pub extras: HelloExtras,
 }
@@ -70,6 +72,7 @@ impl Orders {
         self.peer.encode(&mut out);
         self.hello.encode(&mut out);
         self.rdma.encode(&mut out);
+        self.seat.encode(&mut out);
         self.extras.encode(&mut out);
         out
     }
@@ -89,9 +92,10 @@ impl Orders {
         let peer = Wire::decode(&mut r)?;
         let hello = Wire::decode(&mut r)?;
         let rdma = Wire::decode(&mut r)?;
+        let seat = Wire::decode(&mut r)?;
         let extras = Wire::decode(&mut r)?;
         r.finish()?;
-        Ok(Self { device, slot, daemon, peer, hello, rdma, extras })
+        Ok(Self { device, slot, daemon, peer, hello, rdma, seat, extras })
     }
 }
 
@@ -166,7 +170,7 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
         open(spec, session.host())
     };
     let opened = device.and_then(|device| {
-        let plan = agree(&*transport, &*device, &orders.hello)?;
+        let plan = agree(&*transport, &*device, &orders.hello, &orders.seat)?;
         Ok((device, plan))
     });
     let (device, plan) = match opened {
@@ -283,11 +287,22 @@ unsafe fn take(fd: i32) -> io::Result<OwnedFd> {
 }
 
 /// Agrees on a range, asking the client for others where one is not free here.
-fn agree(transport: &dyn Transport, device: &dyn Device, hello: &Hello) -> rgpu_device::Result<AddressPlan> {
+fn agree(
+    transport: &dyn Transport,
+    device: &dyn Device,
+    hello: &Hello,
+    seat: &HelloSeat,
+) -> rgpu_device::Result<AddressPlan> {
+    let seat = Seat { index: seat.index, of: seat.of.max(1) };
+    if seat.index >= seat.of || seat.of > Seat::MOST {
+        let text =
+            format!("a program cannot have {} servers, of which this is number {}", seat.of, seat.index);
+        return Err(rgpu_device::Error::new(Code::InvalidValue, text));
+    }
     let mut range = Range { base: hello.range.base, size: hello.range.size };
     let mut last = None;
     for _ in 0..MAX_PROPOSALS {
-        match device.reserve(range) {
+        match device.reserve_seat(range, seat) {
             Ok(plan) => return Ok(plan),
             Err(e) if e.code == Code::MapFailed => {
                 let lost = |e: io::Error| rgpu_device::Error::new(Code::OperatingSystem, e.to_string());
@@ -408,6 +423,7 @@ mod tests {
             peer: "127.0.0.1:1".into(),
             hello: Hello { program: "a".into(), ..Hello::default() },
             rdma: vec![15],
+            seat: HelloSeat { index: 19, of: 21 },
             extras: HelloExtras { keeps_images: true, images: vec![17] },
         };
         assert_eq!(Orders::parse(&orders.to_bytes()).unwrap(), orders);

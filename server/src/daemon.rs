@@ -335,6 +335,7 @@ impl Daemon {
             peer: peer.to_owned(),
             hello,
             rdma: more.rdma,
+            seat: more.seat,
             extras: HelloExtras {
                 keeps_images: shelf.is_some(),
                 images: shelf.map(Shelf::beginnings).unwrap_or_default(),

@@ -209,6 +209,7 @@ impl Core {
                 if mirrored {
                     self.before_device_work()?;
                 }
+                self.work_elsewhere(stream, &[dst.addr, src.addr]);
                 self.note(stream.ordinal, self.device.copy_on_device(stream.handle, dst, src))?;
                 self.work_enqueued(stream);
                 let host_sees = mirrored || to == Spot::Direct || from == Spot::Direct;
@@ -220,11 +221,26 @@ impl Core {
         }
     }
 
+    /// Work on a stream concerns memory of other servers' devices, too: they are not idle until it is done.
+    fn work_elsewhere(&self, stream: &Stream, addresses: &[u64]) {
+        if self.session.groups.is_empty() {
+            return;
+        }
+        for addr in addresses {
+            if let Some(ordinal) =
+                self.ordinal_of(*addr).filter(|o| !self.session.are_together(*o, stream.ordinal))
+            {
+                self.work_of_our_own(ordinal);
+            }
+        }
+    }
+
     /// Host to device.
     fn send(&self, stream: &Stream, dst: Region, src: Region, from: Spot, wait: Wait) -> Result<()> {
         if from != Spot::Pageable {
             self.before_reading(stream, &src)?;
         }
+        self.work_elsewhere(stream, &[dst.addr]);
         let bytes = src.bytes().unwrap_or(0);
         let must_wait;
         let data = if !self.session.in_process {
@@ -261,6 +277,7 @@ impl Core {
     /// Device to host.
     fn receive(&self, stream: &Stream, dst: Region, src: Region, to: Spot, wait: Wait) -> Result<()> {
         let ordinal = stream.ordinal;
+        self.work_elsewhere(stream, &[src.addr]);
         if wait == Wait::Sync || to == Spot::Pageable {
             self.work_enqueued(stream);
             let until = self.enqueued(ordinal);
@@ -364,6 +381,7 @@ impl Core {
                 if spot == Spot::Mirrored {
                     self.before_device_work()?;
                 }
+                self.work_elsewhere(stream, &[region.addr]);
                 self.note(stream.ordinal, self.device.memset(stream.handle, region, value, element))?;
                 self.work_enqueued(stream);
                 if wait == Wait::Sync && spot != Spot::Device {
@@ -379,7 +397,7 @@ impl Core {
 ///
 /// # Safety
 /// The region must be readable.
-unsafe fn gather(region: Region) -> Vec<u8> {
+pub unsafe fn gather(region: Region) -> Vec<u8> {
     let mut cursor = RegionCursor::new(region);
     let mut bytes = Vec::with_capacity(cursor.remaining() as usize);
     while let Some((addr, run)) = cursor.run() {

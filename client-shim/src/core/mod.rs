@@ -28,6 +28,7 @@ pub mod occupancy;
 pub mod process;
 pub mod registry;
 pub mod relaunch;
+pub mod servers;
 pub mod session;
 pub mod shared;
 mod sketch;

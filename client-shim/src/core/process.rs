@@ -493,12 +493,16 @@ impl Core {
     pub fn can_access_peer(&self, from: Ordinal, to: Ordinal) -> Result<bool> {
         self.device_info(from)?;
         self.device_info(to)?;
-        Ok(from != to)
+        Ok(from != to && self.session.are_together(from, to))
     }
 
     /// `cudaDeviceEnablePeerAccess`, from the current device to `peer`.
     pub fn enable_peer_access(&self, from: Ordinal, peer: Ordinal) -> Result<()> {
         if !self.can_access_peer(from, peer)? {
+            if from != peer {
+                let text = format!("Devices {from} and {peer} are on different servers: copy between them");
+                return Err(Error::new(Code::PeerAccessUnsupported, text));
+            }
             return Err(Error::new(Code::InvalidDevice, "A device is not its own peer"));
         }
         let mut peers = self.of(from).peers.lock();

@@ -7,7 +7,9 @@ use rgpu_softgpu::SoftGpu;
 
 use super::error::{Code, Error, Result};
 use super::host::HostSide;
-use crate::remote::{ConnectOptions, Remote};
+use super::servers::{self, Server};
+use crate::remote::Remote;
+use crate::several::Several;
 
 /// A device with its reserved addresses.
 pub struct Session {
@@ -21,12 +23,14 @@ pub struct Session {
     pub host: Arc<HostSide>,
     /// Whether host and device share an address space.
     pub in_process: bool,
+    /// Which server each device is of; empty where there are not several.
+    pub groups: Vec<usize>,
     goodbye: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Session {
     /// Opens the session that [`super::process::use_in_process`] or else the environment asks for:
-    /// `RGPU_IN_PROCESS=1` or `RGPU_SERVER=HOST:PORT`. It has the devices that `CUDA_VISIBLE_DEVICES` leaves visible.
+    /// `RGPU_IN_PROCESS=1`, `RGPU_LEASE=FILE` or `RGPU_SERVER=HOST:PORT,…`. It has the devices that `CUDA_VISIBLE_DEVICES` leaves visible.
     pub fn open() -> Result<Self> {
         let mut session = Self::with(false)?;
         if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
@@ -48,19 +52,33 @@ impl Session {
         if std::env::var("RGPU_IN_PROCESS").is_ok_and(|v| !matches!(v.as_str(), "" | "0")) {
             return Self::in_process(soft_config()?);
         }
-        match std::env::var("RGPU_SERVER") {
-            Ok(server) if !server.is_empty() => Self::remote(&server, observe),
-            _ => Err(Error::new(
+        match &*servers::of_environment(observe)? {
+            [] => Err(Error::new(
                 Code::NoDevice,
                 "no GPU: set RGPU_SERVER=HOST:PORT to use a server's, or RGPU_IN_PROCESS=1 for the software GPU",
             )),
+            [server] => Self::remote(server),
+            several => Self::several(several),
         }
     }
 
-    fn remote(server: &str, observe: bool) -> Result<Self> {
+    fn several(servers: &[Server]) -> Result<Self> {
         let host = Arc::new(HostSide::new());
-        let options = ConnectOptions { credential: credential()?, observe, ..ConnectOptions::default() };
-        let remote = Remote::connect(server, options, host.clone())?;
+        let several = Several::connect(servers, host.clone())?;
+        let (plan, groups) = (several.plan().clone(), several.groups());
+        let (goodbye, puller) = (several.clone(), several.clone());
+        host.set_pull(Box::new(move || {
+            if let Err(error) = puller.pull_shared_writes() {
+                super::error::log(&error.message);
+            }
+        }));
+        let session = Self::new(several, plan, host, false, Box::new(move || goodbye.goodbye()))?;
+        Ok(Self { groups, ..session })
+    }
+
+    fn remote(server: &Server) -> Result<Self> {
+        let host = Arc::new(HostSide::new());
+        let remote = Remote::connect(&server.address, server.options.clone(), host.clone())?;
         let plan = remote.plan().clone();
         let (goodbye, puller) = (remote.clone(), remote.clone());
         host.set_pull(Box::new(move || {
@@ -95,7 +113,12 @@ impl Session {
             return Err(Error::new(Code::SystemNotReady, "The address plan leaves a device out"));
         }
         host.attach(device.clone());
-        Ok(Self { device, plan, infos, host, in_process, goodbye })
+        Ok(Self { device, plan, infos, host, in_process, groups: Vec::new(), goodbye })
+    }
+
+    /// Whether two devices are of the same server, or in this process.
+    pub fn are_together(&self, a: u32, b: u32) -> bool {
+        self.groups.get(a as usize) == self.groups.get(b as usize)
     }
 
     /// Says goodbye: what was posted is on its way when this returns. Doesn't wait for an answer.
@@ -122,20 +145,6 @@ fn visible_devices(list: &str, count: usize) -> Result<usize> {
         return Err(Error::new(Code::NoDevice, format!("CUDA_VISIBLE_DEVICES={list} hides every device")));
     }
     Ok(visible)
-}
-
-/// What proves that this program may use the server: the contents of the file that `RGPU_TOKEN_FILE` names.
-fn credential() -> Result<Vec<u8>> {
-    match std::env::var_os("RGPU_TOKEN_FILE").filter(|name| !name.is_empty()) {
-        None => Ok(Vec::new()),
-        Some(name) => {
-            let text = std::fs::read(&name).map_err(|e| {
-                let name = name.to_string_lossy();
-                Error::new(Code::NoDevice, format!("Cannot read the token file {name}: {e}"))
-            })?;
-            Ok(text.trim_ascii().to_vec())
-        }
-    }
 }
 
 /// The software GPU's settings: `RGPU_SOFT_MEMORY` (bytes; K, M, G), `RGPU_SOFT_WORKERS`, `RGPU_SOFT_DEVICES`,

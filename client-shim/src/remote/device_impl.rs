@@ -108,6 +108,16 @@ impl Remote {
 /// Bytes of a brief launch, without its parameters.
 const BRIEF: usize = HEADER_BYTES + <wire::LaunchBrief as Wire>::MIN_BYTES;
 
+/// Of a prepared launch's form, so much is used.
+pub const PREPARED_BYTES: usize = BRIEF;
+
+/// The stream of a prepared launch.
+#[inline]
+pub(super) fn stream_of(prepared: &PreparedLaunch) -> Handle {
+    let [a, b, c, d] = [16, 17, 18, 19].map(|at: usize| prepared.form[at]);
+    u32::from_le_bytes([a, b, c, d]).into()
+}
+
 /// A launch in its brief form, if it fits.
 #[inline]
 fn brief(launch: &Launch<'_>) -> Option<wire::LaunchBrief> {
@@ -358,8 +368,7 @@ impl Device for Remote {
     #[inline]
     fn launch_prepared(&self, prepared: &PreparedLaunch, params: &[u8]) -> Result<()> {
         if self.link.errors.is_any() {
-            let [a, b, c, d] = [16, 17, 18, 19].map(|at: usize| prepared.form[at]);
-            self.link.errors.check_stream(u32::from_le_bytes([a, b, c, d]).into())?;
+            self.link.errors.check_stream(stream_of(prepared))?;
         }
         self.link.post_encoded::<wire::LaunchBrief, BRIEF>(&prepared.form, params)
     }

@@ -39,7 +39,10 @@ mod stubs;
 use link::Link;
 use parking_lot::Mutex;
 use reserve::{Reservation, candidates, refusal};
-use rgpu_device::{AddressPlan, Code, DeviceInfo, Error, Host, Ordinal, Range, Result, Seat};
+use rgpu_device::{
+    AddressPlan, Code, DeviceInfo, Done, Error, Handle, Host, Ordinal, PreparedLaunch, Range, Region, Result,
+    Seat,
+};
 use rgpu_protocol::hello::{
     self, Hello, HelloAnswer, HelloExtras, HelloMore, HelloSeat, MAJOR, MAX_HELLO_ANSWER, MINOR,
     PREFIX_BYTES, Prefix, Status,
@@ -52,6 +55,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+pub use device_impl::PREPARED_BYTES;
+
+/// Cuts a copy between regions of the same shape into parts of at most 1 MiB.
+pub fn cut(dst: Region, src: Region) -> Vec<(Region, Region)> {
+    chunks::chunks(dst, src, false)
+}
 
 /// Descriptors of this library are numbered from here, out of the way of the program's own.
 const LOWEST_DESCRIPTOR: i32 = 512;
@@ -68,6 +78,12 @@ pub enum Credential {
 impl From<Vec<u8>> for Credential {
     fn from(bytes: Vec<u8>) -> Self {
         Self::Fixed(bytes)
+    }
+}
+
+impl From<&str> for Credential {
+    fn from(text: &str) -> Self {
+        Self::Fixed(text.into())
     }
 }
 
@@ -317,6 +333,35 @@ impl Remote {
         &self.plan
     }
 
+    /// The server's address, for people.
+    pub fn address(&self) -> String {
+        self.link.transport.peer()
+    }
+
+    /// Has a stream stop when it gets there, until [`Remote::release`] is called with the same id. `done` is called when it
+    /// has stopped (or never will, because the session is over).
+    pub fn hold_later(&self, stream: Handle, id: u64, done: Done) {
+        self.link.attention_begins();
+        let link = self.link.clone();
+        let done: Done = Box::new(move |result| {
+            link.attention_ends();
+            done(result);
+        });
+        let call = rgpu_protocol::calls::Hold { stream, id, now: false };
+        // A failure has completed the callback.
+        let _ = self.link.ask_later(&call, incoming::Pending::Done(done));
+    }
+
+    /// Lets a held stream go on.
+    pub fn release(&self, id: u64) -> Result<()> {
+        self.link.release(id).and_then(|()| self.link.flush())
+    }
+
+    /// The stream of a prepared launch.
+    pub fn stream_of(&self, prepared: &PreparedLaunch) -> Handle {
+        device_impl::stream_of(prepared)
+    }
+
     /// Why the session failed, if it did.
     pub fn failure(&self) -> Option<Error> {
         self.link.failure().cloned()
@@ -352,6 +397,32 @@ impl Remote {
     /// the connection has been closed at the fork already.
     pub fn abandon_after_fork(self: Arc<Self>) {
         std::mem::forget(self);
+    }
+}
+
+/// Addresses for several servers of one program, of which each gets a part.
+pub struct CommonAddresses(Reservation);
+
+impl CommonAddresses {
+    /// Reserves the best range that was not tried yet, for so many servers, and notes what was tried.
+    pub fn next(tried: &mut Vec<Range>, count: u32) -> Result<Self> {
+        let mut last = io::Error::from_raw_os_error(libc::ENOMEM);
+        for candidate in reserve::candidates_for(count) {
+            if tried.contains(&candidate) {
+                continue;
+            }
+            tried.push(candidate);
+            match Reservation::new(candidate) {
+                Ok(reservation) => return Ok(Self(reservation)),
+                Err(e) => last = e,
+            }
+        }
+        Err(refusal(&last))
+    }
+
+    /// What was reserved.
+    pub fn range(&self) -> Range {
+        self.0.range()
     }
 }
 

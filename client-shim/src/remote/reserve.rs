@@ -17,6 +17,17 @@ pub(super) fn candidates() -> impl Iterator<Item = Range> {
     SIZES.into_iter().flat_map(|size| (0..BASES).map(move |i| Range { base: FIRST_BASE + i * size, size }))
 }
 
+/// The ranges to try for so many servers, best first: room for as much as one server would be offered, if possible.
+pub(super) fn candidates_for(servers: u32) -> impl Iterator<Item = Range> {
+    let larger =
+        [4 * SIZES[0], 2 * SIZES[0]].into_iter().filter(move |size| *size / SIZES[0] <= u64::from(servers));
+    let larger = larger.flat_map(|size| {
+        let bases = BASES * SIZES[0] / size - 1;
+        (0..bases).map(move |i| Range { base: FIRST_BASE + i * size, size })
+    });
+    larger.chain(candidates())
+}
+
 /// Addresses that belong to this process and lead nowhere. Released when dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {

@@ -6,7 +6,7 @@
 
 use super::driver::Driver;
 use super::memory::PIECE;
-use rgpu_device::{AddressPlan, Code, Error, Range, Result};
+use rgpu_device::{AddressPlan, Code, Error, Range, Result, Seat};
 
 /// The least addresses for shared memory.
 const SHARED_LEAST: u64 = 1 << 30;
@@ -32,9 +32,21 @@ impl Drop for Held<'_> {
 pub fn reserve(
     driver: &Driver,
     proposal: Range,
+    seat: Seat,
     memory: &[u64],
     enter: &dyn Fn(usize) -> Result<()>,
 ) -> Result<AddressPlan> {
+    let (proposal, agreed) = match seat.is_alone() {
+        true => (proposal, None),
+        false => {
+            let too_small = || {
+                let text = format!("{} bytes are too few for {} servers", proposal.size, seat.of);
+                Error::new(Code::MapFailed, text)
+            };
+            let (own, shared) = seat.parts(proposal).ok_or_else(too_small)?;
+            (own, Some(shared))
+        }
+    };
     let misplaced = || Error::new(Code::InvalidValue, "An address plan must begin at a page above 0");
     if proposal.base == 0 || proposal.base.checked_add(proposal.size).is_none() {
         return Err(misplaced());
@@ -64,7 +76,11 @@ pub fn reserve(
         }
         size = (size / 2).next_multiple_of(PIECE);
     }
-    take(&mut held, proposal, &mut next, wanted.into_iter())?;
+    match agreed {
+        None => take(&mut held, proposal, &mut next, wanted.into_iter())?,
+        // The same for all, so nothing else will do.
+        Some(shared) => take(&mut held, shared, &mut { shared.base }, [shared.size].into_iter())?,
+    }
     let mut ranges = std::mem::take(&mut held.ranges);
     let low = ranges.iter().map(|r| r.base).min().unwrap_or(start);
     let high = ranges.iter().map(Range::end).max().unwrap_or(start);

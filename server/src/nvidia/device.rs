@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, FIRST_STREAM, Handle, HostData,
-    Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Target,
+    Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Seat, Target,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -164,13 +164,17 @@ impl Device for NvidiaDevice {
     }
 
     fn reserve(&self, proposal: Range) -> Result<AddressPlan> {
+        self.reserve_seat(proposal, Seat::ALONE)
+    }
+
+    fn reserve_seat(&self, proposal: Range, seat: Seat) -> Result<AddressPlan> {
         let core = &self.core;
         if core.state.lock().table.is_some() {
             return Err(Error::new(Code::IllegalState, "The device's addresses are reserved already"));
         }
         let memory: Vec<u64> = core.gpus.iter().map(|gpu| gpu.info.total_memory).collect();
         let enter = |ordinal: usize| core.enter(ordinal as Ordinal).map(drop);
-        let plan = addresses::reserve(&core.driver, proposal, &memory, &enter)?;
+        let plan = addresses::reserve(&core.driver, proposal, seat, &memory, &enter)?;
         core.state.lock().table = Some(Table::new(plan.clone(), memory));
         Ok(plan)
     }

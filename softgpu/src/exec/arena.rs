@@ -9,7 +9,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use rgpu_device::{AddressPlan, Code, Error, Range, Result};
+use rgpu_device::{AddressPlan, Code, Error, Range, Result, Seat};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -91,7 +91,14 @@ fn memory_file(name: &str, size: u64) -> Option<OwnedFd> {
 
 impl Arena {
     /// Reserves what `devices` devices of `memory` bytes each with `slots` resident blocks in all need.
+    #[cfg(test)]
     pub fn reserve(proposal: Range, devices: u32, memory: u64, slots: u64) -> Result<Self> {
+        Self::reserve_seat(proposal, Seat::ALONE, devices, memory, slots)
+    }
+
+    /// [`Arena::reserve`] for one of several devices that serve an application. What belongs to the others is reserved, too:
+    /// kernels that touch it fault.
+    pub fn reserve_seat(proposal: Range, seat: Seat, devices: u32, memory: u64, slots: u64) -> Result<Self> {
         if !proposal.base.is_multiple_of(PAGE) || proposal.base == 0 {
             return Err(Error::new(Code::InvalidValue, "An address plan must begin at a page above 0"));
         }
@@ -99,8 +106,21 @@ impl Arena {
             || Error::new(Code::InvalidValue, "The device memory asked for is too large to address");
         // The arena's margins stay unmapped.
         const { assert!(ALIGN >= crate::abi::ARENA_MARGIN) };
-        let mut next =
-            round_up(proposal.base, ALIGN).and_then(|n| n.checked_add(ALIGN)).ok_or_else(too_large)?;
+        let too_small = |size: u64| {
+            let text = format!(
+                "The device needs {size} bytes of address space, but {} were proposed",
+                proposal.size
+            );
+            Error::new(Code::MapFailed, text)
+        };
+        let (own, agreed) = match seat.is_alone() {
+            true => (proposal, None),
+            false => {
+                let (own, shared) = seat.parts(proposal).ok_or_else(|| too_small(16 << 30))?;
+                (own, Some(shared))
+            }
+        };
+        let mut next = round_up(own.base, ALIGN).and_then(|n| n.checked_add(ALIGN)).ok_or_else(too_large)?;
         let mut take = |size: u64| -> Result<Range> {
             let size = round_up(size, ALIGN).ok_or_else(too_large)?;
             let range = Range { base: next, size };
@@ -114,7 +134,10 @@ impl Arena {
         for _ in 0..devices {
             ranges.push(take(fourfold.max(DEVICE_ADDRESSES))?);
         }
-        let shared = take(all.max(64 << 30))?;
+        let shared = match agreed {
+            Some(shared) => shared,
+            None => take(all.max(64 << 30))?,
+        };
         let globals = take(all.max(16 << 30))?;
         let mut heaps = Vec::new();
         for _ in 0..devices {
@@ -123,16 +146,11 @@ impl Arena {
         let params = take(PARAM_SLOT * PARAM_SLOTS)?;
         let locals = take(slots.checked_mul(LOCAL).ok_or_else(too_large)?)?;
         let windows = take(slots.checked_mul(WINDOW_STRIDE).ok_or_else(too_large)?)?;
-        let size = next - proposal.base;
-        if size > proposal.size {
-            return Err(Error::new(
-                Code::MapFailed,
-                format!(
-                    "The device needs {size} bytes of address space, but {} were proposed",
-                    proposal.size
-                ),
-            ));
+        let needed = next - own.base;
+        if needed > own.size {
+            return Err(too_small(needed));
         }
+        let size = if seat.is_alone() { needed } else { proposal.size };
         // SAFETY: a fresh mapping that replaces nothing.
         let at = unsafe {
             libc::mmap(

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, GlobalKind, Handle, HostData,
-    Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Target,
+    Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Seat, Target,
 };
 
 use super::SoftGpu;
@@ -98,13 +98,18 @@ impl Device for SoftGpu {
     }
 
     fn reserve(&self, proposal: Range) -> Result<AddressPlan> {
+        self.reserve_seat(proposal, Seat::ALONE)
+    }
+
+    fn reserve_seat(&self, proposal: Range, seat: Seat) -> Result<AddressPlan> {
         let shared = &self.shared;
         if shared.runtime().is_ok() {
             return Err(Error::new(Code::IllegalState, "The device's addresses are reserved already"));
         }
         let config = &shared.config;
         let slots = shared.workers as u64 * worker::slots(shared.workers as u64);
-        let arena = Arena::reserve(proposal, config.devices, config.memory_bytes_per_device, slots)?;
+        let memory = config.memory_bytes_per_device;
+        let arena = Arena::reserve_seat(proposal, seat, config.devices, memory, slots)?;
         arena.open_params()?;
         let arena = Arc::new(arena);
         let heaps = arena.heaps.iter().map(|&range| Arc::new(Heap::new(arena.clone(), range))).collect();

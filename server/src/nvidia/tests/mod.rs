@@ -312,7 +312,7 @@ fn copies_are_cut_and_put_together() {
     assert!(it.read(0, packed, 0).recv().unwrap().unwrap() == bytes);
     let short = HostData::Owned(vec![0; 10]);
     assert_eq!(code(it.device.copy_to_device(0, packed, 0, short)), Some(Code::InvalidValue));
-    assert_eq!(it.read(0, Region::linear(it.base, 0), 0).recv().unwrap().unwrap(), []);
+    assert_eq!(it.read(0, Region::linear(it.base, 0), 0).recv().unwrap().unwrap(), [0u8; 0]);
 }
 
 #[test]

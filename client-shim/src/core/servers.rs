@@ -1,0 +1,174 @@
+//! Which servers a program is to use: those of its lease, or those that `RGPU_SERVER` names.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rgpu_control::LEASE_VARIABLE;
+use rgpu_control::proof;
+use rgpu_control::ticket::Ticket;
+use rgpu_protocol::transport::{Choice, TRANSPORT_VARIABLE};
+
+use super::error::{Code, Error, Result};
+use crate::remote::{ConnectOptions, Credential};
+
+/// A server, and how it is reached.
+pub struct Server {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// What to show and how to connect.
+    pub options: ConnectOptions,
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The servers that the environment names, in the order of their devices' ordinals; none where it names none. A lease counts
+/// for more than `RGPU_SERVER`. The lease's file is read anew each time: it is replaced when the lease is renewed.
+pub fn of_environment(observe: bool) -> Result<Vec<Server>> {
+    if let Some(path) = variable(LEASE_VARIABLE) {
+        return of_lease(Path::new(&path), observe);
+    }
+    let Some(list) = variable("RGPU_SERVER") else { return Ok(Vec::new()) };
+    let credential = token_file()?;
+    let options = ConnectOptions { credential: credential.into(), observe, ..ConnectOptions::default() };
+    let list = list.to_string_lossy();
+    let named = list.split(',').map(str::trim).filter(|address| !address.is_empty());
+    Ok(named.map(|address| Server { address: address.to_owned(), options: options.clone() }).collect())
+}
+
+/// What proves that this program may use the servers: the contents of the file that `RGPU_TOKEN_FILE` names.
+fn token_file() -> Result<Vec<u8>> {
+    let Some(name) = variable("RGPU_TOKEN_FILE") else { return Ok(Vec::new()) };
+    let text = std::fs::read(&name).map_err(|e| {
+        let name = name.to_string_lossy();
+        Error::new(Code::NoDevice, format!("Cannot read the token file {name}: {e}"))
+    })?;
+    Ok(text.trim_ascii().to_vec())
+}
+
+/// The servers of the lease in a file.
+fn of_lease(path: &Path, observe: bool) -> Result<Vec<Server>> {
+    let ticket = Ticket::read(path).map_err(|e| {
+        let text = match e.kind() {
+            io::ErrorKind::NotFound => format!(
+                "The lease that {LEASE_VARIABLE} names ({}) is gone: it has ended, and with it the right to \
+                 use its devices; ask for another one with `rgpu run`",
+                path.display()
+            ),
+            _ => format!("{LEASE_VARIABLE} cannot be used: {e}"),
+        };
+        Error::new(Code::NoDevice, text)
+    })?;
+    let broken = |what: String| {
+        let text = format!("The lease {} in {} {what}", ticket.lease, path.display());
+        Error::new(Code::NoDevice, text)
+    };
+    if ticket.servers.is_empty() {
+        return Err(broken("names no server".into()));
+    }
+    let key = ticket.private_key().map_err(|e| broken(format!("cannot be used: {e}")))?;
+    // Without a word in the environment it is the lease's that counts.
+    let transport = match variable(TRANSPORT_VARIABLE) {
+        Some(_) => None,
+        None => {
+            let choice: std::result::Result<Choice, _> = ticket.transport.parse();
+            Some(choice.map_err(|e| broken(format!("names a transport that is not known: {e}")))?)
+        }
+    };
+    let mut servers = Vec::new();
+    for server in &ticket.servers {
+        if server.tls {
+            return Err(broken(format!(
+                "wants the connection to {} encrypted, which this release cannot do",
+                server.address
+            )));
+        }
+        let (token, key, node) = (ticket.token.clone(), key.clone(), server.node.clone());
+        let prove = move |session| {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            proof::present(&token, &key, session, &node, since.map_or(0, |t| t.as_millis() as u64))
+        };
+        servers.push(Server {
+            address: server.address.clone(),
+            options: ConnectOptions {
+                credential: Credential::Made(Arc::new(prove)),
+                transport,
+                observe,
+                ..ConnectOptions::default()
+            },
+        });
+    }
+    Ok(servers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rgpu_control::LeaseId;
+    use rgpu_control::proof::Verifier;
+    use rgpu_control::ticket::LeaseServer;
+    use rgpu_control::token::{Claims, Grant, LeaseClaims, PrivateKey};
+
+    fn ticket(broker: &PrivateKey) -> Ticket {
+        let holder = PrivateKey::generate();
+        let now = rgpu_control::unix_time();
+        let grant = |node: &str| Grant { node: node.into(), device: 0, memory: 1 << 30, share_milli: 1000 };
+        let server = |node: &str, address: &str| LeaseServer {
+            node: node.into(),
+            address: address.into(),
+            devices: 1,
+            tls: false,
+        };
+        let claims = LeaseClaims {
+            lease: LeaseId(7),
+            version: 1,
+            orders: 1,
+            tenant: "ann".into(),
+            not_before: now - 1,
+            expires: now + 60,
+            holder: holder.public().to_text(),
+            transport: "tcp".into(),
+            grants: vec![grant("n0"), grant("n1")],
+        };
+        Ticket {
+            lease: LeaseId(7),
+            token: broker.sign(&Claims::Lease(claims)),
+            key: holder.to_text(),
+            transport: "tcp".into(),
+            servers: vec![server("n0", "a:1"), server("n1", "b:2")],
+            ca: None,
+        }
+    }
+
+    #[test]
+    fn each_server_of_a_lease_is_shown_a_proof_of_its_own() {
+        let path = std::env::temp_dir().join(format!("rgpu-lease-{}-{}", std::process::id(), line!()));
+        let broker = PrivateKey::generate();
+        let mut ticket = ticket(&broker);
+        ticket.write(&path).unwrap();
+        let servers = of_lease(&path, false).unwrap();
+        assert_eq!(servers.iter().map(|s| &*s.address).collect::<Vec<_>>(), ["a:1", "b:2"]);
+        let now = rgpu_control::unix_time() * 1000;
+        for (server, node) in servers.iter().zip(["n0", "n1"]) {
+            let Credential::Made(make) = &server.options.credential else { panic!("no proof") };
+            let mut verifier = Verifier::new(broker.public(), node, now - 5000);
+            assert_eq!(verifier.admit(&make(5), 5, now).unwrap().tenant, "ann");
+            assert!(verifier.admit(&make(6), 7, now).is_err());
+        }
+        ticket.transport = "pigeon".into();
+        ticket.write(&path).unwrap();
+        if variable(TRANSPORT_VARIABLE).is_none() {
+            assert!(of_lease(&path, false).err().unwrap().message.contains("pigeon"));
+        }
+        ticket.servers.clear();
+        ticket.write(&path).unwrap();
+        assert!(of_lease(&path, false).is_err());
+        std::fs::remove_file(&path).unwrap();
+        let gone = of_lease(&path, false).err().unwrap();
+        assert!(gone.message.contains("has ended") && gone.code == Code::NoDevice, "{gone:?}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Connecting to all servers at once, with addresses that suit all of them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::{Mutex, RwLock};
+use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Error, FIRST_STREAM, Host, Range, Result, Seat};
+
+use super::gates::Gates;
+use super::{Owners, Several, Spot};
+use crate::core::host::{HostSide, without_signals};
+use crate::core::servers::Server;
+use crate::remote::{CommonAddresses, Place, Remote};
+
+impl Several {
+    /// Connects to servers, in the order of their devices' ordinals.
+    pub fn connect(servers: &[Server], host: Arc<HostSide>) -> Result<Arc<Self>> {
+        let count = servers.len() as u32;
+        if count > Seat::MOST {
+            let text = format!("{count} servers are too many for one program; {} can be used", Seat::MOST);
+            return Err(Error::new(Code::NoDevice, text));
+        }
+        if servers.iter().all(|server| server.options.observe) {
+            let remotes = connect_all(servers, None, &host)?;
+            return Self::new(remotes, None, host);
+        }
+        let mut tried = Vec::new();
+        let mut refusal: Option<Error> = None;
+        loop {
+            let addresses = CommonAddresses::next(&mut tried, count).map_err(|e| match &refusal {
+                Some(refusal) => Error::new(e.code, format!("{} ({})", e.message, refusal.message)),
+                None => e,
+            })?;
+            match connect_all(servers, Some(addresses.range()), &host) {
+                Ok(remotes) => return Self::new(remotes, Some(addresses), host),
+                // Whoever has agreed is left again.
+                Err(error) if error.code == Code::MapFailed => refusal = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn new(
+        remotes: Vec<Arc<Remote>>,
+        addresses: Option<CommonAddresses>,
+        host: Arc<HostSide>,
+    ) -> Result<Arc<Self>> {
+        let whole = addresses.as_ref().map_or_else(Range::default, CommonAddresses::range);
+        let of = remotes.len() as u32;
+        let (mut spots, mut infos, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut plan = AddressPlan { whole, ..AddressPlan::default() };
+        for (index, remote) in remotes.iter().enumerate() {
+            let mut part = Range::default();
+            if addresses.is_some() {
+                let seat = Seat { index: index as u32, of };
+                let Some((own, shared)) = seat.parts(whole) else {
+                    return Err(Error::new(Code::MapFailed, "The addresses are too few"));
+                };
+                let theirs = remote.plan();
+                let inside = |range: &Range| own.contains(range.base, range.size);
+                if theirs.shared != shared || !theirs.devices.iter().all(inside) {
+                    let text = format!("The server {} does not keep to its addresses", remote.address());
+                    return Err(Error::new(Code::SystemNotReady, text));
+                }
+                (part, plan.shared) = (own, shared);
+            }
+            plan.devices.extend_from_slice(&remote.plan().devices);
+            for (local, mut info) in remote.infos().into_iter().enumerate() {
+                make_unique(&mut info, index as u32, &infos);
+                spots.push(Spot { server: index, local: local as u32 });
+                infos.push(info);
+            }
+            servers.push(super::Server { remote: remote.clone(), part });
+        }
+        if spots.len() as u64 > FIRST_STREAM {
+            let text = format!("{} devices are too many for one program", spots.len());
+            return Err(Error::new(Code::NoDevice, text));
+        }
+        Ok(Arc::new_cyclic(|me| Self {
+            servers,
+            spots,
+            plan,
+            infos,
+            host,
+            streams: Owners::default(),
+            events: Owners::default(),
+            modules: Owners::default(),
+            host_funcs: Mutex::default(),
+            elsewhere: RwLock::default(),
+            mirrored: Mutex::default(),
+            gates: Gates::new(remotes),
+            companions: Mutex::default(),
+            next_stream: AtomicU64::new(0),
+            pending: Mutex::default(),
+            me: me.clone(),
+            _addresses: addresses,
+        }))
+    }
+}
+
+/// `CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID`.
+const PCI_DOMAIN: u32 = 50;
+
+/// Devices of different machines may have the same place on the bus; software GPUs, the same UUID. Programs tell them
+/// apart by these.
+fn make_unique(info: &mut DeviceInfo, server: u32, others: &[DeviceInfo]) {
+    for (number, value) in &mut info.attributes {
+        if *number == PCI_DOMAIN {
+            *value = value.wrapping_add((server as i32) << 8);
+        }
+    }
+    while others.iter().any(|other| other.uuid == info.uuid) {
+        let last = info.uuid.last_chunk_mut::<4>();
+        if let Some(bytes) = last {
+            *bytes = u32::from_be_bytes(*bytes).wrapping_add(0x100).to_be_bytes();
+        }
+    }
+}
+
+/// Connects to all servers. [`Code::MapFailed`] where one of them refuses the addresses.
+fn connect_all(servers: &[Server], range: Option<Range>, host: &Arc<HostSide>) -> Result<Vec<Arc<Remote>>> {
+    let of = servers.len() as u32;
+    let connect = |index: usize, server: &Server| {
+        let mut options = server.options.clone();
+        options.place = range.map(|range| Place { seat: Seat { index: index as u32, of }, range });
+        Remote::connect(&server.address, options, host.clone() as Arc<dyn Host>)
+    };
+    let results: Vec<Result<Arc<Remote>>> = without_signals(|| {
+        std::thread::scope(|scope| {
+            let connect = &connect;
+            let started: Vec<_> = servers
+                .iter()
+                .enumerate()
+                .map(|(index, server)| {
+                    let body = move || connect(index, server);
+                    std::thread::Builder::new().name("rgpu-connect".into()).spawn_scoped(scope, body)
+                })
+                .collect();
+            let finish = |thread: std::io::Result<std::thread::ScopedJoinHandle<'_, _>>| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|_| Err(Code::Unknown.into())),
+                Err(e) => Err(Error::new(Code::OperatingSystem, format!("Cannot start a thread: {e}"))),
+            };
+            started.into_iter().map(finish).collect()
+        })
+    });
+    // What is wrong otherwise counts for more than addresses, of which there may be others.
+    let (mut remotes, mut refusal) = (Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(remote) => remotes.push(remote),
+            Err(error) if error.code == Code::MapFailed => refusal = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    refusal.map_or(Ok(remotes), Err)
+}
