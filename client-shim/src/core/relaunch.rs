@@ -28,17 +28,26 @@ use super::thread;
 use crate::graph::capture;
 use crate::trace;
 
+/// Through which door a launch comes: how it names its kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// `cudaLaunchKernel`: by a host address.
+    Runtime,
+    /// `cuLaunchKernel`: by a function's handle.
+    Driver,
+}
+
 /// How a launch looks to the program: equal keys are equal launches, but for the arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key([u64; 6]);
 
 impl Key {
     #[inline(always)]
-    fn new(host: *const c_void, stream: Raw, per_thread: bool, config: &Config) -> Self {
+    fn new(door: Door, kernel: *const c_void, stream: Raw, per_thread: bool, config: &Config) -> Self {
         let ([gx, gy, gz], [bx, by, bz]) = (config.grid, config.block);
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let shared = pair(config.shared_bytes, u32::from(per_thread));
-        Self([host as u64, stream as u64, pair(gx, gy), pair(gz, bx), pair(by, bz), shared])
+        let shared = pair(config.shared_bytes, u32::from(per_thread) | (door as u32) << 1);
+        Self([kernel as u64, stream as u64, pair(gx, gy), pair(gz, bx), pair(by, bz), shared])
     }
 
     #[inline(always)]
@@ -145,22 +154,23 @@ thread_local! {
     static LATELY: Lately = const { Lately(RefCell::new(None)) };
 }
 
-/// `cudaLaunchKernel` of what a host address stands for, if this thread has made such a launch lately: the call's result.
+/// `cudaLaunchKernel` or `cuLaunchKernel`, if this thread has made such a launch lately: the call's result.
 /// `None` where it is to be made the long way.
 ///
 /// # Safety
 /// `args` must be as the kernel's signature demands.
 #[inline(always)]
 pub unsafe fn launch_again(
-    host: *const c_void,
+    door: Door,
+    kernel: *const c_void,
     raw_stream: Raw,
     per_thread: bool,
     config: &Config,
     args: *const *const c_void,
 ) -> Option<u32> {
-    let key = Key::new(host, raw_stream, per_thread, config);
+    let key = Key::new(door, kernel, raw_stream, per_thread, config);
     let (top, table) = thread::HOT.try_with(|hot| (hot.top.get(), hot.recent.get())).ok()?;
-    if table.is_null() || args.is_null() {
+    if table.is_null() {
         return None;
     }
     // SAFETY: the table is this thread's, and lives as long as `recent` points to it. It changes only in `remember`, which
@@ -172,7 +182,8 @@ pub unsafe fn launch_again(
     {
         return None;
     }
-    if !is_alive() {
+    // Kernels without parameters need no arguments.
+    if !is_alive() || (args.is_null() && !matches!(&recent.plan, Some(plan) if plan.count == 0)) {
         return None;
     }
     let mut block = [MaybeUninit::<u8>::uninit(); SHORT];
@@ -185,7 +196,7 @@ pub unsafe fn launch_again(
     }?;
     // SAFETY: it is the living core's, which is never freed.
     if let Err(error) = unsafe { &*recent.device }.launch_prepared(&recent.prepared, params) {
-        return Some(failed(recent.stream.ordinal, error));
+        return Some(failed(door, recent.stream.ordinal, error));
     }
     // SAFETY: as above.
     unsafe { &*recent.work }.lock().enqueued_in(recent.legacy);
@@ -193,11 +204,14 @@ pub unsafe fn launch_again(
 }
 
 #[cold]
-fn failed(ordinal: Ordinal, error: error::Error) -> u32 {
+fn failed(door: Door, ordinal: Ordinal, error: error::Error) -> u32 {
     if let Some(core) = existing() {
         core.note_error(ordinal, &error);
     }
-    error::guard_runtime("cudaLaunchKernel", || Err(error))
+    match door {
+        Door::Runtime => error::guard_runtime("cudaLaunchKernel", || Err(error)),
+        Door::Driver => error::guard_driver("cuLaunchKernel", || Err(error)),
+    }
 }
 
 /// Remembers a launch.
@@ -231,6 +245,47 @@ impl Core {
         let function = self.function_for(&context, host)?;
         // SAFETY: passed on to the caller.
         unsafe { self.launch(&function, &stream, config, Params::Pointers(args)) }?;
+        let key = Key::new(Door::Runtime, host, raw_stream, per_thread, config);
+        self.remember_launch(key, generation, context, stream, function, config);
+        Ok(())
+    }
+
+    /// `cuLaunchKernel`.
+    ///
+    /// # Safety
+    /// `params` must be as the kernel's signature demands.
+    pub unsafe fn launch_function(
+        &self,
+        raw_function: Raw,
+        raw_stream: Raw,
+        per_thread: bool,
+        config: &Config,
+        params: Params,
+    ) -> Result<()> {
+        let generation = fatbin::generation();
+        let context = self.driver_context()?;
+        let function = self.function(&context, raw_function)?;
+        let stream = self.stream(&context, raw_stream, per_thread)?;
+        // SAFETY: passed on to the caller.
+        unsafe { self.launch(&function, &stream, config, params) }?;
+        if !config.cooperative && matches!(params, Params::Pointers(_)) {
+            let kernel = raw_function as *const c_void;
+            let key = Key::new(Door::Driver, kernel, raw_stream, per_thread, config);
+            self.remember_launch(key, generation, context, stream, function, config);
+        }
+        Ok(())
+    }
+
+    /// Remembers a launch that was found possible, unless something lasts that makes it different each time.
+    fn remember_launch(
+        &self,
+        key: Key,
+        generation: u64,
+        context: Arc<Context>,
+        stream: Arc<Stream>,
+        function: Arc<Function>,
+        config: &Config,
+    ) {
         let size = function.param_bytes as usize;
         let lasting = stream.context != context.raw
             || size > SHORT
@@ -239,7 +294,7 @@ impl Core {
             || capture::is_any()
             || trace::is_on();
         if lasting {
-            return Ok(());
+            return;
         }
         let launch = Launch {
             stream: stream.handle,
@@ -252,7 +307,6 @@ impl Core {
             params: &[0; SHORT][..size],
         };
         if let Some(prepared) = self.device.prepare_launch(launch) {
-            let key = Key::new(host, raw_stream, per_thread, config);
             let plan = Plan::new(&function.declared().params);
             let work = &raw const self.of(stream.ordinal).work;
             let legacy = stream.is_legacy();
@@ -270,7 +324,6 @@ impl Core {
                 legacy,
             });
         }
-        Ok(())
     }
 }
 
@@ -307,19 +360,21 @@ mod tests {
     fn keys_tell_all_differences() {
         let config = Config { grid: [1, 2, 3], block: [4, 5, 6], shared_bytes: 7, cooperative: false };
         let at = |n: usize| n as *const c_void;
-        let key = Key::new(at(64), 0, false, &config);
-        assert!(key.is(&Key::new(at(64), 0, false, &config)));
-        assert!(
-            !key.is(&Key::new(at(80), 0, false, &config)) && !key.is(&Key::new(at(64), 1, false, &config))
-        );
-        assert!(!key.is(&Key::new(at(64), 0, true, &config)));
+        let new = |kernel, stream, per_thread, config: &Config| {
+            Key::new(Door::Runtime, kernel, stream, per_thread, config)
+        };
+        let key = new(at(64), 0, false, &config);
+        assert!(key.is(&new(at(64), 0, false, &config)));
+        assert!(!key.is(&new(at(80), 0, false, &config)) && !key.is(&new(at(64), 1, false, &config)));
+        assert!(!key.is(&new(at(64), 0, true, &config)));
+        assert!(!key.is(&Key::new(Door::Driver, at(64), 0, false, &config)));
         for i in 0..3 {
             let (mut other, mut another) = (config, config);
             other.grid[i] += 1;
             another.block[i] += 1;
-            assert!(!key.is(&Key::new(at(64), 0, false, &other)));
-            assert!(!key.is(&Key::new(at(64), 0, false, &another)));
+            assert!(!key.is(&new(at(64), 0, false, &other)));
+            assert!(!key.is(&new(at(64), 0, false, &another)));
         }
-        assert!(!key.is(&Key::new(at(64), 0, false, &Config { shared_bytes: 8, ..config })));
+        assert!(!key.is(&new(at(64), 0, false, &Config { shared_bytes: 8, ..config })));
     }
 }

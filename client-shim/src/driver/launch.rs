@@ -2,6 +2,7 @@
 
 use super::types::*;
 use super::*;
+use crate::core::relaunch::{Door, launch_again};
 use crate::core::{Config, Params};
 
 type Arguments = *const *const c_void;
@@ -17,9 +18,6 @@ fn launch(
     config: Config,
     (parameters, extra): (Arguments, Arguments),
 ) -> Result<()> {
-    let context = core.driver_context()?;
-    let function = core.function(&context, function as usize)?;
-    let stream = core.stream(&context, stream as usize, per_thread)?;
     let parameters = match (parameters.is_null(), extra.is_null()) {
         (_, true) => Params::Pointers(parameters),
         (true, false) => Params::Extra(extra),
@@ -28,7 +26,7 @@ fn launch(
         }
     };
     // SAFETY: the program passes what its kernel takes.
-    unsafe { core.launch(&function, &stream, &config, parameters) }
+    unsafe { core.launch_function(function as usize, stream as usize, per_thread, &config, parameters) }
 }
 
 /// The configuration that a `CUlaunchConfig` asks for.
@@ -90,15 +88,54 @@ fn active_blocks(core: &Core, count: *mut i32, function: Opaque, block: i32, sha
     set(count, core.occupancy_blocks(&function, block as u32, shared as u64)? as i32)
 }
 
+/// `cuLaunchKernel`, which most programs call very often: first [the short way](crate::core::relaunch).
+macro_rules! launch_kernel {
+    ($name:ident, $per_thread:literal) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            function: Opaque,
+            grid_x: u32,
+            grid_y: u32,
+            grid_z: u32,
+            block_x: u32,
+            block_y: u32,
+            block_z: u32,
+            shared_bytes: u32,
+            stream: Opaque,
+            parameters: Arguments,
+            extra: Arguments,
+        ) -> u32 {
+            let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+            let config = Config { grid, block, shared_bytes, cooperative: false };
+            if extra.is_null() {
+                let (kernel, stream) = (function.cast_const(), stream as usize);
+                // SAFETY: the program passes what its kernel takes.
+                let done = unsafe {
+                    launch_again(Door::Driver, kernel.cast(), stream, $per_thread, &config, parameters)
+                };
+                if let Some(code) = done {
+                    return code;
+                }
+            }
+            launch_guarded(function, stream, $per_thread, config, (parameters, extra))
+        }
+    };
+}
+launch_kernel!(cuLaunchKernel, false);
+launch_kernel!(cuLaunchKernel_ptsz, true);
+
+#[cold]
+fn launch_guarded(
+    function: Opaque,
+    stream: Opaque,
+    per_thread: bool,
+    config: Config,
+    arguments: (Arguments, Arguments),
+) -> u32 {
+    guard_driver("cuLaunchKernel", || launch(core()?, function, stream, per_thread, config, arguments))
+}
+
 door! {
-    fn cuLaunchKernel / cuLaunchKernel_ptsz(
-        function: Opaque, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
-        shared_bytes: u32, stream: Opaque, parameters: Arguments, extra: Arguments,
-    ) |core, PT| {
-        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        let config = Config { grid, block, shared_bytes, cooperative: false };
-        launch(core, function, stream, PT, config, (parameters, extra))
-    }
     fn cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
         function: Opaque, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
         shared_bytes: u32, stream: Opaque, parameters: Arguments,

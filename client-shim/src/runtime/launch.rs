@@ -12,7 +12,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use super::abi::{In, Out, api, call, enter, enter_stream};
 use super::types::{Dim3, EventRef, LaunchConfig, StreamRef, launch_attribute};
 use crate::core::error::{guard_value, invalid, not_implemented};
-use crate::core::relaunch::launch_again;
+use crate::core::relaunch::{Door, launch_again};
 use crate::core::thread::{Configuration, HOT};
 use crate::core::{Code, Config, Error, Result, current, fatbin};
 
@@ -224,7 +224,8 @@ pub(crate) extern "C" fn launch_kernel<const PT: bool>(
         let config =
             Config { grid: grid.into(), block: block.into(), shared_bytes: bytes, cooperative: false };
         // SAFETY: the program passes pointers to the kernel's arguments, as the call demands.
-        let done = unsafe { launch_again(function, stream, PT, &config, args.cast_const().cast()) };
+        let done =
+            unsafe { launch_again(Door::Runtime, function, stream, PT, &config, args.cast_const().cast()) };
         if let Some(code) = done {
             return code as c_int;
         }
