@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::auto::Auto;
 use super::cost_scaling::CostScaling;
 use super::cycle_cancelling::CycleCancelling;
 use super::error::Error;
@@ -23,7 +24,7 @@ pub trait Solver {
 /// The algorithms that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Algorithm {
-    /// The one that measures best for the network's shape.
+    /// [`Auto`], the one that measures best for the network's shape.
     #[default]
     Auto,
     /// [`CostScaling`].
@@ -60,7 +61,8 @@ impl Algorithm {
     /// A solver.
     pub fn solver(self) -> Box<dyn Solver> {
         match self {
-            Self::Auto | Self::CostScaling => Box::new(CostScaling),
+            Self::Auto => Box::new(Auto),
+            Self::CostScaling => Box::new(CostScaling),
             Self::CycleCancelling => Box::new(CycleCancelling),
             Self::NetworkSimplex => Box::new(NetworkSimplex),
             Self::SuccessiveShortestPaths => Box::new(SuccessiveShortestPaths),

@@ -32,29 +32,22 @@ impl Solver for CostScaling {
 
     fn solve(&mut self, network: &Network) -> Result<Solution, Error> {
         let limits = prepare::check(network)?;
-        Ok(solve(network, &limits)?.solution(network))
+        let split = Split::new(network, &limits);
+        Ok(solve(network, &limits, split)?.solution(network))
     }
 }
 
 /// Solves, and keeps what later repairs need.
-pub(super) fn solve(network: &Network, limits: &Limits) -> Result<repair::State, Error> {
-    let split = Split::new(network, limits);
+pub(super) fn solve(network: &Network, limits: &Limits, split: Split) -> Result<repair::State, Error> {
     // Potentials fall by a few times the tolerance for each node of a path, and sums of two are taken.
     let largest =
         i128::from(limits.cost.max(1)) * i128::from(SCALE) * (network.node_bound() as i128 + 2) * 16;
-    if largest > i128::from(-LOWEST) {
+    let mut state = if largest > i128::from(-LOWEST) {
         // Shortest paths alone need no room for a scale.
-        let (potentials, chosen) = (vec![0; split.core_nodes.len()], vec![NONE; split.sources.len()]);
-        let excess = split.supplies.clone();
-        let mut state = repair::State::new(split, potentials, excess, chosen);
-        for node in 0..state.potentials.len() as u32 {
-            state.saturate(node);
-        }
-        state.route()?;
-        return Ok(state);
-    }
-    let mut state =
-        scale(split, limits).map_err(|error| count_unrouted(network, limits, error))?.into_repair();
+        repair::State::empty(split)
+    } else {
+        scale(split, limits).map_err(|error| count_unrouted(network, limits, error))?.into_repair()
+    };
     state.route()?;
     Ok(state)
 }

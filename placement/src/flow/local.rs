@@ -18,11 +18,19 @@ pub(super) struct Local {
     marks: Vec<Mark>,
     reached: Vec<u32>,
     heap: BinaryHeap<Reverse<(i64, u32)>>,
-    /// The nearest target and its distance. Nothing farther is of interest.
+    /// The nearest target. Nothing at its distance or farther is of interest; without a target nothing at `limit`.
     target: u32,
     bound: i64,
-    /// Nodes whose arcs the searches have looked at.
-    pub looked: usize,
+    /// Whether something was left out before there was a target.
+    pruned: bool,
+    /// How far the next search goes at first.
+    limit: i64,
+    /// Whether the search looked at too many nodes.
+    exhausted: bool,
+    /// How many arcs searches have looked at.
+    work: usize,
+    /// Whether hubs are nodes like others for now.
+    beyond_hubs: bool,
 }
 
 /// How a search came to a node.
@@ -39,10 +47,24 @@ struct Mark {
 
 const UNREACHED: Mark = Mark { distance: FAR, node: NONE, source: NONE, place: NONE };
 
+/// What a search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The nearest target.
+    Found,
+    /// None within the limit.
+    Farther,
+    /// None at all, or none near by.
+    Nothing,
+}
+
 /// So many nodes and no more are looked at by one search.
 const NEAR: usize = 500;
 /// So many searches and no more are made for one node.
 const TRIES: usize = 64;
+
+/// So many units in the wrong place are few.
+const FEW: usize = 32;
 
 /// Which core nodes are hubs.
 pub(super) fn hubs(split: &Split) -> Vec<bool> {
@@ -55,6 +77,7 @@ impl Local {
     #[inline]
     fn reach(&mut self, to: u32, mark: Mark, is_target: impl FnOnce() -> bool) {
         if mark.distance >= self.bound {
+            self.pruned |= self.target == NONE;
             return;
         }
         let known = &mut self.marks[to as usize];
@@ -74,7 +97,27 @@ impl Local {
 
     fn begin(&mut self, nodes: usize) {
         self.marks.resize(nodes, UNREACHED);
-        (self.target, self.bound) = (NONE, FAR);
+        self.limit = self.limit.max(1);
+        (self.target, self.bound, self.pruned) = (NONE, self.limit, false);
+    }
+
+    /// What a search that has ended found, and how far the next one goes.
+    fn outcome(&mut self) -> Outcome {
+        match self.target {
+            NONE if self.exhausted => {
+                self.exhausted = false;
+                Outcome::Nothing
+            }
+            NONE if self.pruned => {
+                self.limit = self.limit.saturating_mul(4);
+                Outcome::Farther
+            }
+            NONE => Outcome::Nothing,
+            _ => {
+                self.limit = self.bound.saturating_mul(2);
+                Outcome::Found
+            }
+        }
     }
 
     /// The nearest node that was not looked at yet, if it is nearer than the target; not if that was too many.
@@ -87,11 +130,10 @@ impl Local {
                 continue;
             }
             if *left == 0 {
-                (self.target, self.bound) = (NONE, distance);
+                (self.target, self.bound, self.exhausted) = (NONE, distance, true);
                 break;
             }
             *left -= 1;
-            self.looked += 1;
             return Some((distance, node));
         }
         None
@@ -107,9 +149,31 @@ impl Local {
 }
 
 impl State {
+    /// Routes waiting sources near by while that is easy: until searches have looked at too many arcs, or more than a few
+    /// units wait at hubs or could not be routed. Says whether all was easy.
+    pub fn route_some(&mut self, work: usize) -> bool {
+        let hubs: Vec<usize> = (0..self.hubs.len()).filter(|&node| self.hubs[node]).collect();
+        let mut failures = 0;
+        let mut left = Vec::new();
+        self.local.limit = 1;
+        while let Some(source) = self.waiting.pop() {
+            if !self.send_source(source) {
+                left.push(source);
+                failures += 1;
+            }
+            let parked: i64 = hubs.iter().map(|&node| self.excess[node].max(0)).sum();
+            if failures > FEW || parked > FEW as i64 || self.local.work > work {
+                return false;
+            }
+        }
+        self.waiting = left;
+        true
+    }
+
     /// Routes what can be routed near by: excesses to deficits or hubs, and to deficits from hubs.
     pub(super) fn route_near(&mut self) {
         let mut left = Vec::new();
+        self.local.limit = 1;
         // Last come, first served; what is pushed out is routed at once.
         while let Some(source) = self.waiting.pop() {
             if !self.send_source(source) {
@@ -127,7 +191,8 @@ impl State {
                 }
             }
         }
-        if self.columns.is_some() {
+        self.send_from_hubs();
+        if self.columns.is_some() && self.waiting.is_empty() {
             for node in 0..nodes as u32 {
                 if self.excess[node as usize] < 0 && !self.hubs[node as usize] {
                     for _ in 0..TRIES {
@@ -140,22 +205,43 @@ impl State {
         }
     }
 
+    /// Routes what little there is at hubs.
+    fn send_from_hubs(&mut self) {
+        self.local.beyond_hubs = true;
+        for node in 0..self.potentials.len() as u32 {
+            if self.hubs[node as usize] {
+                for _ in 0..TRIES {
+                    if self.excess[node as usize] <= 0 || !self.send(node) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.local.beyond_hubs = false;
+    }
+
     /// Routes a source that waits. Says whether it found a way.
     fn send_source(&mut self, source: u32) -> bool {
         let mut local = std::mem::take(&mut self.local);
-        local.begin(self.potentials.len());
-        let best = self.split.row(source).map(|place| self.value(place)).max().unwrap_or(0);
-        for place in self.split.row(source) {
-            let head = self.split.rows[place].head;
-            let distance = best - self.value(place);
-            let mark = Mark { distance, node: NONE, source, place: place as u32 };
-            local.reach(head, mark, || self.excess[head as usize] < 0 || self.hubs[head as usize]);
-        }
-        let found = self.spread(&mut local);
-        if found {
-            self.follow(&local, 1);
-        }
-        local.end();
+        let found = loop {
+            local.begin(self.potentials.len());
+            let best = self.split.row(source).map(|place| self.value(place)).max().unwrap_or(0);
+            for place in self.split.row(source) {
+                let head = self.split.rows[place].head;
+                let distance = best - self.value(place);
+                let mark = Mark { distance, node: NONE, source, place: place as u32 };
+                local.reach(head, mark, || self.excess[head as usize] < 0 || self.hubs[head as usize]);
+            }
+            self.spread(&mut local);
+            let outcome = local.outcome();
+            if outcome == Outcome::Found {
+                self.follow(&local, 1);
+            }
+            local.end();
+            if outcome != Outcome::Farther {
+                break outcome == Outcome::Found;
+            }
+        };
         self.local = local;
         found
     }
@@ -163,23 +249,32 @@ impl State {
     /// Routes excess of a node. Says whether it found a way.
     fn send(&mut self, node: u32) -> bool {
         let mut local = std::mem::take(&mut self.local);
-        local.begin(self.potentials.len());
-        local.reach(node, Mark { distance: 0, ..UNREACHED }, || false);
-        let found = self.spread(&mut local);
-        if found {
-            self.follow(&local, self.excess[node as usize]);
-        }
-        local.end();
+        let found = loop {
+            local.begin(self.potentials.len());
+            local.reach(node, Mark { distance: 0, ..UNREACHED }, || false);
+            self.spread(&mut local);
+            let outcome = local.outcome();
+            if outcome == Outcome::Found {
+                self.follow(&local, self.excess[node as usize]);
+            }
+            local.end();
+            if outcome != Outcome::Farther {
+                break outcome == Outcome::Found;
+            }
+        };
         self.local = local;
         found
     }
 
     /// Goes on from what was reached to the nearest target, and lowers potentials so that the way costs nothing.
-    fn spread(&mut self, local: &mut Local) -> bool {
-        let mut left = NEAR;
+    fn spread(&mut self, local: &mut Local) {
+        let beyond_hubs = local.beyond_hubs;
+        let mut left = if beyond_hubs { usize::MAX } else { NEAR };
         while let Some((distance, node)) = local.nearest(&mut left) {
             let potential = self.potentials[node as usize] + distance;
-            let is_target = |node: u32| self.excess[node as usize] < 0 || self.hubs[node as usize];
+            let is_target =
+                |node: u32| self.excess[node as usize] < 0 || (self.hubs[node as usize] && !beyond_hubs);
+            local.work += self.split.leaving(node).len();
             for place in self.split.leaving(node) {
                 let arc = self.split.core[place];
                 if arc.room > 0 {
@@ -190,11 +285,14 @@ impl State {
             }
             for user in &mut self.users[node as usize] {
                 if potential.saturating_sub(user.level) >= local.bound {
+                    // Without any other arc, there is nothing farther either.
+                    local.pruned |= local.target == NONE && user.level != -FAR;
                     continue;
                 }
                 let chosen = self.chosen[user.source as usize];
                 let own = i64::from(self.split.rows[chosen as usize].cost);
                 let mut best = -FAR;
+                local.work += self.split.row(user.source).len();
                 for place in self.split.row(user.source) {
                     if place as u32 == chosen {
                         continue;
@@ -209,19 +307,18 @@ impl State {
                 user.level = best;
             }
         }
-        if local.bound != FAR {
+        if local.target != NONE || local.pruned || local.exhausted {
             for &node in &local.reached {
                 self.potentials[node as usize] -= (local.bound - local.marks[node as usize].distance).max(0);
             }
         }
-        local.target != NONE
     }
 
     /// Sends flow along the way that a search from an excess found.
     fn follow(&mut self, local: &Local, excess: i64) {
         let mut units = excess;
         let end = local.target as usize;
-        if !self.hubs[end] {
+        if local.beyond_hubs || !self.hubs[end] {
             units = units.min(-self.excess[end]);
         }
         let mut node = local.target;
@@ -259,6 +356,7 @@ impl State {
     fn fetch(&mut self, node: u32) -> bool {
         let Some(mut columns) = self.columns.take() else { return false };
         let mut local = std::mem::take(&mut self.local);
+        local.limit = FAR;
         local.begin(self.potentials.len());
         local.reach(node, Mark { distance: 0, ..UNREACHED }, || false);
         let mut left = NEAR;
@@ -285,7 +383,7 @@ impl State {
                 local.reach(old.head, mark, || is_target(old.head));
             }
         }
-        if local.bound != FAR {
+        if local.target != NONE || local.exhausted {
             for index in 0..local.reached.len() {
                 let node = local.reached[index];
                 let rise = local.bound - local.marks[node as usize].distance;
@@ -295,7 +393,7 @@ impl State {
                 }
             }
         }
-        let found = local.target != NONE;
+        let found = local.outcome() == Outcome::Found;
         if found {
             self.follow_back(&local, node);
         }

@@ -36,6 +36,7 @@
 //! ```
 
 mod algorithm;
+mod auto;
 mod columns;
 mod cost_scaling;
 mod cycle_cancelling;
@@ -56,6 +57,7 @@ mod split;
 mod successive_shortest_paths;
 
 pub use algorithm::{Algorithm, Solver, UnknownAlgorithm};
+pub use auto::Auto;
 pub use cost_scaling::CostScaling;
 pub use cycle_cancelling::CycleCancelling;
 pub use error::Error;

@@ -83,6 +83,17 @@ impl State {
         }
     }
 
+    /// Without flow, save through arcs with negative costs, which are full, so that potentials of zero fit.
+    pub fn empty(split: Split) -> Self {
+        let (potentials, chosen) = (vec![0; split.core_nodes.len()], vec![NONE; split.sources.len()]);
+        let excess = split.supplies.clone();
+        let mut state = Self::new(split, potentials, excess, chosen);
+        for node in 0..state.potentials.len() as u32 {
+            state.saturate(node);
+        }
+        state
+    }
+
     /// Whether there is a flow at all, apart from costs: the same problem, with the same flow so far, but with all
     /// costs and potentials zero, so that [`Self::route`] fails only if there is none.
     pub fn without_costs(mut split: Split, excess: Vec<i64>, chosen: Vec<u32>) -> Self {
@@ -161,12 +172,14 @@ impl State {
             return;
         }
         let own = self.value(chosen as usize);
-        if self.split.row(source).any(|place| self.value(place) > own) {
+        let others = self.split.row(source).filter(|&place| place as u32 != chosen);
+        let best = others.map(|place| self.value(place)).max();
+        if best.is_some_and(|best| best > own) {
             self.release(source);
         } else {
-            // Its arcs may have changed.
-            let node = self.split.rows[chosen as usize].head as usize;
-            self.users[node][self.position[source as usize] as usize].level = FAR;
+            let arc = self.split.rows[chosen as usize];
+            let level = best.map_or(-FAR, |best| best + i64::from(arc.cost));
+            self.users[arc.head as usize][self.position[source as usize] as usize].level = level;
         }
     }
 
