@@ -1,0 +1,291 @@
+//! The operations. Who may call them was checked before; what of it they may see or change, the engine checks.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rgpu_control::LeaseId;
+use rgpu_control::api::*;
+use serde::Deserialize;
+
+use super::auth::From;
+use super::failure::{Failure, Json};
+use super::input::{Id, Input, Name, Query};
+use super::{MAX_WAIT_S, Shared};
+use crate::engine::{Caller, Engine};
+use crate::metrics::Snapshot;
+
+type Answer<T> = Result<Json<T>, Failure>;
+
+fn json<T>(result: Result<T, Problem>) -> Answer<T> {
+    result.map(Json).map_err(Failure::from)
+}
+
+fn nothing(result: Result<(), Problem>) -> Result<StatusCode, Failure> {
+    result.map(|()| StatusCode::NO_CONTENT).map_err(Failure::from)
+}
+
+/// How long to wait, from what was asked for.
+fn wait_s(asked: Option<u32>) -> Result<u32, Failure> {
+    match asked.unwrap_or(0) {
+        wait if wait <= MAX_WAIT_S => Ok(wait),
+        wait => Err(Failure::bad(format!("wait_s is {wait}; it can be {MAX_WAIT_S} at most"))),
+    }
+}
+
+// ---- about the broker ----
+
+pub(super) async fn health(State(shared): State<Shared>) -> Response {
+    let health = shared.0.engine.health();
+    let status = if health.status == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(health)).into_response()
+}
+
+pub(super) async fn metrics(State(shared): State<Shared>) -> Result<Response, Failure> {
+    let engine = &shared.0.engine;
+    // Metrics tell nothing but numbers of everybody.
+    let all = Caller { role: rgpu_control::token::Role::Admin, name: "metrics".into() };
+    let snapshot = Snapshot {
+        counters: engine.counters(),
+        nodes: engine.nodes(&all)?,
+        devices: engine.devices(&all)?,
+        leases: engine.leases(&all, false)?,
+        version: env!("CARGO_PKG_VERSION").into(),
+    };
+    let text = shared.0.metrics.text(snapshot);
+    let text =
+        text.map_err(|e| Failure::new(ErrorCode::Internal, format!("metrics cannot be written: {e}")))?;
+    Ok(([(header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response())
+}
+
+pub(super) async fn summary(State(shared): State<Shared>, From(caller): From) -> Answer<Summary> {
+    json(shared.0.engine.summary(&caller))
+}
+
+// ---- nodes ----
+
+pub(super) async fn nodes(State(shared): State<Shared>, From(caller): From) -> Answer<Vec<Node>> {
+    json(shared.0.engine.nodes(&caller))
+}
+
+pub(super) async fn node(State(shared): State<Shared>, From(caller): From, Name(name): Name) -> Answer<Node> {
+    json(shared.0.engine.node(&caller, &name))
+}
+
+pub(super) async fn register(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Input(mut node): Input<Registration>,
+) -> Answer<Welcome> {
+    if node.switch.is_none() {
+        node.switch = shared.0.node_switches.get(&node.name).cloned();
+    }
+    json(shared.0.engine.register(&caller, node).await)
+}
+
+pub(super) async fn remove_node(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Name(name): Name,
+) -> Result<StatusCode, Failure> {
+    nothing(shared.0.engine.remove_node(&caller, &name).await)
+}
+
+pub(super) async fn heartbeat(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Name(name): Name,
+    Input(beat): Input<Heartbeat>,
+) -> Answer<Orders> {
+    json(shared.0.engine.heartbeat(&caller, &name, beat).await)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OrdersQuery {
+    seen: Option<u64>,
+    wait_s: Option<u32>,
+}
+
+pub(super) async fn orders(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Name(name): Name,
+    Query(query): Query<OrdersQuery>,
+) -> Answer<Orders> {
+    let engine = &shared.0.engine;
+    let (seen, wait) = (query.seen.unwrap_or(0), wait_s(query.wait_s)?);
+    if wait > 0 {
+        tokio::select! {
+            result = engine.orders(&caller, &name, seen, wait) => return json(result),
+            () = shared.stopping() => {}
+        }
+    }
+    json(engine.orders(&caller, &name, seen, 0).await)
+}
+
+pub(super) async fn drain(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Name(name): Name,
+    Input(drain): Input<Drain>,
+) -> Result<StatusCode, Failure> {
+    nothing(shared.0.engine.drain(&caller, &name, drain.drain).await)
+}
+
+pub(super) async fn devices(State(shared): State<Shared>, From(caller): From) -> Answer<Vec<Device>> {
+    json(shared.0.engine.devices(&caller))
+}
+
+// ---- leases ----
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeasesQuery {
+    all: Option<bool>,
+}
+
+pub(super) async fn leases(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Query(query): Query<LeasesQuery>,
+) -> Answer<Vec<Lease>> {
+    json(shared.0.engine.leases(&caller, query.all.unwrap_or(false)))
+}
+
+/// Gives a lease back that nobody will ever know of: whoever asked for it went away before it was answered.
+struct Unanswered(Option<(Engine, Caller, LeaseId)>);
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        let Some((engine, caller, id)) = self.0.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            tracing::debug!("lease {id} is given back: whoever asked for it has gone");
+            if let Err(problem) = engine.release(&caller, id).await {
+                tracing::warn!("lease {id}, whose asker has gone, cannot be given back: {}", problem.message);
+            }
+        });
+    }
+}
+
+/// A lease, as soon as it no longer waits, or the time or the broker is over.
+async fn waited(shared: &Shared, caller: &Caller, id: LeaseId, wait: u32) -> Result<Lease, Problem> {
+    let engine = &shared.0.engine;
+    if wait > 0 {
+        tokio::select! {
+            result = engine.lease(caller, id, wait) => return result,
+            () = shared.stopping() => {}
+        }
+    }
+    engine.lease(caller, id, 0).await
+}
+
+pub(super) async fn request_lease(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Input(mut request): Input<LeaseRequest>,
+) -> Result<Response, Failure> {
+    let wait = wait_s(Some(request.wait_s))?;
+    // What was asked for is in the queue, also where the broker stops during the wait: the two are separate. Whether there is
+    // something now is the engine's to say.
+    let (engine, task_caller) = (shared.0.engine.clone(), caller.clone());
+    if !request.now_or_never {
+        request.wait_s = 0;
+    }
+    // Once begun, this is done to its end, also where the connection breaks.
+    let asked = tokio::spawn(async move {
+        let lease = engine.request_lease(&task_caller, request).await?;
+        let unanswered = Unanswered(Some((engine, task_caller, lease.id)));
+        Ok::<_, Problem>((lease, unanswered))
+    });
+    let asked = asked
+        .await
+        .map_err(|e| Failure::new(ErrorCode::Internal, format!("a request for a lease failed: {e}")))?;
+    let (mut lease, mut unanswered) = asked?;
+    if lease.state == LeaseState::Waiting && wait > 0 {
+        lease = waited(&shared, &caller, lease.id, wait).await?;
+    }
+    unanswered.0 = None;
+    let location = [(header::LOCATION, format!("{}/{}", paths::LEASES, lease.id))];
+    Ok((StatusCode::CREATED, location, Json(lease)).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WaitQuery {
+    wait_s: Option<u32>,
+}
+
+pub(super) async fn lease(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Id(id): Id,
+    Query(query): Query<WaitQuery>,
+) -> Answer<Lease> {
+    let wait = wait_s(query.wait_s)?;
+    json(waited(&shared, &caller, id, wait).await)
+}
+
+pub(super) async fn change_lease(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Id(id): Id,
+    Input(change): Input<LeaseChange>,
+) -> Answer<Lease> {
+    json(shared.0.engine.change(&caller, id, change).await)
+}
+
+pub(super) async fn release_lease(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Id(id): Id,
+) -> Result<StatusCode, Failure> {
+    nothing(shared.0.engine.release(&caller, id).await)
+}
+
+pub(super) async fn renew_lease(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Id(id): Id,
+    Input(Renewal {}): Input<Renewal>,
+) -> Answer<Lease> {
+    json(shared.0.engine.renew(&caller, id).await)
+}
+
+pub(super) async fn explain_lease(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Id(id): Id,
+) -> Answer<LeaseExplanation> {
+    json(shared.0.engine.explain(&caller, id).await)
+}
+
+pub(super) async fn jobs(State(shared): State<Shared>, From(caller): From) -> Answer<Vec<Job>> {
+    json(shared.0.engine.jobs(&caller))
+}
+
+// ---- the rest ----
+
+pub(super) async fn policies(State(shared): State<Shared>, From(caller): From) -> Answer<Policies> {
+    json(shared.0.engine.policies(&caller))
+}
+
+pub(super) async fn set_policy(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Input(settings): Input<PolicySettings>,
+) -> Answer<Policies> {
+    json(shared.0.engine.set_policy(&caller, settings).await)
+}
+
+pub(super) async fn issue_token(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Input(request): Input<TokenRequest>,
+) -> Answer<IssuedToken> {
+    json(shared.0.engine.issue_token(&caller, &request))
+}
+
+pub(super) async fn tenants(State(shared): State<Shared>, From(caller): From) -> Answer<Vec<Tenant>> {
+    json(shared.0.engine.tenants(&caller))
+}

@@ -1,0 +1,273 @@
+//! The broker's process: sockets, connections, and how it stops.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use rgpu_control::token::PrivateKey;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::api::{self, Parts, Shared};
+use crate::config::{Config, ConfigError};
+use crate::engine::{Engine, StartError, SystemClock};
+use crate::metrics::{Connected, Metrics};
+use crate::setup::{self, SetupError};
+use crate::store::{SqliteStore, StoreError};
+use crate::tls::{self, TlsError};
+
+/// How many connections there can be at a time; more of them wait to be accepted.
+const MAX_CONNECTIONS: usize = 16_384;
+/// How long a client may take to say which request it has; also how long a connection may be idle.
+const HEADER_TIME: Duration = Duration::from_secs(60);
+/// How long a TLS handshake may take.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// How long requests may take to end when the broker stops.
+const STOP_TIME: Duration = Duration::from_secs(10);
+
+/// Why the broker doesn't run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The key.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The files for encrypted connections.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The state.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The engine.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The address.
+    #[error("cannot listen on {listen}: {why}")]
+    Listen {
+        /// What was asked for.
+        listen: String,
+        /// What is the matter.
+        why: String,
+    },
+    /// The system.
+    #[error("the broker cannot run: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A broker that runs in this process.
+pub struct Server {
+    // Dropped last.
+    runtime: Option<Runtime>,
+    engine: Engine,
+    key: PrivateKey,
+    address: SocketAddr,
+    encrypted: bool,
+    stop: watch::Sender<bool>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a broker; requests are answered from then on.
+    pub fn start(config: &Config) -> Result<Self, ServeError> {
+        raise_file_limit();
+        let key = setup::read_key(&config.data_dir)?;
+        let acceptor = config.tls.as_ref().map(tls::server_config).transpose()?.map(TlsAcceptor::from);
+        let encrypted = acceptor.is_some();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)))
+            .thread_name("rgpu-broker")
+            .enable_all()
+            .build()?;
+        let listener = runtime.block_on(listen(config))?;
+        let address = listener.local_addr()?;
+        let store = SqliteStore::open(&setup::state_path(&config.data_dir))?;
+        let engine =
+            Engine::start(config.settings()?, key.clone(), Box::new(store), Arc::new(SystemClock::new()))?;
+        let (stop, stopping) = watch::channel(false);
+        let metrics = Arc::new(Metrics::default());
+        let shared = Shared::new(Parts {
+            engine: engine.clone(),
+            key: key.public(),
+            metrics: metrics.clone(),
+            node_switches: config.node_switches.clone(),
+            open_metrics: config.open_metrics,
+            stopping: stopping.clone(),
+        });
+        let door = Door { acceptor, router: api::router(&shared), metrics };
+        let accepting = Some(runtime.spawn(accept(listener, door, stopping)));
+        Ok(Self { runtime: Some(runtime), engine, key, address, encrypted, stop, accepting })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same as a URL.
+    pub fn url(&self) -> String {
+        format!("{}://{}", if self.encrypted { "https" } else { "http" }, self.address)
+    }
+
+    /// The key that tokens are signed with.
+    pub fn key(&self) -> &PrivateKey {
+        &self.key
+    }
+
+    /// What decides.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Stops: accepts nothing more, answers what is under way, and closes the state.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        self.stop.send_replace(true);
+        if let Some(accepting) = self.accepting.take() {
+            // Its own time limit is shorter.
+            let _ = runtime.block_on(async { timeout(STOP_TIME * 2, accepting).await });
+        }
+        self.engine.stop();
+        runtime.shutdown_timeout(Duration::from_secs(1));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Runs a broker until it is told to stop by SIGTERM or SIGINT. Prints one line with its address.
+pub fn serve(config: &Config) -> Result<(), ServeError> {
+    let server = Server::start(config)?;
+    let url = server.url();
+    let told = async move {
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        // Whoever waits for this line may stop the broker at once: the signals are heeded by now.
+        let line = format!("rgpu broker: listening on {url}\n");
+        io::stdout().write_all(line.as_bytes()).and_then(|()| io::stdout().flush())?;
+        tracing::info!("listening on {url}");
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        Ok::<(), io::Error>(())
+    };
+    if let Some(runtime) = &server.runtime {
+        runtime.block_on(told)?;
+    }
+    tracing::info!("stopping");
+    server.stop();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+async fn listen(config: &Config) -> Result<TcpListener, ServeError> {
+    let failed = |why: String| ServeError::Listen { listen: config.listen.clone(), why };
+    let addresses: Vec<SocketAddr> =
+        tokio::net::lookup_host(&config.listen).await.map_err(|e| failed(e.to_string()))?.collect();
+    config.may_listen(&addresses).map_err(failed)?;
+    TcpListener::bind(addresses.as_slice()).await.map_err(|e| failed(e.to_string()))
+}
+
+/// What a connection needs.
+#[derive(Clone)]
+struct Door {
+    acceptor: Option<TlsAcceptor>,
+    router: Router,
+    metrics: Arc<Metrics>,
+}
+
+async fn accept(listener: TcpListener, door: Door, mut stopping: watch::Receiver<bool>) {
+    let graceful = GracefulShutdown::new();
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let next = async {
+            // It is never closed.
+            let place = room.clone().acquire_owned().await.ok();
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            _ = stopping.wait_for(|stop| *stop) => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let (door, watcher) = (door.clone(), graceful.watcher());
+                tokio::spawn(async move {
+                    let _place = place;
+                    connection(stream, peer, door, watcher).await;
+                });
+            }
+            Err(e) => {
+                // Out of files, or the peer has gone already.
+                tracing::warn!("a connection cannot be accepted: {e}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+    drop(listener);
+    if timeout(STOP_TIME, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not end within {} s", STOP_TIME.as_secs());
+    }
+}
+
+async fn connection(stream: TcpStream, peer: SocketAddr, door: Door, watcher: Watcher) {
+    let _ = stream.set_nodelay(true);
+    let connected = door.metrics.connected();
+    match door.acceptor {
+        None => talk(stream, peer, door.router, watcher, connected).await,
+        Some(acceptor) => match timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => talk(stream, peer, door.router, watcher, connected).await,
+            Ok(Err(e)) => tracing::info!("{peer} got no encrypted connection: {e}"),
+            Err(_) => tracing::info!("{peer} began no encrypted connection in time"),
+        },
+    }
+}
+
+async fn talk<S>(stream: S, peer: SocketAddr, router: Router, watcher: Watcher, _connected: Connected)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if let Err(e) = watcher.watch(connection).await {
+        tracing::debug!("the connection with {peer} ended: {e}");
+    }
+}
+
+/// As many open files as the system allows: each connection is one.
+fn raise_file_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a variable of the type that the call fills in.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 || limit.rlim_cur == limit.rlim_max {
+        return;
+    }
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: as above; the call only reads it.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } != 0 {
+        tracing::debug!("the limit of open files stays as it is: {}", io::Error::last_os_error());
+    }
+}

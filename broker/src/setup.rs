@@ -1,0 +1,236 @@
+//! The files that a broker needs before its first start, and role tokens made from them.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rgpu_control::api::IssuedToken;
+use rgpu_control::token::{Claims, PrivateKey, Role, RoleClaims};
+
+use crate::config::name_problem;
+
+/// The example configuration.
+pub const EXAMPLE: &str = include_str!("../../packaging/broker.toml");
+/// The key's name in the directory of the state.
+const KEY: &str = "broker.key";
+/// The state's name in its directory.
+const STATE: &str = "broker.sqlite";
+/// For how long the first administrator's token is good.
+const ADMIN_VALID_S: u64 = 365 * 86_400;
+/// The longest that a role token may be good for.
+pub const MAX_VALID_S: u64 = 10 * 365 * 86_400;
+
+/// Why a broker cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// A file cannot be read or written.
+    #[error("{path}: {why}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// There is no key.
+    #[error(
+        "there is no key in {path}: make one with `rgpu broker init DIR`, and name the configuration in DIR with --config"
+    )]
+    NoKey {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The key is no secret.
+    #[error(
+        "the key in {path} can be read by other users: chmod 600 it, and issue all tokens anew if they should have"
+    )]
+    Exposed {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The key is no key.
+    #[error("the key in {path} is damaged")]
+    Damaged {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Something asked for makes no sense.
+    #[error("{0}")]
+    Asked(String),
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> SetupError + '_ {
+    |why| SetupError::File { path: path.to_path_buf(), why }
+}
+
+/// Where a directory's key is.
+pub fn key_path(data_dir: &Path) -> PathBuf {
+    data_dir.join(KEY)
+}
+
+/// Where a directory's state is.
+pub fn state_path(data_dir: &Path) -> PathBuf {
+    data_dir.join(STATE)
+}
+
+/// Writes a file that only this user can read. One that is there already is an error.
+pub fn write_secret(path: &Path, text: &str) -> Result<(), SetupError> {
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(at(path))?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(at(path))
+}
+
+/// Reads the key that tokens are signed with.
+pub fn read_key(data_dir: &Path) -> Result<PrivateKey, SetupError> {
+    let path = key_path(data_dir);
+    let about = match fs::metadata(&path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(SetupError::NoKey { path }),
+        about => about.map_err(at(&path))?,
+    };
+    if about.mode() & 0o077 != 0 {
+        return Err(SetupError::Exposed { path });
+    }
+    let text = fs::read_to_string(&path).map_err(at(&path))?;
+    PrivateKey::parse(&text).ok_or(SetupError::Damaged { path })
+}
+
+/// What [`init`] made.
+#[derive(Debug)]
+pub struct Made {
+    /// The configuration.
+    pub config: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+    /// The first administrator's token.
+    pub admin_token: PathBuf,
+}
+
+/// Makes a directory with a new key, the example configuration for it, and an administrator's token.
+///
+/// Nothing that is there already is replaced.
+pub fn init(directory: &Path) -> Result<Made, SetupError> {
+    let directory = std::path::absolute(directory).map_err(at(directory))?;
+    let state = directory.join("state");
+    let made = Made {
+        config: directory.join("broker.toml"),
+        key: key_path(&state),
+        admin_token: directory.join("admin.token"),
+    };
+    for path in [&made.config, &made.key, &made.admin_token] {
+        if fs::symlink_metadata(path).is_ok() {
+            let text = format!(
+                "{} is there already: a broker was set up here, and its key is not replaced",
+                path.display()
+            );
+            return Err(SetupError::Asked(text));
+        }
+    }
+    for path in [&directory, &state] {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(at(path)(e)),
+            _ => {}
+        }
+    }
+    let key = PrivateKey::generate();
+    write_secret(&made.key, &(key.to_text() + "\n"))?;
+    let token = issue(&key, Role::Admin, "admin", ADMIN_VALID_S)?;
+    write_secret(&made.admin_token, &(token.token + "\n"))?;
+    // Relative, so that the directory can be moved.
+    let text = EXAMPLE.replace("\ndata_dir = \"/var/lib/rgpu-broker\"\n", "\ndata_dir = \"state\"\n");
+    fs::write(&made.config, text).map_err(at(&made.config))?;
+    Ok(made)
+}
+
+/// Issues a role token, good from now on.
+pub fn issue(key: &PrivateKey, role: Role, name: &str, valid_s: u64) -> Result<IssuedToken, SetupError> {
+    if let Some(why) = name_problem(name) {
+        return Err(SetupError::Asked(format!("{name:?} cannot be a name: {why}")));
+    }
+    if valid_s == 0 || valid_s > MAX_VALID_S {
+        let text = format!("a token is good for 1 s to {} days, not for {valid_s} s", MAX_VALID_S / 86_400);
+        return Err(SetupError::Asked(text));
+    }
+    let now = rgpu_control::unix_time();
+    let expires = now + valid_s;
+    let claims = RoleClaims { role, name: name.into(), not_before: now, expires };
+    Ok(IssuedToken { token: key.sign(&Claims::Role(claims)), expires })
+}
+
+/// Reads a time span such as `30d`, `12h`, `15m` or `90s`, in seconds.
+pub fn parse_span(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no time span, such as 30d, 12h, 15m or 90s");
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..end].parse().map_err(|_| wrong())?;
+    let unit = match &text[end..] {
+        "d" => 86_400,
+        "h" => 3600,
+        "m" => 60,
+        "" | "s" => 1,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(unit).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Overrides};
+    use std::os::unix::fs::PermissionsExt;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("rgpu-broker-setup-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    #[test]
+    fn what_init_makes_is_enough_and_secret() {
+        let directory = scratch("init");
+        let made = init(&directory).unwrap();
+        for path in [&made.key, &made.admin_token] {
+            assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o600, "{path:?}");
+        }
+        let config = Config::load(Some(&made.config), Overrides::default()).unwrap();
+        assert_eq!(config.data_dir, directory.join("state"));
+        let key = read_key(&config.data_dir).unwrap();
+        let token = fs::read_to_string(&made.admin_token).unwrap();
+        let claims = key.public().verify_role(token.trim(), rgpu_control::unix_time()).unwrap();
+        assert_eq!((claims.role, claims.name.as_str()), (Role::Admin, "admin"));
+        // A second time, nothing is replaced.
+        assert!(init(&directory).unwrap_err().to_string().contains("not replaced"));
+        assert_eq!(read_key(&config.data_dir).unwrap().public(), key.public());
+        fs::set_permissions(&made.key, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(read_key(&config.data_dir), Err(SetupError::Exposed { .. })));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn bad_keys_are_told() {
+        let directory = scratch("bad");
+        fs::create_dir_all(&directory).unwrap();
+        assert!(read_key(&directory).unwrap_err().to_string().contains("rgpu broker init"));
+        write_secret(&key_path(&directory), "rubbish").unwrap();
+        assert!(matches!(read_key(&directory), Err(SetupError::Damaged { .. })));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn tokens_have_names_and_ends() {
+        let key = PrivateKey::generate();
+        assert!(issue(&key, Role::Tenant, "ann", 60).is_ok());
+        assert!(issue(&key, Role::Tenant, "", 60).is_err());
+        assert!(issue(&key, Role::Tenant, "a\nb", 60).is_err());
+        assert!(issue(&key, Role::Tenant, "ann", 0).is_err());
+        assert!(issue(&key, Role::Tenant, "ann", u64::MAX).is_err());
+    }
+
+    #[test]
+    fn spans_are_read() {
+        for (text, seconds) in [("30d", 2_592_000), ("2h", 7200), ("15m", 900), ("90s", 90), ("7", 7)] {
+            assert_eq!(parse_span(text), Ok(seconds));
+        }
+        for wrong in ["", "d", "1.5d", "-1d", "1w", "99999999999999999d"] {
+            assert!(parse_span(wrong).is_err(), "{wrong}");
+        }
+    }
+}
