@@ -6,8 +6,17 @@ use super::split::Split;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub source: u32,
-    /// In the source's row. Rows change; an entry is good if this is still in the source's row and leads to the node.
+    /// In the source's row. Rows change; an entry is good if this is still there, leads to the node, and costs as much.
     pub place: u32,
+    pub cost: i32,
+}
+
+impl Entry {
+    /// Whether the arc is still there.
+    pub fn is_good(self, split: &Split, node: u32) -> bool {
+        let (span, arc) = (split.spans[self.source as usize], split.rows[self.place as usize]);
+        (span.start..span.end).contains(&self.place) && arc.head == node && arc.cost == self.cost
+    }
 }
 
 /// The arcs of sources by the node that they lead to.
@@ -32,9 +41,9 @@ impl Columns {
         let mut all = Self { columns: columns.collect(), size: 0 };
         for source in 0..split.sources.len() as u32 {
             for place in split.row(source) {
-                let head = split.rows[place].head;
-                if !left_out[head as usize] {
-                    all.add(head, Entry { source, place: place as u32 });
+                let arc = split.rows[place];
+                if !left_out[arc.head as usize] {
+                    all.add(arc.head, Entry { source, place: place as u32, cost: arc.cost });
                 }
             }
         }
@@ -55,15 +64,8 @@ impl Columns {
         self.size
     }
 
-    /// The entries of a node, from which those that are no longer good are removed.
-    pub fn of(&mut self, split: &Split, node: u32) -> &[Entry] {
-        let Some(column) = self.columns.get_mut(node as usize) else { return &[] };
-        let before = column.len();
-        column.retain(|entry| {
-            let span = split.spans[entry.source as usize];
-            (span.start..span.end).contains(&entry.place) && split.rows[entry.place as usize].head == node
-        });
-        self.size -= before - column.len();
-        column
+    /// The entries of a node, good or not.
+    pub fn of(&self, node: u32) -> &[Entry] {
+        self.columns.get(node as usize).map_or(&[], Vec::as_slice)
     }
 }

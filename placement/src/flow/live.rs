@@ -5,7 +5,7 @@ use super::columns::{Columns, Entry};
 use super::error::Error;
 use super::network::{Arc, Network};
 use super::prepare::Limits;
-use super::repair::State;
+use super::repair::{NOWHERE, State};
 use super::residual::NONE;
 use super::solution::Solution;
 use super::split::{BACKWARD, CoreArc, RowArc, SOURCE, Span, Split};
@@ -115,9 +115,9 @@ impl Live {
     /// Tells the head of a source's arc about it.
     fn note_row_arc(&mut self, source: u32, place: u32) {
         if let Some(columns) = &mut self.state.columns {
-            let head = self.state.split.rows[place as usize].head;
+            let RowArc { head, cost } = self.state.split.rows[place as usize];
             if !self.state.hubs[head as usize] {
-                columns.add(head, Entry { source, place });
+                columns.add(head, Entry { source, place, cost });
             }
         }
     }
@@ -236,6 +236,7 @@ impl Live {
                 state.split.sources.push(node);
                 state.split.spans.push(Span { start: end, end, limit: end });
                 state.chosen.push(NONE);
+                state.using.push(NOWHERE);
                 state.position.push(0);
                 state.chosen.len() as u32 - 1
             }
@@ -406,8 +407,13 @@ impl Live {
             }
             place if place & CORE == 0 => match i32::try_from(arc.cost) {
                 Ok(cost) => {
+                    let source = self.names[arc.tail.index()] & !SOURCE;
                     self.state.split.rows[place as usize].cost = cost;
-                    self.changed_sources.push(self.names[arc.tail.index()] & !SOURCE);
+                    if self.state.chosen[source as usize] == place {
+                        self.state.using[source as usize].cost = cost;
+                    }
+                    self.note_row_arc(source, place);
+                    self.changed_sources.push(source);
                 }
                 Err(_) => self.stale = true,
             },

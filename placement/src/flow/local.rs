@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::columns::{Columns, Entry};
 use super::repair::{FAR, State};
 use super::residual::NONE;
 use super::split::Split;
@@ -21,6 +22,10 @@ pub(super) struct Local {
     /// The nearest target. Nothing at its distance or farther is of interest; without a target nothing at `limit`.
     target: u32,
     bound: i64,
+    /// The arc of a source that waits, which leads to the target and is where the way begins.
+    source: Option<Entry>,
+    /// So many nodes and no more are looked at by one search.
+    most: usize,
     /// Whether something was left out before there was a target.
     pruned: bool,
     /// How far the next search goes at first.
@@ -58,8 +63,8 @@ enum Outcome {
     Nothing,
 }
 
-/// So many nodes and no more are looked at by one search.
-const NEAR: usize = 500;
+/// How many nodes one search may look at: few at first, so that searches from both sides meet in the middle.
+const NEAR: [usize; 4] = [32, 128, 512, usize::MAX];
 /// So many searches and no more are made for one node.
 const TRIES: usize = 64;
 
@@ -74,6 +79,15 @@ pub(super) fn hubs(split: &Split) -> Vec<bool> {
 }
 
 impl Local {
+    /// Notes a source that waits as the target, reached at a node.
+    fn reach_source(&mut self, distance: i64, node: u32, entry: Entry) {
+        if distance < self.bound {
+            (self.target, self.bound, self.source) = (node, distance, Some(entry));
+        } else {
+            self.pruned |= self.target == NONE;
+        }
+    }
+
     #[inline]
     fn reach(&mut self, to: u32, mark: Mark, is_target: impl FnOnce() -> bool) {
         if mark.distance >= self.bound {
@@ -89,7 +103,7 @@ impl Local {
         }
         *known = mark;
         if is_target() {
-            (self.target, self.bound) = (to, mark.distance);
+            (self.target, self.bound, self.source) = (to, mark.distance, None);
         } else {
             self.heap.push(Reverse((mark.distance, to)));
         }
@@ -99,6 +113,7 @@ impl Local {
         self.marks.resize(nodes, UNREACHED);
         self.limit = self.limit.max(1);
         (self.target, self.bound, self.pruned) = (NONE, self.limit, false);
+        self.source = None;
     }
 
     /// What a search that has ended found, and how far the next one goes.
@@ -109,7 +124,7 @@ impl Local {
                 Outcome::Nothing
             }
             NONE if self.pruned => {
-                self.limit = self.limit.saturating_mul(4);
+                self.limit = self.limit.saturating_mul(2);
                 Outcome::Farther
             }
             NONE => Outcome::Nothing,
@@ -156,6 +171,7 @@ impl State {
         let mut failures = 0;
         let mut left = Vec::new();
         self.local.limit = 1;
+        self.local.most = NEAR[2];
         while let Some(source) = self.waiting.pop() {
             if !self.send_source(source) {
                 left.push(source);
@@ -172,37 +188,61 @@ impl State {
 
     /// Routes what can be routed near by: excesses to deficits or hubs, and to deficits from hubs.
     pub(super) fn route_near(&mut self) {
-        let mut left = Vec::new();
         self.local.limit = 1;
-        // Last come, first served; what is pushed out is routed at once.
-        while let Some(source) = self.waiting.pop() {
-            if !self.send_source(source) {
-                left.push(source);
+        for most in NEAR {
+            if most == usize::MAX && self.left_off_hubs() > FEW {
+                break;
             }
-        }
-        self.waiting = left;
-        let nodes = self.potentials.len();
-        for node in 0..nodes as u32 {
-            if self.excess[node as usize] > 0 && !self.hubs[node as usize] {
+            self.local.most = most;
+            let mut left = Vec::new();
+            // Last come, first served; what is pushed out is routed at once.
+            while let Some(source) = self.waiting.pop() {
+                if !self.send_source(source) {
+                    left.push(source);
+                }
+            }
+            for source in left {
+                self.wait(source);
+            }
+            let nodes = self.potentials.len() as u32;
+            for node in 0..nodes {
                 for _ in 0..TRIES {
-                    if self.excess[node as usize] == 0 || !self.send(node) {
+                    if self.excess[node as usize] <= 0 || self.hubs[node as usize] || !self.send(node) {
                         break;
                     }
                 }
             }
-        }
-        self.send_from_hubs();
-        if self.columns.is_some() && self.waiting.is_empty() {
-            for node in 0..nodes as u32 {
-                if self.excess[node as usize] < 0 && !self.hubs[node as usize] {
+            if self.columns.is_some() {
+                for node in 0..nodes {
                     for _ in 0..TRIES {
-                        if self.excess[node as usize] == 0 || !self.fetch(node) {
+                        if self.excess[node as usize] >= 0 || self.hubs[node as usize] || !self.fetch(node) {
                             break;
                         }
                     }
                 }
             }
+            let trace = std::env::var("TRACE").is_ok(); //TRACE
+            if trace {
+                eprintln!(
+                    "    most {most} waiting {} excess {} deficit {} hubs {:?}",
+                    self.waiting.len(),
+                    self.excess.iter().filter(|&&e| e > 0).sum::<i64>(),
+                    self.excess.iter().filter(|&&e| e < 0).count(),
+                    (0..self.hubs.len())
+                        .filter(|&h| self.hubs[h])
+                        .map(|h| (h, self.excess[h]))
+                        .collect::<Vec<_>>()
+                );
+            } //TRACE
         }
+        self.send_from_hubs();
+    }
+
+    /// How many sources wait, and how much excess there is that is not at hubs.
+    fn left_off_hubs(&self) -> usize {
+        let excess =
+            self.excess.iter().zip(&self.hubs).filter(|&(_, hub)| !hub).map(|(&excess, _)| excess.max(0));
+        self.waiting.len() + usize::try_from(excess.sum::<i64>()).unwrap_or(usize::MAX)
     }
 
     /// Routes what little there is at hubs.
@@ -269,7 +309,7 @@ impl State {
     /// Goes on from what was reached to the nearest target, and lowers potentials so that the way costs nothing.
     fn spread(&mut self, local: &mut Local) {
         let beyond_hubs = local.beyond_hubs;
-        let mut left = if beyond_hubs { usize::MAX } else { NEAR };
+        let mut left = if beyond_hubs { usize::MAX } else { local.most };
         while let Some((distance, node)) = local.nearest(&mut left) {
             let potential = self.potentials[node as usize] + distance;
             let is_target =
@@ -354,12 +394,28 @@ impl State {
 
     /// Fetches what a node lacks. Says whether it found a way.
     fn fetch(&mut self, node: u32) -> bool {
-        let Some(mut columns) = self.columns.take() else { return false };
+        let Some(columns) = self.columns.take() else { return false };
         let mut local = std::mem::take(&mut self.local);
-        local.limit = FAR;
-        local.begin(self.potentials.len());
-        local.reach(node, Mark { distance: 0, ..UNREACHED }, || false);
-        let mut left = NEAR;
+        let found = loop {
+            local.begin(self.potentials.len());
+            local.reach(node, Mark { distance: 0, ..UNREACHED }, || false);
+            self.spread_back(&mut local, &columns);
+            let outcome = local.outcome();
+            if outcome == Outcome::Found {
+                self.follow_back(&local, node);
+            }
+            local.end();
+            if outcome != Outcome::Farther {
+                break outcome == Outcome::Found;
+            }
+        };
+        (self.local, self.columns) = (local, Some(columns));
+        found
+    }
+
+    /// Goes back from what was reached to the nearest target, and raises potentials so that the way costs nothing.
+    fn spread_back(&mut self, local: &mut Local, columns: &Columns) {
+        let mut left = local.most;
         while let Some((distance, node)) = local.nearest(&mut left) {
             let potential = self.potentials[node as usize] - distance;
             let is_target = |node: u32| self.excess[node as usize] > 0 || self.hubs[node as usize];
@@ -371,47 +427,49 @@ impl State {
                     local.reach(arc.head, mark, || is_target(arc.head));
                 }
             }
-            for entry in columns.of(&self.split, node) {
-                let chosen = self.chosen[entry.source as usize];
-                if chosen == entry.place || chosen == NONE {
+            for &entry in columns.of(node) {
+                let old = self.using[entry.source as usize];
+                if old.head == node {
                     continue;
                 }
-                let (old, new) = (self.split.rows[chosen as usize], self.split.rows[entry.place as usize]);
-                let distance = self.potentials[old.head as usize] - i64::from(old.cost) + i64::from(new.cost)
-                    - potential;
-                let mark = Mark { distance, node, source: entry.source, place: entry.place };
-                local.reach(old.head, mark, || is_target(old.head));
+                let gain = i64::from(entry.cost) - potential;
+                if old.head == NONE {
+                    if self.is_waiting(entry.source) && entry.is_good(&self.split, node) {
+                        let best = self.split.row(entry.source).map(|place| self.value(place)).max();
+                        local.reach_source(best.unwrap_or(0) + gain, node, entry);
+                    }
+                    continue;
+                }
+                let distance = self.potentials[old.head as usize] - i64::from(old.cost) + gain;
+                if distance >= local.bound {
+                    local.pruned |= local.target == NONE;
+                } else if entry.is_good(&self.split, node) {
+                    let mark = Mark { distance, node, source: entry.source, place: entry.place };
+                    local.reach(old.head, mark, || is_target(old.head));
+                }
             }
         }
-        if local.target != NONE || local.exhausted {
+        if local.target != NONE || local.pruned || local.exhausted {
             for index in 0..local.reached.len() {
                 let node = local.reached[index];
                 let rise = local.bound - local.marks[node as usize].distance;
                 if rise > 0 {
                     self.potentials[node as usize] += rise;
-                    self.tell(columns.of(&self.split, node), node);
+                    self.tell(columns.of(node), node);
                 }
             }
         }
-        let found = local.outcome() == Outcome::Found;
-        if found {
-            self.follow_back(&local, node);
-        }
-        local.end();
-        (self.local, self.columns) = (local, Some(columns));
-        found
     }
 
     /// Tells sources that a node, which they have arcs to, has become more attractive.
-    fn tell(&mut self, column: &[super::columns::Entry], node: u32) {
+    fn tell(&mut self, column: &[Entry], node: u32) {
         let potential = self.potentials[node as usize];
         for entry in column {
-            let chosen = self.chosen[entry.source as usize];
-            if chosen == entry.place || chosen == NONE {
+            let old = self.using[entry.source as usize];
+            if old.head == node || old.head == NONE {
                 continue;
             }
-            let (old, new) = (self.split.rows[chosen as usize], self.split.rows[entry.place as usize]);
-            let value = i64::from(old.cost) + potential - i64::from(new.cost);
+            let value = i64::from(old.cost) + potential - i64::from(entry.cost);
             let user = &mut self.users[old.head as usize][self.position[entry.source as usize] as usize];
             user.level = user.level.max(value);
         }
@@ -421,7 +479,13 @@ impl State {
     fn follow_back(&mut self, local: &Local, end: u32) {
         let mut units = -self.excess[end as usize];
         let start = local.target;
-        if !self.hubs[start as usize] {
+        if let Some(entry) = local.source {
+            units = 1;
+            self.wait_no_longer(entry.source);
+            self.choose(entry.source, entry.place);
+            // It arrives, and goes on at once.
+            self.excess[start as usize] += 1;
+        } else if !self.hubs[start as usize] {
             units = units.min(self.excess[start as usize]);
         }
         let mut node = start;

@@ -7,7 +7,7 @@ use super::network::Network;
 use super::residual::NONE;
 use super::rounds::Search;
 use super::solution::Solution;
-use super::split::Split;
+use super::split::{RowArc, Split};
 
 /// A flow in a split network, perhaps with excesses and deficits, and potentials.
 ///
@@ -21,6 +21,8 @@ pub(super) struct State {
     pub excess: Vec<i64>,
     /// The place in `split.rows` of the arc that each source uses; `NONE` while it waits.
     pub chosen: Vec<u32>,
+    /// That arc; to nowhere while the source waits.
+    pub using: Vec<RowArc>,
     /// For each node of the core, the sources that use an arc to it.
     pub users: Vec<Vec<User>>,
     /// Where each source is in its node's `users`.
@@ -33,6 +35,9 @@ pub(super) struct State {
     pub(super) local: Local,
     pub(super) search: Search,
 }
+
+/// What a source that waits uses.
+pub(super) const NOWHERE: RowArc = RowArc { head: NONE, cost: 0 };
 
 /// Further than any distance.
 pub(super) const FAR: i64 = i64::MAX;
@@ -68,11 +73,17 @@ impl State {
             }
         }
         let hubs = local::hubs(&split);
+        let using = chosen.iter().map(|&place| match place {
+            NONE => NOWHERE,
+            place => split.rows[place as usize],
+        });
+        let using = using.collect();
         Self {
             split,
             potentials,
             excess,
             chosen,
+            using,
             users,
             position,
             waiting,
@@ -117,6 +128,7 @@ impl State {
             return;
         }
         let node = self.split.rows[place as usize].head as usize;
+        self.using[source as usize] = NOWHERE;
         self.leave(source, node);
         self.excess[node] -= 1;
         self.wait(source);
@@ -131,14 +143,24 @@ impl State {
     /// Takes a source out of the network, whether it waits or uses an arc.
     pub fn withdraw(&mut self, source: u32) {
         self.release(source);
-        if !self.is_present(source) {
-            return;
+        if self.is_present(source) {
+            self.wait_no_longer(source);
         }
+    }
+
+    /// Takes a source out of those that wait.
+    pub fn wait_no_longer(&mut self, source: u32) {
         let position = self.position[source as usize];
         self.waiting.swap_remove(position as usize);
         if let Some(&moved) = self.waiting.get(position as usize) {
             self.position[moved as usize] = position;
         }
+    }
+
+    /// Whether a source waits.
+    pub fn is_waiting(&self, source: u32) -> bool {
+        self.chosen[source as usize] == NONE
+            && self.waiting.get(self.position[source as usize] as usize) == Some(&source)
     }
 
     /// Whether a source waits or uses an arc.
@@ -159,8 +181,10 @@ impl State {
 
     /// Lets a source use an arc.
     pub fn choose(&mut self, source: u32, place: u32) {
-        let users = &mut self.users[self.split.rows[place as usize].head as usize];
+        let arc = self.split.rows[place as usize];
+        let users = &mut self.users[arc.head as usize];
         self.chosen[source as usize] = place;
+        self.using[source as usize] = arc;
         self.position[source as usize] = users.len() as u32;
         users.push(User { level: FAR, source });
     }
