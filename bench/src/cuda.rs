@@ -85,6 +85,7 @@ calls! {
 pub struct Driver {
     calls: Calls,
     device: c_int,
+    first_call: u64,
     function: *mut c_void,
     _library: Library,
 }
@@ -110,14 +111,19 @@ impl Driver {
         let library = unsafe { Library::new("libcuda.so.1") }
             .map_err(|e| Failure::new(format!("There is no CUDA driver here: {e}")))?;
         let calls = Calls::load(&library)?;
-        let mut driver = Self { calls, device: 0, function: ptr::null_mut(), _library: library };
+        let mut driver =
+            Self { calls, device: 0, first_call: 0, function: ptr::null_mut(), _library: library };
         let mut context = ptr::null_mut();
         let (mut module, mut device) = (ptr::null_mut(), 0);
         let name = CString::from(c"nothing");
         let c = &driver.calls;
+        // SAFETY: cuInit takes a number.
+        let begun = driver.check("cuInit", unsafe { (c.init)(0) });
+        begun?;
+        driver.first_call = crate::start::monotonic();
+        let c = &driver.calls;
         // SAFETY: all pointers are to variables of the documented types, alive during the calls.
         unsafe {
-            driver.check("cuInit", (c.init)(0))?;
             driver.check("cuDeviceGet", (c.device_get)(&mut device, 0))?;
             driver.check("cuDevicePrimaryCtxRetain", (c.retain)(&mut context, device))?;
             driver.check("cuCtxSetCurrent", (c.set_current)(context))?;
@@ -128,6 +134,11 @@ impl Driver {
         }
         driver.device = device;
         Ok(driver)
+    }
+
+    /// When the first call had returned, by the system's monotonic clock.
+    pub fn first_call(&self) -> u64 {
+        self.first_call
     }
 
     /// The device's name.

@@ -5,6 +5,7 @@
 //! machine does falls on all alike, and measures the limit (a raw socket, a plain copy) in between.
 
 mod app;
+mod broker;
 mod cuda;
 mod measure;
 mod micro;
@@ -13,6 +14,7 @@ mod raw;
 mod report;
 mod rig;
 mod shape;
+mod start;
 mod task;
 mod way;
 mod worker;
@@ -97,6 +99,10 @@ enum Benchmark {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
+    /// How a broker bears many nodes and many leases: times of grants, its rounds, its memory
+    Broker(broker::Options),
+    /// Time from `rgpu run` to the program's first CUDA call, with a broker and without
+    Start(start::Options),
     /// The other end of raw connections, for limits between two machines
     Peer {
         /// Where to listen
@@ -179,6 +185,8 @@ impl Progress {
 pub fn main(arguments: Arguments) -> Result<(), Failure> {
     let (name, common) = match &arguments.benchmark {
         Benchmark::Peer { listen } => return raw::peer(listen),
+        Benchmark::Broker(options) => return broker::main(options),
+        Benchmark::Start(options) => return start::main(options),
         Benchmark::Latency { common, .. } => ("latency", common),
         Benchmark::Bandwidth { common, .. } => ("bandwidth", common),
         Benchmark::Launch { common, .. } => ("launch", common),
@@ -193,7 +201,7 @@ pub fn main(arguments: Arguments) -> Result<(), Failure> {
         Benchmark::Launch { count, .. } => micro::launch(&rig, *count, &progress)?,
         Benchmark::Calls { count, .. } => micro::calls(&rig, *count, &progress)?,
         Benchmark::App { command, .. } => app::measure(&rig, command, &progress)?,
-        Benchmark::Peer { .. } => Vec::new(),
+        Benchmark::Peer { .. } | Benchmark::Broker(_) | Benchmark::Start(_) => Vec::new(),
     };
     progress.0.finish_and_clear();
     let device = match rig.ways().first() {

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub enum Task {
     /// Names the device.
     Describe,
+    /// When the first CUDA call had returned: nanoseconds of the system's monotonic clock.
+    FirstCall,
     /// Copies of four bytes to the host: the smallest call whose answer must be waited for. A sample a copy.
     Asked {
         /// How many.

@@ -194,8 +194,12 @@ impl Service {
     /// Starts `rgpu` with these arguments, and waits until it listens.
     pub fn start(rgpu: &Path, arguments: &[&str]) -> Result<Self, Failure> {
         let what = arguments.join(" ");
-        let mut process = Command::new(rgpu)
-            .args(arguments)
+        Self::follow(what, Command::new(rgpu).args(arguments))
+    }
+
+    /// Starts a command, and waits until it listens.
+    pub fn follow(what: String, command: &mut Command) -> Result<Self, Failure> {
+        let mut process = command
             .env("RGPU_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -210,6 +214,11 @@ impl Service {
             Ok(_) if service.address.parse::<SocketAddr>().is_ok() => Ok(service),
             _ => Err(Failure::new(format!("`rgpu {what}` did not start: it said {line:?}"))),
         }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 }
 

@@ -43,6 +43,7 @@ fn count(reply: &mut Reply, before: &Snapshot, after: &Snapshot) {
 fn execute(driver: &Driver, task: &Task) -> Result<Reply, Failure> {
     match *task {
         Task::Describe => describe(driver),
+        Task::FirstCall => Ok(Reply { samples: vec![driver.first_call()], ..Reply::default() }),
         Task::Asked { count } => asked(driver, count),
         Task::Launches { count } => launches(driver, count),
         Task::Call { index, count } => call(driver, index, count),

@@ -1,0 +1,244 @@
+//! Simulated nodes: they do what a server's agent does, without a server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rgpu_control::api::{
+    DeviceLoad, DeviceReport, ErrorCode, GrantUsage, Heartbeat, LeaseOrder, LeaseReport, Orders,
+    Registration, TokenRequest,
+};
+use rgpu_control::token::Role;
+use rgpu_control::{Broker, ClientError, LeaseId, Tls};
+
+use super::Options;
+use crate::Failure;
+
+/// Device memory, of which requests ask for parts.
+pub const DEVICE_MEMORY: u64 = 16 << 30;
+
+/// One node.
+pub struct Node {
+    registration: Registration,
+    /// One connection for heartbeats, and one that waits for orders.
+    heartbeats: Broker,
+    waits: Broker,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    version: u64,
+    leases: BTreeMap<LeaseId, LeaseOrder>,
+    /// Ended, and not yet told.
+    ended: BTreeSet<LeaseId>,
+}
+
+impl Node {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows orders; says whether something has to be told soon.
+    fn follow(&self, orders: Orders) -> bool {
+        let mut state = self.state();
+        if orders.version <= state.version {
+            return false;
+        }
+        state.version = orders.version;
+        let new: BTreeMap<_, _> = orders.leases.into_iter().map(|order| (order.lease, order)).collect();
+        let gone: Vec<_> = state.leases.keys().filter(|id| !new.contains_key(id)).copied().collect();
+        state.leases = new;
+        state.ended.extend(&gone);
+        !gone.is_empty()
+    }
+
+    fn describe(&self) -> (Heartbeat, Vec<LeaseId>) {
+        let state = self.state();
+        let usage = |order: &LeaseOrder| {
+            let grants = order.grants.iter();
+            grants
+                .map(|g| GrantUsage { device: g.device, memory: g.memory / 2, ..GrantUsage::default() })
+                .collect()
+        };
+        let leases = state.leases.values();
+        let leases = leases
+            .map(|o| LeaseReport { lease: o.lease, version: o.version, sessions: 1, usage: usage(o) })
+            .collect();
+        let load = |index| DeviceLoad { index, utilization_percent: 50, ..DeviceLoad::default() };
+        let ended: Vec<_> = state.ended.iter().copied().collect();
+        let heartbeat = Heartbeat {
+            instance: self.registration.instance,
+            devices: (0..self.registration.devices.len() as u32).map(load).collect(),
+            leases,
+            orders: state.version,
+            ended: ended.clone(),
+            nic_in_mbps: 100,
+            nic_out_mbps: 100,
+            own_in_mbps: 50,
+            own_out_mbps: 50,
+            peers: Vec::new(),
+            leaving: false,
+        };
+        (heartbeat, ended)
+    }
+
+    /// Says how it is, until nothing is left to be told.
+    fn beat(&self) -> Result<(), ClientError> {
+        loop {
+            let (heartbeat, told) = self.describe();
+            let orders = match self.heartbeats.heartbeat(&self.registration.name, &heartbeat) {
+                Ok(orders) => orders,
+                Err(e) if e.code() == Some(ErrorCode::Conflict) => {
+                    self.heartbeats.register(&self.registration)?.orders
+                }
+                Err(e) => return Err(e),
+            };
+            self.state().ended.retain(|id| !told.contains(id));
+            if !self.follow(orders) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// All of them, and the threads that act for them.
+#[derive(Debug)]
+pub struct Nodes {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    samples: Arc<Mutex<Vec<u64>>>,
+    measuring: Arc<AtomicBool>,
+}
+
+/// Threads that send heartbeats.
+const BEATERS: usize = 8;
+
+impl Nodes {
+    /// Registers them, and lets them live.
+    pub fn register(options: &Options, url: &str, admin: &Broker) -> Result<Self, Failure> {
+        let failed = |e: ClientError| Failure::new(format!("Registering nodes: {e}"));
+        let mut heartbeat = Duration::from_secs(1);
+        let mut all = Vec::new();
+        for number in 0..options.nodes {
+            let name = format!("sim-{number:05}");
+            let request = TokenRequest { role: Role::Node, name: name.clone(), valid_s: 86_400 };
+            let token = admin.issue_token(&request).map_err(failed)?.token;
+            let connect = || Broker::new(url, &token, &Tls::default());
+            let node = Node {
+                registration: registration(name, number, options.devices),
+                heartbeats: connect().map_err(failed)?,
+                waits: connect().map_err(failed)?,
+                state: Mutex::default(),
+            };
+            let welcome = node.heartbeats.register(&node.registration).map_err(failed)?;
+            heartbeat = Duration::from_millis(welcome.heartbeat_ms);
+            node.follow(welcome.orders);
+            all.push(Arc::new(node));
+        }
+        let (stop, measuring) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let samples = Arc::new(Mutex::new(Vec::new()));
+        let mut nodes = Self { stop, threads: Vec::new(), samples, measuring };
+        for node in &all {
+            nodes.spawn_waiting(node.clone())?;
+        }
+        for first in 0..BEATERS {
+            let own: Vec<_> = all.iter().skip(first).step_by(BEATERS).cloned().collect();
+            nodes.spawn_beating(own, heartbeat)?;
+        }
+        Ok(nodes)
+    }
+
+    fn spawn(&mut self, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(body);
+        self.threads.push(thread.map_err(|e| Failure::new(format!("Cannot start a thread: {e}")))?);
+        Ok(())
+    }
+
+    /// Waits for a node's orders, follows them, and tells at once what has ended.
+    fn spawn_waiting(&mut self, node: Arc<Node>) -> Result<(), Failure> {
+        let stop = self.stop.clone();
+        self.spawn(move || {
+            while !stop.load(Relaxed) {
+                let seen = node.state().version;
+                match node.waits.orders(&node.registration.name, seen, 5) {
+                    Ok(orders) => {
+                        if node.follow(orders) {
+                            let _ = node.beat(); // the next regular one says it again
+                        }
+                    }
+                    Err(_) => std::thread::sleep(Duration::from_millis(200)),
+                }
+            }
+        })
+    }
+
+    /// Sends the regular heartbeats of some nodes.
+    fn spawn_beating(&mut self, nodes: Vec<Arc<Node>>, period: Duration) -> Result<(), Failure> {
+        let (stop, samples, measuring) = (self.stop.clone(), self.samples.clone(), self.measuring.clone());
+        self.spawn(move || {
+            let gap = period / u32::try_from(nodes.len().max(1)).unwrap_or(1);
+            let mut due = Instant::now();
+            for node in nodes.iter().cycle() {
+                if stop.load(Relaxed) {
+                    return;
+                }
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                if node.beat().is_ok() && measuring.load(Relaxed) {
+                    let took = u64::try_from(due.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                    samples.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+                }
+                due += gap;
+            }
+        })
+    }
+
+    /// Whether times count now.
+    pub fn measuring(&self) -> Arc<AtomicBool> {
+        self.measuring.clone()
+    }
+
+    /// The times of heartbeats.
+    pub fn samples(&self) -> Arc<Mutex<Vec<u64>>> {
+        self.samples.clone()
+    }
+
+    /// Lets the threads end.
+    pub fn finish(self) {
+        self.stop.store(true, Relaxed);
+        for thread in self.threads {
+            let _ = thread.join(); // a thread that panicked has said so
+        }
+    }
+}
+
+fn registration(name: String, number: u32, devices: u32) -> Registration {
+    let device = |index| DeviceReport {
+        index,
+        model: if number.is_multiple_of(2) { "A100" } else { "H100" }.into(),
+        uuid: format!("GPU-{number:08x}-0000-0000-0000-{index:012x}"),
+        memory: DEVICE_MEMORY,
+        bus_mbps: 128_000,
+        partitionable: true,
+        compute_capability: "8.0".into(),
+        software: true,
+    };
+    Registration {
+        instance: u64::from(number) + 1,
+        address: format!("{name}:7070"),
+        local_address: None,
+        machine: format!("machine-of-{name}"),
+        name,
+        cpu_milli: 64_000,
+        memory_mib: 512 << 10,
+        nic_mbps: 100_000,
+        switch: None,
+        devices: (0..devices).map(device).collect(),
+        transports: vec!["tcp".into()],
+        tls: false,
+        version: env!("CARGO_PKG_VERSION").into(),
+        leases: Vec::new(),
+    }
+}
