@@ -58,6 +58,9 @@ pub enum Notice {
     ModuleWanted = 8,
     /// When calls were executed, for a client that asked for it in the hello. Body: a list of [`Traced`].
     Trace = 9,
+    /// The client's lease was made smaller: it is to return credit that it has not spent. Body: [`CreditRecall`]. Since minor
+    /// version 2.
+    CreditRecall = 10,
 }
 
 /// How often a busy server shows that it is alive.
@@ -76,6 +79,7 @@ impl TryFrom<u16> for Notice {
             7 => Self::Goodbye,
             8 => Self::ModuleWanted,
             9 => Self::Trace,
+            10 => Self::CreditRecall,
             _ => return Err(DecodeError::Unknown { what: "notice", value: value.into() }),
         })
     }
@@ -111,6 +115,13 @@ records! {
         start: u64,
         /// When it was dispatched, finished or answered.
         end: u64,
+    }
+    /// Credit is called back.
+    CreditRecall {
+        /// The device ordinal.
+        ordinal: u32,
+        /// How much, in bytes; the client returns that or all that it has not spent, whichever is less.
+        bytes: u64,
     }
     /// The device needs the host's bytes of mirrored memory.
     FetchRequest {
@@ -211,6 +222,11 @@ impl<'a> AnswerBody<'a> {
         let pending = next(FLAG_PENDING)?;
         Ok(Self { failed, pending, answer: reader.rest() })
     }
+}
+
+impl CreditRecall {
+    /// The minor version of clients that know it.
+    pub const SINCE: u16 = 2;
 }
 
 impl Traced {

@@ -1,9 +1,11 @@
 //! Memory credit: what may be allocated without asking.
 
 use super::link::Link;
+use super::outgoing::Urgent;
 use parking_lot::Mutex;
 use rgpu_device::{Code, Error, Ordinal, Result};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Asked for at once, at least.
 const STEP: u64 = 2 << 20;
@@ -13,6 +15,9 @@ const KEPT: u64 = 512 << 20;
 /// The credit of each ordinal, and what it was spent on.
 pub(super) struct Credit {
     state: Mutex<State>,
+    /// What the server calls back, by ordinal, for whoever has the state.
+    recalled: Mutex<HashMap<Ordinal, u64>>,
+    any_recalled: AtomicBool,
 }
 
 struct State {
@@ -23,13 +28,52 @@ struct State {
 
 impl Credit {
     pub fn new(left: Vec<u64>) -> Self {
-        Self { state: Mutex::new(State { left, spent: HashMap::new() }) }
+        let state = Mutex::new(State { left, spent: HashMap::new() });
+        Self { state, recalled: Mutex::default(), any_recalled: AtomicBool::new(false) }
+    }
+
+    /// The server calls credit back. Called by whoever reads the connection: it must not wait for the state, whose holder may be
+    /// waiting for an answer that is to be read.
+    pub fn recall(&self, link: &Link, ordinal: Ordinal, bytes: u64) {
+        // Each recall tells all that is too much as of then.
+        self.recalled.lock().insert(ordinal, bytes);
+        self.any_recalled.store(true, SeqCst);
+        self.return_recalled(link);
+    }
+
+    /// Returns what was called back and is not spent, unless somebody has the state, who will.
+    fn return_recalled(&self, link: &Link) {
+        while self.any_recalled.load(SeqCst) {
+            let Some(mut state) = self.state.try_lock() else { return };
+            self.any_recalled.store(false, SeqCst);
+            for (ordinal, bytes) in std::mem::take(&mut *self.recalled.lock()) {
+                let Some(left) = state.left.get_mut(ordinal as usize) else { continue };
+                let returned = bytes.min(*left);
+                if returned > 0 {
+                    *left -= returned;
+                    link.answer(Urgent::Credit(ordinal, returned));
+                }
+            }
+        }
     }
 
     /// Spends credit on an allocation, asking for more where it does not suffice, then sends the
     /// allocation with `post`. All under one lock, so that allocations and releases reach the server in
     /// the order in which they were accounted for.
     pub fn spend(
+        &self,
+        link: &Link,
+        ordinal: Ordinal,
+        addr: u64,
+        size: u64,
+        post: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let spent = self.spend_locked(link, ordinal, addr, size, post);
+        self.return_recalled(link);
+        spent
+    }
+
+    fn spend_locked(
         &self,
         link: &Link,
         ordinal: Ordinal,
@@ -58,6 +102,12 @@ impl Credit {
 
     /// Sends a release with `post`, and regains the credit. False where nothing was allocated there.
     pub fn regain(&self, link: &Link, addr: u64, post: impl FnOnce() -> Result<()>) -> Result<bool> {
+        let regained = self.regain_locked(link, addr, post);
+        self.return_recalled(link);
+        regained
+    }
+
+    fn regain_locked(&self, link: &Link, addr: u64, post: impl FnOnce() -> Result<()>) -> Result<bool> {
         let mut state = self.state.lock();
         let Some(&(ordinal, size)) = state.spent.get(&addr) else { return Ok(false) };
         post()?;

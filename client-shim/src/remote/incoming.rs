@@ -7,7 +7,9 @@ use super::outgoing::{Urgent, silence};
 use crate::trace;
 use rgpu_device::{Code, CopySink, Done, Error, Region, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
-use rgpu_protocol::frame::{AnswerBody, Failure, FetchRequest, Header, Kind, MAX_BULK, Notice, runs};
+use rgpu_protocol::frame::{
+    AnswerBody, CreditRecall, Failure, FetchRequest, Header, Kind, MAX_BULK, Notice, runs,
+};
 use rgpu_protocol::reader::{FrameReader, ReadError};
 use rgpu_protocol::transport::Ready;
 use rgpu_protocol::wire::{DecodeError, from_bytes};
@@ -134,6 +136,12 @@ impl Link {
                 let module = from_bytes::<u64>(body)?;
                 if !self.send_image(module) {
                     return Err(DecodeError::Unknown { what: "wanted module", value: module }.into());
+                }
+            }
+            Notice::CreditRecall => {
+                let recall: CreditRecall = from_bytes(body)?;
+                if let Some(credit) = self.credit.get() {
+                    credit.recall(self, recall.ordinal, recall.bytes);
                 }
             }
             Notice::Trace => trace::measured(from_bytes(body)?),

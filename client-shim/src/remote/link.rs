@@ -6,6 +6,7 @@
 //! something may arrive that cannot wait.
 
 use super::bulk::Bulk;
+use super::credit::Credit;
 use super::errors::Errors;
 use super::fork;
 use super::incoming::{Incoming, Pending};
@@ -35,6 +36,8 @@ pub(super) struct Link {
     pub urgent: Mutex<Vec<Urgent>>,
     pub urgent_waiting: AtomicBool,
     pub images: Images,
+    /// Set once the session has begun.
+    pub credit: OnceLock<Arc<Credit>>,
     /// What was sent to the device and is not known to be done.
     pub bulk: Bulk,
     pub incoming: Mutex<Incoming>,
@@ -91,6 +94,7 @@ impl Link {
                 urgent: Mutex::default(),
                 urgent_waiting: AtomicBool::new(false),
                 images: Images::default(),
+                credit: OnceLock::new(),
                 bulk: Bulk::default(),
                 incoming: Mutex::default(),
                 state: Mutex::default(),

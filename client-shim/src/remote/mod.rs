@@ -135,7 +135,7 @@ pub struct Remote {
     /// The devices' memory, where server and client share it.
     direct: direct::DirectMemory,
     inventory: modules::Inventory,
-    credit: credit::Credit,
+    credit: Arc<credit::Credit>,
     /// Mirrored allocations, with their ordinals.
     mirrored: Mutex<HashMap<u64, Ordinal>>,
     /// The plan's addresses are this process's as long as the session lives.
@@ -315,6 +315,8 @@ impl Remote {
         }
         let reservation = reservation.map(|reservation| reservation.shrink(whole));
         let link = Link::new(transport, host, stats)?;
+        let credit = Arc::new(credit::Credit::new(answer.credit));
+        let _ = link.credit.set(credit.clone());
         Ok(Arc::new(Self {
             link,
             minor,
@@ -322,7 +324,7 @@ impl Remote {
             direct: direct::DirectMemory::new(&plan, &files),
             plan,
             inventory: modules::Inventory::new(extras),
-            credit: credit::Credit::new(answer.credit),
+            credit,
             mirrored: Mutex::default(),
             _reservation: reservation,
         }))

@@ -7,9 +7,10 @@ use crate::trace;
 use parking_lot::MutexGuard;
 use rgpu_device::{Code, Error, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
-use rgpu_protocol::calls::{Call, FetchAnswer, ModuleData, ModuleImage};
+use rgpu_protocol::calls::{Call, CreditReturn, FetchAnswer, ModuleData, ModuleImage};
 use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BODY, MAX_BULK};
 use rgpu_protocol::transport::Ready;
+use rgpu_protocol::wire::to_bytes;
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -51,6 +52,8 @@ pub(super) enum Urgent {
     Fetched(u64, Vec<u8>),
     /// The image of a module.
     Image(u64, Vec<u8>),
+    /// Memory credit of an ordinal.
+    Credit(u32, u64),
 }
 
 /// An image in what is sent ahead, in parts of [`MAX_BULK`], and its last part.
@@ -434,13 +437,23 @@ impl Link {
             self.urgent_waiting.store(false, SeqCst);
             for urgent in std::mem::take(&mut *self.urgent.lock()) {
                 let sent = match &urgent {
-                    Urgent::Fetched(id, bytes) => self.write_frame(&mut out, FetchAnswer::NUMBER, *id, bytes),
+                    Urgent::Fetched(id, bytes) => {
+                        self.write_frame(&mut out, FetchAnswer::NUMBER, &id.to_le_bytes(), bytes)
+                    }
+                    Urgent::Credit(ordinal, bytes) => {
+                        let call = CreditReturn { ordinal: *ordinal, bytes: *bytes };
+                        self.write_frame(&mut out, CreditReturn::NUMBER, &to_bytes(&call), &[])
+                    }
                     Urgent::Image(module, image) => {
                         let (ahead, last) = cut_image(image);
                         ahead
                             .chunks(MAX_BULK)
-                            .try_for_each(|p| self.write_frame(&mut out, ModuleData::NUMBER, *module, p))
-                            .and_then(|()| self.write_frame(&mut out, ModuleImage::NUMBER, *module, last))
+                            .try_for_each(|p| {
+                                self.write_frame(&mut out, ModuleData::NUMBER, &module.to_le_bytes(), p)
+                            })
+                            .and_then(|()| {
+                                self.write_frame(&mut out, ModuleImage::NUMBER, &module.to_le_bytes(), last)
+                            })
                     }
                 };
                 if sent.is_err() {
@@ -450,13 +463,13 @@ impl Link {
         }
     }
 
-    /// Sends a posted call whose arguments are one number.
-    fn write_frame(&self, out: &mut Out, call: u16, argument: u64, payload: &[u8]) -> Result<()> {
+    /// Sends a posted call, whose arguments are encoded.
+    fn write_frame(&self, out: &mut Out, call: u16, arguments: &[u8], payload: &[u8]) -> Result<()> {
         out.sequence += 1;
-        let length = (size_of::<u64>() + payload.len()) as u32;
+        let length = (arguments.len() + payload.len()) as u32;
         let header = Header { length, kind: Kind::Call, flags: 0, call, sequence: out.sequence };
         out.buffer.extend_from_slice(&header.to_bytes());
-        out.buffer.extend_from_slice(&argument.to_le_bytes());
+        out.buffer.extend_from_slice(arguments);
         self.stats.posted_calls.fetch_add(1, Relaxed);
         self.write(out, &mut [IoSlice::new(payload)])
     }
