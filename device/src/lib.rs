@@ -23,11 +23,13 @@
 mod error;
 mod host_region;
 mod info;
+mod pacer;
 pub mod telemetry;
 
 pub use error::{Code, Error, Result};
 pub use host_region::RegionCursor;
 pub use info::{Attribute, DeviceInfo, FunctionInfo, GlobalInfo, GlobalKind, ModuleInfo, ParamInfo};
+pub use pacer::Pacer;
 
 /// The name of a stream, an event or a module, chosen by the caller, unique among its kind.
 pub type Handle = u64;

@@ -6,14 +6,15 @@
 use crate::confine;
 use crate::convert;
 use crate::inventory::{path_bytes, path_from};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Slot};
 use crate::local::is_local;
 use crate::nvidia::{self, NvidiaDevice};
 use crate::observer::Observed;
 use crate::options::{DeviceKind, DeviceSpec};
+use crate::pacer::LedgerPacer;
 use crate::session::{Session, initial_credit};
 use crate::store::Store;
-use rgpu_device::{AddressPlan, Code, Device, Host, Range, Seat};
+use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Host, Pacer, Range, Seat};
 use rgpu_protocol::hello::{
     self, FEATURE_OBSERVE, FEATURE_RDMA, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello, HelloAnswer,
     HelloExtras, HelloSeat, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status,
@@ -41,8 +42,9 @@ const MAX_PROPOSALS: usize = 100;
 /// How long it may think about it.
 const PROPOSAL_TIME: Duration = Duration::from_secs(10);
 
-/// Makes the device that executes an application's calls.
-pub type OpenDevice = fn(&DeviceSpec, Arc<dyn Host>) -> rgpu_device::Result<Arc<dyn Device>>;
+/// Makes the device that executes an application's calls. With a pacer, it holds back as that says.
+pub type OpenDevice =
+    fn(&DeviceSpec, Arc<dyn Host>, Option<Arc<dyn Pacer>>) -> rgpu_device::Result<Arc<dyn Device>>;
 
 /// What the daemon tells.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +56,8 @@ pub(crate) struct Orders {
     pub hello: Hello,
     /// What an RDMA client has sent, where RDMA is offered.
     pub rdma: Vec<u8>,
+    /// The protocol's minor version that the client speaks.
+    pub minor: u16,
     /// Which of the application's servers this is.
     pub seat: HelloSeat,
     /// Whether there is a store of images, and which.
@@ -68,10 +72,12 @@ impl Orders {
         self.device.compute_capability.encode(&mut out);
         (self.device.kind as u32).encode(&mut out);
         path_bytes(self.device.driver.as_deref()).encode(&mut out);
+        self.device.numbers.encode(&mut out);
         (self.slot, self.daemon).encode(&mut out);
         self.peer.encode(&mut out);
         self.hello.encode(&mut out);
         self.rdma.encode(&mut out);
+        self.minor.encode(&mut out);
         self.seat.encode(&mut out);
         self.extras.encode(&mut out);
         out
@@ -87,40 +93,50 @@ impl Orders {
             .ok_or(DecodeError::Unknown { what: "A kind of device", value: u64::from(kind) })?;
         let driver: Vec<u8> = Wire::decode(&mut r)?;
         let driver = path_from(&driver);
-        let device = DeviceSpec { kind, count, memory, workers, compute_capability, driver };
+        let numbers = Wire::decode(&mut r)?;
+        let device = DeviceSpec { kind, count, memory, workers, compute_capability, driver, numbers };
         let (slot, daemon) = Wire::decode(&mut r)?;
         let peer = Wire::decode(&mut r)?;
         let hello = Wire::decode(&mut r)?;
         let rdma = Wire::decode(&mut r)?;
+        let minor = Wire::decode(&mut r)?;
         let seat = Wire::decode(&mut r)?;
         let extras = Wire::decode(&mut r)?;
         r.finish()?;
-        Ok(Self { device, slot, daemon, peer, hello, rdma, seat, extras })
+        Ok(Self { device, slot, daemon, peer, hello, rdma, minor, seat, extras })
     }
 }
 
 /// The main function of `rgpu __app-server`.
 pub fn app_server_main() -> ExitCode {
-    app_server_with(|spec, host| match spec.kind {
-        DeviceKind::Nvidia => {
-            let config = nvidia::Config {
-                driver: spec.driver.clone(),
-                devices: Some(spec.count),
-                memory: (spec.memory > 0).then_some(spec.memory),
-            };
-            NvidiaDevice::open(&config, host)
-        }
+    app_server_with(|spec, host, pacer| match spec.kind {
+        DeviceKind::Nvidia => NvidiaDevice::open(&nvidia_config(spec), host, pacer),
         DeviceKind::Software | DeviceKind::Auto => {
-            let config = rgpu_softgpu::Config {
-                devices: spec.count,
-                memory_bytes_per_device: spec.memory,
-                workers: spec.workers as usize,
-                compute_capability: spec.compute_capability,
-                ..rgpu_softgpu::Config::default()
-            };
-            Ok(rgpu_softgpu::SoftGpu::open(config, host)?)
+            Ok(rgpu_softgpu::SoftGpu::open_paced(software_config(spec), host, pacer)?)
         }
     })
+}
+
+/// How the software GPU is opened for applications.
+pub(crate) fn software_config(spec: &DeviceSpec) -> rgpu_softgpu::Config {
+    rgpu_softgpu::Config {
+        devices: spec.count,
+        numbers: spec.numbers.clone(),
+        memory_bytes_per_device: spec.memory,
+        workers: spec.workers as usize,
+        compute_capability: spec.compute_capability,
+        ..rgpu_softgpu::Config::default()
+    }
+}
+
+/// How the NVIDIA driver is opened for applications.
+pub(crate) fn nvidia_config(spec: &DeviceSpec) -> nvidia::Config {
+    let first = || (0..spec.count).collect();
+    nvidia::Config {
+        driver: spec.driver.clone(),
+        devices: Some(if spec.numbers.is_empty() { first() } else { spec.numbers.clone() }),
+        memory: (spec.memory > 0).then_some(spec.memory),
+    }
 }
 
 /// [`app_server_main`] with a device of the caller's choice.
@@ -156,18 +172,19 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     let transport = connection.hello.clone();
     let mut session = Session::new(connection.session.clone());
     session.trace(orders.hello.features & FEATURE_TRACE != 0);
+    session.client_speaks(orders.minor);
     if orders.extras.keeps_images {
         // SAFETY: as above.
         session.keep_images(Store::new(unsafe { take(STORE)? })?);
     }
-    end_on_sigterm(session.farewell())?;
+    end_on_sigterm(session.farewell(), stats)?;
 
     // Who only looks has no part in the device.
     let observes = orders.hello.features & FEATURE_OBSERVE != 0;
     let device = if observes {
-        Observed::open(spec, session.host()).map(|device| Arc::new(device) as Arc<dyn Device>)
+        Observed::open(spec).map(|device| Arc::new(device) as Arc<dyn Device>)
     } else {
-        open(spec, session.host())
+        open(spec, session.host(), LedgerPacer::of(&ledger, slot))
     };
     let opened = device.and_then(|device| {
         let plan = agree(&*transport, &*device, &orders.hello, &orders.seat)?;
@@ -183,11 +200,17 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     };
     let credit =
         if observes { vec![0; plan.devices.len()] } else { initial_credit(&ledger, slot, spec.count) };
+    // Of a device's memory, a program with a lease sees what that gives.
+    let described = |info: DeviceInfo, ordinal: u32| {
+        let total_memory =
+            ledger.cap(slot, ordinal).map_or(info.total_memory, |most| info.total_memory.min(most));
+        convert::device_info(DeviceInfo { total_memory, ..info })
+    };
     let answer = HelloAnswer {
         status: Status::Accepted as u32,
         message: String::new(),
         features: connection.features() | if observes { FEATURE_OBSERVE } else { 0 },
-        devices: device.infos().into_iter().map(convert::device_info).collect(),
+        devices: device.infos().into_iter().zip(0..).map(|(info, o)| described(info, o)).collect(),
         plan: convert::plan(&plan),
         credit: credit.clone(),
     };
@@ -382,9 +405,9 @@ fn patiently(
     }
 }
 
-/// Tells the client when the daemon stops. Must be called before any other thread is started, so that
+/// Tells the client when the daemon stops, or ends its lease. Must be called before any other thread is started, so that
 /// all of them leave the signal to this one.
-fn end_on_sigterm(farewell: impl Fn(&str) + Send + 'static) -> io::Result<()> {
+fn end_on_sigterm(farewell: impl Fn(&str) + Send + 'static, stats: &'static Slot) -> io::Result<()> {
     // SAFETY: all zeros is a valid set, and it is filled before it is used.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: `set` is a valid place.
@@ -397,7 +420,9 @@ fn end_on_sigterm(farewell: impl Fn(&str) + Send + 'static) -> io::Result<()> {
         let mut signal = 0;
         // SAFETY: both are valid places.
         unsafe { libc::sigwait(&set, &mut signal) };
-        farewell("the server was stopped");
+        stats.set_ending();
+        // The daemon may have said why.
+        farewell(&stats.reason().unwrap_or_else(|| "the server was stopped".into()));
         exit();
     };
     std::thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(wait).map(drop)
@@ -417,12 +442,14 @@ mod tests {
                 workers: 7,
                 compute_capability: (9, 0),
                 driver: Some("/lib/x".into()),
+                numbers: vec![2, 1],
             },
             slot: 11,
             daemon: 13,
             peer: "127.0.0.1:1".into(),
             hello: Hello { program: "a".into(), ..Hello::default() },
             rdma: vec![15],
+            minor: 2,
             seat: HelloSeat { index: 19, of: 21 },
             extras: HelloExtras { keeps_images: true, images: vec![17] },
         };

@@ -3,12 +3,15 @@
 //! Each connection has a small thread in the daemon, which ends with the application's process. Nothing that
 //! a client does reaches further into the daemon than the hello, which is short and read within a time limit.
 
+use crate::agent::{Agent, Site};
 use crate::app::{CONNECTION, LEDGER, ORDERS, Orders, STORE, hear_any, say};
+use crate::lease::{Admission, LeaseTable};
 use crate::ledger::Ledger;
 use crate::local::{self, LocalListener};
 use crate::options::Options;
 use crate::store::{Cupboard, Shelf, Tenant};
 use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
+use rgpu_control::token::PublicKey;
 use rgpu_protocol::hello::{FEATURE_RDMA, Hello, HelloAnswer, HelloExtras, HelloMore, MAJOR, MINOR, Status};
 use rgpu_protocol::transport::{Choice, Kind, Tcp, Transport};
 use std::io::{self, Write};
@@ -30,11 +33,33 @@ const STOP_TIME: Duration = Duration::from_secs(2);
 /// Longest token.
 const MAX_TOKEN: usize = 4096;
 
+/// Who is served.
+#[derive(Debug, Default)]
+struct Admits {
+    /// Who knows this token.
+    token: Option<Vec<u8>>,
+    /// Who has a lease.
+    leases: bool,
+    /// Everybody.
+    everybody: bool,
+}
+
+/// A stranger whose hello is in order.
+struct Heard {
+    tcp: Tcp,
+    hello: Hello,
+    more: HelloMore,
+    /// The protocol's minor version that it speaks.
+    minor: u16,
+    lease: Option<Admission>,
+}
+
 /// What the daemon's threads share.
 struct Daemon {
     device: DeviceSpec,
-    ledger: Ledger,
-    token: Option<Vec<u8>>,
+    ledger: Arc<Ledger>,
+    leases: Arc<LeaseTable>,
+    admits: Admits,
     max_sessions: usize,
     transport: Choice,
     strangers: AtomicUsize,
@@ -54,12 +79,18 @@ pub fn serve(options: Options) -> io::Result<()> {
         .to_socket_addrs()
         .map_err(|e| invalid(format!("`{}` is no address to listen on: {e}", options.listen)))?
         .collect();
-    if token.is_none() && !options.insecure && addresses.iter().any(|a| !a.ip().is_loopback()) {
+    let key = options.broker_key.as_ref().map(|(path, node)| Ok::<_, io::Error>((read_key(path)?, node)));
+    let key = key.transpose()?;
+    let leases = key.is_some() || options.agent.is_some();
+    if token.is_none() && !leases && !options.insecure && addresses.iter().any(|a| !a.ip().is_loopback()) {
         return Err(invalid(format!(
-            "Others can reach {}: give --token-file FILE, or --insecure to serve anybody",
+            "Others can reach {}: give --broker URL, --token-file FILE, or --insecure to serve anybody",
             options.listen
         )));
     }
+    // A token is asked for wherever there is one; without one and without a broker, whoever reaches the address is served.
+    let everybody = token.is_none() && (options.insecure || !leases);
+    let admits = Admits { token, leases, everybody };
     let (device, capacity) = inventory::settle(options.device)?;
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = signal_descriptor(&[libc::SIGTERM, libc::SIGINT])?;
@@ -75,12 +106,18 @@ pub fn serve(options: Options) -> io::Result<()> {
             None
         }
     });
+    let ledger = Arc::new(Ledger::new(&capacity)?);
+    let leases = LeaseTable::new(ledger.clone(), device.count);
+    if let Some((key, node)) = key {
+        leases.set_identity(node, key);
+    }
     let daemon = Arc::new(Daemon {
         cupboard,
         address,
-        ledger: Ledger::new(&capacity)?,
+        ledger,
+        leases,
         device,
-        token,
+        admits,
         max_sessions: options.max_sessions,
         transport: options.transport,
         strangers: AtomicUsize::new(0),
@@ -96,6 +133,19 @@ pub fn serve(options: Options) -> io::Result<()> {
         }
         Some(Err(e)) => return Err(e),
     };
+    let agent = options.agent.as_ref().map(|agent| {
+        let site = Site {
+            address,
+            device: daemon.device.clone(),
+            capacity: capacity.clone(),
+            transport: options.transport,
+            tls: false,
+            ledger: daemon.ledger.clone(),
+            leases: daemon.leases.clone(),
+        };
+        Agent::start(agent, site)
+    });
+    let agent = agent.transpose()?;
     let mut stdout = io::stdout();
     writeln!(stdout, "rgpu: listening on {address}")?;
     stdout.flush()?;
@@ -120,6 +170,9 @@ pub fn serve(options: Options) -> io::Result<()> {
         }
     }
     drop(listener);
+    if let Some(agent) = agent {
+        agent.stop();
+    }
     daemon.stop();
     Ok(())
 }
@@ -133,6 +186,15 @@ fn read_token(path: &std::path::Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(token.to_vec())
+}
+
+fn read_key(path: &std::path::Path) -> io::Result<PublicKey> {
+    let name = |e: io::Error| io::Error::new(e.kind(), format!("Cannot read {}: {e}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(name)?;
+    PublicKey::parse(&text).ok_or_else(|| {
+        let text = format!("{} does not hold a broker's public key", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
 }
 
 /// Waits for a connection; true on a signal to stop.
@@ -189,7 +251,7 @@ impl Daemon {
     fn client(&self, stream: OwnedFd, peer: &str) {
         let heard = self.hear(stream, peer);
         self.strangers.fetch_sub(1, SeqCst);
-        let Some((tcp, hello, more)) = heard else { return };
+        let Some(Heard { tcp, hello, more, minor, lease }) = heard else { return };
         let refuse = |text: &str| {
             tracing::warn!("{peer}: refused: {text}");
             let _ = say(&tcp, &HelloAnswer::refused(Status::Unavailable, text));
@@ -202,14 +264,47 @@ impl Daemon {
         let Some(slot) = slot else {
             return refuse(&format!("it serves {sessions} applications already, which is its limit"));
         };
+        if let Some(lease) = &lease
+            && let Err(why) = self.leases.begin(lease, slot)
+        {
+            self.ledger.clear_slot(slot);
+            tracing::warn!("{peer}: refused: {why}");
+            let _ = say(&tcp, &HelloAnswer::refused(Status::Credential, why));
+            return;
+        }
         let name = printable(&hello.program);
         let (session, pid) = (hello.session, hello.pid);
-        let shelf = self.shelf(&tcp, &hello, peer);
-        match self.start(&tcp, (hello, more), slot, peer, shelf.as_ref()) {
+        let shelf = self.shelf(&tcp, &hello, lease.as_ref(), peer);
+        let orders = Orders {
+            device: match &lease {
+                None => self.device.clone(),
+                Some(lease) => self.device.only(lease.terms.iter().map(|t| t.device).collect()),
+            },
+            slot: slot as u32,
+            daemon: std::process::id(),
+            peer: peer.to_owned(),
+            // The application's process has no use for the credential.
+            hello: Hello { credential: Vec::new(), ..hello },
+            rdma: more.rdma,
+            minor: minor.min(MINOR),
+            seat: more.seat,
+            extras: HelloExtras {
+                keeps_images: shelf.is_some(),
+                images: shelf.as_ref().map(Shelf::beginnings).unwrap_or_default(),
+            },
+        };
+        match self.start(&tcp, &orders, lease.as_ref()) {
             Ok((mut child, socket)) => {
                 // Only the child's end of it stays, so that its death closes the connection.
                 drop(tcp);
-                tracing::info!("{peer}: session {session:016x} of {name} (process {pid}) begins");
+                match &lease {
+                    None => tracing::info!("{peer}: session {session:016x} of {name} (process {pid}) begins"),
+                    Some(lease) => tracing::info!(
+                        lease = %lease.lease,
+                        tenant = printable(&lease.tenant),
+                        "{peer}: session {session:016x} of {name} (process {pid}) begins"
+                    ),
+                }
                 if let (Some(shelf), Some(socket)) = (&shelf, socket) {
                     shelf.serve(socket);
                 }
@@ -236,11 +331,14 @@ impl Daemon {
             }
             Err(e) => refuse(&format!("no process could be started: {e}")),
         }
-        self.ledger.clear_slot(slot);
+        match &lease {
+            None => self.ledger.clear_slot(slot),
+            Some(lease) => self.leases.end(lease.lease, slot),
+        }
     }
 
     /// Reads and checks what a stranger says.
-    fn hear(&self, stream: OwnedFd, peer: &str) -> Option<(Tcp, Hello, HelloMore)> {
+    fn hear(&self, stream: OwnedFd, peer: &str) -> Option<Heard> {
         let adopted = match local::is_local(stream.as_raw_fd()) {
             true => Ok(Tcp::local(stream, peer.to_owned())),
             false => Tcp::adopt(stream, peer.to_owned()),
@@ -283,16 +381,13 @@ impl Daemon {
                 return None;
             }
         };
-        if let Some(token) = &self.token
-            && !same(token, &hello.credential)
-        {
-            let text = match hello.credential.is_empty() {
-                true => "it wants a token (RGPU_TOKEN_FILE, or `rgpu run --token-file`)",
-                false => "the token is wrong",
-            };
-            refuse(Status::Credential, text.into());
-            return None;
-        }
+        let lease = match self.check(&hello) {
+            Ok(lease) => lease,
+            Err(text) => {
+                refuse(Status::Credential, text);
+                return None;
+            }
+        };
         if !self.transport.allows(Kind::Rdma) || hello.features & FEATURE_RDMA == 0 {
             hello.features &= !FEATURE_RDMA;
             more.rdma.clear();
@@ -301,13 +396,32 @@ impl Daemon {
             refuse(Status::Unavailable, "it is reached by RDMA alone (`rgpu run --transport rdma`)".into());
             return None;
         }
-        Some((tcp, hello, more))
+        Some(Heard { tcp, hello, more, minor: prefix.minor, lease })
+    }
+
+    /// Whether somebody is served, and by which lease.
+    fn check(&self, hello: &Hello) -> Result<Option<Admission>, String> {
+        let Admits { token, leases, everybody } = &self.admits;
+        if token.as_ref().is_some_and(|token| same(token, &hello.credential)) {
+            return Ok(None);
+        }
+        // Who may come as they are may still bring a lease, and is held to it.
+        if *leases && !(*everybody && hello.credential.is_empty()) {
+            return self.leases.admit(&hello.credential, hello.session).map(Some);
+        }
+        match (*everybody, hello.credential.is_empty()) {
+            (true, _) => Ok(None),
+            (false, true) => Err("it wants a token (RGPU_TOKEN_FILE, or `rgpu run --token-file`)".into()),
+            (false, false) => Err("the token is wrong".into()),
+        }
     }
 
     /// Where an application's modules are kept: nowhere, if it cannot be told whose it is.
-    fn shelf(&self, tcp: &Tcp, hello: &Hello, peer: &str) -> Option<Shelf> {
+    fn shelf(&self, tcp: &Tcp, hello: &Hello, lease: Option<&Admission>, peer: &str) -> Option<Shelf> {
         let cupboard = self.cupboard.as_ref()?;
-        let tenant = if self.token.is_some() {
+        let tenant = if let Some(lease) = lease {
+            Tenant::of_broker(&lease.tenant)
+        } else if self.admits.token.is_some() {
             Tenant::of_token(&hello.credential)
         } else if local::is_local(tcp.descriptor()) {
             Tenant::of_user(local::user(tcp.descriptor())?)
@@ -321,31 +435,15 @@ impl Daemon {
     fn start(
         &self,
         tcp: &Tcp,
-        (hello, more): (Hello, HelloMore),
-        slot: usize,
-        peer: &str,
-        shelf: Option<&Shelf>,
+        orders: &Orders,
+        lease: Option<&Admission>,
     ) -> io::Result<(Child, Option<UnixStream>)> {
-        // The application's process has no use for it.
-        let hello = Hello { credential: Vec::new(), ..hello };
-        let orders = Orders {
-            device: self.device.clone(),
-            slot: slot as u32,
-            daemon: std::process::id(),
-            peer: peer.to_owned(),
-            hello,
-            rdma: more.rdma,
-            seat: more.seat,
-            extras: HelloExtras {
-                keeps_images: shelf.is_some(),
-                images: shelf.map(Shelf::beginnings).unwrap_or_default(),
-            },
-        };
+        let (slot, keeps_images) = (orders.slot as usize, orders.extras.keeps_images);
         let orders = memory_file(&orders.to_bytes())?;
         let mut command = Command::new("/proc/self/exe");
         command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
         inventory::without_our_variables(&mut command);
-        let (ours, theirs) = match shelf.map(|_| UnixStream::pair()).transpose()? {
+        let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
             Some((ours, theirs)) => (Some(ours), Some(theirs)),
             None => (None, None),
         };
@@ -361,6 +459,10 @@ impl Daemon {
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
         let child = command.spawn()?;
         children.push(child.id());
+        drop(children);
+        if let Some(lease) = lease {
+            self.leases.started(lease.lease, slot, child.id());
+        }
         Ok((child, ours))
     }
 
@@ -440,7 +542,7 @@ mod tests {
     fn strangers_need_a_token_or_permission() {
         let options = Options { listen: "0.0.0.0:0".into(), ..Options::default() };
         let error = serve(options).unwrap_err().to_string();
-        assert!(error.contains("--token-file") && error.contains("--insecure"), "{error}");
+        assert!(["--broker", "--token-file", "--insecure"].iter().all(|o| error.contains(o)), "{error}");
     }
 
     #[test]

@@ -1,58 +1,544 @@
 //! Leases, as a server keeps them: who is admitted, what they may use, and what they do use.
 //!
 //! The [`LeaseTable`] is the daemon's. The broker's orders come in by [`LeaseTable::apply`], whoever fetches them; what the
-//! leases use goes out by [`LeaseTable::report`].
+//! leases use goes out by [`LeaseTable::report`]. What is enforced while an application runs stands in the
+//! [ledger](crate::ledger), which its process shares: the table enters a lease there with its first session, and strikes it
+//! off with its last.
+//!
+//! A lease is known from a token, from the orders, or from both; the higher version counts. It ends when orders lack it that
+//! are not older than those which its token names, and never because the broker is silent. What has ended is remembered until
+//! its tokens have run out.
 
+use crate::ledger::{Ledger, Terms, Used, monotonic_ns};
 use rgpu_control::LeaseId;
-use rgpu_control::api::{LeaseReport, Orders};
-use rgpu_control::token::PublicKey;
-use std::sync::Arc;
+use rgpu_control::api::{GrantUsage, LeaseReport, Orders};
+use rgpu_control::proof::Verifier;
+use rgpu_control::token::{CLOCK_SKEW_S, Grant, LeaseClaims, PublicKey, TokenError};
+use rgpu_control::unix_time;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::ledger::Ledger;
+/// So long a session that is ended gets to say goodbye.
+const FAREWELL_TIME: Duration = Duration::from_secs(1);
+/// The shares that are reported are of a time at least so long.
+const WINDOW_NS: u64 = 1_000_000_000;
 
 /// The leases that this server serves, or has ended lately.
 pub struct LeaseTable {
     ledger: Arc<Ledger>,
+    /// How many devices there are.
+    devices: u32,
+    begun_ms: u64,
+    inner: Mutex<Inner>,
+    tell: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    node: String,
+    verifier: Option<Verifier>,
+    /// The latest orders' version.
+    applied: u64,
+    leases: HashMap<LeaseId, Record>,
+    /// Those that have ended, and until when their tokens could be presented.
+    ended: HashMap<LeaseId, u64>,
+    /// Those of them that the broker has not yet confirmed to have heard of, and of which nothing is left.
+    unconfirmed: BTreeSet<LeaseId>,
+}
+
+/// A lease.
+struct Record {
+    version: u64,
+    /// Orders before this version say nothing about it.
+    orders: u64,
+    tenant: String,
+    /// As far as is known: it may have been renewed since.
+    expires: u64,
+    /// Whether orders have named it.
+    ordered: bool,
+    terms: Vec<Terms>,
+    /// What was used before the entry in the ledger was made; all of it where there is none.
+    used: Vec<Used>,
+    /// Received and sent by sessions that are over.
+    bytes: (u64, u64),
+    /// Its entry in the ledger, while it has sessions.
+    entry: Option<usize>,
+    /// By slot.
+    sessions: HashMap<usize, Option<Process>>,
+    /// Why it was ended.
+    ended: Option<String>,
+    windows: Vec<Window>,
+}
+
+/// A time over which a share is measured.
+#[derive(Debug, Clone, Copy, Default)]
+struct Window {
+    since: u64,
+    busy_ns: u64,
+    share_milli: u32,
+}
+
+/// A session's process, by a descriptor that never means another one.
+struct Process(OwnedFd);
+
+impl Process {
+    fn open(pid: u32) -> io::Result<Self> {
+        // SAFETY: plain system call.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor, which is close-on-exec.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    fn signal(&self, signal: i32) {
+        // It may be gone already, which is as good.
+        // SAFETY: plain system call without an info structure.
+        unsafe {
+            let none = std::ptr::null::<libc::siginfo_t>();
+            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, none, 0)
+        };
+    }
+}
+
+/// Somebody who has shown a good lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Whose it is.
+    pub tenant: String,
+    /// What it gives of this server, in the order of the program's ordinals.
+    pub terms: Vec<Terms>,
+    claims: LeaseClaims,
+}
+
+/// Processes that are to end.
+#[derive(Default)]
+struct Farewells(Vec<Process>);
+
+impl Farewells {
+    /// They have been told why; those who don't go are made to.
+    fn carry_out(self) {
+        if self.0.is_empty() {
+            return;
+        }
+        self.0.iter().for_each(|process| process.signal(libc::SIGTERM));
+        let kill = move || {
+            std::thread::sleep(FAREWELL_TIME);
+            self.0.iter().for_each(|process| process.signal(libc::SIGKILL));
+        };
+        if let Err(e) = std::thread::Builder::new().name("farewell".into()).stack_size(64 << 10).spawn(kill) {
+            tracing::error!("no thread could be started: {e}");
+        }
+    }
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 impl LeaseTable {
     /// A table without leases, for the devices of a ledger.
-    pub fn new(ledger: Arc<Ledger>) -> Arc<Self> {
-        Arc::new(Self { ledger })
+    pub fn new(ledger: Arc<Ledger>, devices: u32) -> Arc<Self> {
+        let (inner, tell) = (Mutex::default(), Mutex::new(None));
+        Arc::new(Self { ledger, devices, begun_ms: unix_ms(), inner, tell })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on leases of this node are admitted, and they have to be signed with the private key that belongs to this one.
     /// Without an identity no lease is admitted.
     pub fn set_identity(&self, node: &str, broker: PublicKey) {
-        let _ = (node, broker);
+        let mut inner = self.lock();
+        let same = inner.node == node && inner.verifier.as_ref().is_some_and(|v| v.broker() == broker);
+        if !same {
+            // The first one counts from the server's start: clocks differ a little.
+            let since = if inner.verifier.is_none() { self.begun_ms } else { unix_ms() };
+            node.clone_into(&mut inner.node);
+            inner.verifier = Some(Verifier::new(broker, node, since));
+        }
+    }
+
+    /// Whether there is an identity.
+    pub fn has_identity(&self) -> bool {
+        self.lock().verifier.is_some()
+    }
+
+    /// Checks what a session's hello brings.
+    ///
+    /// # Errors
+    /// Why it is refused, in words for both sides.
+    pub fn admit(&self, credential: &[u8], session: u64) -> Result<Admission, String> {
+        self.admit_at(credential, session, unix_ms())
+    }
+
+    fn admit_at(&self, credential: &[u8], session: u64, now_ms: u64) -> Result<Admission, String> {
+        let mut inner = self.lock();
+        let Inner { verifier, node, .. } = &mut *inner;
+        let Some(verifier) = verifier else {
+            return Err("the server has not reached its broker yet: try again in a moment".into());
+        };
+        if credential.is_empty() {
+            return Err("it wants a lease: start the program with `rgpu run --broker URL`".into());
+        }
+        let claims = verifier.admit(credential, session, now_ms).map_err(|e| e.to_string())?;
+        let node = node.clone();
+        inner.check_not_ended(&claims)?;
+        let terms = match inner.leases.get(&claims.lease) {
+            Some(record) if record.version >= claims.version => record.terms.clone(),
+            _ => self.terms(&node, &claims.grants)?,
+        };
+        Ok(Admission { lease: claims.lease, tenant: claims.tenant.clone(), terms, claims })
+    }
+
+    /// What grants give of this node.
+    fn terms(&self, node: &str, grants: &[Grant]) -> Result<Vec<Terms>, String> {
+        let own = grants.iter().filter(|grant| grant.node == node);
+        own.map(|grant| match grant.device {
+            device if device < self.devices => Ok(Terms {
+                device,
+                memory: grant.memory,
+                share_milli: u32::from(grant.share_milli).clamp(1, 1000),
+            }),
+            device => Err(format!(
+                "the lease gives device {device} of this server ({node}), which has {}",
+                self.devices
+            )),
+        })
+        .collect()
+    }
+
+    /// A session with a lease begins in a slot.
+    ///
+    /// # Errors
+    /// The lease has ended since it was admitted.
+    pub fn begin(&self, admission: &Admission, slot: usize) -> Result<(), String> {
+        let first = {
+            let mut inner = self.lock();
+            inner.prune(unix_time());
+            inner.check_not_ended(&admission.claims)?;
+            let claims = &admission.claims;
+            let record = inner.leases.entry(claims.lease).or_insert_with(|| {
+                Record::new(
+                    claims.version,
+                    claims.orders,
+                    &claims.tenant,
+                    claims.expires,
+                    admission.terms.clone(),
+                )
+            });
+            record.expires = record.expires.max(claims.expires);
+            if claims.version > record.version {
+                record.change(&self.ledger, claims.lease, claims.version, admission.terms.clone());
+            }
+            let first = record.sessions.is_empty();
+            let entry = match record.entry {
+                Some(entry) => entry,
+                None => {
+                    let entry = self.ledger.take_lease(&record.terms, &record.used);
+                    entry.ok_or("the server serves too many leases at once")?
+                }
+            };
+            record.entry = Some(entry);
+            record.sessions.insert(slot, None);
+            self.ledger.bind(slot, entry);
+            first
+        };
+        if first {
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// The session's process has been started.
+    pub fn started(&self, lease: LeaseId, slot: usize, pid: u32) {
+        let process = match Process::open(pid) {
+            Ok(process) => process,
+            Err(e) => {
+                tracing::error!("process {pid} cannot be watched: {e}");
+                return;
+            }
+        };
+        let mut farewells = Farewells::default();
+        if let Some(record) = self.lock().leases.get_mut(&lease)
+            && let Some(place) = record.sessions.get_mut(&slot)
+        {
+            match &record.ended {
+                None => *place = Some(process),
+                Some(why) => {
+                    self.ledger.slot(slot).set_reason(why);
+                    farewells.0.push(process);
+                }
+            }
+        }
+        farewells.carry_out();
+    }
+
+    /// The session in a slot is over, and its process gone: the slot is free for others.
+    pub fn end(&self, lease: LeaseId, slot: usize) {
+        let last = {
+            let mut inner = self.lock();
+            let Some(record) = inner.leases.get_mut(&lease) else {
+                self.ledger.clear_slot(slot);
+                return;
+            };
+            record.sessions.remove(&slot);
+            let stats = self.ledger.slot(slot);
+            record.bytes.0 += stats.bytes_in.load(SeqCst);
+            record.bytes.1 += stats.bytes_out.load(SeqCst);
+            let last = record.sessions.is_empty();
+            self.ledger.clear_slot(slot);
+            if last && let Some(entry) = record.entry.take() {
+                record.used = record.used_in(&self.ledger, entry);
+                self.ledger.clear_lease(entry);
+            }
+            if last && record.ended.is_some() {
+                inner.bury(lease);
+            }
+            last
+        };
+        if last {
+            self.tell();
+        }
     }
 
     /// Takes the broker's orders: leases of running sessions get the memory and share that stand there, and those that are not
     /// there any more are ended. Orders older than the latest ones are ignored.
     pub fn apply(&self, orders: &Orders) {
-        let _ = orders;
+        let (mut farewells, mut changed) = (Farewells::default(), false);
+        {
+            let mut inner = self.lock();
+            if orders.version <= inner.applied {
+                return;
+            }
+            inner.applied = orders.version;
+            let node = inner.node.clone();
+            let mut named = HashSet::with_capacity(orders.leases.len());
+            for order in &orders.leases {
+                named.insert(order.lease);
+                let terms = match self.terms(&node, &order.grants) {
+                    Ok(terms) => terms,
+                    Err(why) => {
+                        tracing::error!("lease {} is not served: {why}", order.lease);
+                        continue;
+                    }
+                };
+                let Inner { leases, ended, .. } = &mut *inner;
+                match leases.get_mut(&order.lease) {
+                    Some(record) => {
+                        record.ordered = true;
+                        record.expires = record.expires.max(order.expires);
+                        if order.version > record.version {
+                            record.change(&self.ledger, order.lease, order.version, terms);
+                        }
+                    }
+                    None if ended.contains_key(&order.lease) => {
+                        tracing::warn!(
+                            "lease {} was ended here, and the broker's orders name it again",
+                            order.lease
+                        );
+                    }
+                    None => {
+                        let mut record =
+                            Record::new(order.version, orders.version, &order.tenant, order.expires, terms);
+                        record.ordered = true;
+                        leases.insert(order.lease, record);
+                    }
+                }
+            }
+            let gone: Vec<LeaseId> = inner
+                .leases
+                .iter()
+                .filter(|(id, r)| r.ended.is_none() && r.orders <= orders.version && !named.contains(id))
+                .map(|(id, _)| *id)
+                .collect();
+            for id in gone {
+                changed |= inner.finish(&self.ledger, id, &mut farewells);
+            }
+            inner.prune(unix_time());
+        }
+        farewells.carry_out();
+        if changed {
+            self.tell();
+        }
     }
 
     /// The version of the latest orders that were applied; 0 before the first.
     pub fn applied(&self) -> u64 {
-        0
+        self.lock().applied
     }
 
     /// What the leases use, and which of those that were to be ended have left nothing behind. The latter are told again until
     /// [`LeaseTable::confirmed`].
     pub fn report(&self) -> (Vec<LeaseReport>, Vec<LeaseId>) {
-        let _ = &self.ledger;
-        (Vec::new(), Vec::new())
+        self.report_at(monotonic_ns(), unix_time())
+    }
+
+    fn report_at(&self, now: u64, unix: u64) -> (Vec<LeaseReport>, Vec<LeaseId>) {
+        let mut inner = self.lock();
+        inner.prune(unix);
+        let mut reports: Vec<LeaseReport> =
+            inner.leases.iter_mut().map(|(id, record)| record.report(&self.ledger, *id, now)).collect();
+        reports.sort_by_key(|report| report.lease);
+        (reports, inner.unconfirmed.iter().copied().collect())
     }
 
     /// The broker has heard that these leases have ended: they need not be told again.
     pub fn confirmed(&self, ended: &[LeaseId]) {
-        let _ = ended;
+        let mut inner = self.lock();
+        for lease in ended {
+            inner.unconfirmed.remove(lease);
+        }
     }
 
-    /// Calls this, on any thread, when a lease's first session begins or an ended lease's last session is gone: something that
+    /// Calls this, on any thread, when a lease's first session begins, its last one is gone, or it has ended: something that
     /// the broker should hear soon. It must not call the table.
     pub fn on_change(&self, tell: impl Fn() + Send + Sync + 'static) {
-        let _ = tell;
+        *self.tell.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tell));
+    }
+
+    fn tell(&self) {
+        let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(tell) = tell {
+            tell();
+        }
+    }
+}
+
+impl Inner {
+    /// Forgets leases whose tokens have run out and that no orders name: there is no broker, or it does not know them.
+    fn prune(&mut self, unix: u64) {
+        let over =
+            |r: &Record| !r.ordered && r.ended.is_none() && r.expires.saturating_add(CLOCK_SKEW_S) < unix;
+        self.leases.retain(|_, record| !record.sessions.is_empty() || !over(record));
+        self.ended.retain(|_, until| *until >= unix);
+    }
+
+    fn check_not_ended(&self, claims: &LeaseClaims) -> Result<(), String> {
+        let id = claims.lease;
+        let known = self.leases.get(&id);
+        let ended = self.ended.contains_key(&id)
+            || known.is_some_and(|record| record.ended.is_some())
+            // The orders would name it.
+            || known.is_none() && self.applied > 0 && claims.orders <= self.applied;
+        if ended { Err(TokenError::Ended(id).to_string()) } else { Ok(()) }
+    }
+
+    /// Ends a lease; true if nothing of it is left.
+    fn finish(&mut self, ledger: &Ledger, id: LeaseId, farewells: &mut Farewells) -> bool {
+        let Some(record) = self.leases.get_mut(&id) else { return false };
+        let text = format!("lease {id} has ended: it was given back or revoked, or not renewed in time");
+        for (slot, process) in &mut record.sessions {
+            ledger.slot(*slot).set_reason(&text);
+            farewells.0.extend(process.take());
+        }
+        tracing::info!(tenant = record.tenant, sessions = record.sessions.len(), "{text}");
+        record.ended = Some(text);
+        if record.sessions.is_empty() {
+            self.bury(id);
+            return true;
+        }
+        false
+    }
+
+    /// Nothing is left of a lease that has ended.
+    fn bury(&mut self, id: LeaseId) {
+        if let Some(record) = self.leases.remove(&id) {
+            self.ended.insert(id, record.expires.saturating_add(CLOCK_SKEW_S));
+            self.unconfirmed.insert(id);
+        }
+    }
+}
+
+impl Record {
+    fn new(version: u64, orders: u64, tenant: &str, expires: u64, terms: Vec<Terms>) -> Self {
+        Self {
+            version,
+            orders,
+            tenant: tenant.to_owned(),
+            expires,
+            ordered: false,
+            terms,
+            used: Vec::new(),
+            bytes: (0, 0),
+            entry: None,
+            sessions: HashMap::new(),
+            ended: None,
+            windows: Vec::new(),
+        }
+    }
+
+    /// Another version of it.
+    fn change(&mut self, ledger: &Ledger, id: LeaseId, version: u64, terms: Vec<Terms>) {
+        let devices = |terms: &[Terms]| terms.iter().map(|t| t.device).collect::<Vec<_>>();
+        if self.entry.is_some() && devices(&terms) != devices(&self.terms) {
+            // What a running program has as device 0 cannot become another one.
+            tracing::error!(
+                "lease {id} cannot change its devices from {:?} to {:?} while programs use it",
+                devices(&self.terms),
+                devices(&terms)
+            );
+            return;
+        }
+        self.version = version;
+        if terms != self.terms {
+            tracing::info!("lease {id} now gives {terms:?}");
+            self.terms = terms;
+            if let Some(entry) = self.entry {
+                ledger.set_terms(entry, &self.terms);
+            }
+        }
+    }
+
+    fn used_in(&self, ledger: &Ledger, entry: usize) -> Vec<Used> {
+        (0..self.terms.len()).map(|ordinal| ledger.used(entry, ordinal)).collect()
+    }
+
+    fn report(&mut self, ledger: &Ledger, id: LeaseId, now: u64) -> LeaseReport {
+        let used = self.entry.map_or_else(|| self.used.clone(), |entry| self.used_in(ledger, entry));
+        self.windows.resize(self.terms.len(), Window::default());
+        let (mut bytes_in, mut bytes_out) = self.bytes;
+        for slot in self.sessions.keys() {
+            bytes_in += ledger.slot(*slot).bytes_in.load(SeqCst);
+            bytes_out += ledger.slot(*slot).bytes_out.load(SeqCst);
+        }
+        let mut usage = Vec::with_capacity(self.terms.len());
+        for ((ordinal, terms), window) in self.terms.iter().enumerate().zip(&mut self.windows) {
+            let used = used.get(ordinal).copied().unwrap_or_default();
+            window.measure(now, used.busy_ns);
+            // A connection is for all devices; what went over it is told once.
+            let first = ordinal == 0;
+            usage.push(GrantUsage {
+                device: terms.device,
+                memory: used.memory,
+                peak_memory: used.peak_memory,
+                busy_ms: used.busy_ns / 1_000_000,
+                share_milli: window.share_milli,
+                launches: used.launches,
+                bytes_in: if first { bytes_in } else { 0 },
+                bytes_out: if first { bytes_out } else { 0 },
+            });
+        }
+        LeaseReport { lease: id, version: self.version, sessions: self.sessions.len() as u32, usage }
+    }
+}
+
+impl Window {
+    fn measure(&mut self, now: u64, busy_ns: u64) {
+        let time = now.saturating_sub(self.since);
+        if self.since == 0 {
+            *self = Self { since: now, busy_ns, share_milli: 0 };
+        } else if time >= WINDOW_NS {
+            let share = u128::from(busy_ns.saturating_sub(self.busy_ns)) * 1000 / u128::from(time);
+            *self = Self { since: now, busy_ns, share_milli: share.min(u128::from(u32::MAX)) as u32 };
+        }
     }
 }

@@ -21,6 +21,7 @@
 
 pub mod agent;
 pub mod app;
+mod budget;
 pub mod confine;
 mod convert;
 pub mod daemon;
@@ -31,6 +32,7 @@ mod local;
 pub mod nvidia;
 mod observer;
 mod options;
+mod pacer;
 pub mod session;
 pub mod store;
 

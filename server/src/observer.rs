@@ -1,14 +1,14 @@
 //! The device of a session that only looks: what the devices are, and what is measured of them. It opens no context
 //! and has no memory, so that a monitoring program costs the GPU nothing.
 
+use crate::app::{nvidia_config, software_config};
 use crate::nvidia;
 use crate::options::{DeviceKind, DeviceSpec};
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
-    AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, Host, HostData, Launch,
-    Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Target,
+    AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, Launch, Limit,
+    MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Target,
 };
-use std::sync::Arc;
 
 /// Devices that are looked at.
 pub struct Observed {
@@ -18,24 +18,12 @@ pub struct Observed {
 
 impl Observed {
     /// Those that applications get.
-    pub fn open(spec: &DeviceSpec, host: Arc<dyn Host>) -> Result<Self> {
+    pub fn open(spec: &DeviceSpec) -> Result<Self> {
         if spec.kind == DeviceKind::Nvidia {
-            let (infos, nvml) = nvidia::observe(&nvidia::Config {
-                driver: spec.driver.clone(),
-                devices: Some(spec.count),
-                memory: (spec.memory > 0).then_some(spec.memory),
-            })?;
+            let (infos, nvml) = nvidia::observe(&nvidia_config(spec))?;
             return Ok(Self { infos, nvml: Some(nvml) });
         }
-        // One without addresses, for what it says about itself.
-        let config = rgpu_softgpu::Config {
-            devices: spec.count,
-            memory_bytes_per_device: spec.memory,
-            workers: spec.workers as usize,
-            compute_capability: spec.compute_capability,
-            ..rgpu_softgpu::Config::default()
-        };
-        Ok(Self { infos: rgpu_softgpu::SoftGpu::open(config, host)?.infos(), nvml: None })
+        Ok(Self { infos: rgpu_softgpu::describe(&software_config(spec)), nvml: None })
     }
 }
 

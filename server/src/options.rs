@@ -41,6 +41,16 @@ pub struct DeviceSpec {
     pub compute_capability: (u32, u32),
     /// The NVIDIA driver's library. Without it the machine's driver is looked for.
     pub driver: Option<PathBuf>,
+    /// Which of the machine's devices they are, by ordinal: as many as `count` says, or none for the first ones.
+    pub numbers: Vec<u32>,
+}
+
+impl DeviceSpec {
+    /// The same, of which an application gets only these devices, in this order.
+    pub fn only(&self, numbers: Vec<u32>) -> Self {
+        let own = |number: &u32| self.numbers.get(*number as usize).copied().unwrap_or(*number);
+        Self { count: numbers.len() as u32, numbers: numbers.iter().map(own).collect(), ..self.clone() }
+    }
 }
 
 /// The most ordinals that are supported.
@@ -57,6 +67,7 @@ impl Default for DeviceSpec {
             workers: 0,
             compute_capability: (8, 0),
             driver: None,
+            numbers: Vec::new(),
         }
     }
 }
@@ -105,6 +116,9 @@ pub struct Options {
     pub image_cache_bytes: u64,
     /// Serve anybody who can reach the address.
     pub insecure: bool,
+    /// A file with the public key of a broker, and this server's name as its leases say it: applications must present
+    /// such a lease, without the server talking to the broker. With an agent, the broker tells both.
+    pub broker_key: Option<(PathBuf, String)>,
     /// The most applications at a time.
     pub max_sessions: usize,
     /// Which transports are offered.
@@ -122,6 +136,7 @@ impl Default for Options {
             image_cache: None,
             image_cache_bytes: 1 << 30,
             insecure: false,
+            broker_key: None,
             max_sessions: 128,
             transport: rgpu_protocol::transport::Choice::Auto,
             agent: None,

@@ -116,6 +116,13 @@ impl Tenant {
         Self(format!("token-{}", &hex(&key)[..32]))
     }
 
+    /// A tenant of the broker.
+    pub fn of_broker(name: &str) -> Self {
+        let key =
+            blake3::derive_key("rgpu 2026 tenants of the broker in the store of images", name.as_bytes());
+        Self(format!("tenant-{}", &hex(&key)[..32]))
+    }
+
     /// A user of this machine.
     pub fn of_user(uid: u32) -> Self {
         Self(format!("user-{uid}"))

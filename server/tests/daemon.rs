@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(rgpu_server::APP_SERVER_COMMAND) => {
-            return rgpu_server::app::app_server_with(|spec, host| Ok(MockDevice::new(host, spec.memory)));
+            return rgpu_server::app::app_server_with(|spec, host, _| Ok(MockDevice::new(host, spec.memory)));
         }
         Some("serve") => return serve(arguments.get(2)),
         _ => {}

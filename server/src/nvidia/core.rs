@@ -2,6 +2,7 @@
 
 use super::driver::Driver;
 use super::memory::{Allocation, Pieces, Place, Table};
+use super::meter::Meter;
 use super::mirror::{Area, Mirror};
 use super::modules::Module;
 use super::print::Printed;
@@ -10,7 +11,8 @@ use super::sys::{self, Context, DeviceId};
 use super::wait::{Wait, Waits};
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{
-    Code, CopySink, DeviceInfo, Done, Error, FIRST_STREAM, Handle, Host, HostData, Ordinal, Range, Result,
+    Code, CopySink, DeviceInfo, Done, Error, FIRST_STREAM, Handle, Host, HostData, Ordinal, Pacer, Range,
+    Result,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -50,6 +52,8 @@ pub struct Gpu {
     pub may_have_printed: AtomicBool,
     /// Launches that were submitted, and of those, how many are known to be over.
     pub launches: Mutex<Launches>,
+    /// Launches that are being measured.
+    pub meter: Mutex<Meter>,
 }
 
 /// Counted launches.
@@ -253,6 +257,8 @@ pub struct Core {
     /// Work that was enqueued and is not yet submitted.
     pub unsubmitted: AtomicU64,
     pub next: AtomicU64,
+    /// What says how much of its time the device may use.
+    pub pacer: Option<Arc<dyn Pacer>>,
     /// Copies to the host that were submitted and not yet handed on.
     pub copies_out: Arc<AtomicU64>,
     /// Host functions that streams wait for: their ordinal, and whether they have returned.

@@ -3,7 +3,7 @@
 use super::core::{Core, Event, Gpu, Launch as LaunchOp, Op, State, Stream, find_event, find_stream};
 use super::memory::{Place, Table, without};
 use super::modules::{self, Kernel};
-use super::{NvidiaDevice, addresses};
+use super::{NvidiaDevice, addresses, meter};
 use parking_lot::Mutex;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
@@ -576,7 +576,10 @@ impl Device for NvidiaDevice {
             let launches = gpu.launches.lock();
             counters.launches += launches.finished;
             let open = launches.since.map_or(0, |since| since.elapsed().as_nanos() as u64);
-            counters.busy_ns += launches.busy_ns + open;
+            let busy_ns = launches.busy_ns + open;
+            drop(launches);
+            counters.busy_ns += busy_ns;
+            meter::tell(core, ordinal as Ordinal, busy_ns);
         }
         counters
     }

@@ -85,14 +85,15 @@ pub fn describe_all(driver: &Driver, config: &Config) -> Result<Vec<(DeviceId, D
         return Err(Error::new(Code::SystemNotReady, text));
     }
     let there = driver.device_count()?;
-    let count = config.devices.unwrap_or(there);
-    if count == 0 || count > there {
-        let text = format!("There are {there} NVIDIA devices, not {count}");
+    let numbers = config.devices.clone().unwrap_or_else(|| (0..there).collect());
+    if numbers.is_empty() || numbers.iter().any(|number| *number >= there) {
+        let text = format!("There are {there} NVIDIA devices, not those with the numbers {numbers:?}");
         return Err(Error::new(Code::NoDevice, text));
     }
-    (0..count)
-        .map(|ordinal| {
-            let device = driver.device(ordinal)?;
+    numbers
+        .into_iter()
+        .map(|number| {
+            let device = driver.device(number)?;
             Ok((device, describe(driver, device, version, config.memory)?))
         })
         .collect()

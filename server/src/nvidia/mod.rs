@@ -20,6 +20,7 @@ pub(crate) mod find;
 mod image;
 mod info;
 mod memory;
+mod meter;
 mod mirror;
 mod modules;
 #[cfg(test)]
@@ -41,7 +42,7 @@ use self::print::Printed;
 use self::table::Table;
 pub use self::telemetry::Nvml;
 use parking_lot::Mutex;
-use rgpu_device::{Code, Device, DeviceInfo, Error, Host, Ordinal, Result};
+use rgpu_device::{Code, Device, DeviceInfo, Error, Host, Ordinal, Pacer, Result};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -56,8 +57,8 @@ pub struct Config {
     /// The driver's library. Without it the machine's driver is looked for, and rgpu's own library, which
     /// poses as one, is refused.
     pub driver: Option<PathBuf>,
-    /// How many of the machine's devices the application sees; all without it.
-    pub devices: Option<u32>,
+    /// Which of the machine's devices the application sees, in this order; all without it.
+    pub devices: Option<Vec<u32>>,
     /// Memory in bytes of each device that the application may use; all without it.
     pub memory: Option<u64>,
 }
@@ -72,9 +73,13 @@ pub struct NvidiaDevice {
 impl NvidiaDevice {
     /// Opens the driver. To be called once in a process, which then is the application's: its standard output
     /// is taken over, because the driver writes there what kernels print.
-    pub fn open(config: &Config, host: Arc<dyn Host>) -> Result<Arc<dyn Device>> {
+    pub fn open(
+        config: &Config,
+        host: Arc<dyn Host>,
+        pacer: Option<Arc<dyn Pacer>>,
+    ) -> Result<Arc<dyn Device>> {
         let opened = find::open(config.driver.as_deref())?;
-        let device = Self::with_table(opened.table, opened.is_own, config, host, Printed::capture())?;
+        let device = Self::with_table(opened.table, opened.is_own, config, host, Printed::capture(), pacer)?;
         let uuids = device.core.gpus.iter().map(|gpu| gpu.info.uuid).collect();
         let _ = device.nvml.set(telemetry::Nvml::beside(&opened.path, opened.is_own, uuids));
         Ok(device)
@@ -87,6 +92,7 @@ impl NvidiaDevice {
         config: &Config,
         host: Arc<dyn Host>,
         printed: Printed,
+        pacer: Option<Arc<dyn Pacer>>,
     ) -> Result<Arc<Self>> {
         let driver = Arc::new(Driver::new(table));
         let infos = info::describe_all(&driver, config)?;
@@ -104,6 +110,7 @@ impl NvidiaDevice {
                 generation: AtomicU64::new(0),
                 may_have_printed: AtomicBool::new(false),
                 launches: Mutex::default(),
+                meter: Mutex::default(),
             });
         }
         let reach = |home| {
@@ -141,6 +148,7 @@ impl NvidiaDevice {
             unsubmitted: AtomicU64::new(0),
             next: AtomicU64::new(1),
             copies_out: Arc::default(),
+            pacer,
             functions: Mutex::default(),
             function_returned: Default::default(),
         });

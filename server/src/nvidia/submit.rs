@@ -6,6 +6,7 @@
 use super::addresses;
 use super::core::{Belongings, Core, Event, Item, Launch, Op, Stream};
 use super::memory::Allocation;
+use super::meter;
 use super::mirror::Area;
 use super::staging::{Marker, Markers, Staging};
 use super::sys;
@@ -355,8 +356,9 @@ impl Submitter {
 
     fn launch(&mut self, stream: &Stream, mut launch: Launch, turn: u64) -> Result<()> {
         let core = &self.core;
+        let measured = meter::before(core, stream.ordinal);
         core.mirror.before_kernel(core, turn, &launch.params)?;
-        core.enter(stream.ordinal)?;
+        let belongings = core.enter(stream.ordinal)?;
         let gpu = core.gpu(stream.ordinal)?;
         let kernel = &launch.module.kernels[launch.function as usize];
         let describe = |e: Error| {
@@ -373,6 +375,12 @@ impl Submitter {
                 *allowed = launch.shared_bytes;
             }
         }
+        let mark = || -> Result<Arc<Marker>> {
+            let marker = belongings.timed.take()?;
+            core.driver.event_record(marker.raw, stream.raw)?;
+            Ok(marker)
+        };
+        let start = measured.then(mark).transpose()?;
         let (grid, block, shared) = (launch.grid, launch.block, launch.shared_bytes);
         let launched = if launch.cooperative {
             let base = launch.params.as_mut_ptr();
@@ -391,6 +399,12 @@ impl Submitter {
             gpu.may_have_printed.store(true, SeqCst);
         }
         gpu.launches.lock().begun();
+        if let Some(start) = start {
+            gpu.meter.lock().submitted(start, mark()?);
+        }
+        if let Some(pacer) = &core.pacer {
+            pacer.launched(stream.ordinal, 1);
+        }
         Ok(())
     }
 
@@ -454,6 +468,7 @@ impl Submitter {
             addresses::reserve_again(&core.driver, range)?;
         }
         gpu.launches.lock().abandoned();
+        gpu.meter.lock().forget();
         *gpu.late.lock() = None;
         *gpu.sticky.lock() = None;
         Ok(())

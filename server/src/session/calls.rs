@@ -345,11 +345,12 @@ impl Dispatcher {
         if kind == MemoryKind::Direct {
             return Err(Error::new(Code::NotSupported, "Direct memory needs one process"));
         }
-        self.account.check(call.ordinal, call.size)?;
         if kind == MemoryKind::Mirrored {
             self.start_collector()?;
         }
-        self.device.mem_alloc(call.ordinal, call.addr, call.size, kind)?;
+        self.account.set_aside(call.ordinal, call.size)?;
+        let made = self.device.mem_alloc(call.ordinal, call.addr, call.size, kind);
+        made.inspect_err(|_| self.account.give_up(call.ordinal, call.size))?;
         if kind == MemoryKind::Device && self.addressable {
             // SAFETY: it is mapped until it is released, and then that is told, too; work that was put on a stream before
             // and sends it meanwhile keeps it mapped.
@@ -372,7 +373,8 @@ impl Dispatcher {
         self.ordinal = call.ordinal;
         let free = self.account.free(call.ordinal);
         let info = self.device.mem_info(call.ordinal);
-        info.map(|i| wire::MemoryInfo { free: i.free.min(free), total: i.total }).into()
+        let total = |total: u64| self.account.total(call.ordinal).map_or(total, |most| total.min(most));
+        info.map(|i| wire::MemoryInfo { free: i.free.min(free), total: total(i.total) }).into()
     }
 
     fn memset(&mut self, call: MemSet, _: Payload<'_>) -> Result<()> {

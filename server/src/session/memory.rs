@@ -27,11 +27,13 @@ pub struct Share {
     pub free: u64,
     /// What it has allocated.
     pub own: u64,
+    /// What it can have in all, where a lease says that.
+    pub total: Option<u64>,
 }
 
 /// The credit that a session begins with: enough for small programs, little enough for many of them.
 pub fn initial_credit(ledger: &Ledger, slot: usize, devices: u32) -> Vec<u64> {
-    (0..devices).map(|o| ledger.grant(slot, o, 0, generous(ledger.free(o)))).collect()
+    (0..devices).map(|o| ledger.grant(slot, o, 0, generous(ledger.free(slot, o)))).collect()
 }
 
 fn generous(free: u64) -> u64 {
@@ -66,7 +68,7 @@ impl Account {
     /// Grants at least `bytes` more, or nothing.
     pub fn ask(&mut self, ordinal: u32, bytes: u64) -> Result<u64> {
         let granted = self.granted.get_mut(ordinal as usize).ok_or_else(|| no_device(ordinal))?;
-        let want = bytes.max(generous(self.ledger.free(ordinal)));
+        let want = bytes.max(generous(self.ledger.free(self.slot, ordinal)));
         let got = self.ledger.grant(self.slot, ordinal, bytes, want);
         *granted += got;
         Ok(got)
@@ -87,12 +89,20 @@ impl Account {
     pub fn free(&self, ordinal: u32) -> u64 {
         let at = ordinal as usize;
         let own = self.granted.get(at).map_or(0, |g| g - self.used[at]);
-        self.ledger.free(ordinal).saturating_add(own)
+        let free = self.ledger.free(self.slot, ordinal).saturating_add(own);
+        // A lease that was made smaller may not give what was promised before.
+        self.ledger.unallocated(self.slot, ordinal).map_or(free, |left| free.min(left))
+    }
+
+    /// What the application can have of a device in all, where a lease says that.
+    pub fn total(&self, ordinal: u32) -> Option<u64> {
+        self.ledger.cap(self.slot, ordinal)
     }
 
     /// What the application can still get of a device, and what it has.
     pub fn memory(&self, ordinal: u32) -> Share {
-        Share { free: self.free(ordinal), own: self.used.get(ordinal as usize).copied().unwrap_or(0) }
+        let own = self.used.get(ordinal as usize).copied().unwrap_or(0);
+        Share { free: self.free(ordinal), own, total: self.total(ordinal) }
     }
 
     /// How busy all applications together have kept the devices lately.
@@ -100,15 +110,25 @@ impl Account {
         self.ledger.busy_percent()
     }
 
-    /// Whether an allocation is within the credit.
-    pub fn check(&self, ordinal: u32, size: u64) -> Result<()> {
+    /// Sets memory aside for an allocation that is within the credit: it is to be [made](Account::allocated) or
+    /// [given up](Account::give_up).
+    pub fn set_aside(&self, ordinal: u32, size: u64) -> Result<()> {
         let at = ordinal as usize;
         let granted = *self.granted.get(at).ok_or_else(|| no_device(ordinal))?;
         if size > granted - self.used[at] {
             let text = format!("{size} bytes are more than this session's memory credit on device {ordinal}");
             return Err(Error::new(Code::OutOfMemory, text));
         }
+        if !self.ledger.allocate(self.slot, ordinal, size) {
+            let text = format!("{size} bytes are more than the lease gives of device {ordinal} now");
+            return Err(Error::new(Code::OutOfMemory, text));
+        }
         Ok(())
+    }
+
+    /// What was set aside is not allocated after all.
+    pub fn give_up(&self, ordinal: u32, size: u64) {
+        self.ledger.deallocate(self.slot, ordinal, size);
     }
 
     /// An allocation was made.
@@ -140,6 +160,7 @@ impl Account {
 
     fn uncount(&mut self, (ordinal, size, mirrored): (u32, u64, bool)) {
         self.used[ordinal as usize] -= size;
+        self.ledger.deallocate(self.slot, ordinal, size);
         self.mirrored -= usize::from(mirrored);
     }
 }
@@ -157,10 +178,10 @@ mod tests {
         let ledger = Arc::new(Ledger::new(&[1 << 20]).unwrap());
         let slot = ledger.take_slot().unwrap();
         let mut account = Account::new(ledger.clone(), slot, &[0]);
-        assert_eq!(account.check(0, 4096).unwrap_err().code, Code::OutOfMemory);
-        assert_eq!(account.check(1, 4096).unwrap_err().code, Code::InvalidDevice);
+        assert_eq!(account.set_aside(0, 4096).unwrap_err().code, Code::OutOfMemory);
+        assert_eq!(account.set_aside(1, 4096).unwrap_err().code, Code::InvalidDevice);
         assert_eq!(account.ask(0, 8192), Ok(65536));
-        account.check(0, 65536).unwrap();
+        account.set_aside(0, 4096).unwrap();
         account.allocated(0, 0x4000, 4096, false);
         assert!(account.holds(&Region::linear(0x4000, 4096)) && account.holds(&Region::linear(0x4ff0, 16)));
         let outside = [(0x3fff, 2), (0x4ff0, 17), (0x5000, 1), (u64::MAX, 2)];
@@ -169,13 +190,13 @@ mod tests {
         assert!(!account.holds(&Region::linear(0x4000, 1)));
         account.allocated(0, 0x1000, 4096, true);
         assert!(!account.holds(&Region::linear(0x1000, 1)));
-        assert!(account.has_mirrored() && account.check(0, 65536).is_err());
+        assert!(account.has_mirrored() && account.set_aside(0, 65536).is_err());
         assert_eq!(account.free(0), (1 << 20) - 4096);
         assert!(account.give_back(0, 65536).is_err());
         account.reset(0);
         assert!(!account.has_mirrored());
         account.give_back(0, 65536).unwrap();
-        assert_eq!(ledger.free(0), 1 << 20);
+        assert_eq!(ledger.unpromised(0), 1 << 20);
         assert_eq!(account.ask(0, 2 << 20), Ok(0));
         assert_eq!(ledger.slot(slot).peak_memory.load(Relaxed), 4096);
     }

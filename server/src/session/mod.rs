@@ -14,6 +14,7 @@ pub use memory::initial_credit;
 mod modules;
 mod outgoing;
 mod pressure;
+mod recall;
 mod telemetry;
 mod tracer;
 
@@ -23,6 +24,7 @@ use calls::Dispatcher;
 use host::WireHost;
 use outgoing::Outgoing;
 use pressure::Pressure;
+use recall::Recall;
 use rgpu_device::telemetry::BusyMeter;
 use rgpu_device::{Device, Host};
 use rgpu_protocol::calls::{Call, CopyToDevice};
@@ -49,6 +51,8 @@ pub struct Session {
     host: Arc<WireHost>,
     store: Option<Arc<Store>>,
     traced: bool,
+    /// The protocol's minor version that the client speaks.
+    minor: u16,
 }
 
 /// How a session ended.
@@ -94,12 +98,17 @@ impl Session {
         let out = Arc::new(Outgoing::new(transport.clone()));
         let pressure = Arc::new(Pressure::default());
         let host = Arc::new(WireHost::new(out.clone(), pressure.clone()));
-        Self { transport, out, pressure, host, store: None, traced: false }
+        Self { transport, out, pressure, host, store: None, traced: false, minor: 0 }
     }
 
     /// Whether the client wants to know when its calls are executed.
     pub fn trace(&mut self, on: bool) {
         self.traced = on;
+    }
+
+    /// Which minor version of the protocol the client speaks; the first one, unless said.
+    pub fn client_speaks(&mut self, minor: u16) {
+        self.minor = minor;
     }
 
     /// Images of modules are taken from there, and kept there.
@@ -133,12 +142,14 @@ impl Session {
         let watcher = {
             let (transport, out, activity) = (self.transport.clone(), self.out.clone(), activity.clone());
             let (host, pressure, device) = (self.host.clone(), self.pressure.clone(), device.clone());
-            let slot = ledger.slot(slot);
+            let recall = Recall::new(ledger.clone(), slot, granted.len() as u32, self.minor);
             let body = move || {
-                watch(&*transport, &out, &activity, &*device, slot);
+                watch(&*transport, &out, &activity, &*device, &recall);
+                let slot = recall.stats();
                 if activity.finished.load(SeqCst) {
                     return;
                 }
+                slot.set_ending();
                 std::thread::sleep(GRACE);
                 if !activity.finished.load(SeqCst) {
                     out.end();
@@ -167,6 +178,7 @@ impl Session {
             Err(e) => End::Failed(format!("no thread could be started: {e}")),
         };
         activity.finished.store(true, SeqCst);
+        slot_stats.set_ending();
         match &end {
             End::Malformed(_) | End::Failed(_) => self.out.goodbye(&end.to_string()),
             End::Goodbye | End::Closed => self.out.end(),
@@ -277,7 +289,14 @@ impl Session {
 }
 
 /// Until the application hangs up: shows signs of life, and keeps the counts.
-fn watch(transport: &dyn Transport, out: &Outgoing, activity: &Activity, device: &dyn Device, slot: &Slot) {
+fn watch(
+    transport: &dyn Transport,
+    out: &Outgoing,
+    activity: &Activity,
+    device: &dyn Device,
+    recall: &Recall,
+) {
+    let slot = recall.stats();
     let mut seen = 0;
     let mut meter = BusyMeter::starting_at(monotonic_ns());
     loop {
@@ -299,6 +318,7 @@ fn watch(transport: &dyn Transport, out: &Outgoing, activity: &Activity, device:
         if active {
             note(device, slot, out);
         }
+        recall.look(out);
     }
 }
 

@@ -22,14 +22,15 @@ pub fn measure(
         other => other?,
     };
     if group == Group::Load {
-        let mut free = memory.free.min(info.total_memory);
+        let total = memory.total.map_or(info.total_memory, |most| most.min(info.total_memory));
+        let mut free = memory.free.min(total);
         // After a fault the device may refuse to tell.
         if let Ok(info) = device.mem_info(ordinal) {
             free = free.min(info.free);
         }
-        telemetry.set(Metric::MemoryTotal, 0, info.total_memory);
+        telemetry.set(Metric::MemoryTotal, 0, total);
         telemetry.set(Metric::MemoryFree, 0, free);
-        telemetry.set(Metric::MemoryUsed, 0, info.total_memory - free);
+        telemetry.set(Metric::MemoryUsed, 0, total - free);
         telemetry.set(Metric::OwnMemory, 0, memory.own);
         if telemetry.get(Metric::GpuUtilization, 0).is_none() && infos.len() == 1 {
             telemetry.set(Metric::GpuUtilization, 0, busy.into());

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use parking_lot::Mutex;
 
 use super::arch::{self, Landing};
+use super::governor::Seat;
 use super::mirror::Mirror;
 
 /// How a guarded call was ended.
@@ -26,12 +27,13 @@ pub struct Fault {
 }
 
 /// A thread's ability to run code that may fault. Kept in a box: the signal handler knows its address.
-#[derive(Debug)]
 pub struct Guard {
     landing: Landing,
     active: bool,
     fault: Fault,
     mirror: *const Mirror,
+    /// Where the thread waits if it is to hold; null where it never is.
+    seat: *const Seat,
     alternate: *mut c_void,
 }
 
@@ -55,6 +57,7 @@ impl Guard {
             active: false,
             fault: Fault { signal: 0, address: 0, write: false },
             mirror,
+            seat: std::ptr::null(),
             alternate: std::ptr::null_mut(),
         });
         // SAFETY: a fresh private mapping becomes this thread's signal stack until `drop`.
@@ -76,6 +79,12 @@ impl Guard {
         }
         CURRENT.set(&mut *guard);
         guard
+    }
+
+    /// From now on compiled code on this thread waits at the seat's gate when [`hold_signal`] comes. The seat must live as long
+    /// as the guard.
+    pub fn hold_at(&mut self, seat: *const Seat) {
+        self.seat = seat;
     }
 
     /// Calls `function(a, b, c)`, compiled code that owns nothing, and ends it at its first fault.
@@ -197,6 +206,35 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
         (*guard).fault = Fault { signal, address, write };
         (*guard).active = false;
         arch::leave(&raw mut (*guard).landing, context);
+    }
+}
+
+/// The signal that makes compiled code wait.
+pub fn hold_signal() -> i32 {
+    libc::SIGRTMIN() + 3
+}
+
+/// Installs the handler of [`hold_signal`].
+pub fn install_hold() {
+    // SAFETY: plain signal calls; the handler below does only what is allowed there.
+    unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = hold as *const () as usize;
+        new.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
+        libc::sigaction(hold_signal(), &new, std::ptr::null_mut());
+    }
+}
+
+extern "C" fn hold(_signal: i32) {
+    let guard = CURRENT.get();
+    // SAFETY: `CURRENT` is this thread's own living guard or null, and its seat lives as long. Compiled code holds no locks,
+    // so whoever the thread keeps waiting by waiting here is waiting for the kernel anyway.
+    unsafe {
+        if !guard.is_null() && (*guard).active && !(*guard).seat.is_null() {
+            let errno = *libc::__errno_location();
+            (*(*guard).seat).wait();
+            *libc::__errno_location() = errno;
+        }
     }
 }
 

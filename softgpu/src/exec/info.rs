@@ -30,9 +30,10 @@ pub fn shared_optin(compute_capability: (u32, u32)) -> u64 {
 
 /// The description of device `ordinal`.
 pub fn describe(config: &Config, workers: usize, ordinal: u32) -> DeviceInfo {
+    let number = config.numbers.get(ordinal as usize).copied().unwrap_or(ordinal);
     let mut uuid = *b"rgpu-software-00";
-    uuid[14] = b'0' + (ordinal / 10 % 10) as u8;
-    uuid[15] = b'0' + (ordinal % 10) as u8;
+    uuid[14] = b'0' + (number / 10 % 10) as u8;
+    uuid[15] = b'0' + (number % 10) as u8;
     DeviceInfo {
         name: config.name.clone(),
         uuid,
@@ -41,12 +42,12 @@ pub fn describe(config: &Config, workers: usize, ordinal: u32) -> DeviceInfo {
         driver_version: DRIVER_VERSION,
         accepts_ptx: true,
         accepts_cubin: false,
-        attributes: attributes(config, workers, ordinal),
+        attributes: attributes(config, workers, number),
     }
 }
 
 /// Numbers of `CUdevice_attribute`, ascending. What is left out is 0: not there, not supported.
-fn attributes(config: &Config, workers: usize, ordinal: u32) -> Vec<Attribute> {
+fn attributes(config: &Config, workers: usize, number: u32) -> Vec<Attribute> {
     let (major, minor) = config.compute_capability;
     let optin = shared_optin(config.compute_capability) as i32;
     let list = [
@@ -78,7 +79,7 @@ fn attributes(config: &Config, workers: usize, ordinal: u32) -> Vec<Attribute> {
         (29, 2048),                                    // MAXIMUM_TEXTURE2D_LAYERED_LAYERS
         (30, 512),                                     // SURFACE_ALIGNMENT
         (31, 1),                                       // CONCURRENT_KERNELS
-        (33, ordinal as i32 + 1),                      // PCI_BUS_ID
+        (33, number as i32 + 1),                       // PCI_BUS_ID
         (36, 1_215_000),                               // MEMORY_CLOCK_RATE
         (37, 5120),                                    // GLOBAL_MEMORY_BUS_WIDTH
         (38, 40 << 20),                                // L2_CACHE_SIZE

@@ -12,6 +12,7 @@ mod barrier;
 mod block;
 mod device;
 mod fault;
+mod governor;
 mod grid;
 mod heap;
 mod helpers;
@@ -32,7 +33,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use rgpu_device::{Code, Error, Host, Result};
+use rgpu_device::{Code, Error, Host, Pacer, Result};
 
 use shared::Shared;
 
@@ -41,6 +42,8 @@ use shared::Shared;
 pub struct Config {
     /// How many device ordinals there are.
     pub devices: u32,
+    /// Which of the machine's software GPUs they are, by ordinal: what they are told apart by. Without it, the first ones.
+    pub numbers: Vec<u32>,
     /// Memory of each, in bytes.
     pub memory_bytes_per_device: u64,
     /// Worker threads; 0 means one for each core.
@@ -55,6 +58,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             devices: 1,
+            numbers: Vec::new(),
             memory_bytes_per_device: 4 << 30,
             workers: 0,
             compute_capability: (8, 0),
@@ -91,6 +95,19 @@ impl SoftGpu {
     /// # Errors
     /// [`Code::InvalidValue`] for a configuration that makes no sense.
     pub fn open(config: Config, host: Arc<dyn Host>) -> Result<Arc<SoftGpu>> {
+        Self::open_paced(config, host, None)
+    }
+
+    /// [`SoftGpu::open`], with something that says how much of its time the device may use. What its workers use is told to
+    /// the pacer, and they are held back as it says.
+    ///
+    /// # Errors
+    /// Those of [`SoftGpu::open`]; [`Code::OperatingSystem`] where no thread can be started.
+    pub fn open_paced(
+        config: Config,
+        host: Arc<dyn Host>,
+        pacer: Option<Arc<dyn Pacer>>,
+    ) -> Result<Arc<SoftGpu>> {
         if config.devices == 0 || config.devices > 64 {
             return Err(Error::new(
                 Code::InvalidValue,
@@ -105,7 +122,9 @@ impl SoftGpu {
         }
         let workers = config.worker_count();
         let config = Config { memory_bytes_per_device: config.memory_bytes_per_device & !4095, ..config };
-        Ok(Arc::new(SoftGpu { shared: Arc::new(Shared::new(config, workers, host)) }))
+        let governor = pacer.map(|pacer| governor::Governor::start(pacer, config.devices, workers));
+        let shared = Shared::new(config, workers, host, governor.transpose()?);
+        Ok(Arc::new(SoftGpu { shared: Arc::new(shared) }))
     }
 }
 

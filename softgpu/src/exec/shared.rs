@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rgpu_device::{Code, CopySink, Counters, Error, Handle, Host, Ordinal, Result};
 
 use super::arena::{Arena, PARAM_SLOTS};
+use super::governor::Governor;
 use super::grid::Grid;
 use super::heap::Heap;
 use super::launch::{LaunchWork, Site};
@@ -73,6 +74,8 @@ pub struct Shared {
     pub workers: usize,
     /// The application's side.
     pub host: Arc<dyn Host>,
+    /// What holds the workers back, if anything does.
+    pub governor: Option<Arc<Governor>>,
     runtime: OnceLock<Runtime>,
     state: Mutex<State>,
     wake: Condvar,
@@ -96,7 +99,7 @@ pub enum Job {
 
 impl Shared {
     /// A device without memory or threads.
-    pub fn new(config: Config, workers: usize, host: Arc<dyn Host>) -> Self {
+    pub fn new(config: Config, workers: usize, host: Arc<dyn Host>, governor: Option<Arc<Governor>>) -> Self {
         let state = State {
             streams: Streams::new(config.devices),
             memory: None,
@@ -119,6 +122,7 @@ impl Shared {
             config,
             workers,
             host,
+            governor,
             runtime: OnceLock::new(),
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -423,6 +427,9 @@ impl Shared {
         }
         if error.is_none() && !grid.aborted() {
             state.launches += 1;
+            if let Some(governor) = &self.governor {
+                governor.launched(grid.ordinal);
+            }
         }
         self.give_back(&mut state, grid.params.0, grid.cooperative);
         state.streams.complete(grid.stream, error.map_or(Ok(()), Err), &mut actions);
@@ -470,6 +477,9 @@ impl Shared {
 
     /// What was counted.
     pub fn counters(&self) -> Counters {
+        if let Some(governor) = &self.governor {
+            governor.tell();
+        }
         let state = self.lock();
         let busy = state.busy + state.busy_since.map_or(Duration::ZERO, |since| since.elapsed());
         Counters { launches: state.launches, busy_ns: busy.as_nanos() as u64 }
@@ -477,6 +487,9 @@ impl Shared {
 
     /// Ends the workers as soon as they notice.
     pub fn stop(self: &Arc<Self>) {
+        if let Some(governor) = &self.governor {
+            governor.stop();
+        }
         for ordinal in 0..self.config.devices {
             self.abandon(ordinal);
         }

@@ -3,10 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use rgpu_device::{Code, Error, Result};
+use rgpu_device::{Code, Error, Ordinal, Result};
 
 use super::block::{Progress, Resident};
-use super::fault::Guard;
+use super::fault::{self, Guard};
+use super::governor::{Governor, Seat};
 use super::grid::Grid;
 use super::info::resident_blocks;
 use super::shared::{Job, Shared};
@@ -28,6 +29,8 @@ struct Worker {
     residents: Vec<Resident>,
     free: Vec<Slot>,
     opened: u64,
+    /// What holds it back, and where it waits then.
+    held: Option<(Arc<Governor>, Arc<Seat>)>,
 }
 
 /// Starts a worker. It blocks all signals but those that faults raise.
@@ -39,6 +42,9 @@ pub fn spawn(shared: Arc<Shared>, index: u32) -> Result<()> {
         libc::sigfillset(&mut all);
         for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
             libc::sigdelset(&mut all, signal);
+        }
+        if shared.governor.is_some() {
+            libc::sigdelset(&mut all, fault::hold_signal());
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         before
@@ -60,18 +66,31 @@ pub fn spawn(shared: Arc<Shared>, index: u32) -> Result<()> {
 fn run(shared: Arc<Shared>, index: u32) {
     // There is work only once addresses are reserved.
     let Ok(runtime) = shared.runtime() else { return };
-    let guard = Guard::new(&raw const runtime.mirror);
-    let mut worker =
-        Worker { shared: shared.clone(), index, guard, residents: Vec::new(), free: Vec::new(), opened: 0 };
+    let mut guard = Guard::new(&raw const runtime.mirror);
+    let held = shared.governor.as_ref().map(|governor| (governor.clone(), governor.sit()));
+    if let Some((_, seat)) = &held {
+        guard.hold_at(Arc::as_ptr(seat));
+    }
+    let (residents, free) = (Vec::new(), Vec::new());
+    let mut worker = Worker { shared: shared.clone(), index, guard, residents, free, opened: 0, held };
     loop {
         if worker.residents.is_empty() {
+            if let Some((governor, seat)) = &worker.held {
+                governor.rest(seat);
+            }
             let free = &mut worker.free;
             let Some(job) = shared.next_job(|| free.iter_mut().for_each(|s| s.shrink())) else { break };
+            if let Some((governor, seat)) = &worker.held {
+                governor.work(seat);
+            }
             worker.perform(job);
         } else {
             worker.more();
         }
         worker.round();
+    }
+    if let Some((governor, seat)) = &worker.held {
+        governor.leave(seat);
     }
 }
 
@@ -88,9 +107,23 @@ fn contained<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
 }
 
 impl Worker {
+    /// Goes on with something of an ordinal, as soon as that may be.
+    #[inline]
+    fn enter(&self, ordinal: Ordinal) {
+        if let Some((governor, seat)) = &self.held {
+            governor.enter(seat, ordinal);
+        }
+    }
+
     fn perform(&mut self, job: Job) {
         match job {
-            Job::Transfer(key, transfer) => self.shared.transfer(key, *transfer),
+            Job::Transfer(key, transfer) => {
+                if self.held.is_some() {
+                    let ordinal = self.shared.lock().streams.ordinal_of_key(key);
+                    self.enter(ordinal);
+                }
+                self.shared.transfer(key, *transfer);
+            }
             Job::Launch(key, launch, slot, id) => self.shared.start(key, *launch, slot, id),
             Job::Grid(grid) => self.work_on(grid),
         }
@@ -159,6 +192,7 @@ impl Worker {
         let (mut blocks, mut result) = (0, Ok(()));
         loop {
             blocks += 1;
+            self.enter(grid.ordinal);
             let guard = &mut self.guard;
             if let Err(error) = contained(|| resident.step(guard)) {
                 result = Err(error);
@@ -185,6 +219,9 @@ impl Worker {
         while at < self.residents.len() {
             let resident = &mut self.residents[at];
             let grid = resident.grid().clone();
+            if let Some((governor, seat)) = &self.held {
+                governor.enter(seat, grid.ordinal);
+            }
             let guard = &mut self.guard;
             let result =
                 if grid.aborted() { Ok(Progress::Finished) } else { contained(|| resident.step(guard)) };
