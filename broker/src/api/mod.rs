@@ -12,9 +12,6 @@ mod input;
 mod operation;
 mod watch;
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,8 @@
+//! The broker over real connections: its API, who may do what, bad input, encryption, and how it stops.
+
+mod malformed;
+mod openapi;
+mod roles;
+mod stop;
+mod support;
+mod tls;

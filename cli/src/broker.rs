@@ -1,0 +1,129 @@
+//! `rgpu broker`: decides which program gets which devices.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use rgpu_broker::config::{Config, Overrides};
+use rgpu_broker::setup::{self, parse_span};
+use rgpu_control::token::Role;
+use tracing_subscriber::EnvFilter;
+
+use crate::{Failure, Outcome};
+
+/// Run the broker: it decides which program gets which devices, and for how long
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+    rgpu broker init ~/broker                                         # a key, a configuration, an admin's token\n  \
+    rgpu broker --config ~/broker/broker.toml\n  \
+    rgpu broker token --config ~/broker/broker.toml --role node --name gpu-1 --out gpu-1.token\n  \
+    rgpu broker token --config ~/broker/broker.toml --role tenant --name ann --valid 30d --out ann.token\n\n\
+    Prints one line with the address when it listens; port 0 picks a free port. RGPU_LOG=debug says more on stderr."
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(clap::Args)]
+struct Serve {
+    /// The configuration
+    #[arg(long, value_name = "FILE", env = "RGPU_BROKER_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make a directory with a new key, a configuration, and an administrator's token
+    Init {
+        /// The directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Issue a role token, with the broker's key; no broker need be running
+    #[command(
+        after_help = "A tenant asks for leases (rgpu run), a node offers devices (rgpu serve --broker), an admin may do \
+        everything.\nA tenant's or node's name is who they are: tokens of the same name have the same leases."
+    )]
+    Token {
+        /// The configuration
+        #[arg(long, value_name = "FILE", env = "RGPU_BROKER_CONFIG")]
+        config: Option<PathBuf>,
+        /// Where the key is, instead of where the configuration says
+        #[arg(long, value_name = "DIR", env = "RGPU_BROKER_DATA_DIR")]
+        data_dir: Option<PathBuf>,
+        /// What it allows: `admin`, `tenant` or `node`
+        #[arg(long, value_parser = parse_role)]
+        role: Role,
+        /// For whom: the tenant's, node's or administrator's name
+        #[arg(long)]
+        name: String,
+        /// For how long, such as 30d, 12h or 90s
+        #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_span)]
+        valid: u64,
+        /// A file to write it to, which only you can read; it must not be there yet [default: stdout]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+fn parse_role(text: &str) -> Result<Role, String> {
+    [Role::Admin, Role::Tenant, Role::Node]
+        .into_iter()
+        .find(|role| role.name() == text)
+        .ok_or_else(|| "the roles are admin, tenant and node".into())
+}
+
+fn failed(e: impl std::fmt::Display) -> Failure {
+    Failure::new(e.to_string())
+}
+
+/// Runs the broker, or prepares it.
+pub fn main(arguments: Arguments) -> Outcome {
+    match arguments.command {
+        None => serve(arguments.serve)?,
+        Some(Command::Init { directory }) => init(&directory)?,
+        Some(Command::Token { config, data_dir, role, name, valid, out }) => {
+            let overrides = Overrides { data_dir, ..Overrides::default() };
+            let config = Config::load(config.as_deref(), overrides).map_err(failed)?;
+            let key = setup::read_key(&config.data_dir).map_err(failed)?;
+            let token = setup::issue(&key, role, &name, valid).map_err(failed)?.token + "\n";
+            match out {
+                Some(path) => setup::write_secret(&path, &token).map_err(failed)?,
+                None => std::io::stdout().write_all(token.as_bytes()).map_err(failed)?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve(arguments: Serve) -> Result<(), Failure> {
+    let filter = EnvFilter::try_from_env("RGPU_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    let config = Config::load(arguments.config.as_deref(), arguments.overrides)
+        .map_err(|e| Failure::with_status(e.to_string(), 2))?;
+    rgpu_broker::serve::serve(&config).map_err(failed)
+}
+
+fn init(directory: &std::path::Path) -> Result<(), Failure> {
+    let made = setup::init(directory).map_err(failed)?;
+    let text = format!(
+        "the key:           {}\nthe configuration: {}\nan admin's token:  {}\n\nNow: rgpu broker --config {}\n",
+        made.key.display(),
+        made.config.display(),
+        made.admin_token.display(),
+        made.config.display()
+    );
+    std::io::stdout().write_all(text.as_bytes()).map_err(failed)
+}
