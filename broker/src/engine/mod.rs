@@ -1,20 +1,51 @@
 //! What there is, and who has what.
+//!
+//! One thread makes all changes, in batches: a batch is one transaction of the store, and nobody sees it, or is answered, before
+//! it is stored. What cannot be stored is taken back. A second thread runs placement rounds on its own view of the state; what it
+//! finds is granted by the first, if it is still free.
 
 mod clock;
+mod core;
 mod counters;
+mod events;
+mod leases;
+mod model;
+mod nodes;
+mod plan;
 mod settings;
+#[cfg(test)]
+mod tests;
+mod views;
+mod worker;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
-use rgpu_control::token::{PrivateKey, PublicKey, Role};
+use rgpu_control::token::{Claims, PrivateKey, PublicKey, Role, RoleClaims};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::Instant;
 
 pub use clock::{Clock, SystemClock};
 pub use counters::{Counters, Histogram};
+pub use events::Events;
 pub use settings::{Limits, ProfileSettings, Settings};
 
+use self::core::{Core, Entry};
 use crate::store::{Store, StoreError};
+use leases::{End, NOTHING_FREE};
+use model::ProfileTable;
+use plan::Planner;
+use worker::{Message, Op, Wake};
+
+/// The longest that a call waits for something to happen, in seconds.
+const MAX_WAIT_S: u32 = 60;
 
 /// Who asks: what a role token said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,67 +75,268 @@ pub enum StartError {
 /// Methods that change something are async: they answer once the change is stored. Those that only look are not, and take
 /// little time. All of them check what the caller may do.
 #[derive(Clone)]
-pub struct Engine(Arc<()>);
+pub struct Engine(Arc<Inner>);
 
-/// A caller's events, as they happen.
-pub struct Events(());
+/// What the engine's clones and threads share.
+struct Inner {
+    settings: Arc<Settings>,
+    key: PrivateKey,
+    profiles: ProfileTable,
+    core: Mutex<Core>,
+    changes: Mutex<Sender<Message>>,
+    wakes: Mutex<Sender<Wake>>,
+    /// A wake is under way.
+    woken: AtomicBool,
+    stopping: watch::Sender<bool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
 
-impl Events {
-    /// The next one that the caller may see; `None` when the engine stops. Can be cancelled.
-    pub async fn next(&mut self) -> Option<Event> {
-        None
+impl Inner {
+    fn send(&self, op: Op) {
+        // When the thread has stopped, the op is dropped, and whoever waits for its answer sees that.
+        let _ = self.changes.lock().send(Message::Op(op));
+    }
+
+    fn wake(&self) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            let _ = self.wakes.lock().send(Wake::Go);
+        }
     }
 }
 
-fn todo<T>() -> Result<T, Problem> {
-    Err(Problem { code: ErrorCode::Internal, message: "not implemented yet".into() })
+/// A problem of that kind.
+pub(crate) fn problem(code: ErrorCode, message: String) -> Problem {
+    Problem { code, message }
 }
 
-#[allow(unused_variables, clippy::unused_async, missing_docs)]
+fn forbidden<T>(caller: &Caller, what: &str) -> Result<T, Problem> {
+    let text = format!("{what}, and this token is for the {} {:?}", caller.role.name(), caller.name);
+    Err(problem(ErrorCode::Forbidden, text))
+}
+
+fn admin(caller: &Caller) -> Result<(), Problem> {
+    match caller.role {
+        Role::Admin => Ok(()),
+        _ => forbidden(caller, "only administrators may do that"),
+    }
+}
+
+fn user(caller: &Caller) -> Result<(), Problem> {
+    match caller.role {
+        Role::Admin | Role::Tenant => Ok(()),
+        Role::Node => forbidden(caller, "leases are for tenants"),
+    }
+}
+
+fn node_itself(caller: &Caller, node: &str) -> Result<(), Problem> {
+    match caller.role {
+        Role::Admin => Ok(()),
+        Role::Node if caller.name == node => Ok(()),
+        _ => forbidden(caller, &format!("only the node {node:?} itself may do that")),
+    }
+}
+
+fn is_stopping() -> Problem {
+    problem(ErrorCode::Unavailable, "the broker is stopping; try again later".into())
+}
+
+/// A call that waits for a lease: as long as there is one, it may wait on.
+struct Polling<'a> {
+    inner: &'a Inner,
+    id: LeaseId,
+}
+
+impl<'a> Polling<'a> {
+    fn new(inner: &'a Inner, id: LeaseId) -> Self {
+        if let Some(entry) = inner.core.lock().leases.get_mut(&id) {
+            entry.live.pollers += 1;
+        }
+        Self { inner, id }
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        let mut core = self.inner.core.lock();
+        let Some(entry) = core.leases.get_mut(&self.id) else { return };
+        entry.live.pollers = entry.live.pollers.saturating_sub(1);
+        if entry.record.state == LeaseState::Waiting {
+            core.keep_waiting(self.id);
+        }
+    }
+}
+
 impl Engine {
     /// Reads the state and starts the engine's threads. Leases are signed with `key`.
     pub fn start(
         settings: Settings,
         key: PrivateKey,
-        store: Box<dyn Store>,
+        mut store: Box<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> Result<Engine, StartError> {
-        Ok(Engine(Arc::new(())))
+        let wrong = |e: rgpu_placement::Error| StartError::Settings(e.to_string());
+        let settings = Arc::new(settings);
+        let profiles = ProfileTable::new(&settings).map_err(wrong)?;
+        let trial = model::client_spec(&settings, "trial".into());
+        model::cluster(&settings, std::iter::once(trial)).map_err(wrong)?;
+        let kept = store.load()?;
+        let core = Core::restore(settings.clone(), clock, kept).map_err(StartError::Settings)?;
+        let planner = Planner::new(settings.clone(), &core.policy).map_err(wrong)?;
+        let (changes, messages) = std::sync::mpsc::channel();
+        let (wakes, woken) = std::sync::mpsc::channel();
+        let inner = Arc::new(Inner {
+            settings,
+            key,
+            profiles,
+            core: Mutex::new(core),
+            changes: Mutex::new(changes),
+            wakes: Mutex::new(wakes),
+            woken: AtomicBool::new(false),
+            stopping: watch::Sender::new(false),
+            threads: Mutex::new(Vec::new()),
+        });
+        // What the start itself changes (such as the orders' version) is stored before anybody hears of it.
+        worker::batch(&inner, &mut *store, vec![Box::new(|core| worker::begin(core))], true);
+        if let Some(why) = &inner.core.lock().failing {
+            return Err(StoreError::Write { place: "the store".into(), why: why.clone() }.into());
+        }
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.into()).spawn(body).map_err(StartError::Thread)
+        };
+        let (changing, placing) = (inner.clone(), inner.clone());
+        let threads = vec![
+            spawn("broker-changes", Box::new(move || worker::change(&changing, &messages, store)))?,
+            spawn("broker-placement", Box::new(move || worker::place(&placing, planner, &woken)))?,
+        ];
+        *inner.threads.lock() = threads;
+        inner.wake();
+        Ok(Engine(inner))
     }
 
     /// Stops: waiting calls are answered with 503, what is decided is stored, threads end. Leases go on.
-    pub fn stop(&self) {}
+    pub fn stop(&self) {
+        self.0.stopping.send_replace(true);
+        let threads = std::mem::take(&mut *self.0.threads.lock());
+        let _ = self.0.wakes.lock().send(Wake::Stop);
+        for thread in threads.into_iter().rev() {
+            // The placement's thread comes first: it may wait for the other one.
+            if thread.join().is_err() {
+                tracing::error!("a defect: one of the engine's threads has panicked");
+            }
+            let _ = self.0.changes.lock().send(Message::Stop);
+        }
+    }
+
+    fn stopping(&self) -> watch::Receiver<bool> {
+        self.0.stopping.subscribe()
+    }
+
+    /// Makes a change, and answers when it is stored.
+    async fn write<T: Send + 'static>(
+        &self,
+        op: impl FnOnce(&mut Core) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        if *self.0.stopping.borrow() {
+            return Err(is_stopping());
+        }
+        let (answer, answered) = oneshot::channel();
+        self.0.send(Box::new(move |core| {
+            let mark = core.mark();
+            let result = op(core);
+            if result.is_err() {
+                core.roll_back(mark);
+            }
+            Box::new(move |stored| {
+                let _ = answer.send(match (stored, result) {
+                    (Err(problem), Ok(_)) => Err(problem),
+                    (_, result) => result,
+                });
+            })
+        }));
+        answered.await.unwrap_or_else(|_| {
+            Err(match *self.0.stopping.borrow() {
+                true => is_stopping(),
+                false => problem(ErrorCode::Internal, "the broker failed; its log has more".into()),
+            })
+        })
+    }
+
+    /// Waits until something changes, the time is over (false), or the engine stops.
+    async fn wait(&self, changed: impl Future<Output = ()>, until: Instant) -> Result<bool, Problem> {
+        let mut stopping = self.stopping();
+        tokio::select! {
+            () = changed => Ok(true),
+            () = tokio::time::sleep_until(until) => Ok(false),
+            _ = stopping.wait_for(|stopping| *stopping) => Err(is_stopping()),
+        }
+    }
 
     /// The key that tokens are checked with.
     pub fn public_key(&self) -> PublicKey {
-        PrivateKey::generate().public()
+        self.0.key.public()
     }
 
     /// Whether all is well.
     pub fn health(&self) -> Health {
-        Health { status: String::new(), version: String::new(), uptime_s: 0, public_key: String::new() }
+        let core = self.0.core.lock();
+        Health {
+            status: core.failing.clone().unwrap_or_else(|| "ok".into()),
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: core.now().saturating_sub(core.started_ms) / 1000,
+            public_key: self.public_key().to_text(),
+        }
     }
 
     /// What was counted.
     pub fn counters(&self) -> Counters {
-        Counters::default()
+        self.0.core.lock().counters.clone()
     }
 
     /// The cluster in a few numbers.
-    pub fn summary(&self, caller: &Caller) -> Result<Summary, Problem> {
-        todo()
+    pub fn summary(&self, _caller: &Caller) -> Result<Summary, Problem> {
+        Ok(self.0.core.lock().summary())
     }
 
     // ---- nodes ----
 
     /// A node introduces itself.
     pub async fn register(&self, caller: &Caller, node: Registration) -> Result<Welcome, Problem> {
-        todo()
+        node_itself(caller, &node.name)?;
+        nodes::check_registration(&node, &self.0.settings.switches)?;
+        let heartbeat_ms = self.0.settings.heartbeat_ms;
+        let public_key = self.public_key().to_text();
+        let name = node.name.clone();
+        self.write(move |core| core.register(node)).await?;
+        let orders = self.0.core.lock().orders_for(&name)?;
+        Ok(Welcome { public_key, heartbeat_ms, orders })
     }
 
     /// A node says how it is.
     pub async fn heartbeat(&self, caller: &Caller, node: &str, beat: Heartbeat) -> Result<Orders, Problem> {
-        todo()
+        node_itself(caller, node)?;
+        if *self.0.stopping.borrow() {
+            return Err(is_stopping());
+        }
+        // Most heartbeats change nothing that is stored.
+        let (consequences, wake) = {
+            let mut core = self.0.core.lock();
+            (core.heard(node, beat)?, core.changes.any())
+        };
+        if wake {
+            self.0.wake();
+        }
+        if consequences != nodes::Consequences::default() {
+            let name = node.to_owned();
+            self.write(move |core| {
+                consequences.ended.iter().for_each(|id| core.confirm(&name, *id));
+                if consequences.leaving {
+                    core.lose(&name, "was stopped");
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        self.0.core.lock().orders_for(node)
     }
 
     /// A node's orders, once they are newer than `seen`, at the latest after `wait_s` seconds.
@@ -115,100 +347,298 @@ impl Engine {
         seen: u64,
         wait_s: u32,
     ) -> Result<Orders, Problem> {
-        todo()
+        node_itself(caller, node)?;
+        let until = Instant::now() + Duration::from_secs(wait_s.min(MAX_WAIT_S).into());
+        let changed: Arc<Notify> = {
+            let core = self.0.core.lock();
+            core.nodes.get(node).ok_or_else(|| nodes::no_node(node))?.live.changed.clone()
+        };
+        loop {
+            let mut notified = std::pin::pin!(changed.notified());
+            notified.as_mut().enable();
+            {
+                let core = self.0.core.lock();
+                let entry = core.nodes.get(node).ok_or_else(|| nodes::no_node(node))?;
+                if entry.live.changed_at > seen || seen > core.orders || Instant::now() >= until {
+                    return core.orders_for(node);
+                }
+            }
+            self.wait(notified, until).await?;
+        }
     }
 
     /// Whether a node gets new leases.
     pub async fn drain(&self, caller: &Caller, node: &str, drain: bool) -> Result<(), Problem> {
-        todo()
+        admin(caller)?;
+        let name = node.to_owned();
+        self.write(move |core| core.drain(&name, drain)).await
     }
 
     /// Forgets a node that is lost, or drained and without leases.
     pub async fn remove_node(&self, caller: &Caller, node: &str) -> Result<(), Problem> {
-        todo()
+        admin(caller)?;
+        let name = node.to_owned();
+        self.write(move |core| core.remove_node(&name)).await
     }
 
-    /// The nodes, by name.
-    pub fn nodes(&self, caller: &Caller) -> Result<Vec<Node>, Problem> {
-        todo()
+    /// The nodes, by name, and then the machines that are none but where programs run.
+    pub fn nodes(&self, _caller: &Caller) -> Result<Vec<Node>, Problem> {
+        Ok(self.0.core.lock().node_views())
     }
 
     /// A node.
-    pub fn node(&self, caller: &Caller, name: &str) -> Result<Node, Problem> {
-        todo()
+    pub fn node(&self, _caller: &Caller, name: &str) -> Result<Node, Problem> {
+        let core = self.0.core.lock();
+        let entry = core.nodes.get(name).ok_or_else(|| nodes::no_node(name))?;
+        Ok(core.node_view(name, entry))
     }
 
     /// The devices, by node and number.
-    pub fn devices(&self, caller: &Caller) -> Result<Vec<Device>, Problem> {
-        todo()
+    pub fn devices(&self, _caller: &Caller) -> Result<Vec<Device>, Problem> {
+        Ok(self.0.core.lock().device_views())
     }
 
     // ---- leases ----
 
-    /// Asks for a lease. Answers when it is granted, or after `wait_s` seconds, when it goes on waiting.
+    /// A lease as the caller sees it: with its token, if it is theirs.
+    fn signed(&self, caller: &Caller, core: &Core, entry: &Entry) -> (Lease, Option<Claims>) {
+        let own = entry.record.tenant == caller.name;
+        (core.lease_view(entry), own.then(|| core.claims(entry)).flatten())
+    }
+
+    /// Signs, without the lock.
+    fn sign(&self, (mut lease, claims): (Lease, Option<Claims>)) -> Lease {
+        lease.token = claims.map(|claims| self.0.key.sign(&claims));
+        lease
+    }
+
+    /// A lease, as soon as it no longer waits, or when the time is over.
+    async fn settled(&self, caller: &Caller, id: LeaseId, until: Instant) -> Result<Lease, Problem> {
+        let changed = self.0.core.lock().visible(caller, id)?.live.changed.clone();
+        let _polling = Polling::new(&self.0, id);
+        loop {
+            let mut notified = std::pin::pin!(changed.notified());
+            notified.as_mut().enable();
+            let seen = {
+                let core = self.0.core.lock();
+                let entry = core.visible(caller, id)?;
+                let settled = entry.record.state != LeaseState::Waiting || Instant::now() >= until;
+                settled.then(|| self.signed(caller, &core, entry))
+            };
+            if let Some(seen) = seen {
+                return Ok(self.sign(seen));
+            }
+            self.wait(notified, until).await?;
+        }
+    }
+
+    /// Asks for a lease. Answers when it is granted, or after `wait_s` seconds, when it goes on waiting. A lease that waits lapses
+    /// when nobody has asked for it for as long as leases are good for.
     pub async fn request_lease(&self, caller: &Caller, request: LeaseRequest) -> Result<Lease, Problem> {
-        todo()
+        user(caller)?;
+        leases::check_request(&request, &self.0.profiles)?;
+        let now_or_never = request.now_or_never;
+        let wait_s = if now_or_never { MAX_WAIT_S } else { request.wait_s.min(MAX_WAIT_S) };
+        let until = Instant::now() + Duration::from_secs(wait_s.into());
+        let (profiles, by) = (self.0.profiles.clone(), caller.clone());
+        let id = self.write(move |core| core.submit(&profiles, &by, request)).await?;
+        let lease = self.settled(caller, id, until).await?;
+        if now_or_never && lease.state != LeaseState::Active {
+            if lease.state == LeaseState::Waiting {
+                // No round has decided in all that time.
+                self.release(caller, id).await?;
+            }
+            let text = match lease.reason.starts_with(NOTHING_FREE) {
+                true => lease.reason,
+                false => format!("{NOTHING_FREE}: {}", lease.reason),
+            };
+            return Err(problem(ErrorCode::Conflict, text));
+        }
+        Ok(lease)
     }
 
     /// A lease, once it no longer waits, at the latest after `wait_s` seconds.
     pub async fn lease(&self, caller: &Caller, id: LeaseId, wait_s: u32) -> Result<Lease, Problem> {
-        todo()
+        user(caller)?;
+        let until = Instant::now() + Duration::from_secs(wait_s.min(MAX_WAIT_S).into());
+        self.settled(caller, id, until).await
     }
 
-    /// The leases that the caller may see, the oldest first; with `all`, those too that ended lately.
+    /// The leases that the caller may see, the oldest first; with `all`, those too that ended lately. Without tokens.
     pub fn leases(&self, caller: &Caller, all: bool) -> Result<Vec<Lease>, Problem> {
-        todo()
+        user(caller)?;
+        Ok(self.0.core.lock().lease_views(caller, all))
     }
 
     /// Gives a lease more time.
     pub async fn renew(&self, caller: &Caller, id: LeaseId) -> Result<Lease, Problem> {
-        todo()
+        user(caller)?;
+        if *self.0.stopping.borrow() {
+            return Err(is_stopping());
+        }
+        // Deadlines aren't stored: after a restart, every lease has all its time anew.
+        let seen = {
+            let mut core = self.0.core.lock();
+            let entry = core.visible(caller, id)?;
+            match entry.record.state {
+                LeaseState::Waiting => core.keep_waiting(id),
+                LeaseState::Active => {
+                    let at = core.now() + self.0.settings.lease_ttl_s * 1000;
+                    core.set_deadline(id, Some(at));
+                }
+                LeaseState::Ending | LeaseState::Ended => {
+                    let text = format!("the lease {id} has ended: {}", entry.record.reason);
+                    return Err(problem(ErrorCode::Conflict, text));
+                }
+            }
+            core.counters.renewals += 1;
+            let entry = core.visible(caller, id)?;
+            self.signed(caller, &core, entry)
+        };
+        Ok(self.sign(seen))
     }
 
     /// Changes a lease's memory or share where it is.
     pub async fn change(&self, caller: &Caller, id: LeaseId, change: LeaseChange) -> Result<Lease, Problem> {
-        todo()
+        user(caller)?;
+        let by = caller.clone();
+        self.write(move |core| {
+            core.visible(&by, id)?;
+            core.change(id, &change)
+        })
+        .await?;
+        let seen = {
+            let core = self.0.core.lock();
+            let entry = core.visible(caller, id)?;
+            self.signed(caller, &core, entry)
+        };
+        Ok(self.sign(seen))
     }
 
     /// Gives a lease back. One that has ended already is no error.
     pub async fn release(&self, caller: &Caller, id: LeaseId) -> Result<(), Problem> {
-        todo()
+        user(caller)?;
+        let by = caller.clone();
+        self.write(move |core| {
+            core.visible(&by, id)?;
+            core.end(id, End::Released, "it was given back");
+            Ok(())
+        })
+        .await
     }
 
     /// Why a lease is where it is, or waits.
     pub async fn explain(&self, caller: &Caller, id: LeaseId) -> Result<LeaseExplanation, Problem> {
-        todo()
+        user(caller)?;
+        // A lease that waits is decided about at least once in a round's interval; the answer doesn't wait for ever.
+        let until = Instant::now() + Duration::from_millis(2 * self.0.settings.round_interval_ms + 500);
+        let changed = self.0.core.lock().visible(caller, id)?.live.changed.clone();
+        loop {
+            let mut notified = std::pin::pin!(changed.notified());
+            notified.as_mut().enable();
+            {
+                let mut core = self.0.core.lock();
+                let entry = core.visible(caller, id)?;
+                let known = entry.record.state != LeaseState::Waiting || entry.live.explanation.is_some();
+                if known || Instant::now() >= until {
+                    let explanation = core.explanation(entry);
+                    core.wanted.remove(&id);
+                    return Ok(explanation);
+                }
+                if core.wanted.insert(id) {
+                    core.changes.round = true;
+                }
+            }
+            self.0.wake();
+            self.wait(notified, until).await?;
+        }
     }
 
     /// What waits, first; then what runs.
     pub fn jobs(&self, caller: &Caller) -> Result<Vec<Job>, Problem> {
-        todo()
+        user(caller)?;
+        Ok(self.0.core.lock().job_views(caller, &self.0.profiles))
     }
 
     // ---- the rest ----
 
     /// The policies.
-    pub fn policies(&self, caller: &Caller) -> Result<Policies, Problem> {
-        todo()
+    pub fn policies(&self, _caller: &Caller) -> Result<Policies, Problem> {
+        Ok(self.0.core.lock().policies())
     }
 
     /// Sets the policy that decides from now on.
     pub async fn set_policy(&self, caller: &Caller, settings: PolicySettings) -> Result<Policies, Problem> {
-        todo()
+        admin(caller)?;
+        if let Err(e) = model::policy_config(&settings, self.0.settings.seed).build() {
+            return Err(problem(ErrorCode::BadRequest, e.to_string()));
+        }
+        self.write(move |core| {
+            let text = format!(
+                "the policy is {}, {}",
+                settings.name,
+                if settings.network_aware { "aware of the network" } else { "not aware of the network" }
+            );
+            core.put_policy(settings)?;
+            core.changes.policy = true;
+            core.note("policy_changed", None, None, text);
+            Ok(())
+        })
+        .await?;
+        Ok(self.0.core.lock().policies())
     }
 
     /// The events after number `since` and those to come; without it, only those to come.
     pub fn events(&self, caller: &Caller, since: Option<u64>) -> Result<Events, Problem> {
-        todo()
+        let core = self.0.core.lock();
+        Ok(Events {
+            engine: self.clone(),
+            caller: caller.clone(),
+            last: since.unwrap_or_else(|| core.events.latest()),
+            found: VecDeque::new(),
+            latest: core.events.watch(),
+        })
+    }
+
+    fn events_after(&self, number: u64, caller: &Caller) -> (VecDeque<Event>, u64) {
+        self.0.core.lock().events.after(number, caller)
     }
 
     /// Issues a role token.
     pub fn issue_token(&self, caller: &Caller, request: &TokenRequest) -> Result<IssuedToken, Problem> {
-        todo()
+        admin(caller)?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+        if request.name.is_empty() || request.name.len() > 64 || !request.name.chars().all(plain) {
+            let text = format!("{:?} is no name: up to 64 letters, digits, and - _ . @", request.name);
+            return Err(problem(ErrorCode::BadRequest, text));
+        }
+        if !(1..=10 * 365 * 86_400).contains(&request.valid_s) {
+            let text = format!("valid_s is {}: from a second to ten years", request.valid_s);
+            return Err(problem(ErrorCode::BadRequest, text));
+        }
+        let now = self.0.core.lock().unix_ms() / 1000;
+        let expires = now + request.valid_s;
+        let claims = RoleClaims { role: request.role, name: request.name.clone(), not_before: now, expires };
+        Ok(IssuedToken { token: self.0.key.sign(&Claims::Role(claims)), expires })
     }
 
     /// The tenants: those with leases or limits of their own.
     pub fn tenants(&self, caller: &Caller) -> Result<Vec<Tenant>, Problem> {
-        todo()
+        admin(caller)?;
+        Ok(self.0.core.lock().tenant_views())
+    }
+
+    /// Does what is due by the clock, and returns when the placement has looked at everything that has changed: for tests, whose
+    /// clock is theirs.
+    pub async fn settle(&self) {
+        let _ = self
+            .write(|core| {
+                core.tick();
+                Ok(())
+            })
+            .await;
+        let (answer, answered) = oneshot::channel();
+        let _ = self.0.wakes.lock().send(Wake::Ack(answer));
+        let _ = answered.await;
     }
 }

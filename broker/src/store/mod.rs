@@ -33,8 +33,10 @@ pub enum StoreError {
         why: String,
     },
     /// It was written by another release.
-    #[error("the broker's state in {place} has version {found} and this release knows versions up to {known}: use the \
-        release that wrote it, or another file")]
+    #[error(
+        "the broker's state in {place} has version {found} and this release knows versions up to {known}: use the \
+        release that wrote it, or another file"
+    )]
     Version {
         /// Where.
         place: String,

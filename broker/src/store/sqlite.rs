@@ -113,7 +113,8 @@ impl Store for SqliteStore {
         }
         let json = |e: serde_json::Error| rusqlite::Error::ToSqlConversionFailure(e.into());
         let attempt = |connection: &mut Connection| -> rusqlite::Result<()> {
-            let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+            let transaction =
+                connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             for write in writes {
                 let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
                     transaction.prepare_cached(sql)?.execute(values).map(drop)

@@ -1,0 +1,607 @@
+//! The state itself: leases, nodes, and what follows from them. All changes of what is stored pass through here, so that they can
+//! be taken back when they cannot be stored.
+//!
+//! One thread makes changes, in batches (see [`super::worker`]): it holds the lock for as long as a batch and its commit take.
+//! Whoever else takes the lock sees only what is stored.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use rgpu_control::LeaseId;
+use rgpu_control::api::*;
+use rgpu_control::token::Grant;
+use rgpu_placement::Cluster;
+use tokio::sync::Notify;
+
+use super::clock::Clock;
+use super::events::{EventLog, Happened};
+use super::{Counters, Settings, problem};
+use crate::store::{Kept, LeaseRecord, NodeRecord, Write};
+
+/// A lease and what is known of it besides.
+pub(crate) struct Entry {
+    pub record: Arc<LeaseRecord>,
+    pub live: LeaseLive,
+}
+
+/// What of a lease isn't stored.
+#[derive(Default)]
+pub(crate) struct LeaseLive {
+    /// When it ends unless it is renewed (or, while it waits, asked for), in ms of the engine's time.
+    pub deadline: Option<u64>,
+    /// How many calls wait for it.
+    pub pollers: u32,
+    /// When it was asked for, in seconds of the placement's time.
+    pub submit_s: f64,
+    /// When it was granted, in seconds of the placement's time.
+    pub granted_s: f64,
+    /// In how many rounds it was left.
+    pub rounds: u32,
+    /// Why it was left the last time.
+    pub left: String,
+    /// What its nodes say that it uses: by node, in the order of its grants there.
+    pub usage: BTreeMap<String, (u32, Vec<GrantUsage>)>,
+    /// Why it was placed where it is, or waits.
+    pub explanation: Option<Arc<LeaseExplanation>>,
+    /// Told when the lease is different.
+    pub changed: Arc<Notify>,
+}
+
+/// A node and what is known of it besides.
+pub(crate) struct NodeEntry {
+    pub record: Arc<NodeRecord>,
+    pub live: NodeLive,
+}
+
+/// What of a node isn't stored.
+#[derive(Default)]
+pub(crate) struct NodeLive {
+    /// When it was last heard of, in ms of the engine's time.
+    pub heard: u64,
+    /// It has been heard of since the broker started.
+    pub present: bool,
+    /// It has been silent for too long, or has left.
+    pub lost: bool,
+    /// It has said that it serves no lease but those that it is to serve.
+    pub clean: bool,
+    /// The version of the orders that last concerned it.
+    pub changed_at: u64,
+    /// Told when its orders change.
+    pub changed: Arc<Notify>,
+    pub loads: Vec<DeviceLoad>,
+    pub nic_in_mbps: u64,
+    pub nic_out_mbps: u64,
+    pub own_in_mbps: u64,
+    pub own_out_mbps: u64,
+    pub peers: Vec<PeerTime>,
+    /// Kernels launched per second, and when that was last worked out of how many in all.
+    pub launches_per_s: f64,
+    pub launches: (u64, u64),
+    /// What is granted of each device.
+    pub devices: Vec<DeviceUse>,
+    /// The leases that have something of it.
+    pub leases: BTreeSet<LeaseId>,
+}
+
+/// What is granted of a device.
+#[derive(Default, Clone, Debug, PartialEq)]
+pub(crate) struct DeviceUse {
+    pub milli: u32,
+    pub memory: u64,
+    pub leases: Vec<LeaseId>,
+}
+
+/// What a tenant has.
+#[derive(Default, Clone, Debug, PartialEq)]
+pub(crate) struct Held {
+    pub gpu_milli: u64,
+    pub memory: u64,
+    pub active: u64,
+    pub waiting: u64,
+    /// What its waiting requests want.
+    pub wanted_milli: u64,
+    pub wanted_memory: u64,
+    /// Leases that are ending.
+    pub ending: u64,
+}
+
+/// How to take a change back.
+enum Undo {
+    /// With the deadline that it had.
+    Lease(LeaseId, Option<Arc<LeaseRecord>>, Option<u64>),
+    Node(String, Option<Arc<NodeRecord>>),
+    Policy(PolicySettings),
+}
+
+/// What a batch has changed so far.
+#[derive(Default)]
+struct Transaction {
+    undo: Vec<Undo>,
+    writes: Vec<Write>,
+    events: Vec<Happened>,
+    /// What is counted if it succeeds.
+    counts: Vec<fn(&mut Counters)>,
+    /// The leases that have ended, when it is stored.
+    ended: Vec<LeaseId>,
+}
+
+/// A place in a transaction to go back to.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    undo: usize,
+    writes: usize,
+    events: usize,
+    counts: usize,
+}
+
+/// What the placement has to take note of.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// Leases that are different.
+    pub leases: Vec<LeaseId>,
+    /// Nodes whose measured traffic is different.
+    pub traffic: BTreeSet<String>,
+    /// Nodes or their devices have come or gone.
+    pub topology: bool,
+    /// Another policy decides.
+    pub policy: bool,
+    /// Whether that makes a round worthwhile.
+    pub round: bool,
+}
+
+impl Changes {
+    pub fn any(&self) -> bool {
+        self.round || self.topology || self.policy
+    }
+}
+
+pub(crate) struct Core {
+    pub settings: Arc<Settings>,
+    pub clock: Arc<dyn Clock>,
+    pub leases: HashMap<LeaseId, Entry>,
+    pub nodes: BTreeMap<String, NodeEntry>,
+    pub tenants: BTreeMap<String, Held>,
+    /// Leases that have ended, the oldest first.
+    pub ended: VecDeque<LeaseId>,
+    pub deadlines: BTreeSet<(u64, LeaseId)>,
+    pub policy: PolicySettings,
+    /// The version of the orders.
+    pub orders: u64,
+    stored_orders: u64,
+    pub events: EventLog,
+    pub counters: Counters,
+    /// When the engine started, in ms of its clock.
+    pub started_ms: u64,
+    pub changes: Changes,
+    /// The time of the placement begins so long before the engine's, in seconds: leases that waited before count on.
+    pub before_s: f64,
+    tx: Transaction,
+    /// Leases and nodes whose watchers are to be told after the commit.
+    told_leases: Vec<LeaseId>,
+    told_nodes: Vec<String>,
+    /// All nodes' devices, whatever state they are in; `None` until it is asked for.
+    pub everything: Option<Arc<Cluster>>,
+    /// Leases that wait, and whose next decision somebody wants to have explained.
+    pub wanted: BTreeSet<LeaseId>,
+    /// Why the last commit failed, if it did.
+    pub failing: Option<String>,
+}
+
+/// What is stored under which name.
+const ORDERS: &str = "orders";
+const POLICY: &str = "policy";
+const CONFIGURED_POLICY: &str = "configured_policy";
+
+impl Core {
+    /// What was stored, as it is when the engine starts.
+    pub fn restore(settings: Arc<Settings>, clock: Arc<dyn Clock>, kept: Kept) -> Result<Core, String> {
+        let (now, unix_ms) = (clock.elapsed().as_millis() as u64, clock.unix().as_millis() as u64);
+        let stored: u64 = kept.settings.get(ORDERS).and_then(|text| text.parse().ok()).unwrap_or(0);
+        // A policy that was set through the API counts until the configuration's is a different one.
+        let configured = serde_json::to_string(&settings.policy).map_err(|e| e.to_string())?;
+        let mut policy = settings.policy.clone();
+        if kept.settings.get(CONFIGURED_POLICY) == Some(&configured)
+            && let Some(set) = kept.settings.get(POLICY)
+        {
+            policy = serde_json::from_str(set)
+                .map_err(|e| format!("the policy in the broker's state is damaged: {e}"))?;
+        }
+        let waiting = || kept.leases.iter().filter(|lease| lease.state == LeaseState::Waiting);
+        let earliest = waiting().map(|lease| lease.submitted_ms).min().unwrap_or(unix_ms).min(unix_ms);
+        let mut core = Core {
+            events: EventLog::new(settings.events, unix_ms),
+            before_s: (unix_ms - earliest) as f64 / 1000.0,
+            orders: (stored + 1).max(unix_ms * 1000),
+            stored_orders: stored,
+            settings,
+            clock,
+            leases: HashMap::new(),
+            nodes: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            ended: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            policy,
+            counters: Counters::default(),
+            started_ms: now,
+            changes: Changes { topology: true, ..Changes::default() },
+            tx: Transaction::default(),
+            told_leases: Vec::new(),
+            told_nodes: Vec::new(),
+            everything: None,
+            wanted: BTreeSet::new(),
+            failing: None,
+        };
+        for node in kept.nodes {
+            let name = node.registration.name.clone();
+            core.set_node(&name, Some(Arc::new(node)));
+            // It has the usual time to be heard of, and says first what it serves.
+            let orders = core.orders;
+            let live = core.live_node(&name);
+            (live.heard, live.clean, live.changed_at) = (now, false, orders);
+        }
+        for lease in kept.leases {
+            let (id, state) = (lease.id, lease.state);
+            let submit_s = lease.submitted_ms.saturating_sub(earliest) as f64 / 1000.0;
+            let granted = lease.granted_ms.map(|at| at.saturating_sub(earliest) as f64 / 1000.0);
+            core.set_lease(id, Some(Arc::new(lease)));
+            let now_s = core.before_s;
+            if let Some(entry) = core.leases.get_mut(&id) {
+                entry.live.submit_s = submit_s.min(now_s);
+                entry.live.granted_s = granted.unwrap_or(0.0).min(now_s);
+            }
+            // The broker wasn't there to be asked for more time: whoever had any has it anew.
+            match state {
+                LeaseState::Waiting => core.keep_waiting(id),
+                LeaseState::Active => core.set_deadline(id, Some(now + core.settings.lease_ttl_s * 1000)),
+                LeaseState::Ending | LeaseState::Ended => {}
+            }
+        }
+        let never: Vec<LeaseId> = core
+            .leases
+            .values()
+            .filter(|entry| entry.record.state == LeaseState::Waiting && entry.record.request.now_or_never)
+            .map(|entry| entry.record.id)
+            .collect();
+        for id in never {
+            core.end(id, super::leases::End::Released, "the broker was restarted before it was granted");
+        }
+        core.note("broker_started", None, None, "the broker has started".into());
+        Ok(core)
+    }
+
+    // ---- time ----
+
+    /// Milliseconds of the engine's time.
+    pub fn now(&self) -> u64 {
+        self.clock.elapsed().as_millis() as u64
+    }
+
+    /// Milliseconds since 1970.
+    pub fn unix_ms(&self) -> u64 {
+        self.clock.unix().as_millis() as u64
+    }
+
+    /// Seconds of the placement's time.
+    pub fn now_s(&self) -> f64 {
+        self.before_s + self.clock.elapsed().as_secs_f64() - self.started_ms as f64 / 1000.0
+    }
+
+    /// A moment of the engine's time in seconds since 1970.
+    pub fn unix_s_at(&self, at: u64) -> u64 {
+        (self.unix_ms() + at).saturating_sub(self.now()) / 1000
+    }
+
+    // ---- transactions ----
+
+    pub fn mark(&self) -> Mark {
+        let tx = &self.tx;
+        Mark {
+            undo: tx.undo.len(),
+            writes: tx.writes.len(),
+            events: tx.events.len(),
+            counts: tx.counts.len(),
+        }
+    }
+
+    /// Takes back what was changed since.
+    pub fn roll_back(&mut self, mark: Mark) {
+        while self.tx.undo.len() > mark.undo {
+            match self.tx.undo.pop() {
+                Some(Undo::Lease(id, record, deadline)) => {
+                    self.set_lease(id, record);
+                    self.set_deadline(id, deadline);
+                }
+                Some(Undo::Node(name, record)) => self.set_node(&name, record),
+                Some(Undo::Policy(policy)) => self.policy = policy,
+                None => break,
+            }
+        }
+        self.tx.writes.truncate(mark.writes);
+        self.tx.events.truncate(mark.events);
+        self.tx.counts.truncate(mark.counts);
+    }
+
+    /// What is to be stored.
+    pub fn writes(&mut self) -> Vec<Write> {
+        let mut writes = std::mem::take(&mut self.tx.writes);
+        self.tx.ended.extend(writes.iter().filter_map(|write| match write {
+            Write::ForgetLease(id) => Some(*id),
+            _ => None,
+        }));
+        if !writes.is_empty() && self.orders != self.stored_orders {
+            writes.push(Write::Setting(ORDERS, self.orders.to_string()));
+        }
+        writes
+    }
+
+    /// Stores what the start itself is.
+    pub fn begin(&mut self) {
+        let version = self.orders;
+        self.tx.writes.push(Write::Setting(ORDERS, version.to_string()));
+    }
+
+    /// Everything is stored: tells those who wait.
+    pub fn committed(&mut self) {
+        self.stored_orders = self.orders;
+        self.tx.undo.clear();
+        let time = self.unix_ms() / 1000;
+        for happened in std::mem::take(&mut self.tx.events) {
+            self.events.push(time, happened);
+        }
+        for count in std::mem::take(&mut self.tx.counts) {
+            count(&mut self.counters);
+        }
+        self.tell();
+        let ended = std::mem::take(&mut self.tx.ended);
+        self.ended.extend(ended);
+        while self.ended.len() > self.settings.ended {
+            if let Some(id) = self.ended.pop_front() {
+                self.set_lease(id, None);
+            }
+        }
+    }
+
+    /// Nothing could be stored: all is as it was before the batch.
+    pub fn failed(&mut self) {
+        self.roll_back(Mark { undo: 0, writes: 0, events: 0, counts: 0 });
+        self.tx.ended.clear();
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        for id in std::mem::take(&mut self.told_leases) {
+            if let Some(entry) = self.leases.get(&id) {
+                entry.live.changed.notify_waiters();
+            }
+            self.changes.leases.push(id);
+        }
+        for name in std::mem::take(&mut self.told_nodes) {
+            if let Some(node) = self.nodes.get(&name) {
+                node.live.changed.notify_waiters();
+            }
+        }
+    }
+
+    /// An event, once the batch is stored.
+    pub fn note(
+        &mut self,
+        kind: &'static str,
+        node: Option<&str>,
+        lease: Option<&LeaseRecord>,
+        text: String,
+    ) {
+        self.tx.events.push(Happened {
+            kind,
+            node: node.map(str::to_owned),
+            lease: lease.map(|lease| lease.id),
+            tenant: lease.map(|lease| lease.tenant.clone()),
+            text,
+        });
+    }
+
+    /// Counts something, once the batch is stored.
+    pub fn count(&mut self, count: fn(&mut Counters)) {
+        self.tx.counts.push(count);
+    }
+
+    // ---- changes ----
+
+    /// Makes a lease what the record says.
+    pub fn put_lease(&mut self, record: LeaseRecord) {
+        let (id, record) = (record.id, Arc::new(record));
+        let old = self.leases.get(&id).map(|entry| entry.record.clone());
+        let deadline = self.leases.get(&id).and_then(|entry| entry.live.deadline);
+        self.tx.undo.push(Undo::Lease(id, old, deadline));
+        // What is granted frees nothing that another round could give.
+        self.changes.round |= record.state != LeaseState::Active || record.version > 1;
+        self.tx.writes.push(match record.state {
+            LeaseState::Ended => Write::ForgetLease(id),
+            _ => Write::Lease(record.clone()),
+        });
+        self.set_lease(id, Some(record));
+    }
+
+    /// Makes a node what the record says.
+    pub fn put_node(&mut self, record: NodeRecord) {
+        let (name, record) = (record.registration.name.clone(), Arc::new(record));
+        let old = self.nodes.get(&name).map(|entry| entry.record.clone());
+        self.tx.undo.push(Undo::Node(name.clone(), old));
+        self.tx.writes.push(Write::Node(record.clone()));
+        self.set_node(&name, Some(record));
+    }
+
+    /// Forgets a node, of which no lease has anything.
+    pub fn drop_node(&mut self, name: &str) {
+        let Some(old) = self.nodes.get(name).map(|entry| entry.record.clone()) else { return };
+        self.tx.undo.push(Undo::Node(name.to_owned(), Some(old)));
+        self.tx.writes.push(Write::ForgetNode(name.to_owned()));
+        self.set_node(name, None);
+    }
+
+    /// Changes the policy.
+    pub fn put_policy(&mut self, policy: PolicySettings) -> Result<(), Problem> {
+        let text = |policy: &PolicySettings| {
+            serde_json::to_string(policy).map_err(|e| problem(ErrorCode::Internal, e.to_string()))
+        };
+        self.tx.writes.push(Write::Setting(POLICY, text(&policy)?));
+        self.tx.writes.push(Write::Setting(CONFIGURED_POLICY, text(&self.settings.policy)?));
+        self.tx.undo.push(Undo::Policy(std::mem::replace(&mut self.policy, policy)));
+        Ok(())
+    }
+
+    /// The next version of the orders, which concerns these nodes.
+    pub fn new_orders<'a>(&mut self, nodes: impl IntoIterator<Item = &'a str>) -> u64 {
+        self.orders = (self.orders + 1).max(self.unix_ms() * 1000);
+        for name in nodes {
+            if let Some(node) = self.nodes.get_mut(name) {
+                node.live.changed_at = self.orders;
+                self.told_nodes.push(name.to_owned());
+            }
+        }
+        self.orders
+    }
+
+    fn set_lease(&mut self, id: LeaseId, record: Option<Arc<LeaseRecord>>) {
+        let old = self.leases.get(&id).map(|entry| entry.record.clone());
+        if let Some(old) = &old {
+            self.weigh(old, false);
+        }
+        let Some(record) = record else {
+            self.set_deadline(id, None);
+            self.leases.remove(&id);
+            self.told_leases.push(id);
+            return;
+        };
+        self.weigh(&record, true);
+        match self.leases.get_mut(&id) {
+            Some(entry) => entry.record = record,
+            None => {
+                self.leases.insert(id, Entry { record, live: LeaseLive::default() });
+            }
+        }
+        self.told_leases.push(id);
+    }
+
+    fn set_node(&mut self, name: &str, record: Option<Arc<NodeRecord>>) {
+        match (record, self.nodes.get_mut(name)) {
+            (Some(record), Some(entry)) => entry.record = record,
+            (Some(record), None) => {
+                // Should this be an undone removal, the node is as good as lost until it is heard of.
+                let live = NodeLive { lost: false, ..NodeLive::default() };
+                self.nodes.insert(name.to_owned(), NodeEntry { record, live });
+            }
+            (None, _) => drop(self.nodes.remove(name)),
+        }
+        self.changes.topology = true;
+        self.everything = None;
+        self.told_nodes.push(name.to_owned());
+    }
+
+    /// Adds what a lease has (or is) to the sums, or takes it away.
+    fn weigh(&mut self, lease: &LeaseRecord, add: bool) {
+        let step = |sum: &mut u64, by: u64| *sum = if add { *sum + by } else { sum.saturating_sub(by) };
+        let held = self.tenants.entry(lease.tenant.clone()).or_default();
+        let counters = &mut self.counters;
+        match lease.state {
+            LeaseState::Waiting => {
+                step(&mut held.waiting, 1);
+                step(&mut counters.waiting, 1);
+                let (milli, memory) = wanted(&lease.request);
+                step(&mut held.wanted_milli, milli);
+                step(&mut held.wanted_memory, memory);
+            }
+            LeaseState::Active => {
+                step(&mut held.active, 1);
+                step(&mut counters.active, 1);
+            }
+            LeaseState::Ending => {
+                step(&mut held.ending, 1);
+                step(&mut counters.ending, 1);
+            }
+            LeaseState::Ended => {}
+        }
+        for grant in held_grants(lease) {
+            step(&mut held.gpu_milli, grant.share_milli.into());
+            step(&mut held.memory, grant.memory);
+            let Some(node) = self.nodes.get_mut(&grant.node) else { continue };
+            let at = grant.device as usize;
+            if node.live.devices.len() <= at {
+                node.live.devices.resize(at + 1, DeviceUse::default());
+            }
+            let device = &mut node.live.devices[at];
+            if add {
+                device.milli += u32::from(grant.share_milli);
+                device.memory += grant.memory;
+                device.leases.push(lease.id);
+                node.live.leases.insert(lease.id);
+            } else {
+                device.milli = device.milli.saturating_sub(grant.share_milli.into());
+                device.memory = device.memory.saturating_sub(grant.memory);
+                if let Some(i) = device.leases.iter().position(|id| *id == lease.id) {
+                    device.leases.swap_remove(i);
+                }
+                node.live.leases.remove(&lease.id);
+            }
+        }
+        if *held == Held::default() {
+            self.tenants.remove(&lease.tenant);
+        }
+    }
+
+    // ---- what isn't stored ----
+
+    /// A node that there is.
+    pub fn live_node(&mut self, name: &str) -> &mut NodeLive {
+        &mut self.nodes.get_mut(name).expect("the node was just looked up").live
+    }
+
+    /// Sets when a lease ends unless it is renewed.
+    pub fn set_deadline(&mut self, id: LeaseId, at: Option<u64>) {
+        let Some(entry) = self.leases.get_mut(&id) else { return };
+        if let Some(old) = std::mem::replace(&mut entry.live.deadline, at) {
+            self.deadlines.remove(&(old, id));
+        }
+        if let Some(at) = at {
+            self.deadlines.insert((at, id));
+        }
+    }
+
+    /// A waiting lease was asked for: it may wait on.
+    pub fn keep_waiting(&mut self, id: LeaseId) {
+        let at = self.now() + self.settings.lease_ttl_s * 1000;
+        self.set_deadline(id, Some(at));
+    }
+
+    /// How much of a device is granted.
+    pub fn used(&self, node: &str, device: u32) -> (u32, u64) {
+        let device = self.nodes.get(node).and_then(|node| node.live.devices.get(device as usize));
+        device.map_or((0, 0), |device| (device.milli, device.memory))
+    }
+}
+
+impl NodeEntry {
+    /// Whether its devices can be granted.
+    pub fn available(&self) -> bool {
+        !self.live.lost && self.live.clean && !self.record.draining
+    }
+
+    /// A device of it.
+    pub fn device(&self, number: u32) -> Option<&DeviceReport> {
+        self.record.registration.devices.get(number as usize)
+    }
+}
+
+/// What a lease keeps others from having: all its grants, and while it is ending, those that are not confirmed.
+pub(crate) fn held_grants(lease: &LeaseRecord) -> impl Iterator<Item = &Grant> {
+    lease.grants.iter().filter(|grant| match lease.state {
+        LeaseState::Active => true,
+        LeaseState::Ending => lease.unconfirmed.contains(&grant.node),
+        LeaseState::Waiting | LeaseState::Ended => false,
+    })
+}
+
+/// Thousandths of devices and memory that a request is for.
+pub(crate) fn wanted(request: &LeaseRequest) -> (u64, u64) {
+    let gpus = u64::from(request.gpus);
+    (gpus * u64::from(request.share_milli), gpus.saturating_mul(request.memory))
+}

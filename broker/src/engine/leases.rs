@@ -1,0 +1,465 @@
+//! What happens to leases.
+
+use rgpu_control::LeaseId;
+use rgpu_control::api::*;
+use rgpu_control::token::{Grant, PublicKey, Role};
+use rgpu_placement::{DeviceRequest, Error, JobId, NodeId, WHOLE};
+
+use super::core::{Core, wanted};
+use super::model::{self, MIB, ProfileTable};
+use super::{Caller, Limits, problem};
+use crate::store::LeaseRecord;
+
+/// The most devices that a lease can have: its token names them all.
+pub(crate) const MAX_DEVICES: u16 = 16;
+
+/// A device that a round found for a lease.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Found {
+    pub node: String,
+    pub device: u32,
+}
+
+/// Why a lease ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Released,
+    Expired,
+    Revoked,
+}
+
+/// Refuses requests that are nonsense, whatever the state.
+pub(crate) fn check_request(request: &LeaseRequest, profiles: &ProfileTable) -> Result<(), Problem> {
+    let bad = |text: String| Err(problem(ErrorCode::BadRequest, text));
+    if !(1..=MAX_DEVICES).contains(&request.gpus) {
+        return bad(format!("gpus is {}: a lease has from 1 to {MAX_DEVICES} devices", request.gpus));
+    }
+    if !(1..=WHOLE).contains(&request.share_milli) {
+        return bad(format!("share_milli is {}: a share is from 1 to 1000 thousandths", request.share_milli));
+    }
+    if PublicKey::parse(&request.holder).is_none() {
+        return bad("holder is no public key: 32 bytes in base64 (URL alphabet, no padding)".into());
+    }
+    if !["auto", "shm", "tcp", "rdma"].contains(&request.transport.as_str()) {
+        return bad(format!("transport is {:?}: it is auto, shm, tcp or rdma", request.transport));
+    }
+    let long =
+        |what: &str, text: &str, most: usize| match text.len() > most || text.contains(char::is_control) {
+            true => bad(format!("{what} is too long, or has control characters: {most} bytes at most")),
+            false => Ok(()),
+        };
+    long("name", &request.name, 256)?;
+    long("machine", &request.machine, 128)?;
+    if request.models.len() > 64 {
+        return bad(format!("models names {} models: 64 at most", request.models.len()));
+    }
+    request.models.iter().try_for_each(|model| long("a model's name", model, 128))?;
+    if request.machine.is_empty() && request.node.is_none() {
+        return bad("machine is empty: say which machine the program runs on, or name its node".into());
+    }
+    if profiles.find(request).is_none() {
+        let name = request.profile.as_deref().unwrap_or("");
+        return bad(format!("there is no profile {name:?} in the broker's configuration"));
+    }
+    if request.memory > 1 << 50 {
+        return bad(format!("memory is {} bytes: no device has that much", request.memory));
+    }
+    Ok(())
+}
+
+impl Core {
+    /// The node where a program runs.
+    fn home(&self, request: &LeaseRequest) -> Result<String, Problem> {
+        if let Some(name) = &request.node {
+            if self.nodes.contains_key(name) {
+                return Ok(name.clone());
+            }
+            let text = format!("there is no node {name:?}: name one of the cluster's, or none");
+            return Err(problem(ErrorCode::NotFound, text));
+        }
+        let here = || self.nodes.iter().filter(|(_, n)| n.record.registration.machine == request.machine);
+        let ready = here().find(|(_, node)| node.available());
+        if let Some((name, _)) = ready.or_else(|| here().next()) {
+            return Ok(name.clone());
+        }
+        let start: String = request.machine.chars().take(8).collect();
+        Ok(format!("client-{start}"))
+    }
+
+    /// Whether the cluster could ever serve a request, were it empty.
+    fn check_possible(
+        &mut self,
+        profiles: &ProfileTable,
+        request: &LeaseRequest,
+        home: &str,
+    ) -> Result<u64, Problem> {
+        let internal = |e: Error| problem(ErrorCode::Internal, e.to_string());
+        if self.everything.is_none() {
+            let nodes = self.nodes.values().map(|node| model::node_spec(&self.settings, &node.record, true));
+            let client = model::client_spec(&self.settings, "\u{0}client".into());
+            let all = model::cluster(&self.settings, nodes.chain([client])).map_err(internal)?;
+            self.everything = Some(all);
+        }
+        let Some(cluster) = &self.everything else { unreachable!("it was just made") };
+        let disaggregates = model::policy_config(&self.policy, 0).disaggregates();
+        let client = NodeId(cluster.nodes().len() as u32 - 1);
+        let home = cluster.find(home).unwrap_or(client);
+        let wish = model::device_request(cluster, request, profiles.traffic_mbps(request));
+        let planned = wish.memory_mib * MIB;
+        // The library places parts of several devices, but its check knows only whole ones.
+        let checked = if wish.count > 1 { DeviceRequest { milli: WHOLE, ..wish } } else { wish };
+        let task = model::task(checked, home, disaggregates);
+        let job = profiles.job(request, JobId(0), request.name.clone(), 0.0, task);
+        match job.check(cluster, profiles.profiles.len(), disaggregates) {
+            Ok(()) => Ok(planned),
+            Err(Error::TooBig { mut why, .. }) => {
+                if !request.models.is_empty() {
+                    let models: Vec<&str> = cluster.models().iter().map(String::as_str).collect();
+                    why += &format!(
+                        " (asked for: {}; there are: {})",
+                        request.models.join(", "),
+                        models.join(", ")
+                    );
+                }
+                self.counters.impossible += 1;
+                Err(problem(ErrorCode::Impossible, format!("this can never be granted: {why}")))
+            }
+            Err(e) => Err(problem(ErrorCode::BadRequest, e.to_string())),
+        }
+    }
+
+    /// Whether a tenant may have so much more.
+    fn check_limits(&mut self, tenant: &str, milli: u64, memory: u64, leases: u64) -> Result<(), Problem> {
+        let limits: Limits = *self.settings.tenants.get(tenant).unwrap_or(&self.settings.limits);
+        let held = self.tenants.get(tenant).cloned().unwrap_or_default();
+        let sums = [
+            ("thousandths of devices", limits.max_gpu_milli, held.gpu_milli + held.wanted_milli, milli),
+            ("bytes of device memory", limits.max_memory, held.memory + held.wanted_memory, memory),
+            ("leases", limits.max_leases, held.active + held.waiting + held.ending, leases),
+        ];
+        for (what, most, has, more) in sums {
+            if let Some(most) = most
+                && more > 0
+                && has.saturating_add(more) > most
+            {
+                self.counters.limited += 1;
+                let text = format!(
+                    "the limit of tenant {tenant:?} is {most} {what} at a time: it has (or waits for) {has}, and this would be \
+                     {more} more"
+                );
+                return Err(problem(ErrorCode::Limit, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a request into the queue.
+    pub fn submit(
+        &mut self,
+        profiles: &ProfileTable,
+        caller: &Caller,
+        request: LeaseRequest,
+    ) -> Result<LeaseId, Problem> {
+        let home = self.home(&request)?;
+        let planned = self.check_possible(profiles, &request, &home)?;
+        let (milli, memory) = wanted(&request);
+        let memory = memory.max(planned.saturating_mul(request.gpus.into()));
+        self.check_limits(&caller.name, milli, memory, 1)?;
+        let mut id = LeaseId::random();
+        while self.leases.contains_key(&id) {
+            id = LeaseId::random();
+        }
+        self.put_lease(LeaseRecord {
+            id,
+            tenant: caller.name.clone(),
+            request,
+            state: LeaseState::Waiting,
+            reason: "waiting for the next placement round".into(),
+            version: 0,
+            orders: 0,
+            submitted_ms: self.unix_ms(),
+            granted_ms: None,
+            home,
+            grants: Vec::new(),
+            unconfirmed: Vec::new(),
+        });
+        self.count(|counters| counters.requests += 1);
+        self.keep_waiting(id);
+        let now_s = self.now_s();
+        if let Some(entry) = self.leases.get_mut(&id) {
+            entry.live.submit_s = now_s;
+        }
+        Ok(id)
+    }
+
+    /// The grants of what a round found for a lease, if it all is (still) free.
+    pub fn grants(&self, request: &LeaseRequest, home: &str, found: &[Found]) -> Result<Vec<Grant>, String> {
+        if found.len() != usize::from(request.gpus) {
+            return Err(format!("{} devices were found for {}", found.len(), request.gpus));
+        }
+        let mut grants: Vec<Grant> = Vec::with_capacity(found.len());
+        for Found { node, device } in found {
+            let entry = self.nodes.get(node).filter(|entry| entry.available());
+            let entry = entry.ok_or_else(|| format!("node {node} is not available any more"))?;
+            let report = entry
+                .device(*device)
+                .ok_or_else(|| format!("node {node} has no device {device} any more"))?;
+            let (milli, memory) = self.used(node, *device);
+            let free = report.memory.saturating_sub(memory);
+            let (share, memory) = if report.partitionable {
+                let memory = match (request.memory, request.share_milli) {
+                    (0, WHOLE) => report.memory,
+                    (0, share) => (report.memory / u64::from(WHOLE) * u64::from(share)).min(free),
+                    (memory, _) => memory,
+                };
+                (request.share_milli, memory)
+            } else {
+                (WHOLE, report.memory)
+            };
+            if milli + u32::from(share) > u32::from(WHOLE) || memory > free || memory < request.memory.max(1)
+            {
+                return Err(format!("device {device} of node {node} was given to another lease"));
+            }
+            if grants.iter().any(|grant| grant.node == *node && grant.device == *device) {
+                return Err(format!("device {device} of node {node} was found twice"));
+            }
+            grants.push(Grant { node: node.clone(), device: *device, memory, share_milli: share });
+        }
+        // The program's first devices are those that it reaches without the network; then comes the server with the most.
+        let counts: Vec<usize> = grants
+            .iter()
+            .map(|grant| grants.iter().filter(|other| other.node == grant.node).count())
+            .collect();
+        let mut order: Vec<(bool, std::cmp::Reverse<usize>, Grant)> = counts
+            .into_iter()
+            .zip(grants)
+            .map(|(count, grant)| (grant.node != home, std::cmp::Reverse(count), grant))
+            .collect();
+        order.sort_by(|a, b| {
+            let key = |(far, count, grant): &(bool, std::cmp::Reverse<usize>, Grant)| {
+                (*far, *count, grant.node.clone(), grant.device)
+            };
+            key(a).cmp(&key(b))
+        });
+        Ok(order.into_iter().map(|(_, _, grant)| grant).collect())
+    }
+
+    /// Gives a waiting lease what a round found for it.
+    pub fn grant(&mut self, id: LeaseId, found: &[Found]) -> Result<(), String> {
+        let entry = self.leases.get(&id).ok_or("the lease is gone")?;
+        if entry.record.state != LeaseState::Waiting {
+            return Err("the lease does not wait any more".into());
+        }
+        let mut record = LeaseRecord::clone(&entry.record);
+        let submit_s = entry.live.submit_s;
+        record.grants = self.grants(&record.request, &record.home, found)?;
+        record.state = LeaseState::Active;
+        record.reason.clear();
+        record.version += 1;
+        record.granted_ms = Some(self.unix_ms());
+        let nodes: Vec<String> = record.grants.iter().map(|grant| grant.node.clone()).collect();
+        record.orders = self.new_orders(nodes.iter().map(String::as_str));
+        let at = places(&record.grants);
+        self.note(
+            "lease_granted",
+            None,
+            Some(&record),
+            format!("{} of {}: granted {at}", record.request.name, record.tenant),
+        );
+        self.put_lease(record);
+        let (now, now_s) = (self.now(), self.now_s());
+        self.set_deadline(id, Some(now + self.settings.lease_ttl_s * 1000));
+        if let Some(entry) = self.leases.get_mut(&id) {
+            entry.live.granted_s = now_s;
+        }
+        self.count(|counters| counters.grants += 1);
+        self.counters.grant_times.add((now_s - submit_s).max(0.0));
+        Ok(())
+    }
+
+    /// A round has left a lease waiting.
+    pub fn leave(&mut self, id: LeaseId, why: &str, counts: bool) {
+        let Some(entry) = self.leases.get_mut(&id) else { return };
+        if entry.record.state != LeaseState::Waiting {
+            return;
+        }
+        let first = entry.live.left.is_empty();
+        entry.live.left = why.to_owned();
+        entry.live.rounds += u32::from(counts);
+        let record = entry.record.clone();
+        if record.request.now_or_never {
+            self.end(id, End::Released, &format!("{NOTHING_FREE}: {why}"));
+        } else if first {
+            let text = format!("{} of {} waits: {why}", record.request.name, record.tenant);
+            self.note("lease_waiting", None, Some(&record), text);
+        }
+    }
+
+    /// Ends a lease: at once where it waits; else as soon as its nodes confirm it.
+    pub fn end(&mut self, id: LeaseId, how: End, why: &str) {
+        let Some(entry) = self.leases.get(&id) else { return };
+        let mut record = LeaseRecord::clone(&entry.record);
+        match record.state {
+            LeaseState::Waiting => record.state = LeaseState::Ended,
+            LeaseState::Active => {
+                let mut nodes: Vec<String> = record.grants.iter().map(|grant| grant.node.clone()).collect();
+                nodes.sort_unstable();
+                nodes.dedup();
+                // Nothing is heard of a lost node; it must tell what it serves before its devices are granted again.
+                nodes.retain(|name| self.nodes.get(name).is_some_and(|node| !node.live.lost));
+                record.orders = self.new_orders(nodes.iter().map(String::as_str));
+                record.state = if nodes.is_empty() { LeaseState::Ended } else { LeaseState::Ending };
+                record.unconfirmed = nodes;
+            }
+            LeaseState::Ending | LeaseState::Ended => return,
+        }
+        record.version += 1;
+        record.reason = why.to_owned();
+        let text = format!("{} of {}: {why}", record.request.name, record.tenant);
+        self.note("lease_ended", None, Some(&record), text);
+        self.put_lease(record);
+        self.set_deadline(id, None);
+        self.count(match how {
+            End::Released => |counters| counters.released += 1,
+            End::Expired => |counters| counters.expired += 1,
+            End::Revoked => |counters| counters.revoked += 1,
+        });
+    }
+
+    /// A node has nothing left of a lease that is ending.
+    pub fn confirm(&mut self, node: &str, id: LeaseId) {
+        let Some(entry) = self.leases.get(&id) else { return };
+        if entry.record.state != LeaseState::Ending || !entry.record.unconfirmed.iter().any(|n| n == node) {
+            return;
+        }
+        let mut record = LeaseRecord::clone(&entry.record);
+        record.unconfirmed.retain(|name| name != node);
+        if record.unconfirmed.is_empty() {
+            record.state = LeaseState::Ended;
+        }
+        self.put_lease(record);
+    }
+
+    /// Changes a lease's memory and share where it is.
+    pub fn change(&mut self, id: LeaseId, change: &LeaseChange) -> Result<(), Problem> {
+        let conflict = |text: String| problem(ErrorCode::Conflict, text);
+        let entry = self.leases.get(&id).ok_or_else(|| no_lease(id))?;
+        let mut record = LeaseRecord::clone(&entry.record);
+        if let Some(share) = change.share_milli {
+            record.request.share_milli = share;
+        }
+        if let Some(memory) = change.memory {
+            record.request.memory = memory;
+        }
+        if !(1..=WHOLE).contains(&record.request.share_milli) || change.memory.is_some_and(|m| m > 1 << 50) {
+            let text = "share_milli is from 1 to 1000, memory from 1 byte to what the device has".to_owned();
+            return Err(problem(ErrorCode::BadRequest, text));
+        }
+        if record.state != LeaseState::Active {
+            let text =
+                format!("the lease {id} is {}: only an active one can be changed", record.state.name());
+            return Err(conflict(text));
+        }
+        let (mut more_milli, mut more_memory) = (0u64, 0u64);
+        for grant in &mut record.grants {
+            let report = self.nodes.get(&grant.node).and_then(|node| node.device(grant.device));
+            let Some(report) = report.cloned() else {
+                return Err(conflict(format!("node {} or its device {} is gone", grant.node, grant.device)));
+            };
+            if !report.partitionable {
+                let text = format!("device {} of node {} cannot be shared", grant.device, grant.node);
+                return Err(conflict(format!("{text}: the lease has all of it")));
+            }
+            let (milli, memory) = self.used(&grant.node, grant.device);
+            let free_milli = u32::from(WHOLE).saturating_sub(milli.saturating_sub(grant.share_milli.into()));
+            let free_memory = report.memory.saturating_sub(memory.saturating_sub(grant.memory));
+            let share = change.share_milli.unwrap_or(grant.share_milli);
+            let memory = match change.memory {
+                None => grant.memory,
+                Some(0) if share == WHOLE => report.memory,
+                Some(0) => report.memory / u64::from(WHOLE) * u64::from(share),
+                Some(memory) => memory,
+            };
+            // What isn't to grow fits as it did.
+            let fits = (share <= grant.share_milli || u32::from(share) <= free_milli)
+                && (memory <= grant.memory || memory <= free_memory);
+            if !fits {
+                return Err(conflict(format!(
+                    "device {} of node {} has {free_milli} thousandths and {free_memory} bytes for this lease, what it has now \
+                     included; {share} and {memory} are asked for",
+                    grant.device, grant.node
+                )));
+            }
+            more_milli += u64::from(share.saturating_sub(grant.share_milli));
+            more_memory += memory.saturating_sub(grant.memory);
+            (grant.share_milli, grant.memory) = (share, memory);
+        }
+        self.check_limits(&record.tenant, more_milli, more_memory, 0)?;
+        record.version += 1;
+        let nodes: Vec<String> = record.grants.iter().map(|grant| grant.node.clone()).collect();
+        record.orders = self.new_orders(nodes.iter().map(String::as_str));
+        let text = format!("{} of {}: now {}", record.request.name, record.tenant, places(&record.grants));
+        self.note("lease_changed", None, Some(&record), text);
+        self.put_lease(record);
+        self.count(|counters| counters.changes += 1);
+        Ok(())
+    }
+
+    /// Ends leases whose time is over.
+    pub fn expire(&mut self) {
+        let now = self.now();
+        while let Some(&(at, id)) = self.deadlines.first() {
+            if at > now {
+                break;
+            }
+            let Some(entry) = self.leases.get(&id) else {
+                self.deadlines.pop_first();
+                continue;
+            };
+            if entry.record.state == LeaseState::Waiting {
+                if entry.live.pollers > 0 {
+                    self.keep_waiting(id);
+                } else {
+                    self.end(id, End::Expired, "nobody asked for it any more while it waited");
+                }
+            } else {
+                self.end(id, End::Expired, "it was not renewed in time");
+            }
+            if self.deadlines.first() == Some(&(at, id)) {
+                self.set_deadline(id, None);
+            }
+        }
+    }
+
+    /// A lease that the caller may look at.
+    pub fn visible(&self, caller: &Caller, id: LeaseId) -> Result<&super::core::Entry, Problem> {
+        let entry = self.leases.get(&id).ok_or_else(|| no_lease(id))?;
+        let own = caller.role == Role::Tenant && caller.name == entry.record.tenant;
+        if caller.role != Role::Admin && !own {
+            let text = format!("the lease {id} is another tenant's");
+            return Err(problem(ErrorCode::Forbidden, text));
+        }
+        Ok(entry)
+    }
+}
+
+/// How the reason of a lease begins that was to be granted at once or never.
+pub(crate) const NOTHING_FREE: &str = "nothing suitable is free now";
+
+pub(crate) fn no_lease(id: LeaseId) -> Problem {
+    problem(ErrorCode::NotFound, format!("there is no lease {id}, or it ended long ago"))
+}
+
+/// Grants in words.
+fn places(grants: &[Grant]) -> String {
+    let words = grants.iter().map(|grant| {
+        format!(
+            "{}/1000 and {} MiB of {}'s device {}",
+            grant.share_milli,
+            grant.memory / MIB,
+            grant.node,
+            grant.device
+        )
+    });
+    words.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,366 @@
+//! What happens to nodes.
+
+use rgpu_control::LeaseId;
+use rgpu_control::api::*;
+use rgpu_placement::ModelSet;
+
+use super::core::{Core, NodeLive};
+use super::leases::End;
+use super::problem;
+use crate::store::{LeaseRecord, NodeRecord};
+
+/// How many other nodes a node measures its times to.
+const PEERS: usize = 16;
+
+/// No clock is wrong by so much: numbers of orders from further in the future are not believed (µs).
+const FUTURE_US: u64 = 10 * 365 * 86_400 * 1_000_000;
+
+/// Refuses registrations that are nonsense, whatever the state.
+pub(crate) fn check_registration(
+    node: &Registration,
+    switches: &[rgpu_placement::SwitchSpec],
+) -> Result<(), Problem> {
+    let bad = |text: String| Err(problem(ErrorCode::BadRequest, text));
+    let name = &node.name;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        return bad(format!("{name:?} is no node's name: up to 64 letters, digits, and - _ ."));
+    }
+    if name.starts_with("client-") {
+        return bad(format!("{name:?}: names that begin with client- are for machines that are no nodes"));
+    }
+    let addresses = [Some(&node.address), node.local_address.as_ref()];
+    for address in addresses.into_iter().flatten() {
+        let port = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+        if port.is_none_or(|(host, port)| host.is_empty() || port == 0) || address.len() > 280 {
+            return bad(format!("{address:?} is no address: HOST:PORT"));
+        }
+    }
+    if node.machine.is_empty() || node.machine.len() > 128 {
+        return bad("machine is empty or longer than 128 bytes".into());
+    }
+    if node.devices.len() > 256 {
+        return bad(format!("{} devices in one node: 256 at most", node.devices.len()));
+    }
+    for (i, device) in node.devices.iter().enumerate() {
+        if device.index as usize != i {
+            return bad(format!(
+                "device {i} says that its number is {}: they go from 0 without gaps",
+                device.index
+            ));
+        }
+        if device.memory == 0 || device.memory > 1 << 50 || device.bus_mbps > 1 << 40 {
+            return bad(format!("device {i} has {} bytes and {} Mbit/s", device.memory, device.bus_mbps));
+        }
+        if device.model.is_empty() || device.model.len() > 128 {
+            return bad(format!("device {i} has no model's name, or a very long one"));
+        }
+    }
+    if node.nic_mbps > 1 << 40 || node.cpu_milli > 1 << 40 || node.memory_mib > 1 << 40 {
+        return bad("nic_mbps, cpu_milli or memory_mib is beyond belief".into());
+    }
+    if let Some(name) = &node.switch
+        && !switches.iter().any(|switch| switch.name == *name)
+    {
+        return bad(format!("there is no switch {name:?} in the broker's configuration"));
+    }
+    Ok(())
+}
+
+/// What of a heartbeat has to be stored.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Consequences {
+    /// Leases of which the node has nothing left.
+    pub ended: Vec<LeaseId>,
+    /// The node says good-bye.
+    pub leaving: bool,
+}
+
+impl Core {
+    /// A node introduces itself.
+    pub fn register(&mut self, mut node: Registration) -> Result<(), Problem> {
+        let (now, name) = (self.now(), node.name.clone());
+        let reports = std::mem::take(&mut node.leases);
+        let before = self.nodes.get(&name).map(|entry| (entry.record.clone(), entry.live.lost));
+        if let Some(entry) = self.nodes.get(&name)
+            && entry.record.registration.instance != node.instance
+            && !entry.live.lost
+            // Restored from the store, and not heard of since: that instance may be long gone.
+            && entry.live.present
+        {
+            let silent = now.saturating_sub(entry.live.heard);
+            if silent < self.settings.node_timeout_ms.min(3 * self.settings.heartbeat_ms) {
+                let text = format!(
+                    "another server is running as node {name:?}, at {}, and was heard {silent} ms ago: give this one another \
+                     name, or stop the other one first",
+                    entry.record.registration.address
+                );
+                return Err(problem(ErrorCode::Conflict, text));
+            }
+        }
+        let all = self.nodes.iter().filter(|(other, _)| **other != name);
+        let all = all.flat_map(|(_, entry)| &entry.record.registration.devices).chain(&node.devices);
+        let models: std::collections::HashSet<&str> = all.map(|device| device.model.as_str()).collect();
+        if models.len() > ModelSet::LIMIT {
+            let text = format!("with this node there would be {} device models: 64 at most", models.len());
+            return Err(problem(ErrorCode::BadRequest, text));
+        }
+        let draining = before.as_ref().is_some_and(|(record, _)| record.draining);
+        let count = node.devices.len();
+        let gone = |device: u32| {
+            let old = before.as_ref().and_then(|(old, _)| old.registration.devices.get(device as usize));
+            let new = node.devices.get(device as usize);
+            new.is_none_or(|new| old.is_some_and(|old| (&old.uuid, old.memory) != (&new.uuid, new.memory)))
+        };
+        let revoked: Vec<LeaseId> = self.nodes.get(&name).map_or_else(Vec::new, |entry| {
+            let has = |id: &&LeaseId| {
+                let grants = self.leases.get(id).map(|entry| entry.record.grants.as_slice()).unwrap_or(&[]);
+                grants.iter().any(|grant| grant.node == name && gone(grant.device))
+            };
+            entry.live.leases.iter().filter(has).copied().collect()
+        });
+        let record = NodeRecord { registration: node, draining };
+        match &before {
+            Some((old, lost)) if **old == record => {
+                if *lost {
+                    self.note("node_back", Some(&name), None, format!("node {name} is back"));
+                }
+            }
+            _ => {
+                let text = format!("node {name} has joined with {count} devices");
+                self.note("node_joined", Some(&name), None, text);
+                self.put_node(record);
+            }
+        }
+        let live = self.live_node(&name);
+        (live.heard, live.lost, live.present) = (now, false, true);
+        self.take_reports(&name, reports);
+        for id in revoked {
+            self.end(id, End::Revoked, &format!("node {name} does not have its device any more"));
+        }
+        // It says all that it serves: of what is ending and not there, nothing is left.
+        for id in self.left_nothing(&name) {
+            self.confirm(&name, id);
+        }
+        self.changes.topology = true;
+        self.new_orders([name.as_str()]);
+        Ok(())
+    }
+
+    /// Leases that are to end on a node, and that it hasn't reported.
+    fn left_nothing(&self, name: &str) -> Vec<LeaseId> {
+        let Some(entry) = self.nodes.get(name) else { return Vec::new() };
+        let ending = entry.live.leases.iter().copied().filter(|id| {
+            self.leases.get(id).is_some_and(|lease| {
+                lease.record.state == LeaseState::Ending && !lease.live.usage.contains_key(name)
+            })
+        });
+        ending.collect()
+    }
+
+    /// Keeps what a node says of its leases, and notes whether it serves any that it shouldn't.
+    fn take_reports(&mut self, name: &str, reports: Vec<LeaseReport>) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let mut clean = true;
+        let known = node.live.leases.clone();
+        let was = node.available();
+        for id in &known {
+            if let Some(entry) = self.leases.get_mut(id)
+                && !reports.iter().any(|report| report.lease == *id)
+            {
+                entry.live.usage.remove(name);
+            }
+        }
+        let mut launches = 0u64;
+        for report in reports {
+            launches += report.usage.iter().map(|usage| usage.launches).sum::<u64>();
+            if !known.contains(&report.lease) {
+                clean = false;
+            }
+            if let Some(entry) = self.leases.get_mut(&report.lease) {
+                entry.live.usage.insert(name.to_owned(), (report.sessions, report.usage));
+            }
+        }
+        let now = self.now();
+        let live = self.live_node(name);
+        live.clean = clean;
+        let (then, before) = live.launches;
+        if now > then + 200 {
+            // Leases that ended take their counts with them.
+            live.launches_per_s = launches.saturating_sub(before) as f64 * 1000.0 / (now - then) as f64;
+            live.launches = (now, launches);
+        }
+        if self.nodes.get(name).is_some_and(|node| node.available()) != was {
+            self.changes.topology = true;
+        }
+    }
+
+    /// Takes note of how a node is. What has to be stored of it comes back.
+    pub fn heard(&mut self, name: &str, beat: Heartbeat) -> Result<Consequences, Problem> {
+        let again = |text: String| Err(problem(ErrorCode::Conflict, text));
+        let now = self.now();
+        let unix_us = self.unix_ms() * 1000;
+        let Some(entry) = self.nodes.get_mut(name) else {
+            return again(format!("node {name:?} is not registered: register"));
+        };
+        if entry.record.registration.instance != beat.instance {
+            return again(format!(
+                "another run of node {name:?}'s server has registered since: register again"
+            ));
+        }
+        let live = &mut entry.live;
+        (live.heard, live.present) = (now, true);
+        let back = std::mem::replace(&mut live.lost, false);
+        let Heartbeat {
+            devices,
+            leases,
+            orders,
+            ended,
+            nic_in_mbps,
+            nic_out_mbps,
+            own_in_mbps,
+            own_out_mbps,
+            peers,
+            leaving,
+            ..
+        } = beat;
+        (live.loads, live.peers) = (devices, peers);
+        let traffic = (nic_in_mbps, nic_out_mbps, own_in_mbps, own_out_mbps);
+        if traffic != (live.nic_in_mbps, live.nic_out_mbps, live.own_in_mbps, live.own_out_mbps) {
+            (live.nic_in_mbps, live.nic_out_mbps, live.own_in_mbps, live.own_out_mbps) = traffic;
+            self.changes.traffic.insert(name.to_owned());
+        }
+        if orders > self.orders && orders < unix_us + FUTURE_US {
+            // The clock went back, or the state is an older one: orders must be newer than those that the node follows.
+            self.orders = orders + 1;
+            live.changed_at = self.orders;
+        }
+        self.counters.heartbeats += 1;
+        if back {
+            self.changes.topology = true;
+            let text = format!("node {name} is back");
+            let time = self.unix_ms() / 1000;
+            self.events.push(
+                time,
+                super::events::Happened {
+                    kind: "node_back",
+                    node: Some(name.to_owned()),
+                    lease: None,
+                    tenant: None,
+                    text,
+                },
+            );
+        }
+        self.take_reports(name, leases);
+        let mut ends: Vec<LeaseId> = ended
+            .into_iter()
+            .filter(|id| self.leases.get(id).is_some_and(|e| e.record.state == LeaseState::Ending))
+            .collect();
+        // It follows orders that end a lease, and has nothing of it: perhaps it never heard of it.
+        for id in self.left_nothing(name) {
+            let follows = self.leases.get(&id).is_some_and(|entry| entry.record.orders <= orders);
+            if follows && !ends.contains(&id) {
+                ends.push(id);
+            }
+        }
+        Ok(Consequences { ended: ends, leaving })
+    }
+
+    /// Counts a node as lost: its leases end.
+    pub fn lose(&mut self, name: &str, why: &str) {
+        let Some(entry) = self.nodes.get_mut(name) else { return };
+        if !std::mem::replace(&mut entry.live.lost, true) {
+            entry.live.clean = false;
+            self.changes.topology = true;
+            self.note("node_lost", Some(name), None, format!("node {name} {why}"));
+            self.count(|counters| counters.nodes_lost += 1);
+        }
+        let Some(entry) = self.nodes.get(name) else { return };
+        for id in entry.live.leases.clone() {
+            self.end(id, End::Revoked, &format!("node {name} {why}"));
+            self.confirm(name, id);
+        }
+    }
+
+    /// Counts nodes as lost that have been silent for too long.
+    pub fn lose_silent(&mut self) {
+        let (now, limit) = (self.now(), self.settings.node_timeout_ms);
+        let silent = |live: &NodeLive| match live.lost {
+            // Its leases could not be ended before, because that could not be stored.
+            true => !live.leases.is_empty(),
+            false => now.saturating_sub(live.heard) > limit,
+        };
+        let names: Vec<String> =
+            self.nodes.iter().filter(|(_, n)| silent(&n.live)).map(|(name, _)| name.clone()).collect();
+        for name in names {
+            self.lose(&name, &format!("was not heard of for more than {:.1} s", limit as f64 / 1000.0));
+        }
+    }
+
+    /// Whether a node gets new leases.
+    pub fn drain(&mut self, name: &str, drain: bool) -> Result<(), Problem> {
+        let entry = self.nodes.get(name).ok_or_else(|| no_node(name))?;
+        if entry.record.draining != drain {
+            let text = match drain {
+                true => format!("node {name} gets no new leases"),
+                false => format!("node {name} gets new leases again"),
+            };
+            self.put_node(NodeRecord { draining: drain, ..NodeRecord::clone(&entry.record) });
+            self.note("node_drained", Some(name), None, text);
+        }
+        Ok(())
+    }
+
+    /// Forgets a node.
+    pub fn remove_node(&mut self, name: &str) -> Result<(), Problem> {
+        let entry = self.nodes.get(name).ok_or_else(|| no_node(name))?;
+        let leases = entry.live.leases.len();
+        if !(entry.live.lost || entry.record.draining) || leases > 0 {
+            let text = format!(
+                "node {name} {}, and {leases} leases have something of it: drain it, and wait until they have ended",
+                if entry.record.draining { "is draining" } else { "is ready" }
+            );
+            return Err(problem(ErrorCode::Conflict, text));
+        }
+        self.drop_node(name);
+        self.note("node_removed", Some(name), None, format!("node {name} was removed"));
+        Ok(())
+    }
+
+    /// What a node is to do.
+    pub fn orders_for(&self, name: &str) -> Result<Orders, Problem> {
+        let entry = self.nodes.get(name).ok_or_else(|| no_node(name))?;
+        let active = entry.live.leases.iter().filter_map(|id| self.leases.get(id));
+        let leases = active
+            .filter(|lease| lease.record.state == LeaseState::Active)
+            .map(|lease| {
+                let record: &LeaseRecord = &lease.record;
+                LeaseOrder {
+                    lease: record.id,
+                    version: record.version,
+                    tenant: record.tenant.clone(),
+                    holder: record.request.holder.clone(),
+                    expires: lease.live.deadline.map_or(0, |at| self.unix_s_at(at)),
+                    grants: record.grants.iter().filter(|grant| grant.node == name).cloned().collect(),
+                }
+            })
+            .collect();
+        // Its successors in the ring of names: so everybody measures to some, and is measured by as many.
+        let after = self.nodes.range::<str, _>((std::ops::Bound::Excluded(name), std::ops::Bound::Unbounded));
+        let ring = after
+            .chain(self.nodes.range::<str, _>((std::ops::Bound::Unbounded, std::ops::Bound::Excluded(name))));
+        let peers = ring
+            .filter(|(_, node)| !node.live.lost)
+            .take(PEERS)
+            .map(|(peer, node)| Peer {
+                node: peer.clone(),
+                address: node.record.registration.address.clone(),
+            })
+            .collect();
+        Ok(Orders { version: self.orders, leases, peers })
+    }
+}
+
+pub(crate) fn no_node(name: &str) -> Problem {
+    problem(ErrorCode::NotFound, format!("there is no node {name:?}"))
+}

@@ -1,0 +1,543 @@
+//! The placement's own view of the cluster, and its rounds.
+//!
+//! The planner mirrors the engine's state: it takes note of leases that are different, and is built anew when nodes come or go.
+//! Machines that are no nodes, where programs only run, take spare places that every model has, so that a new client doesn't cost
+//! a new model. What a round finds is only a proposal: the engine grants it if it is still free then.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rgpu_control::LeaseId;
+use rgpu_control::api::*;
+use rgpu_placement::{
+    Decisions, DeviceId, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet, NodeId, Placement,
+    Policy, Queue, State, Task, TaskPlacement,
+};
+
+use super::Settings;
+use super::core::{Changes, Core, held_grants};
+use super::leases::Found;
+use super::model::{self, MIB, ProfileTable};
+use crate::store::{LeaseRecord, NodeRecord};
+
+/// Job numbers are used once, because policies learn from each new one; at this one, all begins anew.
+const LAST_JOB: u32 = 1 << 20;
+/// Places for clients that a model has beyond those in use.
+const SPARE_PLACES: usize = 64;
+/// What is said of jobs that a round didn't look at.
+const NOT_CONSIDERED: &str = "others that have waited longer took what was free";
+
+/// A lease, as a round looks at it.
+pub(crate) struct Seen {
+    pub id: LeaseId,
+    /// `None` if it is gone.
+    pub record: Option<Arc<LeaseRecord>>,
+    pub submit_s: f64,
+    pub granted_s: f64,
+    pub rounds: u32,
+}
+
+/// What has changed since the last round.
+#[derive(Default)]
+pub(crate) struct News {
+    /// All nodes (and whether their devices can be granted), if any has come or gone; then `leases` is complete.
+    pub nodes: Option<Vec<(Arc<NodeRecord>, bool)>>,
+    pub leases: Vec<Seen>,
+    /// Measured traffic of nodes, without what their own server makes.
+    pub traffic: Vec<(String, u64)>,
+    /// The policy that decides, if it is another one.
+    pub policy: Option<PolicySettings>,
+    pub now_s: f64,
+    /// Whether it makes a round worthwhile.
+    pub round: bool,
+    /// Leases that wait, and whose explanation somebody wants.
+    pub wanted: Vec<LeaseId>,
+}
+
+impl Core {
+    /// What has changed since this was asked the last time; everything, if `all`.
+    pub fn news(&mut self, all: bool) -> News {
+        let Changes { mut leases, traffic, topology, policy, round } = std::mem::take(&mut self.changes);
+        let all = all || topology;
+        let seen = |core: &Core, id: LeaseId| {
+            let entry = core.leases.get(&id);
+            Seen {
+                id,
+                record: entry.map(|entry| entry.record.clone()),
+                submit_s: entry.map_or(0.0, |entry| entry.live.submit_s),
+                granted_s: entry.map_or(0.0, |entry| entry.live.granted_s),
+                rounds: entry.map_or(0, |entry| entry.live.rounds),
+            }
+        };
+        if all {
+            leases = self.leases.keys().copied().collect();
+        } else {
+            leases.sort_unstable();
+            leases.dedup();
+        }
+        let mut news = News {
+            nodes: all.then(|| self.nodes.values().map(|n| (n.record.clone(), n.available())).collect()),
+            leases: leases.into_iter().map(|id| seen(self, id)).collect(),
+            policy: (policy || all).then(|| self.policy.clone()),
+            now_s: self.now_s(),
+            round: round || topology || policy,
+            wanted: self.wanted.iter().copied().collect(),
+            traffic: Vec::new(),
+        };
+        let names: Vec<&String> = if all { self.nodes.keys().collect() } else { traffic.iter().collect() };
+        news.traffic = names
+            .into_iter()
+            .filter_map(|name| {
+                let live = &self.nodes.get(name)?.live;
+                let others_in = live.nic_in_mbps.saturating_sub(live.own_in_mbps);
+                let others_out = live.nic_out_mbps.saturating_sub(live.own_out_mbps);
+                Some((name.clone(), others_in.max(others_out)))
+            })
+            .collect();
+        news
+    }
+}
+
+/// What a round came to.
+#[derive(Default)]
+pub(crate) struct Round {
+    pub found: Vec<(LeaseId, Vec<Found>)>,
+    pub left: Vec<(LeaseId, String)>,
+    pub explanations: Vec<(LeaseId, Arc<LeaseExplanation>)>,
+    /// Whether this round counts as one that jobs have waited.
+    pub counts: bool,
+    pub schedule_us: u64,
+    pub considered: u64,
+    /// The time from when the round began to take note of what changed.
+    pub round_us: u64,
+}
+
+/// A lease in the model.
+struct Known {
+    job: JobId,
+    home: NodeId,
+    /// The client whose place that is, where it is no node.
+    client: Option<String>,
+    /// What the model has of it: a version of the record, and how many nodes have yet to confirm its end.
+    state: (LeaseState, u64, usize),
+}
+
+pub(crate) struct Planner {
+    settings: Arc<Settings>,
+    pub profiles: ProfileTable,
+    policy: Box<dyn Policy + Send>,
+    policy_settings: PolicySettings,
+    disaggregates: bool,
+    state: Option<State>,
+    queue: Queue,
+    nodes: HashMap<String, NodeId>,
+    /// By node: its name outside of the model.
+    names: Vec<String>,
+    /// Places of clients that are free.
+    free: Vec<NodeId>,
+    /// How many leases each client has.
+    clients: HashMap<String, (NodeId, u32)>,
+    known: HashMap<LeaseId, Known>,
+    ids: HashMap<JobId, LeaseId>,
+    next_job: u32,
+    /// Measured traffic by node, as it was told.
+    measured: HashMap<String, u64>,
+    /// By node: traffic that programs running there have with devices elsewhere, as declared.
+    declared: Vec<u64>,
+    /// When the last round counted, in seconds.
+    counted_s: f64,
+    watched: Vec<JobId>,
+    pub rebuilds: u64,
+    pub rebuild_us: u64,
+}
+
+impl Planner {
+    pub fn new(settings: Arc<Settings>, policy: &PolicySettings) -> Result<Self, rgpu_placement::Error> {
+        let config = model::policy_config(policy, settings.seed);
+        Ok(Self {
+            profiles: ProfileTable::new(&settings)?,
+            policy: config.build()?,
+            disaggregates: config.disaggregates(),
+            policy_settings: policy.clone(),
+            settings,
+            state: None,
+            queue: Queue::new(),
+            nodes: HashMap::new(),
+            names: Vec::new(),
+            free: Vec::new(),
+            clients: HashMap::new(),
+            known: HashMap::new(),
+            ids: HashMap::new(),
+            next_job: 0,
+            measured: HashMap::new(),
+            declared: Vec::new(),
+            counted_s: f64::NEG_INFINITY,
+            watched: Vec::new(),
+            rebuilds: 0,
+            rebuild_us: 0,
+        })
+    }
+
+    /// How many jobs wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Takes note of what has changed. False if the model has to be built anew: come again with everything.
+    pub fn take(&mut self, news: &News) -> bool {
+        let mut rebuilt = false;
+        if let Some(settings) = &news.policy
+            && (*settings != self.policy_settings || self.next_job >= LAST_JOB)
+        {
+            let config = model::policy_config(settings, self.settings.seed);
+            match config.build() {
+                Ok(policy) => {
+                    self.policy = policy;
+                    self.watched.clear();
+                    // What jobs may use depends on it: the model is built anew, too.
+                    let same = config.disaggregates() == self.disaggregates;
+                    self.disaggregates = config.disaggregates();
+                    self.policy_settings = settings.clone();
+                    if news.nodes.is_none() && !same {
+                        return false;
+                    }
+                }
+                Err(e) => tracing::error!("the policy cannot be used: {e}"),
+            }
+        }
+        if let Some(nodes) = &news.nodes {
+            let began = Instant::now();
+            self.rebuild(nodes, &news.leases);
+            self.rebuilds += 1;
+            rebuilt = true;
+            let mut leases: Vec<&Seen> = news.leases.iter().collect();
+            // What runs gets its progress from when it was granted: in this order, neighbours do, too.
+            leases.sort_by(|a, b| a.granted_s.total_cmp(&b.granted_s));
+            let complete = leases.into_iter().all(|seen| self.note(seen, news.now_s));
+            self.rebuild_us += began.elapsed().as_micros() as u64;
+            debug_assert!(complete, "a new model has places for all");
+        }
+        for (name, mbps) in &news.traffic {
+            self.measured.insert(name.clone(), *mbps);
+            self.measure(name);
+        }
+        if rebuilt {
+            return true;
+        }
+        news.leases.iter().all(|seen| self.note(seen, news.now_s)) && self.next_job < LAST_JOB
+    }
+
+    /// Builds the model without leases.
+    fn rebuild(&mut self, nodes: &[(Arc<NodeRecord>, bool)], leases: &[Seen]) {
+        self.queue = Queue::new();
+        self.known.clear();
+        self.ids.clear();
+        self.nodes.clear();
+        self.names.clear();
+        self.clients.clear();
+        if self.next_job >= LAST_JOB {
+            self.next_job = 0;
+        }
+        let mut clients: Vec<&str> = leases
+            .iter()
+            .filter_map(|seen| seen.record.as_ref())
+            .filter(|record| record.state != LeaseState::Ended)
+            .map(|record| record.home.as_str())
+            .filter(|home| !nodes.iter().any(|(node, _)| node.registration.name == *home))
+            .collect();
+        clients.sort_unstable();
+        clients.dedup();
+        let places = 2 * clients.len() + SPARE_PLACES;
+        let specs = nodes.iter().map(|(node, available)| model::node_spec(&self.settings, node, *available));
+        let spare = (0..places).map(|i| model::client_spec(&self.settings, format!("\u{0}{i}")));
+        let cluster = match model::cluster(&self.settings, specs.chain(spare)) {
+            Ok(cluster) => cluster,
+            Err(e) => {
+                // Registrations and settings were checked: nothing is granted until somebody looks at the log.
+                tracing::error!("the cluster's model cannot be built, and nothing is granted: {e}");
+                self.state = None;
+                return;
+            }
+        };
+        self.names = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+        self.nodes = model::numbers(&cluster);
+        self.free = (nodes.len()..nodes.len() + places).rev().map(|i| NodeId(i as u32)).collect();
+        self.declared = vec![0; cluster.nodes().len()];
+        self.state = Some(State::new(cluster, self.profiles.profiles.clone()));
+    }
+
+    /// Makes the model's part of a lease what the lease is now. False if there is no place for its client.
+    fn note(&mut self, seen: &Seen, now_s: f64) -> bool {
+        let target = seen.record.as_ref().filter(|record| record.state != LeaseState::Ended);
+        let state = target.map(|record| (record.state, record.version, record.unconfirmed.len()));
+        if let Some(known) = self.known.get(&seen.id) {
+            if Some(known.state) == state {
+                return true;
+            }
+            self.forget(seen.id, now_s);
+        }
+        let (Some(record), Some(_)) = (target, &self.state) else { return true };
+        let Some(home) = self.place(&record.home) else { return false };
+        let job = JobId(self.next_job);
+        self.next_job += 1;
+        let client = self.clients.contains_key(&record.home).then(|| record.home.clone());
+        let state = (record.state, record.version, record.unconfirmed.len());
+        self.known.insert(seen.id, Known { job, home, client, state });
+        self.ids.insert(job, seen.id);
+        let result = match record.state {
+            LeaseState::Waiting => self.enqueue(seen, record, job, home),
+            _ => self.run(seen, record, job, home),
+        };
+        if let Err(e) = result {
+            tracing::error!("the lease {} is missing in the cluster's model: {e}", seen.id);
+        }
+        true
+    }
+
+    fn enqueue(
+        &mut self,
+        seen: &Seen,
+        record: &LeaseRecord,
+        job: JobId,
+        home: NodeId,
+    ) -> Result<(), rgpu_placement::Error> {
+        let Some(state) = &self.state else { return Ok(()) };
+        let traffic = self.profiles.traffic_mbps(&record.request);
+        let wish = model::device_request(state.cluster(), &record.request, traffic);
+        let task = model::task(wish, home, self.disaggregates);
+        let job = self.profiles.job(&record.request, job, seen.id.to_string(), seen.submit_s, task);
+        self.queue.push_waited(Arc::new(job), seen.rounds)
+    }
+
+    /// Makes the model count what a lease has, of devices that the model has.
+    fn run(
+        &mut self,
+        seen: &Seen,
+        record: &LeaseRecord,
+        job: JobId,
+        home: NodeId,
+    ) -> Result<(), rgpu_placement::Error> {
+        let Some(state) = &mut self.state else { return Ok(()) };
+        let traffic = self.profiles.traffic_mbps(&record.request);
+        let mut task = Task::default();
+        let mut grants = Vec::new();
+        for grant in held_grants(record) {
+            let Some(&node) = self.nodes.get(&grant.node) else { continue };
+            let Some(device) = state.cluster().node(node).devices().nth(grant.device as usize) else {
+                continue;
+            };
+            let free_mib = state.usage().device_memory_mib(device);
+            // Amounts that were rounded up to MiB must not come to more than there is.
+            let memory_mib = grant.memory.div_ceil(MIB).min(free_mib);
+            grants.push(Grant {
+                device,
+                milli: grant.share_milli,
+                memory_mib,
+                traffic_mbps: if node == home { 0 } else { traffic },
+                request: grants.len() as u16,
+            });
+            if node != home {
+                self.declared[home.index()] += traffic;
+            }
+            task.devices.push(DeviceRequest {
+                kind: DeviceKind::Gpu,
+                count: 1,
+                milli: grant.share_milli,
+                memory_mib,
+                models: ModelSet::ANY,
+                traffic_mbps: traffic,
+            });
+        }
+        let job = self.profiles.job(&record.request, job, seen.id.to_string(), seen.submit_s, task);
+        let placement = Placement { tasks: vec![TaskPlacement { node: home, regions: Vec::new(), grants }] };
+        state.start(Arc::new(job), placement, seen.granted_s).map(drop)
+    }
+
+    fn forget(&mut self, id: LeaseId, now_s: f64) {
+        let Some(known) = self.known.remove(&id) else { return };
+        self.ids.remove(&known.job);
+        if let Some(state) = &mut self.state {
+            if state.running(known.job).is_some() {
+                if let Ok((running, _)) = state.finish(known.job, now_s) {
+                    let grants = running.placement.tasks.iter().flat_map(|at| &at.grants);
+                    let sum: u64 = grants.map(|grant| grant.traffic_mbps).sum();
+                    let declared = &mut self.declared[known.home.index()];
+                    *declared = declared.saturating_sub(sum);
+                }
+            } else {
+                self.queue.remove(known.job);
+            }
+        }
+        if let Some(name) = known.client
+            && let Some((place, count)) = self.clients.get_mut(&name)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.free.push(*place);
+                self.clients.remove(&name);
+            }
+        }
+    }
+
+    /// The place of a node or client; a client without one gets one, if one is free.
+    fn place(&mut self, home: &str) -> Option<NodeId> {
+        if let Some(node) = self.nodes.get(home) {
+            return Some(*node);
+        }
+        if let Some((place, count)) = self.clients.get_mut(home) {
+            *count += 1;
+            return Some(*place);
+        }
+        let place = self.free.pop()?;
+        self.names[place.index()] = home.to_owned();
+        self.clients.insert(home.to_owned(), (place, 1));
+        Some(place)
+    }
+
+    /// Tells the model how much traffic on a node's link isn't the leases'.
+    fn measure(&mut self, name: &str) {
+        let (Some(state), Some(&node)) = (&mut self.state, self.nodes.get(name)) else { return };
+        let link = state.cluster().nic(node);
+        let capacity = state.cluster().capacity_mbps(link);
+        let measured = self.measured.get(name).copied().unwrap_or(0);
+        // What programs here have with devices elsewhere is measured, too, and the model counts it already. More than the link can
+        // carry is a matter of how it was measured.
+        let external = measured.saturating_sub(self.declared[node.index()]).min(capacity);
+        if let Err(e) = state.set_external_mbps(link, external) {
+            tracing::error!("{e}");
+        }
+    }
+
+    /// Decides about what waits.
+    pub fn round(&mut self, wanted: &[LeaseId], now_s: f64) -> Result<Round, rgpu_placement::Error> {
+        let mut round = Round::default();
+        let Some(state) = &self.state else { return Ok(round) };
+        if self.queue.is_empty() {
+            return Ok(round);
+        }
+        for job in self.watched.drain(..) {
+            self.policy.unwatch(job);
+        }
+        let asked = wanted.iter().filter_map(|id| self.known.get(id)).map(|known| known.job);
+        self.watched.extend(asked);
+        // The newest are those that somebody may be looking at.
+        let newest = self.queue.waiting().iter().rev().take(self.settings.explained);
+        self.watched.extend(newest.map(|waiting| waiting.job.id));
+        self.watched.sort_unstable();
+        self.watched.dedup();
+        self.watched.iter().for_each(|job| self.policy.watch(*job));
+        let began = Instant::now();
+        let decisions = self.policy.schedule(state, self.queue.waiting(), now_s)?;
+        round.schedule_us = began.elapsed().as_micros() as u64;
+        round.considered = decisions.work.considered;
+        round.counts = (now_s - self.counted_s) * 1000.0 >= self.settings.round_interval_ms as f64;
+        if round.counts {
+            self.counted_s = now_s;
+        }
+        let cluster = state.cluster();
+        let found = |device: DeviceId| {
+            let node = cluster.device(device).node;
+            let first = cluster.node(node).devices().next().map_or(0, |first| first.0);
+            Found { node: self.names[node.index()].clone(), device: device.0 - first }
+        };
+        let mut decided: std::collections::HashSet<JobId> = std::collections::HashSet::new();
+        for (job, placement) in &decisions.placed {
+            decided.insert(*job);
+            let grants = placement.tasks.iter().flat_map(|at| &at.grants);
+            if let Some(id) = self.ids.get(job) {
+                round.found.push((*id, grants.map(|grant| found(grant.device)).collect()));
+            }
+        }
+        for (job, reason) in &decisions.left {
+            decided.insert(*job);
+            if let Some(id) = self.ids.get(job) {
+                round.left.push((*id, reason.to_string()));
+            }
+        }
+        for waiting in self.queue.waiting() {
+            if !decided.contains(&waiting.job.id)
+                && let Some(id) = self.ids.get(&waiting.job.id)
+            {
+                round.left.push((*id, NOT_CONSIDERED.into()));
+            }
+        }
+        for job in &self.watched {
+            if let (Some(id), Some(explanation)) = (self.ids.get(job), self.policy.explain(*job)) {
+                round.explanations.push((*id, Arc::new(self.explain(*id, explanation))));
+            }
+        }
+        if round.counts {
+            // What was placed leaves the queue when it is granted.
+            self.queue.apply(&Decisions { placed: Vec::new(), ..decisions });
+        }
+        Ok(round)
+    }
+
+    /// An explanation in the API's terms.
+    fn explain(&self, id: LeaseId, explanation: &Explanation) -> LeaseExplanation {
+        let outside = |name: &str| match name.strip_prefix('\u{0}') {
+            None => name.to_owned(),
+            // A client's place.
+            Some(_) => self.nodes.get(name).map_or_else(String::new, |node| self.names[node.index()].clone()),
+        };
+        let mut plain = explanation.clone();
+        for candidate in plain.steps.iter_mut().flat_map(|step| &mut step.candidates) {
+            candidate.place = outside(&candidate.place);
+        }
+        if let Some(known) = self.known.get(&id)
+            && let Some(state) = &self.state
+        {
+            let inside = &state.cluster().node(known.home).name;
+            if inside.starts_with('\u{0}') {
+                plain.outcome = plain.outcome.replace(inside.as_str(), &self.names[known.home.index()]);
+            }
+        }
+        let steps = plain.steps.iter().map(|step| ExplanationStep {
+            phase: step.phase.to_string(),
+            places: step.places as u64,
+            ruled_out: step.ruled_out.iter().map(|(why, n)| ((*why).to_owned(), *n as u64)).collect(),
+            candidates: step
+                .candidates
+                .iter()
+                .map(|candidate| ExplanationCandidate {
+                    place: candidate.place.clone(),
+                    cost: finite(candidate.cost),
+                    expected_s: candidate.expected_s.filter(|s| s.is_finite()),
+                    load: finite(candidate.load),
+                    chosen: candidate.chosen,
+                })
+                .collect(),
+            unscheduled_cost: step.unscheduled.map(|(cost, _)| finite(cost)),
+        });
+        LeaseExplanation {
+            lease: id,
+            steps: steps.collect(),
+            text: plain.to_string(),
+            policy: plain.policy.clone(),
+            outcome: plain.outcome.clone(),
+        }
+    }
+
+    /// How much the model thinks is granted of each node's devices.
+    #[cfg(test)]
+    pub fn granted(&self) -> HashMap<(String, u32), u16> {
+        let Some(state) = &self.state else { return HashMap::new() };
+        let cluster = state.cluster();
+        let mut all = HashMap::new();
+        for (name, node) in &self.nodes {
+            for (number, device) in cluster.node(*node).devices().enumerate() {
+                let used = rgpu_placement::WHOLE - state.usage().device_milli(device);
+                if used > 0 {
+                    all.insert((name.clone(), number as u32), used);
+                }
+            }
+        }
+        all
+    }
+}
+
+/// JSON has no infinity.
+fn finite(number: f64) -> f64 {
+    if number.is_finite() { number } else { f64::MAX }
+}

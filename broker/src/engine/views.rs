@@ -1,0 +1,312 @@
+//! The state as the API shows it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rgpu_control::api::*;
+use rgpu_control::ticket::LeaseServer;
+use rgpu_control::token::{Claims, LeaseClaims, Role};
+use rgpu_placement::PolicyConfig;
+
+use super::core::{Core, Entry, Held, NodeEntry};
+use super::model::ProfileTable;
+use super::{Caller, Limits};
+
+impl Core {
+    /// A lease, without its token.
+    pub fn lease_view(&self, entry: &Entry) -> Lease {
+        let record = &entry.record;
+        let mut servers: Vec<LeaseServer> = Vec::new();
+        // Usage comes by node, in the order of the lease's grants there.
+        let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut usage = Vec::with_capacity(record.grants.len());
+        for grant in &record.grants {
+            match servers.last_mut().filter(|server| server.node == grant.node) {
+                Some(server) => server.devices += 1,
+                None => servers.push(self.server(record, &grant.node)),
+            }
+            let at = taken.entry(&grant.node).or_default();
+            let told = entry.live.usage.get(&grant.node).and_then(|(_, usage)| usage.get(*at));
+            usage.push(told.cloned().unwrap_or(GrantUsage { device: grant.device, ..GrantUsage::default() }));
+            *at += 1;
+        }
+        let reason = match record.state {
+            LeaseState::Waiting if !entry.live.left.is_empty() => entry.live.left.clone(),
+            _ => record.reason.clone(),
+        };
+        Lease {
+            id: record.id,
+            name: record.request.name.clone(),
+            tenant: record.tenant.clone(),
+            state: record.state,
+            reason,
+            version: record.version,
+            submitted: record.submitted_ms / 1000,
+            granted: record.granted_ms.map(|ms| ms / 1000),
+            expires: entry.live.deadline.map(|at| self.unix_s_at(at)),
+            remote: record.grants.iter().filter(|grant| grant.node != record.home).count() as u32,
+            grants: record.grants.clone(),
+            servers,
+            token: None,
+            transport: record.request.transport.clone(),
+            client_node: record.home.clone(),
+            usage,
+            sessions: entry.live.usage.values().map(|(sessions, _)| sessions).sum(),
+            ca: self.settings.data_ca.clone(),
+        }
+    }
+
+    fn server(&self, record: &crate::store::LeaseRecord, node: &str) -> LeaseServer {
+        let about = self.nodes.get(node).map(|entry| &entry.record.registration);
+        // Programs on the server's own machine reach it without the network. Several nodes can be on one machine.
+        let here = |about: &&Registration| {
+            record.home == node || (!about.machine.is_empty() && about.machine == record.request.machine)
+        };
+        let local = about.filter(here).and_then(|about| about.local_address.clone());
+        LeaseServer {
+            node: node.to_owned(),
+            address: local.or_else(|| about.map(|about| about.address.clone())).unwrap_or_default(),
+            devices: 1,
+            tls: about.is_some_and(|about| about.tls),
+        }
+    }
+
+    /// What an active lease's token says.
+    pub fn claims(&self, entry: &Entry) -> Option<Claims> {
+        let record = &entry.record;
+        if record.state != LeaseState::Active {
+            return None;
+        }
+        Some(Claims::Lease(LeaseClaims {
+            lease: record.id,
+            version: record.version,
+            orders: record.orders,
+            tenant: record.tenant.clone(),
+            not_before: self.unix_ms() / 1000,
+            expires: self.unix_s_at(entry.live.deadline?),
+            holder: record.request.holder.clone(),
+            transport: record.request.transport.clone(),
+            grants: record.grants.clone(),
+        }))
+    }
+
+    pub fn node_view(&self, name: &str, entry: &NodeEntry) -> Node {
+        let (about, live) = (&entry.record.registration, &entry.live);
+        let state = match (live.lost, entry.record.draining, live.clean) {
+            (true, ..) => "lost",
+            (_, true, _) => "draining",
+            (.., false) => "joining",
+            _ => "ready",
+        };
+        Node {
+            name: name.to_owned(),
+            state: state.into(),
+            address: about.address.clone(),
+            cpu_milli: about.cpu_milli,
+            memory_mib: about.memory_mib,
+            nic_mbps: about.nic_mbps,
+            nic_in_mbps: live.nic_in_mbps,
+            nic_out_mbps: live.nic_out_mbps,
+            heard_s: self.now().saturating_sub(live.heard) as f64 / 1000.0,
+            version: about.version.clone(),
+            devices: about.devices.len() as u32,
+            leases: live.leases.len() as u32,
+            peers: live.peers.clone(),
+        }
+    }
+
+    /// The nodes, and the machines that are none but where programs run.
+    pub fn node_views(&self) -> Vec<Node> {
+        let mut views: Vec<Node> =
+            self.nodes.iter().map(|(name, entry)| self.node_view(name, entry)).collect();
+        let mut clients: BTreeMap<&str, u32> = BTreeMap::new();
+        for entry in self.leases.values() {
+            let record = &entry.record;
+            if record.state != LeaseState::Ended && !self.nodes.contains_key(&record.home) {
+                *clients.entry(&record.home).or_default() += 1;
+            }
+        }
+        views.extend(clients.into_keys().map(|name| Node {
+            name: name.to_owned(),
+            state: "client".into(),
+            address: String::new(),
+            cpu_milli: 0,
+            memory_mib: 0,
+            nic_mbps: self.settings.default_nic_mbps,
+            nic_in_mbps: 0,
+            nic_out_mbps: 0,
+            heard_s: 0.0,
+            version: String::new(),
+            devices: 0,
+            leases: 0,
+            peers: Vec::new(),
+        }));
+        views
+    }
+
+    pub fn device_views(&self) -> Vec<Device> {
+        let mut views = Vec::new();
+        for (name, entry) in &self.nodes {
+            for report in &entry.record.registration.devices {
+                let load = entry.live.loads.iter().find(|load| load.index == report.index);
+                let used = entry.live.devices.get(report.index as usize).cloned().unwrap_or_default();
+                views.push(Device {
+                    node: name.clone(),
+                    report: report.clone(),
+                    load: load
+                        .cloned()
+                        .unwrap_or(DeviceLoad { index: report.index, ..DeviceLoad::default() }),
+                    granted_milli: used.milli,
+                    granted_memory: used.memory,
+                    leases: used.leases,
+                    available: entry.available(),
+                });
+            }
+        }
+        views
+    }
+
+    /// The leases that a caller may see, the oldest first.
+    pub fn lease_views(&self, caller: &Caller, all: bool) -> Vec<Lease> {
+        let mut seen: Vec<&Entry> = self
+            .leases
+            .values()
+            .filter(|entry| {
+                (all || entry.record.state != LeaseState::Ended)
+                    && (caller.role == Role::Admin || entry.record.tenant == caller.name)
+            })
+            .collect();
+        seen.sort_by_key(|entry| (entry.record.submitted_ms, entry.record.id));
+        seen.into_iter().map(|entry| self.lease_view(entry)).collect()
+    }
+
+    /// What waits, in the queue's order; then what runs.
+    pub fn job_views(&self, caller: &Caller, profiles: &ProfileTable) -> Vec<Job> {
+        let mut seen: Vec<&Entry> = self
+            .leases
+            .values()
+            .filter(|entry| matches!(entry.record.state, LeaseState::Waiting | LeaseState::Active))
+            .collect();
+        seen.sort_by(|a, b| {
+            let running = |entry: &Entry| entry.record.state != LeaseState::Waiting;
+            let order = running(a).cmp(&running(b)).then(a.live.submit_s.total_cmp(&b.live.submit_s));
+            order.then(a.record.id.cmp(&b.record.id))
+        });
+        let mut jobs = Vec::new();
+        for (entry, place) in seen.into_iter().zip(1..) {
+            let record = &entry.record;
+            if caller.role != Role::Admin && record.tenant != caller.name {
+                continue;
+            }
+            let waiting = record.state == LeaseState::Waiting;
+            // Where the profile tells: under a quiet network.
+            let profile = profiles.find(&record.request).filter(|id| id.0 != 0);
+            let expected_s = profile.filter(|_| !waiting).map(|id| {
+                let all = record.grants.len().max(1) as f64;
+                let remote = record.grants.iter().filter(|grant| grant.node != record.home).count() as f64;
+                let conditions =
+                    rgpu_placement::Conditions { remote_share: remote / all, ..Default::default() };
+                profiles.profiles.get(id).completion_s(&conditions) * record.request.scale.unwrap_or(1.0)
+            });
+            jobs.push(Job {
+                lease: record.id,
+                name: record.request.name.clone(),
+                tenant: record.tenant.clone(),
+                state: if waiting { "waiting" } else { "running" }.into(),
+                submitted: record.submitted_ms / 1000,
+                rounds: entry.live.rounds,
+                reason: if waiting { entry.live.left.clone() } else { String::new() },
+                place: if waiting { place } else { 0 },
+                expected_s,
+            });
+        }
+        jobs
+    }
+
+    pub fn tenant_views(&self) -> Vec<Tenant> {
+        let names: BTreeSet<&String> = self.tenants.keys().chain(self.settings.tenants.keys()).collect();
+        names
+            .into_iter()
+            .map(|name| {
+                let limits: &Limits = self.settings.tenants.get(name).unwrap_or(&self.settings.limits);
+                let held = self.tenants.get(name).cloned().unwrap_or(Held::default());
+                Tenant {
+                    name: name.clone(),
+                    max_gpu_milli: limits.max_gpu_milli,
+                    max_memory: limits.max_memory,
+                    max_leases: limits.max_leases,
+                    gpu_milli: held.gpu_milli,
+                    memory: held.memory,
+                    active: held.active,
+                    waiting: held.waiting,
+                }
+            })
+            .collect()
+    }
+
+    pub fn summary(&self) -> Summary {
+        let nodes = self.nodes.values();
+        let sum = |of: fn(&NodeEntry) -> u64| nodes.clone().map(of).sum::<u64>();
+        Summary {
+            nodes_ready: nodes.clone().filter(|node| node.available()).count() as u32,
+            nodes: self.nodes.len() as u32,
+            devices: sum(|node| node.record.registration.devices.len() as u64) as u32,
+            granted_milli: sum(|node| node.live.devices.iter().map(|device| u64::from(device.milli)).sum()),
+            active: self.counters.active as u32,
+            waiting: self.counters.waiting as u32,
+            rounds: self.counters.rounds,
+            round_us: self.counters.last_round_us,
+            launches_per_s: nodes
+                .clone()
+                .filter(|node| !node.live.lost)
+                .map(|node| node.live.launches_per_s)
+                .sum(),
+            traffic_mbps: sum(|node| match node.live.lost {
+                true => 0,
+                false => node.live.own_in_mbps + node.live.own_out_mbps,
+            }) as f64,
+        }
+    }
+
+    pub fn policies(&self) -> Policies {
+        Policies {
+            active: self.policy.clone(),
+            names: PolicyConfig::NAMES.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    /// Why a lease is where it is, as far as that was recorded.
+    pub fn explanation(&self, entry: &Entry) -> LeaseExplanation {
+        let record = &entry.record;
+        if let Some(explanation) = &entry.live.explanation {
+            return LeaseExplanation::clone(explanation);
+        }
+        let outcome = match record.state {
+            LeaseState::Waiting if entry.live.left.is_empty() => record.reason.clone(),
+            LeaseState::Waiting => entry.live.left.clone(),
+            _ => {
+                let places = record
+                    .grants
+                    .iter()
+                    .map(|grant| format!("{}'s device {}", grant.node, grant.device))
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                match places.as_str() {
+                    "" => record.reason.clone(),
+                    _ => format!("placed on {places}"),
+                }
+            }
+        };
+        let text = format!(
+            "{}: {outcome}\n  The alternatives were not recorded: the broker was restarted since, or more was decided at once than it \
+             explains. Ask while a request waits, and its next decision is explained.\n",
+            record.request.name
+        );
+        LeaseExplanation {
+            lease: record.id,
+            text,
+            policy: self.policy.name.clone(),
+            outcome,
+            steps: Vec::new(),
+        }
+    }
+}

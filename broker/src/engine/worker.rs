@@ -1,0 +1,258 @@
+//! The engine's threads: one makes changes and stores them, one runs placement rounds.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rgpu_control::api::{ErrorCode, Problem};
+use tokio::sync::oneshot;
+
+use super::core::Core;
+use super::plan::{Planner, Round};
+use super::{Inner, problem};
+use crate::store::Store;
+
+/// A change to be made; what it gives is called with whether the batch could be stored.
+pub(crate) type Op = Box<dyn FnOnce(&mut Core) -> Done + Send>;
+pub(crate) type Done = Box<dyn FnOnce(Result<(), Problem>) + Send>;
+
+/// What the changing thread is told.
+pub(crate) enum Message {
+    Op(Op),
+    Stop,
+}
+
+/// What the placement's thread is told.
+pub(crate) enum Wake {
+    /// Something has changed.
+    Go,
+    /// Answer when everything that has changed before was looked at.
+    Ack(oneshot::Sender<()>),
+    Stop,
+}
+
+/// How often what depends on time is looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// The most changes in one transaction.
+const BATCH: usize = 512;
+
+/// Makes changes, batch by batch, until it is told to stop.
+pub(crate) fn change(inner: &Arc<Inner>, messages: &Receiver<Message>, mut store: Box<dyn Store>) {
+    let mut ticked = Instant::now();
+    let mut stopping = false;
+    while !stopping {
+        let mut ops: Vec<Op> = Vec::new();
+        match messages.recv_timeout(TICK.saturating_sub(ticked.elapsed())) {
+            Ok(Message::Op(op)) => ops.push(op),
+            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => stopping = true,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        while ops.len() < BATCH
+            && let Ok(message) = messages.try_recv()
+        {
+            match message {
+                Message::Op(op) => ops.push(op),
+                Message::Stop => stopping = true,
+            }
+        }
+        let tick = ticked.elapsed() >= TICK;
+        if tick {
+            ticked = Instant::now();
+            ops.push(Box::new(|core| {
+                core.tick();
+                Box::new(|_| {})
+            }));
+        }
+        batch(inner, &mut *store, ops, tick);
+    }
+}
+
+/// Makes changes and stores them: all or none.
+pub(crate) fn batch(inner: &Inner, store: &mut dyn Store, ops: Vec<Op>, tick: bool) {
+    let mut core = inner.core.lock();
+    let mut done: Vec<Done> = Vec::with_capacity(ops.len());
+    for op in ops {
+        let mark = core.mark();
+        match catch_unwind(AssertUnwindSafe(|| op(&mut core))) {
+            Ok(then) => done.push(then),
+            Err(_) => {
+                // Whoever asked learns of it by the answer that doesn't come.
+                tracing::error!("a defect: a change has panicked, and is taken back");
+                core.roll_back(mark);
+            }
+        }
+    }
+    let writes = core.writes();
+    let began = Instant::now();
+    let result = match (writes.is_empty(), &core.failing) {
+        (false, _) => store.commit(&writes),
+        (true, Some(_)) if tick => store.check(),
+        _ => Ok(()),
+    };
+    let outcome = match result {
+        Ok(()) => {
+            if !writes.is_empty() {
+                core.counters.commits += 1;
+                core.counters.records += writes.len() as u64;
+                core.counters.commit_us += began.elapsed().as_micros() as u64;
+            }
+            if (!writes.is_empty() || tick)
+                && let Some(why) = core.failing.take()
+            {
+                tracing::info!("the state can be stored again; before: {why}");
+                core.changes.round = true;
+            }
+            core.committed();
+            Ok(())
+        }
+        Err(e) => {
+            core.counters.commit_failures += 1;
+            let why = e.to_string();
+            if core.failing.is_none() {
+                tracing::error!("{why}; nothing is changed until it can be");
+            }
+            core.failing = Some(why.clone());
+            core.failed();
+            Err(problem(ErrorCode::Unavailable, format!("{why}. Nothing was changed; try again later")))
+        }
+    };
+    let wake = core.changes.any();
+    drop(core);
+    for then in done {
+        then(outcome.clone());
+    }
+    if wake {
+        inner.wake();
+    }
+}
+
+/// The first change.
+pub(crate) fn begin(core: &mut Core) -> Done {
+    core.begin();
+    Box::new(|_| {})
+}
+
+impl Core {
+    /// Does what is due.
+    pub fn tick(&mut self) {
+        self.lose_silent();
+        self.expire();
+    }
+}
+
+/// Runs placement rounds until it is told to stop.
+pub(crate) fn place(inner: &Arc<Inner>, mut planner: Planner, wakes: &Receiver<Wake>) {
+    let pause = Duration::from_millis(inner.settings.round_interval_ms.max(10));
+    let mut acks: Vec<oneshot::Sender<()>> = Vec::new();
+    loop {
+        let first = match planner.waiting() {
+            0 => wakes.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            _ => wakes.recv_timeout(pause),
+        };
+        let timed = matches!(first, Err(RecvTimeoutError::Timeout));
+        let mut stop = matches!(first, Err(RecvTimeoutError::Disconnected));
+        let more = std::iter::from_fn(|| wakes.try_recv().ok());
+        for wake in first.into_iter().chain(more) {
+            match wake {
+                Wake::Go => {}
+                Wake::Ack(ack) => acks.push(ack),
+                Wake::Stop => stop = true,
+            }
+        }
+        if stop {
+            return;
+        }
+        inner.woken.store(false, Ordering::Release);
+        let done = catch_unwind(AssertUnwindSafe(|| round(inner, &mut planner, timed)));
+        let stored = match done {
+            Ok(stored) => stored,
+            Err(_) => {
+                tracing::error!("a defect: a placement round has panicked; the model is built anew");
+                match Planner::new(inner.settings.clone(), &inner.core.lock().policy) {
+                    Ok(new) => planner = new,
+                    Err(e) => tracing::error!("{e}"),
+                }
+                inner.core.lock().changes.topology = true;
+                false
+            }
+        };
+        for ack in acks.drain(..) {
+            let _ = ack.send(());
+        }
+        if !stored {
+            // The disk is full, or worse: no need to find the same again and again.
+            std::thread::sleep(pause.min(Duration::from_millis(250)));
+        }
+    }
+}
+
+/// One round. False if what it found could not be stored.
+fn round(inner: &Arc<Inner>, planner: &mut Planner, timed: bool) -> bool {
+    let began = Instant::now();
+    let mut news = inner.core.lock().news(false);
+    let worthwhile = timed || news.round;
+    if !planner.take(&news) {
+        news = inner.core.lock().news(true);
+        planner.take(&news);
+    }
+    if planner.waiting() == 0 || !worthwhile {
+        let mut core = inner.core.lock();
+        (core.counters.rebuilds, core.counters.rebuild_us) = (planner.rebuilds, planner.rebuild_us);
+        return true;
+    }
+    let mut round = match planner.round(&news.wanted, news.now_s) {
+        Ok(round) => round,
+        Err(e) => {
+            tracing::error!("a defect: the placement failed, and nothing was granted: {e}");
+            return false;
+        }
+    };
+    let (rebuilds, rebuild_us) = (planner.rebuilds, planner.rebuild_us);
+    round.round_us = began.elapsed().as_micros() as u64;
+    let (answer, stored) = std::sync::mpsc::channel();
+    inner.send(Box::new(move |core| {
+        (core.counters.rebuilds, core.counters.rebuild_us) = (rebuilds, rebuild_us);
+        core.finish(round);
+        Box::new(move |outcome| {
+            let _ = answer.send(outcome.is_ok());
+        })
+    }));
+    // No answer: the engine stops.
+    stored.recv().unwrap_or(true)
+}
+
+impl Core {
+    /// Grants what a round found.
+    pub fn finish(&mut self, round: Round) {
+        let began = Instant::now();
+        for (id, explanation) in round.explanations {
+            if let Some(entry) = self.leases.get_mut(&id) {
+                entry.live.explanation = Some(explanation);
+            }
+            if self.wanted.remove(&id)
+                && let Some(entry) = self.leases.get(&id)
+            {
+                entry.live.changed.notify_waiters();
+            }
+        }
+        for (id, found) in round.found {
+            if let Err(why) = self.grant(id, &found) {
+                // Something else was granted, changed or lost while the round ran: the next one knows.
+                tracing::debug!("the lease {id} waits on: {why}");
+            }
+        }
+        for (id, why) in round.left {
+            self.leave(id, &why, round.counts);
+        }
+        let counters = &mut self.counters;
+        counters.rounds += 1;
+        counters.considered += round.considered;
+        counters.schedule_us += round.schedule_us;
+        counters.last_schedule_us = round.schedule_us;
+        counters.last_round_us = round.round_us + began.elapsed().as_micros() as u64;
+        counters.round_us += counters.last_round_us;
+        counters.round_times.add(counters.last_round_us as f64 / 1e6);
+    }
+}
