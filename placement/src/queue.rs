@@ -56,6 +56,15 @@ impl Queue {
         Ok(())
     }
 
+    /// Adds a job that was left in so many rounds already (of a queue that this one replaces).
+    pub fn push_waited(&mut self, job: Arc<Job>, rounds: u32) -> Result<(), Error> {
+        let key_of = key(&job);
+        self.push(job)?;
+        let at = self.waiting.partition_point(|w| key(&w.job) < key_of);
+        self.waiting[at].rounds = rounds;
+        Ok(())
+    }
+
     /// The waiting jobs, the longest waiting first: what [`Policy::schedule`](crate::Policy::schedule) wants.
     pub fn waiting(&self) -> &[Waiting] {
         &self.waiting
@@ -148,5 +157,7 @@ mod tests {
         assert_eq!(queue.remove(JobId(1)).unwrap().name, "j1");
         assert!(queue.remove(JobId(1)).is_none());
         queue.push(job(0, 3.0)).unwrap();
+        queue.push_waited(job(2, 1.0), 7).unwrap();
+        assert_eq!(queue.waiting().iter().map(|w| w.rounds).collect::<Vec<_>>(), [7, 0]);
     }
 }

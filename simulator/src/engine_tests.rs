@@ -177,6 +177,10 @@ impl Policy for Auditor {
         self.policy.watch(job);
     }
 
+    fn unwatch(&mut self, job: JobId) {
+        self.policy.unwatch(job);
+    }
+
     fn explain(&self, job: JobId) -> Option<&Explanation> {
         self.policy.explain(job)
     }

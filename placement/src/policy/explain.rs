@@ -98,6 +98,10 @@ impl Watched {
         self.0.entry(job).or_default();
     }
 
+    pub fn unwatch(&mut self, job: JobId) {
+        self.0.remove(&job);
+    }
+
     pub fn get(&self, job: JobId) -> Option<&Explanation> {
         self.0.get(&job).filter(|explanation| !explanation.policy.is_empty())
     }

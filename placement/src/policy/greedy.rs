@@ -254,6 +254,10 @@ impl Policy for Greedy {
         self.watched.watch(job);
     }
 
+    fn unwatch(&mut self, job: JobId) {
+        self.watched.unwatch(job);
+    }
+
     fn explain(&self, job: JobId) -> Option<&Explanation> {
         self.watched.get(job)
     }

@@ -34,6 +34,9 @@ pub trait Policy {
     /// From now on, decisions about this job are recorded for [`Policy::explain`].
     fn watch(&mut self, job: JobId);
 
+    /// Forgets a watched job and its decision.
+    fn unwatch(&mut self, job: JobId);
+
     /// What made the latest decision about a watched job.
     fn explain(&self, job: JobId) -> Option<&Explanation>;
 }

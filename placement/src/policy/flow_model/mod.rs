@@ -231,6 +231,10 @@ impl Policy for FlowModel {
         self.watched.watch(job);
     }
 
+    fn unwatch(&mut self, job: JobId) {
+        self.watched.unwatch(job);
+    }
+
     fn explain(&self, job: JobId) -> Option<&Explanation> {
         self.watched.get(job)
     }
