@@ -4,6 +4,7 @@
 
 mod bad_bytes;
 mod bench;
+mod cluster;
 mod context;
 mod driver;
 mod gpu_check;
@@ -14,6 +15,7 @@ mod modules;
 mod nvml;
 mod processes;
 mod round_trips;
+mod several;
 mod shim;
 mod tracing;
 
@@ -27,12 +29,14 @@ fn main() -> ExitCode {
     tests.extend(processes::tests());
     tests.extend(memory::tests());
     tests.extend(modules::tests());
+    tests.extend(several::tests());
     tests.extend(shim::tests());
     tests.extend(tracing::tests());
     tests.extend(driver::tests());
     tests.extend(nvml::tests());
     tests.extend(gpu_check::tests());
     tests.extend(bench::tests());
+    tests.extend(cluster::tests());
     let code = rgpu_tests::runner::main(tests);
     context::finish();
     code
