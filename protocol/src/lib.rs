@@ -68,6 +68,7 @@ pub mod calls;
 mod fields;
 pub mod frame;
 pub mod hello;
+pub mod numbers;
 pub mod reader;
 pub mod stats;
 pub mod transport;

@@ -526,69 +526,106 @@ fn copies_do_not_wait_for_a_stream_that_may_wait_for_the_program() {
 }
 
 /// A session with a software GPU of one worker, on a connection that the test moves.
+struct Scripted {
+    script: Script,
+    device: Arc<rgpu_softgpu::SoftGpu>,
+    /// The first address of its memory, of which there is a GiB.
+    base: u64,
+    reader: libc::pid_t,
+    server: JoinHandle<End>,
+    sequence: u64,
+}
+
+impl Scripted {
+    fn new() -> Self {
+        let script = Script::default();
+        let session = Session::new(Arc::new(script.clone()));
+        let config = rgpu_softgpu::Config { workers: 1, ..Default::default() };
+        let device = rgpu_softgpu::SoftGpu::open(config, session.host()).unwrap();
+        let plan = device.reserve(rgpu_device::Range { base: 1 << 44, size: 1 << 40 }).unwrap();
+        let ledger = Arc::new(Ledger::new(&[1 << 30]).unwrap());
+        let slot = ledger.take_slot().unwrap();
+        let credit = initial_credit(&ledger, slot, 1);
+        let (number, numbers) = mpsc::channel();
+        let its = device.clone();
+        let server = std::thread::spawn(move || {
+            number.send(thread_number()).unwrap();
+            session.run(its, ledger, slot, &credit, || {})
+        });
+        let (base, reader) = (plan.devices[0].base, numbers.recv().unwrap());
+        Self { script, device, base, reader, server, sequence: 0 }
+    }
+
+    fn call<C: Call>(&mut self, call: C) {
+        self.sequence += 1;
+        let arguments = to_bytes(&call);
+        let header = Header {
+            length: arguments.len() as u32,
+            kind: rgpu_protocol::frame::Kind::Call,
+            flags: 0,
+            call: C::NUMBER,
+            sequence: self.sequence,
+        };
+        self.script.deliver(&[&header.to_bytes()[..], &arguments].concat());
+    }
+
+    fn linear(&self, bytes: u64) -> wire::Region {
+        let (row_pitch, slice_pitch) = (bytes, bytes);
+        wire::Region { addr: self.base, row_pitch, slice_pitch, width: bytes, height: 1, depth: 1 }
+    }
+
+    fn alloc(&mut self, size: u64) {
+        let (addr, kind) = (self.base, MemoryKind::Device as u32);
+        self.call(wire::MemAlloc { ordinal: 0, addr, size, kind });
+    }
+
+    fn end(mut self) {
+        self.call(wire::Goodbye {});
+        assert_eq!(self.server.join().unwrap(), End::Goodbye);
+    }
+}
+
+#[test]
+fn a_short_copy_to_the_host_and_its_answer_are_sent_in_one_go() {
+    let mut s = Scripted::new();
+    s.script.allow(usize::MAX);
+    s.alloc(4096);
+    for copies in 1..=100 {
+        s.call(wire::CopyFromDevice { stream: 0, src: s.linear(4), host_addr: 0 });
+        s.script.wait_sent(2 * copies);
+    }
+    assert_eq!((s.script.sent().len(), s.script.sends()), (200, 100));
+    s.end();
+}
+
 #[test]
 fn a_long_copy_to_the_host_delays_neither_calls_nor_other_streams() {
     const BYTES: u64 = 64 << 20;
-    let script = Script::default();
-    let session = Session::new(Arc::new(script.clone()));
-    let config = rgpu_softgpu::Config { workers: 1, ..Default::default() };
-    let device = rgpu_softgpu::SoftGpu::open(config, session.host()).unwrap();
-    let plan = device.reserve(rgpu_device::Range { base: 1 << 44, size: 1 << 40 }).unwrap();
-    let base = plan.devices[0].base;
-    let ledger = Arc::new(Ledger::new(&[1 << 30]).unwrap());
-    let slot = ledger.take_slot().unwrap();
-    let credit = initial_credit(&ledger, slot, 1);
-    let (number, numbers) = mpsc::channel();
-    let its = device.clone();
-    let server = std::thread::spawn(move || {
-        number.send(thread_number()).unwrap();
-        session.run(its, ledger, slot, &credit, || {})
-    });
-    let reader = numbers.recv().unwrap();
-    let mut sequence = 0;
-    let mut call = |number: u16, arguments: Vec<u8>| {
-        sequence += 1;
-        let kind = rgpu_protocol::frame::Kind::Call;
-        let header = Header { length: arguments.len() as u32, kind, flags: 0, call: number, sequence };
-        script.deliver(&[&header.to_bytes()[..], &arguments].concat());
-    };
-    let linear = |bytes| wire::Region {
-        addr: base,
-        row_pitch: bytes,
-        slice_pitch: bytes,
-        width: bytes,
-        height: 1,
-        depth: 1,
-    };
-    let memory = wire::MemAlloc { ordinal: 0, addr: base, size: BYTES, kind: MemoryKind::Device as u32 };
-    call(wire::MemAlloc::NUMBER, to_bytes(&memory));
+    let mut s = Scripted::new();
+    s.alloc(BYTES);
     for stream in [0x100, 0x101] {
-        let stream = wire::StreamCreate { ordinal: 0, stream, blocking: false, priority: 0 };
-        call(wire::StreamCreate::NUMBER, to_bytes(&stream));
+        s.call(wire::StreamCreate { ordinal: 0, stream, blocking: false, priority: 0 });
     }
     // Two frames of the copy get through, and half of the third.
-    script.allow(2 * (HEADER_BYTES + MAX_BULK) + MAX_BULK / 2);
-    let copy = wire::CopyFromDevice { stream: 0x100, src: linear(BYTES), host_addr: 0 };
-    call(wire::CopyFromDevice::NUMBER, to_bytes(&copy));
-    script.wait_sent(2);
-    script.wait_stuck();
+    s.script.allow(2 * (HEADER_BYTES + MAX_BULK) + MAX_BULK / 2);
+    s.call(wire::CopyFromDevice { stream: 0x100, src: s.linear(BYTES), host_addr: 0 });
+    s.script.wait_sent(2);
+    s.script.wait_stuck();
     // The only worker does another stream's work meanwhile.
-    let fill = wire::MemSet { stream: 0x101, region: linear(1 << 20), value: 7, element: 4 };
-    call(wire::MemSet::NUMBER, to_bytes(&fill));
-    let record = wire::MemInfo { ordinal: 0 };
-    call(wire::MemInfo::NUMBER, to_bytes(&record));
-    script.wait_busy(reader);
+    s.call(wire::MemSet { stream: 0x101, region: s.linear(1 << 20), value: 7, element: 4 });
+    s.call(wire::MemInfo { ordinal: 0 });
+    s.script.wait_busy(s.reader);
     let end = Instant::now() + PATIENCE;
-    while !device.query(Target::Stream(0x101)).unwrap() {
+    while !s.device.query(Target::Stream(0x101)).unwrap() {
         assert!(Instant::now() < end, "the other stream waits for the copy");
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(!device.query(Target::Stream(0x100)).unwrap());
+    assert!(!s.device.query(Target::Stream(0x100)).unwrap());
     // And the answer goes out after the frame that was on its way.
-    script.allow(usize::MAX);
+    s.script.allow(usize::MAX);
     let frames = 2 + BYTES as usize / MAX_BULK;
-    script.wait_sent(frames);
-    let sent = script.sent();
+    s.script.wait_sent(frames);
+    let sent = s.script.sent();
     let answer = |number| {
         let its = |h: &Header| h.kind == rgpu_protocol::frame::Kind::Answer && h.call == number;
         sent.iter().position(its)
@@ -596,8 +633,7 @@ fn a_long_copy_to_the_host_delays_neither_calls_nor_other_streams() {
     assert_eq!(answer(wire::MemInfo::NUMBER), Some(3));
     assert_eq!(answer(wire::CopyFromDevice::NUMBER), Some(frames - 1));
     assert_eq!(sent.len(), frames);
-    call(wire::Goodbye::NUMBER, Vec::new());
-    assert_eq!(server.join().unwrap(), End::Goodbye);
+    s.end();
 }
 
 #[test]

@@ -16,10 +16,10 @@ use super::service::Service;
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{Code, Error, Host, Result};
 use rgpu_protocol::calls::Call;
+use rgpu_protocol::numbers::NumberMap;
 use rgpu_protocol::stats::Stats;
 use rgpu_protocol::transport::Transport;
 use rgpu_protocol::wire::from_bytes;
-use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
@@ -55,7 +55,7 @@ pub(super) struct Link {
 /// Who waits for what.
 #[derive(Default)]
 pub(super) struct State {
-    pub calls: HashMap<u64, Pending>,
+    pub calls: NumberMap<u64, Pending>,
     /// Whether a thread is reading.
     leader: bool,
     /// Threads that wait without reading.

@@ -20,6 +20,8 @@ struct State {
     sending: Vec<u8>,
     /// Headers of the frames that were sent.
     sent: Vec<Header>,
+    /// How many times something was sent.
+    sends: usize,
     incoming: VecDeque<u8>,
     readers_waiting: usize,
     writers_waiting: usize,
@@ -44,6 +46,11 @@ impl Script {
     /// Headers of the frames that were sent whole.
     pub fn sent(&self) -> Vec<Header> {
         self.0.0.lock().sent.clone()
+    }
+
+    /// How many times something was sent.
+    pub fn sends(&self) -> usize {
+        self.0.0.lock().sends
     }
 
     /// Waits until so many frames were sent whole.
@@ -108,6 +115,7 @@ impl Transport for Script {
         if state.budget == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        state.sends += 1;
         let mut taken = 0;
         for piece in pieces {
             let n = piece.len().min(state.budget);

@@ -16,8 +16,76 @@ use std::time::{Duration, Instant};
 
 /// In a run of calls, a buffer that nobody has sent for one to two of these is sent.
 const LINGER: Duration = Duration::from_micros(200);
-/// After so many looks at an empty buffer the thread sleeps.
+/// Where the program's own threads send each buffer before long, the thread looks only so often.
+const RARELY: Duration = Duration::from_millis(3);
+/// After so many looks at an empty buffer that nobody has used in between the thread sleeps.
 const IDLE_LOOKS: u32 = 5;
+
+/// How often the thread looks at the buffer. A program that asks something after every few calls sends each buffer
+/// itself; waking up several times meanwhile, to find that out, would take a processor from those who work.
+#[derive(Debug)]
+struct Pace {
+    /// The buffer's count when it was last looked at.
+    batch: u64,
+    /// Whether it had something in it then.
+    filled: bool,
+    /// How many more looks find buffers sent by others before it is looked at rarely.
+    eager: u32,
+    /// Looks at a buffer that was not used.
+    idle: u32,
+}
+
+/// What a look has found.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// What was there before is there still: it is to be sent.
+    Lingering,
+    /// Nobody has used the buffer for long.
+    Idle,
+    /// Anything else.
+    Nothing,
+}
+
+impl Pace {
+    /// After the buffer had to be sent, so many looks are short ones.
+    const EAGER: u32 = 8;
+
+    fn new() -> Self {
+        Self { batch: u64::MAX, filled: false, eager: Self::EAGER, idle: 0 }
+    }
+
+    /// A look at the buffer: how often it was sent, and whether there is something in it.
+    fn look(&mut self, batch: u64, filled: bool) -> Found {
+        let same = self.batch == batch;
+        let lingering = same && self.filled && filled;
+        let unused = same && !self.filled && !filled;
+        (self.batch, self.filled) = (batch, filled);
+        if lingering {
+            self.sent(batch);
+            return Found::Lingering;
+        }
+        if !same {
+            self.eager = self.eager.saturating_sub(1);
+        }
+        self.idle = if unused { self.idle + 1 } else { 0 };
+        if self.idle < IDLE_LOOKS {
+            return Found::Nothing;
+        }
+        self.idle = 0;
+        Found::Idle
+    }
+
+    /// The thread sends the buffer, whose count was this.
+    fn sent(&mut self, batch: u64) {
+        // Its own sending is nobody else's.
+        *self = Self { batch: batch + 1, filled: false, eager: Self::EAGER, idle: 0 };
+    }
+
+    /// Until the next look.
+    fn interval(&self) -> Duration {
+        if self.eager > 0 { LINGER } else { RARELY }
+    }
+}
 
 const NOT_STARTED: u8 = 0;
 const RUNNING: u8 = 1;
@@ -133,7 +201,7 @@ impl Drop for Service {
 }
 
 fn run(link: &Weak<Link>) {
-    let (mut seen, mut idle) = (u64::MAX, 0);
+    let mut pace = Pace::new();
     let mut next_look = Instant::now() + LINGER;
     // The session may be dropped only while the thread is not looking, or not at all: whoever drops it
     // has ended it, which wakes this thread.
@@ -160,12 +228,13 @@ fn run(link: &Weak<Link>) {
             service.drain();
             if !awake {
                 // After a pause the first call goes at once; what comes while it is being sent goes together.
-                next_look = Instant::now() + LINGER;
                 if let Some(mut out) = link.out.try_lock()
                     && !out.buffer.is_empty()
                 {
+                    pace.sent(out.batch);
                     let _ = link.write(&mut out, &mut []);
                 }
+                next_look = Instant::now() + pace.interval();
             }
         }
         // The last leader may have left frames behind that it had received already.
@@ -178,25 +247,52 @@ fn run(link: &Weak<Link>) {
         if !awake || Instant::now() < next_look {
             continue;
         }
-        next_look = Instant::now() + LINGER;
         if let Some(mut out) = link.out.try_lock() {
-            if out.buffer.is_empty() {
-                idle += 1;
-                if idle >= IDLE_LOOKS {
-                    // Under the lock: whoever fills the buffer next wakes this thread again.
-                    service.awake.store(false, SeqCst);
-                    idle = 0;
-                }
-                seen = u64::MAX;
-            } else {
-                idle = 0;
-                if seen == out.batch {
-                    let _ = link.write(&mut out, &mut []);
-                } else {
-                    seen = out.batch;
-                }
+            match pace.look(out.batch, !out.buffer.is_empty()) {
+                Found::Lingering => drop(link.write(&mut out, &mut [])),
+                // Under the lock: whoever fills the buffer next wakes this thread again.
+                Found::Idle => service.awake.store(false, SeqCst),
+                Found::Nothing => {}
             }
         }
+        next_look = Instant::now() + pace.interval();
         link.send_urgent();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_stays_is_sent_and_one_that_others_send_is_left_to_them() {
+        let mut pace = Pace::new();
+        assert_eq!(pace.interval(), LINGER);
+        assert_eq!(pace.look(1, true), Found::Nothing);
+        assert_eq!(pace.look(1, true), Found::Lingering);
+        // It has sent that, as the second.
+        assert_eq!(pace.look(2, true), Found::Nothing);
+        for batch in 3..3 + u64::from(Pace::EAGER) {
+            assert_eq!(pace.interval(), LINGER);
+            assert_eq!(pace.look(batch, true), Found::Nothing);
+        }
+        assert_eq!(pace.interval(), RARELY);
+        // As soon as one stays, it is looked at often again.
+        assert_eq!(pace.look(10, true), Found::Lingering);
+        assert_eq!(pace.interval(), LINGER);
+    }
+
+    #[test]
+    fn it_sleeps_when_the_buffer_is_not_used_and_only_then() {
+        let mut pace = Pace::new();
+        // Others send each buffer between two looks: it is empty whenever it is looked at.
+        for batch in 0..100 {
+            assert_eq!(pace.look(batch, false), Found::Nothing);
+        }
+        for _ in 1..IDLE_LOOKS {
+            assert_eq!(pace.look(99, false), Found::Nothing);
+        }
+        assert_eq!(pace.look(99, false), Found::Idle);
+        assert_eq!(pace.look(99, false), Found::Nothing);
     }
 }

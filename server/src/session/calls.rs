@@ -16,6 +16,7 @@ use rgpu_device::{
 };
 use rgpu_protocol::calls::{self as wire, *};
 use rgpu_protocol::frame::{Header, MAX_BULK, Notice, RUN_HEADER_BYTES, encode_run};
+use rgpu_protocol::numbers::NumberMap;
 use rgpu_protocol::wire::{DecodeError, Wire};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,6 +55,8 @@ pub(super) struct Answerer {
 }
 
 struct Answer {
+    /// Frames that go ahead of it.
+    before: Vec<u8>,
     call: u16,
     sequence: u64,
     ordinal: u32,
@@ -64,10 +67,10 @@ struct Answer {
 
 impl Answerer {
     fn send(&self, answer: Answer) {
-        let Answer { call, sequence, ordinal, result, value } = answer;
+        let Answer { before, call, sequence, ordinal, result, value } = answer;
         self.activity.unanswered.fetch_sub(1, Relaxed);
         let encode = |out: &mut Vec<u8>| out.extend_from_slice(value);
-        self.out.answer(call, sequence, ordinal, result.map(|()| encode));
+        self.out.answer_after(before, call, sequence, ordinal, result.map(|()| encode));
     }
 
     fn collect(&self) {
@@ -122,11 +125,11 @@ pub struct Dispatcher {
     pressure: Arc<Pressure>,
     account: Account,
     intake: Intake,
-    pub(super) answers: Answerer,
+    pub(super) answers: Arc<Answerer>,
     activity: Arc<Activity>,
     /// Which ordinal a created stream or event belongs to.
-    streams: HashMap<Handle, Ordinal>,
-    events: HashMap<Handle, Ordinal>,
+    streams: NumberMap<Handle, Ordinal>,
+    events: NumberMap<Handle, Ordinal>,
     /// Parts of images that were sent ahead.
     pub(super) images: HashMap<Handle, Vec<u8>>,
     pub(super) modules: Modules,
@@ -233,12 +236,12 @@ impl Dispatcher {
         account: Account,
         activity: Arc<Activity>,
     ) -> Self {
-        let answers = Answerer {
+        let answers = Arc::new(Answerer {
             device: device.clone(),
             out: out.clone(),
             activity: activity.clone(),
             collector: Arc::default(),
-        };
+        });
         Self {
             addressable: !device.memory_files().is_empty(),
             own_holds: 0,
@@ -251,8 +254,8 @@ impl Dispatcher {
             account,
             answers,
             activity,
-            streams: HashMap::new(),
-            events: HashMap::new(),
+            streams: NumberMap::default(),
+            events: NumberMap::default(),
             images: HashMap::new(),
             modules: Modules::default(),
             ordinal: u32::MAX,
@@ -325,7 +328,7 @@ impl Dispatcher {
             return Ok(());
         }
         let (send, receive) = mpsc::channel::<Answer>();
-        let answers = Answerer { collector: Arc::default(), ..self.answers.clone() };
+        let answers = Answerer { collector: Arc::default(), ..Answerer::clone(&self.answers) };
         std::thread::Builder::new()
             .name("collector".into())
             .spawn(move || {
@@ -419,12 +422,17 @@ impl Dispatcher {
 
     fn copy_from_device(&mut self, call: CopyFromDevice, _: Payload<'_>) -> Reply<()> {
         self.on_stream(call.stream);
-        let done = self.later(CopyFromDevice::NUMBER);
         let src = convert::region(&call.src);
         if let Some(bulk) = self.sender_for(&src) {
+            let done = self.later(CopyFromDevice::NUMBER);
             self.send_apart(bulk, call.stream, src, done);
             return Reply::Later;
         }
+        let (answers, sequence, ordinal) = (self.answers.clone(), self.sequence, self.ordinal);
+        let done = Box::new(move |before, result| {
+            let call = CopyFromDevice::NUMBER;
+            answers.finish(Answer { before, call, sequence, ordinal, result, value: &[] });
+        });
         let sink = CopySender::new(self.out.clone(), self.sequence, done);
         self.device.copy_from_device(call.stream, src, call.host_addr, Box::new(sink));
         Reply::Later
@@ -499,7 +507,9 @@ impl Dispatcher {
 
     fn later_with(&self, call: u16, value: &'static [u8]) -> rgpu_device::Done {
         let (answers, sequence, ordinal) = (self.answers.clone(), self.sequence, self.ordinal);
-        Box::new(move |result| answers.finish(Answer { call, sequence, ordinal, result, value }))
+        Box::new(move |result| {
+            answers.finish(Answer { before: Vec::new(), call, sequence, ordinal, result, value });
+        })
     }
 
     fn copy_on_device(&mut self, call: CopyOnDevice, _: Payload<'_>) -> Result<()> {

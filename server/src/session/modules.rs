@@ -14,8 +14,8 @@ use parking_lot::{Condvar, Mutex};
 use rgpu_device::{Code, Device, Error, Handle, ModuleInfo, Ordinal, Result};
 use rgpu_protocol::calls::{self as wire, Call};
 use rgpu_protocol::frame::Notice;
+use rgpu_protocol::numbers::NumberMap;
 use rgpu_protocol::wire::Wire;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -60,7 +60,7 @@ struct Numbered {
 struct Begun {
     ordinal: Ordinal,
     load: Arc<Load>,
-    numbers: HashMap<u32, Numbered>,
+    numbers: NumberMap<u32, Numbered>,
 }
 
 /// What was asked for.
@@ -73,7 +73,7 @@ struct Wanted {
 /// The modules of a session that were begun.
 #[derive(Default)]
 pub(super) struct Modules {
-    begun: HashMap<Handle, Begun>,
+    begun: NumberMap<Handle, Begun>,
     /// Loads that may be under way, oldest first.
     under_way: Vec<Arc<Load>>,
     wanted: Option<Wanted>,
@@ -169,7 +169,7 @@ impl Modules {
             load.finish(Err(Error::new(Code::OperatingSystem, text)));
         }
         self.under_way.push(load.clone());
-        let replaced = self.begun.insert(module, Begun { ordinal, load, numbers: HashMap::new() });
+        let replaced = self.begun.insert(module, Begun { ordinal, load, numbers: NumberMap::default() });
         match replaced {
             Some(_) => Err(Error::new(Code::InvalidValue, format!("The module {module:#x} was begun twice"))),
             None => Ok(()),

@@ -3,7 +3,7 @@
 use super::tracer::Tracer;
 use parking_lot::{Mutex, MutexGuard};
 use rgpu_device::{Error, Result};
-use rgpu_protocol::frame::{Failure, Header, MAX_BULK, Notice, encode_answer};
+use rgpu_protocol::frame::{Failure, HEADER_BYTES, Header, MAX_BULK, Notice, encode_answer};
 use rgpu_protocol::transport::{Ready, Transport};
 use rgpu_protocol::wire::to_bytes;
 use std::io::{self, IoSlice};
@@ -47,11 +47,24 @@ impl Outgoing {
 
     /// Sends the answer to a call.
     pub fn answer(&self, call: u16, sequence: u64, ordinal: u32, result: Result<impl FnOnce(&mut Vec<u8>)>) {
+        self.answer_after(Vec::new(), call, sequence, ordinal, result);
+    }
+
+    /// Sends the answer to a call, and in one go with it frames that come before.
+    pub fn answer_after(
+        &self,
+        before: Vec<u8>,
+        call: u16,
+        sequence: u64,
+        ordinal: u32,
+        result: Result<impl FnOnce(&mut Vec<u8>)>,
+    ) {
         if let Some(tracer) = self.tracer() {
             tracer.answers(call, sequence);
             self.send_trace(tracer);
         }
-        let mut frame = Vec::with_capacity(64);
+        let mut frame = before;
+        frame.reserve(64);
         let pending = self.pending.lock().take();
         match result {
             Ok(encode) => encode_answer(&mut frame, call, sequence, None, pending.as_ref(), encode),
@@ -136,13 +149,16 @@ impl Outgoing {
     }
 }
 
+/// Called when a copy's bytes were sent, but for the frames it is given, which go with the answer.
+pub type Sent = Box<dyn FnOnce(Vec<u8>, Result<()>) + Send>;
+
 /// Sends the bytes of a copy to the host.
 pub struct CopySender {
     pub out: Arc<Outgoing>,
     pub sequence: u64,
     /// Small pieces gather here.
     gathered: Vec<u8>,
-    pub then: Option<rgpu_device::Done>,
+    pub then: Option<Sent>,
 }
 
 /// Less than this is gathered.
@@ -150,7 +166,7 @@ const SMALL: usize = 8 << 10;
 const GATHERED: usize = 64 << 10;
 
 impl CopySender {
-    pub fn new(out: Arc<Outgoing>, sequence: u64, then: rgpu_device::Done) -> Self {
+    pub fn new(out: Arc<Outgoing>, sequence: u64, then: Sent) -> Self {
         Self { out, sequence, gathered: Vec::new(), then: Some(then) }
     }
 
@@ -180,9 +196,16 @@ impl rgpu_device::CopySink for CopySender {
     }
 
     fn done(mut self: Box<Self>, result: Result<()>) {
-        self.flush();
+        // The last few bytes need no sending of their own, which might wake the client for nothing.
+        let mut last = Vec::new();
+        if !self.gathered.is_empty() {
+            let header = Header::notice(Notice::CopyData, self.gathered.len(), self.sequence);
+            last.reserve(HEADER_BYTES + self.gathered.len() + 64);
+            last.extend_from_slice(&header.to_bytes());
+            last.append(&mut self.gathered);
+        }
         if let Some(then) = self.then.take() {
-            then(result);
+            then(last, result);
         }
     }
 }

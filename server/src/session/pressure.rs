@@ -2,7 +2,7 @@
 
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{Device, Handle, Target};
-use std::collections::HashMap;
+use rgpu_protocol::numbers::NumberMap;
 use std::sync::Arc;
 
 /// More undone calls than this, and reading stops.
@@ -57,12 +57,12 @@ impl Pressure {
 pub struct Intake {
     pressure: Arc<Pressure>,
     /// Work of each stream that has not been put into a parcel.
-    loose: HashMap<Handle, (u64, u64)>,
+    loose: NumberMap<Handle, (u64, u64)>,
 }
 
 impl Intake {
     pub fn new(pressure: Arc<Pressure>) -> Self {
-        Self { pressure, loose: HashMap::new() }
+        Self { pressure, loose: NumberMap::default() }
     }
 
     /// A call that carries `bytes` was put on a stream. Waits while there is too much undone.
