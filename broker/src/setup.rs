@@ -94,6 +94,18 @@ pub fn read_key(data_dir: &Path) -> Result<PrivateKey, SetupError> {
     PrivateKey::parse(&text).ok_or(SetupError::Damaged { path })
 }
 
+/// Makes a key in a directory, and the directory, unless there is one. Tells whether there was none.
+pub fn make_key(data_dir: &Path) -> Result<bool, SetupError> {
+    match read_key(data_dir) {
+        Err(SetupError::NoKey { path }) => {
+            DirBuilder::new().recursive(true).mode(0o700).create(data_dir).map_err(at(data_dir))?;
+            write_secret(&path, &(PrivateKey::generate().to_text() + "\n"))?;
+            Ok(true)
+        }
+        known => known.map(|_| false),
+    }
+}
+
 /// What [`init`] made.
 #[derive(Debug)]
 pub struct Made {
@@ -125,14 +137,8 @@ pub fn init(directory: &Path) -> Result<Made, SetupError> {
             return Err(SetupError::Asked(text));
         }
     }
-    for path in [&directory, &state] {
-        match DirBuilder::new().mode(0o700).create(path) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(at(path)(e)),
-            _ => {}
-        }
-    }
-    let key = PrivateKey::generate();
-    write_secret(&made.key, &(key.to_text() + "\n"))?;
+    make_key(&state)?;
+    let key = read_key(&state)?;
     let token = issue(&key, Role::Admin, "admin", ADMIN_VALID_S)?;
     write_secret(&made.admin_token, &(token.token + "\n"))?;
     // Relative, so that the directory can be moved.
@@ -205,12 +211,17 @@ mod tests {
     }
 
     #[test]
-    fn bad_keys_are_told() {
+    fn bad_keys_are_told_and_good_ones_stay() {
         let directory = scratch("bad");
-        fs::create_dir_all(&directory).unwrap();
         assert!(read_key(&directory).unwrap_err().to_string().contains("rgpu broker init"));
+        assert!(make_key(&directory).unwrap());
+        let key = read_key(&directory).unwrap();
+        assert!(!make_key(&directory).unwrap());
+        assert_eq!(read_key(&directory).unwrap().public(), key.public());
+        fs::remove_file(key_path(&directory)).unwrap();
         write_secret(&key_path(&directory), "rubbish").unwrap();
         assert!(matches!(read_key(&directory), Err(SetupError::Damaged { .. })));
+        assert!(make_key(&directory).is_err());
         fs::remove_dir_all(&directory).unwrap();
     }
 

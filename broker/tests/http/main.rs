@@ -2,6 +2,7 @@
 
 mod malformed;
 mod openapi;
+mod packaging;
 mod roles;
 mod stop;
 mod support;
