@@ -46,6 +46,12 @@ enum Command {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
+    /// Make a key, unless there is one
+    Key {
+        /// Where the broker's state is to be
+        #[arg(long, value_name = "DIR", env = "RGPU_BROKER_DATA_DIR")]
+        data_dir: PathBuf,
+    },
     /// Issue a role token, with the broker's key; no broker need be running
     #[command(
         after_help = "A tenant asks for leases (rgpu run), a node offers devices (rgpu serve --broker), an admin may do \
@@ -89,6 +95,11 @@ pub fn main(arguments: Arguments) -> Outcome {
     match arguments.command {
         None => serve(arguments.serve)?,
         Some(Command::Init { directory }) => init(&directory)?,
+        Some(Command::Key { data_dir }) => {
+            if setup::make_key(&data_dir).map_err(failed)? {
+                eprintln!("rgpu broker: made a key in {}", data_dir.display());
+            }
+        }
         Some(Command::Token { config, data_dir, role, name, valid, out }) => {
             let overrides = Overrides { data_dir, ..Overrides::default() };
             let config = Config::load(config.as_deref(), overrides).map_err(failed)?;
