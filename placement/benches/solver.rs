@@ -1,6 +1,7 @@
 //! Measures the minimum-cost-flow solver on networks of schedulers' shapes, beside LEMON and OR-tools.
 //!
-//!     cargo bench -p rgpu-placement --bench solver -- [--shape NAME] [--slots PERCENT] [--plot FILE.svg] [--no-peers]
+//!     cargo bench -p rgpu-placement --bench solver -- \
+//!         [--shape NAME] [--slots PERCENT] [--rounds N] [--plot FILE.svg] [--no-peers]
 //!
 //! Every solver gets the same arcs in the same order with the same costs, one thread, and the best of three counts, in
 //! processor time. LEMON is used where a C++ compiler finds it (Debian: `liblemon-dev`), OR-tools where the Python that `PYTHON` names
@@ -47,11 +48,13 @@ fn main() -> Result<(), Failure> {
     let mut plot = None;
     let mut peers = true;
     let mut slots = None;
+    let mut rounds = 5;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--shape" => shape = arguments.next(),
             "--slots" => slots = arguments.next().map(|percent| percent.parse()).transpose()?,
+            "--rounds" => rounds = arguments.next().unwrap_or_default().parse()?,
             "--plot" => plot = arguments.next(),
             "--no-peers" => peers = false,
             // What `cargo bench` adds.
@@ -68,7 +71,7 @@ fn main() -> Result<(), Failure> {
         let scheduling =
             Scheduling { slots_percent: slots.unwrap_or(scheduling.slots_percent), ..*scheduling };
         measure(name, &scheduling, &peers)?;
-        incremental(&scheduling)?;
+        incremental(&scheduling, rounds)?;
     }
     Ok(())
 }
@@ -145,14 +148,14 @@ fn measure(name: &str, scheduling: &Scheduling, peers: &Peers) -> Result<(), Fai
 }
 
 /// After one percent of the tasks changed, beside from scratch.
-fn incremental(scheduling: &Scheduling) -> Result<(), Failure> {
+fn incremental(scheduling: &Scheduling, rounds: usize) -> Result<(), Failure> {
     let mut parts = scheduling.build(1)?;
     let mut random = Random::new(7);
     let mut kept = Incremental::new(std::mem::take(&mut parts.network));
     kept.solve()?;
     let mut times = Vec::new();
     let mut scratch = Duration::MAX;
-    for round in 0..5 {
+    for round in 0..rounds {
         let start = now();
         change(&mut kept, &mut parts, scheduling, &mut random)?;
         let cost = kept.solve()?;
@@ -170,8 +173,9 @@ fn incremental(scheduling: &Scheduling) -> Result<(), Failure> {
     times.sort();
     let median = times[times.len() / 2];
     println!(
-        "  1% of tasks changed      {:>10.1} ms median of 5 (with making the changes), {:.1} ms from scratch: {:.1}x",
+        "  1% of tasks changed      {:>10.1} ms median of {} (with making the changes), {:.1} ms from scratch: {:.1}x",
         milliseconds(median),
+        times.len(),
         milliseconds(scratch),
         scratch.as_secs_f64() / median.as_secs_f64()
     );

@@ -223,16 +223,27 @@ fn change(kept: &mut Incremental, random: &mut Random) {
 
 #[test]
 fn a_schedulers_clock_ticks() {
-    let shape = Scheduling { machines: 40, tasks: 400, jobs: 40, preferences: 6, slots_percent: 100 };
+    // Few machines with many slots, and many with few; room to spare, just enough, and too little.
+    for (machines, tasks, rounds) in [(40, 400, 12), (600, 500, 6)] {
+        for slots_percent in [50, 100, 120, 200] {
+            let shape = Scheduling { machines, tasks, jobs: 40, preferences: 6, slots_percent };
+            tick(&shape, rounds);
+        }
+    }
+}
+
+/// Changes a scheduler's network again and again, and solves it each time both ways.
+fn tick(shape: &Scheduling, rounds: usize) {
     let mut parts = shape.build(11).unwrap();
     let mut random = Random::new(12);
     let mut kept = Incremental::new(std::mem::take(&mut parts.network));
-    for _ in 0..20 {
+    let fit = (shape.tasks * shape.slots_percent / 100 / shape.machines) as i64;
+    for _ in 0..rounds {
         let cost = kept.solve().unwrap();
         kept.verify().unwrap();
         let fresh = Algorithm::CostScaling.solve(kept.network()).unwrap();
-        assert_eq!(cost, fresh.cost());
-        for _ in 0..4 {
+        assert_eq!(cost, fresh.cost(), "{shape:?}");
+        for _ in 0..shape.tasks / 40 {
             let index = random.below(parts.tasks.len());
             kept.remove_node(parts.tasks[index]).unwrap();
             let task = kept.add_node(1).unwrap();
@@ -244,7 +255,9 @@ fn a_schedulers_clock_ticks() {
             kept.add_arc(task, parts.aggregator, 1, random.between(500, 1500)).unwrap();
             kept.add_arc(task, parts.jobs[random.below(parts.jobs.len())], 1, 3000).unwrap();
             let slot = parts.slots[random.below(parts.slots.len())];
-            kept.set_capacity(slot, random.between(8, 12)).unwrap();
+            kept.set_capacity(slot, (fit + random.between(-2, 2)).max(0)).unwrap();
+            let joins = kept.network().arcs().find(|(_, arc)| arc.tail == parts.aggregator).unwrap().0;
+            kept.set_cost(joins, random.between(0, 500)).unwrap();
         }
     }
 }

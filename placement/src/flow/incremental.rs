@@ -10,7 +10,7 @@ use super::solution::{Flaw, Solution};
 /// A network with its optimum, which is found again after changes in time that depends on the changes.
 ///
 /// The flow and the potentials are kept. What a change makes infeasible or no longer optimal is taken back where it
-/// is, and routed anew along shortest paths. Some changes make the next [`Self::solve`] go through the whole network
+/// is, and routed anew along shortest paths, near by where that is possible. Some changes make the next [`Self::solve`] go through the whole network
 /// once: a node's first arc in, if it had only arcs out and a supply of one; a supply other than 0 and 1 there; and
 /// more supply than twice that of the start. Arcs of negative cost without a limit are always solved from scratch.
 #[derive(Debug, Default)]
@@ -203,8 +203,8 @@ impl Incremental {
                 // Room for some more supply.
                 limits.most = limits.most.saturating_mul(2).min(MAX_FLOW as i64);
                 match other {
-                    Some(old) => old.rebuilt(&self.network, &limits),
-                    None => Live::solved(&self.network, &limits)?,
+                    Some(old) if old.is_in_range() => old.rebuilt(&self.network, &limits),
+                    _ => Live::solved(&self.network, &limits)?,
                 }
             }
         };

@@ -13,6 +13,9 @@ use super::split::{BACKWARD, CoreArc, RowArc, SOURCE, Span, Split};
 /// Marks an arc of the core among places.
 const CORE: u32 = 1 << 31;
 
+/// Further from zero, potentials are not kept.
+const MAX_POTENTIAL: i64 = 1 << 61;
+
 /// A split network with its flow, potentials, and where everything is.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -135,9 +138,15 @@ impl Live {
         let split = &self.state.split;
         !self.stale
             && most <= i128::from(self.limits.most)
+            && self.is_in_range()
             && self.garbage <= split.rows.len() / 2 + 1000
             && self.state.columns.as_ref().is_none_or(|columns| columns.size() <= 2 * split.rows.len() + 1000)
             && self.core_garbage <= split.core_nodes.len() + split.core.len() / 2 + 1000
+    }
+
+    /// Whether potentials are still far from overflowing; they move a little with every change.
+    pub fn is_in_range(&self) -> bool {
+        self.state.potentials.iter().all(|potential| (-MAX_POTENTIAL..=MAX_POTENTIAL).contains(potential))
     }
 
     /// Makes the flow optimal again.

@@ -221,19 +221,6 @@ impl State {
                     }
                 }
             }
-            let trace = std::env::var("TRACE").is_ok(); //TRACE
-            if trace {
-                eprintln!(
-                    "    most {most} waiting {} excess {} deficit {} hubs {:?}",
-                    self.waiting.len(),
-                    self.excess.iter().filter(|&&e| e > 0).sum::<i64>(),
-                    self.excess.iter().filter(|&&e| e < 0).count(),
-                    (0..self.hubs.len())
-                        .filter(|&h| self.hubs[h])
-                        .map(|h| (h, self.excess[h]))
-                        .collect::<Vec<_>>()
-                );
-            } //TRACE
         }
         self.send_from_hubs();
     }
@@ -322,6 +309,9 @@ impl State {
                     let mark = Mark { distance, node, source: NONE, place: place as u32 };
                     local.reach(arc.head, mark, || is_target(arc.head));
                 }
+            }
+            if local.bound <= distance {
+                break;
             }
             for user in &mut self.users[node as usize] {
                 if potential.saturating_sub(user.level) >= local.bound {
@@ -426,6 +416,9 @@ impl State {
                     let mark = Mark { distance, node, source: NONE, place: arc.reverse };
                     local.reach(arc.head, mark, || is_target(arc.head));
                 }
+            }
+            if local.bound <= distance {
+                break;
             }
             for &entry in columns.of(node) {
                 let old = self.using[entry.source as usize];

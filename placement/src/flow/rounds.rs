@@ -64,7 +64,7 @@ struct Step {
 
 /// What a search found.
 enum Found {
-    /// The nearest deficit, at this distance.
+    /// Deficits, up to this distance.
     Distance(i64),
     /// Nothing within the limit.
     Farther,
@@ -80,34 +80,8 @@ const ENOUGH: i64 = 2;
 impl State {
     /// Takes every excess to a deficit. No arc with room may have a negative reduced cost, and none will.
     pub fn route(&mut self) -> Result<(), Error> {
-        let trace = std::env::var("TRACE").is_ok(); //TRACE
-        let t0 = std::time::Instant::now(); //TRACE
-        if trace {
-            eprintln!(
-                "route: waiting {} excess {} deficit {}",
-                self.waiting.len(),
-                self.excess.iter().filter(|&&e| e > 0).sum::<i64>(),
-                self.excess.iter().filter(|&&e| e < 0).count()
-            );
-        } //TRACE
         self.route_near();
-        if trace {
-            eprintln!(
-                "  near {:?} work: waiting {} excess {} deficit {} hubs {:?}",
-                t0.elapsed(),
-                self.waiting.len(),
-                self.excess.iter().filter(|&&e| e > 0).sum::<i64>(),
-                self.excess.iter().filter(|&&e| e < 0).count(),
-                (0..self.hubs.len())
-                    .filter(|&h| self.hubs[h])
-                    .map(|h| (h, self.excess[h]))
-                    .collect::<Vec<_>>()
-            );
-        } //TRACE
         let result = self.route_all();
-        if trace {
-            eprintln!("  all {:?}", t0.elapsed());
-        } //TRACE
         for (position, &source) in self.waiting.iter().enumerate() {
             self.position[source as usize] = position as u32;
         }
@@ -124,16 +98,9 @@ impl State {
         let mut active: Vec<u32> = (0..nodes as u32).filter(|&node| self.excess[node as usize] > 0).collect();
         let mut limit = 1;
         while !active.is_empty() || !self.waiting.is_empty() {
-            let t0 = std::time::Instant::now(); //TRACE
             match self.lower_potentials(&active, limit) {
                 Found::Distance(distance) => {
-                    if std::env::var("TRACE").is_ok() {
-                        eprintln!("    lower {:?}", t0.elapsed());
-                    } //TRACE
                     self.augment(&active);
-                    if std::env::var("TRACE").is_ok() {
-                        eprintln!("    +augment {:?}", t0.elapsed());
-                    } //TRACE
                     active.retain(|&node| self.excess[node as usize] > 0);
                     limit = 2 * distance + 1;
                 }
@@ -145,23 +112,15 @@ impl State {
                     return Err(Error::Infeasible { unrouted });
                 }
             }
-            if std::env::var("TRACE").is_ok() {
-                eprintln!(
-                    "    round limit {limit} looked {} wanted {} found {} bound {} left {}",
-                    self.search.looked,
-                    self.search.wanted,
-                    self.search.found,
-                    self.search.bound,
-                    active.iter().map(|&n| self.excess[n as usize]).sum::<i64>() + self.waiting.len() as i64
-                );
-            } //TRACE
             self.search.forget();
         }
         Ok(())
     }
 
-    /// Finds the distance of the nearest deficit, if that is below a limit, and lowers the potentials of all nodes
-    /// nearer than the deficit or the limit.
+    /// Finds the distance of the nearest deficits, as many as are enough, or fewer if no more are within a limit, and
+    /// lowers the potentials of all nodes nearer than the last of them; or than the limit, if there is none.
+    ///
+    /// Potentials lowered for more than the nearest are as good a proof, and save rounds.
     fn lower_potentials(&mut self, active: &[u32], limit: i64) -> Found {
         let mut search = std::mem::take(&mut self.search);
         // Nodes farther than `bound` are of no interest.
