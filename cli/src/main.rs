@@ -1,13 +1,22 @@
 //! The one command that people type.
 
+mod broker;
+mod control;
 mod devices;
 mod doctor;
+mod explain;
+mod leases;
 mod library;
+mod nodes;
+mod policy;
 mod probe;
 mod run;
 mod serve;
 mod sim;
 mod solve;
+mod status;
+mod table;
+mod units;
 
 use std::process::ExitCode;
 
@@ -22,6 +31,7 @@ use clap::{Parser, Subcommand};
         rgpu serve --listen 127.0.0.1:7070 --device software\n  \
         rgpu run --server 127.0.0.1:7070 -- ./vector_add\n  \
         rgpu run --in-process -- ./vector_add\n  \
+        rgpu run --broker http://broker:7080 --gpus 1 --share 25% -- ./vector_add\n  \
         rgpu doctor ./vector_add"
 )]
 struct Arguments {
@@ -33,8 +43,14 @@ struct Arguments {
 enum Command {
     Run(run::Arguments),
     Serve(serve::Arguments),
+    Broker(broker::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
+    Status(status::Arguments),
+    Leases(leases::Arguments),
+    Explain(explain::Arguments),
+    Nodes(nodes::Arguments),
+    Policy(policy::Arguments),
     Sim(sim::Arguments),
     Solve(solve::Arguments),
     Bench(rgpu_bench::Arguments),
@@ -47,6 +63,14 @@ enum Command {
         /// The driver's library
         driver: Option<std::ffi::OsString>,
     },
+    /// The process that measures NVIDIA devices; started by `rgpu serve`.
+    #[command(name = rgpu_server::agent::TELEMETRY_COMMAND, hide = true)]
+    Telemetry {
+        /// How many devices
+        count: u32,
+        /// The driver's library
+        driver: Option<std::ffi::OsString>,
+    },
     /// A process that measures for `rgpu bench`.
     #[command(name = rgpu_bench::WORKER_COMMAND, hide = true)]
     BenchWorker,
@@ -56,12 +80,21 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::main(arguments),
         Command::Serve(arguments) => serve::main(arguments),
+        Command::Broker(arguments) => broker::main(arguments),
         Command::Devices(arguments) => devices::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
+        Command::Status(arguments) => status::main(&arguments),
+        Command::Leases(arguments) => leases::main(&arguments),
+        Command::Explain(arguments) => explain::main(&arguments),
+        Command::Nodes(arguments) => nodes::main(&arguments),
+        Command::Policy(arguments) => policy::main(&arguments),
         Command::Sim(arguments) => sim::main(arguments),
         Command::Solve(arguments) => solve::main(&arguments),
         Command::AppServer => serve::app_server(),
         Command::Inventory { driver } => Ok(rgpu_server::inventory::inventory_main(driver.as_deref())),
+        Command::Telemetry { count, driver } => {
+            Ok(rgpu_server::agent::telemetry_main(count, driver.as_deref()))
+        }
         Command::Bench(arguments) => benched(rgpu_bench::main(arguments)),
         Command::BenchWorker => benched(rgpu_bench::worker_main()),
     };

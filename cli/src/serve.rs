@@ -4,9 +4,12 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use rgpu_server::agent::AgentOptions;
 use rgpu_server::{DeviceSpec, Options};
 use tracing_subscriber::EnvFilter;
 
+use crate::control::{Identity, parse_identity};
+use crate::units::parse_bytes;
 use crate::{Failure, Outcome};
 
 /// Serve GPUs to CUDA programs: one process of its own for each.
@@ -14,7 +17,8 @@ use crate::{Failure, Outcome};
 #[command(after_help = "Examples:\n  \
     rgpu serve --listen 127.0.0.1:7070 --device software\n  \
     rgpu serve --listen 0.0.0.0:7070 --device software:2 --memory 4G --token-file token\n  \
-    rgpu serve --listen 0.0.0.0:7070 --device nvidia --token-file token\n\n\
+    rgpu serve --listen 0.0.0.0:7070 --device nvidia --token-file token\n  \
+    rgpu serve --listen 0.0.0.0:7070 --broker https://broker:7080 --broker-token-file node.token\n\n\
     Prints one line with the address when it listens; port 0 picks a free port.")]
 pub struct Arguments {
     /// Where to listen; other than on this machine itself, a token is needed, or --insecure
@@ -55,6 +59,57 @@ pub struct Arguments {
     /// Let anybody who reaches the address use the GPUs, which means to run code on this machine
     #[arg(long, conflicts_with = "token_file")]
     insecure: bool,
+    #[command(flatten)]
+    cluster: Cluster,
+}
+
+/// The cluster that this machine's GPUs belong to.
+#[derive(clap::Args)]
+#[command(next_help_heading = "With a broker")]
+struct Cluster {
+    /// The broker that leases the GPUs: programs then need leases of it
+    #[arg(long, value_name = "URL", requires = "broker_token_file", group = "authority")]
+    broker: Option<String>,
+    /// Without talking to a broker: the file with its public key, with which leases for --node are checked
+    #[arg(long, value_name = "FILE", requires = "node", group = "authority")]
+    broker_key: Option<PathBuf>,
+    /// The file with the node's token for the broker (`rgpu broker token --role node --name NAME`)
+    #[arg(long, value_name = "FILE", requires = "broker")]
+    broker_token_file: Option<PathBuf>,
+    /// Certificates (PEM) that sign the broker's [default: the machine's own]
+    #[arg(long, value_name = "FILE", requires = "broker")]
+    broker_ca: Option<PathBuf>,
+    /// This node's certificate and private key (PEM), for a broker that asks for them
+    #[arg(long, value_name = "CERT,KEY", value_parser = parse_identity, requires = "broker")]
+    broker_identity: Option<Identity>,
+    /// The node's name [default: the one in the token]
+    #[arg(long, value_name = "NAME", requires = "authority")]
+    node: Option<String>,
+    /// Where programs on other machines reach this server [default: where it listens; at 0.0.0.0 the address that faces the
+    /// broker]
+    #[arg(long, value_name = "HOST:PORT", requires = "broker")]
+    advertise: Option<String>,
+    /// What the network interface can carry, in Mbit/s [default: what its driver says, else 1000]
+    #[arg(long, value_name = "N", requires = "broker", value_parser = clap::value_parser!(u64).range(1..))]
+    nic_mbps: Option<u64>,
+    /// The switch that the machine is connected to, as the broker's configuration names it
+    #[arg(long, value_name = "NAME", requires = "broker")]
+    switch: Option<String>,
+}
+
+impl Cluster {
+    fn agent(self) -> Option<AgentOptions> {
+        Some(AgentOptions {
+            broker: self.broker?,
+            token_file: self.broker_token_file?,
+            node: self.node,
+            advertise: self.advertise,
+            nic_mbps: self.nic_mbps,
+            switch: self.switch,
+            ca: self.broker_ca,
+            identity: self.broker_identity.map(|identity| (identity.certificate, identity.key)),
+        })
+    }
 }
 
 fn default_image_cache() -> Option<PathBuf> {
@@ -80,6 +135,8 @@ pub fn main(arguments: Arguments) -> Outcome {
         transport: arguments.transport,
         image_cache: arguments.image_cache.or_else(default_image_cache),
         image_cache_bytes: arguments.image_cache_size,
+        broker_key: arguments.cluster.broker_key.clone().zip(arguments.cluster.node.clone()),
+        agent: arguments.cluster.agent(),
         ..Options::default()
     };
     options.device.driver = arguments
@@ -107,21 +164,6 @@ fn parse_capability(text: &str) -> Result<(u32, u32), String> {
         .ok_or_else(|| format!("{text:?} is no compute capability, such as 8.0"))
 }
 
-/// A number of bytes, with K, M, G or T for powers of 1024.
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    let problem = || format!("{text:?} is no number of bytes, such as 512M or 2G");
-    let last = text.chars().next_back().ok_or_else(problem)?;
-    let (digits, shift) = match last.to_ascii_uppercase() {
-        'K' => (&text[..text.len() - 1], 10),
-        'M' => (&text[..text.len() - 1], 20),
-        'G' => (&text[..text.len() - 1], 30),
-        'T' => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
-    };
-    let number: u64 = digits.parse().map_err(|_| problem())?;
-    number.checked_mul(1 << shift).ok_or_else(problem)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,16 +173,6 @@ mod tests {
         assert_eq!(parse_capability("9.0"), Ok((9, 0)));
         for bad in ["", "9", "9.x", "90"] {
             assert!(parse_capability(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_parsed() {
-        assert_eq!(parse_bytes("4096"), Ok(4096));
-        assert_eq!(parse_bytes("2G"), Ok(2 << 30));
-        assert_eq!(parse_bytes("512m"), Ok(512 << 20));
-        for bad in ["", "G", "-1", "1.5G", "99999999999T", "ü"] {
-            assert!(parse_bytes(bad).is_err(), "{bad}");
         }
     }
 }

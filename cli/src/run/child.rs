@@ -1,9 +1,11 @@
 //! Running a program as a child as if it had been started directly: signals go to it, and its death is
 //! imitated.
 
-use std::io;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 /// The signals that are passed on.
 const FORWARDED: [libc::c_int; 9] = [
@@ -51,8 +53,85 @@ impl Ended {
     }
 }
 
+/// The signals that end a program, held back until somebody looks, so that they end nothing that has to be tidied up first.
+pub struct Held {
+    old: libc::sigset_t,
+    signals: OwnedFd,
+}
+
+/// The signals that are held.
+const ENDING: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+impl Held {
+    /// Holds them from now on, in this thread and those that it starts. [`run`] lets the program have them again.
+    pub fn new() -> io::Result<Self> {
+        let set = set_of(&ENDING);
+        // SAFETY: all zeroes is a valid set; live arguments.
+        let (old, fd) = unsafe {
+            let mut old: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut old);
+            (old, libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor.
+        Ok(Self { old, signals: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Waits for a signal, or until something else wakes this up.
+    pub fn wait_for(&self, woken: &Woken) -> Option<libc::c_int> {
+        self.poll(Some(woken), -1)
+    }
+
+    /// Waits for a signal, for so long.
+    pub fn wait(&self, time: Duration) -> Option<libc::c_int> {
+        self.poll(None, time.as_millis() as libc::c_int)
+    }
+
+    fn poll(&self, woken: Option<&Woken>, milliseconds: libc::c_int) -> Option<libc::c_int> {
+        let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = [
+            readable(self.signals.as_raw_fd()),
+            readable(woken.map_or(-1, |woken| woken.reader.as_raw_fd())),
+        ];
+        loop {
+            // SAFETY: valid for its length.
+            let found = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, milliseconds) };
+            if found >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                break;
+            }
+        }
+        // SAFETY: all zeroes is a valid one.
+        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+        let size = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: a valid place of that size.
+        let read = unsafe { libc::read(self.signals.as_raw_fd(), (&raw mut info).cast(), size) };
+        (read == size as isize).then_some(info.ssi_signo as libc::c_int)
+    }
+}
+
+/// What wakes up a wait for signals: that the [waker](Woken::waker) is dropped.
+pub struct Woken {
+    reader: PipeReader,
+    writer: std::cell::Cell<Option<PipeWriter>>,
+}
+
+impl Woken {
+    /// One that nothing has woken yet.
+    pub fn new() -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        Ok(Self { reader, writer: std::cell::Cell::new(Some(writer)) })
+    }
+
+    /// What to drop for waking up. There is one.
+    pub fn waker(&self) -> io::Result<PipeWriter> {
+        self.writer.take().ok_or_else(|| io::Error::other("the waker is taken already"))
+    }
+}
+
 /// Starts the program and waits for its end.
-pub fn run(command: &mut Command) -> io::Result<Ended> {
+pub fn run(command: &mut Command, held: Option<&Held>) -> io::Result<Ended> {
     // Blocked before the program is started, so that none is missed. The program starts with those blocked
     // that this process started with.
     let set = waited_for();
@@ -62,6 +141,7 @@ pub fn run(command: &mut Command) -> io::Result<Ended> {
         libc::sigprocmask(libc::SIG_BLOCK, &set, &mut old);
         old
     };
+    let old = held.map_or(old, |held| held.old);
     // SAFETY: all that the closure calls is sigprocmask, which may be called after a fork.
     unsafe {
         command.pre_exec(move || {
@@ -86,14 +166,20 @@ pub fn run(command: &mut Command) -> io::Result<Ended> {
 }
 
 fn waited_for() -> libc::sigset_t {
+    let mut set = set_of(&FORWARDED);
+    // SAFETY: a live set.
+    unsafe { libc::sigaddset(&mut set, libc::SIGCHLD) };
+    set
+}
+
+fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
     // SAFETY: filled in at once; live arguments.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
-        for signal in FORWARDED {
-            libc::sigaddset(&mut set, signal);
+        for signal in signals {
+            libc::sigaddset(&mut set, *signal);
         }
-        libc::sigaddset(&mut set, libc::SIGCHLD);
         set
     }
 }

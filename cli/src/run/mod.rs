@@ -1,34 +1,43 @@
 //! `rgpu run`: starts a program with the library preloaded.
 
 mod child;
+mod lease;
 mod statistics;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::library::{self, Links};
 use crate::{Failure, Outcome};
+use child::{Ended, Held};
+use lease::{Asked, LeaseArguments, Leased};
+use rgpu_control::LEASE_VARIABLE;
 use rgpu_protocol::transport::{Choice, TRANSPORT_VARIABLE};
 use statistics::{Report, Statistics};
 
 /// Start a CUDA program that uses a server's GPU instead of one in this machine.
 ///
-/// The program's exit status, or the signal it died of, becomes this command's. Programs that it starts use
+/// Which server that is, is said by --server, or decided by a broker, which leases GPUs or parts of them to the program until it
+/// ends. The program's exit status, or the signal it died of, becomes this command's. Programs that it starts use
 /// the same GPU.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     rgpu run --server gpuhost:7070 --token-file token -- ./train --epochs 3\n  \
+    rgpu run --gpus 1 --gpu-memory 4GiB --share 25% --broker http://broker:7080 -- ./train\n  \
     rgpu run --in-process --workers 4 -- ./vector_add\n  \
     rgpu run --server gpuhost:7070 --stats=json:stats.json -- python3 train.py\n\n\
     Environment:\n  \
-    RGPU_SERVER   the server, where neither --server nor --in-process is given\n  \
+    RGPU_BROKER   the broker, where neither --broker nor --server nor --in-process is given\n  \
+    RGPU_BROKER_TOKEN_FILE  the file with the token for the broker, where --broker-token-file is not given\n  \
+    RGPU_NODE     which of the cluster's nodes this machine is, where --node is not given\n  \
+    RGPU_SERVER   the server, where nothing of that is known\n  \
     RGPU_TRANSPORT  auto, shm, tcp or rdma, where --transport is not given\n  \
     RGPU_CONNECT_TIMEOUT  how many seconds connecting may take [default: 8]\n  \
     RGPU_LIBRARY  where librgpu.so is, if neither beside this command nor in ../lib")]
 pub struct Arguments {
-    /// The server whose GPU to use
+    /// The server whose GPU to use, or several, HOST:PORT,HOST:PORT, whose GPUs the program sees as its own
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "in_process")]
     server: Option<String>,
     /// Use the software GPU inside the program itself, without a server
@@ -56,9 +65,22 @@ pub struct Arguments {
     /// Compute capability that the software GPU reports, such as 8.0
     #[arg(long, value_name = "X.Y", requires = "in_process", help_heading = "With --in-process")]
     compute_capability: Option<String>,
+    #[command(flatten)]
+    lease: LeaseArguments,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+/// Where the program's GPU is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At a server that is named, or inside the program.
+    Named,
+    /// Where a broker says.
+    Leased,
+    /// Where the environment says.
+    Inherited,
 }
 
 /// Runs the program.
@@ -67,19 +89,79 @@ pub fn main(arguments: Arguments) -> Outcome {
         arguments.command.split_first().ok_or_else(|| Failure::new("No program was given"))?;
     let mut command = Command::new(program);
     command.args(rest);
-    choose_device(&mut command, &arguments)?;
+    let place = find_place(&arguments)?;
+    choose_device(&mut command, &arguments, place)?;
     preload(&mut command)?;
-
-    let Some(report) = arguments.stats else {
+    let statistics = arguments.stats.clone().map(Statistics::create).transpose()?;
+    if let Some(statistics) = &statistics {
+        command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
+    }
+    let ended = if place == Place::Leased {
+        run_leased(&mut command, &arguments, program)?
+    } else if statistics.is_some() {
+        child::run(&mut command, None).map_err(|e| cannot_start(program, &e))?
+    } else {
         // Nothing is left to do but to become the program.
         let error = command.exec();
         return Err(cannot_start(program, &error));
     };
-    let statistics = Statistics::create(report)?;
-    command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
-    let ended = child::run(&mut command).map_err(|e| cannot_start(program, &e))?;
-    statistics.report()?;
+    if let Some(statistics) = &statistics {
+        statistics.report()?;
+    }
+    // Not left to the end of this function, which a signal may prevent.
+    drop(statistics);
     Ok(ExitCode::from(ended.reproduce()))
+}
+
+/// Runs the program with a lease, which it takes before and gives back afterwards.
+fn run_leased(command: &mut Command, arguments: &Arguments, program: &OsString) -> Result<Ended, Failure> {
+    let held = Held::new().map_err(|e| Failure::new(format!("Cannot wait for signals: {e}")))?;
+    let asked = lease::obtain(&arguments.lease, Path::new(program), arguments.transport, &held)?;
+    let leased: Leased = match asked {
+        Asked::Granted(leased) => leased,
+        Asked::Interrupted(signal) => return Ok(Ended::Signal(signal)),
+    };
+    if let Some(signal) = held.wait(std::time::Duration::ZERO) {
+        return Ok(Ended::Signal(signal));
+    }
+    let (variable, ticket) = leased.variable();
+    command.env(variable, ticket);
+    let ended = child::run(command, Some(&held)).map_err(|e| cannot_start(program, &e))?;
+    leased.finish(ended != Ended::Status(0));
+    Ok(ended)
+}
+
+/// Where the program's GPU is to be.
+fn find_place(arguments: &Arguments) -> Result<Place, Failure> {
+    let lease = &arguments.lease;
+    if arguments.server.is_some() || arguments.in_process {
+        if lease.given() {
+            let option = lease.needs().unwrap_or("--broker");
+            let text = format!(
+                "{option} asks a broker for GPUs, and --server or --in-process says which to use: give one"
+            );
+            return Err(Failure::with_status(text, 2));
+        }
+        return Ok(Place::Named);
+    }
+    if lease.given() && !lease.broker_known() {
+        let option = lease.needs().unwrap_or("--broker-token-file");
+        let text = format!("{option} wants a broker: say which with --broker URL, or RGPU_BROKER");
+        return Err(Failure::with_status(text, 2));
+    }
+    // A lease covers the programs that its program starts, also those that it starts like this.
+    let inherited = std::env::var_os(LEASE_VARIABLE).is_some_and(|value| !value.is_empty());
+    if lease.given() || (lease.broker_known() && !inherited) {
+        return Ok(Place::Leased);
+    }
+    if !inherited && !is_set("RGPU_SERVER") && !is_set("RGPU_IN_PROCESS") {
+        return Err(Failure::with_status(
+            "Say which GPU to use: --broker URL for one that a broker leases, --server HOST:PORT for a server's (start one \
+             with `rgpu serve`), or --in-process for the software GPU inside the program",
+            2,
+        ));
+    }
+    Ok(Place::Inherited)
 }
 
 fn cannot_start(program: &OsString, error: &std::io::Error) -> Failure {
@@ -93,18 +175,17 @@ fn is_set(variable: &str) -> bool {
 }
 
 /// Says by the environment where the GPU is.
-fn choose_device(command: &mut Command, arguments: &Arguments) -> Result<(), Failure> {
+fn choose_device(command: &mut Command, arguments: &Arguments, place: Place) -> Result<(), Failure> {
+    if place != Place::Inherited {
+        for other in [LEASE_VARIABLE, "RGPU_SERVER", "RGPU_IN_PROCESS"] {
+            command.env_remove(other);
+        }
+    }
     if let Some(server) = &arguments.server {
-        check_address(server)?;
-        command.env("RGPU_SERVER", server).env_remove("RGPU_IN_PROCESS");
+        server.split(',').try_for_each(|one| check_address(one.trim()))?;
+        command.env("RGPU_SERVER", server);
     } else if arguments.in_process {
-        command.env("RGPU_IN_PROCESS", "1").env_remove("RGPU_SERVER");
-    } else if !is_set("RGPU_SERVER") && !is_set("RGPU_IN_PROCESS") {
-        return Err(Failure::with_status(
-            "Say which GPU to use: --server HOST:PORT for a server's (start one with `rgpu serve`), or \
-             --in-process for the software GPU inside the program",
-            2,
-        ));
+        command.env("RGPU_IN_PROCESS", "1");
     }
     if let Some(transport) = arguments.transport {
         command.env(TRANSPORT_VARIABLE, transport.name());

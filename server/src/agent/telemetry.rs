@@ -103,7 +103,7 @@ fn parse(line: &str) -> Option<(usize, Measured)> {
 pub fn telemetry_main(count: u32, driver: Option<&OsStr>) -> ExitCode {
     let config = nvidia::Config {
         driver: driver.map(|driver| Path::new(driver).to_owned()),
-        devices: Some(count),
+        devices: Some((0..count).collect()),
         memory: None,
     };
     let nvml = match nvidia::observe(&config) {

@@ -1,0 +1,147 @@
+//! Reaching the broker.
+
+use std::path::{Path, PathBuf};
+
+use rgpu_control::{BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, Broker, ClientError, Tls};
+
+use crate::Failure;
+
+/// Which broker, and as whom.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub struct BrokerArguments {
+    /// The broker [default: RGPU_BROKER]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Broker")]
+    pub broker: Option<String>,
+    /// The file with the token that says who you are [default: RGPU_BROKER_TOKEN_FILE]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Broker")]
+    pub broker_token_file: Option<PathBuf>,
+    /// Certificates (PEM) that sign the broker's [default: the machine's own]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Broker")]
+    pub broker_ca: Option<PathBuf>,
+    /// Your certificate and private key (PEM), for a broker that asks for them
+    #[arg(long, global = true, value_name = "CERT,KEY", value_parser = parse_identity, help_heading = "Broker")]
+    pub broker_identity: Option<Identity>,
+}
+
+/// A certificate and its private key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate's file.
+    pub certificate: PathBuf,
+    /// The key's file.
+    pub key: PathBuf,
+}
+
+/// Two files, separated by a comma.
+pub fn parse_identity(text: &str) -> Result<Identity, String> {
+    match text.split_once(',') {
+        Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => {
+            Ok(Identity { certificate: certificate.into(), key: key.into() })
+        }
+        _ => Err("give two files, separated by a comma: the certificate and its private key".into()),
+    }
+}
+
+fn variable(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+impl BrokerArguments {
+    /// The broker's address, where one is known.
+    pub fn url(&self) -> Option<String> {
+        self.broker.clone().or_else(|| Some(variable(BROKER_VARIABLE)?.to_string_lossy().into_owned()))
+    }
+
+    /// Whether anything of this was said on the command line.
+    pub fn given(&self) -> bool {
+        self.broker.is_some()
+            || self.broker_token_file.is_some()
+            || self.broker_ca.is_some()
+            || self.broker_identity.is_some()
+    }
+
+    /// Prepares to speak to it. Nothing is sent yet.
+    pub fn connect(&self) -> Result<Broker, Failure> {
+        let url = self.url().ok_or_else(|| {
+            let text = "Say which broker to ask: --broker URL, or RGPU_BROKER (start one with `rgpu broker`)";
+            Failure::with_status(text, 2)
+        })?;
+        let file =
+            self.broker_token_file.clone().or_else(|| variable(BROKER_TOKEN_VARIABLE).map(PathBuf::from));
+        let file = file.ok_or_else(|| {
+            let text = "Say who you are: --broker-token-file FILE, or RGPU_BROKER_TOKEN_FILE; the broker's administrator \
+                        issues the token (`rgpu broker token --role tenant --name YOU`)";
+            Failure::with_status(text, 2)
+        })?;
+        let token = read_token(&file)?;
+        let identity = self.broker_identity.as_ref().map(|i| (i.certificate.as_path(), i.key.as_path()));
+        let tls = Tls::read(self.broker_ca.as_deref(), identity).map_err(explain)?;
+        Broker::new(&url, &token, &tls).map_err(explain)
+    }
+}
+
+fn read_token(file: &Path) -> Result<String, Failure> {
+    let token = std::fs::read_to_string(file)
+        .map_err(|e| Failure::new(format!("Cannot read the broker's token in {}: {e}", file.display())))?;
+    let token = token.trim().to_owned();
+    rgpu_control::token::peek(&token)
+        .map_err(|e| Failure::new(format!("The broker's token in {} is of no use: {e}", file.display())))?;
+    Ok(token)
+}
+
+/// The exit status where something was not to be had in time.
+pub const TRY_LATER: u8 = 75;
+
+/// A failure, with what to do about it.
+pub fn explain(error: ClientError) -> Failure {
+    use rgpu_control::api::ErrorCode::{Conflict, Forbidden, Limit, Unauthorized, Unavailable};
+    let advice = match (&error, error.code()) {
+        (ClientError::Setup(_), _) => return Failure::with_status(error.to_string(), 2),
+        (ClientError::Unreachable { .. }, _) => {
+            ". Is `rgpu broker` running there, and is this address right (--broker, RGPU_BROKER)?"
+        }
+        (_, Some(Unauthorized)) => ". The token comes from --broker-token-file or RGPU_BROKER_TOKEN_FILE",
+        (_, Some(Forbidden)) => ". Another token may allow it: --broker-token-file, RGPU_BROKER_TOKEN_FILE",
+        _ => "",
+    };
+    let status = if matches!(error.code(), Some(Conflict | Limit | Unavailable)) { TRY_LATER } else { 1 };
+    Failure::with_status(format!("{error}{advice}"), status)
+}
+
+/// Prints what the broker answered, for programs.
+pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| Failure::new(format!("The answer has no JSON form: {e}")))?;
+    println!("{text}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_two_files() {
+        let identity = parse_identity("a.pem,b.pem").unwrap();
+        assert_eq!((identity.certificate, identity.key), ("a.pem".into(), "b.pem".into()));
+        for bad in ["", "a", "a,", ",b"] {
+            assert!(parse_identity(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn failures_say_what_to_do() {
+        let gone = ClientError::Unreachable { broker: "http://b:1".into(), why: "refused".into() };
+        let failure = explain(gone);
+        assert!(
+            failure.message.contains("http://b:1") && failure.message.contains("RGPU_BROKER"),
+            "{failure:?}"
+        );
+        let arguments = BrokerArguments {
+            broker: Some("http://b:1".into()),
+            broker_token_file: Some("/nonexistent/token".into()),
+            ..BrokerArguments::default()
+        };
+        assert!(arguments.connect().err().unwrap().message.contains("/nonexistent/token"));
+    }
+}

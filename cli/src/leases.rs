@@ -1,0 +1,158 @@
+//! `rgpu leases`: what a broker has leased to whom.
+
+use std::process::ExitCode;
+
+use rgpu_control::LeaseId;
+use rgpu_control::api::{Lease, LeaseChange};
+
+use crate::Outcome;
+use crate::control::{BrokerArguments, explain, print_json};
+use crate::table::Table;
+use crate::units::{self, parse_bytes, parse_share};
+
+/// List a broker's leases, give one back, or change one.
+///
+/// A tenant sees its own.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    rgpu leases --broker http://broker:7080 --broker-token-file token\n  \
+    rgpu leases release 00c0ffee00c0ffee\n  \
+    rgpu leases resize 00c0ffee00c0ffee --gpu-memory 2GiB --share 50%")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Those too that ended lately
+    #[arg(long)]
+    all: bool,
+    /// For programs
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    broker: BrokerArguments,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Give a lease back: its programs lose their GPUs
+    Release {
+        /// Which
+        lease: LeaseId,
+    },
+    /// Change what a lease gives, while its programs run
+    Resize {
+        /// Which
+        lease: LeaseId,
+        /// Memory of each GPU from now on, such as 2GiB
+        #[arg(long, value_name = "BYTES", value_parser = parse_bytes, required_unless_present = "share")]
+        gpu_memory: Option<u64>,
+        /// Share of each GPU's time from now on, such as 50%
+        #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+        share: Option<u16>,
+    },
+}
+
+/// Does what was asked for.
+pub fn main(arguments: &Arguments) -> Outcome {
+    let broker = arguments.broker.connect()?;
+    match &arguments.action {
+        None => {
+            let leases = broker.leases(arguments.all).map_err(explain)?;
+            match arguments.json {
+                true => print_json(&leases)?,
+                false => table(&leases).print(),
+            }
+        }
+        Some(Action::Release { lease }) => {
+            broker.release(*lease).map_err(explain)?;
+            println!("{lease} is given back");
+        }
+        Some(Action::Resize { lease, gpu_memory, share }) => {
+            let change = LeaseChange { memory: *gpu_memory, share_milli: *share };
+            let changed = broker.change_lease(*lease, &change).map_err(explain)?;
+            match arguments.json {
+                true => print_json(&changed)?,
+                false => table(&[changed]).print(),
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Leases, a line for each.
+pub fn table(leases: &[Lease]) -> Table {
+    let titles = &[
+        "LEASE", "NAME", "TENANT", "STATE", "GPUS", "MEMORY", "SHARE", "USED", "BUSY", "WHERE", "FOR", "AGE",
+        "NOTE",
+    ];
+    let mut table = Table::new(titles, &[4, 5, 6, 7, 8, 11]);
+    for lease in leases {
+        table.row([
+            lease.id.to_string(),
+            lease.name.clone(),
+            lease.tenant.clone(),
+            lease.state.name().to_owned(),
+            match lease.grants.len() {
+                0 => "-".into(),
+                count => count.to_string(),
+            },
+            each(lease.grants.iter().map(|grant| units::bytes(grant.memory))),
+            each(lease.grants.iter().map(|grant| units::percent(grant.share_milli.into()))),
+            each(lease.usage.iter().map(|usage| units::bytes(usage.memory))),
+            each(lease.usage.iter().map(|usage| units::percent(usage.share_milli.into()))),
+            places(lease),
+            lease.client_node.clone(),
+            units::age(lease.submitted),
+            lease.reason.clone(),
+        ]);
+    }
+    table
+}
+
+/// What all devices have, or what each has.
+fn each(values: impl Iterator<Item = String>) -> String {
+    let mut values: Vec<String> = values.collect();
+    values.dedup();
+    if values.is_empty() { "-".into() } else { values.join(",") }
+}
+
+/// Nodes and device numbers, such as `a:0,1 b:0`.
+pub fn places(lease: &Lease) -> String {
+    let mut text = String::new();
+    let mut last = "";
+    for grant in &lease.grants {
+        if grant.node == last {
+            text += &format!(",{}", grant.device);
+            continue;
+        }
+        let gap = if text.is_empty() { "" } else { " " };
+        text += &format!("{gap}{}:{}", grant.node, grant.device);
+        last = &grant.node;
+    }
+    if text.is_empty() { "-".into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::example;
+
+    #[test]
+    fn a_lease_is_one_line() {
+        let snapshot = example();
+        let lines = table(&snapshot.leases).lines();
+        assert_eq!(lines.len(), 1 + snapshot.leases.len());
+        for part in ["train", "ann", "active", "1.0 GiB", "25%", "s0:0", "client"] {
+            assert!(lines[1].contains(part), "{part}: {lines:?}");
+        }
+        assert!(lines[2].contains("waiting") && lines[2].contains("all devices are taken"), "{lines:?}");
+    }
+
+    #[test]
+    fn places_name_each_node_once() {
+        let mut lease = example().leases[0].clone();
+        let grant = lease.grants[0].clone();
+        lease.grants.push(rgpu_control::token::Grant { device: 1, ..grant.clone() });
+        lease.grants.push(rgpu_control::token::Grant { node: "s1".into(), ..grant });
+        assert_eq!(places(&lease), "s0:0,1 s1:0");
+    }
+}

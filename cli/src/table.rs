@@ -1,0 +1,69 @@
+//! Tables of text.
+
+/// A table: a line of titles, and lines of cells. Columns are as wide as they need to be.
+pub struct Table {
+    titles: &'static [&'static str],
+    /// Which columns are numbers, which end at the same place.
+    right: &'static [usize],
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// One without lines.
+    pub fn new(titles: &'static [&'static str], right: &'static [usize]) -> Self {
+        Self { titles, right, rows: Vec::new() }
+    }
+
+    /// Adds a line.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
+    }
+
+    /// The text, a line for each.
+    pub fn lines(&self) -> Vec<String> {
+        let length = |text: &str| text.chars().count();
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| length(cell)).max().unwrap_or(0).max(self.titles[column].len())
+        };
+        let widths: Vec<usize> = (0..self.titles.len()).map(width).collect();
+        let line = |cells: Vec<&str>| {
+            let mut text = String::new();
+            for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                let gap = " ".repeat(width.saturating_sub(length(cell)));
+                let (before, after) =
+                    if self.right.contains(&column) { (gap, String::new()) } else { (String::new(), gap) };
+                text += &format!("{}{before}{cell}{after}", if column > 0 { "  " } else { "" });
+            }
+            text.trim_end().to_owned()
+        };
+        let mut lines = vec![line(self.titles.to_vec())];
+        lines.extend(self.rows.iter().map(|row| line(row.iter().map(String::as_str).collect())));
+        lines
+    }
+
+    /// Prints it.
+    pub fn print(&self) {
+        for line in self.lines() {
+            println!("{line}");
+        }
+    }
+}
+
+/// A text that came from somebody else, without what moves a terminal's cursor.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(&["NAME", "N"], &[1]);
+        table.row(["ä".into(), "1000".into()]);
+        table.row(["longer\x1b[2J".into(), "7".into()]);
+        assert_eq!(table.lines(), ["NAME            N", "ä            1000", "longer?[2J      7"]);
+    }
+}
