@@ -24,7 +24,7 @@ __global__ void add(const int* a, int* b, int n) {
     if (i < n) b[i] = a[i] * 3 + i;
 }
 
-// About a millisecond of one processor core.
+// A few milliseconds of one processor core.
 __global__ void spin(unsigned* out, int rounds) {
     unsigned x = threadIdx.x + blockIdx.x * blockDim.x;
     for (int i = 0; i < rounds; i++) x = x * 1664525u + 1013904223u;
@@ -114,7 +114,7 @@ static std::string execute(const std::string& line) {
         long count = 0;
         double start = now() + warm, end = start + seconds, first = 0, last = 0;
         for (;;) {
-            spin<<<8, 64>>>(sink, 1000);
+            spin<<<8, 64>>>(sink, 4000);
             cudaError_t e = cudaDeviceSynchronize();
             if (e != cudaSuccess) {
                 named(e);

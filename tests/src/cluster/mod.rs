@@ -99,7 +99,7 @@ pub struct Cluster {
     port: u16,
     /// The servers, in the setup's order: `s0`, `s1`, ….
     pub nodes: Vec<Node>,
-    _network: Option<Network>,
+    network: Option<Network>,
 }
 
 impl Drop for Cluster {
@@ -149,7 +149,7 @@ impl Cluster {
             client_host,
             port: 0,
             nodes,
-            _network: network,
+            network,
         };
         cluster.initialize(setup)?;
         cluster.start_broker()?;
@@ -165,9 +165,9 @@ impl Cluster {
         &self.directory
     }
 
-    /// Where the broker keeps its state.
+    /// The directory of the broker's state and key.
     pub fn state(&self) -> PathBuf {
-        self.directory.join("broker/state.sqlite")
+        self.directory.join("broker/state")
     }
 
     fn config_file(&self) -> PathBuf {
@@ -184,14 +184,14 @@ impl Cluster {
         let place = self.directory.join("broker");
         let mut init = product::clean(&self.product.rgpu());
         process::run(init.args(["broker", "init"]).arg(&place))?.success().context("rgpu broker init")?;
-        let key = fs::read_to_string(place.join("broker.key")).context("Reading the broker's key")?;
+        let key = fs::read_to_string(place.join("state/broker.key")).context("Reading the broker's key")?;
         self.key = PrivateKey::parse(&key).context("the broker's key is none")?;
         let listen = match &self.broker_host {
             Some(host) => format!("{}:7080", host.address()),
             None => "127.0.0.1:0".to_owned(),
         };
         let config = format!(
-            "listen = {listen:?}\ninsecure = true\nkey = \"broker.key\"\nstate = \"state.sqlite\"\nheartbeat_ms = 500\n\
+            "listen = {listen:?}\ninsecure = true\ndata_dir = \"state\"\nheartbeat_ms = 500\n\
              lease_ttl_s = {}\nnode_timeout_s = {}\n{}",
             setup.lease_ttl_s, setup.node_timeout_s, setup.config
         );
@@ -389,6 +389,11 @@ impl Cluster {
     /// `rgpu run` with these options, on the clients' host; `--` and the program are to be added.
     pub fn run(&self, tenant: &str, options: &[&str]) -> Result<Command> {
         self.client(tenant, &[&["run"], options].concat())
+    }
+
+    /// Another host in the cluster's network.
+    pub fn another_host(&mut self, name: &str) -> Result<Host> {
+        self.network.as_mut().context("The cluster has no network of its own")?.host(name)
     }
 
     /// The clients' host.

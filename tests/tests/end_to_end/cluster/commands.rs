@@ -1,0 +1,131 @@
+//! What people type, against a living cluster.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use rgpu_tests::cluster::Setup;
+use rgpu_tests::process;
+use rgpu_tests::product::{clean, temporary};
+use rgpu_tests::runner::Test;
+
+use super::{on_loopback, puppet};
+use crate::context::{plain, product};
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("cluster::a_program_runs_by_a_lease_and_gives_it_back", runs),
+        Test::new("cluster::commands_show_nodes_leases_and_reasons", shows),
+        Test::new("cluster::bad_requests_are_told_what_is_wrong", refuses),
+        Test::alone("cluster::bench_broker_counts_grants", bench_broker),
+        Test::alone("cluster::bench_start_compares", bench_start),
+    ]
+}
+
+fn runs() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1))?;
+    let run = |options: &[&str]| -> Result<process::Finished> {
+        process::run(cluster.run("ann", options)?.arg("--").arg(plain("vector_add")?))
+    };
+    let finished = run(&["--gpus", "1", "--gpu-memory", "256MiB", "--share", "25%"])?.success()?;
+    ensure!(finished.stdout.contains("vector_add: ok"), "{}", finished.output());
+    // Without saying what it needs, a program gets one whole device.
+    run(&["--gpus", "1"])?.success()?;
+    cluster.wait_idle(Duration::from_secs(10))?;
+    let leases = cluster.leases(true)?;
+    ensure!(leases.len() == 2, "{leases:?}");
+    // The program's own end is what `rgpu run` reports.
+    let mut command = cluster.run("ann", &["--gpus", "1", "--share", "10%"])?;
+    process::run(command.args(["--", "sh", "-c", "exit 7"]))?.expect_code(7)?;
+    cluster.wait_idle(Duration::from_secs(10))
+}
+
+fn shows() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(2))?;
+    let mut puppet = puppet(&cluster, "ann", &["--gpus", "1", "--gpu-memory", "512MiB", "--share", "30%"])?;
+    puppet.success("launch 0")?;
+    let lease = cluster.only_lease()?;
+    let id = lease.id.to_string();
+    let node = &lease.grants[0].node;
+    for (arguments, expected) in [
+        (vec!["status", "--once"], vec!["s0", "s1"]),
+        (vec!["leases"], vec![id.as_str(), "puppet", node]),
+        (vec!["explain", &id], vec![node.as_str()]),
+        (vec!["nodes"], vec!["s0", "s1"]),
+    ] {
+        let finished = process::run(&mut cluster.client("ann", &arguments)?)?.success()?;
+        for word in expected {
+            ensure!(
+                finished.stdout.contains(word),
+                "`rgpu {}` doesn't show {word}\n{}",
+                arguments.join(" "),
+                finished.output()
+            );
+        }
+    }
+    puppet.finish()?;
+    cluster.wait_idle(Duration::from_secs(10))
+}
+
+fn refuses() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1))?;
+    let run = |options: &[&str]| -> Result<process::Finished> {
+        process::run(cluster.run("ann", options)?.args(["--", "true"]))
+    };
+    // More than the cluster has is never granted, so nobody waits for it.
+    for options in [
+        &["--gpus", "2"][..],
+        &["--gpus", "1", "--gpu-memory", "64GiB"],
+        &["--gpus", "1", "--model", "none-such"],
+    ] {
+        let finished = run(options)?;
+        ensure!(!finished.late, "{options:?}: it waits\n{}", finished.output());
+        ensure!(
+            !finished.status.success() && !finished.stderr.is_empty(),
+            "{options:?}: {}",
+            finished.output()
+        );
+    }
+    // What is taken now is refused to those who cannot wait.
+    let mut holder = puppet(&cluster, "bob", &["--gpus", "1"])?;
+    holder.success("launch 0")?;
+    run(&["--gpus", "1", "--now"])?.expect_code(75)?;
+    // A broker that isn't there.
+    let mut command = cluster.run("ann", &["--gpus", "1", "--broker", "http://127.0.0.1:1"])?;
+    let finished = process::run(command.args(["--", "true"]))?;
+    ensure!(
+        !finished.status.success() && finished.stderr.contains("127.0.0.1:1"),
+        "nothing names the broker\n{}",
+        finished.output()
+    );
+    holder.finish()
+}
+
+fn bench_broker() -> Result<()> {
+    let json = temporary("bench-broker.json");
+    let mut command = clean(&product()?.rgpu());
+    command.args(["bench", "broker", "--nodes", "20", "--leases-per-minute", "600", "--duration", "3"]);
+    command.args(["--warm-up", "1", "--hold", "0.5", "--json"]).arg(&json);
+    let finished = process::run(&mut command)?.success()?;
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json)?)?;
+    let _ = std::fs::remove_file(json); // only tidiness
+    let times = report["times"].as_array().map_or(&[][..], Vec::as_slice);
+    for what in ["grant", "renewal", "release", "heartbeat"] {
+        let found = times.iter().find(|t| t["what"] == what);
+        let count = found.and_then(|t| t["count"].as_u64()).unwrap_or(0);
+        ensure!(count >= 10, "{count} of {what}\n{}", finished.output());
+    }
+    let failures = report["failures"].as_array().map_or(0, Vec::len);
+    ensure!(failures == 0, "{}", finished.output());
+    ensure!(report["broker"]["round_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{}", finished.output());
+    ensure!(report["broker"]["peak_memory"].as_u64().is_some_and(|b| b > 1 << 20), "{}", finished.output());
+    Ok(())
+}
+
+fn bench_start() -> Result<()> {
+    let finished =
+        process::run(clean(&product()?.rgpu()).args(["bench", "start", "--runs", "3"]))?.success()?;
+    println!("{}", finished.stdout);
+    ensure!(finished.stdout.contains("more by a lease"), "{}", finished.output());
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! A broker, servers with software GPUs, and programs that run by leases: real processes, on the loopback interface or on
+//! hosts in network namespaces.
+
+mod commands;
+mod examples;
+mod partitions;
+mod policy;
+mod servers_lost;
+mod state;
+mod tokens;
+
+use anyhow::Result;
+use rgpu_tests::cluster::puppet::Puppet;
+use rgpu_tests::cluster::{Cluster, Setup};
+use rgpu_tests::runner::Test;
+
+use crate::context::{plain, product};
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    let mut tests = commands::tests();
+    tests.extend(tokens::tests());
+    tests.extend(partitions::tests());
+    tests.extend(servers_lost::tests());
+    tests.extend(state::tests());
+    tests.extend(examples::tests());
+    tests.extend(policy::tests());
+    tests
+}
+
+fn on_loopback(setup: &Setup) -> Result<Cluster> {
+    plain("puppet")?; // skipped where there is no compiler, before anything is started
+    Cluster::on_loopback(product()?, setup)
+}
+
+fn on_hosts(setup: &Setup) -> Result<Cluster> {
+    plain("puppet")?;
+    Cluster::on_hosts(product()?, setup)
+}
+
+/// Starts the puppet by `rgpu run` with these options.
+fn puppet(cluster: &Cluster, tenant: &str, options: &[&str]) -> Result<Puppet> {
+    let mut command = cluster.run(tenant, options)?;
+    command.arg("--").arg(plain("puppet")?);
+    Puppet::start(command)
+}

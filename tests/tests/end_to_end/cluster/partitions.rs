@@ -1,0 +1,221 @@
+//! What a lease grants is what a program has: memory, share of time, devices on several servers.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use rgpu_control::api::LeaseChange;
+use rgpu_tests::cluster::{Cluster, Setup};
+use rgpu_tests::process;
+use rgpu_tests::runner::Test;
+
+use super::{on_hosts, on_loopback, puppet};
+
+const MIB: u64 = 1 << 20;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("cluster::memory_beyond_the_grant_is_out_of_memory", memory),
+        Test::new("cluster::processes_of_one_lease_share_its_memory", tree),
+        Test::new("cluster::a_leases_memory_is_changed_while_it_runs", resize_memory),
+        Test::alone("cluster::a_leases_share_is_changed_while_it_runs", resize_share),
+        Test::new("cluster::devices_of_two_servers_are_one_programs", several),
+        Test::alone("cluster::shares_of_25_and_75_percent_are_kept", || shares(on_hosts)),
+        Test::alone("cluster::shares_are_kept_on_loopback", || shares(on_loopback)),
+    ]
+}
+
+fn memory() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1))?;
+    let mut puppet = puppet(&cluster, "ann", &["--gpus", "1", "--gpu-memory", "256MiB", "--share", "50%"])?;
+    let info = puppet.numbers("info 0")?;
+    ensure!(info[1..] == [256, 256] && info[0] <= 256, "cudaMemGetInfo and the properties say {info:?} MiB");
+    puppet.success("alloc 0 200")?;
+    ensure!(puppet.numbers("info 0")?[0] <= 56, "more is free than there can be");
+    let error = puppet.error_of("alloc 0 100")?;
+    ensure!(error == "cudaErrorMemoryAllocation", "memory beyond the grant gives {error}");
+    // That is no lasting error, and what is freed can be had again.
+    puppet.success("launch 0")?;
+    puppet.success("free")?;
+    puppet.success("alloc 0 240")?;
+    cluster.wait("the broker is told what is used", Duration::from_secs(10), |cluster| {
+        let lease = cluster.only_lease()?;
+        Ok(lease.usage.first().is_some_and(|u| u.memory >= 240 * MIB && u.peak_memory <= 256 * MIB))
+    })?;
+    puppet.finish()?;
+    cluster.wait_idle(Duration::from_secs(10))
+}
+
+fn tree() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1))?;
+    // Two processes of one `rgpu run`, each of which wants more than half.
+    let mut command = cluster.run("ann", &["--gpus", "1", "--gpu-memory", "256MiB", "--share", "50%"])?;
+    let script = "\"$0\" alloc 0 150, sleep 4 & sleep 2; \"$0\" count, alloc 0 150; wait";
+    command.args(["--", "sh", "-c", script]).arg(crate::context::plain("puppet")?);
+    let finished = process::run(&mut command)?.success()?;
+    let said = &finished.stdout;
+    ensure!(
+        said.contains("alloc cudaSuccess") && said.contains("alloc cudaErrorMemoryAllocation"),
+        "two processes of a lease got its memory twice\n{}",
+        finished.output()
+    );
+    cluster.wait_idle(Duration::from_secs(10))
+}
+
+fn change(cluster: &Cluster, change: LeaseChange) -> Result<()> {
+    let id = cluster.only_lease()?.id;
+    cluster.tenant("ann", move |broker| broker.change_lease(id, &change))?;
+    Ok(())
+}
+
+fn resize_memory() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1))?;
+    let mut puppet = puppet(&cluster, "ann", &["--gpus", "1", "--gpu-memory", "256MiB", "--share", "50%"])?;
+    puppet.success("alloc 0 200")?;
+    let mut becomes = |mib: u64| -> Result<()> {
+        change(&cluster, LeaseChange { memory: Some(mib * MIB), share_milli: None })?;
+        let mut info = vec![];
+        process::wait_until("the program sees its new memory", Duration::from_secs(20), || {
+            info = puppet.numbers("info 0").unwrap_or_default();
+            info.get(1) == Some(&mib)
+        })
+        .map_err(|e| e.context(format!("it sees {info:?}")))?;
+        Ok(())
+    };
+    becomes(1024)?;
+    puppet.success("alloc 0 600")?;
+    // Less than what is in use: nothing is taken away, but there is nothing more.
+    let becomes = |mib: u64| change(&cluster, LeaseChange { memory: Some(mib * MIB), share_milli: None });
+    becomes(512)?;
+    process::wait_until("a program beyond its grant gets no more", Duration::from_secs(20), || {
+        puppet.error_of("alloc 0 32").is_ok_and(|error| error == "cudaErrorMemoryAllocation")
+    })?;
+    puppet.success("launch 0").or_else(|e| {
+        // The launch's own few KiB may be refused, too; the device itself must be well.
+        if e.to_string().contains("cudaErrorMemoryAllocation") { Ok(()) } else { Err(e) }
+    })?;
+    puppet.success("free")?;
+    puppet.success("alloc 0 400")?;
+    let error = puppet.error_of("alloc 0 200")?;
+    ensure!(error == "cudaErrorMemoryAllocation", "beyond the new grant: {error}");
+    // More than the device has is refused, and changes nothing.
+    let refused = change(&cluster, LeaseChange { memory: Some(1 << 40), share_milli: None });
+    ensure!(refused.is_err(), "a terabyte was granted");
+    puppet.finish()?;
+    cluster.wait_idle(Duration::from_secs(10))
+}
+
+fn resize_share() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1).each(&["--device", "software", "--workers", "1"]))?;
+    let mut puppet = puppet(&cluster, "ann", &["--gpus", "1", "--gpu-memory", "256MiB", "--share", "10%"])?;
+    puppet.numbers("work 0 1 0.5")?; // what was saved up at the beginning is spent
+    let before = puppet.numbers("work 0 0.5 4")?;
+    change(&cluster, LeaseChange { memory: None, share_milli: Some(900) })?;
+    cluster.wait("the new share is granted", Duration::from_secs(10), |cluster| {
+        Ok(cluster.only_lease()?.grants.iter().all(|grant| grant.share_milli == 900))
+    })?;
+    let after = puppet.numbers("work 0 2 4")?;
+    println!("work done with 10% of the device: {before:?}, with 90%: {after:?} (count, ms)");
+    let rate = |counted: &[u64]| counted[0] as f64 / counted[1].max(1) as f64;
+    // Nine times as much; on a busy machine less, but the first is held down however busy that is.
+    ensure!(rate(&after) > 2.0 * rate(&before), "the new share made no difference");
+    puppet.finish()
+}
+
+fn several() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(2))?;
+    let mut puppet = puppet(&cluster, "ann", &["--gpus", "2", "--gpu-memory", "128MiB", "--share", "60%"])?;
+    ensure!(puppet.numbers("count")? == [2], "the program doesn't have two devices");
+    let lease = cluster.only_lease()?;
+    let nodes: Vec<&str> = lease.grants.iter().map(|grant| grant.node.as_str()).collect();
+    ensure!(nodes.len() == 2 && nodes[0] != nodes[1], "not on both servers: {nodes:?}");
+    for device in 0..2 {
+        ensure!(puppet.numbers(&format!("info {device}"))?[1] == 128, "device {device} shows another memory");
+        puppet.success(&format!("launch {device}"))?;
+    }
+    puppet.success("move 0 1")?;
+    puppet.success("move 1 0")?;
+    puppet.success("alloc 1 100")?;
+    let error = puppet.error_of("alloc 1 100")?;
+    ensure!(error == "cudaErrorMemoryAllocation", "beyond the second device's grant: {error}");
+    puppet.success("alloc 0 100")?;
+    puppet.finish()?;
+    cluster.wait_idle(Duration::from_secs(10))
+}
+
+/// Idle and all time of the machine's processors, in ticks.
+fn machine_time() -> Result<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let line = text.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|t| t.parse().ok()).collect();
+    ensure!(ticks.len() >= 8, "/proc/stat says {line}");
+    Ok((ticks[3], ticks[..8].iter().sum()))
+}
+
+fn shares(start: fn(&Setup) -> Result<Cluster>) -> Result<()> {
+    // One worker, so that the device is one core, and the programs and the rest of the machine have another.
+    let cluster = start(&Setup::servers(1).each(&["--device", "software", "--workers", "1"]))?;
+    let parts = [("ann", "25%"), ("bob", "75%")];
+    let mut puppets = parts
+        .map(|(tenant, share)| {
+            puppet(&cluster, tenant, &["--gpus", "1", "--gpu-memory", "128MiB", "--share", share])
+        })
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
+    for puppet in &mut puppets {
+        puppet.success("launch 0")?;
+    }
+    let used = || -> Result<[f64; 2]> {
+        let leases = cluster.leases(false)?;
+        let of = |tenant: &str| {
+            let lease = leases.iter().find(|lease| lease.tenant == tenant);
+            lease.map_or(0.0, |lease| lease.usage.iter().map(|u| u.busy_ms as f64).sum())
+        };
+        Ok([of("ann"), of("bob")])
+    };
+    for puppet in &mut puppets {
+        // What was saved up while they idled is spent in the first three seconds.
+        puppet.tell("work 0 3 11")?;
+    }
+    std::thread::sleep(Duration::from_millis(3500));
+    let (before, idle_before) = (used()?, machine_time()?);
+    std::thread::sleep(Duration::from_secs(10));
+    let (after, idle_after) = (used()?, machine_time()?);
+    let mut work = vec![];
+    for puppet in &mut puppets {
+        let answer = puppet.answer("work", Duration::from_secs(60))?;
+        work.push(answer.first().and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0));
+    }
+    let device: Vec<f64> = (0..2).map(|i| after[i] - before[i]).collect();
+    let (sum, done) = (device.iter().sum::<f64>(), work.iter().sum::<f64>());
+    ensure!(sum > 0.0 && done > 0.0, "nothing was measured: {before:?} {after:?} {work:?}");
+    let idle = (idle_after.0 - idle_before.0) as f64 / (idle_after.1 - idle_before.1).max(1) as f64;
+    println!(
+        "device time over 10 s: {:.0} and {:.0} ms, {:.1}% and {:.1}% of what both had; work: {:.1}% and {:.1}%; \
+         the device was {:.0}% busy, the machine {:.0}% idle",
+        device[0],
+        device[1],
+        100.0 * device[0] / sum,
+        100.0 * device[1] / sum,
+        100.0 * work[0] / done,
+        100.0 * work[1] / done,
+        sum / 100.0,
+        100.0 * idle
+    );
+    for (i, wanted) in [0.25, 0.75].into_iter().enumerate() {
+        let (time, work) = (device[i] / sum, work[i] / done);
+        ensure!((time - wanted).abs() <= 0.05, "{time:.3} of the device time instead of {wanted}");
+        ensure!((work - wanted).abs() <= 0.05, "{work:.3} of the work instead of {wanted}");
+    }
+    // Where the machine had time left, nobody may have been held down below what is granted.
+    ensure!(
+        sum >= 8500.0 || idle < 0.25,
+        "the device was only {:.0}% busy on a machine that was {:.0}% idle",
+        sum / 100.0,
+        100.0 * idle
+    );
+    for puppet in puppets {
+        puppet.finish()?;
+    }
+    cluster.wait_idle(Duration::from_secs(10))
+}

@@ -1,0 +1,157 @@
+//! The network-aware policy on a living system: one server's link is loaded.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rgpu_control::LeaseId;
+use rgpu_control::api::LeaseExplanation;
+use rgpu_tests::cluster::network::Host;
+use rgpu_tests::cluster::puppet::Puppet;
+use rgpu_tests::cluster::{Cluster, Setup};
+use rgpu_tests::process;
+use rgpu_tests::runner::Test;
+
+use super::{on_hosts, puppet};
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![Test::alone("cluster::a_loaded_link_is_avoided_by_those_whom_it_slows", avoided)]
+}
+
+/// What the servers' links can carry, in Mbit/s.
+const LINK: u32 = 400;
+
+/// Sends to a host as fast as its link allows, until it is dropped.
+struct Sender(Arc<AtomicBool>);
+
+impl Sender {
+    fn start(from: &Host, to: &Host) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let listener = to.enter(|| TcpListener::bind((to.address(), 0)))??;
+        let target = listener.local_addr()?;
+        std::thread::spawn(move || -> std::io::Result<()> {
+            let (mut stream, _) = listener.accept()?;
+            let mut buffer = vec![0; 256 << 10];
+            while stream.read(&mut buffer)? > 0 {}
+            Ok(())
+        });
+        let mut stream = from.enter(|| TcpStream::connect(target))??;
+        let stopped = stop.clone();
+        std::thread::spawn(move || {
+            let buffer = vec![0; 64 << 10];
+            while !stopped.load(SeqCst) && stream.write_all(&buffer).is_ok() {}
+        });
+        Ok(Self(stop))
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+fn explanation(cluster: &Cluster, id: LeaseId) -> Result<LeaseExplanation> {
+    let text = id.to_string();
+    let finished = process::run(&mut cluster.client("ann", &["explain", &text])?)?.success()?;
+    println!("rgpu explain {text}:\n{}", finished.stdout.trim_end());
+    cluster.admin(move |broker| broker.explain(id))
+}
+
+/// What the places s0 and s1 would have cost, and the times expected there, in the choice that shows both.
+fn compared(explanation: &LeaseExplanation) -> Result<[(f64, Option<f64>); 2]> {
+    let found = explanation.steps.iter().find_map(|step| {
+        let of = |name: &str| step.candidates.iter().find(|c| c.place.contains(name));
+        let (a, b) = (of("s0")?, of("s1")?);
+        Some([(a.cost, a.expected_s), (b.cost, b.expected_s)])
+    });
+    found.with_context(|| format!("no step compares both servers: {explanation:?}"))
+}
+
+/// Milliseconds of a transfer to the device.
+fn transfer(puppet: &mut Puppet) -> Result<u64> {
+    let answer = puppet.ask("copy 0 4 10")?;
+    ensure!(answer.first().is_some_and(|e| e == "cudaSuccess"), "{answer:?} {}", puppet.errors());
+    Ok(answer.get(1).context("no time")?.parse()?)
+}
+
+/// Milliseconds of computing for a fixed time, per thousand kernels.
+fn computing(puppet: &mut Puppet) -> Result<u64> {
+    let answer = puppet.numbers("work 0 0.3 1.5")?;
+    Ok(answer[1] * 1000 / answer[0].max(1))
+}
+
+fn avoided() -> Result<()> {
+    let link = LINK.to_string();
+    let setup = Setup::servers(2)
+        .each(&["--device", "software", "--workers", "1", "--nic-mbps", &link])
+        .config(
+            "client_nic_mbps = 400\n\
+             [[profile]]\nname = \"sensitive\"\nlocal_s = 10.0\nremote_s = 15.0\nsensitivity = 4.0\ntraffic_mbps = 100\n\
+             [[profile]]\nname = \"insensitive\"\nlocal_s = 10.0\nremote_s = 10.0\nsensitivity = 0.0\ntraffic_mbps = 1\n",
+        );
+    let mut cluster = on_hosts(&setup)?;
+    let noise = cluster.another_host("noise")?;
+    let loaded = cluster.nodes[0].host.clone().context("no host")?;
+    for node in &cluster.nodes {
+        node.host.as_ref().context("no host")?.shape(LINK)?;
+    }
+    let senders = [Sender::start(&noise, &loaded)?, Sender::start(&loaded, &noise)?];
+    cluster.wait("the load of s0's link is measured", Duration::from_secs(30), |cluster| {
+        let nodes = cluster.node_infos()?;
+        let s0 = nodes.iter().find(|node| node.name == "s0").context("no s0")?;
+        Ok(s0.nic_in_mbps.min(s0.nic_out_mbps) > u64::from(LINK) / 2)
+    })?;
+
+    let options = |profile| ["--gpus", "1", "--gpu-memory", "256MiB", "--share", "40%", "--profile", profile];
+    // Several in turn, so that it is no accident.
+    let mut times = vec![];
+    for _ in 0..3 {
+        let mut sensitive = puppet(&cluster, "ann", &options("sensitive"))?;
+        let time = transfer(&mut sensitive)?;
+        let lease = cluster.only_lease()?;
+        ensure!(lease.grants[0].node == "s1", "it got a device behind the loaded link: {lease:?}");
+        if times.is_empty() {
+            let [loaded, free] = compared(&explanation(&cluster, lease.id)?)?;
+            ensure!(free.0 < loaded.0, "the explanation shows no difference: {loaded:?} {free:?}");
+        }
+        times.push(time);
+        sensitive.finish()?;
+        cluster.wait_idle(Duration::from_secs(10))?;
+    }
+    let mut insensitive = puppet(&cluster, "ann", &options("insensitive"))?;
+    let computed = computing(&mut insensitive)?;
+    let lease = cluster.only_lease()?;
+    let [on_loaded, on_free] = compared(&explanation(&cluster, lease.id)?)?;
+    if let (Some(a), Some(b)) = (on_loaded.1, on_free.1) {
+        ensure!(
+            (a - b).abs() < 0.01 * b,
+            "the link's load is expected to slow the insensitive one: {a} and {b} s"
+        );
+    }
+    let where_insensitive = lease.grants[0].node.clone();
+    insensitive.finish()?;
+    cluster.wait_idle(Duration::from_secs(10))?;
+
+    // And what it would have been like there: the other server takes no new leases.
+    cluster.admin(|broker| broker.drain("s1", true))?;
+    let begun = Instant::now();
+    let mut sensitive = puppet(&cluster, "ann", &options("sensitive"))?;
+    let there = transfer(&mut sensitive)?;
+    ensure!(cluster.only_lease()?.grants[0].node == "s0", "it isn't on s0 though s1 is drained");
+    sensitive.finish()?;
+    let mut insensitive = puppet(&cluster, "ann", &options("insensitive"))?;
+    let computed_there = computing(&mut insensitive)?;
+    insensitive.finish()?;
+    drop(senders);
+    println!(
+        "40 MiB to the device: {times:?} ms where the policy put it, {there} ms behind the loaded link; a thousand kernels: \
+         {computed} ms on {where_insensitive}, {computed_there} ms behind the loaded link ({:.1} s for the last two)",
+        begun.elapsed().as_secs_f64()
+    );
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Brokers, servers and clients that disappear while programs run.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rgpu_control::api::{ErrorCode, LeaseState};
+use rgpu_tests::cluster::puppet::Puppet;
+use rgpu_tests::cluster::{Cluster, Setup, watch};
+use rgpu_tests::process::{self, Running};
+use rgpu_tests::runner::Test;
+
+use super::{on_hosts, on_loopback, puppet};
+use crate::context::plain;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("cluster::a_killed_broker_comes_back_to_the_same_leases", broker_killed),
+        Test::new("cluster::a_killed_servers_lease_ends_and_the_queue_moves", || server_lost(Loss::Killed)),
+        Test::new("cluster::a_stopped_servers_lease_ends_and_the_queue_moves", || server_lost(Loss::Stopped)),
+        Test::new("cluster::a_disconnected_servers_lease_ends_and_the_queue_moves", || {
+            server_lost(Loss::Disconnected)
+        }),
+        Test::new("cluster::a_killed_clients_memory_is_free_within_seconds", client_killed),
+        Test::new("cluster::a_disconnected_clients_memory_is_free_within_seconds", client_disconnected),
+        Test::new("cluster::a_lease_that_nobody_renews_expires", run_killed),
+        Test::new("cluster::an_interrupted_run_gives_its_lease_back", interrupted),
+    ]
+}
+
+/// How soon a program must learn that its server is lost. The protocol gives up after 8 s of silence.
+const SOON: Duration = Duration::from_secs(40);
+
+fn broker_killed() -> Result<()> {
+    let mut cluster = on_loopback(&Setup::servers(2))?;
+    let mut puppets = [
+        puppet(&cluster, "ann", &["--gpus", "1", "--gpu-memory", "1536MiB", "--share", "75%"])?,
+        puppet(&cluster, "bob", &["--gpus", "1", "--gpu-memory", "1536MiB", "--share", "75%"])?,
+    ];
+    for puppet in &mut puppets {
+        puppet.success("alloc 0 1000")?;
+        puppet.success("launch 0")?;
+    }
+    let before = cluster.leases(false)?;
+    ensure!(before.len() == 2 && before.iter().all(|l| l.state == LeaseState::Active), "{before:?}");
+    cluster.broker()?.kill(false);
+    // Longer than a lease is good for: servers end nothing because a broker is away.
+    for _ in 0..8 {
+        for puppet in &mut puppets {
+            puppet.success("launch 0").context("while the broker is away")?;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    cluster.start_broker()?;
+    let ((), _) = watch::while_watching(&cluster, || {
+        // At once, before any server has come back: nothing of what is taken may be granted.
+        let tried = process::run(
+            cluster.run("eve", &["--gpus", "1", "--gpu-memory", "1GiB", "--now"])?.args(["--", "true"]),
+        )?;
+        ensure!(!tried.status.success(), "a taken device was granted again\n{}", tried.output());
+        cluster.wait_ready()?;
+        std::thread::sleep(Duration::from_secs(2));
+        let tried = process::run(
+            cluster.run("eve", &["--gpus", "1", "--gpu-memory", "1GiB", "--now"])?.args(["--", "true"]),
+        )?;
+        ensure!(!tried.status.success(), "a taken device was granted again\n{}", tried.output());
+        Ok(())
+    })?;
+    let after = cluster.leases(false)?;
+    for old in &before {
+        let new = after
+            .iter()
+            .find(|l| l.id == old.id)
+            .with_context(|| format!("{} is gone: {after:?}", old.id))?;
+        ensure!(new.state == LeaseState::Active && new.grants == old.grants, "{old:?} became {new:?}");
+    }
+    for puppet in &mut puppets {
+        puppet.success("launch 0").context("after the broker's return")?;
+        puppet.success("alloc 0 300").context("after the broker's return")?;
+    }
+    // Renewed again, too.
+    std::thread::sleep(Duration::from_secs(8));
+    ensure!(
+        cluster.leases(false)?.len() == 2,
+        "a lease ended although it is in use\n{}",
+        cluster.broker_log()
+    );
+    for puppet in puppets {
+        puppet.finish()?;
+    }
+    cluster.wait_idle(Duration::from_secs(10))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Loss {
+    /// The server's processes are killed.
+    Killed,
+    /// They are stopped: they keep their connections, and say nothing.
+    Stopped,
+    /// The host's link goes down.
+    Disconnected,
+}
+
+/// The program learns that its device is gone: an error, and no hanging.
+fn learns(puppet: &mut Puppet, command: &str) -> Result<()> {
+    puppet.tell(command)?;
+    let answer = puppet.answer(command, SOON)?;
+    let error = answer.first().cloned().unwrap_or_default();
+    ensure!(error.starts_with("cudaError"), "`{command}` on a lost server: {answer:?}");
+    Ok(())
+}
+
+fn server_lost(loss: Loss) -> Result<()> {
+    let setup = Setup::servers(2);
+    let mut cluster = if loss == Loss::Disconnected { on_hosts(&setup)? } else { on_loopback(&setup)? };
+    // One program with both devices, and one that waits for any.
+    let mut both = puppet(&cluster, "ann", &["--gpus", "2"])?;
+    both.success("launch 0")?;
+    both.success("launch 1")?;
+    let lease = cluster.only_lease()?;
+    let mut command = cluster.run("bob", &["--gpus", "1"])?;
+    let waiting = Running::start(command.arg("--").arg(plain("vector_add")?))?;
+    cluster.wait("the second waits", Duration::from_secs(20), |cluster| {
+        Ok(cluster.leases(false)?.iter().any(|l| l.tenant == "bob" && l.state == LeaseState::Waiting))
+    })?;
+    // The server of device 0.
+    let lost = cluster.nodes.iter().position(|n| n.name == lease.grants[0].node).context("no such node")?;
+    match loss {
+        Loss::Killed => cluster.nodes[lost].service()?.kill(true),
+        Loss::Stopped => cluster.nodes[lost].service()?.signal_all(libc::SIGSTOP),
+        Loss::Disconnected => cluster.nodes[lost].host.clone().context("no host")?.connected(false)?,
+    }
+    learns(&mut both, "launch 0")?;
+    let id = lease.id;
+    cluster.wait("the lost server's lease ends", Duration::from_secs(30), |cluster| {
+        Ok(cluster.lease(id)?.state == LeaseState::Ended)
+    })?;
+    // What waited gets the other server's device, which the lease had, too.
+    let finished = waiting.finish()?.success()?;
+    ensure!(finished.stdout.contains("vector_add: ok"), "{}", finished.output());
+    drop(both);
+    // The server comes back, without what it had.
+    match loss {
+        Loss::Killed => cluster.start_node(lost)?,
+        Loss::Stopped => cluster.nodes[lost].service()?.signal_all(libc::SIGCONT),
+        Loss::Disconnected => cluster.nodes[lost].host.clone().context("no host")?.connected(true)?,
+    }
+    cluster.wait_ready()?;
+    let run = |cluster: &Cluster| -> Result<()> {
+        let mut command = cluster.run("ann", &["--gpus", "2"])?;
+        process::run(command.arg("--").arg(plain("vector_add")?))?.success()?;
+        Ok(())
+    };
+    run(&cluster).context("after the server's return")?;
+    cluster.wait_idle(Duration::from_secs(15))
+}
+
+/// Waits until nothing of the first server's device is in use.
+fn memory_is_free(cluster: &Cluster, limit: Duration) -> Result<()> {
+    cluster.wait("the device's memory is free", limit, |cluster| {
+        Ok(cluster.devices()?.iter().all(|d| d.load.memory_used == 0))
+    })
+}
+
+fn with_memory(cluster: &Cluster) -> Result<Puppet> {
+    let mut puppet = puppet(cluster, "ann", &["--gpus", "1", "--gpu-memory", "1GiB", "--share", "50%"])?;
+    puppet.success("alloc 0 700")?;
+    cluster.wait("the memory is seen to be used", Duration::from_secs(10), |cluster| {
+        Ok(cluster.devices()?.iter().any(|d| d.load.memory_used >= 700 << 20))
+    })?;
+    Ok(puppet)
+}
+
+fn client_killed() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1))?;
+    let puppet = with_memory(&cluster)?;
+    puppet.signal(libc::SIGKILL, true);
+    memory_is_free(&cluster, Duration::from_secs(5))?;
+    // And the lease, when its time is over.
+    cluster.wait_idle(Duration::from_secs(20))
+}
+
+fn client_disconnected() -> Result<()> {
+    let cluster = on_hosts(&Setup::servers(1))?;
+    let puppet = with_memory(&cluster)?;
+    cluster.client_host().context("no host")?.connected(false)?;
+    // The lease is not renewed any more: at the latest its end frees the memory.
+    memory_is_free(&cluster, Duration::from_secs(30))?;
+    cluster.wait_idle(Duration::from_secs(20))?;
+    drop(puppet);
+    Ok(())
+}
+
+fn run_killed() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1))?;
+    let mut puppet = with_memory(&cluster)?;
+    let id = cluster.only_lease()?.id;
+    // Only `rgpu run`; the program goes on, but nobody renews.
+    puppet.signal(libc::SIGKILL, false);
+    cluster.wait("the lease expires", Duration::from_secs(30), |cluster| {
+        Ok(cluster.lease(id)?.state == LeaseState::Ended)
+    })?;
+    memory_is_free(&cluster, Duration::from_secs(10))?;
+    if puppet.tell("launch 0").is_ok() {
+        let answer = puppet.answer("launch 0", SOON);
+        let went_on = answer.as_ref().is_ok_and(|a| a.first().is_some_and(|e| e == "cudaSuccess"));
+        ensure!(!went_on, "the program goes on without a lease");
+    }
+    let renewed = cluster.tenant("ann", move |broker| Ok(broker.renew(id).map_err(|e| e.code())))?;
+    ensure!(
+        renewed.as_ref().is_err_and(|c| *c == Some(ErrorCode::Conflict)),
+        "renewing what has ended: {renewed:?}"
+    );
+    cluster.wait_idle(Duration::from_secs(10))
+}
+
+fn interrupted() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1))?;
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let mut puppet = with_memory(&cluster)?;
+        let id = cluster.only_lease()?.id;
+        puppet.signal(signal, false);
+        puppet.end_within(Duration::from_secs(15))?;
+        cluster.wait_idle(Duration::from_secs(10))?;
+        let lease = cluster.lease(id)?;
+        ensure!(!lease.reason.to_lowercase().contains("expire"), "it was not given back, but {lease:?}");
+    }
+    // Nothing is left of the tickets.
+    let left = rgpu_control::ticket::directory()?;
+    let exposed = std::fs::read_dir(&left)?.flatten().find(|file| {
+        file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o077 != 0)
+    });
+    ensure!(exposed.is_none(), "{exposed:?} can be read by others");
+    Ok(())
+}
