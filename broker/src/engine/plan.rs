@@ -518,23 +518,6 @@ impl Planner {
             outcome: plain.outcome.clone(),
         }
     }
-
-    /// How much the model thinks is granted of each node's devices.
-    #[cfg(test)]
-    pub fn granted(&self) -> HashMap<(String, u32), u16> {
-        let Some(state) = &self.state else { return HashMap::new() };
-        let cluster = state.cluster();
-        let mut all = HashMap::new();
-        for (name, node) in &self.nodes {
-            for (number, device) in cluster.node(*node).devices().enumerate() {
-                let used = rgpu_placement::WHOLE - state.usage().device_milli(device);
-                if used > 0 {
-                    all.insert((name.clone(), number as u32), used);
-                }
-            }
-        }
-        all
-    }
 }
 
 /// JSON has no infinity.

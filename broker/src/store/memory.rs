@@ -19,6 +19,8 @@ struct Inner {
     settings: BTreeMap<String, String>,
     failure: Option<String>,
     commits: u64,
+    /// Commits that still succeed.
+    left: Option<u64>,
 }
 
 impl MemoryStore {
@@ -29,7 +31,14 @@ impl MemoryStore {
 
     /// From now on every commit fails, and says why; with `None`, they succeed again.
     pub fn fail(&self, why: Option<&str>) {
-        self.0.lock().failure = why.map(str::to_owned);
+        let mut inner = self.0.lock();
+        inner.failure = why.map(str::to_owned);
+        inner.left = None;
+    }
+
+    /// So many commits still succeed; then every one fails.
+    pub fn fail_after(&self, commits: u64) {
+        self.0.lock().left = Some(commits);
     }
 
     /// How many commits there were.
@@ -40,7 +49,8 @@ impl MemoryStore {
 
 impl Inner {
     fn failing(&self) -> Result<(), StoreError> {
-        match &self.failure {
+        let over = (self.left == Some(0)).then(|| "there is no room for more".to_owned());
+        match self.failure.as_ref().or(over.as_ref()) {
             Some(why) => Err(StoreError::Write { place: "memory".into(), why: why.clone() }),
             None => Ok(()),
         }
@@ -61,6 +71,7 @@ impl Store for MemoryStore {
         let mut inner = self.0.lock();
         inner.failing()?;
         inner.commits += 1;
+        inner.left = inner.left.map(|left| left - 1);
         for write in writes {
             match write {
                 Write::Lease(lease) => drop(inner.leases.insert(lease.id, lease.clone())),

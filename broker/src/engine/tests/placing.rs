@@ -1,0 +1,111 @@
+//! What the placement decides, and why.
+
+use rgpu_placement::Profile;
+
+use super::*;
+
+fn sensitive() -> Settings {
+    let profile = Profile { remote_s: 100.0, sensitivity: 2.0, ..Profile::new("sensitive", 90.0) };
+    Settings { profiles: vec![ProfileSettings { profile, traffic_mbps: 500 }], ..Settings::default() }
+}
+
+#[tokio::test]
+async fn a_sensitive_program_avoids_the_loaded_link_and_the_explanation_says_so() {
+    let (world, mut nodes) = with_nodes(sensitive(), &[1, 1]).await;
+    for loaded in [0, 1] {
+        nodes[loaded].nic_mbps = 8_000;
+        nodes[1 - loaded].nic_mbps = 0;
+        for node in &mut nodes {
+            node.beat(&world.engine).await.unwrap();
+        }
+        let request = LeaseRequest { profile: Some("sensitive".into()), ..world.request("m", 1, 300, GIB) };
+        let lease = world.ask("ann", request).await.unwrap();
+        assert_eq!(lease.grants[0].node, format!("n{}", 1 - loaded));
+        let why = world.engine.explain(&tenant_named("ann"), lease.id).await.unwrap();
+        assert_eq!(why.policy, "drmaestro");
+        let devices = why.steps.last().unwrap();
+        assert_eq!((devices.phase.as_str(), devices.places), ("GPU", 2));
+        let at = |name: &str| devices.candidates.iter().find(|c| c.place == name).unwrap();
+        let (quiet, busy) = (at(&format!("n{}", 1 - loaded)), at(&format!("n{loaded}")));
+        assert!(quiet.chosen && !busy.chosen && quiet.cost < busy.cost, "{}", why.text);
+        assert!(busy.load > 0.79 && busy.expected_s.unwrap() > quiet.expected_s.unwrap(), "{}", why.text);
+        assert!(!why.text.contains('\u{0}'), "{}", why.text);
+        assert!(why.steps[0].candidates.iter().any(|c| c.place == "client-m"), "{}", why.text);
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_explained_when_somebody_asks() {
+    let settings = Settings { explained: 0, round_interval_ms: 50, ..Settings::default() };
+    let (world, _nodes) = with_nodes(settings, &[1]).await;
+    let first = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    let second = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    let why = world.engine.explain(&tenant_named("ann"), second.id).await.unwrap();
+    assert_eq!(why.policy, "drmaestro");
+    assert!(!why.steps.is_empty() && why.text.contains("ruled out"), "{}", why.text);
+    // The decision about the first one was not recorded, and the answer says so.
+    let why = world.engine.explain(&tenant_named("ann"), first.id).await.unwrap();
+    assert!(why.steps.is_empty() && why.text.contains("not recorded"), "{}", why.text);
+    assert_eq!(why.outcome, "placed on n0's device 0");
+}
+
+#[tokio::test]
+async fn every_policy_serves_clients_elsewhere_and_the_choice_is_kept() {
+    let (mut world, mut nodes) = with_nodes(Settings::default(), &[2, 2]).await;
+    let names = world.engine.policies(&boss()).unwrap().names;
+    assert_eq!(names.len(), 6);
+    for name in names {
+        let policy = PolicySettings { name: name.clone(), ..world.settings.policy.clone() };
+        world.engine.set_policy(&boss(), policy).await.unwrap();
+        let lease = world.ask("ann", world.request("m", 2, 1000, 0)).await.unwrap();
+        assert_eq!(lease.state, LeaseState::Active, "{name}: {}", lease.reason);
+        for node in &mut nodes {
+            node.beat(&world.engine).await.unwrap();
+        }
+        world.engine.release(&tenant_named("ann"), lease.id).await.unwrap();
+        for node in &mut nodes {
+            node.beat(&world.engine).await.unwrap();
+        }
+        world.check();
+    }
+    let odd = PolicySettings { name: "dice".into(), ..world.settings.policy.clone() };
+    assert_eq!(code(world.engine.set_policy(&boss(), odd).await), ErrorCode::BadRequest);
+    assert_eq!(
+        code(world.engine.set_policy(&tenant_named("ann"), world.settings.policy.clone()).await),
+        ErrorCode::Forbidden
+    );
+    world.restart();
+    assert_eq!(world.engine.policies(&boss()).unwrap().active.name, "fgd");
+    // A new configuration counts more than what was set under the old one.
+    world.settings.policy.name = "best-fit".into();
+    world.restart();
+    assert_eq!(world.engine.policies(&boss()).unwrap().active.name, "best-fit");
+}
+
+#[tokio::test]
+async fn more_clients_than_spare_places_are_no_problem() {
+    let (world, _nodes) = with_nodes(Settings::default(), &[8, 8]).await;
+    for i in 0..150 {
+        let lease = world.ask("ann", world.request(&format!("{i:08}"), 1, 100, GIB)).await.unwrap();
+        assert_eq!(lease.state, LeaseState::Active, "{i}: {}", lease.reason);
+    }
+    let counters = world.engine.counters();
+    assert!(counters.rebuilds <= 6, "{}", counters.rebuilds);
+    assert_eq!(counters.grants, 150);
+    world.check();
+}
+
+#[tokio::test]
+async fn gangs_get_all_their_devices_or_none() {
+    let (world, mut nodes) = with_nodes(Settings::default(), &[1, 1, 1]).await;
+    let one = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    let gang = world.ask("ann", world.request("m", 3, 1000, 0)).await.unwrap();
+    assert_eq!((gang.state, gang.grants.len()), (LeaseState::Waiting, 0));
+    world.engine.release(&tenant_named("ann"), one.id).await.unwrap();
+    for node in &mut nodes {
+        node.beat(&world.engine).await.unwrap();
+    }
+    world.engine.settle().await;
+    assert_eq!(world.lease(gang.id).await.grants.len(), 3);
+    world.check();
+}
