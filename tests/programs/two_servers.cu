@@ -95,6 +95,7 @@ static void copies(std::vector<Gpu>& gpus, std::vector<int>& host) {
         CHECK(cudaMemcpy(gpus[next].other, host.data(), N * sizeof(int), cudaMemcpyDefault));
         CHECK(cudaMemcpy(gpus[d].other, gpus[next].other, N * sizeof(int), cudaMemcpyDefault));
         CHECK(cudaMemset(gpus[next].other, 0, sizeof(int)));
+        CHECK(cudaDeviceSynchronize());
         on(next);
         twist<<<BLOCKS, THREADS>>>(gpus[next].other, N, 2);
         CHECK(cudaMemcpy(host.data(), gpus[next].other, N * sizeof(int), cudaMemcpyDeviceToHost));

@@ -109,6 +109,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn several_servers_are_offered_more() {
+        assert!(candidates_for(1).eq(candidates()));
+        for servers in [2, 4, 64] {
+            let all: Vec<_> = candidates_for(servers).collect();
+            assert!(all[0].size / (u64::from(servers) + 1) >= SIZES[0] / 16 && all[0].size > SIZES[0]);
+            assert!(all.iter().all(|range| range.base >= FIRST_BASE && range.end() < 1 << 47), "{all:x?}");
+        }
+    }
+
+    #[test]
     fn a_taken_range_is_not_replaced() {
         let range = Range { base: 0x2345_0000_0000, size: 1 << 30 };
         let first = Reservation::new(range).unwrap();

@@ -104,10 +104,10 @@ const PCI_DOMAIN: u32 = 50;
 /// Devices of different machines may have the same place on the bus; software GPUs, the same UUID. Programs tell them
 /// apart by these.
 fn make_unique(info: &mut DeviceInfo, server: u32, others: &[DeviceInfo]) {
-    for (number, value) in &mut info.attributes {
-        if *number == PCI_DOMAIN {
-            *value = value.wrapping_add((server as i32) << 8);
-        }
+    let domain = (server as i32) << 8;
+    match info.attributes.binary_search_by_key(&PCI_DOMAIN, |(number, _)| *number) {
+        Ok(at) => info.attributes[at].1 = info.attributes[at].1.wrapping_add(domain),
+        Err(at) => info.attributes.insert(at, (PCI_DOMAIN, domain)),
     }
     while others.iter().any(|other| other.uuid == info.uuid) {
         let last = info.uuid.last_chunk_mut::<4>();
@@ -153,4 +153,29 @@ fn connect_all(servers: &[Server], range: Option<Range>, host: &Arc<HostSide>) -
         }
     }
     refusal.map_or(Ok(remotes), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_several_servers_can_be_told_apart() {
+        let mut all: Vec<DeviceInfo> = Vec::new();
+        for server in 0..3 {
+            for ordinal in 0..2 {
+                let mut uuid = *b"rgpu-software-00";
+                uuid[15] += ordinal;
+                let mut info = DeviceInfo {
+                    uuid,
+                    attributes: vec![(1, 5), (PCI_DOMAIN + 1, 6)],
+                    ..DeviceInfo::default()
+                };
+                make_unique(&mut info, server, &all);
+                assert!(all.iter().all(|other| other.uuid != info.uuid), "{info:?}");
+                assert_eq!(info.attributes[1], (PCI_DOMAIN, (server as i32) << 8));
+                all.push(info);
+            }
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::core::copy::gather;
 use crate::remote::cut;
 
 /// So many parts of a copy between servers are on their way at once.
-const AHEAD: usize = 4;
+const AHEAD: usize = 8;
 
 /// What is done at a meeting, with the devices at hand.
 type Work = Box<dyn FnOnce(&Several) -> Result<()> + Send>;

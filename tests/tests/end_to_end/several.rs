@@ -25,7 +25,6 @@ pub fn tests() -> Vec<Test> {
         Test::new("several::two_servers_devices_are_one_programs", || listed(&["1", "1"], "01", "shm")),
         Test::new("several::over_tcp", || listed(&["1", "1"], "01", "tcp")),
         Test::new("several::some_with_several_devices", || listed(&["2", "1", "1"], "0012", "auto")),
-        Test::new("several::one_of_them_over_the_drivers_interface", over_the_driver),
         Test::new("several::one_of_them_that_is_lost_is_named", lost),
         Test::new("several::one_of_them_that_is_absent_is_named", absent),
         Test::new("several::of_a_lease", of_a_lease),
@@ -64,12 +63,6 @@ fn listed(counts: &[&str], groups: &str, transport: &str) -> Result<()> {
         daemon.wait_until_idle(SOON)?;
     }
     Ok(())
-}
-
-fn over_the_driver() -> Result<()> {
-    let (software, driver) = (Daemon::start(product()?)?, Daemon::start_over_driver(product()?)?);
-    right(process::run(&mut with_servers(&[&software, &driver], "auto", "01")?)?)?;
-    right(process::run(&mut with_servers(&[&driver, &software], "auto", "01")?)?)
 }
 
 fn lost() -> Result<()> {
