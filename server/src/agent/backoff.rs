@@ -27,7 +27,7 @@ impl Backoff {
     }
 
     /// It failed: how long to wait now.
-    pub fn next(&mut self) -> Duration {
+    pub fn delay(&mut self) -> Duration {
         let whole = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         // Xorshift. Between half of it and all of it.
@@ -46,14 +46,14 @@ mod tests {
     #[test]
     fn waits_grow_up_to_a_limit_and_start_again() {
         let mut backoff = Backoff::new(7);
-        let waits: Vec<_> = (0..40).map(|_| backoff.next()).collect();
+        let waits: Vec<_> = (0..40).map(|_| backoff.delay()).collect();
         for (i, wait) in waits.iter().enumerate() {
             let whole = FIRST.saturating_mul(1 << i.min(16)).min(LONGEST);
             assert!(*wait >= whole / 2 && *wait <= whole, "{i}: {wait:?}");
         }
         assert!(waits[10..].iter().any(|wait| *wait != waits[9]), "they are all the same");
         backoff.reset();
-        assert!(backoff.next() <= FIRST);
-        assert_ne!(Backoff::new(1).next(), Backoff::new(1 << 40).next());
+        assert!(backoff.delay() <= FIRST);
+        assert_ne!(Backoff::new(1).delay(), Backoff::new(1 << 40).delay());
     }
 }

@@ -83,16 +83,15 @@ fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
 
 /// The interface of the default route, from the text of `/proc/net/route`: the one with the lowest metric.
 fn default_route(routes: &str) -> Option<&str> {
-    let route = |line: &'_ str| {
-        let mut fields = line.split_ascii_whitespace();
-        let (name, destination) = (fields.next()?.len(), fields.next()?);
-        let mask = fields.clone().nth(5)?;
-        let metric: u32 = fields.nth(4)?.parse().ok()?;
-        (destination == "00000000" && mask == "00000000").then_some((metric, name))
+    // Interface, destination, gateway, flags, references, uses, metric, mask, ….
+    let route = |line: &str| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let metric: u32 = fields.get(6)?.parse().ok()?;
+        (*fields.get(1)? == "00000000" && *fields.get(7)? == "00000000").then_some(metric)
     };
-    let lines = routes.lines().skip(1);
-    let found = lines.filter_map(|line| Some((route(line)?, line))).min_by_key(|((metric, _), _)| *metric);
-    found.and_then(|(_, line)| line.split_ascii_whitespace().next())
+    let defaults = routes.lines().skip(1).filter_map(|line| Some((route(line)?, line)));
+    let (_, cheapest) = defaults.min_by_key(|(metric, _)| *metric)?;
+    cheapest.split_ascii_whitespace().next()
 }
 
 /// The interface by which other machines reach an address of this one. That the loopback interface has it doesn't count:

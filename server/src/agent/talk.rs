@@ -213,7 +213,7 @@ impl Talk {
                     }
                     self.complain(&error);
                     // A node must be heard of again before it counts as lost.
-                    self.wait(backoff.next().min(2 * heartbeat), false)
+                    self.wait(backoff.delay().min(2 * heartbeat), false)
                 }
             };
             if stopping {
@@ -277,7 +277,7 @@ impl Talk {
                 Err(error) => {
                     // What it means, the next heartbeat shows.
                     tracing::debug!("no orders: {error}");
-                    if self.wait(backoff.next(), false) {
+                    if self.wait(backoff.delay(), false) {
                         return;
                     }
                 }
