@@ -64,6 +64,6 @@ mod tests {
         let mut table = Table::new(&["NAME", "N"], &[1]);
         table.row(["ä".into(), "1000".into()]);
         table.row(["longer\x1b[2J".into(), "7".into()]);
-        assert_eq!(table.lines(), ["NAME            N", "ä            1000", "longer?[2J      7"]);
+        assert_eq!(table.lines(), ["NAME           N", "ä           1000", "longer?[2J     7"]);
     }
 }
