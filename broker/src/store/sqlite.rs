@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use super::{Kept, Store, StoreError, Write};
 
@@ -80,7 +80,11 @@ impl SqliteStore {
 }
 
 fn read_error(path: &Path, e: &rusqlite::Error) -> StoreError {
-    StoreError::Read { place: path.display().to_string(), why: e.to_string() }
+    let mut why = e.to_string();
+    if matches!(e.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) {
+        why += ": another broker is using it";
+    }
+    StoreError::Read { place: path.display().to_string(), why }
 }
 
 impl Store for SqliteStore {
@@ -143,5 +147,148 @@ impl Store for SqliteStore {
 
     fn check(&mut self) -> Result<(), StoreError> {
         self.commit(&[Write::Setting("checked", env!("CARGO_PKG_VERSION").into())])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rgpu_control::LeaseId;
+    use rgpu_control::api::{LeaseRequest, LeaseState, Registration};
+
+    use super::*;
+    use crate::store::{LeaseRecord, NodeRecord};
+
+    /// A directory that is removed afterwards.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new() -> Place {
+            let path = std::env::temp_dir().join(format!("rgpu-store-{}", LeaseId::random()));
+            std::fs::create_dir(&path).unwrap();
+            Place(path)
+        }
+
+        fn file(&self) -> PathBuf {
+            self.0.join("state.sqlite")
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn lease(id: u64) -> Write {
+        let request = r#"{"name":"a","gpus":1,"share_milli":250,"machine":"m","holder":"k"}"#;
+        Write::Lease(Arc::new(LeaseRecord {
+            id: LeaseId(id),
+            tenant: "ann".into(),
+            request: serde_json::from_str::<LeaseRequest>(request).unwrap(),
+            state: LeaseState::Waiting,
+            reason: "x".repeat(500),
+            version: 0,
+            orders: u64::MAX / 2,
+            submitted_ms: 1,
+            granted_ms: None,
+            home: "n0".into(),
+            grants: Vec::new(),
+            unconfirmed: Vec::new(),
+        }))
+    }
+
+    fn node(name: &str) -> Write {
+        let about = format!(
+            r#"{{"name":"{name}","instance":18446744073709551615,"address":"a:1","machine":"m","cpu_milli":1,
+            "memory_mib":1,"nic_mbps":1,"devices":[],"transports":[],"version":"0","leases":[]}}"#
+        );
+        let registration = serde_json::from_str::<Registration>(&about).unwrap();
+        Write::Node(Arc::new(NodeRecord { registration, draining: true }))
+    }
+
+    #[test]
+    fn what_was_stored_is_there_again() {
+        let place = Place::new();
+        let mut store = SqliteStore::open(&place.file()).unwrap();
+        store.commit(&[lease(1), lease(u64::MAX), node("n0"), Write::Setting("a", "1".into())]).unwrap();
+        store.commit(&[lease(u64::MAX), Write::ForgetLease(LeaseId(1)), node("n1")]).unwrap();
+        store.commit(&[Write::ForgetNode("n0".into()), Write::Setting("a", "2".into())]).unwrap();
+        let kept = store.load().unwrap();
+        drop(store);
+        let mut store = SqliteStore::open(&place.file()).unwrap();
+        assert_eq!(store.load().unwrap(), kept);
+        assert_eq!(kept.leases.iter().map(|lease| lease.id.0).collect::<Vec<_>>(), [u64::MAX]);
+        assert_eq!(kept.nodes[0].registration.name, "n1");
+        assert_eq!(kept.nodes[0].registration.instance, u64::MAX);
+        assert_eq!(kept.settings["a"], "2");
+    }
+
+    #[test]
+    fn a_file_has_one_broker() {
+        let place = Place::new();
+        let _store = SqliteStore::open(&place.file()).unwrap();
+        let error = SqliteStore::open(&place.file()).err().unwrap().to_string();
+        assert!(error.contains("another broker"), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_changes_nothing() {
+        let place = Place::new();
+        let mut store = SqliteStore::open(&place.file()).unwrap();
+        store.commit(&[lease(0)]).unwrap();
+        let pages: i64 = store.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+        let limit = |store: &SqliteStore, pages: i64| {
+            let sql = format!("PRAGMA max_page_count = {pages}");
+            store.connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        limit(&store, pages + 2);
+        let many: Vec<Write> = (1..100).map(lease).collect();
+        let error = store.commit(&many).unwrap_err();
+        assert!(matches!(&error, StoreError::Write { why, .. } if why.contains("full")), "{error}");
+        assert_eq!(store.load().unwrap().leases.len(), 1);
+        limit(&store, 1 << 20);
+        store.check().unwrap();
+        store.commit(&many).unwrap();
+        assert_eq!(store.load().unwrap().leases.len(), 100);
+    }
+
+    #[test]
+    fn a_read_only_file_is_an_error_and_changes_nothing() {
+        let place = Place::new();
+        let mut store = SqliteStore::open(&place.file()).unwrap();
+        store.connection.pragma_update(None, "query_only", true).unwrap();
+        let error = store.commit(&[lease(0)]).unwrap_err();
+        assert!(matches!(&error, StoreError::Write { why, .. } if why.contains("readonly")), "{error}");
+        assert!(store.check().is_err());
+        store.connection.pragma_update(None, "query_only", false).unwrap();
+        store.check().unwrap();
+        assert!(store.load().unwrap().leases.is_empty());
+    }
+
+    #[test]
+    fn files_of_others_of_later_releases_and_damaged_ones_are_refused() {
+        let place = Place::new();
+        std::fs::write(place.file(), vec![7; 10_000]).unwrap();
+        let error = SqliteStore::open(&place.file()).err().unwrap().to_string();
+        assert!(error.contains("not a database") && error.contains("state.sqlite"), "{error}");
+        std::fs::remove_file(place.file()).unwrap();
+        let other = Connection::open(place.file()).unwrap();
+        other.execute_batch("CREATE TABLE songs (name TEXT)").unwrap();
+        drop(other);
+        let error = SqliteStore::open(&place.file()).err().unwrap().to_string();
+        assert!(error.contains("songs"), "{error}");
+        std::fs::remove_file(place.file()).unwrap();
+        let mut store = SqliteStore::open(&place.file()).unwrap();
+        store.commit(&[lease(1)]).unwrap();
+        store.connection.execute("UPDATE leases SET body = '{'", []).unwrap();
+        assert!(matches!(store.load(), Err(StoreError::Read { .. })));
+        store.connection.pragma_update(None, "user_version", 9).unwrap();
+        drop(store);
+        let error = SqliteStore::open(&place.file()).err().unwrap();
+        assert!(matches!(error, StoreError::Version { found: 9, known: 1, .. }), "{error}");
+        let nowhere = SqliteStore::open(&place.0.join("none").join("x")).err().unwrap().to_string();
+        assert!(nowhere.contains("unable to open"), "{nowhere}");
     }
 }

@@ -7,6 +7,7 @@
 //! F<sub>n</sub> = Σ<sub>m</sub> p<sub>m</sub> F<sub>n</sub>(m). Amounts are in thousandths of GPUs.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::greedy::{Pick, grant_locally};
 use crate::cluster::{Cluster, WHOLE};
@@ -60,6 +61,8 @@ pub struct Fragmentation {
     typical: Vec<Typical>,
     /// The frequency of typical tasks that want no GPU.
     without: f64,
+    /// The cluster whose nodes were scored.
+    cluster: Option<Arc<Cluster>>,
     shapes: HashMap<Task, Shape>,
     scores: Vec<Vec<Score>>,
     /// Tasks seen, when the workload is learnt.
@@ -114,12 +117,9 @@ impl Fragmentation {
             return;
         }
         self.seen_count += 1;
-        match self.seen.get_mut(task) {
-            Some(count) => *count += 1,
-            None => {
-                self.seen.insert(task.clone(), 1);
-            }
-        }
+        // Where a task may run is no matter of what it leaves over.
+        let task = Task { only: Vec::new(), preferred: Vec::new(), ..task.clone() };
+        *self.seen.entry(task).or_default() += 1;
         if self.seen_count.is_power_of_two() {
             let tasks = self.seen.iter().map(|(task, count)| (task.clone(), *count as f64)).collect();
             self.set_typical(tasks);
@@ -138,9 +138,11 @@ impl Fragmentation {
         shape
     }
 
-    /// Forgets the scores of all shapes if there are too many.
-    pub fn trim(&mut self) {
-        if self.shapes.len() >= CACHES {
+    /// Forgets the scores of all shapes if there are too many, or if they are another cluster's.
+    pub fn trim(&mut self, cluster: &Arc<Cluster>) {
+        let same = self.cluster.as_ref().is_some_and(|known| Arc::ptr_eq(known, cluster));
+        if !same || self.shapes.len() >= CACHES {
+            self.cluster = Some(cluster.clone());
             self.shapes.clear();
             self.scores.clear();
         }

@@ -213,7 +213,7 @@ impl Policy for Greedy {
 
     fn schedule(&mut self, state: &State, waiting: &[Waiting], now_s: f64) -> Result<Decisions, Error> {
         let cluster = state.cluster().clone();
-        self.fragmentation.trim();
+        self.fragmentation.trim(state.cluster());
         let mut usage = super::scratch(&mut self.scratch, state);
         let mut decisions = Decisions::default();
         // What didn't fit once in a round doesn't fit later in it.

@@ -68,7 +68,7 @@ async fn run(acts: Vec<Act>) {
             Act::Change { which, share, gib } => {
                 if let Some(id) = pick(&ids, which) {
                     let change =
-                        LeaseChange { share_milli: Some(share), memory: (gib > 0).then_some(gib * GIB - 1) };
+                        LeaseChange { share_milli: Some(share), memory: (gib > 0).then(|| gib * GIB - 1) };
                     let _ = world.engine.change(&ann, id, change).await;
                 }
             }

@@ -135,7 +135,7 @@ impl Policy for FlowModel {
         for waiting in waiting {
             self.learn(state, &waiting.job);
         }
-        self.fragmentation.trim();
+        self.fragmentation.trim(state.cluster());
         let mut decisions = Decisions::default();
         let mean_work_s = self.seen_work_s / (self.seen.max(1) as f64);
         let mut view = View {
