@@ -13,14 +13,16 @@ use super::split::Split;
 /// [`super::CostScaling`].
 ///
 /// Whether supplies get in each other's way is not seen from the network's numbers. Trying costs little: the attempt
-/// ends when it has looked at a few times as many arcs as there are, or when more than a few units wait at aggregators
-/// for room elsewhere.
+/// ends when it has looked at a few times as many arcs as there are, or when more than a few supplies found no way near
+/// by.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Auto;
 
-/// The attempt looks at so many times the arcs that there are, and at so many more.
-const TIMES: usize = 4;
-const MORE: usize = 10_000;
+/// The attempt looks at so many times the arcs that there are; in large networks not at more than `MOST`, unless
+/// that is less than `LARGE_TIMES`.
+const TIMES: usize = 32;
+const MOST: usize = 5_000_000;
+const LARGE_TIMES: usize = 4;
 
 impl Solver for Auto {
     fn name(&self) -> &'static str {
@@ -38,7 +40,8 @@ pub(super) fn solve(network: &Network, limits: &Limits) -> Result<State, Error> 
     let split = Split::new(network, limits);
     let core = split.core.clone();
     let mut state = State::empty(split);
-    let work = TIMES * (state.split.rows.len() + core.len()) + MORE;
+    let arcs = state.split.rows.len() + core.len();
+    let work = (TIMES * arcs).min(MOST).max(LARGE_TIMES * arcs);
     if state.route_some(work) {
         state.route()?;
         return Ok(state);

@@ -165,7 +165,7 @@ impl Local {
 
 impl State {
     /// Routes waiting sources near by while that is easy: until searches have looked at too many arcs, or more than a few
-    /// units wait at hubs or could not be routed. Says whether all was easy.
+    /// sources could not be routed. Says whether all was easy.
     pub fn route_some(&mut self, work: usize) -> bool {
         let hubs: Vec<usize> = (0..self.hubs.len()).filter(|&node| self.hubs[node]).collect();
         let mut failures = 0;
@@ -177,8 +177,11 @@ impl State {
                 left.push(source);
                 failures += 1;
             }
-            let parked: i64 = hubs.iter().map(|&node| self.excess[node].max(0)).sum();
-            if failures > FEW || parked > FEW as i64 || self.local.work > work {
+            // At once, so that the hub's price rises before others come for the same.
+            if hubs.iter().any(|&node| self.excess[node] > 0) {
+                self.send_from_hubs();
+            }
+            if failures > FEW || self.local.work > work {
                 return false;
             }
         }
