@@ -182,14 +182,25 @@ impl Answer {
     }
 }
 
-/// Sends bytes, says that no more come, and reads until the other side has no more to say.
+/// Sends bytes, and reads until the other side has no more to say.
 pub fn raw(address: SocketAddr, bytes: &[u8]) -> Answer {
+    exchange(address, bytes, false)
+}
+
+/// The same, saying after the bytes that no more will come.
+pub fn raw_and_no_more(address: SocketAddr, bytes: &[u8]) -> Answer {
+    exchange(address, bytes, true)
+}
+
+fn exchange(address: SocketAddr, bytes: &[u8], no_more: bool) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     // The other side may refuse before all is said.
     let _ = stream.write_all(bytes);
-    let _ = stream.shutdown(Shutdown::Write);
+    if no_more {
+        let _ = stream.shutdown(Shutdown::Write);
+    }
     let mut answer = Vec::new();
     let mut part = [0; 4096];
     loop {
@@ -198,9 +209,8 @@ pub fn raw(address: SocketAddr, bytes: &[u8]) -> Answer {
             Ok(n) => answer.extend_from_slice(&part[..n]),
         }
         // A stream of events doesn't end.
-        if answer.windows(4).any(|w| w == b"\r\n\r\n")
-            && answer.windows(17).any(|w| w == b"text/event-stream")
-        {
+        let head = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(0);
+        if answer[..head].windows(17).any(|w| w == b"text/event-stream") {
             break;
         }
     }

@@ -10,7 +10,7 @@ use rgpu_broker::setup;
 use rgpu_control::token::Role;
 use rgpu_control::{Broker, Tls};
 
-use crate::support::{Scratch, config, raw};
+use crate::support::{Scratch, config, raw_and_no_more};
 
 /// An authority that signs certificates.
 struct Authority {
@@ -96,7 +96,7 @@ fn with_an_authority_clients_must_show_its_certificate() {
     let fooled = client(&server, &authority("others"), Some(clients.sign("ann")));
     assert!(fooled.health().unwrap_err().to_string().contains("ertificate"));
     // Somebody without encryption gets nothing, and does no harm.
-    let answer = raw(server.address(), b"GET /v1/health HTTP/1.1\r\nhost: b\r\n\r\n");
+    let answer = raw_and_no_more(server.address(), b"GET /v1/health HTTP/1.1\r\nhost: b\r\n\r\n");
     assert_eq!(answer.status, 0, "{answer:?}");
     assert_eq!(good.health().unwrap().status, "ok");
     server.stop();
