@@ -310,7 +310,8 @@ records! {
     pub struct Node {
         /// Its name.
         pub name: String,
-        /// `ready`, `draining`, `lost` (no heartbeat for too long), or `client` (has no devices; programs were started there).
+        /// `ready`, `draining`, `joining` (not heard of since the broker's start, or still serving leases that have ended: nothing
+        /// is granted yet), `lost` (no heartbeat for too long), or `client` (has no devices; programs were started there).
         pub state: String,
         /// Where its server is reached.
         pub address: String,

@@ -7,7 +7,8 @@ pub struct Counters {
     pub rounds: u64,
     /// Time spent in the placement library.
     pub schedule_us: u64,
-    /// Time of whole rounds: taking note of what changed, the library, and what follows, without the commit.
+    /// Time of whole rounds: taking note of what changed, the library, and what follows, without waiting for
+    /// the state's lock and without the commit.
     pub round_us: u64,
     /// Of the latest round.
     pub last_schedule_us: u64,

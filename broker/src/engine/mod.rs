@@ -213,7 +213,7 @@ impl Engine {
         Ok(Engine(inner))
     }
 
-    /// Stops: waiting calls are answered with 503, what is decided is stored, threads end. Leases go on.
+    /// Stops: waiting calls are answered with 503, what is decided is stored, threads end. Leases go on. Blocks until that is done.
     pub fn stop(&self) {
         self.0.stopping.send_replace(true);
         let threads = std::mem::take(&mut *self.0.threads.lock());

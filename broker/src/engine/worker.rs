@@ -190,8 +190,11 @@ pub(crate) fn place(inner: &Arc<Inner>, mut planner: Planner, wakes: &Receiver<W
 
 /// One round. False if what it found could not be stored.
 fn round(inner: &Arc<Inner>, planner: &mut Planner, timed: bool) -> bool {
+    let mut core = inner.core.lock();
+    // Waiting for changes that others make is no part of the round.
     let began = Instant::now();
-    let mut news = inner.core.lock().news(false);
+    let mut news = core.news(false);
+    drop(core);
     let worthwhile = timed || news.round;
     if !planner.take(&news) {
         news = inner.core.lock().news(true);
