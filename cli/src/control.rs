@@ -112,7 +112,7 @@ pub fn explain(error: ClientError) -> Failure {
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|e| Failure::new(format!("The answer has no JSON form: {e}")))?;
-    println!("{text}");
+    crate::table::print_lines(&[text]);
     Ok(())
 }
 

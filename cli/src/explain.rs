@@ -7,7 +7,7 @@ use rgpu_control::api::LeaseExplanation;
 
 use crate::Outcome;
 use crate::control::{self, BrokerArguments, print_json};
-use crate::table::{Table, printable};
+use crate::table::{Table, print_lines, printable};
 
 /// Say why a broker placed a lease where it is, or why it waits.
 #[derive(clap::Args)]
@@ -29,13 +29,17 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let explanation = arguments.broker.connect()?.explain(arguments.lease).map_err(control::explain)?;
     match arguments.json {
         true => print_json(&explanation)?,
-        false => describe(&explanation).iter().for_each(|line| println!("{line}")),
+        false => print_lines(&describe(&explanation)),
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn describe(explanation: &LeaseExplanation) -> Vec<String> {
     let mut lines: Vec<String> = explanation.text.lines().map(printable).collect();
+    // More than a headline tells the choices already.
+    if lines.len() > 1 {
+        return lines;
+    }
     lines.push(format!("policy {}: {}", explanation.policy, printable(&explanation.outcome)));
     for step in &explanation.steps {
         let mut line = format!("{}: {} places fitted", printable(&step.phase), step.places);

@@ -83,7 +83,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     };
     match arguments.json {
         true => print_json(&policies)?,
-        false => describe(&policies).iter().for_each(|line| println!("{line}")),
+        false => crate::table::print_lines(&describe(&policies)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -44,8 +44,17 @@ impl Table {
 
     /// Prints it.
     pub fn print(&self) {
-        for line in self.lines() {
-            println!("{line}");
+        print_lines(&self.lines());
+    }
+}
+
+/// Prints lines, as long as somebody reads them: `rgpu leases | head` is no reason to complain.
+pub fn print_lines(lines: &[String]) {
+    use std::io::Write;
+    let mut stdout = std::io::stdout().lock();
+    for line in lines {
+        if writeln!(stdout, "{line}").is_err() {
+            return;
         }
     }
 }

@@ -33,7 +33,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     // A first look that fails is told as every command does.
     let snapshot = Snapshot::fetch(&broker).map_err(explain)?;
     if arguments.once || !std::io::stdout().is_terminal() {
-        plain::lines(&snapshot).iter().for_each(|line| println!("{line}"));
+        crate::table::print_lines(&plain::lines(&snapshot));
     } else {
         live::show(&broker, snapshot)?;
     }
