@@ -542,3 +542,6 @@ impl Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,9 @@ mod trace;
 mod mock;
 
 use mock::MockDevice;
-use remote::{ConnectOptions, Remote};
+use remote::{ConnectOptions, Credential, Remote};
+use rgpu_control::token::{Claims, Grant, LeaseClaims, PrivateKey};
+use rgpu_control::{LeaseId, proof, unix_time};
 use rgpu_device::{Code, Device, Host, Launch, MemoryKind, Result, Target};
 use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
 use rgpu_protocol::transport::{Choice, Kind, local_name};
@@ -65,6 +67,8 @@ fn main() -> ExitCode {
         ("garbage_costs_no_process", garbage_costs_no_process),
         ("other_versions_are_refused", other_versions_are_refused),
         ("a_token_is_asked_for", a_token_is_asked_for),
+        ("a_lease_is_asked_for", a_lease_is_asked_for),
+        ("programs_of_a_lease_share_what_it_gives", programs_of_a_lease_share_what_it_gives),
         ("stopping_tells_the_clients", stopping_tells_the_clients),
         ("a_full_server_says_so", a_full_server_says_so),
         ("a_forked_child_leaves_the_session_alone", a_forked_child_leaves_the_session_alone),
@@ -83,10 +87,12 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn serve(token_file: Option<&String>) -> ExitCode {
+fn serve(file: Option<&String>) -> ExitCode {
+    let key = file.and_then(|file| file.strip_prefix("key:"));
     let options = Options {
         device: DeviceSpec { memory: MEMORY, ..DeviceSpec::default() },
-        token_file: token_file.map(Into::into),
+        token_file: file.filter(|_| key.is_none()).map(Into::into),
+        broker_key: key.map(|key| (key.into(), "n0".into())),
         max_sessions: 9,
         ..Options::default()
     };
@@ -127,12 +133,13 @@ impl Daemon {
     }
 
     fn try_connect(&self, token: &str) -> Result<Arc<Remote>> {
+        self.connect_with(token.into())
+    }
+
+    fn connect_with(&self, credential: Credential) -> Result<Arc<Remote>> {
         let kind = if OVER_SHM.load(SeqCst) { Kind::Shm } else { Kind::Tcp };
-        let options = ConnectOptions {
-            credential: token.into(),
-            transport: Some(Choice::Only(kind)),
-            ..ConnectOptions::default()
-        };
+        let options =
+            ConnectOptions { credential, transport: Some(Choice::Only(kind)), ..ConnectOptions::default() };
         Remote::connect(&self.address, options, Arc::new(Silent))
     }
 
@@ -328,6 +335,91 @@ fn a_token_is_asked_for() {
     }
     daemon.try_connect("s3cret").unwrap().synchronize_blocking(Target::Device(0)).unwrap();
     std::fs::remove_file(file).unwrap();
+}
+
+/// A broker, and a server that knows its key and is called n0.
+struct Cluster {
+    broker: PrivateKey,
+    holder: PrivateKey,
+    daemon: Daemon,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let broker = PrivateKey::generate();
+        let file = std::env::temp_dir().join(format!("rgpu-key-test-{}", std::process::id()));
+        std::fs::write(&file, broker.public().to_text()).unwrap();
+        let daemon = Daemon::start(Some(&format!("key:{}", file.display())));
+        std::fs::remove_file(file).unwrap();
+        Self { broker, holder: PrivateKey::generate(), daemon }
+    }
+
+    fn lease(&self, memory: u64) -> LeaseClaims {
+        LeaseClaims {
+            lease: LeaseId::random(),
+            version: 1,
+            orders: 1,
+            tenant: "ann".into(),
+            not_before: unix_time(),
+            expires: unix_time() + 60,
+            holder: self.holder.public().to_text(),
+            transport: "auto".into(),
+            grants: vec![Grant { node: "n0".into(), device: 0, memory, share_milli: 250 }],
+        }
+    }
+
+    fn connect(&self, lease: &LeaseClaims) -> Result<Arc<Remote>> {
+        let (token, holder) = (self.broker.sign(&Claims::Lease(lease.clone())), self.holder.clone());
+        let prove = move |session| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            proof::present(&token, &holder, session, "n0", now.as_millis() as u64)
+        };
+        self.daemon.connect_with(Credential::Made(Arc::new(prove)))
+    }
+}
+
+fn a_lease_is_asked_for() {
+    let cluster = Cluster::start();
+    let refused = |result: Result<Arc<Remote>>, part: &str| {
+        let error = result.err().unwrap();
+        assert!(error.message.contains(part), "{}", error.message);
+    };
+    refused(cluster.daemon.try_connect(""), "wants a lease");
+    refused(cluster.daemon.try_connect("s3cret"), "no token of rgpu's");
+    let good = cluster.lease(MEMORY / 4);
+    let session = cluster.connect(&good).unwrap();
+    assert_eq!(session.infos().len(), 1);
+    assert_eq!(session.infos()[0].total_memory, MEMORY / 4);
+    assert_eq!(session.mem_info(0).unwrap().total, MEMORY / 4);
+    assert_eq!(session.mem_info(0).unwrap().free, MEMORY / 4);
+    refused(cluster.connect(&LeaseClaims { expires: unix_time() - 100, ..good.clone() }), "expired");
+    let elsewhere = vec![Grant { node: "n1".into(), ..good.grants[0].clone() }];
+    refused(
+        cluster.connect(&LeaseClaims { grants: elsewhere, ..good.clone() }),
+        "gives no device of this server",
+    );
+    let other = Cluster { broker: PrivateKey::generate(), ..cluster };
+    refused(other.connect(&good), "forged");
+}
+
+fn programs_of_a_lease_share_what_it_gives() {
+    let cluster = Cluster::start();
+    let lease = cluster.lease(MEMORY / 2);
+    let take = |s: &Remote, size| s.mem_alloc(0, s.plan().devices[0].base, size, MemoryKind::Device);
+    let (one, two) = (cluster.connect(&lease).unwrap(), cluster.connect(&lease).unwrap());
+    let other = cluster.connect(&cluster.lease(MEMORY)).unwrap();
+    assert_eq!(take(&one, MEMORY).unwrap_err().code, Code::OutOfMemory);
+    take(&one, MEMORY / 4).unwrap();
+    one.synchronize_blocking(Target::Device(0)).unwrap();
+    assert_eq!(two.mem_info(0).unwrap().total, MEMORY / 2);
+    assert!(two.mem_info(0).unwrap().free <= MEMORY / 4);
+    assert_eq!(take(&two, MEMORY * 3 / 8).unwrap_err().code, Code::OutOfMemory);
+    // Another lease has no part in it, but in the device's memory.
+    assert_eq!(take(&other, MEMORY * 7 / 8).unwrap_err().code, Code::OutOfMemory);
+    // What the first one had is there as soon as it has ended, without a failure in between.
+    drop(one);
+    take(&two, MEMORY * 3 / 8).unwrap();
+    two.synchronize_blocking(Target::Device(0)).unwrap();
 }
 
 fn stopping_tells_the_clients() {

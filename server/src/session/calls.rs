@@ -251,13 +251,13 @@ impl Dispatcher {
             host,
             intake: Intake::new(pressure.clone()),
             pressure,
+            modules: Modules::new(account.variables()),
             account,
             answers,
             activity,
             streams: NumberMap::default(),
             events: NumberMap::default(),
             images: HashMap::new(),
-            modules: Modules::default(),
             ordinal: u32::MAX,
             sequence: 0,
             call: 0,
@@ -545,8 +545,9 @@ impl Dispatcher {
         let (sequence, ordinal, module) = (self.sequence, self.ordinal, call.module);
         let store = self.modules.store.clone();
         let keeping = store.as_ref().map(Store::keeping);
+        let variables = self.modules.variables.clone();
         let load = move || {
-            let info = answers.device.module_load(ordinal, module, &image, &managed);
+            let info = variables.load(&*answers.device, ordinal, module, &image, &managed);
             let well = info.is_ok();
             if !managed.is_empty() {
                 // Their initial values.

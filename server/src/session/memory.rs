@@ -1,5 +1,6 @@
 //! An application's memory, held against what it was promised.
 
+use super::variables::Variables;
 use crate::ledger::Ledger;
 use rgpu_device::{Code, Error, Range, Region, Result};
 use std::collections::BTreeMap;
@@ -44,6 +45,11 @@ impl Account {
     pub fn new(ledger: Arc<Ledger>, slot: usize, granted: &[u64]) -> Self {
         let (granted, used) = (granted.to_vec(), vec![0; granted.len()]);
         Self { ledger, slot, granted, used, allocations: BTreeMap::new(), mirrored: 0 }
+    }
+
+    /// What modules' variables are held against.
+    pub fn variables(&self) -> Arc<Variables> {
+        Arc::new(Variables::new(self.ledger.clone(), self.slot))
     }
 
     /// Whether there is mirrored memory.

@@ -17,6 +17,7 @@ mod pressure;
 mod recall;
 mod telemetry;
 mod tracer;
+mod variables;
 
 use crate::ledger::{Ledger, Slot, monotonic_ns};
 use crate::store::Store;
@@ -142,9 +143,9 @@ impl Session {
         let watcher = {
             let (transport, out, activity) = (self.transport.clone(), self.out.clone(), activity.clone());
             let (host, pressure, device) = (self.host.clone(), self.pressure.clone(), device.clone());
-            let recall = Recall::new(ledger.clone(), slot, granted.len() as u32, self.minor);
+            let mut recall = Recall::new(ledger.clone(), slot, granted.len() as u32, self.minor);
             let body = move || {
-                watch(&*transport, &out, &activity, &*device, &recall);
+                watch(&*transport, &out, &activity, &*device, &mut recall);
                 let slot = recall.stats();
                 if activity.finished.load(SeqCst) {
                     return;
@@ -294,7 +295,7 @@ fn watch(
     out: &Outgoing,
     activity: &Activity,
     device: &dyn Device,
-    recall: &Recall,
+    recall: &mut Recall,
 ) {
     let slot = recall.stats();
     let mut seen = 0;

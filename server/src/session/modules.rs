@@ -8,6 +8,7 @@
 //! because they may rely on the module.
 
 use super::calls::{Dispatcher, Payload, Reply};
+use super::variables::Variables;
 use crate::convert;
 use crate::store::{Hash, Store};
 use parking_lot::{Condvar, Mutex};
@@ -71,7 +72,6 @@ struct Wanted {
 }
 
 /// The modules of a session that were begun.
-#[derive(Default)]
 pub(super) struct Modules {
     begun: NumberMap<Handle, Begun>,
     /// Loads that may be under way, oldest first.
@@ -80,9 +80,16 @@ pub(super) struct Modules {
     /// What the last launch named, and the kernel's place.
     last: Option<(Handle, u32, u32)>,
     pub store: Option<Arc<Store>>,
+    pub variables: Arc<Variables>,
 }
 
 impl Modules {
+    /// None yet.
+    pub fn new(variables: Arc<Variables>) -> Self {
+        let (begun, under_way) = Default::default();
+        Self { begun, under_way, wanted: None, last: None, store: None, variables }
+    }
+
     /// Whether an image is waited for, because of which most calls have to wait.
     pub fn is_waiting(&self) -> bool {
         self.wanted.is_some()
@@ -123,7 +130,9 @@ impl Modules {
     /// The program unloads a module. False where nothing of it is on the device.
     pub fn forget(&mut self, module: Handle) -> bool {
         self.last = None;
-        self.begun.remove(&module).is_none_or(|begun| begun.load.wait(|_| Ok(())).is_ok())
+        let there = self.begun.remove(&module).is_none_or(|begun| begun.load.wait(|_| Ok(())).is_ok());
+        self.variables.unloaded(module);
+        there
     }
 
     /// An ordinal is about to be reset.
@@ -136,6 +145,7 @@ impl Modules {
             }
             !gone
         });
+        self.variables.reset(ordinal);
     }
 
     fn begin(
@@ -154,8 +164,9 @@ impl Modules {
         let (device, theirs) = (device.clone(), load.clone());
         let store = keep.and(self.store.clone());
         let keeping = store.as_ref().map(Store::keeping);
+        let variables = self.variables.clone();
         let body = move || {
-            let outcome = device.module_load(ordinal, module, &image, &[]);
+            let outcome = variables.load(&*device, ordinal, module, &image, &[]);
             let well = outcome.is_ok();
             theirs.finish(outcome);
             if let (Some(store), Some(hash), true) = (store, keep, well) {

@@ -10,14 +10,15 @@ use std::sync::Arc;
 pub struct Recall {
     ledger: Arc<Ledger>,
     slot: usize,
-    devices: u32,
+    /// By ordinal: what was asked for last.
+    asked: Vec<u64>,
     /// The protocol's minor version that the client speaks.
     minor: u16,
 }
 
 impl Recall {
     pub fn new(ledger: Arc<Ledger>, slot: usize, devices: u32, minor: u16) -> Self {
-        Self { ledger, slot, devices, minor }
+        Self { ledger, slot, asked: vec![0; devices as usize], minor }
     }
 
     /// What the ledger counts of the session.
@@ -26,13 +27,14 @@ impl Recall {
     }
 
     /// Asks the client for what is too much, of what it has not spent. Older clients keep it; they cannot allocate it.
-    pub fn look(&self, out: &Outgoing) {
+    pub fn look(&mut self, out: &Outgoing) {
         if self.minor < CreditRecall::SINCE {
             return;
         }
-        for ordinal in 0..self.devices {
+        for (asked, ordinal) in self.asked.iter_mut().zip(0..) {
             let bytes = self.ledger.excess(self.slot, ordinal);
-            if bytes > 0 {
+            // Once: who has returned all that it can need not hear it again and again.
+            if bytes != std::mem::replace(asked, bytes) && bytes > 0 {
                 out.notice(Notice::CreditRecall, 0, &[&to_bytes(&CreditRecall { ordinal, bytes })]);
             }
         }

@@ -77,6 +77,15 @@ kernel!(number, [], |thread, block| {
     STOP_EXIT
 });
 
+// Counts in a cache line of each block's own, until arg1 is no longer 0.
+kernel!(endless, [], |_thread, block| {
+    let place = (arg(block, 0) + u64::from(block.ctaid[0]) * 64) as *mut u64;
+    while peek(arg(block, 1), 0) == 0 {
+        place.write_volatile(place.read_volatile() + 1);
+    }
+    STOP_EXIT
+});
+
 // data[i] = data[i] * 2 + 1
 kernel!(step, [], |thread, block| {
     let (base, i) = (arg(block, 0), global_id(thread, block));

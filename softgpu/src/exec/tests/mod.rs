@@ -3,6 +3,7 @@
 mod kernels;
 mod memory;
 mod order;
+mod paced;
 mod threads;
 
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use std::sync::mpsc;
 use parking_lot::Mutex;
 use rgpu_device::{
     AddressPlan, Code, CopySink, Device, Error, FunctionInfo, Handle, Host, HostData, Launch, MemoryKind,
-    ParamInfo, Range, Region, Result, Target,
+    Pacer, ParamInfo, Range, Region, Result, Target,
 };
 
 use super::modules::{Kernels, Module};
@@ -93,9 +94,13 @@ impl Rig {
     }
 
     pub fn with(specs: &[Spec], config: Config) -> Self {
+        Self::paced(specs, config, None)
+    }
+
+    pub fn paced(specs: &[Spec], config: Config, pacer: Option<Arc<dyn Pacer>>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0x3000_0000_0000);
         let host = Arc::new(TestHost::default());
-        let gpu = SoftGpu::open(config, host.clone()).unwrap();
+        let gpu = SoftGpu::open_paced(config, host.clone(), pacer).unwrap();
         let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
         let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
         let functions = specs

@@ -1,0 +1,233 @@
+use super::*;
+use rgpu_control::api::LeaseOrder;
+use rgpu_control::proof;
+use rgpu_control::token::{Claims, PrivateKey};
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicUsize;
+
+const MIB: u64 = 1 << 20;
+
+struct Site {
+    broker: PrivateKey,
+    holder: PrivateKey,
+    ledger: Arc<Ledger>,
+    table: Arc<LeaseTable>,
+    told: Arc<AtomicUsize>,
+    sessions: u64,
+}
+
+impl Site {
+    fn new() -> Self {
+        let (broker, holder) = (PrivateKey::generate(), PrivateKey::generate());
+        let ledger = Arc::new(Ledger::new(&[1024 * MIB; 2]).unwrap());
+        let table = LeaseTable::new(ledger.clone(), 2);
+        let told = Arc::new(AtomicUsize::new(0));
+        let counter = told.clone();
+        table.on_change(move || _ = counter.fetch_add(1, SeqCst));
+        Self { broker, holder, ledger, table, told, sessions: 0 }
+    }
+
+    fn with_identity() -> Self {
+        let site = Self::new();
+        site.table.set_identity("n0", site.broker.public());
+        site
+    }
+
+    fn grant(&self, node: &str, device: u32, mib: u64, share_milli: u16) -> Grant {
+        Grant { node: node.into(), device, memory: mib * MIB, share_milli }
+    }
+
+    fn claims(&self, lease: u64, grants: Vec<Grant>) -> LeaseClaims {
+        LeaseClaims {
+            lease: LeaseId(lease),
+            version: 1,
+            orders: 10,
+            tenant: "ann".into(),
+            not_before: unix_time() - 1,
+            expires: unix_time() + 60,
+            holder: self.holder.public().to_text(),
+            transport: "auto".into(),
+            grants,
+        }
+    }
+
+    fn admit(&mut self, claims: &LeaseClaims) -> Result<Admission, String> {
+        self.sessions += 1;
+        let token = self.broker.sign(&Claims::Lease(claims.clone()));
+        let credential = proof::present(&token, &self.holder, self.sessions, "n0", unix_ms());
+        self.table.admit(&credential, self.sessions)
+    }
+
+    /// Begins a session; its slot.
+    fn begin(&mut self, claims: &LeaseClaims) -> Result<usize, String> {
+        let admission = self.admit(claims)?;
+        let slot = self.ledger.take_slot().unwrap();
+        self.table.begin(&admission, slot).inspect_err(|_| self.ledger.clear_slot(slot))?;
+        Ok(slot)
+    }
+
+    fn orders(&self, version: u64, leases: &[&LeaseClaims]) -> Orders {
+        let order = |claims: &&LeaseClaims| LeaseOrder {
+            lease: claims.lease,
+            version: claims.version,
+            tenant: claims.tenant.clone(),
+            holder: claims.holder.clone(),
+            expires: claims.expires,
+            grants: claims.grants.iter().filter(|g| g.node == "n0").cloned().collect(),
+        };
+        Orders { version, leases: leases.iter().map(order).collect(), peers: Vec::new() }
+    }
+}
+
+#[test]
+fn only_good_leases_are_admitted() {
+    let mut site = Site::new();
+    let claims = site.claims(1, vec![site.grant("n0", 1, 100, 250), site.grant("n1", 0, 1, 1000)]);
+    assert!(site.admit(&claims).unwrap_err().contains("has not reached its broker"));
+    site.table.set_identity("n0", site.broker.public());
+    let admission = site.admit(&claims).unwrap();
+    assert_eq!(admission.terms, [Terms { device: 1, memory: 100 * MIB, share_milli: 250 }]);
+    assert_eq!(admission.tenant, "ann");
+    assert!(site.table.admit(b"", 5).unwrap_err().contains("wants a lease"));
+
+    let refused = |site: &mut Site, claims: &LeaseClaims, part: &str| {
+        let why = site.admit(claims).unwrap_err();
+        assert!(why.contains(part), "{why}");
+    };
+    let expired = LeaseClaims { expires: unix_time() - 40, ..claims.clone() };
+    refused(&mut site, &expired, "expired 40 s ago");
+    let early = LeaseClaims { not_before: unix_time() + 60, ..claims.clone() };
+    refused(&mut site, &early, "compare the clocks");
+    let elsewhere = LeaseClaims { grants: vec![site.grant("n1", 0, 1, 1)], ..claims.clone() };
+    refused(&mut site, &elsewhere, "gives no device of this server (n0)");
+    let no_device = LeaseClaims { grants: vec![site.grant("n0", 2, 1, 1)], ..claims.clone() };
+    refused(&mut site, &no_device, "device 2 of this server (n0), which has 2");
+
+    let token = site.broker.sign(&Claims::Lease(claims.clone()));
+    let stolen = proof::present(&token, &PrivateKey::generate(), 77, "n0", unix_ms());
+    assert!(site.table.admit(&stolen, 77).unwrap_err().contains("proof"));
+    let once = proof::present(&token, &site.holder, 78, "n0", unix_ms());
+    site.table.admit(&once, 78).unwrap();
+    assert!(site.table.admit(&once, 78).unwrap_err().contains("replayed"));
+    let late = proof::present(&token, &site.holder, 79, "n0", unix_ms() - 61_000);
+    assert!(site.table.admit(&late, 79).unwrap_err().contains("clock"));
+    let forged = PrivateKey::generate().sign(&Claims::Lease(claims.clone()));
+    let forged = proof::present(&forged, &site.holder, 80, "n0", unix_ms());
+    assert!(site.table.admit(&forged, 80).unwrap_err().contains("forged"));
+    // What was replayed is still known when the agent registers again.
+    site.table.set_identity("n0", site.broker.public());
+    assert!(site.table.admit(&once, 78).unwrap_err().contains("replayed"));
+}
+
+#[test]
+fn what_sessions_use_is_reported_also_after_them() {
+    let mut site = Site::with_identity();
+    let claims = site.claims(1, vec![site.grant("n0", 1, 100, 500)]);
+    let (a, b) = (site.begin(&claims).unwrap(), site.begin(&claims).unwrap());
+    assert_eq!(site.told.load(SeqCst), 1);
+    assert_eq!(site.ledger.lease_of(a), site.ledger.lease_of(b));
+    let entry = site.ledger.lease_of(a).unwrap();
+    assert_eq!(site.ledger.grant(a, 0, 60 * MIB, 60 * MIB), 60 * MIB);
+    assert_eq!(site.ledger.free(b, 0), 40 * MIB);
+    site.ledger.slot(a).bytes_in.store(7, SeqCst);
+    site.ledger.slot(b).bytes_out.store(9, SeqCst);
+    site.ledger.launched(entry, 0, 3);
+    let start = monotonic_ns();
+    site.table.report_at(start, unix_time());
+    site.ledger.charge(entry, 0, WINDOW_NS, start);
+    let (reports, ended) = site.table.report_at(start + 2 * WINDOW_NS, unix_time());
+    assert!(ended.is_empty() && reports.len() == 1);
+    assert_eq!((reports[0].lease, reports[0].version, reports[0].sessions), (LeaseId(1), 1, 2));
+    let expected = GrantUsage {
+        device: 1,
+        memory: 60 * MIB,
+        peak_memory: 60 * MIB,
+        busy_ms: 1000,
+        share_milli: 500,
+        launches: 3,
+        bytes_in: 7,
+        bytes_out: 9,
+    };
+    assert_eq!(reports[0].usage, [expected.clone()]);
+    site.table.end(LeaseId(1), a);
+    site.table.end(LeaseId(1), b);
+    assert_eq!(site.told.load(SeqCst), 2);
+    let (reports, _) = site.table.report_at(start + 2 * WINDOW_NS, unix_time());
+    assert_eq!((reports[0].sessions, &reports[0].usage[0]), (0, &GrantUsage { memory: 0, ..expected }));
+    // Its debts are there when it comes back, and it is forgotten when its tokens have run out.
+    let again = site.begin(&claims).unwrap();
+    assert!(site.ledger.delay_ns(site.ledger.lease_of(again).unwrap(), 0, start) > WINDOW_NS / 2);
+    let later = claims.expires + CLOCK_SKEW_S + 1;
+    assert_eq!(site.table.report_at(start, later).0.len(), 1);
+    site.table.end(LeaseId(1), again);
+    assert_eq!(site.table.report_at(start, later).0.len(), 0);
+    assert_eq!(site.ledger.unpromised(1), 1024 * MIB);
+}
+
+#[test]
+fn the_higher_version_counts() {
+    let mut site = Site::with_identity();
+    let old = site.claims(1, vec![site.grant("n0", 0, 100, 500)]);
+    let new = LeaseClaims { version: 2, grants: vec![site.grant("n0", 0, 50, 250)], ..old.clone() };
+    let slot = site.begin(&old).unwrap();
+    let entry = site.ledger.lease_of(slot).unwrap();
+    site.table.apply(&site.orders(20, &[&new]));
+    assert_eq!((site.ledger.cap(slot, 0), site.ledger.share_milli(entry, 0)), (Some(50 * MIB), 250));
+    // An older token is good, but does not change that.
+    let second = site.begin(&old).unwrap();
+    assert_eq!(site.ledger.cap(second, 0), Some(50 * MIB));
+    let newest = LeaseClaims { version: 3, grants: vec![site.grant("n0", 0, 70, 250)], ..old.clone() };
+    site.begin(&newest).unwrap();
+    assert_eq!(site.ledger.cap(slot, 0), Some(70 * MIB));
+    // Orders that are not later than the latest change nothing; nor can a device become another one.
+    site.table.apply(&site.orders(20, &[]));
+    site.table.apply(&site.orders(19, &[]));
+    let moved = LeaseClaims { version: 4, grants: vec![site.grant("n0", 1, 70, 250)], ..old };
+    site.table.apply(&site.orders(21, &[&moved]));
+    assert_eq!(site.ledger.cap(slot, 0), Some(70 * MIB));
+    assert_eq!(site.table.report().0[0].sessions, 3);
+}
+
+#[test]
+fn what_later_orders_lack_is_ended_and_stays_so() {
+    let mut site = Site::with_identity();
+    let claims = site.claims(1, vec![site.grant("n0", 0, 100, 500)]);
+    let unused = site.claims(2, vec![site.grant("n0", 0, 100, 500)]);
+    let slot = site.begin(&claims).unwrap();
+    let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+    site.table.started(LeaseId(1), slot, child.id());
+    // Orders from before the lease say nothing about it.
+    site.table.apply(&site.orders(9, &[&unused]));
+    assert_eq!(site.table.report().0.len(), 2);
+    assert!(child.try_wait().unwrap().is_none());
+    site.table.apply(&site.orders(10, &[]));
+    assert!(!child.wait().unwrap().success());
+    assert!(site.ledger.slot(slot).reason().unwrap().contains("lease 0000000000000001 has ended"));
+    // The one that was not used has ended at once; the other, when its process is gone.
+    assert_eq!(site.table.report().1, [LeaseId(2)]);
+    assert_eq!(site.table.report().0[0].sessions, 1);
+    assert!(site.admit(&claims).unwrap_err().contains("has ended"));
+    site.table.end(LeaseId(1), slot);
+    assert_eq!(site.table.report(), (vec![], vec![LeaseId(1), LeaseId(2)]));
+    site.table.confirmed(&[LeaseId(1)]);
+    assert_eq!(site.table.report().1, [LeaseId(2)]);
+    assert!(site.admit(&claims).unwrap_err().contains("has ended"));
+    // A lease that the node has never heard of, and that the orders would name.
+    let unheard = site.claims(3, vec![site.grant("n0", 0, 1, 1)]);
+    assert!(site.admit(&unheard).unwrap_err().contains("has ended"));
+    let newer = LeaseClaims { orders: 11, ..unheard };
+    assert!(site.admit(&newer).is_ok());
+}
+
+#[test]
+fn a_process_that_starts_when_its_lease_has_ended_is_ended() {
+    let mut site = Site::with_identity();
+    let claims = site.claims(1, vec![site.grant("n0", 0, 100, 500)]);
+    let admission = site.admit(&claims).unwrap();
+    let slot = site.begin(&claims).unwrap();
+    site.table.apply(&site.orders(10, &[]));
+    assert!(site.table.begin(&admission, slot + 1).unwrap_err().contains("has ended"));
+    let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+    site.table.started(LeaseId(1), slot, child.id());
+    assert!(!child.wait().unwrap().success());
+}
