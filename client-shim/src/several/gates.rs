@@ -5,9 +5,9 @@
 //! having got there, with an error, so that the others are not held for ever.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{Code, Done, Error, Handle, Result};
@@ -45,7 +45,7 @@ struct Meeting {
 
 /// All meetings of a program.
 pub struct Gates {
-    servers: OnceLock<Vec<Arc<Remote>>>,
+    servers: Vec<Arc<Remote>>,
     next: AtomicU64,
     /// Meetings that have not ended.
     open: Mutex<Open>,
@@ -75,7 +75,7 @@ impl Gates {
     pub fn new(servers: Vec<Arc<Remote>>) -> Arc<Self> {
         let gates = vec![0; servers.len()];
         Arc::new(Self {
-            servers: OnceLock::from(servers),
+            servers,
             next: AtomicU64::new(1),
             open: Mutex::new(Open { jobs: BTreeSet::new(), gates }),
             ended: Condvar::new(),
@@ -86,7 +86,7 @@ impl Gates {
     }
 
     fn remote(&self, server: usize) -> Option<&Arc<Remote>> {
-        self.servers.get().and_then(|servers| servers.get(server))
+        self.servers.get(server)
     }
 
     /// Holds streams (of servers) until all of them have got there and `others` is done, and then `business`. `others`
