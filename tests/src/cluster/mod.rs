@@ -15,9 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rgpu_control::api::{Device, Lease, LeaseState, Node as NodeInfo};
 use rgpu_control::token::{Claims, PrivateKey, Role, RoleClaims};
-use rgpu_control::{
-    BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, Broker, ClientError, LeaseId, NODE_VARIABLE, Tls, unix_time,
-};
+use rgpu_control::{BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, Broker, ClientError, LeaseId, Tls, unix_time};
 
 use crate::process;
 use crate::product::{self, Product};
@@ -376,10 +374,6 @@ impl Cluster {
     /// A command on the clients' host, for a tenant.
     pub fn client(&self, tenant: &str, arguments: &[&str]) -> Result<Command> {
         let mut command = self.on(self.client_host.as_ref(), &self.product.rgpu());
-        if self.client_host.is_none() {
-            // All is one machine, but the programs are not to count as those of a server's own.
-            command.env(NODE_VARIABLE, "client");
-        }
         command.env(BROKER_VARIABLE, self.url());
         command.env(BROKER_TOKEN_VARIABLE, self.token_file(Role::Tenant, tenant)?);
         command.args(arguments);

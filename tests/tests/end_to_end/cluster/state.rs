@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use rgpu_control::api::{ErrorCode, LeaseRequest, LeaseState, this_machine};
+use rgpu_control::api::{ErrorCode, LeaseRequest, LeaseState};
 use rgpu_control::token::PrivateKey;
 use rgpu_tests::cluster::{Cluster, Setup};
 use rgpu_tests::process;
@@ -46,8 +46,8 @@ fn request() -> LeaseRequest {
         memory: 64 << 20,
         share_milli: 100,
         models: vec![],
-        machine: this_machine(),
-        node: Some("client".into()),
+        machine: "a-client".into(),
+        node: None,
         holder: PrivateKey::generate().public().to_text(),
         transport: "tcp".into(),
         profile: None,

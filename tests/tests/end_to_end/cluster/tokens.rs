@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use rgpu_control::api::{ErrorCode, Lease, LeaseRequest, this_machine};
+use rgpu_control::api::{ErrorCode, Lease, LeaseRequest};
 use rgpu_control::ticket::Ticket;
 use rgpu_control::token::{Claims, LeaseClaims, PrivateKey, Role, RoleClaims};
 use rgpu_control::{ClientError, LEASE_VARIABLE, LeaseId, unix_time};
@@ -47,8 +47,8 @@ fn request(key: &PrivateKey) -> LeaseRequest {
         memory: 256 << 20,
         share_milli: 250,
         models: vec![],
-        machine: this_machine(),
-        node: Some("client".into()),
+        machine: "a-client".into(),
+        node: None,
         holder: key.public().to_text(),
         transport: "tcp".into(),
         profile: None,
