@@ -208,7 +208,8 @@ impl Service {
         let mut line = String::new();
         let output = process.stdout.take().ok_or_else(|| Failure::new("A process has no pipe"))?;
         let read = BufReader::new(output).read_line(&mut line);
-        let address = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+        let address = line.trim().rsplit(' ').next().unwrap_or_default();
+        let address = address.trim_start_matches("http://").to_owned();
         let service = Self { process, address };
         match read {
             Ok(_) if service.address.parse::<SocketAddr>().is_ok() => Ok(service),
