@@ -255,9 +255,11 @@ impl Cluster {
     /// A file with a role token, that only this user can read.
     pub fn token_file(&self, role: Role, name: &str) -> Result<PathBuf> {
         let path = self.directory.join(format!("{}-{name}.token", role.name()));
-        let mut file =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        // In one step: others may be reading it.
+        let new = self.directory.join(format!("{}.new", LeaseId::random()));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         std::io::Write::write_all(&mut file, self.token(role, name).as_bytes())?;
+        fs::rename(new, &path)?;
         Ok(path)
     }
 
