@@ -105,10 +105,12 @@ const PCI_DOMAIN: u32 = 50;
 /// apart by these.
 fn make_unique(info: &mut DeviceInfo, server: u32, others: &[DeviceInfo]) {
     let domain = (server as i32) << 8;
-    match info.attributes.binary_search_by_key(&PCI_DOMAIN, |(number, _)| *number) {
-        Ok(at) => info.attributes[at].1 = info.attributes[at].1.wrapping_add(domain),
-        Err(at) => info.attributes.insert(at, (PCI_DOMAIN, domain)),
+    match info.attributes.iter_mut().find(|(number, _)| *number == PCI_DOMAIN) {
+        Some((_, value)) => *value = value.wrapping_add(domain),
+        None => info.attributes.push((PCI_DOMAIN, domain)),
     }
+    // They are looked up by halving.
+    info.attributes.sort_unstable_by_key(|(number, _)| *number);
     while others.iter().any(|other| other.uuid == info.uuid) {
         let last = info.uuid.last_chunk_mut::<4>();
         if let Some(bytes) = last {
