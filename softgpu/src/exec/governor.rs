@@ -119,6 +119,9 @@ pub struct Governor {
     stop: AtomicBool,
 }
 
+/// In a clock's number: of a single thread, as the scheduler counts.
+const PER_THREAD_SCHEDULED: libc::clockid_t = 4 | 2;
+
 impl Governor {
     /// One for a device with so many ordinals and workers. Its thread ends with [`Governor::stop`].
     pub fn start(pacer: Arc<dyn Pacer>, devices: u32, workers: usize) -> Result<Arc<Self>> {
@@ -146,13 +149,11 @@ impl Governor {
 
     /// The calling thread becomes a worker.
     pub fn sit(&self) -> Arc<Seat> {
-        let mut clock = 0;
-        // SAFETY: the calling thread lives, and `clock` is a valid place.
-        let thread = unsafe {
-            let thread = libc::pthread_self();
-            libc::pthread_getcpuclockid(thread, &mut clock);
-            thread
-        };
+        // SAFETY: plain calls that cannot fail.
+        let (thread, number) = unsafe { (libc::pthread_self(), libc::syscall(libc::SYS_gettid)) };
+        // The kernel's number for the clock of a thread's processor time (clock_getcpuclockid(3)); the C library's function
+        // for it has a symbol version that old systems lack.
+        let clock = (!(number as libc::clockid_t) << 3) | PER_THREAD_SCHEDULED;
         let seat = Arc::new(Seat {
             gates: self.gates.clone(),
             thread,
