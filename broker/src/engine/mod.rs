@@ -394,8 +394,14 @@ impl Engine {
     }
 
     /// The devices, by node and number.
-    pub fn devices(&self, _caller: &Caller) -> Result<Vec<Device>, Problem> {
-        Ok(self.0.core.lock().device_views())
+    pub fn devices(&self, caller: &Caller) -> Result<Vec<Device>, Problem> {
+        let core = self.0.core.lock();
+        let mut devices = core.device_views();
+        // That something is leased is for everybody to see, but not which lease of somebody else's.
+        for device in &mut devices {
+            device.leases.retain(|id| core.visible(caller, *id).is_ok());
+        }
+        Ok(devices)
     }
 
     // ---- leases ----
