@@ -65,7 +65,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
         _ => return Err(problem()),
     };
     let rate = digits.parse::<f64>().map_err(|_| problem())? * factor;
-    if !rate.is_finite() || rate < 0.0 || rate > 1e9 {
+    if !(0.0..=1e9).contains(&rate) {
         return Err(problem());
     }
     Ok(rate.round() as u64)
@@ -75,7 +75,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 pub fn bytes(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{} KiB", bytes.div_ceil(1024)),
-        0..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
         _ => format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64),
     }
 }
@@ -100,8 +100,8 @@ pub fn rate(mbps: f64) -> String {
 pub fn seconds(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),
-        0..7200 => format!("{}m", seconds / 60),
-        0..172_800 => format!("{}h", seconds / 3600),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
     }
 }

@@ -148,7 +148,7 @@ fn bytes(kind: usize, tokens: &[(String, &'static str)], numbers: &mut Numbers) 
                 "/v1/nodes/n0/orders?wait_s=1e3",
                 "/v1/leases/00000000000000ab?%zz=%zz&wait_s=",
             ];
-            request("GET", *numbers.pick(&bad), admin, None).into_bytes()
+            request("GET", numbers.pick::<&str>(&bad), admin, None).into_bytes()
         }
         // Tokens.
         6 => {

@@ -229,10 +229,11 @@ impl Core {
             return Ok(0);
         }
         let ordinal = context.ordinal;
-        let total = self.infos[ordinal as usize].total_memory;
-        let shape = DeviceHeap::shape(bytes).filter(|(size, _)| *size <= total);
+        // Not the device's memory: a lease that had little of it when the session began may have been given more.
+        let room = self.plan.devices[ordinal as usize].size;
+        let shape = DeviceHeap::shape(bytes).filter(|(size, _)| *size <= room);
         let Some((size, backing)) = shape else {
-            let message = format!("{bytes} bytes are more than device {ordinal} has in all ({total})");
+            let message = format!("{bytes} bytes are more than device {ordinal} has addresses for ({room})");
             return Err(Error::new(Code::OutOfMemory, message));
         };
         let (base, kept, backing) = self.place_patiently(ordinal, stream, size, backing)?;

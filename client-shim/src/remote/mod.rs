@@ -22,7 +22,7 @@ mod chunks;
 mod connect;
 mod convert;
 mod credit;
-mod device_impl;
+pub(crate) mod device_impl;
 mod direct;
 mod errors;
 mod fork;
@@ -55,8 +55,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-
-pub use device_impl::PREPARED_BYTES;
 
 /// Cuts a copy between regions of the same shape into parts of at most 1 MiB.
 pub fn cut(dst: Region, src: Region) -> Vec<(Region, Region)> {

@@ -9,7 +9,7 @@ use rgpu_device::{
 };
 
 use super::Several;
-use crate::remote::PREPARED_BYTES;
+use crate::remote::device_impl::PREPARED_BYTES;
 
 /// Where in a prepared launch its server stands, behind what the connection needs.
 const SERVER: usize = 63;

@@ -64,11 +64,14 @@ struct Open {
     gates: Vec<usize>,
 }
 
+/// Both ends of a queue of meetings.
+type Meetings = (Sender<Arc<Meeting>>, Arc<Mutex<Receiver<Arc<Meeting>>>>);
+
 #[derive(Default)]
 struct Workers {
     idle: usize,
     started: usize,
-    queue: Option<(Sender<Arc<Meeting>>, Arc<Mutex<Receiver<Arc<Meeting>>>>)>,
+    queue: Option<Meetings>,
 }
 
 impl Gates {

@@ -102,7 +102,8 @@ impl Agent {
             );
         }
         let talk = Talk::new(broker, name, options.clone(), site, devices);
-        let threads: [(&str, fn(&Talk)); 3] =
+        type Body = fn(&Talk);
+        let threads: [(&str, Body); 3] =
             [("agent", Talk::speak), ("agent-orders", Talk::listen), ("agent-peers", Talk::measure)];
         for (name, body) in threads {
             let talk = talk.clone();

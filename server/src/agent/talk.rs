@@ -96,7 +96,7 @@ impl Talk {
     fn wait(&self, time: Duration, due: bool) -> bool {
         let end = Instant::now() + time;
         let mut state = self.state.lock();
-        while !state.stopping && !(due && state.due) {
+        while !(state.stopping || due && state.due) {
             if self.changed.wait_until(&mut state, end).timed_out() {
                 break;
             }

@@ -148,7 +148,7 @@ fn what_sessions_use_is_reported_also_after_them() {
         bytes_in: 7,
         bytes_out: 9,
     };
-    assert_eq!(reports[0].usage, [expected.clone()]);
+    assert_eq!(reports[0].usage, std::slice::from_ref(&expected));
     site.table.end(LeaseId(1), a);
     site.table.end(LeaseId(1), b);
     assert_eq!(site.told.load(SeqCst), 2);

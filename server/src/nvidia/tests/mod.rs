@@ -51,7 +51,8 @@ fn open(without: &'static [&'static str]) -> Result<(Arc<NvidiaDevice>, Arc<App>
     // SAFETY: the fake driver has the driver's interface.
     let table = unsafe { Table::load(&Symbols(without)) }?;
     let app = Arc::new(App::default());
-    let device = NvidiaDevice::with_table(table, false, &Config::default(), app.clone(), Printed::nothing(), None)?;
+    let device =
+        NvidiaDevice::with_table(table, false, &Config::default(), app.clone(), Printed::nothing(), None)?;
     Ok((device, app))
 }
 
