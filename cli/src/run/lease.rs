@@ -302,7 +302,7 @@ fn run_aside<T: Send + 'static>(
         let _ = done.send(body());
         drop(wake);
     };
-    std::thread::Builder::new().name("broker".into()).spawn(body).map_err(failed)?;
+    spawn_deaf("broker", body).map_err(failed)?;
     match signals.wait_for(&woken) {
         Some(signal) => Ok(Aside::Interrupted(signal, results)),
         None => match results.recv() {
@@ -322,7 +322,7 @@ fn release(broker: &Broker, id: LeaseId, ask: bool) -> Option<String> {
         let _ = broker.release(id);
         let _ = done.send(reason);
     };
-    std::thread::Builder::new().name("release".into()).spawn(body).ok()?;
+    spawn_deaf("release", body).ok()?;
     results.recv_timeout(GOODBYE).ok().flatten()
 }
 
@@ -384,10 +384,7 @@ impl Leased {
             released: false,
         };
         let body = move || renew(&broker, ticket, &path, ttl, &renewing);
-        std::thread::Builder::new()
-            .name("renew".into())
-            .spawn(body)
-            .map_err(|e| Failure::new(format!("Cannot renew the lease: {e}")))?;
+        spawn_deaf("renew", body).map_err(|e| Failure::new(format!("Cannot renew the lease: {e}")))?;
         Ok(leased)
     }
 
@@ -443,7 +440,6 @@ fn time_to_live(lease: &Lease) -> Duration {
 
 /// Renews a lease until the program has ended.
 fn renew(broker: &Broker, mut ticket: Ticket, path: &Path, ttl: Duration, renewing: &Renewing) {
-    block_all_signals();
     let mut expires = Instant::now() + ttl;
     let mut expired = false;
     let mut wait = ttl / 3;
@@ -491,14 +487,21 @@ fn renew(broker: &Broker, mut ticket: Ticket, path: &Path, ttl: Duration, renewi
     }
 }
 
-/// Signals are the business of the thread that waits for the program.
-fn block_all_signals() {
+/// Starts a thread that gets no signals. It has them blocked from its first moment: one that took the SIGCHLD by which the
+/// program's end is noticed would leave the thread that waits for it waiting forever.
+fn spawn_deaf(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     // SAFETY: all zeroes is a valid set; live arguments.
-    unsafe {
+    let old = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut old: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
-    }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut old);
+        old
+    };
+    let thread = std::thread::Builder::new().name(name.into()).spawn(body);
+    // SAFETY: the set that this thread had before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+    thread.map(drop)
 }
 
 #[cfg(test)]
@@ -543,6 +546,23 @@ mod tests {
         for bad in ["--gpus 0", "--share 120%", "--gpu-memory x", "--importance 11", "--now --wait 3"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn helping_threads_get_no_signals() {
+        let (tell, told) = mpsc::channel();
+        let blocked = || {
+            // SAFETY: all zeroes is a valid set; live arguments.
+            unsafe {
+                let mut set: libc::sigset_t = std::mem::zeroed();
+                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
+                libc::sigismember(&set, libc::SIGCHLD) == 1
+            }
+        };
+        assert!(!blocked());
+        spawn_deaf("test", move || tell.send(blocked()).unwrap()).unwrap();
+        assert!(told.recv().unwrap());
+        assert!(!blocked(), "the thread that starts it keeps its own");
     }
 
     fn lease(granted: Option<u64>, expires: Option<u64>) -> Lease {
