@@ -159,7 +159,7 @@ impl Talk {
         let nic_mbps = self.options.nic_mbps.or(speed).unwrap_or_else(|| {
             let interface = interface.as_deref().unwrap_or("no interface");
             let default = network::DEFAULT_MBPS;
-            tracing::info!(
+            tracing::debug!(
                 "what {interface} can carry is taken to be {default} Mbit/s; --nic-mbps says more"
             );
             default
