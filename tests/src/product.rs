@@ -133,8 +133,10 @@ impl Daemon {
 
     /// Starts a daemon with further options. Unless they say otherwise, it keeps nothing across sessions.
     pub fn start_with(product: &Product, options: &[&str]) -> Result<Self> {
-        let mut all = vec!["--device", "software"];
-        all.extend(options);
+        let mut all = options.to_vec();
+        if !options.contains(&"--device") {
+            all.extend(["--device", "software"]);
+        }
         Self::start_device(product, &all)
     }
 

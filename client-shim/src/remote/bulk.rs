@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// After so many bytes on a stream the server is asked to say when they are done.
-const MARK: u64 = 4 << 20;
+const MARK: u64 = 8 << 20;
 
 /// What was sent and is not known to be done.
 #[derive(Default)]

@@ -113,7 +113,7 @@ mod tests {
         assert!(candidates_for(1).eq(candidates()));
         for servers in [2, 4, 64] {
             let all: Vec<_> = candidates_for(servers).collect();
-            assert!(all[0].size / (u64::from(servers) + 1) >= SIZES[0] / 16 && all[0].size > SIZES[0]);
+            assert!(all[0].size / (u64::from(servers) + 1) >= SIZES[0] / 32 && all[0].size > SIZES[0]);
             assert!(all.iter().all(|range| range.base >= FIRST_BASE && range.end() < 1 << 47), "{all:x?}");
         }
     }

@@ -92,10 +92,14 @@ impl Answerer {
 
     /// Answers a call that makes the device's writes visible. May be called by the device, so nothing
     /// is asked of the device here.
-    fn finish(&self, answer: Answer) {
+    fn finish(&self, mut answer: Answer) {
         let collector = self.collector.lock().clone();
         match collector {
-            Some(collector) => drop(collector.send(answer)),
+            Some(collector) => {
+                // What follows in the stream, such as a host function, must not overtake a copy's bytes.
+                self.out.frames(&std::mem::take(&mut answer.before));
+                drop(collector.send(answer));
+            }
             None => self.send(answer),
         }
     }

@@ -76,6 +76,13 @@ impl Outgoing {
         self.send(&mut [IoSlice::new(&frame)]);
     }
 
+    /// Sends frames that are encoded already, if there are any.
+    pub fn frames(&self, frames: &[u8]) {
+        if !frames.is_empty() {
+            self.send(&mut [IoSlice::new(frames)]);
+        }
+    }
+
     /// From now on the client is told when its calls are executed.
     pub fn trace(&self) {
         self.tracer.get_or_init(Tracer::default);
