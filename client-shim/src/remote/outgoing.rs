@@ -474,11 +474,12 @@ impl Link {
         self.write(out, &mut [IoSlice::new(payload)])
     }
 
-    /// Ends the session without waiting: what cannot be sent at once is not sent.
+    /// Ends the session without waiting for the server: what cannot be sent at once is not sent.
     pub(super) fn leave(&self) {
         // First, so that the server's closing the connection is no surprise to whoever reads.
         self.ends_now();
-        if let Some(mut out) = self.out.try_lock() {
+        // The service thread may be about to send the last calls; the process must not end under it.
+        if let Some(mut out) = self.out.try_lock_for(LAST_WORDS) {
             out.sequence += 1;
             let (call, sequence) = (rgpu_protocol::calls::Goodbye::NUMBER, out.sequence);
             let header = Header { length: 0, kind: Kind::Call, flags: 0, call, sequence };

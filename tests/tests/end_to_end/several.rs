@@ -101,7 +101,7 @@ fn ticket(broker: &PrivateKey, servers: &[(&str, &Daemon, u32)]) -> Ticket {
         })
     });
     let claims = LeaseClaims {
-        lease: LeaseId(0x1ea5e),
+        lease: LeaseId::random(),
         version: 1,
         orders: 1,
         tenant: "ann".into(),
