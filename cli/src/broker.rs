@@ -1,13 +1,12 @@
 //! `rgpu broker`: decides which program gets which devices.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rgpu_broker::config::{Config, Overrides};
 use rgpu_broker::setup::{self, parse_span};
 use rgpu_control::token::Role;
-use tracing_subscriber::EnvFilter;
 
 use crate::{Failure, Outcome};
 
@@ -115,13 +114,7 @@ pub fn main(arguments: Arguments) -> Outcome {
 }
 
 fn serve(arguments: Serve) -> Result<(), Failure> {
-    let filter = EnvFilter::try_from_env("RGPU_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+    crate::log::to_stderr();
     let config = Config::load(arguments.config.as_deref(), arguments.overrides)
         .map_err(|e| Failure::with_status(e.to_string(), 2))?;
     rgpu_broker::serve::serve(&config).map_err(failed)

@@ -7,6 +7,7 @@ mod doctor;
 mod explain;
 mod leases;
 mod library;
+mod log;
 mod nodes;
 mod policy;
 mod probe;

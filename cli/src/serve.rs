@@ -1,12 +1,10 @@
 //! `rgpu serve`: lets programs on other machines use this machine's GPU.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rgpu_server::agent::AgentOptions;
 use rgpu_server::{DeviceSpec, Options};
-use tracing_subscriber::EnvFilter;
 
 use crate::control::{Identity, parse_identity};
 use crate::units::parse_bytes;
@@ -120,13 +118,7 @@ fn default_image_cache() -> Option<PathBuf> {
 
 /// Serves until it is told to stop.
 pub fn main(arguments: Arguments) -> Outcome {
-    let filter = EnvFilter::try_from_env("RGPU_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+    crate::log::to_stderr();
     let mut options = Options {
         listen: arguments.listen,
         device: arguments.device,

@@ -22,7 +22,7 @@ pub(super) const INLINE_BYTES: usize = 8 << 10;
 /// Runs of host memory shorter than this are gathered by copying, not one by one by the kernel.
 const SHORT_RUN: u64 = 1 << 10;
 
-/// How long another thread gets to read why the server is gone.
+/// How long another thread gets, when a session ends: to read why the server is gone, to send the last calls.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// What follows a call's arguments.

@@ -76,9 +76,7 @@ fn launch_bytes() -> Result<()> {
     let per_launch = (many.to_server - few.to_server) as f64 / 2000.0;
     // Two pointers, an int and a float.
     let arguments = 24.0;
-    // One run may post a call of 16 bytes that the other has no need of, such as its goodbye.
-    let off = (per_launch - (arguments + 50.0)).abs() * 2000.0;
-    ensure!(off <= 32.0, "a launch takes {per_launch} bytes on the wire");
+    ensure!(per_launch == arguments + 50.0, "a launch takes {per_launch} bytes on the wire");
     Ok(())
 }
 
