@@ -212,7 +212,7 @@ fn bytes(kind: usize, tokens: &[(String, &'static str)], numbers: &mut Numbers) 
             );
             let tail = *numbers.pick(&[
                 "zz\r\n",
-                "5\r\nab",
+                std::str::from_utf8(BROKEN_CHUNK).unwrap(),
                 "-1\r\n\r\n",
                 "ffffffffffffffffff\r\nx",
                 "2\r\n{}\r\n0\r\n\r\n",
@@ -269,6 +269,9 @@ fn bytes(kind: usize, tokens: &[(String, &'static str)], numbers: &mut Numbers) 
 
 const KINDS: usize = 14;
 
+/// A chunk that ends before its length.
+const BROKEN_CHUNK: &[u8] = b"5\r\nab";
+
 /// What is wrong with an answer.
 fn check(number: usize, sent: &[u8], answer: &Answer) -> Option<String> {
     let shown = String::from_utf8_lossy(&sent[..sent.len().min(600)]);
@@ -312,11 +315,15 @@ fn a_thousand_of_them_do_no_harm() {
     let mut wrong = Vec::new();
     for number in 0..1000 {
         let sent = bytes(number % KINDS, &tokens, &mut numbers);
-        // Where something is missing, the broker must not go on waiting for it.
-        let answer = match number % KINDS {
-            0 | 7 | 11 => raw_and_no_more(bench.server.address(), &sent),
-            _ => bench.raw(&sent),
+        // Where something is missing, the broker must not go on waiting for it. Elsewhere the connection stays open in both
+        // directions: a request whose asker has hung up is dropped, and not always answered.
+        let breaks_off = match number % KINDS {
+            0 | 7 => true,
+            11 => sent.ends_with(BROKEN_CHUNK),
+            _ => false,
         };
+        let answer =
+            if breaks_off { raw_and_no_more(bench.server.address(), &sent) } else { bench.raw(&sent) };
         wrong.extend(check(number, &sent, &answer));
     }
     assert!(wrong.is_empty(), "{} of 1000: {}", wrong.len(), wrong[..wrong.len().min(9)].join("\n"));

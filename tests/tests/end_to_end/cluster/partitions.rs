@@ -1,9 +1,10 @@
 //! What a lease grants is what a program has: memory, share of time, devices on several servers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use rgpu_control::api::LeaseChange;
+use rgpu_tests::cluster::puppet::Puppet;
 use rgpu_tests::cluster::{Cluster, Setup};
 use rgpu_tests::process;
 use rgpu_tests::runner::{Skip, Test};
@@ -152,9 +153,91 @@ fn machine_time() -> Result<(u64, u64)> {
     Ok((ticks[3], ticks[..8].iter().sum()))
 }
 
+/// The device time that both tenants' leases have used.
+struct Used {
+    ms: [f64; 2],
+    /// When the broker was told so.
+    at: Instant,
+}
+
+fn used(cluster: &Cluster) -> Result<Used> {
+    let read = || -> Result<[f64; 2]> {
+        let leases = cluster.leases(false)?;
+        Ok(["ann", "bob"].map(|tenant| {
+            let lease = leases.iter().find(|lease| lease.tenant == tenant);
+            lease.map_or(0.0, |lease| lease.usage.iter().map(|u| u.busy_ms as f64).sum())
+        }))
+    };
+    // What a heartbeat said is known to be of now only at the moment when it comes.
+    let (old, mut ms) = (read()?, [0.0; 2]);
+    process::wait_until("the next heartbeat", Duration::from_secs(10), || {
+        ms = read().unwrap_or(old);
+        ms != old
+    })?;
+    Ok(Used { ms, at: Instant::now() })
+}
+
+/// What both got of the device while both wanted all of it.
+struct Shares {
+    /// Device time, of the time that passed.
+    of_device: [f64; 2],
+    /// Device time, of what both had.
+    of_time: [f64; 2],
+    /// Kernels, of those of both.
+    of_work: [f64; 2],
+    /// How much of the time the machine had nothing to do.
+    idle: f64,
+}
+
+impl Shares {
+    fn measure(cluster: &Cluster, puppets: &mut [Puppet]) -> Result<Self> {
+        for puppet in &mut *puppets {
+            // What was saved up while they idled is spent in the first three seconds.
+            puppet.tell("work 0 3 12")?;
+        }
+        std::thread::sleep(Duration::from_millis(3500));
+        let (before, idle_before) = (used(cluster)?, machine_time()?);
+        std::thread::sleep(Duration::from_millis(9500));
+        let (after, idle_after) = (used(cluster)?, machine_time()?);
+        let mut work = [0.0; 2];
+        for (puppet, work) in puppets.iter_mut().zip(&mut work) {
+            let answer = puppet.answer("work", Duration::from_secs(60))?;
+            *work = answer.first().and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
+        }
+        let ms = [after.ms[0] - before.ms[0], after.ms[1] - before.ms[1]];
+        ensure!(ms.iter().sum::<f64>() > 0.0 && work.iter().sum::<f64>() > 0.0, "nothing was measured");
+        let time = (after.at - before.at).as_secs_f64() * 1000.0;
+        let idle = (idle_after.0 - idle_before.0) as f64 / (idle_after.1 - idle_before.1).max(1) as f64;
+        let shares = Self {
+            of_device: ms.map(|ms| ms / time),
+            of_time: ms.map(|part| part / ms.iter().sum::<f64>()),
+            of_work: work.map(|part| part / work.iter().sum::<f64>()),
+            idle,
+        };
+        println!(
+            "device time over {time:.0} ms: {:.0} and {:.0} ms; {:.1}% and {:.1}% of what both had; work: {:.1}% and \
+             {:.1}%; the machine was {:.0}% idle",
+            ms[0],
+            ms[1],
+            100.0 * shares.of_time[0],
+            100.0 * shares.of_time[1],
+            100.0 * shares.of_work[0],
+            100.0 * shares.of_work[1],
+            100.0 * idle
+        );
+        Ok(shares)
+    }
+
+    fn are(&self, wanted: [f64; 2]) -> bool {
+        let close = |got: [f64; 2]| got.iter().zip(wanted).all(|(got, wanted)| (got - wanted).abs() <= 0.05);
+        close(self.of_time) && close(self.of_work) && self.of_device.iter().sum::<f64>() >= 0.85
+    }
+}
+
 fn shares(start: fn(&Setup) -> Result<Cluster>) -> Result<()> {
     // One worker, so that the device is one core, and the programs and the rest of the machine have another.
     let cluster = start(&Setup::servers(1).each(&["--device", "software", "--workers", "1"]))?;
+    let wanted = [0.25, 0.75];
     let parts = [("ann", "25%"), ("bob", "75%")];
     let mut puppets = parts
         .map(|(tenant, share)| {
@@ -165,67 +248,23 @@ fn shares(start: fn(&Setup) -> Result<Cluster>) -> Result<()> {
     for puppet in &mut puppets {
         puppet.success("launch 0")?;
     }
-    let used = || -> Result<[f64; 2]> {
-        let leases = cluster.leases(false)?;
-        let of = |tenant: &str| {
-            let lease = leases.iter().find(|lease| lease.tenant == tenant);
-            lease.map_or(0.0, |lease| lease.usage.iter().map(|u| u.busy_ms as f64).sum())
-        };
-        Ok([of("ann"), of("bob")])
-    };
-    for puppet in &mut puppets {
-        // What was saved up while they idled is spent in the first three seconds.
-        puppet.tell("work 0 3 11")?;
+    // Shares are limits, not weights: where others take the machine's time, both get what they can. So nobody may ever have
+    // more than is granted, but that everybody has as much is tried three times.
+    let mut starved = false;
+    for attempt in 1.. {
+        let got = Shares::measure(&cluster, &mut puppets)?;
+        for (got, wanted) in got.of_device.iter().zip(wanted) {
+            ensure!(*got <= wanted + 0.05, "{got:.3} of the device's time, and {wanted} is granted");
+        }
+        if got.are(wanted) {
+            break;
+        }
+        starved |= got.of_device.iter().sum::<f64>() < 0.85 && got.idle < 0.25;
+        if attempt == 3 {
+            ensure!(!starved, Skip("other programs leave this machine too little time".into()));
+            bail!("the device time of both is not what was granted, and the machine had time to give");
+        }
     }
-    std::thread::sleep(Duration::from_millis(3500));
-    let (before, idle_before) = (used()?, machine_time()?);
-    std::thread::sleep(Duration::from_secs(10));
-    let (after, idle_after) = (used()?, machine_time()?);
-    let mut work = vec![];
-    for puppet in &mut puppets {
-        let answer = puppet.answer("work", Duration::from_secs(60))?;
-        work.push(answer.first().and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0));
-    }
-    let device: Vec<f64> = (0..2).map(|i| after[i] - before[i]).collect();
-    let (sum, done) = (device.iter().sum::<f64>(), work.iter().sum::<f64>());
-    ensure!(sum > 0.0 && done > 0.0, "nothing was measured: {before:?} {after:?} {work:?}");
-    let idle = (idle_after.0 - idle_before.0) as f64 / (idle_after.1 - idle_before.1).max(1) as f64;
-    println!(
-        "device time over 10 s: {:.0} and {:.0} ms, {:.1}% and {:.1}% of what both had; work: {:.1}% and {:.1}%; \
-         the device was {:.0}% busy, the machine {:.0}% idle",
-        device[0],
-        device[1],
-        100.0 * device[0] / sum,
-        100.0 * device[1] / sum,
-        100.0 * work[0] / done,
-        100.0 * work[1] / done,
-        sum / 100.0,
-        100.0 * idle
-    );
-    for (i, wanted) in [0.25, 0.75].into_iter().enumerate() {
-        let time = device[i] / 10_000.0;
-        ensure!(time <= wanted + 0.05, "{time:.3} of the device's time, and {wanted} is granted");
-    }
-    // Shares are limits, not weights: where others leave the machine no time to give, both get what they can.
-    ensure!(
-        sum >= 8500.0 || idle >= 0.25,
-        Skip(format!(
-            "other programs leave this machine too little time: {:.0} and {:.0} ms of 10 s, neither beyond its share",
-            device[0], device[1]
-        ))
-    );
-    for (i, wanted) in [0.25, 0.75].into_iter().enumerate() {
-        let (time, work) = (device[i] / sum, work[i] / done);
-        ensure!((time - wanted).abs() <= 0.05, "{time:.3} of the device time instead of {wanted}");
-        ensure!((work - wanted).abs() <= 0.05, "{work:.3} of the work instead of {wanted}");
-    }
-    // Where the machine had time left, nobody may have been held down below what is granted.
-    ensure!(
-        sum >= 8500.0,
-        "the device was only {:.0}% busy on a machine that was {:.0}% idle",
-        sum / 100.0,
-        100.0 * idle
-    );
     for puppet in puppets {
         puppet.finish()?;
     }
