@@ -139,6 +139,10 @@ records! {
         pub compute_capability: String,
         /// Whether it is a software GPU.
         pub software: bool,
+        /// What holds a lease to its share: `workers` (a software GPU's own), `pacing` of launches, `mps` (NVIDIA's
+        /// multi-process service) or `mig` (an instance of a partitioned GPU). Empty where the node does not say.
+        #[serde(default)]
+        pub enforced_by: String,
     }
     /// How a node introduces itself.
     #[serde(deny_unknown_fields)]

@@ -224,6 +224,7 @@ fn registration(name: String, number: u32, devices: u32) -> Registration {
         partitionable: true,
         compute_capability: "8.0".into(),
         software: true,
+        enforced_by: "workers".into(),
     };
     Registration {
         instance: u64::from(number) + 1,

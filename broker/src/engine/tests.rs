@@ -198,6 +198,7 @@ impl FakeNode {
             compute_capability: "7.5".into(),
             software: true,
         };
+            enforced_by: "workers".into(),
         FakeNode {
             about: Registration {
                 name: name.into(),

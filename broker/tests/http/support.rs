@@ -118,6 +118,7 @@ pub fn registration(name: &str) -> Registration {
             partitionable: true,
             compute_capability: "8.0".into(),
             software: true,
+            enforced_by: "workers".into(),
         }],
         transports: vec!["tcp".into()],
         tls: false,

@@ -117,6 +117,7 @@ pub fn example() -> Snapshot {
             partitionable: true,
             compute_capability: "8.0".into(),
             software: true,
+            enforced_by: "workers".into(),
         },
         load: DeviceLoad { index: 0, utilization_percent: 20, memory_used: 512 << 20, power_w: None },
         granted_milli,

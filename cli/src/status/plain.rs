@@ -45,8 +45,9 @@ pub fn summary(summary: &Summary) -> String {
 }
 
 fn devices(devices: &[Device]) -> Table {
-    let titles =
-        &["GPU", "MODEL", "STATE", "GRANTED", "BUSY", "MEMORY", "GRANTED", "USED", "POWER", "LEASES"];
+    let titles = &[
+        "GPU", "MODEL", "STATE", "GRANTED", "BUSY", "MEMORY", "GRANTED", "USED", "POWER", "LEASES", "HELD BY",
+    ];
     let mut table = Table::new(titles, &[3, 4, 5, 6, 7, 8, 9]);
     for device in devices {
         table.row([
@@ -60,6 +61,10 @@ fn devices(devices: &[Device]) -> Table {
             units::bytes(device.load.memory_used),
             device.load.power_w.map_or("-".into(), |watts| format!("{watts:.0} W")),
             device.leases.len().to_string(),
+            match device.report.enforced_by.as_str() {
+                "" => "-".into(),
+                by => printable(by),
+            },
         ]);
     }
     table

@@ -37,6 +37,7 @@ pub fn devices(spec: &DeviceSpec, capacity: &[u64]) -> io::Result<Vec<DeviceRepo
         partitionable: true,
         compute_capability: format!("{}.{}", info.compute_capability.0, info.compute_capability.1),
         software,
+        enforced_by: if software { "workers" } else { "pacing" }.into(),
     });
     Ok(reports.collect())
 }
