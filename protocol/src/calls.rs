@@ -104,6 +104,18 @@ macro_rules! for_each_call {
             39 hold Hold asked plain since 1 (stream: u64, id: u64, now: bool) -> bool;
             /// Lets a held stream go on.
             40 release Release posted plain since 1 (id: u64) -> ();
+            /// Lets another server connect to this session, once and soon: the connection is the link of this number, and brings
+            /// copies. The answer is the key for it.
+            41 peer_expect PeerExpect asked plain since 3 (link: u64) -> PeerKey;
+            /// Has a connection made to the server that has given the key: the node of that name where the session has a
+            /// lease that names it, else the address. It is the link of this number, and takes copies there.
+            42 peer_connect PeerConnect asked plain since 3 (link: u64, node: String, address: String, key: PeerKey) -> ();
+            /// Sends memory over a link. Answered when it was read; the stream is used where that takes the device's help.
+            43 peer_send PeerSend asked plain since 3 (link: u64, transfer: u64, stream: u64, src: Region) -> ();
+            /// Puts what comes over a link as this transfer into memory. Answered when it is there.
+            44 peer_receive PeerReceive asked plain since 3 (link: u64, transfer: u64, stream: u64, dst: Region) -> ();
+            /// Ends a link: what is on its way fails.
+            45 peer_close PeerClose posted plain since 3 (link: u64) -> ();
         }
     };
 }
@@ -123,6 +135,15 @@ records! {
         height: u64,
         /// Slices.
         depth: u64,
+    }
+    /// What lets one server connect to another one's session. The secret never crosses the wire between them.
+    PeerKey {
+        /// Which session.
+        session: [u8; 16],
+        /// Which of its keys.
+        number: u64,
+        /// What both sides prove to know.
+        secret: [u8; 32],
     }
     /// What a synchronisation waits for.
     Target {

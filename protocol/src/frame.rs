@@ -9,7 +9,7 @@
 //!
 //! `length` counts the body alone and is at most [`MAX_BODY`]. A call's sequence number is one more than
 //! that of the call before; an answer bears its call's number; a notice bears 0, or, with
-//! [`Notice::CopyData`], the call's number that it belongs to.
+//! [`Notice::CopyData`], the call's number that it belongs to. Between servers there are only [parts](Part) of copies.
 
 use crate::wire::{DecodeError, Reader, Result, Wire, records};
 
@@ -32,6 +32,32 @@ pub enum Kind {
     Answer = 2,
     /// From the server, unasked: `call` says which [`Notice`].
     Notice = 3,
+    /// Between servers: bytes of a copy, whose number stands in `sequence`; `call` says which [`Part`] of it.
+    Part = 4,
+}
+
+/// Where bytes stand in a copy between servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Part {
+    /// More follow.
+    More = 0,
+    /// These are the last.
+    Last = 1,
+    /// The sender has failed to read them: the copy ends here, and the bytes that came mean nothing. No body.
+    Failed = 2,
+}
+
+impl TryFrom<u16> for Part {
+    type Error = DecodeError;
+    fn try_from(value: u16) -> Result<Self> {
+        match value {
+            0 => Ok(Self::More),
+            1 => Ok(Self::Last),
+            2 => Ok(Self::Failed),
+            _ => Err(DecodeError::Unknown { what: "part of a copy", value: value.into() }),
+        }
+    }
 }
 
 /// What the server tells unasked; the number stands in the header's `call` field.
@@ -170,6 +196,11 @@ impl Header {
     pub fn notice(notice: Notice, length: usize, sequence: u64) -> Self {
         Self { length: length as u32, kind: Kind::Notice, flags: 0, call: notice as u16, sequence }
     }
+
+    /// The header of a part of a copy between servers.
+    pub fn part(part: Part, length: usize, transfer: u64) -> Self {
+        Self { length: length as u32, kind: Kind::Part, flags: 0, call: part as u16, sequence: transfer }
+    }
 }
 
 impl Wire for Header {
@@ -183,6 +214,7 @@ impl Wire for Header {
             1 => Kind::Call,
             2 => Kind::Answer,
             3 => Kind::Notice,
+            4 => Kind::Part,
             k => return Err(DecodeError::Unknown { what: "frame kind", value: k.into() }),
         };
         let flags = u8::decode(reader)?;

@@ -21,7 +21,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"RGPU");
 /// The protocol's major version: both sides must have the same.
 pub const MAJOR: u16 = 1;
 /// The protocol's minor version: the smaller of both sides' is spoken.
-pub const MINOR: u16 = 2;
+pub const MINOR: u16 = 3;
 /// In a hello over a Unix socket: the client can go on through shared memory. In the answer: the server passes what that
 /// needs over the socket, right behind the answer.
 pub const FEATURE_SHARED_MEMORY: u64 = 1;
@@ -33,6 +33,12 @@ pub const FEATURE_RDMA: u64 = 4;
 /// The session only looks: what the devices are, and what is measured of them. It gets no addresses and no memory, and
 /// what would need them is refused.
 pub const FEATURE_OBSERVE: u64 = 8;
+/// In a hello: the program has several servers. In the answer: this one copies straight to and from others
+/// ([`PeerExpect`](crate::calls::PeerExpect) and its kin).
+pub const FEATURE_PEERS: u64 = 16;
+/// This is no program, but another server that brings copies to a session. The credential is an introduction (see
+/// `docs/protocol.md`), and the answer a [`LinkAnswer`]. Since minor version 3.
+pub const FEATURE_LINK: u64 = 32;
 /// Bytes of the part that no version changes.
 pub const PREFIX_BYTES: usize = 12;
 /// The longest hello that is accepted, without the prefix.
@@ -221,6 +227,18 @@ records! {
         keeps_images: bool,
         /// See `keeps_images`.
         images: Vec<u64>,
+    }
+}
+
+records! {
+    /// How a session answers another server's hello ([`FEATURE_LINK`]).
+    LinkAnswer {
+        /// A [`Status`].
+        status: u32,
+        /// For people; empty where accepted.
+        message: String,
+        /// Where accepted: that the session knows the key.
+        proof: [u8; 32],
     }
 }
 

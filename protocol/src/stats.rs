@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const STATS_FILE_VARIABLE: &str = "RGPU_STATS_FILE";
 
 const MAGIC: u64 = u64::from_le_bytes(*b"rgpustat");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const CALLS: usize = 64;
 const _: () = assert!(CALL_NAMES.len() <= CALLS);
 
@@ -41,6 +41,10 @@ pub struct Stats {
     pub bytes_sent: AtomicU64,
     /// Bytes received.
     pub bytes_received: AtomicU64,
+    /// Bytes that went straight from one of the program's servers to another.
+    pub peer_bytes: AtomicU64,
+    /// Bytes that went from one of the program's servers to another through the program.
+    pub relayed_bytes: AtomicU64,
     /// Sessions begun.
     pub sessions: AtomicU64,
     /// Sessions that failed: the connection was lost or never made.
@@ -58,6 +62,8 @@ impl Default for Stats {
             posted_calls: AtomicU64::default(),
             bytes_sent: AtomicU64::default(),
             bytes_received: AtomicU64::default(),
+            peer_bytes: AtomicU64::default(),
+            relayed_bytes: AtomicU64::default(),
             sessions: AtomicU64::default(),
             failures: AtomicU64::default(),
             calls: std::array::from_fn(|_| CallStats::default()),
@@ -76,6 +82,10 @@ pub struct Snapshot {
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
+    /// Bytes that went straight from one of the program's servers to another.
+    pub peer_bytes: u64,
+    /// Bytes that went from one of the program's servers to another through the program.
+    pub relayed_bytes: u64,
     /// Sessions begun.
     pub sessions: u64,
     /// Sessions that failed.
@@ -143,6 +153,8 @@ impl Stats {
             posted_calls: self.posted_calls.load(Relaxed),
             bytes_sent: self.bytes_sent.load(Relaxed),
             bytes_received: self.bytes_received.load(Relaxed),
+            peer_bytes: self.peer_bytes.load(Relaxed),
+            relayed_bytes: self.relayed_bytes.load(Relaxed),
             sessions: self.sessions.load(Relaxed),
             failures: self.failures.load(Relaxed),
             calls,

@@ -103,6 +103,8 @@ fn to_json(snapshot: &Snapshot) -> serde_json::Value {
         "posted_calls": snapshot.posted_calls,
         "bytes_sent": snapshot.bytes_sent,
         "bytes_received": snapshot.bytes_received,
+        "bytes_between_servers": snapshot.peer_bytes,
+        "bytes_relayed": snapshot.relayed_bytes,
         "sessions": snapshot.sessions,
         "failures": snapshot.failures,
         "calls": calls,
@@ -117,6 +119,14 @@ fn table(snapshot: &Snapshot) -> String {
     let _ = writeln!(text, "rgpu: {:>14}  posted calls", snapshot.posted_calls);
     let _ = writeln!(text, "rgpu: {:>14}  bytes sent", snapshot.bytes_sent);
     let _ = writeln!(text, "rgpu: {:>14}  bytes received", snapshot.bytes_received);
+    if snapshot.peer_bytes + snapshot.relayed_bytes > 0 {
+        let _ = writeln!(text, "rgpu: {:>14}  bytes copied from server to server", snapshot.peer_bytes);
+        let _ = writeln!(
+            text,
+            "rgpu: {:>14}  bytes copied between servers by the program",
+            snapshot.relayed_bytes
+        );
+    }
     let _ = writeln!(text, "rgpu: {seconds:>14.6}  seconds in calls");
     if snapshot.sessions != 1 || snapshot.failures != 0 {
         let _ = writeln!(text, "rgpu: {:>14}  sessions", snapshot.sessions);
@@ -143,6 +153,8 @@ mod tests {
             posted_calls: 12,
             bytes_sent: 1000,
             bytes_received: 500,
+            peer_bytes: 300,
+            relayed_bytes: 200,
             sessions: 1,
             failures: 0,
             calls: vec![("launch".into(), 3, 1_500), ("synchronize".into(), 1, 2_000_000_000)],
@@ -165,6 +177,7 @@ mod tests {
         assert_eq!(value["posted_calls"], 12);
         assert_eq!(value["bytes_sent"], 1000);
         assert_eq!(value["bytes_received"], 500);
+        assert_eq!((&value["bytes_between_servers"], &value["bytes_relayed"]), (&json!(300), &json!(200)));
         assert_eq!(value["calls"]["synchronize"]["count"], 1);
         assert_eq!(value["calls"]["synchronize"]["seconds"], 2.0);
     }
@@ -173,6 +186,7 @@ mod tests {
     fn the_table_names_the_most_expensive_call_first() {
         let text = table(&example());
         assert!(text.contains("4  round trips"));
+        assert!(text.contains("300  bytes copied from server to server"), "{text}");
         assert!(text.find("synchronize").unwrap() < text.find("launch").unwrap());
         assert!(text.lines().all(|line| line.starts_with("rgpu: ")));
     }

@@ -98,7 +98,9 @@ impl Link {
             }
             Kind::Notice if !copy => self.notice(header, body)?,
             Kind::Notice => {}
-            Kind::Call => return Err(DecodeError::Unknown { what: "call from a server", value: 0 }.into()),
+            Kind::Call | Kind::Part => {
+                return Err(DecodeError::Unknown { what: "frame from a server", value: 0 }.into());
+            }
         }
         // One large frame does not cost memory for ever.
         if body.capacity() > 256 << 10 {

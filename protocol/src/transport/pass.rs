@@ -52,10 +52,10 @@ pub fn check_memory_file(fd: RawFd, size: u64) -> io::Result<()> {
 #[repr(C, align(8))]
 struct Control([u8; 24 + 8 * MAX_PASSED]);
 
-fn message(control: &mut Control, byte: &mut libc::iovec) -> libc::msghdr {
+fn message(control: &mut Control, bytes: &mut libc::iovec) -> libc::msghdr {
     // SAFETY: all zeros is a valid msghdr.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = byte;
+    message.msg_iov = bytes;
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = control.0.len() as _;
@@ -64,31 +64,50 @@ fn message(control: &mut Control, byte: &mut libc::iovec) -> libc::msghdr {
 
 /// Sends descriptors, with a byte. The socket must have room, as a fresh one has.
 pub fn send_descriptors(socket: RawFd, descriptors: &[RawFd]) -> io::Result<()> {
-    assert!(!descriptors.is_empty() && descriptors.len() <= MAX_PASSED);
+    assert!(!descriptors.is_empty());
+    if send_message(socket, b"D", descriptors)? == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Sends bytes, of which there must be some, and descriptors, of which there need be none. Never waits. Says how many bytes.
+pub fn send_message(socket: RawFd, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<usize> {
+    assert!(!bytes.is_empty() && descriptors.len() <= MAX_PASSED);
     let mut control = Control([0; _]);
-    let mut letter = b'D';
-    let mut byte = libc::iovec { iov_base: (&raw mut letter).cast(), iov_len: 1 };
-    let mut message = message(&mut control, &mut byte);
-    let bytes = size_of_val(descriptors);
-    // SAFETY: the control buffer is large enough for that many descriptors, and aligned.
+    let mut place = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut message = message(&mut control, &mut place);
+    let length = size_of_val(descriptors);
+    // SAFETY: the control buffer is large enough for that many descriptors, and aligned; the bytes are only read.
     let sent = unsafe {
-        message.msg_controllen = libc::CMSG_SPACE(bytes as u32) as _;
-        let header = libc::CMSG_FIRSTHDR(&message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(bytes as u32) as _;
-        std::ptr::copy_nonoverlapping(descriptors.as_ptr().cast(), libc::CMSG_DATA(header), bytes);
+        if descriptors.is_empty() {
+            message.msg_control = std::ptr::null_mut();
+            message.msg_controllen = 0;
+        } else {
+            message.msg_controllen = libc::CMSG_SPACE(length as u32) as _;
+            let header = libc::CMSG_FIRSTHDR(&message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(length as u32) as _;
+            std::ptr::copy_nonoverlapping(descriptors.as_ptr().cast(), libc::CMSG_DATA(header), length);
+        }
         libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
     };
-    if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
 /// Receives what [`send_descriptors`] sent; [`io::ErrorKind::WouldBlock`] where it is not there yet.
 pub fn receive_descriptors(socket: RawFd) -> io::Result<Vec<OwnedFd>> {
+    let mut letter = [0u8];
+    let (n, descriptors) = receive_message(socket, &mut letter)?;
+    if n == 0 || letter != *b"D" || descriptors.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer passed no descriptors"));
+    }
+    Ok(descriptors)
+}
+
+/// Receives what [`send_message`] sent; 0 bytes are the end. [`io::ErrorKind::WouldBlock`] where there is nothing.
+pub fn receive_message(socket: RawFd, into: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = Control([0; _]);
-    let mut letter = 0u8;
-    let mut byte = libc::iovec { iov_base: (&raw mut letter).cast(), iov_len: 1 };
-    let mut message = message(&mut control, &mut byte);
+    let mut place = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let mut message = message(&mut control, &mut place);
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     // SAFETY: the message describes valid places.
     let n = unsafe { libc::recvmsg(socket, &mut message, flags) };
@@ -110,10 +129,10 @@ pub fn receive_descriptors(socket: RawFd) -> io::Result<Vec<OwnedFd>> {
             header = libc::CMSG_NXTHDR(&message, header);
         }
     }
-    if n == 0 || letter != b'D' || descriptors.is_empty() || message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer passed no descriptors"));
+    if message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's message does not fit"));
     }
-    Ok(descriptors)
+    Ok((n as usize, descriptors))
 }
 
 /// A part of a file in this process's memory, away from forked children and core dumps.

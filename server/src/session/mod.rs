@@ -8,6 +8,7 @@
 
 mod bulk;
 mod calls;
+mod exchange;
 mod host;
 mod memory;
 pub use memory::initial_credit;
