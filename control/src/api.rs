@@ -171,9 +171,15 @@ records! {
         pub devices: Vec<DeviceReport>,
         /// Which transports its server offers: `tcp`, `shm`, `rdma`.
         pub transports: Vec<String>,
-        /// Whether its server encrypts data connections: then it also takes only encrypted ones.
+        /// Whether its server encrypts data connections (TLS) for programs that want it.
         #[serde(default)]
         pub tls: bool,
+        /// Whether it takes no others from other machines.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub tls_required: bool,
+        /// With `tls`: what programs know its certificate by, `sha256:` and 64 hexadecimal digits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tls_fingerprint: Option<String>,
         /// The release.
         pub version: String,
         /// Leases that it is serving from before (it was restarted, or the broker was).
@@ -407,6 +413,9 @@ records! {
         /// Whether to fail (409) where nothing is free now, instead of waiting in the queue.
         #[serde(default)]
         pub now_or_never: bool,
+        /// Whether what leaves the program's machine is to be encrypted. Only servers that can do so are given then.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub encrypt: bool,
     }
     /// What is to be different.
     #[derive(Default)]
@@ -460,7 +469,7 @@ records! {
         pub usage: Vec<GrantUsage>,
         /// How many programs have a session with it.
         pub sessions: u32,
-        /// With encrypted connections: the certificates (PEM) that sign the servers'.
+        /// With encrypted connections: the certificates (PEM) that sign those of servers without a fingerprint.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub ca: Option<String>,
     }

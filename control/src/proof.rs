@@ -7,7 +7,11 @@
 //! ```text
 //! TOKEN ~ base64(session u64 | time in ms u64 | Ed25519 signature)
 //! signed: "rgpu proof\0" BLAKE3(TOKEN) session time node
+//! with an encrypted connection: "rgpu bound proof\0" BLAKE3(TOKEN) session time binding node
 //! ```
+//!
+//! The *binding* is a number of 32 bytes that TLS derives for both ends of one connection ([`BINDING_LABEL`]). Whoever passes a
+//! proof on has another connection to the server, with another binding; so the proof is of no use there.
 
 use std::collections::HashMap;
 
@@ -19,21 +23,43 @@ use crate::token::{CLOCK_SKEW_S, LeaseClaims, PrivateKey, PublicKey, TokenError}
 /// How far from the server's clock the proof's time may be.
 pub const PROOF_WINDOW_S: u64 = 2 * CLOCK_SKEW_S;
 
-fn signed(token: &str, session: u64, time_ms: u64, node: &str) -> Vec<u8> {
-    let mut bytes = b"rgpu proof\0".to_vec();
+/// What an encrypted connection's two ends know in common, and nobody else (RFC 5705, without a context).
+pub type Binding = [u8; 32];
+
+/// The label under which TLS exports the binding.
+pub const BINDING_LABEL: &[u8] = b"EXPORTER-rgpu-lease-proof";
+
+fn signed(token: &str, session: u64, time_ms: u64, node: &str, binding: Option<&Binding>) -> Vec<u8> {
+    let mut bytes = match binding {
+        None => b"rgpu proof\0".to_vec(),
+        Some(_) => b"rgpu bound proof\0".to_vec(),
+    };
     bytes.extend(blake3::hash(token.as_bytes()).as_bytes());
     bytes.extend(session.to_le_bytes());
     bytes.extend(time_ms.to_le_bytes());
+    bytes.extend(binding.into_iter().flatten());
     bytes.extend(node.as_bytes());
     bytes
 }
 
-/// The hello's credential for a session with a node's server.
+/// The hello's credential for a session with a node's server, over a connection that is not encrypted.
 pub fn present(token: &str, key: &PrivateKey, session: u64, node: &str, time_ms: u64) -> Vec<u8> {
+    present_bound(token, key, session, node, time_ms, None)
+}
+
+/// The hello's credential for a session with a node's server, over the connection with this binding.
+pub fn present_bound(
+    token: &str,
+    key: &PrivateKey,
+    session: u64,
+    node: &str,
+    time_ms: u64,
+    binding: Option<&Binding>,
+) -> Vec<u8> {
     let mut proof = Vec::with_capacity(80);
     proof.extend(session.to_le_bytes());
     proof.extend(time_ms.to_le_bytes());
-    proof.extend(key.sign_bytes(&signed(token, session, time_ms, node)));
+    proof.extend(key.sign_bytes(&signed(token, session, time_ms, node, binding)));
     format!("{token}~{}", URL_SAFE_NO_PAD.encode(proof)).into_bytes()
 }
 
@@ -63,6 +89,18 @@ impl Verifier {
     ///
     /// Proofs from before the server began are refused as stale: an earlier process may have admitted them.
     pub fn admit(&mut self, credential: &[u8], session: u64, now_ms: u64) -> Result<LeaseClaims, TokenError> {
+        self.admit_bound(credential, session, now_ms, None)
+    }
+
+    /// The same for a session over the encrypted connection that has this binding: a proof without one, or with another one, is
+    /// refused, as is one with a binding over a connection that has none.
+    pub fn admit_bound(
+        &mut self,
+        credential: &[u8],
+        session: u64,
+        now_ms: u64,
+        binding: Option<&Binding>,
+    ) -> Result<LeaseClaims, TokenError> {
         let text = std::str::from_utf8(credential).map_err(|_| TokenError::Malformed)?;
         let (token, proof) = text.split_once('~').unwrap_or((text, ""));
         let claims = self.broker.verify_lease(token, now_ms / 1000)?;
@@ -72,7 +110,7 @@ impl Verifier {
         let (proved, time_ms) = (number(0), number(8));
         let signature: [u8; 64] = std::array::from_fn(|i| proof[16 + i]);
         let holder = PublicKey::parse(&claims.holder).ok_or(TokenError::Malformed)?;
-        let good = holder.verify_bytes(&signed(token, proved, time_ms, &self.node), &signature);
+        let good = holder.verify_bytes(&signed(token, proved, time_ms, &self.node, binding), &signature);
         if !good || proved != session {
             return Err(TokenError::Proof);
         }
@@ -111,6 +149,7 @@ mod tests {
             expires: 2000,
             holder: holder.public().to_text(),
             transport: "auto".into(),
+            encrypt: false,
             grants: vec![grant],
         }))
     }
@@ -133,6 +172,18 @@ mod tests {
         let again = verifier.admit(&good, 5, late);
         assert_eq!(again, Err(TokenError::Stale { by_s: PROOF_WINDOW_S }));
         assert_eq!(verifier.admit(b"\xff", 5, NOW), Err(TokenError::Malformed));
+    }
+
+    #[test]
+    fn a_proof_that_is_bound_to_a_connection_is_good_for_that_one_alone() {
+        let (broker, holder) = (PrivateKey::generate(), PrivateKey::generate());
+        let token = token(&broker, &holder, "n0");
+        let mut verifier = Verifier::new(broker.public(), "n0", NOW);
+        let bound = |binding| present_bound(&token, &holder, 1, "n0", NOW, binding);
+        for (shown, has) in [(Some(&[7; 32]), None), (Some(&[7; 32]), Some(&[8; 32])), (None, Some(&[7; 32]))] {
+            assert_eq!(verifier.admit_bound(&bound(shown), 1, NOW, has), Err(TokenError::Proof));
+        }
+        assert!(verifier.admit_bound(&bound(Some(&[7; 32])), 1, NOW, Some(&[7; 32])).is_ok());
     }
 
     #[test]

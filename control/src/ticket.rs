@@ -24,9 +24,12 @@ pub struct LeaseServer {
     pub address: String,
     /// How many devices of the lease it has. The program's ordinals are those of the first server, then the second's, ….
     pub devices: u32,
-    /// Whether the connection is to be encrypted.
+    /// Whether the connection is to be encrypted, unless it doesn't leave the machine.
     #[serde(default)]
     pub tls: bool,
+    /// Where the server can encrypt: what its certificate is known by, `sha256:` and 64 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
 }
 
 /// What a program is told.
@@ -42,7 +45,7 @@ pub struct Ticket {
     pub transport: String,
     /// Where to connect, in the order of device ordinals.
     pub servers: Vec<LeaseServer>,
-    /// With an encrypted connection: the certificates (PEM) that sign the servers'.
+    /// With an encrypted connection: the certificates (PEM) that sign those of servers without a fingerprint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
 }
@@ -126,7 +129,13 @@ mod tests {
             token: "t".into(),
             key: key.to_text(),
             transport: "auto".into(),
-            servers: vec![LeaseServer { node: "n".into(), address: "a:1".into(), devices: 1, tls: false }],
+            servers: vec![LeaseServer {
+                node: "n".into(),
+                address: "a:1".into(),
+                devices: 1,
+                tls: false,
+                fingerprint: None,
+            }],
             ca: None,
         };
         ticket.write(&path).unwrap();

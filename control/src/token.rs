@@ -144,6 +144,9 @@ pub struct LeaseClaims {
     pub holder: String,
     /// Which transport is to be used: `auto`, `shm`, `tcp` or `rdma`.
     pub transport: String,
+    /// Whether servers take it only over connections that are encrypted, or don't leave the machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub encrypt: bool,
     /// What it gives, in the order of the program's device ordinals.
     pub grants: Vec<Grant>,
 }
@@ -334,6 +337,7 @@ mod tests {
             expires: 2000,
             holder: holder.to_text(),
             transport: "auto".into(),
+            encrypt: false,
             grants: vec![grant],
         })
     }

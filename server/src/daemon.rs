@@ -136,10 +136,9 @@ pub fn serve(options: Options) -> io::Result<()> {
     let agent = options.agent.as_ref().map(|agent| {
         let site = Site {
             address,
-            device: daemon.device.clone(),
-            capacity: capacity.clone(),
+            settled,
             transport: options.transport,
-            tls: false,
+            tls: None,
             ledger: daemon.ledger.clone(),
             leases: daemon.leases.clone(),
         };

@@ -12,7 +12,7 @@
 use crate::ledger::{Ledger, Terms, Used, monotonic_ns};
 use rgpu_control::LeaseId;
 use rgpu_control::api::{GrantUsage, LeaseReport, Orders};
-use rgpu_control::proof::Verifier;
+use rgpu_control::proof::{Binding, Verifier};
 use rgpu_control::token::{CLOCK_SKEW_S, Grant, LeaseClaims, PublicKey, TokenError};
 use rgpu_control::unix_time;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -177,10 +177,29 @@ impl LeaseTable {
     /// # Errors
     /// Why it is refused, in words for both sides.
     pub fn admit(&self, credential: &[u8], session: u64) -> Result<Admission, String> {
-        self.admit_at(credential, session, unix_ms())
+        self.admit_bound(credential, session, None)
     }
 
-    fn admit_at(&self, credential: &[u8], session: u64, now_ms: u64) -> Result<Admission, String> {
+    /// The same for a hello that came over the encrypted connection with this [binding](rgpu_control::proof::Binding).
+    ///
+    /// # Errors
+    /// Why it is refused, in words for both sides.
+    pub fn admit_bound(
+        &self,
+        credential: &[u8],
+        session: u64,
+        binding: Option<&Binding>,
+    ) -> Result<Admission, String> {
+        self.admit_at(credential, session, unix_ms(), binding)
+    }
+
+    fn admit_at(
+        &self,
+        credential: &[u8],
+        session: u64,
+        now_ms: u64,
+        binding: Option<&Binding>,
+    ) -> Result<Admission, String> {
         let mut inner = self.lock();
         let Inner { verifier, node, .. } = &mut *inner;
         let Some(verifier) = verifier else {
@@ -189,7 +208,7 @@ impl LeaseTable {
         if credential.is_empty() {
             return Err("it wants a lease: start the program with `rgpu run --broker URL`".into());
         }
-        let claims = verifier.admit(credential, session, now_ms).map_err(|e| e.to_string())?;
+        let claims = verifier.admit_bound(credential, session, now_ms, binding).map_err(|e| e.to_string())?;
         let node = node.clone();
         inner.check_not_ended(&claims)?;
         let terms = match inner.leases.get(&claims.lease) {

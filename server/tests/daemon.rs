@@ -364,6 +364,7 @@ impl Cluster {
             expires: unix_time() + 60,
             holder: self.holder.public().to_text(),
             transport: "auto".into(),
+            encrypt: false,
             grants: vec![Grant { node: "n0".into(), device: 0, memory, share_milli: 250 }],
         }
     }

@@ -276,5 +276,6 @@ fn request(number: u64, holder: &str) -> LeaseRequest {
         traffic_mbps: Some(10),
         wait_s: 60,
         now_or_never: false,
+        encrypt: false,
     }
 }

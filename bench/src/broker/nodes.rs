@@ -239,6 +239,8 @@ fn registration(name: String, number: u32, devices: u32) -> Registration {
         devices: (0..devices).map(device).collect(),
         transports: vec!["tcp".into()],
         tls: false,
+        tls_required: false,
+        tls_fingerprint: None,
         version: env!("CARGO_PKG_VERSION").into(),
         leases: Vec::new(),
     }

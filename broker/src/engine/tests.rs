@@ -98,6 +98,7 @@ impl World {
             traffic_mbps: None,
             wait_s: 0,
             now_or_never: false,
+            encrypt: false,
         }
     }
 
@@ -213,6 +214,8 @@ impl FakeNode {
                 devices: (0..devices).map(device).collect(),
                 transports: vec!["tcp".into()],
                 tls: false,
+                tls_required: false,
+                tls_fingerprint: None,
                 version: "0".into(),
                 leases: Vec::new(),
             },

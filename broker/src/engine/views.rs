@@ -66,7 +66,8 @@ impl Core {
             node: node.to_owned(),
             address: local.or_else(|| about.map(|about| about.address.clone())).unwrap_or_default(),
             devices: 1,
-            tls: about.is_some_and(|about| about.tls),
+            tls: record.request.encrypt || about.is_some_and(|about| about.tls_required),
+            fingerprint: about.and_then(|about| about.tls_fingerprint.clone()),
         }
     }
 
@@ -85,6 +86,7 @@ impl Core {
             expires: self.unix_s_at(entry.live.deadline?),
             holder: record.request.holder.clone(),
             transport: record.request.transport.clone(),
+            encrypt: record.request.encrypt,
             grants: record.grants.clone(),
         }))
     }

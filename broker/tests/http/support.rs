@@ -122,6 +122,8 @@ pub fn registration(name: &str) -> Registration {
         }],
         transports: vec!["tcp".into()],
         tls: false,
+        tls_required: false,
+        tls_fingerprint: None,
         version: "0.1.0".into(),
         leases: Vec::new(),
     }
@@ -162,6 +164,7 @@ pub fn wish(name: &str) -> LeaseRequest {
         traffic_mbps: None,
         wait_s: 30,
         now_or_never: false,
+        encrypt: false,
     }
 }
 

@@ -10,7 +10,7 @@ use rgpu_control::api::{ErrorCode, Lease, LeaseRequest, LeaseState, this_machine
 use rgpu_control::ticket::{self, Ticket};
 use rgpu_control::token::PrivateKey;
 use rgpu_control::{Broker, ClientError, LEASE_VARIABLE, LeaseId, NODE_VARIABLE};
-use rgpu_protocol::transport::{Choice, TRANSPORT_VARIABLE};
+use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
 
 use super::child::{Held, Woken};
 use crate::control::{BrokerArguments, TRY_LATER, explain};
@@ -52,6 +52,10 @@ pub struct LeaseArguments {
     /// Fail (status 75) where nothing has become free after so many seconds
     #[arg(long, value_name = "SECONDS", conflicts_with = "now", help_heading = "With a broker")]
     wait: Option<u32>,
+    /// Encrypt (TLS) what leaves this machine; the broker then gives GPUs of servers that can [default: RGPU_ENCRYPT].
+    /// Without a broker the server's certificate is checked by RGPU_TLS_FINGERPRINT or RGPU_TLS_CA
+    #[arg(long)]
+    pub encrypt: bool,
     /// Which of the cluster's nodes this machine is [default: RGPU_NODE, else the broker recognises it]
     #[arg(long, value_name = "NAME", help_heading = "With a broker")]
     node: Option<String>,
@@ -130,6 +134,7 @@ impl LeaseArguments {
             traffic_mbps: self.traffic,
             wait_s: self.wait.map_or(SILENCE.as_secs() as u32, |wait| wait.min(SILENCE.as_secs() as u32)),
             now_or_never: self.now || self.wait == Some(0),
+            encrypt: self.encrypt || set(ENCRYPT_VARIABLE).is_some_and(|value| value != "0"),
         }
     }
 }

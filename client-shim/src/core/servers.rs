@@ -122,6 +122,7 @@ mod tests {
             address: address.into(),
             devices: 1,
             tls: false,
+            fingerprint: None,
         };
         let claims = LeaseClaims {
             lease: LeaseId(7),
@@ -132,6 +133,7 @@ mod tests {
             expires: now + 60,
             holder: holder.public().to_text(),
             transport: "tcp".into(),
+            encrypt: false,
             grants: vec![grant("n0"), grant("n1")],
         };
         Ticket {

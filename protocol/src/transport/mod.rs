@@ -83,6 +83,13 @@ impl std::str::FromStr for Choice {
 /// The environment variable that says which transport a program uses.
 pub const TRANSPORT_VARIABLE: &str = "RGPU_TRANSPORT";
 
+/// The environment variable that says that what leaves the machine is to be encrypted.
+pub const ENCRYPT_VARIABLE: &str = "RGPU_ENCRYPT";
+/// The environment variable with the fingerprints of certificates that are trusted, separated by commas.
+pub const FINGERPRINT_VARIABLE: &str = "RGPU_TLS_FINGERPRINT";
+/// The environment variable that names a file with the certificates (PEM) that sign those of servers.
+pub const CA_VARIABLE: &str = "RGPU_TLS_CA";
+
 /// The name of the abstract Unix socket beside a TCP listener, over which clients on the same machine find
 /// shared memory.
 pub fn local_name(address: &std::net::SocketAddr) -> String {
@@ -159,6 +166,11 @@ pub trait Transport: Send + Sync {
 
     /// Which one it is.
     fn kind(&self) -> Kind;
+
+    /// Whether what it carries is encrypted.
+    fn is_encrypted(&self) -> bool {
+        false
+    }
 
     /// Ends the connection both ways; whoever waits wakes up.
     fn shutdown(&self);

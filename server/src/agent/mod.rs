@@ -49,18 +49,24 @@ pub struct AgentOptions {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
+/// What programs must know of a server that encrypts.
+pub struct SiteTls {
+    /// Whether it takes only encrypted connections from other machines.
+    pub required: bool,
+    /// What its certificate is known by.
+    pub fingerprint: String,
+}
+
 /// What the agent works on.
 pub struct Site {
     /// Where the server listens.
     pub address: SocketAddr,
-    /// Its devices, settled.
-    pub device: DeviceSpec,
-    /// Memory that each of them has to promise.
-    pub capacity: Vec<u64>,
+    /// Its devices.
+    pub settled: Settled,
     /// Which transports it offers.
     pub transport: Choice,
-    /// Whether data connections are encrypted.
-    pub tls: bool,
+    /// How data connections are encrypted, where they can be.
+    pub tls: Option<SiteTls>,
     /// What programs use.
     pub ledger: Arc<Ledger>,
     /// The leases.

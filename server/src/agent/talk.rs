@@ -143,7 +143,9 @@ impl Talk {
             switch: self.options.switch.clone(),
             devices: self.devices.clone(),
             transports: facts::transports(self.site.transport),
-            tls: self.site.tls,
+            tls: self.site.tls.is_some(),
+            tls_required: self.site.tls.as_ref().is_some_and(|tls| tls.required),
+            tls_fingerprint: self.site.tls.as_ref().map(|tls| tls.fingerprint.clone()),
             version: env!("CARGO_PKG_VERSION").into(),
             leases,
         }

@@ -47,6 +47,7 @@ impl Site {
             expires: unix_time() + 60,
             holder: self.holder.public().to_text(),
             transport: "auto".into(),
+            encrypt: false,
             grants,
         }
     }

@@ -109,6 +109,7 @@ fn ticket(broker: &PrivateKey, servers: &[(&str, &Daemon, u32)]) -> Ticket {
         expires: now + 600,
         holder: holder.public().to_text(),
         transport: "auto".into(),
+        encrypt: false,
         grants: grants.collect(),
     };
     let server = |(node, daemon, devices): &(&str, &Daemon, u32)| LeaseServer {
@@ -116,6 +117,7 @@ fn ticket(broker: &PrivateKey, servers: &[(&str, &Daemon, u32)]) -> Ticket {
         address: daemon.address().to_string(),
         devices: *devices,
         tls: false,
+        fingerprint: None,
     };
     Ticket {
         lease: LeaseId(0x1ea5e),

@@ -49,6 +49,7 @@ async fn ten_thousand_leases_on_a_thousand_nodes() {
                     traffic_mbps: Some(10),
                     wait_s: 60,
                     now_or_never: false,
+                    encrypt: false,
                 };
                 let asked = std::time::Instant::now();
                 let lease = engine.request_lease(&ann, world).await.unwrap();

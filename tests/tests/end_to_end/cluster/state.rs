@@ -57,6 +57,7 @@ fn request() -> LeaseRequest {
         traffic_mbps: None,
         wait_s: 5,
         now_or_never: false,
+        encrypt: false,
     }
 }
 

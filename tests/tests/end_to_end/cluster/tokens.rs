@@ -58,6 +58,7 @@ fn request(key: &PrivateKey) -> LeaseRequest {
         traffic_mbps: None,
         wait_s: 20,
         now_or_never: false,
+        encrypt: false,
     }
 }
 
