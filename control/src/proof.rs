@@ -10,8 +10,8 @@
 //! with an encrypted connection: "rgpu bound proof\0" BLAKE3(TOKEN) session time binding node
 //! ```
 //!
-//! The *binding* is a number of 32 bytes that TLS derives for both ends of one connection ([`BINDING_LABEL`]). Whoever passes a
-//! proof on has another connection to the server, with another binding; so the proof is of no use there.
+//! The *binding* is the SHA-256 fingerprint of the certificate that the server has shown (as `tls-server-end-point`, RFC 5929).
+//! Whoever gets between the two has another certificate, and what is signed for that is of no use with the server's.
 
 use std::collections::HashMap;
 
@@ -23,11 +23,8 @@ use crate::token::{CLOCK_SKEW_S, LeaseClaims, PrivateKey, PublicKey, TokenError}
 /// How far from the server's clock the proof's time may be.
 pub const PROOF_WINDOW_S: u64 = 2 * CLOCK_SKEW_S;
 
-/// What an encrypted connection's two ends know in common, and nobody else (RFC 5705, without a context).
+/// What ties a proof to encrypted connections with one server.
 pub type Binding = [u8; 32];
-
-/// The label under which TLS exports the binding.
-pub const BINDING_LABEL: &[u8] = b"EXPORTER-rgpu-lease-proof";
 
 fn signed(token: &str, session: u64, time_ms: u64, node: &str, binding: Option<&Binding>) -> Vec<u8> {
     let mut bytes = match binding {
@@ -47,7 +44,7 @@ pub fn present(token: &str, key: &PrivateKey, session: u64, node: &str, time_ms:
     present_bound(token, key, session, node, time_ms, None)
 }
 
-/// The hello's credential for a session with a node's server, over the connection with this binding.
+/// The hello's credential for a session with a node's server, over an encrypted connection with this binding.
 pub fn present_bound(
     token: &str,
     key: &PrivateKey,
@@ -92,7 +89,7 @@ impl Verifier {
         self.admit_bound(credential, session, now_ms, None)
     }
 
-    /// The same for a session over the encrypted connection that has this binding: a proof without one, or with another one, is
+    /// The same for a session over an encrypted connection that has this binding: a proof without one, or with another one, is
     /// refused, as is one with a binding over a connection that has none.
     pub fn admit_bound(
         &mut self,

@@ -10,11 +10,13 @@ mod rdma;
 mod shm;
 mod spin;
 mod tcp;
+pub mod tls;
 
 pub use pass::{receive_descriptors, send_descriptors};
 pub use rdma::{Info as RdmaInfo, Rdma};
 pub use shm::{Offer, Shm};
 pub use tcp::{Descriptor, Tcp, dup_above};
+pub use tls::Tls;
 
 use std::io;
 use std::os::fd::RawFd;
@@ -85,7 +87,7 @@ pub const TRANSPORT_VARIABLE: &str = "RGPU_TRANSPORT";
 
 /// The environment variable that says that what leaves the machine is to be encrypted.
 pub const ENCRYPT_VARIABLE: &str = "RGPU_ENCRYPT";
-/// The environment variable with the fingerprints of certificates that are trusted, separated by commas.
+/// The environment variable with the [fingerprints](tls::Fingerprint) of certificates that are trusted, separated by commas.
 pub const FINGERPRINT_VARIABLE: &str = "RGPU_TLS_FINGERPRINT";
 /// The environment variable that names a file with the certificates (PEM) that sign those of servers.
 pub const CA_VARIABLE: &str = "RGPU_TLS_CA";
@@ -119,7 +121,8 @@ impl Ready {
 /// A connection. See the module's text.
 pub trait Transport: Send + Sync {
     /// Sends some of the pieces, in order, without blocking; says how many bytes.
-    /// [`io::ErrorKind::WouldBlock`] where there is no room.
+    /// [`io::ErrorKind::WouldBlock`] where there is no room: what is sent next has to begin with the same bytes, which may
+    /// be encrypted already.
     fn send(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize>;
 
     /// Receives some bytes without blocking; 0 is the end. [`io::ErrorKind::WouldBlock`] where there
