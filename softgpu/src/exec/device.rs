@@ -301,14 +301,13 @@ impl Device for SoftGpu {
         let (module_info, linked) = match placed {
             Ok(placed) => placed,
             Err(error) => {
-                let module =
-                    Module { ordinal, functions: Vec::new(), kernels: Box::new(NoKernels), variables };
+                let module = Module::new(ordinal, Vec::new(), Box::new(NoKernels), variables);
                 self.drop_module(&mut state, &module);
                 return Err(error);
             }
         };
         let functions = module_info.functions.clone();
-        let loaded = Arc::new(Module { ordinal, functions, kernels: Box::new(linked), variables });
+        let loaded = Arc::new(Module::new(ordinal, functions, Box::new(linked), variables));
         state.modules.insert(module, loaded);
         Ok(module_info)
     }

@@ -2,16 +2,26 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rgpu_device::{Error, Host, Ordinal};
 
 use super::heap::Heap;
+use super::modules::{Cost, Module};
 use super::warp;
 use crate::abi::Kernel;
 
 /// Output of kernels is handed on when so much has come together, or the kernel has ended.
 const OUTPUT: usize = 64 << 10;
+
+/// A kernel that takes one worker no longer than this is not worth waking another one for.
+const SMALL: Duration = Duration::from_micros(20);
+
+/// A time's nanoseconds.
+pub fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// A kernel launch whose turn has come.
 pub struct Grid {
@@ -47,6 +57,12 @@ pub struct Grid {
     pub heap: Arc<Heap>,
     /// Where printed text goes.
     pub host: Arc<dyn Host>,
+    /// The module that the kernel is from, and its number there.
+    origin: (Arc<Module>, u32),
+    /// When its blocks could be begun.
+    begun: Instant,
+    /// Whether one worker runs it to its end, and others leave it alone.
+    alone: AtomicBool,
     total: u64,
     next: AtomicU64,
     finished: AtomicU64,
@@ -85,13 +101,21 @@ pub struct GridSpec {
     pub heap: Arc<Heap>,
     #[allow(missing_docs)]
     pub host: Arc<dyn Host>,
+    #[allow(missing_docs)]
+    pub origin: (Arc<Module>, u32),
 }
 
 impl Grid {
     /// A grid none of whose blocks has begun.
     pub fn new(spec: GridSpec) -> Self {
         let total = spec.grid.iter().map(|&n| u64::from(n)).product();
+        let cost = spec.origin.0.cost(spec.origin.1);
+        let small =
+            total == 1 || cost.and_then(|cost| cost.of(total)).is_some_and(|ns| ns <= nanoseconds(SMALL));
         Self {
+            alone: AtomicBool::new(small && !spec.cooperative),
+            begun: Instant::now(),
+            origin: spec.origin,
             has_cuts: !spec.kernel.cuts.is_empty(),
             has_warp_cuts: spec.kernel.cuts.iter().any(|c| warp::is_of_warp(c.kind)),
             kernel: spec.kernel,
@@ -134,6 +158,39 @@ impl Grid {
     /// Roughly how many blocks have not begun.
     pub fn remaining(&self) -> u64 {
         self.total.saturating_sub(self.next.load(Ordering::Relaxed))
+    }
+
+    /// When its blocks could be begun.
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Whether one worker is to run it to its end.
+    pub fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed)
+    }
+
+    /// Lets other workers begin blocks of it. True where that was not so before.
+    pub fn open(&self) -> bool {
+        self.alone.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether it has turned out not to be small, after so many blocks. The clock is not looked at after each of them.
+    pub fn is_longer_than_thought(&self, blocks: u64) -> bool {
+        self.is_alone() && blocks.is_power_of_two() && !self.exhausted() && self.begun.elapsed() > 2 * SMALL
+    }
+
+    /// What the kernel costs.
+    pub fn cost(&self) -> Option<&Cost> {
+        self.origin.0.cost(self.origin.1)
+    }
+
+    /// The grid has ended whose blocks took turns: all of its time is taken for all its workers' time.
+    pub fn note_turns(&self, workers: u64) {
+        if let Some(cost) = self.cost() {
+            let helpers = if self.is_alone() { 1 } else { workers.min(self.total) };
+            cost.note(self.total, nanoseconds(self.begun.elapsed()).saturating_mul(helpers));
+        }
     }
 
     /// Reports blocks as ended; true for the one who reports the last.

@@ -125,6 +125,7 @@ impl LaunchWork {
             cooperative: self.cooperative,
             heap: site.heap,
             host: site.host,
+            origin: (self.module, self.function),
         }))
     }
 }

@@ -21,6 +21,7 @@ mod launch;
 mod memory;
 mod mirror;
 mod modules;
+mod numbers;
 mod printf;
 mod shared;
 mod slot;
@@ -52,6 +53,9 @@ pub struct Config {
     pub compute_capability: (u32, u32),
     /// The devices' name.
     pub name: String,
+    /// Whether the process is this library's own, where nobody else handles signals: a program's may have put handlers of
+    /// its own in front of the executor's since the last kernel.
+    pub own_process: bool,
 }
 
 impl Default for Config {
@@ -63,6 +67,7 @@ impl Default for Config {
             workers: 0,
             compute_capability: (8, 0),
             name: "rgpu software GPU".into(),
+            own_process: false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rgpu_device::{Code, Error, FunctionInfo, GlobalInfo, GlobalKind, ModuleInfo, Ordinal, Range, Result};
 
@@ -31,6 +32,49 @@ pub struct Module {
     pub kernels: Box<dyn Kernels>,
     /// Where its variables are, if it has any.
     pub variables: Option<u64>,
+    /// What its kernels cost, by position.
+    costs: Box<[Cost]>,
+}
+
+impl Module {
+    /// A module none of whose kernels has run.
+    pub fn new(
+        ordinal: Ordinal,
+        functions: Vec<FunctionInfo>,
+        kernels: Box<dyn Kernels>,
+        variables: Option<u64>,
+    ) -> Self {
+        let costs = functions.iter().map(|_| Cost::default()).collect();
+        Self { ordinal, functions, kernels, variables, costs }
+    }
+
+    /// What a kernel costs.
+    pub fn cost(&self, function: u32) -> Option<&Cost> {
+        self.costs.get(function as usize)
+    }
+}
+
+/// How long a block of a kernel took lately.
+#[derive(Debug, Default)]
+pub struct Cost(AtomicU32);
+
+impl Cost {
+    /// One worker has run so many blocks in so many nanoseconds.
+    pub fn note(&self, blocks: u64, ns: u64) {
+        let new = u32::try_from(ns / blocks.max(1)).unwrap_or(u32::MAX).max(1);
+        let old = self.0.load(Relaxed);
+        // What was long once is believed to be short only after some time.
+        let next = if new >= old { new } else { old - (old - new).div_ceil(4) };
+        if next != old {
+            self.0.store(next, Relaxed);
+        }
+    }
+
+    /// Nanoseconds that so many blocks will take one worker; `None` where nothing is known.
+    pub fn of(&self, blocks: u64) -> Option<u64> {
+        let one = self.0.load(Relaxed);
+        (one > 0).then(|| blocks.saturating_mul(one.into()))
+    }
 }
 
 /// A module that has been checked, but not placed.
@@ -137,5 +181,26 @@ impl Checked {
         let info = ModuleInfo { functions: self.program.functions(), globals: infos };
         let environment = Environment { arena, globals: addresses, helpers: helpers::addresses() };
         Ok((info, self.program.link(environment)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cost;
+
+    #[test]
+    fn a_kernel_that_was_long_is_not_taken_for_short_at_once() {
+        let cost = Cost::default();
+        assert_eq!(cost.of(3), None);
+        cost.note(2, 200);
+        assert_eq!(cost.of(3), Some(300));
+        cost.note(1, 8_100);
+        assert_eq!(cost.of(1), Some(8_100));
+        cost.note(1, 100);
+        assert_eq!(cost.of(1), Some(6_100));
+        (0..60).for_each(|_| cost.note(1, 100));
+        assert_eq!(cost.of(1), Some(100));
+        cost.note(1, u64::MAX);
+        assert_eq!(cost.of(u64::MAX), Some(u64::MAX));
     }
 }

@@ -89,13 +89,28 @@ pub struct Shared {
 
 /// What a worker is given to do.
 pub enum Job {
-    /// A kernel to be started, with its parameter slot and number.
-    Launch(Key, Box<LaunchWork>, u64, u64),
+    /// A kernel to be started.
+    Launch(Turn),
     /// A copy.
     Transfer(Key, Box<Transfer>),
     /// Blocks of a kernel.
     Grid(Arc<Grid>),
 }
+
+/// A kernel whose turn has come.
+pub struct Turn {
+    key: Key,
+    launch: Box<LaunchWork>,
+    ordinal: Ordinal,
+    priority: i32,
+    /// Its parameter slot.
+    slot: u64,
+    /// Its number.
+    id: u64,
+}
+
+/// Room for blocks of ordinary and of cooperative kernels.
+const BOTH: (bool, bool) = (true, true);
 
 impl Shared {
     /// A device without memory or threads.
@@ -181,28 +196,48 @@ impl Shared {
 
     /// Makes a copy whose turn it is.
     pub fn transfer(self: &Arc<Self>, key: Key, transfer: Transfer) {
+        self.make(key, transfer, false);
+    }
+
+    /// Makes a copy whose turn it is; what the calling worker, which has nothing else to do, is to do next.
+    pub fn transfer_then_next(self: &Arc<Self>, key: Key, transfer: Transfer) -> Option<Job> {
+        self.make(key, transfer, true)
+    }
+
+    fn make(self: &Arc<Self>, key: Key, transfer: Transfer, next: bool) -> Option<Job> {
         let (result, sink) = match self.runtime() {
             // SAFETY: the regions were checked against the table of memory when the copy was enqueued, and
             // memory is unmapped after the work that was enqueued before its release.
             Ok(runtime) => unsafe { transfer.execute(&runtime.mirror) },
-            Err(error) => return transfer.cancel(error),
+            Err(error) => {
+                transfer.cancel(error);
+                return None;
+            }
         };
-        self.complete(key, result, sink);
+        self.complete(key, result, sink, next)
     }
 
-    /// The work that was taken from a stream is done.
-    fn complete(self: &Arc<Self>, key: Key, result: Result<()>, sink: Option<Box<dyn CopySink>>) {
+    /// The work that was taken from a stream is done. With `next`, the caller does what comes next, if there is anything.
+    fn complete(
+        self: &Arc<Self>,
+        key: Key,
+        result: Result<()>,
+        sink: Option<Box<dyn CopySink>>,
+        next: bool,
+    ) -> Option<Job> {
         let mut actions = Actions::default();
         let outcome = result.clone();
         let mut state = self.lock();
         state.streams.complete(key, result, &mut actions);
         self.settle(&mut state);
+        let job = if next { self.pick(&mut state, BOTH) } else { None };
         self.call_workers(&mut state);
         drop(state);
         if let Some(sink) = sink {
             sink.done(outcome);
         }
         actions.run(&*self.host);
+        job
     }
 
     /// After work was done: releases memory that nobody needs any more, and tells who waits for quiet.
@@ -220,7 +255,8 @@ impl Shared {
     pub fn call_workers(self: &Arc<Self>, state: &mut State) {
         let ready = state.streams.ready.len();
         self.urgent.store(ready, Ordering::Relaxed);
-        let blocks: u64 = state.active.iter().map(|g| g.remaining()).fold(0, u64::saturating_add);
+        let open = state.active.iter().filter(|g| !g.is_alone());
+        let blocks: u64 = open.map(|g| g.remaining()).fold(0, u64::saturating_add);
         let mut need = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_add(ready).min(self.workers);
         if need == 0 {
             return;
@@ -255,7 +291,7 @@ impl Shared {
     /// ones first: so a kernel whose blocks all fit gets them all running before any younger one, and may
     /// let them wait for each other.
     fn pick(self: &Arc<Self>, state: &mut State, room: (bool, bool)) -> Option<Job> {
-        let open = state.active.iter().filter(|g| !g.exhausted());
+        let open = state.active.iter().filter(|g| !g.exhausted() && !g.is_alone());
         let fit = open.filter(|g| if g.cooperative { room.1 } else { room.0 });
         // Of equally urgent ones the first, which was started first.
         let grid = fit.min_by_key(|g| g.priority).cloned();
@@ -286,8 +322,10 @@ impl Shared {
                     state.next_grid += 1;
                     // There is one, or the launch would have been delayed.
                     let slot = state.params.pop().unwrap_or(0);
+                    let priority = state.streams.priority(key);
+                    let ordinal = state.streams.ordinal_of_key(key);
                     self.call_workers(state);
-                    return Some(Job::Launch(key, launch, slot, id));
+                    return Some(Job::Launch(Turn { key, launch, ordinal, priority, slot, id }));
                 }
                 Some(Work::Transfer(transfer)) => {
                     self.call_workers(state);
@@ -301,8 +339,7 @@ impl Shared {
 
     /// Something to do for a worker that has nothing else, after waiting for it; `None` is the end.
     pub fn next_job(self: &Arc<Self>, mut shrink: impl FnMut()) -> Option<Job> {
-        let both = (true, true);
-        if let Some(job) = self.pick(&mut self.lock(), both) {
+        if let Some(job) = self.pick(&mut self.lock(), BOTH) {
             return Some(job);
         }
         let seen = self.posted.load(Ordering::Acquire);
@@ -320,7 +357,7 @@ impl Shared {
             if state.stop {
                 return None;
             }
-            if let Some(job) = self.pick(&mut state, both) {
+            if let Some(job) = self.pick(&mut state, BOTH) {
                 return Some(job);
             }
             state.idle += 1;
@@ -361,14 +398,14 @@ impl Shared {
         }
     }
 
-    /// Starts a kernel whose turn it is: its blocks can be picked from now on.
-    pub fn start(self: &Arc<Self>, key: Key, launch: LaunchWork, slot: u64, id: u64) {
+    /// Starts a kernel whose turn it is: its blocks can be picked from now on, or are the caller's to run. `busy` says that the
+    /// caller has other blocks, and may not begin any of these.
+    pub fn start(self: &Arc<Self>, turn: Turn, busy: bool) -> Option<Arc<Grid>> {
+        let Turn { key, launch, ordinal, priority, slot, id } = turn;
         let cooperative = launch.cooperative;
-        let (priority, ordinal) = {
-            let state = self.lock();
-            (state.streams.priority(key), state.streams.ordinal_of_key(key))
-        };
-        fault::install();
+        if !self.config.own_process {
+            fault::install();
+        }
         let grid = self.runtime().and_then(|runtime| {
             launch.start(Site {
                 stream: key,
@@ -383,23 +420,37 @@ impl Shared {
         match grid {
             Ok(grid) => {
                 let grid = Arc::new(grid);
+                if busy {
+                    grid.open();
+                }
                 let mut state = self.lock();
                 state.active.push(grid.clone());
-                state.busy_since.get_or_insert_with(Instant::now);
+                state.busy_since.get_or_insert(grid.begun());
                 // The device may have been reset meanwhile.
                 let failed = state.streams.check(ordinal).is_err();
-                if !failed && grid.remaining() > 1 {
+                if !failed && !grid.is_alone() {
                     self.call_workers(&mut state);
                 }
                 drop(state);
-                if failed && grid.abort(None) {
+                if !failed {
+                    return Some(grid);
+                }
+                if grid.abort(None) {
                     self.grid_done(&grid);
                 }
             }
             Err(error) => {
                 self.give_back(&mut self.lock(), slot, cooperative);
-                self.complete(key, Err(error), None);
+                self.complete(key, Err(error), None, false);
             }
+        }
+        None
+    }
+
+    /// Lets other workers take part in a kernel that was thought to be small.
+    pub fn open(self: &Arc<Self>, grid: &Grid) {
+        if grid.is_alone() && grid.open() {
+            self.call_workers(&mut self.lock());
         }
     }
 
@@ -415,6 +466,15 @@ impl Shared {
 
     /// All blocks of a kernel have ended.
     pub fn grid_done(self: &Arc<Self>, grid: &Arc<Grid>) {
+        self.grid_is_done(grid, false);
+    }
+
+    /// All blocks of a kernel have ended; what the calling worker, which has nothing else to do, is to do next.
+    pub fn grid_done_then_next(self: &Arc<Self>, grid: &Arc<Grid>) -> Option<Job> {
+        self.grid_is_done(grid, true)
+    }
+
+    fn grid_is_done(self: &Arc<Self>, grid: &Arc<Grid>, next: bool) -> Option<Job> {
         grid.flush();
         let error = grid.take_error();
         let mut actions = Actions::default();
@@ -446,9 +506,11 @@ impl Shared {
             state = self.lock();
         }
         self.settle(&mut state);
+        let job = if next { self.pick(&mut state, BOTH) } else { None };
         self.call_workers(&mut state);
         drop(state);
         actions.run(&*self.host);
+        job
     }
 
     /// Ends all work of an ordinal and waits until none is left.

@@ -3,7 +3,7 @@
 //! Each stream is a queue whose head alone may be running. A piece of work carries the points in other
 //! streams that it waits for, so that "has this been reached" is answered by a look at a queue's head.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rgpu_device::{Code, Done, Error, FIRST_STREAM, Handle, Ordinal, Result};
 
 use super::launch::LaunchWork;
+use super::numbers::NumberMap;
 use super::transfer::Transfer;
 
 /// Room for more work than this is given back when a stream has none left.
@@ -106,13 +107,13 @@ impl Actions {
 
 /// All streams and events of an application.
 pub struct Streams {
-    streams: HashMap<Key, Stream>,
-    handles: HashMap<Handle, Key>,
-    events: HashMap<Handle, Arc<Event>>,
+    streams: NumberMap<Key, Stream>,
+    handles: NumberMap<Handle, Key>,
+    events: NumberMap<Handle, Arc<Event>>,
     errors: Vec<Option<Error>>,
     /// Streams whose head can be carried out by a worker.
     pub ready: VecDeque<Key>,
-    functions: HashMap<u64, Key>,
+    functions: NumberMap<u64, Key>,
     gates: Vec<Point>,
     next_key: Key,
     next_number: u64,
@@ -122,12 +123,12 @@ impl Streams {
     /// The legacy streams of some devices.
     pub fn new(devices: u32) -> Self {
         let mut streams = Self {
-            streams: HashMap::new(),
-            handles: HashMap::new(),
-            events: HashMap::new(),
+            streams: NumberMap::default(),
+            handles: NumberMap::default(),
+            events: NumberMap::default(),
             errors: vec![None; devices as usize],
             ready: VecDeque::new(),
-            functions: HashMap::new(),
+            functions: NumberMap::default(),
             gates: Vec::new(),
             next_key: 0,
             next_number: 1,

@@ -2,13 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rgpu_device::{Code, Error, Ordinal, Result};
 
 use super::block::{Progress, Resident};
 use super::fault::{self, Guard};
 use super::governor::{Governor, Seat};
-use super::grid::Grid;
+use super::grid::{Grid, nanoseconds};
 use super::info::resident_blocks;
 use super::shared::{Job, Shared};
 use super::slot::Slot;
@@ -29,6 +30,8 @@ struct Worker {
     residents: Vec<Resident>,
     free: Vec<Slot>,
     opened: u64,
+    /// What it is to do next.
+    next: Option<Job>,
     /// What holds it back, and where it waits then.
     held: Option<(Arc<Governor>, Arc<Seat>)>,
 }
@@ -72,9 +75,12 @@ fn run(shared: Arc<Shared>, index: u32) {
         guard.hold_at(Arc::as_ptr(seat));
     }
     let (residents, free) = (Vec::new(), Vec::new());
-    let mut worker = Worker { shared: shared.clone(), index, guard, residents, free, opened: 0, held };
+    let mut worker =
+        Worker { shared: shared.clone(), index, guard, residents, free, opened: 0, next: None, held };
     loop {
-        if worker.residents.is_empty() {
+        if let Some(job) = worker.next.take() {
+            worker.perform(job);
+        } else if worker.residents.is_empty() {
             if let Some((governor, seat)) = &worker.held {
                 governor.rest(seat);
             }
@@ -122,9 +128,20 @@ impl Worker {
                     let ordinal = self.shared.lock().streams.ordinal_of_key(key);
                     self.enter(ordinal);
                 }
-                self.shared.transfer(key, *transfer);
+                if self.residents.is_empty() {
+                    self.next = self.shared.transfer_then_next(key, *transfer);
+                } else {
+                    self.shared.transfer(key, *transfer);
+                }
             }
-            Job::Launch(key, launch, slot, id) => self.shared.start(key, *launch, slot, id),
+            Job::Launch(turn) => {
+                let busy = !self.residents.is_empty();
+                if let Some(grid) = self.shared.start(turn, busy)
+                    && !busy
+                {
+                    self.work_on(grid);
+                }
+            }
             Job::Grid(grid) => self.work_on(grid),
         }
     }
@@ -136,6 +153,8 @@ impl Worker {
             self.residents.iter().filter(|r| r.grid().cooperative == cooperative).count() as u64
         };
         let room = (count(false) < most, count(true) < most);
+        // A block that waits may be waiting for one that nobody has begun.
+        self.residents.iter().for_each(|r| self.shared.open(r.grid()));
         match self.shared.another_job(room) {
             Some(job) => self.perform(job),
             None => std::thread::yield_now(),
@@ -175,13 +194,18 @@ impl Worker {
     }
 
     /// Some blocks of a grid have ended.
-    fn ended(&self, grid: &Arc<Grid>, blocks: u64, result: Result<()>) {
+    fn ended(&mut self, grid: &Arc<Grid>, blocks: u64, result: Result<()>) {
         let mut last = false;
         if let Err(error) = result {
             last |= grid.abort(Some(error));
         }
         last |= grid.finish(blocks);
-        if last {
+        if last && grid.has_cuts {
+            grid.note_turns(self.shared.workers as u64);
+        }
+        if last && self.residents.is_empty() {
+            self.next = self.shared.grid_done_then_next(grid);
+        } else if last {
             self.shared.grid_done(grid);
         }
     }
@@ -189,6 +213,7 @@ impl Worker {
     /// Runs blocks of a kernel without cuts until none is left.
     fn run_through(&mut self, mut resident: Resident) {
         let grid = resident.grid().clone();
+        let begun = if grid.is_alone() { grid.begun() } else { Instant::now() };
         let (mut blocks, mut result) = (0, Ok(()));
         loop {
             blocks += 1;
@@ -201,6 +226,9 @@ impl Worker {
             if grid.aborted() {
                 break;
             }
+            if grid.is_longer_than_thought(blocks) {
+                self.shared.open(&grid);
+            }
             match grid.take() {
                 Some(index) => resident.again(index),
                 None => break,
@@ -208,6 +236,9 @@ impl Worker {
             if let Some((key, transfer)) = self.shared.urgent_transfer() {
                 self.shared.transfer(key, *transfer);
             }
+        }
+        if let Some(cost) = grid.cost() {
+            cost.note(blocks, nanoseconds(begun.elapsed()));
         }
         self.free.push(resident.slot);
         self.ended(&grid, blocks, result);

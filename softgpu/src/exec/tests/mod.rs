@@ -114,7 +114,7 @@ impl Rig {
             })
             .collect();
         let kernels = Box::new(Specs(specs.to_vec()));
-        gpu.insert_module(MODULE, Module { ordinal: 0, functions, kernels, variables: None });
+        gpu.insert_module(MODULE, Module::new(0, functions, kernels, None));
         Self { gpu, host, plan }
     }
 
