@@ -67,8 +67,8 @@ enum Command {
     /// The process that measures NVIDIA devices; started by `rgpu serve`.
     #[command(name = rgpu_server::agent::TELEMETRY_COMMAND, hide = true)]
     Telemetry {
-        /// How many devices
-        count: u32,
+        /// Their UUIDs, separated by commas
+        devices: String,
         /// The driver's library
         driver: Option<std::ffi::OsString>,
     },
@@ -93,8 +93,8 @@ fn main() -> ExitCode {
         Command::Solve(arguments) => solve::main(&arguments),
         Command::AppServer => serve::app_server(),
         Command::Inventory { driver } => Ok(rgpu_server::inventory::inventory_main(driver.as_deref())),
-        Command::Telemetry { count, driver } => {
-            Ok(rgpu_server::agent::telemetry_main(count, driver.as_deref()))
+        Command::Telemetry { devices, driver } => {
+            Ok(rgpu_server::agent::telemetry_main(&devices, driver.as_deref()))
         }
         Command::Bench(arguments) => benched(rgpu_bench::main(arguments)),
         Command::BenchWorker => benched(rgpu_bench::worker_main()),

@@ -29,6 +29,11 @@ pub struct Arguments {
     /// The NVIDIA driver's library, where it is not where drivers are [default: looked for]
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
+    /// How NVIDIA GPUs are divided among leases: by `pacing` launches; by NVIDIA's multi-process service (`mps`), which has to
+    /// run; as instances of partitioned GPUs (`mig`) and no whole ones; or `auto`: instances as they are, whole GPUs by the
+    /// service where it runs, else by pacing
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    partition: rgpu_server::Partition,
     /// Memory of each GPU, shared by all applications, such as 512M or 2G [default: all; of a software GPU 4G]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory: Option<u64>,
@@ -137,6 +142,7 @@ pub fn main(arguments: Arguments) -> Outcome {
         .transpose()
         .map_err(|e| Failure::with_status(format!("The driver's path cannot be understood: {e}"), 2))?;
     options.device.memory = arguments.memory.unwrap_or(options.device.memory);
+    options.device.partition = arguments.partition;
     options.device.workers = arguments.workers.unwrap_or(options.device.workers);
     options.device.compute_capability =
         arguments.compute_capability.unwrap_or(options.device.compute_capability);

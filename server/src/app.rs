@@ -50,6 +50,8 @@ pub type OpenDevice =
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Orders {
     pub device: DeviceSpec,
+    /// The percentage of the multiprocessors that the process can use.
+    pub ceiling: u32,
     pub slot: u32,
     pub daemon: u32,
     pub peer: String,
@@ -73,6 +75,8 @@ impl Orders {
         (self.device.kind as u32).encode(&mut out);
         path_bytes(self.device.driver.as_deref()).encode(&mut out);
         self.device.numbers.encode(&mut out);
+        self.device.visible.encode(&mut out);
+        self.ceiling.encode(&mut out);
         (self.slot, self.daemon).encode(&mut out);
         self.peer.encode(&mut out);
         self.hello.encode(&mut out);
@@ -94,7 +98,19 @@ impl Orders {
         let driver: Vec<u8> = Wire::decode(&mut r)?;
         let driver = path_from(&driver);
         let numbers = Wire::decode(&mut r)?;
-        let device = DeviceSpec { kind, count, memory, workers, compute_capability, driver, numbers };
+        let visible = Wire::decode(&mut r)?;
+        let ceiling = Wire::decode(&mut r)?;
+        let device = DeviceSpec {
+            kind,
+            count,
+            memory,
+            workers,
+            compute_capability,
+            driver,
+            numbers,
+            visible,
+            ..DeviceSpec::default()
+        };
         let (slot, daemon) = Wire::decode(&mut r)?;
         let peer = Wire::decode(&mut r)?;
         let hello = Wire::decode(&mut r)?;
@@ -103,7 +119,7 @@ impl Orders {
         let seat = Wire::decode(&mut r)?;
         let extras = Wire::decode(&mut r)?;
         r.finish()?;
-        Ok(Self { device, slot, daemon, peer, hello, rdma, minor, seat, extras })
+        Ok(Self { device, ceiling, slot, daemon, peer, hello, rdma, minor, seat, extras })
     }
 }
 
@@ -136,6 +152,7 @@ pub(crate) fn nvidia_config(spec: &DeviceSpec) -> nvidia::Config {
         driver: spec.driver.clone(),
         devices: Some(if spec.numbers.is_empty() { first() } else { spec.numbers.clone() }),
         memory: (spec.memory > 0).then_some(spec.memory),
+        expected: spec.visible.iter().filter_map(|name| nvidia::mig::parse_uuid(name)).collect(),
     }
 }
 
@@ -184,7 +201,7 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     let device = if observes {
         Observed::open(spec).map(|device| Arc::new(device) as Arc<dyn Device>)
     } else {
-        open(spec, session.host(), LedgerPacer::of(&ledger, slot))
+        open(spec, session.host(), LedgerPacer::of(&ledger, slot, orders.ceiling))
     };
     let opened = device.and_then(|device| {
         let plan = agree(&*transport, &*device, &orders.hello, &orders.seat)?;
@@ -443,7 +460,10 @@ mod tests {
                 compute_capability: (9, 0),
                 driver: Some("/lib/x".into()),
                 numbers: vec![2, 1],
+                visible: vec!["GPU-x".into(), "MIG-y".into()],
+                ..DeviceSpec::default()
             },
+            ceiling: 23,
             slot: 11,
             daemon: 13,
             peer: "127.0.0.1:1".into(),

@@ -42,6 +42,10 @@ pub(crate) fn device_info(d: device::DeviceInfo) -> hello::DeviceInfo {
     same_fields!(DeviceInfo, d => hello::DeviceInfo)
 }
 
+pub(crate) fn described(d: hello::DeviceInfo) -> device::DeviceInfo {
+    same_fields!(DeviceInfo, d => device::DeviceInfo)
+}
+
 pub(crate) fn module_info(m: device::ModuleInfo) -> wire::ModuleInfo {
     let function = |mut f: device::FunctionInfo| {
         let params = std::mem::take(&mut f.params).into_iter().map(|p| (p.offset, p.size)).collect();

@@ -9,10 +9,13 @@ use crate::lease::{Admission, LeaseTable};
 use crate::ledger::Ledger;
 use crate::local::{self, LocalListener};
 use crate::options::Options;
+use crate::partition::{Arrangement, Partitions};
 use crate::store::{Cupboard, Shelf, Tenant};
 use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
 use rgpu_control::token::PublicKey;
-use rgpu_protocol::hello::{FEATURE_RDMA, Hello, HelloAnswer, HelloExtras, HelloMore, MAJOR, MINOR, Status};
+use rgpu_protocol::hello::{
+    FEATURE_OBSERVE, FEATURE_RDMA, Hello, HelloAnswer, HelloExtras, HelloMore, MAJOR, MINOR, Status,
+};
 use rgpu_protocol::transport::{Choice, Kind, Tcp, Transport};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -57,6 +60,7 @@ struct Heard {
 /// What the daemon's threads share.
 struct Daemon {
     device: DeviceSpec,
+    partitions: Partitions,
     ledger: Arc<Ledger>,
     leases: Arc<LeaseTable>,
     admits: Admits,
@@ -91,7 +95,7 @@ pub fn serve(options: Options) -> io::Result<()> {
     // A token is asked for wherever there is one; without one and without a broker, whoever reaches the address is served.
     let everybody = token.is_none() && (options.insecure || !leases);
     let admits = Admits { token, leases, everybody };
-    let (device, capacity) = inventory::settle(options.device)?;
+    let settled = inventory::settle(options.device)?;
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = signal_descriptor(&[libc::SIGTERM, libc::SIGINT])?;
     let listener = TcpListener::bind(&addresses[..])
@@ -106,8 +110,8 @@ pub fn serve(options: Options) -> io::Result<()> {
             None
         }
     });
-    let ledger = Arc::new(Ledger::new(&capacity)?);
-    let leases = LeaseTable::new(ledger.clone(), device.count);
+    let ledger = Arc::new(Ledger::new(&settled.capacity)?);
+    let leases = LeaseTable::new(ledger.clone(), settled.spec.count);
     if let Some((key, node)) = key {
         leases.set_identity(node, key);
     }
@@ -116,7 +120,8 @@ pub fn serve(options: Options) -> io::Result<()> {
         address,
         ledger,
         leases,
-        device,
+        device: settled.spec.clone(),
+        partitions: settled.partitions.clone(),
         admits,
         max_sessions: options.max_sessions,
         transport: options.transport,
@@ -258,6 +263,12 @@ impl Daemon {
         if self.stopping.load(SeqCst) {
             return refuse("the server is being stopped");
         }
+        let terms = lease.as_ref().map(|lease| &lease.terms[..]);
+        let arranged =
+            match self.partitions.arrange(&self.device, terms, hello.features & FEATURE_OBSERVE != 0) {
+                Ok(arranged) => arranged,
+                Err(why) => return refuse(&why),
+            };
         let sessions = self.children.lock().unwrap_or_else(PoisonError::into_inner).len();
         let slot = if sessions < self.max_sessions { self.ledger.take_slot() } else { None };
         let Some(slot) = slot else {
@@ -275,10 +286,8 @@ impl Daemon {
         let (session, pid) = (hello.session, hello.pid);
         let shelf = self.shelf(&tcp, &hello, lease.as_ref(), peer);
         let orders = Orders {
-            device: match &lease {
-                None => self.device.clone(),
-                Some(lease) => self.device.only(lease.terms.iter().map(|t| t.device).collect()),
-            },
+            device: arranged.device.clone(),
+            ceiling: arranged.ceiling,
             slot: slot as u32,
             daemon: std::process::id(),
             peer: peer.to_owned(),
@@ -292,7 +301,7 @@ impl Daemon {
                 images: shelf.as_ref().map(Shelf::beginnings).unwrap_or_default(),
             },
         };
-        match self.start(&tcp, &orders, lease.as_ref()) {
+        match self.start(&tcp, &orders, &arranged, lease.as_ref()) {
             Ok((mut child, socket)) => {
                 // Only the child's end of it stays, so that its death closes the connection.
                 drop(tcp);
@@ -301,6 +310,7 @@ impl Daemon {
                     Some(lease) => tracing::info!(
                         lease = %lease.lease,
                         tenant = printable(&lease.tenant),
+                        held_by = arranged.describe(),
                         "{peer}: session {session:016x} of {name} (process {pid}) begins"
                     ),
                 }
@@ -435,6 +445,7 @@ impl Daemon {
         &self,
         tcp: &Tcp,
         orders: &Orders,
+        arranged: &Arrangement,
         lease: Option<&Admission>,
     ) -> io::Result<(Child, Option<UnixStream>)> {
         let (slot, keeps_images) = (orders.slot as usize, orders.extras.keeps_images);
@@ -442,6 +453,7 @@ impl Daemon {
         let mut command = Command::new("/proc/self/exe");
         command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
         inventory::without_our_variables(&mut command);
+        command.envs(arranged.environment.iter().map(|(name, value)| (name, value)));
         let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
             Some((ours, theirs)) => (Some(ours), Some(theirs)),
             None => (None, None),

@@ -4,10 +4,11 @@
 //! has opened it. So a process of its own looks, tells, and ends.
 
 use crate::convert;
-use crate::nvidia;
+use crate::nvidia::{self, Looked};
 use crate::options::{DeviceKind, DeviceSpec, MAX_DEVICES, SOFTWARE_MEMORY};
+use crate::partition::{Partition, Partitions, is_instance};
 use rgpu_protocol::hello::DeviceInfo;
-use rgpu_protocol::wire::{Reader, Wire};
+use rgpu_protocol::wire;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -17,14 +18,49 @@ use std::process::{Command, ExitCode, Stdio};
 /// The hidden subcommand under which the machine's NVIDIA devices are looked for.
 pub const INVENTORY_COMMAND: &str = "__nvidia-devices";
 
-/// What part of an NVIDIA device's memory is not promised to applications: what the driver needs for each of them.
+/// What part of an NVIDIA device's memory is not promised to applications: each of them needs a context, which takes some
+/// hundred MiB. How much it is depends on the driver and the GPU, and how many there will be is not known.
 const OVERHEAD: u64 = 16;
+/// What says which devices the driver shows a process.
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// A device that was found: what it is, its name for `CUDA_VISIBLE_DEVICES` where that is needed, and whether the memory is
+/// known that was free, and how much.
+type Found = (DeviceInfo, (String, (bool, u64)));
 
 /// The machine's NVIDIA devices, as its driver or the one at `driver` tells; or why there are none.
 pub fn nvidia_devices(driver: Option<&Path>) -> Result<Vec<DeviceInfo>, String> {
+    Ok(look(driver)?.into_iter().map(|seen| seen.info).collect())
+}
+
+/// A device that another process has looked at.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Seen {
+    /// What it is.
+    pub info: DeviceInfo,
+    /// Memory that was free, with one context made.
+    pub free: Option<u64>,
+    /// Its name for `CUDA_VISIBLE_DEVICES`, where a process is shown only devices that are named there.
+    pub name: String,
+}
+
+/// Has another process look.
+pub(crate) fn look(driver: Option<&Path>) -> Result<Vec<Seen>, String> {
+    let mut command = inventory_command(driver);
+    let devices: Vec<Found> = wire::from_bytes(&ask(&mut command)?)
+        .map_err(|e| format!("the process that looked for them said something malformed: {e}"))?;
+    let seen = |(info, (name, (known, free))): Found| Seen { info, free: known.then_some(free), name };
+    Ok(devices.into_iter().map(seen).collect())
+}
+
+fn inventory_command(driver: Option<&Path>) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg(INVENTORY_COMMAND).args(driver).stdin(Stdio::null());
     without_our_variables(&mut command);
+    command
+}
+
+fn ask(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.output().map_err(|e| format!("a process could not be started: {e}"))?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
@@ -34,9 +70,7 @@ pub fn nvidia_devices(driver: Option<&Path>) -> Result<Vec<DeviceInfo>, String> 
             text => text.to_owned(),
         });
     }
-    let mut reader = Reader::new(&output.stdout);
-    let devices = Wire::decode(&mut reader).and_then(|devices| reader.finish().map(|()| devices));
-    devices.map_err(|e| format!("the process that looked for them said something malformed: {e}"))
+    Ok(output.stdout)
 }
 
 /// How its failure begins, for people who start it by hand.
@@ -44,11 +78,17 @@ const PREFIX: &str = "rgpu: ";
 
 /// The main function of `rgpu __nvidia-devices [DRIVER]`.
 pub fn inventory_main(driver: Option<&OsStr>) -> ExitCode {
-    let result = nvidia::describe(driver.map(Path::new)).map_err(|e| e.message).and_then(|devices| {
-        let devices: Vec<DeviceInfo> = devices.into_iter().map(convert::device_info).collect();
-        let mut bytes = Vec::new();
-        devices.encode(&mut bytes);
-        io::stdout().write_all(&bytes).map_err(|e| e.to_string())
+    let driver = driver.map(Path::new);
+    let visible = std::env::var(VISIBLE).ok();
+    let result = nvidia::look(driver, visible.as_deref()).map_err(|e| e.message).and_then(|looked| {
+        let found = match looked {
+            Looked::Devices(devices) => devices.into_iter().map(found).collect(),
+            Looked::Apart(names, groups) => apart(&names, &groups, |names| {
+                let mut command = inventory_command(driver);
+                ask(command.env(VISIBLE, names))
+            })?,
+        };
+        io::stdout().write_all(&wire::to_bytes(&found)).map_err(|e| e.to_string())
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -57,6 +97,32 @@ pub fn inventory_main(driver: Option<&OsStr>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn found(seen: nvidia::Seen) -> Found {
+    (convert::device_info(seen.info), (seen.name, (seen.free.is_some(), seen.free.unwrap_or(0))))
+}
+
+/// Asks a process for each group of devices that one process can be shown, and puts the answers into the order of the names.
+fn apart(
+    names: &[String],
+    groups: &[Vec<usize>],
+    ask: impl Fn(&str) -> Result<Vec<u8>, String>,
+) -> Result<Vec<Found>, String> {
+    let mut all: Vec<Option<Found>> = vec![None; names.len()];
+    for group in groups {
+        let shown: Vec<&str> = group.iter().map(|at| names[*at].as_str()).collect();
+        let shown = shown.join(",");
+        let devices = ask(&shown).and_then(|bytes| {
+            let devices: Vec<Found> = wire::from_bytes(&bytes).map_err(|e| e.to_string())?;
+            if devices.len() == group.len() { Ok(devices) } else { Err("others were found".into()) }
+        });
+        let devices = devices.map_err(|why| format!("{shown} cannot be used: {why}"))?;
+        for (at, device) in group.iter().zip(devices) {
+            all[*at] = Some(device);
+        }
+    }
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// Keeps from a process what is meant for programs that use GPUs through us.
@@ -69,21 +135,34 @@ pub(crate) fn without_our_variables(command: &mut Command) {
     }
 }
 
-/// Settles what was left open: which kind of device, how many, and how much memory each has to promise.
-pub fn settle(spec: DeviceSpec) -> io::Result<(DeviceSpec, Vec<u64>)> {
-    settle_with(spec, nvidia_devices)
+/// What a server has.
+#[derive(Debug)]
+pub struct Settled {
+    /// The devices, with nothing left open.
+    pub spec: DeviceSpec,
+    /// How much memory each has to promise.
+    pub capacity: Vec<u64>,
+    /// What NVIDIA devices are; software GPUs are described by themselves.
+    pub infos: Vec<DeviceInfo>,
+    /// How they are divided.
+    pub partitions: Partitions,
+}
+
+/// Settles what was left open: which kind of device, how many, how much memory each has to promise, and how it is divided.
+pub fn settle(spec: DeviceSpec) -> io::Result<Settled> {
+    settle_with(spec, look)
 }
 
 fn settle_with(
     mut spec: DeviceSpec,
-    look: impl FnOnce(Option<&Path>) -> Result<Vec<DeviceInfo>, String>,
-) -> io::Result<(DeviceSpec, Vec<u64>)> {
-    let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    look: impl FnOnce(Option<&Path>) -> Result<Vec<Seen>, String>,
+) -> io::Result<Settled> {
+    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
     if spec.count > MAX_DEVICES {
-        return invalid(format!("There can be 1 to {MAX_DEVICES} devices, not {}", spec.count));
+        return Err(invalid(format!("There can be 1 to {MAX_DEVICES} devices, not {}", spec.count)));
     }
     if spec.kind == DeviceKind::Software && spec.driver.is_some() {
-        return invalid("--driver names an NVIDIA driver, which the software GPU has no use for".into());
+        return Err(invalid("--driver names an NVIDIA driver, which the software GPU has no use for".into()));
     }
     if spec.kind != DeviceKind::Software {
         let found = look(spec.driver.as_deref());
@@ -92,7 +171,7 @@ fn settle_with(
             false => Ok(devices),
         });
         match found {
-            Ok(devices) => return settle_nvidia(spec, &devices),
+            Ok(devices) => return settle_nvidia(spec, devices),
             // Whoever names a driver means it.
             Err(why) if spec.kind == DeviceKind::Nvidia || spec.driver.is_some() => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, why));
@@ -108,29 +187,56 @@ fn settle_with(
         spec.memory = SOFTWARE_MEMORY;
     }
     let capacity = vec![spec.memory; spec.count as usize];
-    Ok((spec, capacity))
+    let partitions = Partitions::new(&spec, &capacity).map_err(invalid)?;
+    Ok(Settled { spec, capacity, infos: Vec::new(), partitions })
 }
 
-fn settle_nvidia(mut spec: DeviceSpec, devices: &[DeviceInfo]) -> io::Result<(DeviceSpec, Vec<u64>)> {
+fn settle_nvidia(mut spec: DeviceSpec, mut devices: Vec<Seen>) -> io::Result<Settled> {
+    let missing = |text: String| io::Error::new(io::ErrorKind::NotFound, text);
+    if spec.partition == Partition::Mig {
+        devices.retain(|seen| is_instance(&seen.name));
+        if devices.is_empty() {
+            let text = "--partition mig: no GPU of this machine is partitioned into instances (`nvidia-smi -L` lists them)";
+            return Err(missing(text.into()));
+        }
+    }
     let there = devices.len().min(MAX_DEVICES as usize);
     if spec.count as usize > there {
         let text = format!("{} NVIDIA devices were asked for, but there are {there}", spec.count);
-        return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        return Err(missing(text));
     }
     spec.kind = DeviceKind::Nvidia;
     if spec.count == 0 {
         spec.count = there as u32;
     }
-    let chosen = &devices[..spec.count as usize];
-    let capacity = chosen.iter().map(|device| match spec.memory {
-        0 => device.total_memory - device.total_memory / OVERHEAD,
-        limit => limit.min(device.total_memory),
-    });
-    let capacity: Vec<u64> = capacity.collect();
-    for (ordinal, device) in chosen.iter().enumerate() {
-        tracing::info!("device {ordinal}: {}, {} MiB to promise", device.name, capacity[ordinal] >> 20);
+    devices.truncate(spec.count as usize);
+    if devices.iter().any(|seen| !seen.name.is_empty()) {
+        spec.visible = devices.iter().map(|seen| seen.name.clone()).collect();
     }
-    Ok((spec, capacity))
+    let capacity: Vec<u64> = devices.iter().map(|seen| capacity(seen, spec.memory)).collect();
+    let partitions = Partitions::new(&spec, &capacity)
+        .map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))?;
+    for (ordinal, seen) in devices.iter().enumerate() {
+        let name = if seen.name.is_empty() { String::new() } else { format!(" ({})", seen.name) };
+        tracing::info!(
+            "device {ordinal}: {}{name}, {} MiB to promise, leases are held to their share by {}",
+            seen.info.name,
+            capacity[ordinal] >> 20,
+            partitions.enforcer(ordinal)
+        );
+    }
+    let infos = devices.into_iter().map(|seen| seen.info).collect();
+    Ok(Settled { spec, capacity, infos, partitions })
+}
+
+/// How much of an NVIDIA device's memory is promised: what is free when the server starts, with a context made, less room for
+/// more contexts. Whoever says a limit knows what else uses the device.
+fn capacity(seen: &Seen, limit: u64) -> u64 {
+    let total = seen.info.total_memory;
+    match limit {
+        0 => seen.free.unwrap_or(total).min(total).saturating_sub(total / OVERHEAD),
+        limit => limit.min(total),
+    }
 }
 
 /// A path on its way to another process of ours.
@@ -146,35 +252,46 @@ pub(crate) fn path_from(bytes: &[u8]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::partition::Enforcer;
 
     fn spec(text: &str) -> DeviceSpec {
         text.parse().unwrap()
     }
 
-    fn two(_: Option<&Path>) -> Result<Vec<DeviceInfo>, String> {
-        let device = DeviceInfo { total_memory: 16 << 30, ..DeviceInfo::default() };
-        Ok(vec![device.clone(), device])
+    fn seen(free: Option<u64>, name: &str) -> Seen {
+        let info = DeviceInfo { total_memory: 16 << 30, ..DeviceInfo::default() };
+        Seen { info, free, name: name.into() }
     }
 
-    fn none(_: Option<&Path>) -> Result<Vec<DeviceInfo>, String> {
+    fn two(_: Option<&Path>) -> Result<Vec<Seen>, String> {
+        Ok(vec![seen(None, ""), seen(Some(15 << 30), "")])
+    }
+
+    fn partitioned(_: Option<&Path>) -> Result<Vec<Seen>, String> {
+        Ok(vec![seen(None, "GPU-a"), seen(None, "MIG-b"), seen(None, "MIG-c")])
+    }
+
+    fn none(_: Option<&Path>) -> Result<Vec<Seen>, String> {
         Err("it was looked for everywhere".into())
     }
 
     #[test]
     fn auto_takes_what_there_is() {
-        let (settled, capacity) = settle_with(spec("auto"), two).unwrap();
-        assert_eq!((settled.kind, settled.count), (DeviceKind::Nvidia, 2));
-        assert_eq!(capacity, [15 << 30, 15 << 30]);
-        let (settled, capacity) = settle_with(spec("auto"), none).unwrap();
-        assert_eq!((settled.kind, settled.count), (DeviceKind::Software, 1));
-        assert_eq!(capacity, [SOFTWARE_MEMORY]);
-        let (settled, _) = settle_with(spec("auto"), |_| Ok(Vec::new())).unwrap();
-        assert_eq!(settled.kind, DeviceKind::Software);
+        let settled = settle_with(spec("auto"), two).unwrap();
+        assert_eq!((settled.spec.kind, settled.spec.count), (DeviceKind::Nvidia, 2));
+        // What is in use when the server starts is not promised, nor what contexts will need.
+        assert_eq!(settled.capacity, [15 << 30, 14 << 30]);
+        assert!(settled.spec.visible.is_empty() && settled.infos.len() == 2);
+        let settled = settle_with(spec("auto"), none).unwrap();
+        assert_eq!((settled.spec.kind, settled.spec.count), (DeviceKind::Software, 1));
+        assert_eq!(settled.capacity, [SOFTWARE_MEMORY]);
+        let settled = settle_with(spec("auto"), |_| Ok(Vec::new())).unwrap();
+        assert_eq!(settled.spec.kind, DeviceKind::Software);
     }
 
     #[test]
     fn what_was_asked_for_by_name_must_be_there() {
-        let text = |result: io::Result<(DeviceSpec, Vec<u64>)>| result.unwrap_err().to_string();
+        let text = |result: io::Result<Settled>| result.unwrap_err().to_string();
         assert!(text(settle_with(spec("nvidia"), none)).contains("everywhere"));
         assert!(text(settle_with(spec("nvidia:3"), two)).contains("there are 2"));
         let named = DeviceSpec { driver: Some("/somewhere".into()), ..spec("auto") };
@@ -182,6 +299,35 @@ mod tests {
         let odd = DeviceSpec { driver: Some("/somewhere".into()), ..spec("software") };
         assert!(text(settle_with(odd, two)).contains("--driver"));
         let limited = DeviceSpec { memory: 1 << 30, ..spec("nvidia:1") };
-        assert_eq!(settle_with(limited, two).unwrap().1, [1 << 30]);
+        assert_eq!(settle_with(limited, two).unwrap().capacity, [1 << 30]);
+        let divided = DeviceSpec { partition: Partition::Mig, ..spec("nvidia") };
+        assert!(text(settle_with(divided, two)).contains("nvidia-smi -L"));
+        let divided = DeviceSpec { partition: Partition::Pacing, ..spec("software") };
+        assert!(text(settle_with(divided, two)).contains("--partition"));
+    }
+
+    #[test]
+    fn instances_are_devices_of_their_own() {
+        let settled = settle_with(spec("nvidia"), partitioned).unwrap();
+        assert_eq!(settled.spec.visible, ["GPU-a", "MIG-b", "MIG-c"]);
+        assert_eq!(settled.partitions.enforcer(2), Enforcer::Mig);
+        let mig = DeviceSpec { partition: Partition::Mig, ..spec("nvidia:1") };
+        let settled = settle_with(mig, partitioned).unwrap();
+        assert_eq!((settled.spec.count, settled.spec.visible), (1, vec!["MIG-b".to_owned()]));
+        assert_eq!(settled.capacity.len(), 1);
+    }
+
+    #[test]
+    fn what_one_process_is_not_shown_several_are() {
+        let names = ["MIG-b", "GPU-a", "MIG-c", "GPU-d"].map(str::to_owned);
+        let groups = [vec![1, 3], vec![0], vec![2]];
+        let device = |name: &str| -> Found { (DeviceInfo::default(), (name.to_owned(), (false, 0))) };
+        let answer = |shown: &str| Ok(wire::to_bytes(&shown.split(',').map(device).collect::<Vec<_>>()));
+        let all = apart(&names, &groups, answer).unwrap();
+        assert_eq!(all.iter().map(|(_, (name, _))| name.as_str()).collect::<Vec<_>>(), names);
+        let fewer = |_: &str| Ok(wire::to_bytes(&vec![device("x")]));
+        assert!(apart(&names, &groups, fewer).unwrap_err().contains("GPU-a,GPU-d"));
+        let error = apart(&names, &groups, |_| Err("no permission".into())).unwrap_err();
+        assert!(error.contains("no permission"), "{error}");
     }
 }

@@ -29,16 +29,19 @@ pub mod inventory;
 pub mod lease;
 pub mod ledger;
 mod local;
+mod mps;
 pub mod nvidia;
 mod observer;
 mod options;
 mod pacer;
+pub mod partition;
 pub mod session;
 pub mod store;
 
 pub use app::app_server_main;
 pub use daemon::serve;
 pub use options::{DeviceKind, DeviceSpec, Options};
+pub use partition::Partition;
 
 /// The hidden subcommand under which the daemon starts itself again for an application.
 pub const APP_SERVER_COMMAND: &str = "__app-server";

@@ -2,8 +2,8 @@
 //! and has no memory, so that a monitoring program costs the GPU nothing.
 
 use crate::app::{nvidia_config, software_config};
-use crate::nvidia;
 use crate::options::{DeviceKind, DeviceSpec};
+use crate::{convert, inventory, nvidia};
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, Launch, Limit,
@@ -19,6 +19,15 @@ pub struct Observed {
 impl Observed {
     /// Those that applications get.
     pub fn open(spec: &DeviceSpec) -> Result<Self> {
+        if spec.kind == DeviceKind::Nvidia && spec.visible.len() > 1 {
+            // One process may not be shown all of them.
+            let failed = |text| Error::new(Code::NoDevice, text);
+            let infos = inventory::nvidia_devices(spec.driver.as_deref()).map_err(failed)?;
+            let infos: Vec<DeviceInfo> = infos.into_iter().map(convert::described).collect();
+            let uuids = infos.iter().map(|info| info.uuid).collect();
+            let nvml = nvidia::nvml(spec.driver.as_deref(), uuids)?;
+            return Ok(Self { infos, nvml: Some(nvml) });
+        }
         if spec.kind == DeviceKind::Nvidia {
             let (infos, nvml) = nvidia::observe(&nvidia_config(spec))?;
             return Ok(Self { infos, nvml: Some(nvml) });

@@ -1,6 +1,7 @@
 //! What a server is told when it is started.
 
 use crate::agent::AgentOptions;
+use crate::partition::{self, Partition};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -43,13 +44,28 @@ pub struct DeviceSpec {
     pub driver: Option<PathBuf>,
     /// Which of the machine's devices they are, by ordinal: as many as `count` says, or none for the first ones.
     pub numbers: Vec<u32>,
+    /// How NVIDIA devices are divided among leases.
+    pub partition: Partition,
+    /// The devices' names as `CUDA_VISIBLE_DEVICES` takes them, where the driver shows a process only those that are named
+    /// there; none where it shows all in its own order.
+    pub visible: Vec<String>,
 }
 
 impl DeviceSpec {
     /// The same, of which an application gets only these devices, in this order.
     pub fn only(&self, numbers: Vec<u32>) -> Self {
+        let count = numbers.len() as u32;
+        if !self.visible.is_empty() {
+            let named = numbers.iter().filter_map(|number| self.visible.get(*number as usize).cloned());
+            return Self { count, visible: named.collect(), numbers: Vec::new(), ..self.clone() };
+        }
         let own = |number: &u32| self.numbers.get(*number as usize).copied().unwrap_or(*number);
-        Self { count: numbers.len() as u32, numbers: numbers.iter().map(own).collect(), ..self.clone() }
+        Self { count, numbers: numbers.iter().map(own).collect(), ..self.clone() }
+    }
+
+    /// Whether a device is an instance of a partitioned GPU.
+    pub(crate) fn is_instance(&self, device: usize) -> bool {
+        self.visible.get(device).is_some_and(|name| partition::is_instance(name))
     }
 }
 
@@ -68,6 +84,8 @@ impl Default for DeviceSpec {
             compute_capability: (8, 0),
             driver: None,
             numbers: Vec::new(),
+            partition: Partition::Auto,
+            visible: Vec::new(),
         }
     }
 }

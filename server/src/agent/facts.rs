@@ -1,7 +1,9 @@
 //! What a node says about itself when it registers.
 
-use crate::options::{DeviceKind, DeviceSpec};
-use crate::{convert, inventory};
+use crate::convert;
+use crate::inventory::Settled;
+use crate::options::DeviceKind;
+use crate::partition::Enforcer;
 use rgpu_control::api::DeviceReport;
 use rgpu_control::token::{self, Claims, Role};
 use rgpu_protocol::hello::DeviceInfo;
@@ -13,10 +15,11 @@ use std::path::Path;
 use super::network;
 
 /// The devices, with the memory that each has to promise.
-pub fn devices(spec: &DeviceSpec, capacity: &[u64]) -> io::Result<Vec<DeviceReport>> {
+pub fn devices(settled: &Settled) -> Vec<DeviceReport> {
+    let Settled { spec, capacity, infos, partitions } = settled;
     let software = spec.kind != DeviceKind::Nvidia;
     let infos: Vec<DeviceInfo> = match software {
-        false => inventory::nvidia_devices(spec.driver.as_deref()).map_err(io::Error::other)?,
+        false => infos.clone(),
         true => {
             let config = rgpu_softgpu::Config {
                 devices: spec.count,
@@ -31,15 +34,19 @@ pub fn devices(spec: &DeviceSpec, capacity: &[u64]) -> io::Result<Vec<DeviceRepo
     let reports = infos.iter().zip(capacity).enumerate().map(|(index, (info, memory))| DeviceReport {
         index: index as u32,
         model: info.name.clone(),
-        uuid: uuid_text(info.uuid),
+        uuid: match spec.visible.get(index) {
+            Some(name) => name.clone(),
+            None => uuid_text(info.uuid),
+        },
         memory: *memory,
         bus_mbps: 0,
-        partitionable: true,
+        // An instance is a part already, and leased whole.
+        partitionable: partitions.enforcer(index) != Enforcer::Mig,
         compute_capability: format!("{}.{}", info.compute_capability.0, info.compute_capability.1),
         software,
-        enforced_by: if software { "workers" } else { "pacing" }.into(),
+        enforced_by: partitions.enforcer(index).to_string(),
     });
-    Ok(reports.collect())
+    reports.collect()
 }
 
 fn uuid_text(bytes: [u8; 16]) -> String {
@@ -127,6 +134,8 @@ pub fn name(given: Option<&str>, token: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::DeviceSpec;
+    use crate::{inventory, partition::Partitions};
     use rgpu_control::token::{PrivateKey, RoleClaims};
 
     fn token(role: Role, name: &str) -> String {
@@ -148,11 +157,28 @@ mod tests {
     #[test]
     fn software_devices_are_described() {
         let spec = DeviceSpec { count: 2, memory: 1 << 30, ..DeviceSpec::default() };
-        let found = devices(&spec, &[1 << 30, 1 << 30]).unwrap();
+        let found = devices(&inventory::settle(spec).unwrap());
         assert_eq!(found.len(), 2);
         assert_eq!((found[1].index, found[1].memory, found[1].software), (1, 1 << 30, true));
         assert_eq!(found[0].compute_capability, "8.0");
+        assert_eq!((found[0].enforced_by.as_str(), found[0].partitionable), ("workers", true));
         assert!(found[0].uuid.starts_with("GPU-") && found[0].uuid != found[1].uuid, "{found:?}");
+    }
+
+    #[test]
+    fn instances_are_leased_whole() {
+        let names = ["MIG-00010203-0405-0607-0809-0a0b0c0d0e0f", "GPU-00010203-0405-0607-0809-0a0b0c0d0e10"];
+        let spec = DeviceSpec {
+            kind: DeviceKind::Nvidia,
+            count: 2,
+            visible: names.map(str::to_owned).to_vec(),
+            ..DeviceSpec::default()
+        };
+        let partitions = Partitions::new(&spec, &[5, 7]).unwrap();
+        let infos = vec![DeviceInfo::default(); 2];
+        let found = devices(&Settled { spec, capacity: vec![5, 7], infos, partitions });
+        assert_eq!((found[0].uuid.as_str(), found[0].enforced_by.as_str()), (names[0], "mig"));
+        assert!(!found[0].partitionable && found[1].partitionable);
     }
 
     #[test]

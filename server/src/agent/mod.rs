@@ -16,9 +16,9 @@ mod peers;
 mod talk;
 mod telemetry;
 
+use crate::inventory::Settled;
 use crate::lease::LeaseTable;
 use crate::ledger::Ledger;
-use crate::options::DeviceSpec;
 use rgpu_control::{Broker, Tls};
 use rgpu_protocol::transport::Choice;
 use std::io;
@@ -97,7 +97,7 @@ impl Agent {
             options.identity.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
         let tls = Tls::read(options.ca.as_deref(), identity).map_err(|e| invalid(e.to_string()))?;
         let broker = Broker::new(&options.broker, &token, &tls).map_err(|e| invalid(e.to_string()))?;
-        let devices = facts::devices(&site.device, &site.capacity)?;
+        let devices = facts::devices(&site.settled);
         let elsewhere = network::address_towards(&network::host_and_port(broker.url()))
             .is_ok_and(|address| !address.is_loopback());
         if elsewhere && site.address.ip().is_loopback() && options.advertise.is_none() {

@@ -64,7 +64,7 @@ impl Talk {
         site: Site,
         devices: Vec<DeviceReport>,
     ) -> Arc<Self> {
-        let telemetry = Telemetry::start(&site.device);
+        let telemetry = Telemetry::start(&site.settled.spec, &devices);
         let talk = Arc::new(Self {
             broker,
             name,
@@ -242,7 +242,7 @@ impl Talk {
         let load = meter.measure(own.so_far(&leases));
         Heartbeat {
             instance: self.instance,
-            devices: loads(&self.site.ledger, &self.site.capacity, &self.telemetry, &leases),
+            devices: loads(&self.site.ledger, &self.site.settled.capacity, &self.telemetry, &leases),
             leases,
             orders,
             ended,
@@ -400,7 +400,7 @@ mod tests {
         let slot = ledger.take_slot().unwrap();
         ledger.grant(slot, 1, 0, 300);
         let usage = |device, share_milli| GrantUsage { device, share_milli, ..GrantUsage::default() };
-        let telemetry = Telemetry::start(&crate::DeviceSpec::default());
+        let telemetry = Telemetry::start(&crate::DeviceSpec::default(), &[]);
         let leases = [lease(1, &[usage(0, 250), usage(1, 900)]), lease(2, &[usage(0, 245), usage(1, 200)])];
         let loads = loads(&ledger, &[1000, 1000], &telemetry, &leases);
         assert_eq!((loads[0].utilization_percent, loads[1].utilization_percent), (50, 100));

@@ -4,6 +4,7 @@
 use crate::options::{DeviceKind, DeviceSpec};
 use crate::{inventory, nvidia};
 use parking_lot::Mutex;
+use rgpu_control::api::DeviceReport;
 use rgpu_device::telemetry::{Group, Metric};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -38,19 +39,20 @@ pub struct Telemetry {
 
 impl Telemetry {
     /// Starts measuring NVIDIA devices; software GPUs have nothing that measures them.
-    pub fn start(spec: &DeviceSpec) -> Self {
+    pub fn start(spec: &DeviceSpec, devices: &[DeviceReport]) -> Self {
         let latest = Arc::new(Mutex::new(Vec::new()));
         if spec.kind != DeviceKind::Nvidia {
             return Self { latest, child: None };
         }
-        let child = Self::spawn(spec, latest.clone());
+        let uuids: Vec<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
+        let child = Self::spawn(spec, &uuids, latest.clone());
         let child = child.map_err(|e| tracing::warn!("the devices' load is not measured: {e}")).ok();
         Self { latest, child }
     }
 
-    fn spawn(spec: &DeviceSpec, latest: Arc<Mutex<Vec<Measured>>>) -> io::Result<Child> {
+    fn spawn(spec: &DeviceSpec, uuids: &[&str], latest: Arc<Mutex<Vec<Measured>>>) -> io::Result<Child> {
         let mut command = Command::new("/proc/self/exe");
-        command.arg(TELEMETRY_COMMAND).arg(spec.count.to_string()).args(&spec.driver);
+        command.arg(TELEMETRY_COMMAND).arg(uuids.join(",")).args(&spec.driver);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         inventory::without_our_variables(&mut command);
         let mut child = command.spawn()?;
@@ -99,15 +101,12 @@ fn parse(line: &str) -> Option<(usize, Measured)> {
     Some((index, measured))
 }
 
-/// The main function of `rgpu __nvidia-telemetry COUNT [DRIVER]`: ends when nobody reads any more.
-pub fn telemetry_main(count: u32, driver: Option<&OsStr>) -> ExitCode {
-    let config = nvidia::Config {
-        driver: driver.map(|driver| Path::new(driver).to_owned()),
-        devices: Some((0..count).collect()),
-        memory: None,
-    };
-    let nvml = match nvidia::observe(&config) {
-        Ok((_, nvml)) => nvml,
+/// The main function of `rgpu __nvidia-telemetry UUID,… [DRIVER]`: ends when nobody reads any more.
+pub fn telemetry_main(uuids: &str, driver: Option<&OsStr>) -> ExitCode {
+    let uuids: Vec<[u8; 16]> = uuids.split(',').filter_map(nvidia::mig::parse_uuid).collect();
+    let count = uuids.len() as u32;
+    let nvml = match nvidia::nvml(driver.map(Path::new), uuids) {
+        Ok(nvml) => nvml,
         Err(e) => {
             eprintln!("rgpu: the devices' load is not measured: {}", e.message);
             return ExitCode::FAILURE;

@@ -85,6 +85,11 @@ pub fn describe_all(driver: &Driver, config: &Config) -> Result<Vec<(DeviceId, D
         return Err(Error::new(Code::SystemNotReady, text));
     }
     let there = driver.device_count()?;
+    let expected = &config.expected;
+    if !expected.is_empty() && there as usize != expected.len() {
+        let text = format!("CUDA shows this process {there} devices where it was to show {}", expected.len());
+        return Err(Error::new(Code::NoDevice, text));
+    }
     let numbers = config.devices.clone().unwrap_or_else(|| (0..there).collect());
     if numbers.is_empty() || numbers.iter().any(|number| *number >= there) {
         let text = format!("There are {there} NVIDIA devices, not those with the numbers {numbers:?}");
@@ -94,7 +99,15 @@ pub fn describe_all(driver: &Driver, config: &Config) -> Result<Vec<(DeviceId, D
         .into_iter()
         .map(|number| {
             let device = driver.device(number)?;
-            Ok((device, describe(driver, device, version, config.memory)?))
+            let info = describe(driver, device, version, config.memory)?;
+            if let Some(uuid) = expected.get(number as usize).filter(|uuid| **uuid != info.uuid) {
+                let text = format!(
+                    "CUDA shows this process the device {:02x?} ({}) as number {number} where it was to show {uuid:02x?}",
+                    info.uuid, info.name
+                );
+                return Err(Error::new(Code::NoDevice, text));
+            }
+            Ok((device, info))
         })
         .collect()
 }

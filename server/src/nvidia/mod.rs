@@ -21,6 +21,7 @@ mod image;
 mod info;
 mod memory;
 mod meter;
+pub(crate) mod mig;
 mod mirror;
 mod modules;
 #[cfg(test)]
@@ -40,6 +41,7 @@ use self::core::{Core, Gpu, State};
 use self::driver::Driver;
 use self::print::Printed;
 use self::table::Table;
+use self::telemetry::FILE as NVML;
 pub use self::telemetry::Nvml;
 use parking_lot::Mutex;
 use rgpu_device::{Code, Device, DeviceInfo, Error, Host, Ordinal, Pacer, Result};
@@ -61,6 +63,8 @@ pub struct Config {
     pub devices: Option<Vec<u32>>,
     /// Memory in bytes of each device that the application may use; all without it.
     pub memory: Option<u64>,
+    /// The UUIDs that the devices must have, where the process was to be shown certain ones; none where any will do.
+    pub expected: Vec<[u8; 16]>,
 }
 
 /// The machine's GPUs, for one application.
@@ -177,6 +181,12 @@ impl Drop for NvidiaDevice {
     }
 }
 
+/// What measures the devices with these UUIDs. Opens no device.
+pub fn nvml(driver: Option<&Path>, uuids: Vec<[u8; 16]>) -> Result<Nvml> {
+    let opened = find::open(driver)?;
+    Ok(Nvml::beside(&opened.path, opened.is_own, uuids))
+}
+
 /// What the machine's devices are, and what measures them, without using any of their memory.
 pub fn observe(config: &Config) -> Result<(Vec<DeviceInfo>, Nvml)> {
     let opened = find::open(config.driver.as_deref())?;
@@ -186,11 +196,74 @@ pub fn observe(config: &Config) -> Result<(Vec<DeviceInfo>, Nvml)> {
     Ok((infos, nvml))
 }
 
-/// What the machine's devices are, without using any of their memory. The driver stays loaded: a process that
-/// should not have it asks another one.
-pub fn describe(driver: Option<&Path>) -> Result<Vec<DeviceInfo>> {
+/// A device that a process has looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// What it is.
+    pub info: DeviceInfo,
+    /// Memory that was free while the process had its context on it; `None` where it got none.
+    pub free: Option<u64>,
+    /// Its name for `CUDA_VISIBLE_DEVICES`; empty where every process is shown all devices.
+    pub name: String,
+}
+
+/// What a process has found out.
+pub enum Looked {
+    /// All devices.
+    Devices(Vec<Seen>),
+    /// It cannot be shown all of them: these are their names, and which of them another process can be shown together.
+    Apart(Vec<String>, Vec<Vec<usize>>),
+}
+
+/// Looks what devices this process could use, as far as the driver shows them to it, where `visible` is what it was told to
+/// show. The driver stays loaded, and memory in use: a process that should not have that asks another one.
+pub fn look(driver: Option<&Path>, visible: Option<&str>) -> Result<Looked> {
     let opened = find::open(driver)?;
+    // Where our own library stands in for the driver, nothing is partitioned.
+    let library = if opened.is_own { None } else { mig::Library::open(&opened.path.with_file_name(NVML)) };
+    let entries = library.and_then(|library| mig::list(&library));
+    let names = match entries {
+        None => None,
+        Some(entries) => {
+            let chosen = mig::choose(&entries, visible).map_err(|text| Error::new(Code::NoDevice, text))?;
+            let names: Vec<String> = chosen.iter().map(|entry| entry.name.clone()).collect();
+            let groups = mig::groups(&chosen);
+            if groups.is_empty() {
+                let text = "The machine's GPUs are partitioned (MIG), and there is no instance to use";
+                return Err(Error::new(Code::NoDevice, text));
+            }
+            if groups.len() > 1 || visible != Some(&names.join(",")) {
+                for entry in &chosen {
+                    if let (Some(parent), Some(size)) = (&entry.parent, &entry.attributes) {
+                        tracing::debug!(
+                            "{} of {parent}: {} slices of the GPU, {} of them compute, {} multiprocessors, {} MiB",
+                            entry.name,
+                            size.gpu_slices,
+                            size.compute_slices,
+                            size.multiprocessors,
+                            size.memory_mib
+                        );
+                    }
+                }
+                return Ok(Looked::Apart(names, groups));
+            }
+            Some(names)
+        }
+    };
     let driver = Arc::new(Driver::new(opened.table));
-    let infos = info::describe_all(&driver, &Config::default())?;
-    Ok(infos.into_iter().map(|(_, info)| info).collect())
+    Ok(Looked::Devices(see(&driver, names)?))
+}
+
+/// Describes what the driver shows this process, which is to be what has these names.
+fn see(driver: &Driver, names: Option<Vec<String>>) -> Result<Vec<Seen>> {
+    let expected = names.iter().flatten().filter_map(|name| mig::parse_uuid(name)).collect();
+    let infos = info::describe_all(driver, &Config { expected, ..Config::default() })?;
+    let mut names = names.into_iter().flatten();
+    let seen = infos.into_iter().map(|(device, info)| {
+        let free =
+            driver.retain(device).and_then(|context| driver.enter(context)).and_then(|()| driver.mem_info());
+        let free = free.inspect_err(|e| tracing::warn!("{}: {}", info.name, e.message));
+        Seen { info, free: free.ok().map(|(free, _)| free), name: names.next().unwrap_or_default() }
+    });
+    Ok(seen.collect())
 }

@@ -1,5 +1,6 @@
 //! `docs/compatibility.md`: which of the driver's calls the NVIDIA device makes, written from the table.
 
+use super::mig;
 use super::table::{ROWS, Row};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -42,6 +43,20 @@ fn page() -> String {
     for row in wanted {
         let _ = writeln!(text, "| {} | {} | {} |", symbols(row), version(row.since()), row.without);
     }
+    text.push_str(
+        "\n### NVML, for partitioned GPUs (MIG)\n\nAsked when the server starts, by the process that looks for devices. \
+         Without one of these calls no GPU\ncounts as partitioned, except that sizes are left out without the last one.\n\n\
+         | call | driver |\n| --- | --- |\n",
+    );
+    for (call, since) in mig::CALLS {
+        let _ = writeln!(text, "| `{call}` | {since} |");
+    }
+    text.push_str(
+        "\nMonitoring asks for more, all of it optional: see [nvml.md](nvml.md).\n\n\
+         The multi-process service (MPS) is reached by the driver itself; rgpu connects to its socket to see whether \
+         it is\nthere, and sets `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` (GPUs of compute capability 7.0 and later) and\n\
+         `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` (drivers of CUDA 11.5 and later).\n",
+    );
     text.push_str(
         "\nThis page is written from the table in `server/src/nvidia/table.rs`; after changing it, run\n\
          `RGPU_WRITE_DOCS=1 cargo test -p rgpu-server compatibility`.\n",

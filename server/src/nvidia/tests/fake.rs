@@ -24,6 +24,8 @@ pub struct Fake {
     pub body: Option<Body>,
     /// Bytes of physical memory.
     pub memory: usize,
+    /// An attribute that the driver does not know.
+    pub unknown_attribute: Option<i32>,
     reserved: BTreeMap<u64, usize>,
     created: HashMap<u64, usize>,
     pub mapped: BTreeMap<u64, (usize, u64)>,
@@ -178,6 +180,10 @@ mod calls {
         cuDeviceGetUuid(out: *mut [u8; 16], _device: DeviceId) |fake| { *out = [9; 16]; 0 }
         cuDeviceTotalMem_v2(out: *mut usize, _device: DeviceId) |fake| { *out = fake.memory; 0 }
         cuDeviceGetAttribute(out: *mut c_int, number: c_int, _device: DeviceId) |fake| {
+            if fake.unknown_attribute == Some(number) {
+                *out = 12345;
+                return 1;
+            }
             *out = match number {
                 1..=3 => 1024,
                 4 => 64,

@@ -163,6 +163,53 @@ fn older_drivers_are_made_do_with() {
 }
 
 #[test]
+fn devices_have_to_be_those_that_were_granted() {
+    let _turn = turn();
+    let infos = |expected: &[[u8; 16]]| {
+        // SAFETY: the fake driver has the driver's interface.
+        let driver = super::Driver::new(unsafe { Table::load(&Symbols(&[])) }.unwrap());
+        super::info::describe_all(&driver, &Config { expected: expected.to_vec(), ..Config::default() })
+    };
+    assert_eq!(infos(&[]).unwrap().len(), 1);
+    assert_eq!(infos(&[[9; 16]]).unwrap()[0].1.uuid, [9; 16]);
+    let error = infos(&[[8; 16]]).unwrap_err();
+    assert_eq!(error.code, Code::NoDevice);
+    assert!(error.message.contains("[08, 08") && error.message.contains("[09, 09"), "{error}");
+    // CUDA shows one instance of those that it is told of.
+    let error = infos(&[[9; 16], [8; 16]]).unwrap_err();
+    assert!(error.message.contains("1 devices where it was to show 2"), "{error}");
+}
+
+#[test]
+fn attributes_that_the_driver_refuses_are_not_told() {
+    let _turn = turn();
+    with(|fake| fake.unknown_attribute = Some(39));
+    let it = setup();
+    let attributes = &it.device.infos()[0].attributes;
+    assert!(attributes.iter().all(|(number, _)| *number != 39), "{attributes:?}");
+    assert!(attributes.contains(&(38, 1)) && attributes.contains(&(40, 1)));
+}
+
+#[test]
+fn who_looks_says_what_is_free() {
+    let _turn = turn();
+    let see = |names| {
+        // SAFETY: the fake driver has the driver's interface.
+        let driver = super::Driver::new(unsafe { Table::load(&Symbols(&[])) }.unwrap());
+        super::see(&driver, names)
+    };
+    let seen = see(None).unwrap();
+    assert_eq!((seen[0].free, seen[0].name.as_str()), (Some(64 << 20), ""));
+    let name = "MIG-09090909-0909-0909-0909-090909090909";
+    assert_eq!(see(Some(vec![name.into()])).unwrap()[0].name, name);
+    let other = "MIG-09090909-0909-0909-0909-090909090908";
+    assert_eq!(code(see(Some(vec![other.into()]))), Some(Code::NoDevice));
+    // A GPU that only another process may use.
+    with(|fake| fake.fail.insert("cuDevicePrimaryCtxRetain", 46));
+    assert_eq!(see(None).unwrap()[0].free, None);
+}
+
+#[test]
 fn pieces_of_memory_are_shared_by_neighbours() {
     let _turn = turn();
     let it = setup();
