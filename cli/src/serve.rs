@@ -56,6 +56,10 @@ pub struct Arguments {
     /// How much of it to keep; 0 keeps nothing
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1G")]
     image_cache_size: u64,
+    /// Servers that programs' copies may go to without passing through the program, separated by commas: HOST, HOST:PORT,
+    /// or `any` [default: those that the broker names; on a loopback address, servers on loopback addresses]
+    #[arg(long, value_name = "SERVER", value_delimiter = ',')]
+    peers: Vec<rgpu_server::peer::rule::Named>,
     /// A file with a token that clients must know
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -130,6 +134,7 @@ pub fn main(arguments: Arguments) -> Outcome {
         token_file: arguments.token_file,
         insecure: arguments.insecure,
         transport: arguments.transport,
+        peers: arguments.peers,
         image_cache: arguments.image_cache.or_else(default_image_cache),
         image_cache_bytes: arguments.image_cache_size,
         broker_key: arguments.cluster.broker_key.clone().zip(arguments.cluster.node.clone()),

@@ -293,8 +293,11 @@ records! {
         pub expires: u64,
         /// What it gives on this node.
         pub grants: Vec<Grant>,
+        /// The other nodes that it gives something of: programs' copies go straight there.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub nodes: Vec<Peer>,
     }
-    /// Another node, to measure the time to.
+    /// Another node, as servers reach it.
     pub struct Peer {
         /// Its name.
         pub node: String,

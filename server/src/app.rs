@@ -12,12 +12,13 @@ use crate::nvidia::{self, NvidiaDevice};
 use crate::observer::Observed;
 use crate::options::{DeviceKind, DeviceSpec};
 use crate::pacer::LedgerPacer;
+use crate::peer::{Channel, Identity};
 use crate::session::{Session, initial_credit};
 use crate::store::Store;
 use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Host, Pacer, Range, Seat};
 use rgpu_protocol::hello::{
-    self, FEATURE_OBSERVE, FEATURE_RDMA, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello, HelloAnswer,
-    HelloExtras, HelloSeat, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status,
+    self, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_RDMA, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello,
+    HelloAnswer, HelloExtras, HelloSeat, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status,
 };
 use rgpu_protocol::transport::{Offer, Rdma, RdmaInfo, Ready, Shm, Tcp, Transport};
 use rgpu_protocol::wire::{DecodeError, Reader, Wire};
@@ -36,6 +37,8 @@ pub(crate) const ORDERS: i32 = 4;
 pub(crate) const LEDGER: i32 = 5;
 /// Where the socket is that leads to the [store](crate::store), if there is one.
 pub(crate) const STORE: i32 = 6;
+/// Where the channel is by which other servers come, if they may.
+pub(crate) const PEERS: i32 = 7;
 
 /// How often a client may propose another range.
 const MAX_PROPOSALS: usize = 100;
@@ -64,6 +67,8 @@ pub(crate) struct Orders {
     pub seat: HelloSeat,
     /// Whether there is a store of images, and which.
     pub extras: HelloExtras,
+    /// Where copies may go straight to other servers: what its keys are made of.
+    pub peers: Option<Identity>,
 }
 
 impl Orders {
@@ -84,6 +89,7 @@ impl Orders {
         self.minor.encode(&mut out);
         self.seat.encode(&mut out);
         self.extras.encode(&mut out);
+        self.peers.as_ref().map(|own| (own.session, own.root)).encode(&mut out);
         out
     }
 
@@ -118,8 +124,10 @@ impl Orders {
         let minor = Wire::decode(&mut r)?;
         let seat = Wire::decode(&mut r)?;
         let extras = Wire::decode(&mut r)?;
+        let peers: Option<([u8; 16], [u8; 32])> = Wire::decode(&mut r)?;
+        let peers = peers.map(|(session, root)| Identity { session, root });
         r.finish()?;
-        Ok(Self { device, ceiling, slot, daemon, peer, hello, rdma, minor, seat, extras })
+        Ok(Self { device, ceiling, slot, daemon, peer, hello, rdma, minor, seat, extras, peers })
     }
 }
 
@@ -194,6 +202,11 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
         // SAFETY: as above.
         session.keep_images(Store::new(unsafe { take(STORE)? })?);
     }
+    let peers = if orders.peers.is_some() { FEATURE_PEERS } else { 0 };
+    if let Some(identity) = orders.peers {
+        // SAFETY: as above.
+        session.meet_peers(Channel::from(unsafe { take(PEERS)? }), identity);
+    }
     end_on_sigterm(session.farewell(), stats)?;
 
     // Who only looks has no part in the device.
@@ -226,7 +239,7 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     let answer = HelloAnswer {
         status: Status::Accepted as u32,
         message: String::new(),
-        features: connection.features() | if observes { FEATURE_OBSERVE } else { 0 },
+        features: connection.features() | peers | if observes { FEATURE_OBSERVE } else { 0 },
         devices: device.infos().into_iter().zip(0..).map(|(info, o)| described(info, o)).collect(),
         plan: convert::plan(&plan),
         credit: credit.clone(),
@@ -364,7 +377,12 @@ pub(crate) fn say(transport: &dyn Transport, answer: &impl Wire) -> io::Result<(
 }
 
 fn say_bytes(transport: &dyn Transport, bytes: &[u8]) -> io::Result<()> {
-    let (mut at, end) = (0, Instant::now() + PROPOSAL_TIME);
+    say_until(transport, bytes, Instant::now() + PROPOSAL_TIME)
+}
+
+/// Sends bytes, as long as there is time.
+pub(crate) fn say_until(transport: &dyn Transport, bytes: &[u8], end: Instant) -> io::Result<()> {
+    let mut at = 0;
     while at < bytes.len() {
         at += patiently(transport, Ready::WRITE, end, || transport.send(&[IoSlice::new(&bytes[at..])]))?;
     }
@@ -382,6 +400,15 @@ fn hear(transport: &dyn Transport, end: Instant) -> io::Result<Hello> {
 
 /// Reads a hello of any version.
 pub(crate) fn hear_any(transport: &dyn Transport, end: Instant) -> io::Result<(Prefix, Vec<u8>)> {
+    hear_message(transport, MAX_HELLO, end)
+}
+
+/// Reads a hello or an answer to one, of any version.
+pub(crate) fn hear_message(
+    transport: &dyn Transport,
+    limit: usize,
+    end: Instant,
+) -> io::Result<(Prefix, Vec<u8>)> {
     let read = |into: &mut [u8]| {
         let mut at = 0;
         while at < into.len() {
@@ -394,7 +421,7 @@ pub(crate) fn hear_any(transport: &dyn Transport, end: Instant) -> io::Result<(P
     };
     let mut bytes = [0; PREFIX_BYTES];
     read(&mut bytes)?;
-    let prefix = Prefix::parse(&bytes, MAX_HELLO)
+    let prefix = Prefix::parse(&bytes, limit)
         .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
     let mut body = vec![0; prefix.length as usize];
     read(&mut body)?;
@@ -472,6 +499,7 @@ mod tests {
             minor: 2,
             seat: HelloSeat { index: 19, of: 21 },
             extras: HelloExtras { keeps_images: true, images: vec![17] },
+            peers: Some(Identity::random()),
         };
         assert_eq!(Orders::parse(&orders.to_bytes()).unwrap(), orders);
         assert!(Orders::parse(b"").is_err());

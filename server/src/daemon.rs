@@ -4,15 +4,17 @@
 //! a client does reaches further into the daemon than the hello, which is short and read within a time limit.
 
 use crate::agent::{Agent, Site};
-use crate::app::{CONNECTION, LEDGER, ORDERS, Orders, STORE, hear_any, say};
+use crate::app::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE, hear_any, say};
 use crate::lease::{Admission, LeaseTable};
 use crate::ledger::Ledger;
 use crate::local::{self, LocalListener};
 use crate::options::Options;
 use crate::partition::{Arrangement, Partitions};
+use crate::peer::{self, Channel, Switchboard, rule::Rule};
 use crate::store::{Cupboard, Shelf, Tenant};
 use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
 use rgpu_control::token::PublicKey;
+use rgpu_protocol::hello::{FEATURE_LINK, FEATURE_PEERS};
 use rgpu_protocol::hello::{
     FEATURE_OBSERVE, FEATURE_RDMA, Hello, HelloAnswer, HelloExtras, HelloMore, MAJOR, MINOR, Status,
 };
@@ -71,6 +73,8 @@ struct Daemon {
     stopping: AtomicBool,
     /// Where images of modules are kept.
     cupboard: Option<Arc<Cupboard>>,
+    /// Where sessions meet other servers.
+    peers: Arc<Switchboard>,
     address: SocketAddr,
 }
 
@@ -115,8 +119,10 @@ pub fn serve(options: Options) -> io::Result<()> {
     if let Some((key, node)) = key {
         leases.set_identity(node, key);
     }
+    let rule = Rule { named: options.peers, loopback: address.ip().is_loopback() };
     let daemon = Arc::new(Daemon {
         cupboard,
+        peers: Switchboard::new(rule, leases.clone(), options.agent.is_some()),
         address,
         ledger,
         leases,
@@ -285,6 +291,7 @@ impl Daemon {
         let name = printable(&hello.program);
         let (session, pid) = (hello.session, hello.pid);
         let shelf = self.shelf(&tcp, &hello, lease.as_ref(), peer);
+        let (peers, channel) = self.meet_peers(&tcp, &hello, lease.as_ref()).unzip();
         let orders = Orders {
             device: arranged.device.clone(),
             ceiling: arranged.ceiling,
@@ -300,8 +307,9 @@ impl Daemon {
                 keeps_images: shelf.is_some(),
                 images: shelf.as_ref().map(Shelf::beginnings).unwrap_or_default(),
             },
+            peers: peers.as_ref().map(|open| open.identity().clone()),
         };
-        match self.start(&tcp, &orders, &arranged, lease.as_ref()) {
+        match self.start(&tcp, channel, &orders, &arranged, lease.as_ref()) {
             Ok((mut child, socket)) => {
                 // Only the child's end of it stays, so that its death closes the connection.
                 drop(tcp);
@@ -318,6 +326,7 @@ impl Daemon {
                     shelf.serve(socket);
                 }
                 let status = child.wait();
+                drop(peers);
                 self.children.lock().unwrap_or_else(PoisonError::into_inner).retain(|c| *c != child.id());
                 let died = match status {
                     Ok(s) if s.success() => None,
@@ -390,6 +399,11 @@ impl Daemon {
                 return None;
             }
         };
+        if hello.features & FEATURE_LINK != 0 {
+            // Another server, which a session waits for, or none does.
+            self.peers.arrive(&tcp, &hello, peer);
+            return None;
+        }
         let lease = match self.check(&hello) {
             Ok(lease) => lease,
             Err(text) => {
@@ -425,6 +439,21 @@ impl Daemon {
         }
     }
 
+    /// A place among other servers, for an application that has several and whose data may travel between them in the clear.
+    fn meet_peers(
+        &self,
+        tcp: &Tcp,
+        hello: &Hello,
+        lease: Option<&Admission>,
+    ) -> Option<(peer::Open, Channel)> {
+        let wanted = hello.features & FEATURE_PEERS != 0 && self.transport.allows(Kind::Tcp);
+        if !wanted || tcp.is_encrypted() || lease.is_some_and(Admission::is_encrypted) {
+            return None;
+        }
+        let opened = self.peers.open(lease.map(|lease| lease.lease));
+        opened.map_err(|e| tracing::warn!("no copies go straight to other servers: {e}")).ok()
+    }
+
     /// Where an application's modules are kept: nowhere, if it cannot be told whose it is.
     fn shelf(&self, tcp: &Tcp, hello: &Hello, lease: Option<&Admission>, peer: &str) -> Option<Shelf> {
         let cupboard = self.cupboard.as_ref()?;
@@ -444,6 +473,7 @@ impl Daemon {
     fn start(
         &self,
         tcp: &Tcp,
+        peers: Option<Channel>,
         orders: &Orders,
         arranged: &Arrangement,
         lease: Option<&Admission>,
@@ -464,6 +494,8 @@ impl Daemon {
             (self.ledger.descriptor(), LEDGER),
             // Without a store this is nothing that the process would look at.
             (theirs.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd), STORE),
+            // Likewise.
+            (peers.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd), PEERS),
         ];
         // SAFETY: only async-signal-safe functions are called.
         unsafe { command.pre_exec(move || prepare_child(descriptors)) };
@@ -499,12 +531,12 @@ impl Daemon {
 }
 
 /// Runs in the child between fork and exec.
-fn prepare_child(descriptors: [(RawFd, RawFd); 4]) -> io::Result<()> {
+fn prepare_child(descriptors: [(RawFd, RawFd); 5]) -> io::Result<()> {
     let check = |r: libc::c_int| if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) };
     // SAFETY: plain system calls, all async-signal-safe.
     unsafe {
         // Away from the places where they are to go first, so that none overwrites another.
-        let mut high = [0; 4];
+        let mut high = [0; 5];
         for (place, (from, _)) in high.iter_mut().zip(descriptors) {
             *place = check(libc::fcntl(from, libc::F_DUPFD_CLOEXEC, 16))?;
         }
@@ -512,7 +544,7 @@ fn prepare_child(descriptors: [(RawFd, RawFd); 4]) -> io::Result<()> {
             check(libc::dup2(from, to))?;
         }
         // The daemon's own are close-on-exec anyway; this is for what it has inherited.
-        libc::syscall(libc::SYS_close_range, STORE + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        libc::syscall(libc::SYS_close_range, PEERS + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         // A Ctrl-C is the daemon's business.
         libc::setsid();

@@ -11,7 +11,7 @@
 
 use crate::ledger::{Ledger, Terms, Used, monotonic_ns};
 use rgpu_control::LeaseId;
-use rgpu_control::api::{GrantUsage, LeaseReport, Orders};
+use rgpu_control::api::{GrantUsage, LeaseReport, Orders, Peer};
 use rgpu_control::proof::{Binding, Verifier};
 use rgpu_control::token::{CLOCK_SKEW_S, Grant, LeaseClaims, PublicKey, TokenError};
 use rgpu_control::unix_time;
@@ -60,6 +60,8 @@ struct Record {
     expires: u64,
     /// Whether orders have named it.
     ordered: bool,
+    /// The other nodes that it gives something of, as orders say.
+    nodes: Vec<Peer>,
     terms: Vec<Terms>,
     /// What was used before the entry in the ledger was made; all of it where there is none.
     used: Vec<Used>,
@@ -141,6 +143,13 @@ impl Farewells {
 
 fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+impl Admission {
+    /// Whether what travels for it is to be encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.claims.encrypt
+    }
 }
 
 impl LeaseTable {
@@ -354,6 +363,7 @@ impl LeaseTable {
                 match leases.get_mut(&order.lease) {
                     Some(record) => {
                         record.ordered = true;
+                        record.nodes.clone_from(&order.nodes);
                         record.expires = record.expires.max(order.expires);
                         if order.version > record.version {
                             record.change(&self.ledger, order.lease, order.version, terms);
@@ -369,6 +379,7 @@ impl LeaseTable {
                         let mut record =
                             Record::new(order.version, orders.version, &order.tenant, order.expires, terms);
                         record.ordered = true;
+                        record.nodes.clone_from(&order.nodes);
                         leases.insert(order.lease, record);
                     }
                 }
@@ -388,6 +399,12 @@ impl LeaseTable {
         if changed {
             self.tell();
         }
+    }
+
+    /// The other nodes that a lease gives something of; nothing where no orders have named it.
+    pub fn nodes_of(&self, lease: LeaseId) -> Option<Vec<Peer>> {
+        let inner = self.lock();
+        inner.leases.get(&lease).filter(|record| record.ordered).map(|record| record.nodes.clone())
     }
 
     /// The version of the latest orders that were applied; 0 before the first.
@@ -485,6 +502,7 @@ impl Record {
             tenant: tenant.to_owned(),
             expires,
             ordered: false,
+            nodes: Vec::new(),
             terms,
             used: Vec::new(),
             bytes: (0, 0),

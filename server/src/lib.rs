@@ -34,6 +34,7 @@ pub mod nvidia;
 mod observer;
 mod options;
 mod pacer;
+pub mod peer;
 pub mod partition;
 pub mod session;
 pub mod store;

@@ -141,6 +141,9 @@ pub struct Options {
     pub max_sessions: usize,
     /// Which transports are offered.
     pub transport: rgpu_protocol::transport::Choice,
+    /// Servers to which this one connects for copies, beside those that a broker names. Without any, a server on a loopback
+    /// address connects to others there.
+    pub peers: Vec<crate::peer::rule::Named>,
     /// The broker whose node this is; applications then need leases of it.
     pub agent: Option<AgentOptions>,
 }
@@ -157,6 +160,7 @@ impl Default for Options {
             broker_key: None,
             max_sessions: 128,
             transport: rgpu_protocol::transport::Choice::Auto,
+            peers: Vec::new(),
             agent: None,
         }
     }

@@ -327,6 +327,17 @@ impl Core {
         Ok(())
     }
 
+    /// The nodes of a lease but one, and where their servers are reached from other machines.
+    fn others_of(&self, record: &LeaseRecord, name: &str) -> Vec<Peer> {
+        let names: std::collections::BTreeSet<&str> =
+            record.grants.iter().map(|grant| grant.node.as_str()).filter(|node| *node != name).collect();
+        let peer = |node: &str| Peer {
+            node: node.to_owned(),
+            address: self.nodes.get(node).map_or_else(String::new, |n| n.record.registration.address.clone()),
+        };
+        names.into_iter().map(peer).filter(|peer| !peer.address.is_empty()).collect()
+    }
+
     /// What a node is to do.
     pub fn orders_for(&self, name: &str) -> Result<Orders, Problem> {
         let entry = self.nodes.get(name).ok_or_else(|| no_node(name))?;
@@ -342,6 +353,7 @@ impl Core {
                     holder: record.request.holder.clone(),
                     expires: lease.live.deadline.map_or(0, |at| self.unix_s_at(at)),
                     grants: record.grants.iter().filter(|grant| grant.node == name).cloned().collect(),
+                    nodes: self.others_of(record, name),
                 }
             })
             .collect();

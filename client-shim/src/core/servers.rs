@@ -18,6 +18,8 @@ use crate::remote::{ConnectOptions, Credential};
 pub struct Server {
     /// `HOST:PORT`.
     pub address: String,
+    /// Its name in its cluster; none where it is in none.
+    pub node: String,
     /// What to show and how to connect.
     pub options: ConnectOptions,
 }
@@ -37,7 +39,9 @@ pub fn of_environment(observe: bool) -> Result<Vec<Server>> {
     let options = ConnectOptions { credential: credential.into(), observe, ..ConnectOptions::default() };
     let list = list.to_string_lossy();
     let named = list.split(',').map(str::trim).filter(|address| !address.is_empty());
-    Ok(named.map(|address| Server { address: address.to_owned(), options: options.clone() }).collect())
+    let server =
+        |address: &str| Server { address: address.to_owned(), node: String::new(), options: options.clone() };
+    Ok(named.map(server).collect())
 }
 
 /// What proves that this program may use the servers: the contents of the file that `RGPU_TOKEN_FILE` names.
@@ -94,6 +98,7 @@ fn of_lease(path: &Path, observe: bool) -> Result<Vec<Server>> {
         };
         servers.push(Server {
             address: server.address.clone(),
+            node: server.node.clone(),
             options: ConnectOptions {
                 credential: Credential::Made(Arc::new(prove)),
                 transport,

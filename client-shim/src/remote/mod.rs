@@ -30,6 +30,7 @@ mod incoming;
 mod link;
 mod modules;
 mod outgoing;
+mod peers;
 mod reserve;
 #[cfg(test)]
 pub(crate) mod script;
@@ -43,6 +44,7 @@ use rgpu_device::{
     AddressPlan, Code, DeviceInfo, Done, Error, Handle, Host, Ordinal, PreparedLaunch, Range, Region, Result,
     Seat,
 };
+use rgpu_protocol::calls::{Call, PeerExpect};
 use rgpu_protocol::hello::{
     self, Hello, HelloAnswer, HelloExtras, HelloMore, HelloSeat, MAJOR, MAX_HELLO_ANSWER, MINOR,
     PREFIX_BYTES, Prefix, Status,
@@ -128,6 +130,8 @@ pub struct Remote {
     link: Arc<Link>,
     /// The protocol's minor version that both sides speak.
     minor: u16,
+    /// Whether the server copies straight to others.
+    meets_peers: bool,
     infos: Vec<DeviceInfo>,
     plan: AddressPlan,
     /// The devices' memory, where server and client share it.
@@ -185,7 +189,8 @@ impl Remote {
                 features: if local.is_some() { hello::FEATURE_SHARED_MEMORY } else { 0 }
                     | if rdma.is_some() { hello::FEATURE_RDMA } else { 0 }
                     | if crate::trace::is_on() { hello::FEATURE_TRACE } else { 0 }
-                    | if options.observe { hello::FEATURE_OBSERVE } else { 0 },
+                    | if options.observe { hello::FEATURE_OBSERVE } else { 0 }
+                    | if options.place.is_some() { hello::FEATURE_PEERS } else { 0 },
                 session,
                 credential: credential.clone(),
                 program: program_name(),
@@ -318,6 +323,7 @@ impl Remote {
         Ok(Arc::new(Self {
             link,
             minor,
+            meets_peers: answer.features & hello::FEATURE_PEERS != 0 && minor >= PeerExpect::SINCE,
             infos: answer.devices.into_iter().map(convert::device_info).collect(),
             direct: direct::DirectMemory::new(&plan, &files),
             plan,

@@ -22,7 +22,7 @@ impl Several {
         }
         if servers.iter().all(|server| server.options.observe) {
             let remotes = connect_all(servers, None, &host)?;
-            return Self::new(remotes, None, host);
+            return Self::new(servers, remotes, None, host);
         }
         let mut tried = Vec::new();
         let mut refusal: Option<Error> = None;
@@ -32,7 +32,7 @@ impl Several {
                 None => e,
             })?;
             match connect_all(servers, Some(addresses.range()), &host) {
-                Ok(remotes) => return Self::new(remotes, Some(addresses), host),
+                Ok(remotes) => return Self::new(servers, remotes, Some(addresses), host),
                 // Whoever has agreed is left again.
                 Err(error) if error.code == Code::MapFailed => refusal = Some(error),
                 Err(error) => return Err(error),
@@ -41,13 +41,14 @@ impl Several {
     }
 
     fn new(
+        named: &[Server],
         remotes: Vec<Arc<Remote>>,
         addresses: Option<CommonAddresses>,
         host: Arc<HostSide>,
     ) -> Result<Arc<Self>> {
         let whole = addresses.as_ref().map_or_else(Range::default, CommonAddresses::range);
         let of = remotes.len() as u32;
-        let (mut spots, mut infos, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut spots, mut infos, mut all) = (Vec::new(), Vec::new(), Vec::new());
         let mut plan = AddressPlan { whole, ..AddressPlan::default() };
         for (index, remote) in remotes.iter().enumerate() {
             let mut part = Range::default();
@@ -70,14 +71,15 @@ impl Several {
                 spots.push(Spot { server: index, local: local as u32 });
                 infos.push(info);
             }
-            servers.push(super::Server { remote: remote.clone(), part });
+            let node = named.get(index).map_or_else(String::new, |server| server.node.clone());
+            all.push(super::Server { remote: remote.clone(), part, node });
         }
         if spots.len() as u64 > FIRST_STREAM {
             let text = format!("{} devices are too many for one program", spots.len());
             return Err(Error::new(Code::NoDevice, text));
         }
         Ok(Arc::new_cyclic(|me| Self {
-            servers,
+            servers: all,
             spots,
             plan,
             infos,
@@ -92,6 +94,7 @@ impl Several {
             companions: Mutex::default(),
             next_stream: AtomicU64::new(0),
             pending: Mutex::default(),
+            links: super::straight::Links::default(),
             me: me.clone(),
             _addresses: addresses,
         }))

@@ -22,6 +22,7 @@
 mod connect;
 mod device_impl;
 mod gates;
+mod straight;
 mod transfer;
 
 use std::collections::{BTreeMap, HashMap};
@@ -45,6 +46,8 @@ struct Server {
     remote: Arc<Remote>,
     /// Its part of the addresses.
     part: Range,
+    /// The cluster's name for it, if it has one.
+    node: String,
 }
 
 /// A device's place: which server, and by which ordinal that knows it.
@@ -100,6 +103,7 @@ pub struct Several {
     next_stream: AtomicU64,
     /// Of something that nobody has waited for.
     pending: Mutex<Option<Error>>,
+    links: straight::Links,
     me: Weak<Several>,
     _addresses: Option<CommonAddresses>,
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::{channel, sync_channel};
 use rgpu_device::{Code, Device, Done, Error, FIRST_STREAM, Handle, HostData, Region, Result, Target};
 
 use super::gates::{Business, Job};
+use super::straight::Side;
 use super::{Several, Spot};
 use crate::core::copy::gather;
 use crate::remote::cut;
@@ -219,7 +220,10 @@ impl Several {
             (Some(to), Some(from)) if to.server != from.server => {
                 // So that an error is reported by this very call.
                 let streams = (self.companion(to)?, self.companion(from)?);
-                let work = move |me: &Several| me.relay((to, streams.0, dst), (from, streams.1, src));
+                let work = move |me: &Several| {
+                    let (to, from) = ((to, streams.0, dst), (from, streams.1, src));
+                    if me.copy_straight(to, from)? { Ok(()) } else { me.relay(to, from) }
+                };
                 self.do_later(stream, &[to, from], Box::new(work))
             }
             (Some(spot), _) | (_, Some(spot)) if spot.server != server => {
@@ -236,11 +240,7 @@ impl Several {
     }
 
     /// Copies from one server to another through this process, in parts of which several are on their way.
-    fn relay(
-        &self,
-        (to, to_stream, dst): (Spot, Handle, Region),
-        (from, from_stream, src): (Spot, Handle, Region),
-    ) -> Result<()> {
+    fn relay(&self, (to, to_stream, dst): Side, (from, from_stream, src): Side) -> Result<()> {
         let (source, target) = (self.remote(from.server), self.remote(to.server));
         let mut parts = cut(dst, src).into_iter();
         let (send, receive) = channel::<Result<()>>();
@@ -271,7 +271,9 @@ impl Several {
             spare.push(buffer);
         }
         result?;
-        target.synchronize_blocking(Target::Stream(to_stream))
+        target.synchronize_blocking(Target::Stream(to_stream))?;
+        target.count_between_servers(src.bytes().unwrap_or(0), false);
+        Ok(())
     }
 }
 

@@ -75,6 +75,7 @@ impl Site {
             holder: claims.holder.clone(),
             expires: claims.expires,
             grants: claims.grants.iter().filter(|g| g.node == "n0").cloned().collect(),
+            nodes: vec![Peer { node: "n1".into(), address: "10.0.0.1:7070".into() }],
         };
         Orders { version, leases: leases.iter().map(order).collect(), peers: Vec::new() }
     }
@@ -173,6 +174,8 @@ fn the_higher_version_counts() {
     let slot = site.begin(&old).unwrap();
     let entry = site.ledger.lease_of(slot).unwrap();
     site.table.apply(&site.orders(20, &[&new]));
+    let nodes = site.table.nodes_of(new.lease).unwrap();
+    assert_eq!((nodes[0].node.as_str(), nodes[0].address.as_str()), ("n1", "10.0.0.1:7070"));
     assert_eq!((site.ledger.cap(slot, 0), site.ledger.share_milli(entry, 0)), (Some(50 * MIB), 250));
     // An older token is good, but does not change that.
     let second = site.begin(&old).unwrap();

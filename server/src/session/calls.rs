@@ -2,6 +2,7 @@
 
 use super::Activity;
 use super::bulk::{APART_FROM, BulkSender, Job};
+use super::exchange::Exchange;
 use super::host::{HOLD, OWN, WireHost};
 use super::memory::Account;
 use super::modules::Modules;
@@ -118,7 +119,7 @@ pub struct Placed {
 /// Executes calls, one after another.
 pub struct Dispatcher {
     /// Whether device memory lies in this process at its addresses.
-    addressable: bool,
+    pub(super) addressable: bool,
     /// How many times the session itself has held a stream.
     own_holds: u64,
     /// Sends long copies to the host, once there are any.
@@ -127,10 +128,12 @@ pub struct Dispatcher {
     pub(super) out: Arc<Outgoing>,
     host: Arc<WireHost>,
     pressure: Arc<Pressure>,
-    account: Account,
+    pub(super) account: Account,
     intake: Intake,
     pub(super) answers: Arc<Answerer>,
-    activity: Arc<Activity>,
+    pub(super) activity: Arc<Activity>,
+    /// Where copies go to other servers, if they may.
+    pub(super) exchange: Option<Arc<Exchange>>,
     /// Which ordinal a created stream or event belongs to.
     streams: NumberMap<Handle, Ordinal>,
     events: NumberMap<Handle, Ordinal>,
@@ -259,6 +262,7 @@ impl Dispatcher {
             account,
             answers,
             activity,
+            exchange: None,
             streams: NumberMap::default(),
             events: NumberMap::default(),
             images: HashMap::new(),
@@ -271,7 +275,7 @@ impl Dispatcher {
 
     rgpu_protocol::for_each_call!(dispatch);
 
-    fn on_stream(&mut self, stream: Handle) {
+    pub(super) fn on_stream(&mut self, stream: Handle) {
         self.ordinal = if stream < FIRST_STREAM {
             stream as Ordinal
         } else {
@@ -505,7 +509,7 @@ impl Dispatcher {
     }
 
     /// A callback that answers the current call.
-    fn later(&self, call: u16) -> rgpu_device::Done {
+    pub(super) fn later(&self, call: u16) -> rgpu_device::Done {
         self.later_with(call, &[])
     }
 

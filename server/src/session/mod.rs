@@ -21,8 +21,10 @@ mod tracer;
 mod variables;
 
 use crate::ledger::{Ledger, Slot, monotonic_ns};
+use crate::peer::{Channel, Identity};
 use crate::store::Store;
 use calls::Dispatcher;
+use exchange::Exchange;
 use host::WireHost;
 use outgoing::Outgoing;
 use pressure::Pressure;
@@ -52,6 +54,7 @@ pub struct Session {
     pressure: Arc<Pressure>,
     host: Arc<WireHost>,
     store: Option<Arc<Store>>,
+    exchange: Option<Arc<Exchange>>,
     traced: bool,
     /// The protocol's minor version that the client speaks.
     minor: u16,
@@ -90,6 +93,8 @@ struct Activity {
     unanswered: AtomicU64,
     /// Whether a frame is being executed.
     busy: AtomicBool,
+    /// Bytes that came straight from other servers.
+    from_peers: AtomicU64,
     /// Whether the reader has finished.
     finished: AtomicBool,
 }
@@ -100,7 +105,7 @@ impl Session {
         let out = Arc::new(Outgoing::new(transport.clone()));
         let pressure = Arc::new(Pressure::default());
         let host = Arc::new(WireHost::new(out.clone(), pressure.clone()));
-        Self { transport, out, pressure, host, store: None, traced: false, minor: 0 }
+        Self { transport, out, pressure, host, store: None, exchange: None, traced: false, minor: 0 }
     }
 
     /// Whether the client wants to know when its calls are executed.
@@ -116,6 +121,11 @@ impl Session {
     /// Images of modules are taken from there, and kept there.
     pub fn keep_images(&mut self, store: Store) {
         self.store = Some(Arc::new(store));
+    }
+
+    /// Copies may go straight to other servers, and come from there.
+    pub fn meet_peers(&mut self, channel: Channel, identity: Identity) {
+        self.exchange = Some(Exchange::new(channel, identity));
     }
 
     /// What the device is to ask.
@@ -172,6 +182,7 @@ impl Session {
             activity.clone(),
         );
         dispatcher.keep_images(self.store.clone());
+        dispatcher.meet_peers(self.exchange.clone());
         if self.traced {
             self.out.trace();
         }
@@ -192,6 +203,9 @@ impl Session {
         slot_stats.set_reason(&end.to_string());
         self.host.end();
         self.pressure.end();
+        if let Some(exchange) = &self.exchange {
+            exchange.end();
+        }
         self.transport.shutdown();
         end
     }
@@ -244,7 +258,7 @@ impl Session {
             };
             activity.busy.store(true, Relaxed);
             activity.frames.fetch_add(1, Relaxed);
-            stats.bytes_in.store(frames.received(), Relaxed);
+            stats.bytes_in.store(frames.received() + activity.from_peers.load(Relaxed), Relaxed);
             expected += 1;
             if header.kind != Kind::Call || header.sequence != expected {
                 let text = format!("a call numbered {expected} was due, not {header:?}");

@@ -1,0 +1,246 @@
+//! The sending end of a link.
+
+use super::{Place, Surroundings, no_link};
+use parking_lot::{Condvar, Mutex};
+use rgpu_device::{CopySink, Done, Error, Handle, RegionCursor, Result};
+use rgpu_protocol::frame::{Header, MAX_BULK, Part};
+use rgpu_protocol::transport::{Ready, Tcp, Transport};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// The most pieces of a frame.
+const PIECES: usize = 256;
+/// So many parts of a copy the device is asked for ahead.
+const AHEAD: usize = 4;
+/// Between two looks at whether the other machine still answers.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// See the module's text.
+pub struct Sender {
+    tcp: Tcp,
+    queue: Mutex<VecDeque<Job>>,
+    changed: Condvar,
+    over: AtomicBool,
+}
+
+/// A copy that is to be sent, or whose beginning was.
+struct Job {
+    transfer: u64,
+    /// Where it is, or what is wrong with that.
+    place: Result<Place>,
+    /// What is still to be read.
+    cursor: RegionCursor,
+    /// What the device was asked for.
+    ordered: Option<Ordered>,
+    done: Done,
+}
+
+/// Parts that the device brings.
+struct Ordered {
+    sender: mpsc::Sender<Result<Vec<u8>>>,
+    parts: mpsc::Receiver<Result<Vec<u8>>>,
+    underway: usize,
+}
+
+/// How far a job has come.
+enum Progress {
+    More,
+    Over,
+    /// The device has failed to read.
+    Failed(Error),
+}
+
+impl Sender {
+    /// Takes over a connection.
+    pub fn start(tcp: Tcp, around: Arc<Surroundings>) -> io::Result<Arc<Self>> {
+        tcp.probe_when_idle()?;
+        let sender = Arc::new(Self {
+            tcp,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            over: AtomicBool::new(false),
+        });
+        let its = sender.clone();
+        let body = move || its.run(&around);
+        std::thread::Builder::new().name("sender".into()).stack_size(256 << 10).spawn(body)?;
+        Ok(sender)
+    }
+
+    /// Sends a copy, a frame of each in turn.
+    pub fn send(&self, transfer: u64, place: Result<Place>, done: Done) {
+        let mut queue = self.queue.lock();
+        if self.over.load(SeqCst) {
+            drop(queue);
+            return done(Err(lost()));
+        }
+        let cursor =
+            RegionCursor::new(place.as_ref().map_or_else(|_| Default::default(), |place| place.region));
+        queue.push_back(Job { transfer, place, cursor, ordered: None, done });
+        self.changed.notify_one();
+    }
+
+    /// What was not sent fails.
+    pub fn close(&self) {
+        {
+            let _queue = self.queue.lock();
+            self.over.store(true, SeqCst);
+        }
+        self.changed.notify_one();
+        self.tcp.shutdown();
+    }
+
+    fn run(&self, around: &Surroundings) {
+        while let Some(mut job) = self.next() {
+            match self.advance(&mut job, around) {
+                Ok(Progress::More) => self.queue.lock().push_back(job),
+                Ok(Progress::Over) => (job.done)(Ok(())),
+                Ok(Progress::Failed(error)) => (job.done)(Err(error)),
+                Err(e) => {
+                    tracing::debug!("a link to another server is lost: {e}");
+                    self.close();
+                    (job.done)(Err(lost()));
+                }
+            }
+        }
+        let left = std::mem::take(&mut *self.queue.lock());
+        left.into_iter().for_each(|job| (job.done)(Err(lost())));
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        loop {
+            if self.over.load(SeqCst) {
+                return None;
+            }
+            if let Some(job) = queue.pop_front() {
+                return Some(job);
+            }
+            self.changed.wait(&mut queue);
+        }
+    }
+
+    /// Sends one frame.
+    fn advance(&self, job: &mut Job, around: &Surroundings) -> io::Result<Progress> {
+        match &job.place {
+            Ok(Place { here: true, .. }) => self.send_from_memory(job, around),
+            Ok(Place { stream, .. }) => {
+                let stream = *stream;
+                self.send_ordered(job, stream, around)
+            }
+            Err(error) => {
+                let error = error.clone();
+                self.give_up(job.transfer, error, around)
+            }
+        }
+    }
+
+    /// Tells the other server that a copy has failed.
+    fn give_up(&self, transfer: u64, error: Error, around: &Surroundings) -> io::Result<Progress> {
+        let header = Header::part(Part::Failed, 0, transfer).to_bytes();
+        self.write(&mut [IoSlice::new(&header)], around)?;
+        Ok(Progress::Failed(error))
+    }
+
+    fn send_from_memory(&self, job: &mut Job, around: &Surroundings) -> io::Result<Progress> {
+        let cursor = &mut job.cursor;
+        let (mut pieces, mut length) = (vec![IoSlice::new(&[])], 0);
+        while let Some((addr, run)) = cursor.run()
+            && length < MAX_BULK as u64
+            && pieces.len() <= PIECES
+        {
+            let run = run.min(MAX_BULK as u64 - length);
+            // SAFETY: it lay in one of the session's allocations, and only the operating system's kernel looks at it. Where a
+            // program frees it meanwhile, or has a kernel write it, that is an error, or one or the other byte.
+            let bytes = unsafe { std::slice::from_raw_parts(addr as *const u8, run as usize) };
+            pieces.push(IoSlice::new(bytes));
+            length += run;
+            cursor.advance(run);
+        }
+        let last = cursor.remaining() == 0;
+        let part = if last { Part::Last } else { Part::More };
+        let header = Header::part(part, length as usize, job.transfer).to_bytes();
+        pieces[0] = IoSlice::new(&header);
+        self.write(&mut pieces, around)?;
+        Ok(if last { Progress::Over } else { Progress::More })
+    }
+
+    /// Sends the next part that the device brings.
+    fn send_ordered(&self, job: &mut Job, stream: Handle, around: &Surroundings) -> io::Result<Progress> {
+        let ordered = job.ordered.get_or_insert_with(|| {
+            let (sender, parts) = mpsc::channel();
+            Ordered { sender, parts, underway: 0 }
+        });
+        while ordered.underway < AHEAD
+            && let Some(part) = job.cursor.part(MAX_BULK as u64)
+        {
+            let sink = Box::new(Gather { bytes: Vec::new(), to: ordered.sender.clone() });
+            around.device.copy_from_device(stream, part, 0, sink);
+            job.cursor.advance(part.bytes().unwrap_or(0));
+            ordered.underway += 1;
+        }
+        let mut bytes = Ok(Vec::new());
+        if ordered.underway > 0 {
+            // Every part is brought or fails: the device sees to it.
+            bytes = ordered.parts.recv().unwrap_or_else(|_| Err(lost()));
+            ordered.underway -= 1;
+        }
+        match bytes {
+            Ok(bytes) => {
+                let last = ordered.underway == 0 && job.cursor.remaining() == 0;
+                let part = if last { Part::Last } else { Part::More };
+                let header = Header::part(part, bytes.len(), job.transfer).to_bytes();
+                self.write(&mut [IoSlice::new(&header), IoSlice::new(&bytes)], around)?;
+                Ok(if last { Progress::Over } else { Progress::More })
+            }
+            Err(error) => self.give_up(job.transfer, error, around),
+        }
+    }
+
+    fn write(&self, pieces: &mut [IoSlice<'_>], around: &Surroundings) -> io::Result<()> {
+        let mut rest = pieces;
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match self.tcp.send(rest) {
+                Ok(n) => {
+                    around.sent(n as u64);
+                    IoSlice::advance_slices(&mut rest, n);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.tcp.wait(Ready::WRITE, None, Some(LOOK))?;
+                    if self.over.load(SeqCst) || self.tcp.is_unanswered() {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lost() -> Error {
+    no_link("The connection to the other server is lost")
+}
+
+/// Gathers a part that the device brings.
+struct Gather {
+    bytes: Vec<u8>,
+    to: mpsc::Sender<Result<Vec<u8>>>,
+}
+
+impl CopySink for Gather {
+    fn chunk(&mut self, pieces: &[&[u8]]) {
+        pieces.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
+    }
+
+    fn done(self: Box<Self>, result: Result<()>) {
+        // Nobody waits for it where the link is lost.
+        let Self { bytes, to } = *self;
+        let _ = to.send(result.map(|()| bytes));
+    }
+}
