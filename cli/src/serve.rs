@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rgpu_server::agent::AgentOptions;
-use rgpu_server::{DeviceSpec, Options};
+use rgpu_server::{DeviceSpec, Encryption, Options, TlsOptions};
 
 use crate::control::{Identity, parse_identity};
 use crate::units::parse_bytes;
@@ -66,6 +66,16 @@ pub struct Arguments {
     /// Let anybody who reaches the address use the GPUs, which means to run code on this machine
     #[arg(long, conflicts_with = "token_file")]
     insecure: bool,
+    /// Encrypt connections with programs on other machines: `off`, `offer` to those that ask for it, or `require`
+    /// [default: offer with --broker, else off]
+    #[arg(long, value_name = "WHEN")]
+    tls: Option<Encryption>,
+    /// The certificate (PEM) to encrypt with; it and its key are made if neither file exists [default: one is made at each start]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
     #[command(flatten)]
     cluster: Cluster,
 }
@@ -139,6 +149,10 @@ pub fn main(arguments: Arguments) -> Outcome {
         image_cache_bytes: arguments.image_cache_size,
         broker_key: arguments.cluster.broker_key.clone().zip(arguments.cluster.node.clone()),
         agent: arguments.cluster.agent(),
+        tls: TlsOptions {
+            encryption: arguments.tls,
+            files: arguments.tls_certificate.zip(arguments.tls_key),
+        },
         ..Options::default()
     };
     options.device.driver = arguments

@@ -47,6 +47,8 @@ pub struct Stats {
     pub relayed_bytes: AtomicU64,
     /// Sessions begun.
     pub sessions: AtomicU64,
+    /// Sessions whose connection is encrypted.
+    pub encrypted: AtomicU64,
     /// Sessions that failed: the connection was lost or never made.
     pub failures: AtomicU64,
     /// By call number.
@@ -65,6 +67,7 @@ impl Default for Stats {
             peer_bytes: AtomicU64::default(),
             relayed_bytes: AtomicU64::default(),
             sessions: AtomicU64::default(),
+            encrypted: AtomicU64::default(),
             failures: AtomicU64::default(),
             calls: std::array::from_fn(|_| CallStats::default()),
         }
@@ -88,6 +91,8 @@ pub struct Snapshot {
     pub relayed_bytes: u64,
     /// Sessions begun.
     pub sessions: u64,
+    /// Sessions whose connection is encrypted.
+    pub encrypted: u64,
     /// Sessions that failed.
     pub failures: u64,
     /// Name, count and nanoseconds of every call that was made at all.
@@ -156,6 +161,7 @@ impl Stats {
             peer_bytes: self.peer_bytes.load(Relaxed),
             relayed_bytes: self.relayed_bytes.load(Relaxed),
             sessions: self.sessions.load(Relaxed),
+            encrypted: self.encrypted.load(Relaxed),
             failures: self.failures.load(Relaxed),
             calls,
         }

@@ -3,17 +3,20 @@
 //! Each connection has a small thread in the daemon, which ends with the application's process. Nothing that
 //! a client does reaches further into the daemon than the hello, which is short and read within a time limit.
 
-use crate::agent::{Agent, Site};
+use crate::agent::{Agent, Site, SiteTls};
 use crate::app::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE, hear_any, say};
+use crate::encryption::{Encrypts, Ends, Wire};
 use crate::lease::{Admission, LeaseTable};
 use crate::ledger::Ledger;
 use crate::local::{self, LocalListener};
-use crate::options::Options;
+use crate::options::{Encryption, Options};
 use crate::partition::{Arrangement, Partitions};
 use crate::peer::{self, Channel, Switchboard, rule::Rule};
 use crate::store::{Cupboard, Shelf, Tenant};
 use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
+use rgpu_control::proof::Binding;
 use rgpu_control::token::PublicKey;
+use rgpu_protocol::hello::FEATURE_SHARED_MEMORY;
 use rgpu_protocol::hello::{FEATURE_LINK, FEATURE_PEERS};
 use rgpu_protocol::hello::{
     FEATURE_OBSERVE, FEATURE_RDMA, Hello, HelloAnswer, HelloExtras, HelloMore, MAJOR, MINOR, Status,
@@ -51,7 +54,7 @@ struct Admits {
 
 /// A stranger whose hello is in order.
 struct Heard {
-    tcp: Tcp,
+    wire: Wire,
     hello: Hello,
     more: HelloMore,
     /// The protocol's minor version that it speaks.
@@ -68,6 +71,7 @@ struct Daemon {
     admits: Admits,
     max_sessions: usize,
     transport: Choice,
+    encrypts: Encrypts,
     strangers: AtomicUsize,
     children: Mutex<Vec<u32>>,
     stopping: AtomicBool,
@@ -99,6 +103,14 @@ pub fn serve(options: Options) -> io::Result<()> {
     // A token is asked for wherever there is one; without one and without a broker, whoever reaches the address is served.
     let everybody = token.is_none() && (options.insecure || !leases);
     let admits = Admits { token, leases, everybody };
+    // With a broker, that tells clients by what they know the server.
+    let by_default = if options.agent.is_some() { Encryption::Offer } else { Encryption::Off };
+    let encrypts = Encrypts::new(&options.tls, by_default)?;
+    if encrypts.is_required() && options.transport == Choice::Only(Kind::Rdma) {
+        return Err(invalid(
+            "RDMA cannot be encrypted: --transport rdma and --tls require exclude each other".into(),
+        ));
+    }
     let settled = inventory::settle(options.device)?;
     // Before any thread is started, so that all of them leave the signals to this one.
     let signals = signal_descriptor(&[libc::SIGTERM, libc::SIGINT])?;
@@ -131,6 +143,7 @@ pub fn serve(options: Options) -> io::Result<()> {
         admits,
         max_sessions: options.max_sessions,
         transport: options.transport,
+        encrypts,
         strangers: AtomicUsize::new(0),
         children: Mutex::default(),
         stopping: AtomicBool::new(false),
@@ -149,7 +162,10 @@ pub fn serve(options: Options) -> io::Result<()> {
             address,
             settled,
             transport: options.transport,
-            tls: None,
+            tls: daemon.encrypts.fingerprint().map(|fingerprint| SiteTls {
+                required: daemon.encrypts.is_required(),
+                fingerprint: fingerprint.to_string(),
+            }),
             ledger: daemon.ledger.clone(),
             leases: daemon.leases.clone(),
         };
@@ -157,7 +173,11 @@ pub fn serve(options: Options) -> io::Result<()> {
     });
     let agent = agent.transpose()?;
     let mut stdout = io::stdout();
-    writeln!(stdout, "rgpu: listening on {address}")?;
+    let mut said = format!("rgpu: listening on {address}\n");
+    if let Some(fingerprint) = daemon.encrypts.fingerprint() {
+        said += &format!("rgpu: encrypts with the certificate {fingerprint}\n");
+    }
+    stdout.write_all(said.as_bytes())?;
     stdout.flush()?;
     while !poll(&listener, local.as_ref(), &signals)? {
         if let Some(local) = &local {
@@ -251,7 +271,7 @@ impl Daemon {
         }
         let counted = self.clone();
         let body = move || self.client(stream, &peer);
-        let thread = std::thread::Builder::new().name("client".into()).stack_size(128 << 10).spawn(body);
+        let thread = std::thread::Builder::new().name("client".into()).stack_size(256 << 10).spawn(body);
         if let Err(e) = thread {
             counted.strangers.fetch_sub(1, SeqCst);
             tracing::error!("no thread could be started: {e}");
@@ -261,10 +281,10 @@ impl Daemon {
     fn client(&self, stream: OwnedFd, peer: &str) {
         let heard = self.hear(stream, peer);
         self.strangers.fetch_sub(1, SeqCst);
-        let Some(Heard { tcp, hello, more, minor, lease }) = heard else { return };
+        let Some(Heard { wire, hello, more, minor, lease }) = heard else { return };
         let refuse = |text: &str| {
             tracing::warn!("{peer}: refused: {text}");
-            let _ = say(&tcp, &HelloAnswer::refused(Status::Unavailable, text));
+            let _ = say(&*wire, &HelloAnswer::refused(Status::Unavailable, text));
         };
         if self.stopping.load(SeqCst) {
             return refuse("the server is being stopped");
@@ -285,13 +305,13 @@ impl Daemon {
         {
             self.ledger.clear_slot(slot);
             tracing::warn!("{peer}: refused: {why}");
-            let _ = say(&tcp, &HelloAnswer::refused(Status::Credential, why));
+            let _ = say(&*wire, &HelloAnswer::refused(Status::Credential, why));
             return;
         }
         let name = printable(&hello.program);
         let (session, pid) = (hello.session, hello.pid);
-        let shelf = self.shelf(&tcp, &hello, lease.as_ref(), peer);
-        let (peers, channel) = self.meet_peers(&tcp, &hello, lease.as_ref()).unzip();
+        let shelf = self.shelf(&*wire, &hello, lease.as_ref(), peer);
+        let (peers, channel) = self.meet_peers(&*wire, &hello, lease.as_ref()).unzip();
         let orders = Orders {
             device: arranged.device.clone(),
             ceiling: arranged.ceiling,
@@ -309,17 +329,35 @@ impl Daemon {
             },
             peers: peers.as_ref().map(|open| open.identity().clone()),
         };
-        match self.start(&tcp, channel, &orders, &arranged, lease.as_ref()) {
+        // Over an encrypted connection a relay carries what the process says and hears.
+        let (ends, theirs) = match wire.pair() {
+            Ok(pair) => pair.unzip(),
+            Err(e) => {
+                self.leave(slot, lease.as_ref());
+                return refuse(&format!("no sockets could be had: {e}"));
+            }
+        };
+        let connection = theirs.as_ref().map_or(wire.descriptor(), AsRawFd::as_raw_fd);
+        let encrypted = if wire.is_encrypted() { ", encrypted," } else { "" };
+        let mut relay = None;
+        match self.start(connection, channel, &orders, &arranged, lease.as_ref()) {
             Ok((mut child, socket)) => {
                 // Only the child's end of it stays, so that its death closes the connection.
-                drop(tcp);
+                drop((wire, theirs));
+                match ends.map(Ends::relay).transpose() {
+                    Ok(begun) => relay = begun,
+                    // The process sees that the client has gone.
+                    Err(e) => tracing::error!("{peer}: no thread could be started: {e}"),
+                }
                 match &lease {
-                    None => tracing::info!("{peer}: session {session:016x} of {name} (process {pid}) begins"),
+                    None => tracing::info!(
+                        "{peer}: session {session:016x} of {name} (process {pid}){encrypted} begins"
+                    ),
                     Some(lease) => tracing::info!(
                         lease = %lease.lease,
                         tenant = printable(&lease.tenant),
                         held_by = arranged.describe(),
-                        "{peer}: session {session:016x} of {name} (process {pid}) begins"
+                        "{peer}: session {session:016x} of {name} (process {pid}){encrypted} begins"
                     ),
                 }
                 if let (Some(shelf), Some(socket)) = (&shelf, socket) {
@@ -349,7 +387,15 @@ impl Daemon {
             }
             Err(e) => refuse(&format!("no process could be started: {e}")),
         }
-        match &lease {
+        self.leave(slot, lease.as_ref());
+        if let Some(relay) = relay {
+            relay.finish();
+        }
+    }
+
+    /// A session has ended.
+    fn leave(&self, slot: usize, lease: Option<&Admission>) {
+        match lease {
             None => self.ledger.clear_slot(slot),
             Some(lease) => self.leases.end(lease.lease, slot),
         }
@@ -368,11 +414,19 @@ impl Daemon {
                 return None;
             }
         };
+        let (end, here) = (Instant::now() + HELLO_TIME, local::is_local(tcp.descriptor()));
+        let wire = match if here { Ok(Wire::Plain(tcp)) } else { self.encrypts.greet(tcp, end) } {
+            Ok(wire) => wire,
+            Err(e) => {
+                tracing::warn!("{peer}: no encrypted connection: {e}");
+                return None;
+            }
+        };
         let refuse = |status, text: String| {
             tracing::warn!("{peer}: refused: {text}");
-            let _ = say(&tcp, &HelloAnswer::refused(status, text));
+            let _ = say(&*wire, &HelloAnswer::refused(status, text));
         };
-        let (prefix, body) = match hear_any(&tcp, Instant::now() + HELLO_TIME) {
+        let (prefix, body) = match hear_any(&*wire, end) {
             Ok(heard) => heard,
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                 tracing::debug!("{peer}: left without saying hello");
@@ -399,18 +453,38 @@ impl Daemon {
                 return None;
             }
         };
-        if hello.features & FEATURE_LINK != 0 {
-            // Another server, which a session waits for, or none does.
-            self.peers.arrive(&tcp, &hello, peer);
+        let plain = !here && !wire.is_encrypted();
+        if plain && self.encrypts.is_required() {
+            let text = "it takes encrypted connections only: start the program with `rgpu run --encrypt` and, without a \
+                        broker, RGPU_TLS_FINGERPRINT or RGPU_TLS_CA";
+            refuse(Status::Unavailable, text.into());
             return None;
         }
-        let lease = match self.check(&hello) {
+        if hello.features & FEATURE_LINK != 0 {
+            // Another server, which a session waits for, or none does.
+            match &wire {
+                Wire::Plain(tcp) => self.peers.arrive(tcp, &hello, peer),
+                Wire::Tls(_) => refuse(Status::Unavailable, "other servers come without encryption".into()),
+            }
+            return None;
+        }
+        let lease = match self.check(&hello, wire.binding().as_ref()) {
             Ok(lease) => lease,
             Err(text) => {
                 refuse(Status::Credential, text);
                 return None;
             }
         };
+        if plain && lease.as_ref().is_some_and(Admission::is_encrypted) {
+            let text =
+                "its lease is for encrypted connections only: start the program with `rgpu run --encrypt`";
+            refuse(Status::Credential, text.into());
+            return None;
+        }
+        if wire.is_encrypted() {
+            // Neither can be.
+            hello.features &= !(FEATURE_RDMA | FEATURE_SHARED_MEMORY);
+        }
         if !self.transport.allows(Kind::Rdma) || hello.features & FEATURE_RDMA == 0 {
             hello.features &= !FEATURE_RDMA;
             more.rdma.clear();
@@ -419,18 +493,18 @@ impl Daemon {
             refuse(Status::Unavailable, "it is reached by RDMA alone (`rgpu run --transport rdma`)".into());
             return None;
         }
-        Some(Heard { tcp, hello, more, minor: prefix.minor, lease })
+        Some(Heard { wire, hello, more, minor: prefix.minor, lease })
     }
 
     /// Whether somebody is served, and by which lease.
-    fn check(&self, hello: &Hello) -> Result<Option<Admission>, String> {
+    fn check(&self, hello: &Hello, binding: Option<&Binding>) -> Result<Option<Admission>, String> {
         let Admits { token, leases, everybody } = &self.admits;
         if token.as_ref().is_some_and(|token| same(token, &hello.credential)) {
             return Ok(None);
         }
         // Who may come as they are may still bring a lease, and is held to it.
         if *leases && !(*everybody && hello.credential.is_empty()) {
-            return self.leases.admit(&hello.credential, hello.session).map(Some);
+            return self.leases.admit_bound(&hello.credential, hello.session, binding).map(Some);
         }
         match (*everybody, hello.credential.is_empty()) {
             (true, _) => Ok(None),
@@ -442,7 +516,7 @@ impl Daemon {
     /// A place among other servers, for an application that has several and whose data may travel between them in the clear.
     fn meet_peers(
         &self,
-        tcp: &Tcp,
+        tcp: &dyn Transport,
         hello: &Hello,
         lease: Option<&Admission>,
     ) -> Option<(peer::Open, Channel)> {
@@ -455,7 +529,13 @@ impl Daemon {
     }
 
     /// Where an application's modules are kept: nowhere, if it cannot be told whose it is.
-    fn shelf(&self, tcp: &Tcp, hello: &Hello, lease: Option<&Admission>, peer: &str) -> Option<Shelf> {
+    fn shelf(
+        &self,
+        tcp: &dyn Transport,
+        hello: &Hello,
+        lease: Option<&Admission>,
+        peer: &str,
+    ) -> Option<Shelf> {
         let cupboard = self.cupboard.as_ref()?;
         let tenant = if let Some(lease) = lease {
             Tenant::of_broker(&lease.tenant)
@@ -472,7 +552,7 @@ impl Daemon {
     /// Starts the process that serves an application. The socket is where it asks for images.
     fn start(
         &self,
-        tcp: &Tcp,
+        connection: RawFd,
         peers: Option<Channel>,
         orders: &Orders,
         arranged: &Arrangement,
@@ -489,7 +569,7 @@ impl Daemon {
             None => (None, None),
         };
         let descriptors = [
-            (tcp.descriptor(), CONNECTION),
+            (connection, CONNECTION),
             (orders.as_raw_fd(), ORDERS),
             (self.ledger.descriptor(), LEDGER),
             // Without a store this is nothing that the process would look at.

@@ -25,6 +25,7 @@ mod budget;
 pub mod confine;
 mod convert;
 pub mod daemon;
+mod encryption;
 pub mod inventory;
 pub mod lease;
 pub mod ledger;
@@ -41,7 +42,7 @@ pub mod store;
 
 pub use app::app_server_main;
 pub use daemon::serve;
-pub use options::{DeviceKind, DeviceSpec, Options};
+pub use options::{DeviceKind, DeviceSpec, Encryption, Options, TlsOptions};
 pub use partition::Partition;
 
 /// The hidden subcommand under which the daemon starts itself again for an application.

@@ -118,6 +118,39 @@ impl FromStr for DeviceSpec {
     }
 }
 
+/// Whether connections with programs on other machines are encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encryption {
+    /// None are.
+    Off,
+    /// Those of clients that want it.
+    Offer,
+    /// All: others are refused.
+    Require,
+}
+
+impl FromStr for Encryption {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "offer" => Ok(Self::Offer),
+            "require" => Ok(Self::Require),
+            _ => Err(format!("`{text}` is not known: there are off, offer and require")),
+        }
+    }
+}
+
+/// How connections are encrypted.
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// Whether; without a word it is offered where there is an agent, whose broker tells clients the certificate.
+    pub encryption: Option<Encryption>,
+    /// The certificate and its private key (PEM). They are made where neither exists. Without, a certificate is made at each
+    /// start.
+    pub files: Option<(PathBuf, PathBuf)>,
+}
+
 /// How a server runs.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -144,6 +177,8 @@ pub struct Options {
     /// Servers to which this one connects for copies, beside those that a broker names. Without any, a server on a loopback
     /// address connects to others there.
     pub peers: Vec<crate::peer::rule::Named>,
+    /// How connections are encrypted.
+    pub tls: TlsOptions,
     /// The broker whose node this is; applications then need leases of it.
     pub agent: Option<AgentOptions>,
 }
@@ -161,6 +196,7 @@ impl Default for Options {
             max_sessions: 128,
             transport: rgpu_protocol::transport::Choice::Auto,
             peers: Vec::new(),
+            tls: TlsOptions::default(),
             agent: None,
         }
     }

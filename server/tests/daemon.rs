@@ -371,7 +371,7 @@ impl Cluster {
 
     fn connect(&self, lease: &LeaseClaims) -> Result<Arc<Remote>> {
         let (token, holder) = (self.broker.sign(&Claims::Lease(lease.clone())), self.holder.clone());
-        let prove = move |session| {
+        let prove = move |session, _: Option<&[u8; 32]>| {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
             proof::present(&token, &holder, session, "n0", now.as_millis() as u64)
         };

@@ -14,7 +14,7 @@ use crate::{Failure, Outcome};
 use child::{Ended, Held};
 use lease::{Asked, LeaseArguments, Leased};
 use rgpu_control::LEASE_VARIABLE;
-use rgpu_protocol::transport::{Choice, TRANSPORT_VARIABLE};
+use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
 use statistics::{Report, Statistics};
 
 /// Start a CUDA program that uses a server's GPU instead of one in this machine.
@@ -34,6 +34,9 @@ use statistics::{Report, Statistics};
     RGPU_NODE     which of the cluster's nodes this machine is, where --node is not given\n  \
     RGPU_SERVER   the server, where nothing of that is known\n  \
     RGPU_TRANSPORT  auto, shm, tcp or rdma, where --transport is not given\n  \
+    RGPU_ENCRYPT  1 for --encrypt\n  \
+    RGPU_TLS_FINGERPRINT  certificates of servers that may be used, sha256:…, separated by commas; encrypts, too\n  \
+    RGPU_TLS_CA   a file with certificates (PEM) that sign those of servers that may be used; encrypts, too\n  \
     RGPU_CONNECT_TIMEOUT  how many seconds connecting may take [default: 8]\n  \
     RGPU_LIBRARY  where librgpu.so is, if neither beside this command nor in ../lib")]
 pub struct Arguments {
@@ -189,6 +192,9 @@ fn choose_device(command: &mut Command, arguments: &Arguments, place: Place) -> 
     }
     if let Some(transport) = arguments.transport {
         command.env(TRANSPORT_VARIABLE, transport.name());
+    }
+    if arguments.lease.encrypt {
+        command.env(ENCRYPT_VARIABLE, "1");
     }
     if let Some(file) = &arguments.token_file {
         let file = file

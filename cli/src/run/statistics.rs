@@ -106,6 +106,7 @@ fn to_json(snapshot: &Snapshot) -> serde_json::Value {
         "bytes_between_servers": snapshot.peer_bytes,
         "bytes_relayed": snapshot.relayed_bytes,
         "sessions": snapshot.sessions,
+        "encrypted_sessions": snapshot.encrypted,
         "failures": snapshot.failures,
         "calls": calls,
     })
@@ -128,6 +129,9 @@ fn table(snapshot: &Snapshot) -> String {
         );
     }
     let _ = writeln!(text, "rgpu: {seconds:>14.6}  seconds in calls");
+    if snapshot.encrypted > 0 {
+        let _ = writeln!(text, "rgpu: {:>14}  encrypted sessions (TLS 1.3)", snapshot.encrypted);
+    }
     if snapshot.sessions != 1 || snapshot.failures != 0 {
         let _ = writeln!(text, "rgpu: {:>14}  sessions", snapshot.sessions);
         let _ = writeln!(text, "rgpu: {:>14}  sessions that failed", snapshot.failures);
@@ -156,6 +160,7 @@ mod tests {
             peer_bytes: 300,
             relayed_bytes: 200,
             sessions: 1,
+            encrypted: 1,
             failures: 0,
             calls: vec![("launch".into(), 3, 1_500), ("synchronize".into(), 1, 2_000_000_000)],
         }
@@ -186,6 +191,7 @@ mod tests {
     fn the_table_names_the_most_expensive_call_first() {
         let text = table(&example());
         assert!(text.contains("4  round trips"));
+        assert!(text.contains("1  encrypted sessions"), "{text}");
         assert!(text.contains("300  bytes copied from server to server"), "{text}");
         assert!(text.find("synchronize").unwrap() < text.find("launch").unwrap());
         assert!(text.lines().all(|line| line.starts_with("rgpu: ")));

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rgpu_control::LEASE_VARIABLE;
-use rgpu_control::proof;
+use rgpu_control::proof::{self, Binding};
 use rgpu_control::ticket::Ticket;
-use rgpu_protocol::transport::{Choice, TRANSPORT_VARIABLE};
+use rgpu_protocol::transport::tls::{Fingerprint, Trust};
+use rgpu_protocol::transport::{
+    CA_VARIABLE, Choice, ENCRYPT_VARIABLE, FINGERPRINT_VARIABLE, TRANSPORT_VARIABLE,
+};
 
 use super::error::{Code, Error, Result};
-use crate::remote::{ConnectOptions, Credential};
+use crate::remote::{ConnectOptions, Credential, Encrypt};
 
 /// A server, and how it is reached.
 pub struct Server {
@@ -36,12 +39,21 @@ pub fn of_environment(observe: bool) -> Result<Vec<Server>> {
     }
     let Some(list) = variable("RGPU_SERVER") else { return Ok(Vec::new()) };
     let credential = token_file()?;
-    let options = ConnectOptions { credential: credential.into(), observe, ..ConnectOptions::default() };
+    let trust = trust_of_environment()?;
+    let missing = || {
+        format!(
+            "there is nothing by which to know it: set {FINGERPRINT_VARIABLE} to what `rgpu serve` says when it starts \
+             (sha256:…), or {CA_VARIABLE} to a file with the certificate (PEM) that signs the server's"
+        )
+    };
+    let encrypt = (trust.is_some() || is_encryption_wanted()).then(|| Encrypt { trust, missing: missing() });
+    let options =
+        ConnectOptions { credential: credential.into(), observe, encrypt, ..ConnectOptions::default() };
     let list = list.to_string_lossy();
     let named = list.split(',').map(str::trim).filter(|address| !address.is_empty());
-    let server =
-        |address: &str| Server { address: address.to_owned(), node: String::new(), options: options.clone() };
-    Ok(named.map(server).collect())
+    Ok(named
+        .map(|address| Server { address: address.to_owned(), node: String::new(), options: options.clone() })
+        .collect())
 }
 
 /// What proves that this program may use the servers: the contents of the file that `RGPU_TOKEN_FILE` names.
@@ -52,6 +64,24 @@ fn token_file() -> Result<Vec<u8>> {
         Error::new(Code::NoDevice, format!("Cannot read the token file {name}: {e}"))
     })?;
     Ok(text.trim_ascii().to_vec())
+}
+
+/// Whether the environment wants what leaves the machine encrypted.
+fn is_encryption_wanted() -> bool {
+    variable(ENCRYPT_VARIABLE).is_some_and(|value| value != "0")
+}
+
+/// By what the environment says that servers are known.
+fn trust_of_environment() -> Result<Option<Trust>> {
+    let bad = |name: &str, why: String| Error::new(Code::NoDevice, format!("{name} cannot be used: {why}"));
+    if let Some(list) = variable(FINGERPRINT_VARIABLE) {
+        let known = Fingerprint::list(&list.to_string_lossy()).map_err(|e| bad(FINGERPRINT_VARIABLE, e))?;
+        return Ok(Some(Trust::Fingerprints(known)));
+    }
+    let Some(path) = variable(CA_VARIABLE) else { return Ok(None) };
+    let pem = std::fs::read(&path)
+        .map_err(|e| bad(CA_VARIABLE, format!("cannot read {}: {e}", path.to_string_lossy())))?;
+    Ok(Some(Trust::Authorities(pem)))
 }
 
 /// The servers of the lease in a file.
@@ -85,16 +115,22 @@ fn of_lease(path: &Path, observe: bool) -> Result<Vec<Server>> {
     };
     let mut servers = Vec::new();
     for server in &ticket.servers {
-        if server.tls {
-            return Err(broken(format!(
-                "wants the connection to {} encrypted, which this release cannot do",
-                server.address
-            )));
-        }
+        let fingerprint = server.fingerprint.as_deref().map(str::parse).transpose();
+        let fingerprint: Option<Fingerprint> =
+            fingerprint.map_err(|e| broken(format!("says of {} that {e}", server.address)))?;
+        let trust = match (fingerprint, &ticket.ca) {
+            (Some(known), _) => Some(Trust::Fingerprints(vec![known])),
+            (None, Some(pem)) => Some(Trust::Authorities(pem.clone().into_bytes())),
+            (None, None) => trust_of_environment()?,
+        };
+        let missing =
+            format!("it offers no encryption (`rgpu serve --tls offer`), says the broker of {}", server.node);
+        let encrypt = (server.tls || is_encryption_wanted()).then_some(Encrypt { trust, missing });
         let (token, key, node) = (ticket.token.clone(), key.clone(), server.node.clone());
-        let prove = move |session| {
+        let prove = move |session, binding: Option<&Binding>| {
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            proof::present(&token, &key, session, &node, since.map_or(0, |t| t.as_millis() as u64))
+            let now_ms = since.map_or(0, |t| t.as_millis() as u64);
+            proof::present_bound(&token, &key, session, &node, now_ms, binding)
         };
         servers.push(Server {
             address: server.address.clone(),
@@ -102,6 +138,7 @@ fn of_lease(path: &Path, observe: bool) -> Result<Vec<Server>> {
             options: ConnectOptions {
                 credential: Credential::Made(Arc::new(prove)),
                 transport,
+                encrypt,
                 observe,
                 ..ConnectOptions::default()
             },
@@ -163,9 +200,27 @@ mod tests {
         for (server, node) in servers.iter().zip(["n0", "n1"]) {
             let Credential::Made(make) = &server.options.credential else { panic!("no proof") };
             let mut verifier = Verifier::new(broker.public(), node, now - 5000);
-            assert_eq!(verifier.admit(&make(5), 5, now).unwrap().tenant, "ann");
-            assert!(verifier.admit(&make(6), 7, now).is_err());
+            assert_eq!(verifier.admit(&make(5, None), 5, now).unwrap().tenant, "ann");
+            assert!(verifier.admit(&make(6, None), 7, now).is_err());
+            let bound = make(8, Some(&[1; 32]));
+            assert!(verifier.admit(&bound, 8, now).is_err());
+            assert!(verifier.admit_bound(&bound, 8, now, Some(&[1; 32])).is_ok());
+            assert!(server.options.encrypt.is_none() || is_encryption_wanted());
         }
+        let known = Fingerprint([7; 32]);
+        (ticket.servers[0].tls, ticket.servers[0].fingerprint) = (true, Some(known.to_string()));
+        (ticket.servers[1].tls, ticket.servers[1].address) = (true, "192.0.2.1:2".into());
+        ticket.write(&path).unwrap();
+        let servers = of_lease(&path, false).unwrap();
+        let encrypt = servers[0].options.encrypt.clone().unwrap();
+        assert_eq!(encrypt.trust, Some(Trust::Fingerprints(vec![known])));
+        // Nothing leaves the machine for a server of which nothing is known.
+        let unknown = servers[1].options.encrypt.clone().unwrap();
+        assert!(unknown.trust.is_none() && unknown.missing.contains("n1"), "{unknown:?}");
+        ticket.servers[0].fingerprint = Some("sha256:12".into());
+        ticket.write(&path).unwrap();
+        assert!(of_lease(&path, false).err().unwrap().message.contains("fingerprint"));
+        ticket.servers[0].fingerprint = None;
         ticket.transport = "pigeon".into();
         ticket.write(&path).unwrap();
         if variable(TRANSPORT_VARIABLE).is_none() {

@@ -1,7 +1,10 @@
 //! Finding a way to the server.
 
 use super::{LOWEST_DESCRIPTOR, unreachable_server};
+use rgpu_control::proof::Binding;
 use rgpu_device::{Code, Error, Result};
+use rgpu_protocol::stats::Stats;
+use rgpu_protocol::transport::tls::{Tls, Trust};
 use rgpu_protocol::transport::{
     Choice, Kind, Rdma, RdmaInfo, Ready, Shm, TRANSPORT_VARIABLE, Tcp, Transport, local_name,
 };
@@ -10,12 +13,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket}
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// A connection on which nothing has been said yet.
 pub(super) struct Opened {
     /// Carries the hello.
-    pub stream: Tcp,
+    pub stream: Box<dyn Transport>,
+    /// What ties a lease's proof to it, where it is encrypted.
+    pub binding: Option<Binding>,
     /// The same again, where shared memory is to take over.
     pub local: Option<OwnedFd>,
     /// Our end of a connection by RDMA, which the server may take.
@@ -39,13 +45,31 @@ pub(super) fn choice_from_environment() -> Result<Choice> {
     }
 }
 
-/// Connects to `HOST:PORT`: over a Unix socket where the server is on this machine, else over TCP.
-pub(super) fn open(address: &str, choice: Choice, time: Duration) -> Result<Opened> {
+/// That what leaves the machine is encrypted, and by what the server is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encrypt {
+    /// By what the server is known; without it no server on another machine is used.
+    pub trust: Option<Trust>,
+    /// Why there is nothing to know it by, and what to do.
+    pub missing: String,
+}
+
+/// Connects to `HOST:PORT`: over a Unix socket where the server is on this machine, else over TCP, encrypted where that is
+/// wanted.
+pub(super) fn open(
+    address: &str,
+    choice: Choice,
+    encrypt: Option<&Encrypt>,
+    time: Duration,
+    stats: &Stats,
+) -> Result<Opened> {
+    let end = Instant::now() + time;
     if choice.allows(Kind::Shm) {
         if let Some(socket) = open_local(address) {
             let stream = socket.try_clone().map_err(|e| unreachable_server(address, &e))?;
             return Ok(Opened {
-                stream: Tcp::local(stream, address.to_owned()).move_above(LOWEST_DESCRIPTOR),
+                stream: Box::new(Tcp::local(stream, address.to_owned()).move_above(LOWEST_DESCRIPTOR)),
+                binding: None,
                 local: Some(socket),
                 rdma: None,
             });
@@ -58,9 +82,41 @@ pub(super) fn open(address: &str, choice: Choice, time: Duration) -> Result<Open
             return Err(Error::new(Code::SystemNotReady, text));
         }
     }
+    if encrypt.is_some() && choice == Choice::Only(Kind::Rdma) {
+        let text = format!(
+            "The connection to the server {address} is to be encrypted, and RDMA cannot be: leave out \
+             --transport rdma ({TRANSPORT_VARIABLE}) or --encrypt"
+        );
+        return Err(Error::new(Code::SystemNotReady, text));
+    }
+    let trust = match encrypt {
+        None => None,
+        Some(Encrypt { trust: Some(trust), .. }) => Some(trust),
+        Some(Encrypt { missing, .. }) => {
+            let text = format!("The connection to the server {address} is to be encrypted: {missing}");
+            return Err(Error::new(Code::SystemNotReady, text));
+        }
+    };
     let stream = Tcp::connect(address, time)
         .map_err(|e| unreachable_server(address, &e))?
         .move_above(LOWEST_DESCRIPTOR);
+    // Over a Unix socket nobody waits for the server to accept.
+    stats.round_trips.fetch_add(1, Relaxed);
+    if let Some(trust) = trust {
+        stats.round_trips.fetch_add(1, Relaxed);
+        let tls = Tls::connect(stream, address, trust, end).map_err(|e| {
+            let why = match e.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    "it closed the connection during the TLS handshake; its log says more".into()
+                }
+                _ => e.to_string(),
+            };
+            let text = format!("No encrypted connection to the server {address}: {why}");
+            Error::new(Code::SystemNotReady, text)
+        })?;
+        let binding = Some(tls.server().0);
+        return Ok(Opened { stream: Box::new(tls), binding, local: None, rdma: None });
+    }
     // On this machine TCP is as fast as a network device's detour, if not faster.
     let tries = match choice {
         Choice::Auto => stream.local_ip().is_some_and(|ip| !ip.is_loopback()),
@@ -73,11 +129,11 @@ pub(super) fn open(address: &str, choice: Choice, time: Duration) -> Result<Open
         }
         _ => None,
     };
-    Ok(Opened { stream, local: None, rdma })
+    Ok(Opened { stream: Box::new(stream), binding: None, local: None, rdma })
 }
 
 /// Connects to the server's end, which is told about right behind the answer, and sees whether that works.
-pub(super) fn finish_rdma(stream: &Tcp, rdma: Rdma, end: Instant) -> io::Result<Rdma> {
+pub(super) fn finish_rdma(stream: &dyn Transport, rdma: Rdma, end: Instant) -> io::Result<Rdma> {
     let mut bytes = [0; RdmaInfo::BYTES];
     let mut at = 0;
     while at < bytes.len() {
@@ -139,7 +195,11 @@ fn is_ours(socket: &OwnedFd) -> bool {
 }
 
 /// Receives what the server passes over the socket once it has accepted.
-pub(super) fn take_offer(stream: &Tcp, socket: &OwnedFd, time: Duration) -> io::Result<(Shm, Vec<OwnedFd>)> {
+pub(super) fn take_offer(
+    stream: &dyn Transport,
+    socket: &OwnedFd,
+    time: Duration,
+) -> io::Result<(Shm, Vec<OwnedFd>)> {
     let end = Instant::now() + time;
     loop {
         match Shm::join(socket, LOWEST_DESCRIPTOR, stream.peer()) {

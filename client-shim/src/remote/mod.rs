@@ -37,8 +37,10 @@ pub(crate) mod script;
 mod service;
 mod stubs;
 
+pub use connect::Encrypt;
 use link::Link;
 use parking_lot::Mutex;
+use rgpu_control::proof::Binding;
 use reserve::{Reservation, candidates, refusal};
 use rgpu_device::{
     AddressPlan, Code, DeviceInfo, Done, Error, Handle, Host, Ordinal, PreparedLaunch, Range, Region, Result,
@@ -50,7 +52,7 @@ use rgpu_protocol::hello::{
     PREFIX_BYTES, Prefix, Status,
 };
 use rgpu_protocol::stats::Stats;
-use rgpu_protocol::transport::{Choice, Kind, Ready, Tcp, Transport};
+use rgpu_protocol::transport::{Choice, Kind, Ready, Transport};
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -71,8 +73,8 @@ const LOWEST_DESCRIPTOR: i32 = 512;
 pub enum Credential {
     /// Always the same bytes; none where the server wants none.
     Fixed(Vec<u8>),
-    /// Made for each session, whose id it is given.
-    Made(Arc<dyn Fn(u64) -> Vec<u8> + Send + Sync>),
+    /// Made for each session, whose id it is given, and the binding of its connection where that is encrypted.
+    Made(Arc<dyn Fn(u64, Option<&Binding>) -> Vec<u8> + Send + Sync>),
 }
 
 impl From<Vec<u8>> for Credential {
@@ -105,6 +107,8 @@ pub struct ConnectOptions {
     pub timeout: Duration,
     /// Which transport to use; without it the environment says (`RGPU_TRANSPORT`).
     pub transport: Option<Choice>,
+    /// Whether what leaves the machine is encrypted.
+    pub encrypt: Option<Encrypt>,
     /// Whether only to look: such a session has no addresses and no memory, and asks for
     /// [`telemetry`](rgpu_device::Device::telemetry).
     pub observe: bool,
@@ -119,6 +123,7 @@ impl Default for ConnectOptions {
             credential: Vec::new().into(),
             timeout: connect::time_from_environment(),
             transport: None,
+            encrypt: None,
             observe: false,
             place: None,
         }
@@ -168,20 +173,17 @@ impl Remote {
             _ => Some(next_free(&mut candidates)?),
         };
         let session = random();
-        let credential = match &options.credential {
-            Credential::Fixed(bytes) => bytes.clone(),
-            Credential::Made(make) => make(session),
-        };
         let choice = match options.transport {
             Some(choice) => choice,
             None => connect::choice_from_environment()?,
         };
-        let connect::Opened { stream: transport, local, rdma } =
-            connect::open(address, choice, options.timeout)?;
-        if local.is_none() {
-            // Over a Unix socket nobody waits for the server to accept.
-            stats.round_trips.fetch_add(1, Relaxed);
-        }
+        let encrypt = options.encrypt.as_ref();
+        let connect::Opened { stream: transport, binding, local, rdma } =
+            connect::open(address, choice, encrypt, options.timeout, stats)?;
+        let credential = match &options.credential {
+            Credential::Fixed(bytes) => bytes.clone(),
+            Credential::Made(make) => make(session, binding.as_ref()),
+        };
         loop {
             let reserved = reservation.as_ref().map(Reservation::range).unwrap_or_default();
             let range = options.place.map_or(reserved, |place| place.range);
@@ -204,7 +206,7 @@ impl Remote {
                 seat: HelloSeat { index: seat.index, of: seat.of },
             };
             let (minor, answer, extras) =
-                exchange(&transport, &hello::message(&(hello, more)), end, stats)
+                exchange(&*transport, &hello::message(&(hello, more)), end, stats)
                     .map_err(|e| Error::new(Code::SystemNotReady, format!("{address}: {e}")))?;
             match Status::from_number(answer.status) {
                 Status::Accepted if options.place.is_some() && minor < 2 => {
@@ -216,9 +218,10 @@ impl Remote {
                 }
                 Status::Accepted => {
                     stats.sessions.fetch_add(1, Relaxed);
+                    stats.encrypted.fetch_add(u64::from(transport.is_encrypted()), Relaxed);
                     let rdma = match rdma {
                         Some(rdma) if answer.features & hello::FEATURE_RDMA != 0 => {
-                            match connect::finish_rdma(&transport, rdma, end) {
+                            match connect::finish_rdma(&*transport, rdma, end) {
                                 Ok(rdma) => Some(rdma),
                                 Err(e) if choice == Choice::Auto => {
                                     // Both have RDMA, but not the same network.
@@ -243,12 +246,12 @@ impl Remote {
                     let (transport, files): (Box<dyn Transport>, _) = match &local {
                         None => match rdma {
                             Some(rdma) => (Box::new(rdma), Vec::new()),
-                            None => (Box::new(transport), Vec::new()),
+                            None => (transport, Vec::new()),
                         },
                         Some(socket) => {
                             let left = end.saturating_duration_since(Instant::now());
                             let (shm, files) =
-                                connect::take_offer(&transport, socket, left).map_err(|e| {
+                                connect::take_offer(&*transport, socket, left).map_err(|e| {
                                     let text =
                                         format!("{address}: the server's shared memory cannot be used: {e}");
                                     Error::new(Code::SystemNotReady, text)
@@ -454,7 +457,7 @@ fn unreachable_server(address: &str, e: &io::Error) -> Error {
 
 /// Sends a hello and reads the answer. Returns it with the minor version that both sides speak.
 fn exchange(
-    transport: &Tcp,
+    transport: &dyn Transport,
     said: &[u8],
     end: Instant,
     stats: &Stats,
@@ -495,7 +498,7 @@ fn exchange(
 }
 
 fn retry(
-    transport: &Tcp,
+    transport: &dyn Transport,
     want: Ready,
     end: Instant,
     mut action: impl FnMut() -> io::Result<usize>,
