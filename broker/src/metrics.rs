@@ -179,9 +179,9 @@ fn histogram(
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = &mut encoder;
-        gauges(encoder, ("build", "The release", None), [()], |()| {
-            Some(([("version", self.version.clone())], 1.0))
-        })?;
+        encoder
+            .encode_descriptor("build", "The release", None, MetricType::Info)?
+            .encode_info(&[("version", self.version.clone())])?;
         let c = &self.counters;
         histogram(encoder, ("grant", "Time from a request for a lease to its grant"), &c.grant_times)?;
         histogram(encoder, ("round", "Time of a placement round"), &c.round_times)?;
@@ -194,6 +194,7 @@ impl Collector for Snapshot {
             ("renewals", "Leases renewed", c.renewals),
             ("lease_changes", "Leases changed", c.changes),
             ("leases_released", "Leases given back by their holders", c.released),
+            ("requests_withdrawn", "Requests taken back while they waited", c.withdrawn),
             ("leases_expired", "Leases that were not renewed in time", c.expired),
             ("leases_revoked", "Leases that ended because a node was lost, left or lost a device", c.revoked),
             ("requests_limited", "Requests refused because of a tenant's limit", c.limited),
@@ -207,7 +208,18 @@ impl Collector for Snapshot {
             counter(encoder, (name, help, None), value as f64)?;
         }
         for (name, help, us) in [
-            ("placement", "Time spent in the placement library", c.schedule_us),
+            ("placement", "Time in which the placement library decided", c.schedule_us),
+            (
+                "placement_update",
+                "Time in which rounds told the placement library what has changed",
+                c.update_us,
+            ),
+            (
+                "round_wait",
+                "Time from what rounds decided until it was stored, without making the grants",
+                c.round_wait_us,
+            ),
+            ("cluster_note", "Time of taking note of changes when nothing waited", c.note_us),
             ("cluster_rebuild", "Time spent building the model of the cluster", c.rebuild_us),
             ("store_commit", "Time spent storing", c.commit_us),
         ] {
@@ -354,7 +366,7 @@ mod tests {
             "rgpu_broker_http_requests_total{path=\"unknown\",method=\"other\",status=\"404\"} 1",
             "rgpu_broker_http_request_seconds_count{path=\"/v1/leases/{id}\",method=\"GET\"} 2",
             "rgpu_broker_http_connections 1",
-            "rgpu_broker_build{version=\"1.2.3\"} 1.0",
+            "rgpu_broker_build_info{version=\"1.2.3\"} 1",
             "rgpu_broker_rounds_total 7.0",
             "rgpu_broker_store_commit_seconds_total 1.5",
             "rgpu_broker_grant_seconds_count 2",

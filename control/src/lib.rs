@@ -15,6 +15,7 @@ pub mod api;
 mod client;
 mod id;
 pub mod proof;
+mod request;
 pub mod ticket;
 pub mod token;
 

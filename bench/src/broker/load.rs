@@ -259,23 +259,15 @@ fn request(number: u64, holder: &str) -> LeaseRequest {
         7..=8 => (1, 1000, 0),
         _ => (2, 1000, 0),
     };
+    let machine = format!("client-machine-{}", (mixed >> 40) % MACHINES);
     LeaseRequest {
-        name: format!("bench-{number}"),
         gpus,
         memory,
         share_milli,
         models: if mixed >> 32 & 3 == 0 { vec!["A100".into()] } else { Vec::new() },
-        machine: format!("client-machine-{}", (mixed >> 40) % MACHINES),
-        node: None,
-        holder: holder.to_owned(),
         transport: "tcp".into(),
-        profile: None,
-        scale: None,
-        goal_s: None,
-        importance: None,
         traffic_mbps: Some(10),
         wait_s: 60,
-        now_or_never: false,
-        encrypt: false,
+        ..LeaseRequest::new(format!("bench-{number}"), machine, holder.to_owned())
     }
 }

@@ -45,10 +45,18 @@ pub struct Broker {
     rounds: f64,
     /// The mean time of one, in ms.
     round_ms: Option<f64>,
-    /// What of it was spent in the placement library, in ms.
+    /// What of it the placement library spent deciding, in ms.
     library_ms: Option<f64>,
-    /// The first over the second.
+    /// What of it the library spent being told what has changed, in ms.
+    update_ms: Option<f64>,
+    /// The round over the library's deciding.
     round_over_library: Option<f64>,
+    /// The round over all of the library's time in it.
+    round_over_all_library: Option<f64>,
+    /// After it: waiting for other changes, and storing, in ms.
+    wait_ms: Option<f64>,
+    /// Models of the cluster that were built anew.
+    rebuilds: f64,
     /// Transactions stored.
     commits: f64,
     /// The mean time of one, in ms.
@@ -73,12 +81,18 @@ impl Broker {
         let commits = more("rgpu_broker_store_commits_total");
         let round_ms = mean(more("rgpu_broker_round_seconds_sum"), rounds);
         let library_ms = mean(more("rgpu_broker_placement_seconds_total"), rounds);
+        let update_ms = mean(more("rgpu_broker_placement_update_seconds_total"), rounds);
+        let library = library_ms.zip(update_ms).map(|(deciding, told)| deciding + told);
         let seconds = after.since(before);
         Self {
             rounds: rounds.unwrap_or(0.0),
             round_ms,
             library_ms,
+            update_ms,
             round_over_library: round_ms.zip(library_ms).map(|(round, library)| round / library),
+            round_over_all_library: round_ms.zip(library).map(|(round, library)| round / library),
+            wait_ms: mean(more("rgpu_broker_round_wait_seconds_total"), rounds),
+            rebuilds: more("rgpu_broker_cluster_rebuilds_total").unwrap_or(0.0),
             commits: commits.unwrap_or(0.0),
             commit_ms: mean(more("rgpu_broker_store_commit_seconds_total"), commits),
             cores: after.process.zip(before.process).map(|(after, before)| (after.0 - before.0) / seconds),
@@ -89,12 +103,18 @@ impl Broker {
     /// For people.
     pub fn lines(&self) -> String {
         let ms = |value: Option<f64>| value.map_or("unknown".to_owned(), |v| format!("{v:.3} ms"));
+        let ratio = |value: Option<f64>| value.map_or("unknown".to_owned(), |v| format!("{v:.3}"));
         let mut text = format!(
-            "placement rounds             {:>8.0}, {} each, of which in the library {}, ratio {}\n",
+            "placement rounds             {:>8.0}, {} each; the library: deciding {} (ratio {}), being told {} (with it, ratio {})\n\
+             after each, until stored     {:>8}; {:.0} models built anew\n",
             self.rounds,
             ms(self.round_ms),
             ms(self.library_ms),
-            self.round_over_library.map_or("unknown".to_owned(), |ratio| format!("{ratio:.3}"))
+            ratio(self.round_over_library),
+            ms(self.update_ms),
+            ratio(self.round_over_all_library),
+            ms(self.wait_ms),
+            self.rebuilds,
         );
         text += &format!("commits                      {:>8.0}, {} each\n", self.commits, ms(self.commit_ms));
         if let (Some(cores), Some(memory)) = (self.cores, self.peak_memory) {
@@ -166,6 +186,7 @@ mod tests {
                 ("rgpu_broker_round_seconds_count", rounds),
                 ("rgpu_broker_round_seconds_sum", seconds),
                 ("rgpu_broker_placement_seconds_total", library),
+                ("rgpu_broker_placement_update_seconds_total", library / 10.0),
             ]
             .map(|(name, value)| (name.to_owned(), value))
             .into(),
@@ -174,6 +195,7 @@ mod tests {
         let broker = Broker::between(&look(10.0, 1.0, 0.9), &look(20.0, 2.1, 1.9));
         assert!((broker.round_ms.unwrap() - 110.0).abs() < 1e-6);
         assert!((broker.round_over_library.unwrap() - 1.1).abs() < 1e-6);
+        assert!((broker.round_over_all_library.unwrap() - 1.0).abs() < 1e-6);
         assert_eq!(broker.commit_ms, None);
     }
 }

@@ -161,7 +161,7 @@ impl Drop for Unanswered {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             tracing::debug!("lease {id} is given back: whoever asked for it has gone");
-            if let Err(problem) = engine.release(&caller, id).await {
+            if let Err(problem) = engine.abandon(&caller, id).await {
                 tracing::warn!("lease {id}, whose asker has gone, cannot be given back: {}", problem.message);
             }
         });

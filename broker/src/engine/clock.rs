@@ -1,5 +1,6 @@
 //! What time it is.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Tells the time; tests pass one that they set.
@@ -34,5 +35,22 @@ impl Clock for SystemClock {
 
     fn unix(&self) -> Duration {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+}
+
+/// The placement's time.
+#[derive(Clone)]
+pub(crate) struct Timeline {
+    pub clock: Arc<dyn Clock>,
+    /// When the engine started, in ms of its clock.
+    pub started_ms: u64,
+    /// The placement's time begins so long before the engine's, in seconds: leases that waited before count on.
+    pub before_s: f64,
+}
+
+impl Timeline {
+    /// Seconds since it began.
+    pub fn now_s(&self) -> f64 {
+        self.before_s + self.clock.elapsed().as_secs_f64() - self.started_ms as f64 / 1000.0
     }
 }

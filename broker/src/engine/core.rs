@@ -13,7 +13,7 @@ use rgpu_control::token::Grant;
 use rgpu_placement::Cluster;
 use tokio::sync::Notify;
 
-use super::clock::Clock;
+use super::clock::{Clock, Timeline};
 use super::events::{EventLog, Happened};
 use super::{Counters, Settings, problem};
 use crate::store::{Kept, LeaseRecord, NodeRecord, Write};
@@ -66,6 +66,8 @@ pub(crate) struct NodeLive {
     pub clean: bool,
     /// The version of the orders that last concerned it.
     pub changed_at: u64,
+    /// The latest version of the orders that it has said to follow.
+    pub followed: u64,
     /// Told when its orders change.
     pub changed: Arc<Notify>,
     pub loads: Vec<DeviceLoad>,
@@ -134,7 +136,7 @@ pub(crate) struct Mark {
     counts: usize,
 }
 
-/// What the placement has to take note of.
+/// What has yet to be put into the placement's queue ([`super::feed`]).
 #[derive(Default)]
 pub(crate) struct Changes {
     /// Leases that are different.
@@ -149,15 +151,10 @@ pub(crate) struct Changes {
     pub round: bool,
 }
 
-impl Changes {
-    pub fn any(&self) -> bool {
-        self.round || self.topology || self.policy
-    }
-}
-
 pub(crate) struct Core {
     pub settings: Arc<Settings>,
-    pub clock: Arc<dyn Clock>,
+    /// The engine's clock, and the placement's time.
+    pub time: Timeline,
     pub leases: HashMap<LeaseId, Entry>,
     pub nodes: BTreeMap<String, NodeEntry>,
     pub tenants: BTreeMap<String, Held>,
@@ -170,11 +167,7 @@ pub(crate) struct Core {
     stored_orders: u64,
     pub events: EventLog,
     pub counters: Counters,
-    /// When the engine started, in ms of its clock.
-    pub started_ms: u64,
     pub changes: Changes,
-    /// The time of the placement begins so long before the engine's, in seconds: leases that waited before count on.
-    pub before_s: f64,
     tx: Transaction,
     /// Leases and nodes whose watchers are to be told after the commit.
     told_leases: Vec<LeaseId>,
@@ -210,11 +203,10 @@ impl Core {
         let earliest = waiting().map(|lease| lease.submitted_ms).min().unwrap_or(unix_ms).min(unix_ms);
         let mut core = Core {
             events: EventLog::new(settings.events, unix_ms),
-            before_s: (unix_ms - earliest) as f64 / 1000.0,
+            time: Timeline { clock, started_ms: now, before_s: (unix_ms - earliest) as f64 / 1000.0 },
             orders: (stored + 1).max(unix_ms * 1000),
             stored_orders: stored,
             settings,
-            clock,
             leases: HashMap::new(),
             nodes: BTreeMap::new(),
             tenants: BTreeMap::new(),
@@ -222,7 +214,6 @@ impl Core {
             deadlines: BTreeSet::new(),
             policy,
             counters: Counters::default(),
-            started_ms: now,
             changes: Changes { topology: true, ..Changes::default() },
             tx: Transaction::default(),
             told_leases: Vec::new(),
@@ -244,10 +235,11 @@ impl Core {
             let submit_s = lease.submitted_ms.saturating_sub(earliest) as f64 / 1000.0;
             let granted = lease.granted_ms.map(|at| at.saturating_sub(earliest) as f64 / 1000.0);
             core.set_lease(id, Some(Arc::new(lease)));
-            let now_s = core.before_s;
+            let now_s = core.time.before_s;
             if let Some(entry) = core.leases.get_mut(&id) {
                 entry.live.submit_s = submit_s.min(now_s);
                 entry.live.granted_s = granted.unwrap_or(0.0).min(now_s);
+                entry.live.rounds = kept.rounds.get(&id).copied().unwrap_or(0);
             }
             // The broker wasn't there to be asked for more time: whoever had any has it anew.
             match state {
@@ -273,17 +265,17 @@ impl Core {
 
     /// Milliseconds of the engine's time.
     pub fn now(&self) -> u64 {
-        self.clock.elapsed().as_millis() as u64
+        self.time.clock.elapsed().as_millis() as u64
     }
 
     /// Milliseconds since 1970.
     pub fn unix_ms(&self) -> u64 {
-        self.clock.unix().as_millis() as u64
+        self.time.clock.unix().as_millis() as u64
     }
 
     /// Seconds of the placement's time.
     pub fn now_s(&self) -> f64 {
-        self.before_s + self.clock.elapsed().as_secs_f64() - self.started_ms as f64 / 1000.0
+        self.time.now_s()
     }
 
     /// A moment of the engine's time in seconds since 1970.
@@ -405,6 +397,11 @@ impl Core {
     }
 
     // ---- changes ----
+
+    /// Stores in how many rounds a waiting lease was left.
+    pub fn put_rounds(&mut self, id: LeaseId, rounds: u32) {
+        self.tx.writes.push(Write::Rounds(id, rounds));
+    }
 
     /// Makes a lease what the record says.
     pub fn put_lease(&mut self, record: LeaseRecord) {

@@ -5,11 +5,17 @@
 pub struct Counters {
     /// Placement rounds.
     pub rounds: u64,
-    /// Time spent in the placement library.
+    /// Time in which the placement library decided.
     pub schedule_us: u64,
-    /// Time of whole rounds: taking note of what changed, the library, and what follows, without waiting for
-    /// the state's lock and without the commit.
+    /// Time in which the placement library was told, in rounds, what has started, ended, come or gone.
+    pub update_us: u64,
+    /// Time of whole rounds: taking note of what changed, the library, making the grants; without waiting for other changes
+    /// before them, and without storing.
     pub round_us: u64,
+    /// Time from what rounds decided until it was stored, without what `round_us` has of it: waiting for other changes, and storing.
+    pub round_wait_us: u64,
+    /// Time of taking note of what changed between rounds, when nothing waited.
+    pub note_us: u64,
     /// Of the latest round.
     pub last_schedule_us: u64,
     /// Of the latest round.
@@ -34,6 +40,8 @@ pub struct Counters {
     pub changes: u64,
     /// Leases given back by their holders.
     pub released: u64,
+    /// Requests taken back while they waited.
+    pub withdrawn: u64,
     /// Leases that were not renewed in time.
     pub expired: u64,
     /// Leases that ended because a node was lost, left or lost a device.

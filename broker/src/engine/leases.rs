@@ -24,6 +24,8 @@ pub(crate) struct Found {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Released,
+    /// Before it was granted.
+    Withdrawn,
     Expired,
     Revoked,
 }
@@ -42,6 +44,9 @@ pub(crate) fn check_request(request: &LeaseRequest, profiles: &ProfileTable) -> 
     }
     if !["auto", "shm", "tcp", "rdma"].contains(&request.transport.as_str()) {
         return bad(format!("transport is {:?}: it is auto, shm, tcp or rdma", request.transport));
+    }
+    if request.encrypt && request.transport == "rdma" {
+        return bad("transport is \"rdma\", which cannot be encrypted, as it is asked for or required here".into());
     }
     let long =
         |what: &str, text: &str, most: usize| match text.len() > most || text.contains(char::is_control) {
@@ -114,12 +119,15 @@ impl Core {
             Ok(()) => Ok(planned),
             Err(Error::TooBig { mut why, .. }) => {
                 if !request.models.is_empty() {
-                    let models: Vec<&str> = cluster.models().iter().map(String::as_str).collect();
+                    let models = model::model_names(cluster);
                     why += &format!(
                         " (asked for: {}; there are: {})",
                         request.models.join(", "),
                         models.join(", ")
                     );
+                }
+                if request.encrypt {
+                    why += " (of servers that encrypt connections: `rgpu serve --tls offer`)";
                 }
                 self.counters.impossible += 1;
                 Err(problem(ErrorCode::Impossible, format!("this can never be granted: {why}")))
@@ -285,14 +293,34 @@ impl Core {
         }
         let first = entry.live.left.is_empty();
         entry.live.left = why.to_owned();
-        entry.live.rounds += u32::from(counts);
+        entry.live.rounds = entry.live.rounds.saturating_add(counts.into());
+        let rounds = entry.live.rounds;
         let record = entry.record.clone();
         if record.request.now_or_never {
             self.end(id, End::Released, &format!("{NOTHING_FREE}: {why}"));
-        } else if first {
+            return;
+        }
+        if counts {
+            self.put_rounds(id, rounds);
+        }
+        if first {
             let text = format!("{} of {} waits: {why}", record.request.name, record.tenant);
             self.note("lease_waiting", None, Some(&record), text);
         }
+    }
+
+    /// Gives a lease back, or takes the request for it back while it waits. `why` is said of whoever does that.
+    pub fn give_back(&mut self, id: LeaseId, why: Option<&str>) {
+        let Some(entry) = self.leases.get(&id) else { return };
+        let (how, usual) = match entry.record.state {
+            LeaseState::Waiting => (End::Withdrawn, "it was withdrawn while it waited"),
+            _ => (End::Released, "it was given back"),
+        };
+        let text = match why {
+            Some(why) => format!("{usual}: {why}"),
+            None => usual.to_owned(),
+        };
+        self.end(id, how, &text);
     }
 
     /// Ends a lease: at once where it waits; else as soon as its nodes confirm it.
@@ -321,6 +349,7 @@ impl Core {
         self.set_deadline(id, None);
         self.count(match how {
             End::Released => |counters| counters.released += 1,
+            End::Withdrawn => |counters| counters.withdrawn += 1,
             End::Expired => |counters| counters.expired += 1,
             End::Revoked => |counters| counters.revoked += 1,
         });

@@ -8,6 +8,7 @@ mod clock;
 mod core;
 mod counters;
 mod events;
+mod feed;
 mod leases;
 mod model;
 mod nodes;
@@ -35,11 +36,13 @@ use tokio::time::Instant;
 pub use clock::{Clock, SystemClock};
 pub use counters::{Counters, Histogram};
 pub use events::Events;
-pub use settings::{Limits, ProfileSettings, Settings};
+pub use settings::{Limits, POLICY_RANGES, ProfileSettings, Settings};
 
+use self::clock::Timeline;
 use self::core::{Core, Entry};
+use self::feed::Feed;
 use crate::store::{Store, StoreError};
-use leases::{End, NOTHING_FREE};
+use leases::NOTHING_FREE;
 use model::ProfileTable;
 use plan::Planner;
 use worker::{Message, Op, Wake};
@@ -82,7 +85,9 @@ struct Inner {
     settings: Arc<Settings>,
     key: PrivateKey,
     profiles: ProfileTable,
+    time: Timeline,
     core: Mutex<Core>,
+    feed: Feed,
     changes: Mutex<Sender<Message>>,
     wakes: Mutex<Sender<Wake>>,
     /// A wake is under way.
@@ -188,7 +193,9 @@ impl Engine {
             settings,
             key,
             profiles,
+            time: core.time.clone(),
             core: Mutex::new(core),
+            feed: Feed::default(),
             changes: Mutex::new(changes),
             wakes: Mutex::new(wakes),
             woken: AtomicBool::new(false),
@@ -282,7 +289,7 @@ impl Engine {
         Health {
             status: core.failing.clone().unwrap_or_else(|| "ok".into()),
             version: env!("CARGO_PKG_VERSION").into(),
-            uptime_s: core.now().saturating_sub(core.started_ms) / 1000,
+            uptime_s: core.now().saturating_sub(core.time.started_ms) / 1000,
             public_key: self.public_key().to_text(),
         }
     }
@@ -318,24 +325,28 @@ impl Engine {
             return Err(is_stopping());
         }
         // Most heartbeats change nothing that is stored.
-        let (consequences, wake) = {
+        let (consequences, orders, wake) = {
             let mut core = self.0.core.lock();
-            (core.heard(node, beat)?, core.changes.any())
+            let consequences = core.heard(node, beat)?;
+            let nothing = consequences == nodes::Consequences::default();
+            let orders = nothing.then(|| core.orders_for(node)).transpose()?;
+            (consequences, orders, core.publish(&self.0.feed))
         };
         if wake {
             self.0.wake();
         }
-        if consequences != nodes::Consequences::default() {
-            let name = node.to_owned();
-            self.write(move |core| {
-                consequences.ended.iter().for_each(|id| core.confirm(&name, *id));
-                if consequences.leaving {
-                    core.lose(&name, "was stopped");
-                }
-                Ok(())
-            })
-            .await?;
+        if let Some(orders) = orders {
+            return Ok(orders);
         }
+        let name = node.to_owned();
+        self.write(move |core| {
+            consequences.ended.iter().for_each(|id| core.confirm(&name, *id));
+            if consequences.leaving {
+                core.lose(&name, "was stopped");
+            }
+            Ok(())
+        })
+        .await?;
         self.0.core.lock().orders_for(node)
     }
 
@@ -440,8 +451,9 @@ impl Engine {
 
     /// Asks for a lease. Answers when it is granted, or after `wait_s` seconds, when it goes on waiting. A lease that waits lapses
     /// when nobody has asked for it for as long as leases are good for.
-    pub async fn request_lease(&self, caller: &Caller, request: LeaseRequest) -> Result<Lease, Problem> {
+    pub async fn request_lease(&self, caller: &Caller, mut request: LeaseRequest) -> Result<Lease, Problem> {
         user(caller)?;
+        request.encrypt |= self.0.settings.encrypt;
         leases::check_request(&request, &self.0.profiles)?;
         let now_or_never = request.now_or_never;
         let wait_s = if now_or_never { MAX_WAIT_S } else { request.wait_s.min(MAX_WAIT_S) };
@@ -527,7 +539,19 @@ impl Engine {
         let by = caller.clone();
         self.write(move |core| {
             core.visible(&by, id)?;
-            core.end(id, End::Released, "it was given back");
+            core.give_back(id, None);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Gives a lease back that nobody will ever know of: whoever asked for it went away before it was answered.
+    pub async fn abandon(&self, caller: &Caller, id: LeaseId) -> Result<(), Problem> {
+        user(caller)?;
+        let by = caller.clone();
+        self.write(move |core| {
+            core.visible(&by, id)?;
+            core.give_back(id, Some("whoever asked for it went away"));
             Ok(())
         })
         .await
@@ -552,7 +576,7 @@ impl Engine {
                     return Ok(explanation);
                 }
                 if core.wanted.insert(id) {
-                    core.changes.round = true;
+                    self.0.feed.want(id);
                 }
             }
             self.0.wake();
@@ -576,9 +600,7 @@ impl Engine {
     /// Sets the policy that decides from now on.
     pub async fn set_policy(&self, caller: &Caller, settings: PolicySettings) -> Result<Policies, Problem> {
         admin(caller)?;
-        if let Err(e) = model::policy_config(&settings, self.0.settings.seed).build() {
-            return Err(problem(ErrorCode::BadRequest, e.to_string()));
-        }
+        settings::check_policy(&settings).map_err(|why| problem(ErrorCode::BadRequest, why))?;
         self.write(move |core| {
             let text = format!(
                 "the policy is {}, {}",

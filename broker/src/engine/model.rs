@@ -15,6 +15,23 @@ use crate::store::NodeRecord;
 /// The placement counts memory in these.
 pub(crate) const MIB: u64 = 1 << 20;
 
+/// What the library is told of a model of device whose node cannot encrypt: it is another model, which only requests are given
+/// that don't ask for encryption. A model's own name has no such characters.
+const PLAIN: &str = "\u{0}plain";
+
+/// A model's name, and whether its node cannot encrypt.
+fn own_name(model: &str) -> (&str, bool) {
+    model.strip_suffix(PLAIN).map_or((model, false), |name| (name, true))
+}
+
+/// The names of a cluster's models, as people know them.
+pub(crate) fn model_names(cluster: &Cluster) -> Vec<&str> {
+    let mut names: Vec<&str> = cluster.models().iter().map(|model| own_name(model).0).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 /// A node, with its devices or without.
 pub(crate) fn node_spec(settings: &Settings, node: &NodeRecord, with_devices: bool) -> NodeSpec {
     let about = &node.registration;
@@ -29,7 +46,7 @@ pub(crate) fn node_spec(settings: &Settings, node: &NodeRecord, with_devices: bo
             .iter()
             .map(|device| DeviceSpec {
                 kind: DeviceKind::Gpu,
-                model: device.model.clone(),
+                model: if about.tls { device.model.clone() } else { format!("{}{PLAIN}", device.model) },
                 memory_mib: device.memory / MIB,
                 bus_mbps: device.bus_mbps,
                 partitionable: device.partitionable,
@@ -106,12 +123,16 @@ impl ProfileTable {
 
 /// What a request wants of a cluster.
 pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_mbps: u64) -> DeviceRequest {
-    let models = match request.models.as_slice() {
-        [] => ModelSet::ANY,
-        names => {
-            let known = names.iter().filter_map(|name| cluster.model(name));
-            known.fold(ModelSet::EMPTY, ModelSet::with)
-        }
+    let models = if request.models.is_empty() && !request.encrypt {
+        ModelSet::ANY
+    } else {
+        let wanted = |model: &&String| {
+            let (name, plain) = own_name(model);
+            let named = request.models.is_empty() || request.models.iter().any(|wanted| wanted == name);
+            named && !(request.encrypt && plain)
+        };
+        let known = cluster.models().iter().filter(wanted).filter_map(|model| cluster.model(model));
+        known.fold(ModelSet::EMPTY, ModelSet::with)
     };
     let memory_mib = match (request.memory, request.share_milli) {
         // All memory of a whole device: whoever has all its time has that, too.

@@ -36,6 +36,13 @@ pub(crate) fn check_registration(
             return bad(format!("{address:?} is no address: HOST:PORT"));
         }
     }
+    let is_fingerprint = |text: &String| {
+        let digits = text.strip_prefix("sha256:").unwrap_or_default();
+        digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    };
+    if !node.tls_fingerprint.as_ref().is_none_or(is_fingerprint) {
+        return bad("tls_fingerprint is none: sha256: and 64 hexadecimal digits".into());
+    }
     if node.machine.is_empty() || node.machine.len() > 128 {
         return bad("machine is empty or longer than 128 bytes".into());
     }
@@ -133,7 +140,7 @@ impl Core {
             }
         }
         let live = self.live_node(&name);
-        (live.heard, live.lost, live.present) = (now, false, true);
+        (live.heard, live.lost, live.present, live.followed) = (now, false, true, 0);
         self.take_reports(&name, reports);
         for id in revoked {
             self.end(id, End::Revoked, &format!("node {name} does not have its device any more"));
@@ -211,6 +218,11 @@ impl Core {
         let live = &mut entry.live;
         (live.heard, live.present) = (now, true);
         let back = std::mem::replace(&mut live.lost, false);
+        // Another heartbeat has overtaken it: that one has said what came after.
+        let overtaken = beat.orders < live.followed;
+        if beat.orders < unix_us + FUTURE_US {
+            live.followed = live.followed.max(beat.orders);
+        }
         let Heartbeat {
             devices,
             leases,
@@ -251,11 +263,14 @@ impl Core {
                 },
             );
         }
-        self.take_reports(name, leases);
         let mut ends: Vec<LeaseId> = ended
             .into_iter()
             .filter(|id| self.leases.get(id).is_some_and(|e| e.record.state == LeaseState::Ending))
             .collect();
+        if overtaken {
+            return Ok(Consequences { ended: ends, leaving });
+        }
+        self.take_reports(name, leases);
         // It follows orders that end a lease, and has nothing of it: perhaps it never heard of it.
         for id in self.left_nothing(name) {
             let follows = self.leases.get(&id).is_some_and(|entry| entry.record.orders <= orders);
@@ -270,7 +285,7 @@ impl Core {
     pub fn lose(&mut self, name: &str, why: &str) {
         let Some(entry) = self.nodes.get_mut(name) else { return };
         if !std::mem::replace(&mut entry.live.lost, true) {
-            entry.live.clean = false;
+            (entry.live.clean, entry.live.followed) = (false, 0);
             self.changes.topology = true;
             self.note("node_lost", Some(name), None, format!("node {name} {why}"));
             self.count(|counters| counters.nodes_lost += 1);

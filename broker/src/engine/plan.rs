@@ -4,9 +4,9 @@
 //! Machines that are no nodes, where programs only run, take spare places that every model has, so that a new client doesn't cost
 //! a new model. What a round finds is only a proposal: the engine grants it if it is still free then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
@@ -16,7 +16,8 @@ use rgpu_placement::{
 };
 
 use super::Settings;
-use super::core::{Changes, Core, held_grants};
+use super::core::held_grants;
+use super::feed::{News, Seen};
 use super::leases::Found;
 use super::model::{self, MIB, ProfileTable};
 use crate::store::{LeaseRecord, NodeRecord};
@@ -28,77 +29,6 @@ const SPARE_PLACES: usize = 64;
 /// What is said of jobs that a round didn't look at.
 const NOT_CONSIDERED: &str = "others that have waited longer took what was free";
 
-/// A lease, as a round looks at it.
-pub(crate) struct Seen {
-    pub id: LeaseId,
-    /// `None` if it is gone.
-    pub record: Option<Arc<LeaseRecord>>,
-    pub submit_s: f64,
-    pub granted_s: f64,
-    pub rounds: u32,
-}
-
-/// What has changed since the last round.
-#[derive(Default)]
-pub(crate) struct News {
-    /// All nodes (and whether their devices can be granted), if any has come or gone; then `leases` is complete.
-    pub nodes: Option<Vec<(Arc<NodeRecord>, bool)>>,
-    pub leases: Vec<Seen>,
-    /// Measured traffic of nodes, without what their own server makes.
-    pub traffic: Vec<(String, u64)>,
-    /// The policy that decides, if it is another one.
-    pub policy: Option<PolicySettings>,
-    pub now_s: f64,
-    /// Whether it makes a round worthwhile.
-    pub round: bool,
-    /// Leases that wait, and whose explanation somebody wants.
-    pub wanted: Vec<LeaseId>,
-}
-
-impl Core {
-    /// What has changed since this was asked the last time; everything, if `all`.
-    pub fn news(&mut self, all: bool) -> News {
-        let Changes { mut leases, traffic, topology, policy, round } = std::mem::take(&mut self.changes);
-        let all = all || topology;
-        let seen = |core: &Core, id: LeaseId| {
-            let entry = core.leases.get(&id);
-            Seen {
-                id,
-                record: entry.map(|entry| entry.record.clone()),
-                submit_s: entry.map_or(0.0, |entry| entry.live.submit_s),
-                granted_s: entry.map_or(0.0, |entry| entry.live.granted_s),
-                rounds: entry.map_or(0, |entry| entry.live.rounds),
-            }
-        };
-        if all {
-            leases = self.leases.keys().copied().collect();
-        } else {
-            leases.sort_unstable();
-            leases.dedup();
-        }
-        let mut news = News {
-            nodes: all.then(|| self.nodes.values().map(|n| (n.record.clone(), n.available())).collect()),
-            leases: leases.into_iter().map(|id| seen(self, id)).collect(),
-            policy: (policy || all).then(|| self.policy.clone()),
-            now_s: self.now_s(),
-            round: round || topology || policy,
-            wanted: self.wanted.iter().copied().collect(),
-            traffic: Vec::new(),
-        };
-        let names: Vec<&String> = if all { self.nodes.keys().collect() } else { traffic.iter().collect() };
-        news.traffic = names
-            .into_iter()
-            .filter_map(|name| {
-                let live = &self.nodes.get(name)?.live;
-                let others_in = live.nic_in_mbps.saturating_sub(live.own_in_mbps);
-                let others_out = live.nic_out_mbps.saturating_sub(live.own_out_mbps);
-                Some((name.clone(), others_in.max(others_out)))
-            })
-            .collect();
-        news
-    }
-}
-
 /// What a round came to.
 #[derive(Default)]
 pub(crate) struct Round {
@@ -108,9 +38,18 @@ pub(crate) struct Round {
     /// Whether this round counts as one that jobs have waited.
     pub counts: bool,
     pub schedule_us: u64,
+    /// What of taking note of what changed was the library's.
+    pub update_us: u64,
     pub considered: u64,
     /// The time from when the round began to take note of what changed.
     pub round_us: u64,
+}
+
+/// What the model has of a lease: a version of the record, and how many nodes have yet to confirm its end.
+type Version = (LeaseState, u64, usize);
+
+fn version(record: &LeaseRecord) -> Version {
+    (record.state, record.version, record.unconfirmed.len())
 }
 
 /// A lease in the model.
@@ -119,8 +58,23 @@ struct Known {
     home: NodeId,
     /// The client whose place that is, where it is no node.
     client: Option<String>,
-    /// What the model has of it: a version of the record, and how many nodes have yet to confirm its end.
-    state: (LeaseState, u64, usize),
+    version: Version,
+}
+
+/// How many decisions may be explained besides those that somebody asked for: explaining one takes as long as making it.
+struct Allowance {
+    left: f64,
+    /// When that was worked out.
+    at_s: f64,
+}
+
+impl Allowance {
+    /// How many there are now, where `rate` more come in a second and no more than these are kept.
+    fn now(&mut self, now_s: f64, rate: usize) -> usize {
+        let more = (now_s - self.at_s).max(0.0) * rate as f64;
+        (self.left, self.at_s) = ((self.left + more).min(rate as f64), now_s);
+        self.left as usize
+    }
 }
 
 pub(crate) struct Planner {
@@ -148,8 +102,24 @@ pub(crate) struct Planner {
     /// When the last round counted, in seconds.
     counted_s: f64,
     watched: Vec<JobId>,
+    /// Leases whose next decision somebody wants to have explained.
+    wanted: Vec<LeaseId>,
+    allowance: Allowance,
+    /// Time spent in the library to tell it what has changed.
+    updates: Duration,
+    pub totals: Totals,
+}
+
+/// What the placement's thread has spent since it began, apart from rounds.
+#[derive(Clone, Default)]
+pub(crate) struct Totals {
+    /// Models that were built anew, and the time of that (which is a part of rounds, or of `note_us`).
     pub rebuilds: u64,
     pub rebuild_us: u64,
+    /// Taking note of what changed when nothing waited.
+    pub note_us: u64,
+    /// From decisions until they were stored, without making the grants.
+    pub wait_us: u64,
 }
 
 impl Planner {
@@ -174,8 +144,10 @@ impl Planner {
             declared: Vec::new(),
             counted_s: f64::NEG_INFINITY,
             watched: Vec::new(),
-            rebuilds: 0,
-            rebuild_us: 0,
+            wanted: Vec::new(),
+            allowance: Allowance { left: 0.0, at_s: f64::NEG_INFINITY },
+            updates: Duration::ZERO,
+            totals: Totals::default(),
         })
     }
 
@@ -185,7 +157,11 @@ impl Planner {
     }
 
     /// Takes note of what has changed. False if the model has to be built anew: come again with everything.
-    pub fn take(&mut self, news: &News) -> bool {
+    pub fn take(&mut self, news: &News, now_s: f64) -> bool {
+        self.wanted.extend(&news.wanted);
+        if news.incomplete {
+            return false;
+        }
         let mut rebuilt = false;
         if let Some(settings) = &news.policy
             && (*settings != self.policy_settings || self.next_job >= LAST_JOB)
@@ -209,13 +185,13 @@ impl Planner {
         if let Some(nodes) = &news.nodes {
             let began = Instant::now();
             self.rebuild(nodes, &news.leases);
-            self.rebuilds += 1;
+            self.totals.rebuilds += 1;
             rebuilt = true;
             let mut leases: Vec<&Seen> = news.leases.iter().collect();
             // What runs gets its progress from when it was granted: in this order, neighbours do, too.
             leases.sort_by(|a, b| a.granted_s.total_cmp(&b.granted_s));
-            let complete = leases.into_iter().all(|seen| self.note(seen, news.now_s));
-            self.rebuild_us += began.elapsed().as_micros() as u64;
+            let complete = leases.into_iter().all(|seen| self.note(seen, now_s));
+            self.totals.rebuild_us += began.elapsed().as_micros() as u64;
             debug_assert!(complete, "a new model has places for all");
         }
         for (name, mbps) in &news.traffic {
@@ -225,7 +201,11 @@ impl Planner {
         if rebuilt {
             return true;
         }
-        news.leases.iter().all(|seen| self.note(seen, news.now_s)) && self.next_job < LAST_JOB
+        // What became of a lease lately is all that counts.
+        let mut seen_before = HashSet::new();
+        let latest: Vec<bool> = news.leases.iter().rev().map(|seen| seen_before.insert(seen.id)).collect();
+        let latest = news.leases.iter().zip(latest.into_iter().rev()).filter(|(_, latest)| *latest);
+        latest.map(|(seen, _)| seen).all(|seen| self.note(seen, now_s)) && self.next_job < LAST_JOB
     }
 
     /// Builds the model without leases.
@@ -270,9 +250,8 @@ impl Planner {
     /// Makes the model's part of a lease what the lease is now. False if there is no place for its client.
     fn note(&mut self, seen: &Seen, now_s: f64) -> bool {
         let target = seen.record.as_ref().filter(|record| record.state != LeaseState::Ended);
-        let state = target.map(|record| (record.state, record.version, record.unconfirmed.len()));
         if let Some(known) = self.known.get(&seen.id) {
-            if Some(known.state) == state {
+            if Some(known.version) == target.map(|record| version(record)) {
                 return true;
             }
             self.forget(seen.id, now_s);
@@ -282,8 +261,7 @@ impl Planner {
         let job = JobId(self.next_job);
         self.next_job += 1;
         let client = self.clients.contains_key(&record.home).then(|| record.home.clone());
-        let state = (record.state, record.version, record.unconfirmed.len());
-        self.known.insert(seen.id, Known { job, home, client, state });
+        self.known.insert(seen.id, Known { job, home, client, version: version(record) });
         self.ids.insert(job, seen.id);
         let result = match record.state {
             LeaseState::Waiting => self.enqueue(seen, record, job, home),
@@ -307,7 +285,10 @@ impl Planner {
         let wish = model::device_request(state.cluster(), &record.request, traffic);
         let task = model::task(wish, home, self.disaggregates);
         let job = self.profiles.job(&record.request, job, seen.id.to_string(), seen.submit_s, task);
-        self.queue.push_waited(Arc::new(job), seen.rounds)
+        let began = Instant::now();
+        let result = self.queue.push_waited(Arc::new(job), seen.rounds);
+        self.updates += began.elapsed();
+        result
     }
 
     /// Makes the model count what a lease has, of devices that the model has.
@@ -351,7 +332,10 @@ impl Planner {
         }
         let job = self.profiles.job(&record.request, job, seen.id.to_string(), seen.submit_s, task);
         let placement = Placement { tasks: vec![TaskPlacement { node: home, regions: Vec::new(), grants }] };
-        state.start(Arc::new(job), placement, seen.granted_s).map(drop)
+        let began = Instant::now();
+        let result = state.start(Arc::new(job), placement, seen.granted_s).map(drop);
+        self.updates += began.elapsed();
+        result
     }
 
     fn forget(&mut self, id: LeaseId, now_s: f64) {
@@ -359,14 +343,19 @@ impl Planner {
         self.ids.remove(&known.job);
         if let Some(state) = &mut self.state {
             if state.running(known.job).is_some() {
-                if let Ok((running, _)) = state.finish(known.job, now_s) {
+                let began = Instant::now();
+                let finished = state.finish(known.job, now_s);
+                self.updates += began.elapsed();
+                if let Ok((running, _)) = finished {
                     let grants = running.placement.tasks.iter().flat_map(|at| &at.grants);
                     let sum: u64 = grants.map(|grant| grant.traffic_mbps).sum();
                     let declared = &mut self.declared[known.home.index()];
                     *declared = declared.saturating_sub(sum);
                 }
             } else {
+                let began = Instant::now();
                 self.queue.remove(known.job);
+                self.updates += began.elapsed();
             }
         }
         if let Some(name) = known.client
@@ -409,8 +398,13 @@ impl Planner {
         }
     }
 
+    /// Time spent in the library to tell it what has changed, since this was asked the last time.
+    pub fn updates(&mut self) -> Duration {
+        std::mem::take(&mut self.updates)
+    }
+
     /// Decides about what waits.
-    pub fn round(&mut self, wanted: &[LeaseId], now_s: f64) -> Result<Round, rgpu_placement::Error> {
+    pub fn round(&mut self, now_s: f64) -> Result<Round, rgpu_placement::Error> {
         let mut round = Round::default();
         let Some(state) = &self.state else { return Ok(round) };
         if self.queue.is_empty() {
@@ -419,11 +413,13 @@ impl Planner {
         for job in self.watched.drain(..) {
             self.policy.unwatch(job);
         }
-        let asked = wanted.iter().filter_map(|id| self.known.get(id)).map(|known| known.job);
-        self.watched.extend(asked);
         // The newest are those that somebody may be looking at.
-        let newest = self.queue.waiting().iter().rev().take(self.settings.explained);
+        let allowed = self.allowance.now(now_s, self.settings.explained);
+        let newest = self.queue.waiting().iter().rev().take(allowed);
         self.watched.extend(newest.map(|waiting| waiting.job.id));
+        self.allowance.left -= self.watched.len() as f64;
+        let asked = self.wanted.drain(..).filter_map(|id| self.known.get(&id).map(|known| known.job));
+        self.watched.extend(asked);
         self.watched.sort_unstable();
         self.watched.dedup();
         self.watched.iter().for_each(|job| self.policy.watch(*job));
@@ -441,7 +437,7 @@ impl Planner {
             let first = cluster.node(node).devices().next().map_or(0, |first| first.0);
             Found { node: self.names[node.index()].clone(), device: device.0 - first }
         };
-        let mut decided: std::collections::HashSet<JobId> = std::collections::HashSet::new();
+        let mut decided: HashSet<JobId> = HashSet::new();
         for (job, placement) in &decisions.placed {
             decided.insert(*job);
             let grants = placement.tasks.iter().flat_map(|at| &at.grants);

@@ -1,9 +1,10 @@
 //! What the engine is told when it starts.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use rgpu_control::api::PolicySettings;
-use rgpu_placement::{Profile, SwitchSpec};
+use rgpu_placement::{PolicyConfig, Profile, SwitchSpec};
 
 /// How the engine works.
 #[derive(Clone, Debug)]
@@ -28,12 +29,14 @@ pub struct Settings {
     pub limits: Limits,
     /// The limits of single tenants.
     pub tenants: BTreeMap<String, Limits>,
+    /// Whether all leases are for encrypted connections, whatever they ask for.
+    pub encrypt: bool,
     /// Where servers encrypt: the certificates (PEM) that sign theirs.
     pub data_ca: Option<String>,
     /// How often jobs that wait are looked at again when nothing has happened, in milliseconds. A job's count of rounds rises at
     /// most once in that time, whatever else starts rounds.
     pub round_interval_ms: u64,
-    /// How many decisions of a round are explained at most, besides those that somebody asked for.
+    /// How many decisions are explained in a second at most, besides those that somebody asked for.
     pub explained: usize,
     /// How many events are kept for those who ask for past ones.
     pub events: usize,
@@ -60,9 +63,10 @@ impl Default for Settings {
             profiles: Vec::new(),
             limits: Limits::default(),
             tenants: BTreeMap::new(),
+            encrypt: false,
             data_ca: None,
             round_interval_ms: 1000,
-            explained: 8,
+            explained: 16,
             events: 8192,
             ended: 8192,
         }
@@ -87,4 +91,40 @@ pub struct Limits {
     pub max_memory: Option<u64>,
     /// Leases that wait or are active.
     pub max_leases: Option<u64>,
+}
+
+/// What a policy's numbers can be.
+pub struct PolicyRanges {
+    /// The part of a link's capacity up to which it may be loaded.
+    pub link_limit: RangeInclusive<f64>,
+    /// The part of all devices that may be given remotely.
+    pub max_remote_share: RangeInclusive<f64>,
+    /// By which factor a remote device costs more.
+    pub remote_preference: RangeInclusive<f64>,
+}
+
+/// The same in the configuration and in the API.
+pub const POLICY_RANGES: PolicyRanges =
+    PolicyRanges { link_limit: 0.0..=1000.0, max_remote_share: 0.0..=1.0, remote_preference: 1.0..=1000.0 };
+
+/// Says what is wrong with a policy, if anything is.
+pub(crate) fn check_policy(policy: &PolicySettings) -> Result<(), String> {
+    if !PolicyConfig::NAMES.contains(&policy.name.as_str()) {
+        return Err(format!(
+            "there is no policy {:?}: the policies are {}",
+            policy.name,
+            PolicyConfig::NAMES.join(", ")
+        ));
+    }
+    let ranges = POLICY_RANGES;
+    for (what, value, range) in [
+        ("link_limit", policy.link_limit, ranges.link_limit),
+        ("max_remote_share", policy.max_remote_share, ranges.max_remote_share),
+        ("remote_preference", policy.remote_preference, ranges.remote_preference),
+    ] {
+        if !range.contains(&value) {
+            return Err(format!("{what} is {value}: it must be from {} to {}", range.start(), range.end()));
+        }
+    }
+    Ok(())
 }

@@ -81,25 +81,8 @@ impl World {
 
     /// A request for part of a device, of a program in a machine.
     pub fn request(&self, machine: &str, gpus: u16, share_milli: u16, memory: u64) -> LeaseRequest {
-        LeaseRequest {
-            name: "app".into(),
-            gpus,
-            memory,
-            share_milli,
-            models: Vec::new(),
-            machine: machine.into(),
-            node: None,
-            holder: self.holder.clone(),
-            transport: "auto".into(),
-            profile: None,
-            scale: None,
-            goal_s: None,
-            importance: None,
-            traffic_mbps: None,
-            wait_s: 0,
-            now_or_never: false,
-            encrypt: false,
-        }
+        let whole = LeaseRequest::new("app".into(), machine.into(), self.holder.clone());
+        LeaseRequest { gpus, memory, share_milli, ..whole }
     }
 
     /// Asks for a lease, and says how it is when a round has looked at it.
@@ -198,8 +181,8 @@ impl FakeNode {
             partitionable: true,
             compute_capability: "7.5".into(),
             software: true,
-        };
             enforced_by: "workers".into(),
+        };
         FakeNode {
             about: Registration {
                 name: name.into(),

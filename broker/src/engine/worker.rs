@@ -1,16 +1,18 @@
 //! The engine's threads: one makes changes and stores them, one runs placement rounds.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use rgpu_control::LeaseId;
 use rgpu_control::api::{ErrorCode, Problem};
 use tokio::sync::oneshot;
 
 use super::core::Core;
-use super::plan::{Planner, Round};
+use super::plan::{Planner, Round, Totals};
 use super::{Inner, problem};
 use crate::store::Store;
 
@@ -118,7 +120,7 @@ pub(crate) fn batch(inner: &Inner, store: &mut dyn Store, ops: Vec<Op>, tick: bo
             Err(problem(ErrorCode::Unavailable, format!("{why}. Nothing was changed; try again later")))
         }
     };
-    let wake = core.changes.any();
+    let wake = core.publish(&inner.feed);
     drop(core);
     for then in done {
         then(outcome.clone());
@@ -174,7 +176,8 @@ pub(crate) fn place(inner: &Arc<Inner>, mut planner: Planner, wakes: &Receiver<W
                     Ok(new) => planner = new,
                     Err(e) => tracing::error!("{e}"),
                 }
-                inner.core.lock().changes.topology = true;
+                inner.feed.renew();
+                inner.wake();
                 false
             }
         };
@@ -188,48 +191,61 @@ pub(crate) fn place(inner: &Arc<Inner>, mut planner: Planner, wakes: &Receiver<W
     }
 }
 
-/// One round. False if what it found could not be stored.
+/// Takes note of what has changed, and lets the placement decide if there is anything to decide about. False if what it found could not
+/// be stored.
 fn round(inner: &Arc<Inner>, planner: &mut Planner, timed: bool) -> bool {
-    let mut core = inner.core.lock();
-    // Waiting for changes that others make is no part of the round.
     let began = Instant::now();
-    let mut news = core.news(false);
-    drop(core);
-    let worthwhile = timed || news.round;
-    if !planner.take(&news) {
-        news = inner.core.lock().news(true);
-        planner.take(&news);
-    }
-    if planner.waiting() == 0 || !worthwhile {
+    let now_s = inner.time.now_s();
+    let news = inner.feed.take();
+    let mut worthwhile = timed || news.round;
+    let mut waited = Duration::ZERO;
+    if !planner.take(&news, now_s) {
+        // Only here the engine's lock is needed. Waiting for changes that others make is no part of the round.
+        let waiting = Instant::now();
         let mut core = inner.core.lock();
-        (core.counters.rebuilds, core.counters.rebuild_us) = (planner.rebuilds, planner.rebuild_us);
+        waited = waiting.elapsed();
+        let news = core.everything(&inner.feed);
+        drop(core);
+        worthwhile |= news.round;
+        planner.take(&news, now_s);
+    }
+    let updates = planner.updates();
+    if planner.waiting() == 0 || !worthwhile {
+        planner.totals.note_us += (began.elapsed() - waited).as_micros() as u64;
         return true;
     }
-    let mut round = match planner.round(&news.wanted, news.now_s) {
+    let mut round = match planner.round(now_s) {
         Ok(round) => round,
         Err(e) => {
             tracing::error!("a defect: the placement failed, and nothing was granted: {e}");
             return false;
         }
     };
-    let (rebuilds, rebuild_us) = (planner.rebuilds, planner.rebuild_us);
-    round.round_us = began.elapsed().as_micros() as u64;
+    round.update_us = updates.as_micros() as u64;
+    let own = began.elapsed() - waited;
+    round.round_us = own.as_micros() as u64;
+    let totals = planner.totals.clone();
+    let decided = Instant::now();
     let (answer, stored) = std::sync::mpsc::channel();
     inner.send(Box::new(move |core| {
-        (core.counters.rebuilds, core.counters.rebuild_us) = (rebuilds, rebuild_us);
-        core.finish(round);
+        let began = Instant::now();
+        core.finish(round, &totals);
+        let took = began.elapsed();
         Box::new(move |outcome| {
-            let _ = answer.send(outcome.is_ok());
+            let _ = answer.send((outcome.is_ok(), took));
         })
     }));
     // No answer: the engine stops.
-    stored.recv().unwrap_or(true)
+    let (stored, took) = stored.recv().unwrap_or((true, Duration::ZERO));
+    planner.totals.wait_us += decided.elapsed().saturating_sub(took).as_micros() as u64;
+    stored
 }
 
 impl Core {
     /// Grants what a round found.
-    pub fn finish(&mut self, round: Round) {
+    pub fn finish(&mut self, round: Round, totals: &Totals) {
         let began = Instant::now();
+        let explained: HashSet<LeaseId> = round.explanations.iter().map(|(id, _)| *id).collect();
         for (id, explanation) in round.explanations {
             if let Some(entry) = self.leases.get_mut(&id) {
                 entry.live.explanation = Some(explanation);
@@ -244,6 +260,11 @@ impl Core {
             if let Err(why) = self.grant(id, &found) {
                 // Something else was granted, changed or lost while the round ran: the next one knows.
                 tracing::debug!("the lease {id} waits on: {why}");
+            } else if !explained.contains(&id)
+                && let Some(entry) = self.leases.get_mut(&id)
+            {
+                // What was recorded says why it waited.
+                entry.live.explanation = None;
             }
         }
         for (id, why) in round.left {
@@ -253,6 +274,9 @@ impl Core {
         counters.rounds += 1;
         counters.considered += round.considered;
         counters.schedule_us += round.schedule_us;
+        counters.update_us += round.update_us;
+        (counters.rebuilds, counters.rebuild_us) = (totals.rebuilds, totals.rebuild_us);
+        (counters.note_us, counters.round_wait_us) = (totals.note_us, totals.wait_us);
         counters.last_schedule_us = round.schedule_us;
         counters.last_round_us = round.round_us + began.elapsed().as_micros() as u64;
         counters.round_us += counters.last_round_us;

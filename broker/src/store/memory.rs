@@ -15,6 +15,7 @@ pub struct MemoryStore(Arc<Mutex<Inner>>);
 #[derive(Debug, Default)]
 struct Inner {
     leases: BTreeMap<LeaseId, Arc<LeaseRecord>>,
+    rounds: BTreeMap<LeaseId, u32>,
     nodes: BTreeMap<String, Arc<NodeRecord>>,
     settings: BTreeMap<String, String>,
     failure: Option<String>,
@@ -62,6 +63,7 @@ impl Store for MemoryStore {
         let inner = self.0.lock();
         Ok(Kept {
             leases: inner.leases.values().map(|lease| LeaseRecord::clone(lease)).collect(),
+            rounds: inner.rounds.clone(),
             nodes: inner.nodes.values().map(|node| NodeRecord::clone(node)).collect(),
             settings: inner.settings.clone(),
         })
@@ -75,7 +77,11 @@ impl Store for MemoryStore {
         for write in writes {
             match write {
                 Write::Lease(lease) => drop(inner.leases.insert(lease.id, lease.clone())),
-                Write::ForgetLease(id) => drop(inner.leases.remove(id)),
+                Write::Rounds(id, rounds) => drop(inner.rounds.insert(*id, *rounds)),
+                Write::ForgetLease(id) => {
+                    inner.leases.remove(id);
+                    inner.rounds.remove(id);
+                }
                 Write::Node(node) => {
                     drop(inner.nodes.insert(node.registration.name.clone(), node.clone()));
                 }

@@ -90,6 +90,8 @@ pub struct NodeRecord {
 pub enum Write {
     /// A lease is new or different.
     Lease(Arc<LeaseRecord>),
+    /// In how many rounds a waiting lease was left.
+    Rounds(LeaseId, u32),
     /// A lease is over.
     ForgetLease(LeaseId),
     /// A node is new or different.
@@ -105,6 +107,8 @@ pub enum Write {
 pub struct Kept {
     /// The leases.
     pub leases: Vec<LeaseRecord>,
+    /// In how many rounds waiting leases were left, where that was stored.
+    pub rounds: std::collections::BTreeMap<LeaseId, u32>,
     /// The nodes.
     pub nodes: Vec<NodeRecord>,
     /// Single values by name.

@@ -2,19 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
+use rgpu_control::LeaseId;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use super::{Kept, Store, StoreError, Write};
 
 /// The version of the tables that this release writes.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// What rows of tables are; bodies are JSON, so that they can grow fields.
 const TABLES: &str = "
     CREATE TABLE leases (id INTEGER PRIMARY KEY, body TEXT NOT NULL);
     CREATE TABLE nodes (name TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE waits (lease INTEGER PRIMARY KEY, rounds INTEGER NOT NULL);
 ";
+
+/// What makes tables of version 1 those of version 2.
+const FROM_1: &str = "CREATE TABLE waits (lease INTEGER PRIMARY KEY, rounds INTEGER NOT NULL);";
 
 /// Keeps the state in an SQLite file, in write-ahead mode.
 ///
@@ -50,6 +55,12 @@ impl SqliteStore {
         StoreError::Write { place: self.path.display().to_string(), why: e.to_string() }
     }
 
+    /// Makes tables, and with that they are of this version.
+    fn make(&self, tables: &str) -> Result<(), StoreError> {
+        let all = format!("BEGIN IMMEDIATE; {tables} PRAGMA user_version = {VERSION}; COMMIT;");
+        self.connection.execute_batch(&all).map_err(|e| self.write_error(&e))
+    }
+
     fn migrate(&mut self) -> Result<(), StoreError> {
         let found: i64 = self
             .connection
@@ -57,6 +68,7 @@ impl SqliteStore {
             .map_err(|e| self.read_error(&e))?;
         match found {
             VERSION => Ok(()),
+            1 => self.make(FROM_1),
             0 => {
                 let tables: Option<String> = self
                     .connection
@@ -69,8 +81,7 @@ impl SqliteStore {
                         why: format!("it is another program's: it has a table {table:?}"),
                     });
                 }
-                let all = format!("BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;");
-                self.connection.execute_batch(&all).map_err(|e| self.write_error(&e))
+                self.make(TABLES)
             }
             found => {
                 Err(StoreError::Version { place: self.path.display().to_string(), found, known: VERSION })
@@ -103,6 +114,12 @@ impl Store for SqliteStore {
         for body in bodies("SELECT body FROM nodes").map_err(|e| self.read_error(&e))? {
             kept.nodes.push(serde_json::from_str(&body).map_err(|e| damaged("node", e))?);
         }
+        let rounds = || -> rusqlite::Result<_> {
+            let mut statement = self.connection.prepare("SELECT lease, rounds FROM waits")?;
+            let row = |row: &rusqlite::Row<'_>| Ok((LeaseId(row.get::<_, i64>(0)? as u64), row.get(1)?));
+            statement.query_map([], row)?.collect()
+        };
+        kept.rounds = rounds().map_err(|e| self.read_error(&e))?;
         let settings = || -> rusqlite::Result<_> {
             let mut statement = self.connection.prepare("SELECT name, value FROM settings")?;
             statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
@@ -128,7 +145,13 @@ impl Store for SqliteStore {
                         let body = serde_json::to_string(&**lease).map_err(json)?;
                         run("INSERT OR REPLACE INTO leases VALUES (?, ?)", params![lease.id.0 as i64, body])?;
                     }
-                    Write::ForgetLease(id) => run("DELETE FROM leases WHERE id = ?", params![id.0 as i64])?,
+                    Write::Rounds(id, rounds) => {
+                        run("INSERT OR REPLACE INTO waits VALUES (?, ?)", params![id.0 as i64, rounds])?;
+                    }
+                    Write::ForgetLease(id) => {
+                        run("DELETE FROM leases WHERE id = ?", params![id.0 as i64])?;
+                        run("DELETE FROM waits WHERE lease = ?", params![id.0 as i64])?;
+                    }
                     Write::Node(node) => {
                         let body = serde_json::to_string(&**node).map_err(json)?;
                         let name = &node.registration.name;
@@ -154,7 +177,6 @@ impl Store for SqliteStore {
 mod tests {
     use std::sync::Arc;
 
-    use rgpu_control::LeaseId;
     use rgpu_control::api::{LeaseRequest, LeaseState, Registration};
 
     use super::*;
@@ -226,6 +248,33 @@ mod tests {
     }
 
     #[test]
+    fn rounds_are_kept_while_a_lease_is() {
+        let place = Place::new();
+        let mut store = SqliteStore::open(&place.file()).unwrap();
+        let ids = [LeaseId(1), LeaseId(u64::MAX)];
+        store
+            .commit(&[lease(1), lease(u64::MAX), Write::Rounds(ids[0], 1), Write::Rounds(ids[1], 7)])
+            .unwrap();
+        store.commit(&[Write::Rounds(ids[0], 2), Write::ForgetLease(ids[1])]).unwrap();
+        drop(store);
+        let kept = SqliteStore::open(&place.file()).unwrap().load().unwrap();
+        assert_eq!(kept.rounds.into_iter().collect::<Vec<_>>(), [(ids[0], 2)]);
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_is_taken_over() {
+        let place = Place::new();
+        let mut store = SqliteStore::open(&place.file()).unwrap();
+        store.commit(&[lease(1), node("n0")]).unwrap();
+        store.connection.execute_batch("DROP TABLE waits; PRAGMA user_version = 1;").unwrap();
+        drop(store);
+        let mut store = SqliteStore::open(&place.file()).unwrap();
+        store.commit(&[Write::Rounds(LeaseId(1), 3)]).unwrap();
+        let kept = store.load().unwrap();
+        assert_eq!((kept.leases.len(), kept.nodes.len(), kept.rounds[&LeaseId(1)]), (1, 1, 3));
+    }
+
+    #[test]
     fn a_file_has_one_broker() {
         let place = Place::new();
         let _store = SqliteStore::open(&place.file()).unwrap();
@@ -287,7 +336,7 @@ mod tests {
         store.connection.pragma_update(None, "user_version", 9).unwrap();
         drop(store);
         let error = SqliteStore::open(&place.file()).err().unwrap();
-        assert!(matches!(error, StoreError::Version { found: 9, known: 1, .. }), "{error}");
+        assert!(matches!(error, StoreError::Version { found: 9, known: VERSION, .. }), "{error}");
         let nowhere = SqliteStore::open(&place.0.join("none").join("x")).err().unwrap().to_string();
         assert!(nowhere.contains("unable to open"), "{nowhere}");
     }

@@ -1,6 +1,7 @@
 //! The broker over real connections: its API, who may do what, bad input, encryption, and how it stops.
 
 mod malformed;
+mod metrics;
 mod openapi;
 mod packaging;
 mod roles;

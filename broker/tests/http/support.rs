@@ -147,25 +147,9 @@ pub fn heartbeat(orders: u64) -> Heartbeat {
 
 /// A request that anybody could grant.
 pub fn wish(name: &str) -> LeaseRequest {
-    LeaseRequest {
-        name: name.into(),
-        gpus: 1,
-        memory: 1 << 30,
-        share_milli: 250,
-        models: Vec::new(),
-        machine: "machine-of-a-client".into(),
-        node: None,
-        holder: PrivateKey::generate().public().to_text(),
-        transport: "auto".into(),
-        profile: None,
-        scale: None,
-        goal_s: None,
-        importance: None,
-        traffic_mbps: None,
-        wait_s: 30,
-        now_or_never: false,
-        encrypt: false,
-    }
+    let holder = PrivateKey::generate().public().to_text();
+    let whole = LeaseRequest::new(name.into(), "machine-of-a-client".into(), holder);
+    LeaseRequest { memory: 1 << 30, share_milli: 250, wait_s: 30, ..whole }
 }
 
 /// What came back.

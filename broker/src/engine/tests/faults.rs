@@ -102,6 +102,47 @@ async fn after_a_restart_leases_go_on_and_nothing_is_granted_before_nodes_are_he
     assert_eq!(world.engine.node(&boss(), "n1").unwrap().state, "lost");
 }
 
+#[tokio::test]
+async fn how_often_a_request_was_left_counts_on_after_a_restart() {
+    let (mut world, mut nodes) = with_nodes(Settings::default(), &[1]).await;
+    let first = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    let waits = world.ask("bob", world.request("m", 1, 1000, 0)).await.unwrap();
+    let rounds = |world: &World| {
+        let jobs = world.engine.jobs(&boss()).unwrap();
+        let job = jobs.into_iter().find(|job| job.lease == waits.id).unwrap();
+        assert_eq!((job.state.as_str(), job.place), ("waiting", 1));
+        job.rounds
+    };
+    for _ in 0..3 {
+        // Something that begins a round, and the time after which it counts.
+        world.clock.advance(1_000);
+        nodes[0].beat(&world.engine).await.unwrap();
+        world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    }
+    let before = rounds(&world);
+    assert!(before >= 3, "{before}");
+    let stored = |world: &World| world.store.clone().load().unwrap().rounds[&waits.id];
+    assert_eq!(stored(&world), before);
+    world.restart();
+    // It goes on from there; the start begins a round, too.
+    assert!((before..before + 2).contains(&rounds(&world)));
+    nodes[0].beat(&world.engine).await.unwrap();
+    world.clock.advance(1_000);
+    world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    let after = rounds(&world);
+    assert!(after > before, "{after} {before}");
+    assert_eq!(stored(&world), after);
+    // What is over is forgotten.
+    world.engine.release(&tenant_named("ann"), first.id).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
+    world.engine.settle().await;
+    assert_eq!(world.lease(waits.id).await.state, LeaseState::Active);
+    world.engine.release(&tenant_named("bob"), waits.id).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
+    assert!(!world.store.clone().load().unwrap().rounds.contains_key(&waits.id));
+    world.check();
+}
+
 /// Something is done that needs some commits; the broker dies after each number of them.
 #[tokio::test]
 async fn at_whichever_commit_the_broker_dies_nothing_is_lost_or_granted_twice() {

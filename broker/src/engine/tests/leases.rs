@@ -169,13 +169,14 @@ async fn limits_hold_for_what_waits_and_what_grows() {
 async fn nonsense_and_the_impossible_are_refused_and_say_why() {
     let (world, _nodes) = with_nodes(Settings::default(), &[2]).await;
     let good = world.request("m", 1, 100, GIB);
-    let bad: [LeaseRequest; 10] = [
+    let bad: [LeaseRequest; 11] = [
         LeaseRequest { gpus: 0, ..good.clone() },
         LeaseRequest { gpus: 17, ..good.clone() },
         LeaseRequest { share_milli: 0, ..good.clone() },
         LeaseRequest { share_milli: 1001, ..good.clone() },
         LeaseRequest { holder: "me".into(), ..good.clone() },
         LeaseRequest { transport: "pigeon".into(), ..good.clone() },
+        LeaseRequest { transport: "rdma".into(), encrypt: true, ..good.clone() },
         LeaseRequest { profile: Some("unheard-of".into()), ..good.clone() },
         LeaseRequest { scale: Some(f64::NAN), ..good.clone() },
         LeaseRequest { importance: Some(11.0), ..good.clone() },
@@ -199,6 +200,39 @@ async fn nonsense_and_the_impossible_are_refused_and_say_why() {
     let model = LeaseRequest { models: vec!["H200".into(), "T4".into()], ..good };
     assert_eq!(world.ask("ann", model).await.unwrap().state, LeaseState::Active);
     assert_eq!(world.engine.counters().impossible, 3);
+}
+
+#[tokio::test]
+async fn what_is_to_be_encrypted_goes_to_servers_that_encrypt() {
+    let (world, mut nodes) = with_nodes(Settings::default(), &[2, 1]).await;
+    let asked = LeaseRequest { encrypt: true, ..world.request("m", 1, 500, GIB) };
+    let refused = world.ask("ann", asked.clone()).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Impossible);
+    assert!(refused.message.contains("--tls offer"), "{}", refused.message);
+    let known = format!("sha256:{}", "0a".repeat(32));
+    (nodes[1].about.tls, nodes[1].about.tls_fingerprint) = (true, Some(known.clone()));
+    nodes[1].register(&world.engine).await.unwrap();
+    nodes[1].beat(&world.engine).await.unwrap();
+    for models in [Vec::new(), vec![nodes[1].about.devices[0].model.clone()]] {
+        let lease = world.ask("ann", LeaseRequest { models, ..asked.clone() }).await.unwrap();
+        assert_eq!(lease.state, LeaseState::Active);
+        let server = &lease.servers[0];
+        assert_eq!((&server.node, server.tls), (&nodes[1].about.name, true));
+        assert_eq!(server.fingerprint.as_ref(), Some(&known));
+        assert!(world.claims(&lease).encrypt);
+    }
+    // Others are given the rest, by the same names.
+    let model = nodes[0].about.devices[0].model.clone();
+    let open = LeaseRequest { models: vec![model], ..world.request("m", 1, 1000, 0) };
+    let lease = world.ask("ann", open).await.unwrap();
+    assert_eq!((lease.state, lease.servers[0].tls), (LeaseState::Active, false));
+}
+
+#[tokio::test]
+async fn a_broker_can_require_encryption() {
+    let (world, _nodes) = with_nodes(Settings { encrypt: true, ..Settings::default() }, &[1]).await;
+    let refused = world.ask("ann", world.request("m", 1, 500, GIB)).await.unwrap_err();
+    assert!(refused.message.contains("--tls offer"), "{}", refused.message);
 }
 
 #[tokio::test]

@@ -70,6 +70,7 @@ async fn odd_registrations_are_refused() {
         Registration { name: "a/b".into(), ..good.clone() },
         Registration { name: "client-1".into(), ..good.clone() },
         Registration { address: "here".into(), ..good.clone() },
+        Registration { tls_fingerprint: Some("sha256:12".into()), ..good.clone() },
         Registration { switch: Some("none".into()), ..good.clone() },
         Registration { machine: String::new(), ..good.clone() },
         gap,
@@ -178,4 +179,28 @@ async fn what_nodes_measure_is_shown() {
     let device = &world.engine.devices(&boss()).unwrap()[0];
     assert_eq!((device.load.utilization_percent, device.granted_memory), (70, GIB));
     assert_eq!((device.leases.as_slice(), device.available), ([lease.id].as_slice(), true));
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_another_one_overtook_changes_nothing() {
+    let (world, mut nodes) = with_nodes(Settings::default(), &[1]).await;
+    let lease = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
+    assert_eq!(nodes[0].serving, [lease.id]);
+    let early = nodes[0].heartbeat(Vec::new());
+    world.engine.release(&tenant_named("ann"), lease.id).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
+    assert_eq!(world.lease(lease.id).await.state, LeaseState::Ended);
+    world.engine.settle().await;
+    let rebuilds = world.engine.counters().rebuilds;
+    // It says that the lease is served, but is from before the node was told to end it.
+    world.engine.heartbeat(&nodes[0].caller(), "n0", early.clone()).await.unwrap();
+    assert_eq!(world.engine.node(&boss(), "n0").unwrap().state, "ready");
+    let next = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    assert_eq!((next.state, world.engine.counters().rebuilds), (LeaseState::Active, rebuilds));
+    // Where the node does follow the latest orders, what it says counts.
+    let late = Heartbeat { orders: world.engine.orders(&boss(), "n0", 0, 0).await.unwrap().version, ..early };
+    world.engine.heartbeat(&nodes[0].caller(), "n0", late).await.unwrap();
+    assert_eq!(world.engine.node(&boss(), "n0").unwrap().state, "joining");
+    world.check();
 }

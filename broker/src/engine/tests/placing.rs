@@ -68,8 +68,22 @@ async fn every_policy_serves_clients_elsewhere_and_the_choice_is_kept() {
         }
         world.check();
     }
-    let odd = PolicySettings { name: "dice".into(), ..world.settings.policy.clone() };
-    assert_eq!(code(world.engine.set_policy(&boss(), odd).await), ErrorCode::BadRequest);
+    let good = &world.settings.policy;
+    for (odd, part) in [
+        (PolicySettings { name: "dice".into(), ..good.clone() }, "dice"),
+        (PolicySettings { link_limit: 1e300, ..good.clone() }, "link_limit"),
+        (PolicySettings { link_limit: -0.1, ..good.clone() }, "link_limit"),
+        (PolicySettings { link_limit: f64::NAN, ..good.clone() }, "link_limit"),
+        (PolicySettings { max_remote_share: 1.01, ..good.clone() }, "max_remote_share"),
+        (PolicySettings { max_remote_share: -1.0, ..good.clone() }, "max_remote_share"),
+        (PolicySettings { remote_preference: 0.99, ..good.clone() }, "remote_preference"),
+        (PolicySettings { remote_preference: f64::INFINITY, ..good.clone() }, "remote_preference"),
+    ] {
+        let refused = world.engine.set_policy(&boss(), odd).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::BadRequest);
+        assert!(refused.message.contains(part), "{}", refused.message);
+    }
+    assert_eq!(world.engine.policies(&boss()).unwrap().active.name, "fgd");
     assert_eq!(
         code(world.engine.set_policy(&tenant_named("ann"), world.settings.policy.clone()).await),
         ErrorCode::Forbidden

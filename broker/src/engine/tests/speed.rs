@@ -32,27 +32,17 @@ async fn ten_thousand_leases_on_a_thousand_nodes() {
             let mut times = Vec::new();
             for i in 0..625u64 {
                 let number = worker * 625 + i;
-                let world = LeaseRequest {
-                    name: "app".into(),
+                let machine = format!("machine-of-n{:04}", number * 37 % 1300);
+                let request = LeaseRequest {
                     gpus: 1 + (number % 7 == 0) as u16,
                     memory: 4 * GIB,
                     share_milli: [250, 500, 1000][number as usize % 3],
-                    models: Vec::new(),
-                    machine: format!("machine-of-n{:04}", number * 37 % 1300),
-                    node: None,
-                    holder: holder.clone(),
-                    transport: "auto".into(),
-                    profile: None,
-                    scale: None,
-                    goal_s: None,
-                    importance: None,
                     traffic_mbps: Some(10),
                     wait_s: 60,
-                    now_or_never: false,
-                    encrypt: false,
+                    ..LeaseRequest::new("app".into(), machine, holder.clone())
                 };
                 let asked = std::time::Instant::now();
-                let lease = engine.request_lease(&ann, world).await.unwrap();
+                let lease = engine.request_lease(&ann, request).await.unwrap();
                 times.push(asked.elapsed());
                 assert_eq!(lease.state, LeaseState::Active);
                 engine.release(&ann, lease.id).await.unwrap();
@@ -72,17 +62,20 @@ async fn ten_thousand_leases_on_a_thousand_nodes() {
     times.sort();
     let counters = engine.counters();
     let rounds = counters.rounds - before.rounds;
-    let (schedule, round) = (counters.schedule_us - before.schedule_us, counters.round_us - before.round_us);
     println!("10,000 leases granted, ended and confirmed in {took:.1} s: {:.0} a minute", 600_000.0 / took);
     println!("grants: median {:?}, p99 {:?}, longest {:?}", times[5000], times[9900], times[9999]);
+    let each = |of: fn(&Counters) -> u64| (of(&counters) - of(&before)) as f64 / rounds as f64;
+    let (schedule, update, round) = (each(|c| c.schedule_us), each(|c| c.update_us), each(|c| c.round_us));
     println!(
-        "{rounds} rounds: {} us each in the library, {} us in all (+{:.1}%); {} rebuilds of {} us",
-        schedule / rounds,
-        round / rounds,
-        100.0 * (round as f64 / schedule as f64 - 1.0),
-        counters.rebuilds,
-        counters.rebuild_us / counters.rebuilds
+        "{rounds} rounds of {round:.0} us: in the library {schedule:.0} us deciding (x{:.3}) and {update:.0} us being told (x{:.3}); \
+         then {:.0} us until stored; {:.0} us of notes between rounds",
+        round / schedule,
+        round / (schedule + update),
+        each(|c| c.round_wait_us),
+        each(|c| c.note_us),
     );
+    let rebuilds = counters.rebuilds - before.rebuilds;
+    println!("{rebuilds} models built anew, {} us in all", counters.rebuild_us - before.rebuild_us);
     println!(
         "{} commits of {:.1} records, {} us each",
         counters.commits,
