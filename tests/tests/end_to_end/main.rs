@@ -4,6 +4,7 @@
 
 mod bad_bytes;
 mod bench;
+mod between_servers;
 mod cluster;
 mod context;
 mod driver;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     tests.extend(memory::tests());
     tests.extend(modules::tests());
     tests.extend(several::tests());
+    tests.extend(between_servers::tests());
     tests.extend(shim::tests());
     tests.extend(tracing::tests());
     tests.extend(driver::tests());

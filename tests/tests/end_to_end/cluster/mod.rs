@@ -33,7 +33,8 @@ fn on_loopback(setup: &Setup) -> Result<Cluster> {
     Cluster::on_loopback(product()?, setup)
 }
 
-fn on_hosts(setup: &Setup) -> Result<Cluster> {
+/// On hosts in network namespaces; skipped where those cannot be made.
+pub fn on_hosts(setup: &Setup) -> Result<Cluster> {
     plain("puppet")?;
     Cluster::on_hosts(product()?, setup)
 }
