@@ -2,7 +2,7 @@
 //!
 //! Kernels become native code in it. Their memory accesses are confined by how they are compiled and by the
 //! address space; should that ever fail, this is the second wall: the process can compute, allocate memory,
-//! start threads and use the one connection it has, but open no file or socket, run no program, and touch no
+//! start threads and use the connections that the daemon hands it, but open no file or socket, run no program, and touch no
 //! other process.
 
 use seccompiler::{

@@ -4,7 +4,8 @@
 //! device's callbacks. It stops reading only when there is [too much undone](pressure). A second thread
 //! watches for the application's end and shows that the server is alive while it is busy; a third one, if
 //! there is mirrored memory, collects what the device changed there before an answer goes out, because that
-//! cannot be done inside the device's callback. A fourth one, once there are any, sends [long copies](bulk) to the host.
+//! cannot be done inside the device's callback. A fourth one, once there are any, sends [long copies](bulk) to the host. Each link
+//! to [another server](exchange) has one, too.
 
 mod bulk;
 mod calls;
