@@ -224,7 +224,7 @@ fn copies(
             let Some(time) = reply.samples.first().filter(|_| round > 0) else { continue };
             let value = gib_a_second(total, *time as f64);
             values[i].push(value);
-            let limit = if worker.way == Way::Tcp { raw_time } else { Some(memcpy_time) };
+            let limit = if worker.way.is_tcp() { raw_time } else { Some(memcpy_time) };
             ratios[i].extend(limit.map(|l| value / gib_a_second(total, l as f64)));
         }
         if round > 0 {
@@ -236,7 +236,7 @@ fn copies(
     for (i, worker) in workers.iter().enumerate() {
         let Some(summary) = values[i].summary() else { continue };
         let (name, limit) = match worker.way {
-            Way::Tcp => ("raw stream", stream.summary()),
+            Way::Tcp | Way::Tls => ("raw stream", stream.summary()),
             _ => ("memcpy", memory.summary()),
         };
         let mut row = Row::new(&what, worker.way.name(), "GiB/s", summary).with_limit(name, limit);

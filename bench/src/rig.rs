@@ -25,11 +25,16 @@ impl Rig {
         let shape = options.shape();
         let mut services = Vec::new();
         let ways = ways(options)?;
-        let mut server = options.server.clone();
+        let (mut server, mut fingerprint) = (options.server.clone(), None);
         if server.is_none() && ways.iter().any(|way| way.is_remote()) {
             let device = options.device.as_str();
-            let service = Service::start(&rgpu, &["serve", "--listen", "127.0.0.1:0", "--device", device])?;
+            let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--device", device];
+            if ways.contains(&Way::Tls) {
+                arguments.extend(["--tls", "offer"]);
+            }
+            let service = Service::start(&rgpu, &arguments)?;
             server = Some(service.address.clone());
+            fingerprint = service.fingerprint.clone();
             services.push(service);
         }
         let mut peer = options.peer.clone();
@@ -47,7 +52,7 @@ impl Rig {
                 *address = shape::start(resolve(address)?, shape)?.to_string();
             }
         }
-        let launcher = Launcher { rgpu, server, shaped, token_file: options.token_file.clone() };
+        let launcher = Launcher { rgpu, server, shaped, token_file: options.token_file.clone(), fingerprint };
         Ok(Self { launcher, ways, rounds: options.rounds, peer, _services: services })
     }
 
@@ -74,7 +79,7 @@ impl Rig {
     /// A raw connection to the peer of the kind that the way uses; `None` where there is no peer, or no such kind.
     pub fn raw(&self, way: Way, exchange: Exchange) -> Result<Option<Raw>, Failure> {
         let connect = match way {
-            Way::Tcp => Raw::connect,
+            Way::Tcp | Way::Tls => Raw::connect,
             Way::Shm => Raw::connect_local,
             Way::Native | Way::InProcess | Way::Rdma => return Ok(None),
         };

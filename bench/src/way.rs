@@ -9,6 +9,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use clap::ValueEnum;
 use serde::Serialize;
 
+use rgpu_protocol::transport::{CA_VARIABLE, ENCRYPT_VARIABLE, FINGERPRINT_VARIABLE};
+
 use crate::Failure;
 use crate::task::{Reply, Task};
 
@@ -24,6 +26,8 @@ pub enum Way {
     Shm,
     /// A server, over TCP
     Tcp,
+    /// A server, over TCP, encrypted
+    Tls,
     /// A server, over RDMA
     Rdma,
 }
@@ -36,13 +40,19 @@ impl Way {
             Self::InProcess => "in-process",
             Self::Shm => "shm",
             Self::Tcp => "tcp",
+            Self::Tls => "tls",
             Self::Rdma => "rdma",
         }
     }
 
     /// Whether a server is needed.
     pub fn is_remote(self) -> bool {
-        matches!(self, Self::Shm | Self::Tcp | Self::Rdma)
+        matches!(self, Self::Shm | Self::Tcp | Self::Tls | Self::Rdma)
+    }
+
+    /// Whether it goes over TCP, where a raw connection is its limit, and where a proxy can be put.
+    pub fn is_tcp(self) -> bool {
+        matches!(self, Self::Tcp | Self::Tls)
     }
 }
 
@@ -63,6 +73,8 @@ pub struct Launcher {
     pub shaped: Option<SocketAddr>,
     /// A file with the token that the server asks for.
     pub token_file: Option<PathBuf>,
+    /// By what the server's certificate is known, where the environment doesn't say it.
+    pub fingerprint: Option<String>,
 }
 
 impl Launcher {
@@ -74,10 +86,19 @@ impl Launcher {
         let mut command = Command::new(&self.rgpu);
         command.arg("run");
         if way.is_remote() {
-            let shaped = self.shaped.filter(|_| way == Way::Tcp).map(|address| address.to_string());
+            let shaped = self.shaped.filter(|_| way.is_tcp()).map(|address| address.to_string());
             let server = shaped.or_else(|| self.server.clone());
             let server = server.ok_or_else(|| Failure::new(format!("{way} needs a server")))?;
-            command.args(["--server", &server, "--transport", way.name()]);
+            let transport = if way.is_tcp() { "tcp" } else { way.name() };
+            command.args(["--server", &server, "--transport", transport]);
+            if way == Way::Tls {
+                command
+                    .arg("--encrypt")
+                    .envs(self.fingerprint.iter().map(|print| (FINGERPRINT_VARIABLE, print)));
+            } else {
+                // Either of them would encrypt.
+                command.env_remove(FINGERPRINT_VARIABLE).env_remove(CA_VARIABLE).env_remove(ENCRYPT_VARIABLE);
+            }
             if let Some(file) = &self.token_file {
                 command.arg("--token-file").arg(file);
             }
@@ -188,17 +209,23 @@ pub struct Service {
     process: Child,
     /// Where it listens.
     pub address: String,
+    /// By what its certificate is known, if it encrypts.
+    pub fingerprint: Option<String>,
 }
 
 impl Service {
     /// Starts `rgpu` with these arguments, and waits until it listens.
     pub fn start(rgpu: &Path, arguments: &[&str]) -> Result<Self, Failure> {
         let what = arguments.join(" ");
-        Self::follow(what, Command::new(rgpu).args(arguments))
+        Self::follow_with(what, Command::new(rgpu).args(arguments), arguments.contains(&"--tls"))
     }
 
     /// Starts a command, and waits until it listens.
     pub fn follow(what: String, command: &mut Command) -> Result<Self, Failure> {
+        Self::follow_with(what, command, false)
+    }
+
+    fn follow_with(what: String, command: &mut Command, encrypts: bool) -> Result<Self, Failure> {
         let mut process = command
             .env("RGPU_LOG", "warn")
             .stdin(Stdio::null())
@@ -207,10 +234,16 @@ impl Service {
             .map_err(|e| Failure::new(format!("Cannot start `rgpu {what}`: {e}")))?;
         let mut line = String::new();
         let output = process.stdout.take().ok_or_else(|| Failure::new("A process has no pipe"))?;
-        let read = BufReader::new(output).read_line(&mut line);
+        let mut output = BufReader::new(output);
+        let read = output.read_line(&mut line);
+        let mut second = String::new();
+        if encrypts {
+            output.read_line(&mut second).map_err(|e| Failure::new(format!("`rgpu {what}`: {e}")))?;
+        }
+        let fingerprint = second.trim().rsplit_once(' ').map(|(_, print)| print.to_owned());
         let address = line.trim().rsplit(' ').next().unwrap_or_default();
         let address = address.trim_start_matches("http://").to_owned();
-        let service = Self { process, address };
+        let service = Self { process, address, fingerprint };
         match read {
             Ok(_) if service.address.parse::<SocketAddr>().is_ok() => Ok(service),
             _ => Err(Failure::new(format!("`rgpu {what}` did not start: it said {line:?}"))),
