@@ -19,8 +19,8 @@ use super::split::Split;
 pub struct Auto;
 
 /// The attempt looks at so many times the arcs that there are; in large networks not at more than `MOST`, unless
-/// that is less than `LARGE_TIMES`.
-const TIMES: usize = 32;
+/// that is less than `LARGE_TIMES`. More than that takes as long as cost scaling.
+const TIMES: usize = 20;
 const MOST: usize = 5_000_000;
 const LARGE_TIMES: usize = 4;
 

@@ -36,8 +36,12 @@ impl Columns {
                 counts[split.rows[place].head as usize] += 1;
             }
         }
-        let columns =
-            counts.iter().zip(left_out).map(|(&count, &out)| Vec::with_capacity(if out { 0 } else { count }));
+        // With room for some more, so that a newcomer needn't move all.
+        let room = |count: usize| count + count / 8 + 4;
+        let columns = counts
+            .iter()
+            .zip(left_out)
+            .map(|(&count, &out)| Vec::with_capacity(if out { 0 } else { room(count) }));
         let mut all = Self { columns: columns.collect(), size: 0 };
         for source in 0..split.sources.len() as u32 {
             for place in split.row(source) {

@@ -80,14 +80,10 @@ struct State {
     split: Split,
     /// Of the core; scaled.
     potentials: Vec<i64>,
-    excess: Vec<i64>,
-    /// How far each node of the core has looked at its arcs for one to push through.
-    current: Vec<u32>,
+    /// Of the core.
+    nodes: Vec<Node>,
     /// The arc in its row that each source uses.
     chosen: Vec<u32>,
-    /// For each node of the core, the sources that use arcs to it, by the potential below which each would rather
-    /// leave.
-    users: Vec<BinaryHeap<(i64, u32)>>,
     /// Sources that use no arc.
     waiting: Vec<u32>,
     /// Nodes of the core with excess.
@@ -95,6 +91,85 @@ struct State {
     epsilon: i64,
     /// How many bids and relabels until it is time to ask whether there is a flow at all.
     patience: Option<usize>,
+}
+
+/// What a bid changes at a node of the core, in one line of the processor's cache.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Node {
+    excess: i64,
+    /// How far the node has looked at its arcs for one to push through.
+    current: u32,
+    /// How many of `first` are there.
+    few: u32,
+    /// The sources that use arcs to the node, by the potential below which each would rather leave. The two that would leave
+    /// first are here, in order; many nodes never have more.
+    first: [User; 2],
+    rest: BinaryHeap<User>,
+}
+
+/// A source that uses an arc, ordered by the potential below which it would rather leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C, packed(4))]
+struct User {
+    level: i64,
+    source: u32,
+}
+
+impl Node {
+    fn new(excess: i64, current: u32) -> Self {
+        Self {
+            excess,
+            current,
+            few: 0,
+            first: [User { level: LOWEST, source: NONE }; 2],
+            rest: BinaryHeap::new(),
+        }
+    }
+
+    fn forget_users(&mut self) {
+        self.few = 0;
+        self.rest.clear();
+    }
+
+    #[inline]
+    fn push(&mut self, user: User) {
+        match self.few {
+            0 => (self.first[0], self.few) = (user, 1),
+            1 => {
+                self.first = if user > self.first[0] { [user, self.first[0]] } else { [self.first[0], user] };
+                self.few = 2;
+            }
+            _ => {
+                let last = if user > self.first[0] {
+                    let last = self.first[1];
+                    self.first = [user, self.first[0]];
+                    last
+                } else if user > self.first[1] {
+                    std::mem::replace(&mut self.first[1], user)
+                } else {
+                    user
+                };
+                self.rest.push(last);
+            }
+        }
+    }
+
+    /// The user that would leave first.
+    #[inline]
+    fn peek(&self) -> Option<User> {
+        (self.few > 0).then_some(self.first[0])
+    }
+
+    /// Takes the user out that would leave first.
+    #[inline]
+    fn pop(&mut self) {
+        self.first[0] = self.first[1];
+        match self.rest.pop() {
+            Some(next) => self.first[1] = next,
+            None => self.few = self.few.saturating_sub(1),
+        }
+    }
 }
 
 /// Below every potential, and far from overflowing.
@@ -111,10 +186,13 @@ impl State {
         let nodes = split.core_nodes.len();
         Self {
             potentials: vec![0; nodes],
-            excess: split.supplies.clone(),
-            current: split.core_first[..nodes].to_vec(),
+            nodes: split
+                .supplies
+                .iter()
+                .zip(&split.core_first)
+                .map(|(&s, &first)| Node::new(s, first))
+                .collect(),
             chosen: vec![NONE; split.sources.len()],
-            users: (0..nodes).map(|_| BinaryHeap::new()).collect(),
             waiting: Vec::new(),
             active: VecDeque::new(),
             epsilon: 0,
@@ -129,11 +207,13 @@ impl State {
         self.take_back();
         loop {
             while let Some(node) = self.active.pop_front() {
-                if self.excess[node as usize] > 0 {
+                if self.nodes[node as usize].excess > 0 {
                     self.discharge(node)?;
                 }
             }
-            let Some(source) = self.waiting.pop() else { break };
+            let Some(source) = self.waiting.pop() else {
+                break;
+            };
             self.bid(source)?;
         }
         // There is a flow.
@@ -144,9 +224,7 @@ impl State {
     /// Takes back what is not optimal at the potentials as they are.
     fn take_back(&mut self) {
         let nodes = self.potentials.len();
-        let mut users: Vec<Vec<(i64, u32)>> =
-            std::mem::take(&mut self.users).into_iter().map(BinaryHeap::into_vec).collect();
-        users.iter_mut().for_each(Vec::clear);
+        self.nodes.iter_mut().for_each(Node::forget_users);
         for source in 0..self.chosen.len() {
             let chosen = self.chosen[source];
             if chosen == NONE {
@@ -161,27 +239,26 @@ impl State {
             let arc = self.split.rows[chosen as usize];
             if own >= other {
                 let level = i64::from(arc.cost) * SCALE + other - self.epsilon;
-                users[arc.head as usize].push((level, source as u32));
+                self.nodes[arc.head as usize].push(User { level, source: source as u32 });
             } else {
                 self.chosen[source] = NONE;
-                self.excess[arc.head as usize] -= 1;
+                self.nodes[arc.head as usize].excess -= 1;
                 self.waiting.push(source as u32);
             }
         }
-        self.users = users.into_iter().map(BinaryHeap::from).collect();
         for tail in 0..nodes {
             for place in self.split.leaving(tail as u32) {
                 let arc = self.split.core[place];
                 if arc.room > 0 && arc.cost + self.potentials[tail] < self.potentials[arc.head as usize] {
-                    self.excess[tail] -= arc.room;
-                    self.excess[arc.head as usize] += arc.room;
+                    self.nodes[tail].excess -= arc.room;
+                    self.nodes[arc.head as usize].excess += arc.room;
                     self.split.push(place, arc.room);
                 }
             }
         }
         for node in 0..nodes {
-            self.current[node] = self.split.core_first[node];
-            if self.excess[node] > 0 {
+            self.nodes[node].current = self.split.core_first[node];
+            if self.nodes[node].excess > 0 {
                 self.active.push_back(node as u32);
             }
         }
@@ -212,10 +289,10 @@ impl State {
         let arc = self.split.rows[choice as usize];
         self.chosen[source as usize] = choice;
         let level = i64::from(arc.cost) * SCALE + second - self.epsilon;
-        let node = arc.head as usize;
-        self.users[node].push((level, source));
-        self.excess[node] += 1;
-        if self.excess[node] == 1 {
+        let node = &mut self.nodes[arc.head as usize];
+        node.push(User { level, source });
+        node.excess += 1;
+        if node.excess == 1 {
             self.active.push_back(arc.head);
         }
         Ok(())
@@ -227,33 +304,34 @@ impl State {
         let end = self.split.core_first[n + 1];
         loop {
             let potential = self.potentials[n];
-            while self.current[n] < end {
-                let place = self.current[n] as usize;
+            while self.nodes[n].current < end {
+                let place = self.nodes[n].current as usize;
                 let arc = self.split.core[place];
                 if arc.room > 0 && arc.cost + potential < self.potentials[arc.head as usize] {
-                    let units = arc.room.min(self.excess[n]);
+                    let units = arc.room.min(self.nodes[n].excess);
                     self.split.push(place, units);
-                    self.excess[n] -= units;
-                    let before = self.excess[arc.head as usize];
-                    self.excess[arc.head as usize] += units;
+                    self.nodes[n].excess -= units;
+                    let head = &mut self.nodes[arc.head as usize];
+                    let before = head.excess;
+                    head.excess += units;
                     if before <= 0 && before + units > 0 {
                         self.active.push_back(arc.head);
                     }
-                    if self.excess[n] == 0 {
+                    if self.nodes[n].excess == 0 {
                         return Ok(());
                     }
                 }
-                self.current[n] += 1;
+                self.nodes[n].current += 1;
             }
-            while let Some(&(level, source)) = self.users[n].peek() {
+            while let Some(User { level, source }) = self.nodes[n].peek() {
                 if level <= potential {
                     break;
                 }
-                self.users[n].pop();
+                self.nodes[n].pop();
                 self.chosen[source as usize] = NONE;
                 self.waiting.push(source);
-                self.excess[n] -= 1;
-                if self.excess[n] == 0 {
+                self.nodes[n].excess -= 1;
+                if self.nodes[n].excess == 0 {
                     // The price of the next unit, so that nobody comes for less.
                     if end - self.split.core_first[n] <= FEW {
                         self.relabel(n);
@@ -262,7 +340,7 @@ impl State {
                 }
             }
             if !self.relabel(n) {
-                return Err(Error::Infeasible { unrouted: self.excess[n] });
+                return Err(Error::Infeasible { unrouted: self.nodes[n].excess });
             }
             self.wait_no_longer()?;
         }
@@ -270,7 +348,7 @@ impl State {
 
     /// Lowers a node's potential until it has an arc to push through. Says whether any arc leaves it at all.
     fn relabel(&mut self, n: usize) -> bool {
-        let mut best = self.users[n].peek().map_or(LOWEST, |&(level, _)| level);
+        let mut best = self.nodes[n].peek().map_or(LOWEST, |user| user.level);
         for place in self.split.leaving(n as u32) {
             let arc = self.split.core[place];
             if arc.room > 0 {
@@ -281,7 +359,7 @@ impl State {
             return false;
         }
         self.potentials[n] = self.potentials[n].min(best - self.epsilon);
-        self.current[n] = self.split.core_first[n];
+        self.nodes[n].current = self.split.core_first[n];
         true
     }
 
@@ -291,14 +369,18 @@ impl State {
             None => Ok(()),
             Some(0) => {
                 self.patience = None;
-                repair::State::without_costs(self.split.clone(), self.excess.clone(), self.chosen.clone())
-                    .route()
+                repair::State::without_costs(self.split.clone(), self.excess(), self.chosen.clone()).route()
             }
             Some(patience) => {
                 *patience -= 1;
                 Ok(())
             }
         }
+    }
+
+    /// Of the core's nodes.
+    fn excess(&self) -> Vec<i64> {
+        self.nodes.iter().map(|node| node.excess).collect()
     }
 
     /// Whether few sources would rather have another arc, at potentials rounded to whole units.
@@ -324,7 +406,8 @@ impl State {
             arc.cost /= SCALE;
         }
         let potentials = self.potentials.iter().map(|potential| potential.div_euclid(SCALE)).collect();
-        let mut state = repair::State::new(self.split, potentials, self.excess, self.chosen);
+        let excess = self.excess();
+        let mut state = repair::State::new(self.split, potentials, excess, self.chosen);
         for source in 0..state.chosen.len() as u32 {
             state.release_if_worse(source);
         }

@@ -166,13 +166,8 @@ impl Live {
     /// What the flow costs.
     pub fn cost(&self) -> i128 {
         let split = &self.state.split;
-        let rows: i128 = self
-            .state
-            .chosen
-            .iter()
-            .filter(|&&place| place != NONE)
-            .map(|&place| i128::from(split.rows[place as usize].cost))
-            .sum();
+        // A source that waits uses an arc to nowhere, which costs nothing.
+        let rows: i128 = self.state.using.iter().map(|arc| i128::from(arc.cost)).sum();
         let core: i128 = split
             .core
             .iter()

@@ -68,6 +68,9 @@ const NEAR: [usize; 4] = [32, 128, 512, usize::MAX];
 /// So many searches and no more are made for one node.
 const TRIES: usize = 64;
 
+/// While all sources wait, the attempt may cost one part in so many, and one, of what it may cost in the end.
+const RISE: usize = 16;
+
 /// So many units in the wrong place are few.
 const FEW: usize = 32;
 
@@ -166,8 +169,12 @@ impl Local {
 impl State {
     /// Routes waiting sources near by while that is easy: until searches have looked at too many arcs, or more than a few
     /// sources could not be routed. Says whether all was easy.
+    ///
+    /// All sources together may cost looks at `work` arcs. The last ones are the dearest, so that the first may cost only a
+    /// part: where room is scarce, that is noticed long before all of `work` is done.
     pub fn route_some(&mut self, work: usize) -> bool {
         let hubs: Vec<usize> = (0..self.hubs.len()).filter(|&node| self.hubs[node]).collect();
+        let all = self.waiting.len();
         let mut failures = 0;
         let mut left = Vec::new();
         self.local.limit = 1;
@@ -181,7 +188,8 @@ impl State {
             if hubs.iter().any(|&node| self.excess[node] > 0) {
                 self.send_from_hubs();
             }
-            if failures > FEW || self.local.work > work {
+            let allowed = work as u128 * all as u128 / (all + RISE * self.waiting.len()) as u128;
+            if failures > FEW || self.local.work as u128 > allowed {
                 return false;
             }
         }
@@ -225,6 +233,8 @@ impl State {
                 }
             }
         }
+        // These searches go through much of the network anyhow; once is enough.
+        self.local.limit = FAR / 2;
         self.send_from_hubs();
     }
 
