@@ -83,6 +83,7 @@ impl Link {
             Error::new(Code::SystemNotReady, format!("Cannot create an event descriptor: {e}"))
         })?;
         transport.descriptors().into_iter().for_each(fork::close_in_children);
+        let out = Out::new(transport.kind());
         Ok(Arc::new_cyclic(|link| {
             service.set_link(link.clone());
             Self {
@@ -90,7 +91,7 @@ impl Link {
                 host,
                 stats,
                 errors: Errors::default(),
-                out: Mutex::default(),
+                out: Mutex::new(out),
                 urgent: Mutex::default(),
                 urgent_waiting: AtomicBool::new(false),
                 images: Images::default(),

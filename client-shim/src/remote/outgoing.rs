@@ -9,7 +9,7 @@ use rgpu_device::{Code, Error, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
 use rgpu_protocol::calls::{Call, CreditReturn, FetchAnswer, ModuleData, ModuleImage};
 use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BODY, MAX_BULK};
-use rgpu_protocol::transport::Ready;
+use rgpu_protocol::transport::{Kind as TransportKind, Ready};
 use rgpu_protocol::wire::to_bytes;
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -17,6 +17,11 @@ use std::time::{Duration, Instant};
 
 /// A buffer this full is sent.
 const FLUSH_BYTES: usize = 24 << 10;
+/// After the program has waited for an answer, the server may have nothing to do: the next buffer is sent when it is only
+/// this full, and each further one when it is twice as full as the one before.
+const FIRST_FLUSH_BYTES: usize = 1 << 10;
+/// Where sending costs no system call, buffers are sent when they are so full, at first and later.
+const SHM_FLUSH_BYTES: (usize, usize) = (512, 4 << 10);
 /// Payloads up to this size are copied into the buffer; larger ones are sent from where they lie.
 pub(super) const INLINE_BYTES: usize = 8 << 10;
 /// Runs of host memory shorter than this are gathered by copying, not one by one by the kernel.
@@ -82,13 +87,41 @@ pub(super) fn encode_short<C: Call>(call: &C, sequence: u64, payload: usize) -> 
 }
 
 /// The buffer.
-#[derive(Default)]
 pub(super) struct Out {
     pub buffer: Vec<u8>,
+    /// The buffer is sent when it is so full.
+    full: usize,
+    /// What that begins with, and what it grows to.
+    bounds: (usize, usize),
     /// The last call's sequence number.
     pub sequence: u64,
     /// Counts how often the buffer was sent.
     pub batch: u64,
+}
+
+impl Out {
+    pub fn new(kind: TransportKind) -> Self {
+        let bounds = match kind {
+            TransportKind::Shm => SHM_FLUSH_BYTES,
+            _ => (FIRST_FLUSH_BYTES, FLUSH_BYTES),
+        };
+        Self { buffer: Vec::new(), full: bounds.0, bounds, sequence: 0, batch: 0 }
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.buffer.len() >= self.full
+    }
+
+    /// It was sent because it was full: the server has something to do, and more may gather.
+    fn wait_longer(&mut self) {
+        self.full = (2 * self.full).min(self.bounds.1);
+    }
+
+    /// It was sent because something was asked, after which the server may have nothing to do.
+    fn wait_shortly(&mut self) {
+        self.full = self.bounds.0;
+    }
 }
 
 impl Link {
@@ -121,7 +154,7 @@ impl Link {
         let was_empty = out.buffer.is_empty();
         out.buffer.extend_from_slice(&frame[..HEADER_BYTES + C::MIN_BYTES]);
         out.buffer.extend_from_slice(payload);
-        if was_empty || out.buffer.len() >= FLUSH_BYTES {
+        if was_empty || out.is_full() {
             self.pushed(&mut out)?;
         }
         drop(out);
@@ -156,7 +189,7 @@ impl Link {
             at.add(N).copy_from_nonoverlapping(payload.as_ptr(), payload.len());
             out.buffer.set_len(start + N + payload.len());
         }
-        if start == 0 || out.buffer.len() >= FLUSH_BYTES {
+        if start == 0 || out.is_full() {
             self.pushed(&mut out)?;
         }
         drop(out);
@@ -182,8 +215,11 @@ impl Link {
     }
 
     fn send_or_arm(&self, out: &mut Out) -> Result<()> {
-        if out.buffer.len() >= FLUSH_BYTES || !self.service.arm() {
-            // It is full, or no thread can be had to send it later.
+        if out.is_full() {
+            self.write(out, &mut [])?;
+            out.wait_longer();
+        } else if !self.service.arm() {
+            // No thread can be had to send it later.
             self.write(out, &mut [])?;
         }
         Ok(())
@@ -229,8 +265,12 @@ impl Link {
             Payload::Bytes(bytes) => self.write(&mut out, &mut [IoSlice::new(bytes)])?,
             Payload::Host(cursor) => faulted = self.push_host(&mut out, cursor)?,
         }
-        if asked || out.buffer.len() >= FLUSH_BYTES {
+        if asked {
             self.write(&mut out, &mut [])?;
+            out.wait_shortly();
+        } else if out.is_full() {
+            self.write(&mut out, &mut [])?;
+            out.wait_longer();
         } else if was_empty && !out.buffer.is_empty() && !self.service.arm() {
             // No thread can be had to send it later.
             self.write(&mut out, &mut [])?;
@@ -500,4 +540,31 @@ pub(super) fn silence() -> String {
         "the server has been silent for {} s; its machine or the network in between is down",
         SILENCE.as_secs()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_buffers_after_an_answer_are_short_ones() {
+        for (kind, first, last) in
+            [(TransportKind::Tcp, 1 << 10, 24 << 10), (TransportKind::Shm, 512, 4 << 10)]
+        {
+            let mut out = Out::new(kind);
+            let mut full = first;
+            for _ in 0..10 {
+                out.buffer = vec![0; full - 1];
+                assert!(!out.is_full());
+                out.buffer.push(0);
+                assert!(out.is_full());
+                out.wait_longer();
+                full = (2 * full).min(last);
+            }
+            assert_eq!(full, last);
+            out.wait_shortly();
+            out.buffer = vec![0; first];
+            assert!(out.is_full());
+        }
+    }
 }
