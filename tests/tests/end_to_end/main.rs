@@ -8,6 +8,7 @@ mod between_servers;
 mod cluster;
 mod context;
 mod driver;
+mod encryption;
 mod gpu_check;
 mod loss;
 mod matrix;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     tests.extend(round_trips::tests());
     tests.extend(loss::tests());
     tests.extend(bad_bytes::tests());
+    tests.extend(encryption::tests());
     tests.extend(processes::tests());
     tests.extend(memory::tests());
     tests.extend(modules::tests());

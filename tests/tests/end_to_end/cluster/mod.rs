@@ -2,7 +2,9 @@
 //! hosts in network namespaces.
 
 mod commands;
+mod encrypted;
 mod examples;
+mod nvidia;
 mod partitions;
 mod policy;
 mod servers_lost;
@@ -20,7 +22,9 @@ use crate::context::{plain, product};
 pub fn tests() -> Vec<Test> {
     let mut tests = commands::tests();
     tests.extend(tokens::tests());
+    tests.extend(encrypted::tests());
     tests.extend(partitions::tests());
+    tests.extend(nvidia::tests());
     tests.extend(servers_lost::tests());
     tests.extend(state::tests());
     tests.extend(examples::tests());

@@ -1,0 +1,215 @@
+//! Encrypted connections: nothing on the wire can be read, only the server that was meant is spoken to, and faults show as
+//! they do without.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rgpu_tests::process::{self, Running};
+use rgpu_tests::product::{Daemon, Stats, temporary};
+use rgpu_tests::proxy::Proxy;
+use rgpu_tests::runner::Test;
+
+use crate::context::{Followed, forwarded, plain, product, signal};
+
+/// Only tells hanging from working.
+const SOON: Duration = Duration::from_secs(25);
+/// What must not be read on the wire.
+const SECRET: &str = "correct-horse-battery-staple";
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("encryption::programs_run_and_nothing_can_be_read_on_the_wire", unreadable),
+        Test::new("encryption::connecting_takes_one_round_trip_more", round_trips),
+        Test::new("encryption::another_server_than_the_one_meant_is_refused", another),
+        Test::new("encryption::a_server_can_require_it", required),
+        Test::new("encryption::what_cannot_be_encrypted_is_refused_and_says_why", impossible),
+        Test::new("encryption::server_killed_while_a_kernel_runs", killed),
+        Test::new("encryption::connection_cut_while_a_copy_runs", cut),
+        Test::new("encryption::client_killed_while_a_kernel_runs", client_killed),
+    ]
+}
+
+/// A daemon that encrypts, and what its certificate is known by.
+fn encrypting(options: &[&str]) -> Result<(Daemon, String)> {
+    let daemon = Daemon::start_with(product()?, options)?;
+    let said = |line: &String| line.rsplit_once("certificate ").map(|(_, print)| print.to_owned());
+    process::wait_until("the server says its fingerprint", SOON, || {
+        daemon.log().iter().any(|l| said(l).is_some())
+    })?;
+    let fingerprint = daemon.log().iter().find_map(said).context("no fingerprint")?;
+    ensure!(fingerprint.starts_with("sha256:"), "{fingerprint:?} is no fingerprint");
+    Ok((daemon, fingerprint))
+}
+
+/// Has a command encrypt what it says to a server that has this certificate, and use no shared memory.
+fn knowing<'c>(command: &'c mut Command, fingerprint: &str) -> &'c mut Command {
+    command.env("RGPU_TRANSPORT", "tcp").env("RGPU_TLS_FINGERPRINT", fingerprint)
+}
+
+/// A program is refused, and somebody tells why.
+fn is_refused(command: &mut Command, why: &[&str]) -> Result<()> {
+    let finished = Running::start(command)?.finish_within(SOON)?.expect_code(1)?;
+    for why in why {
+        ensure!(finished.stderr.contains(why), "nothing says `{why}`\n{}", finished.output());
+    }
+    Ok(())
+}
+
+fn contains(bytes: &[u8], what: &str) -> bool {
+    bytes.windows(what.len()).any(|window| window == what.as_bytes())
+}
+
+fn unreadable() -> Result<()> {
+    plain("vector_add")?;
+    let token = temporary("token");
+    std::fs::write(&token, SECRET)?;
+    let path = token.to_str().context("a path that is no text")?;
+    let (daemon, fingerprint) = encrypting(&["--tls", "offer", "--token-file", path])?;
+    let run = |proxy: &Proxy, name: &str| {
+        let mut command = product()?.run(proxy.address());
+        command.args(["--token-file", path, "--"]).arg(plain(name)?);
+        Ok::<_, anyhow::Error>(command)
+    };
+    // Without encryption everything can be read.
+    let open = Proxy::start(daemon.address())?;
+    process::run(&mut run(&open, "vector_add")?)?.success()?;
+    let seen = open.recorded();
+    for what in [SECRET, "vector_add", "RGPU"] {
+        ensure!(contains(&seen, what), "`{what}` is not on the wire: there is nothing to hide");
+    }
+    let proxy = Proxy::start(daemon.address())?;
+    for name in ["vector_add", "host_memory", "streams_events_threads", "hostfunc_callback"] {
+        process::run(knowing(&mut run(&proxy, name)?, &fingerprint))?.success().context(name.to_owned())?;
+    }
+    let seen = proxy.recorded();
+    ensure!(seen.first() == Some(&0x16), "the connection does not begin with TLS");
+    for what in [SECRET, "vector_add", "host_memory"] {
+        ensure!(!contains(&seen, what), "`{what}` can be read on the wire");
+    }
+    ensure!(daemon.log().iter().any(|line| line.contains(", encrypted, begins")), "the log doesn't say it");
+    let _ = std::fs::remove_file(token); // only tidiness
+    Ok(())
+}
+
+fn round_trips() -> Result<()> {
+    let (daemon, fingerprint) = encrypting(&["--tls", "offer"])?;
+    let mut numbers = Vec::new();
+    for encrypted in [false, true] {
+        let file = temporary("stats.json");
+        let mut command = product()?.run(daemon.address());
+        command.arg(format!("--stats=json:{}", file.display())).arg("--").arg(plain("vector_add")?);
+        command.env("RGPU_TRANSPORT", "tcp");
+        if encrypted {
+            knowing(&mut command, &fingerprint);
+        }
+        process::run(&mut command)?.success()?;
+        let stats = Stats::take(&file)?;
+        numbers.push((stats.number("round_trips")?, stats.number("encrypted_sessions")?));
+    }
+    ensure!(numbers == [(3, 0), (4, 1)], "round trips and encrypted sessions: {numbers:?}");
+    let mut shown = product()?.run(daemon.address());
+    shown.args(["--encrypt", "--stats", "--"]).arg(plain("vector_add")?);
+    let shown = process::run(knowing(&mut shown, &fingerprint))?.success()?;
+    ensure!(shown.stderr.contains("encrypted sessions"), "it is not said\n{}", shown.output());
+    Ok(())
+}
+
+fn another() -> Result<()> {
+    let (daemon, fingerprint) = encrypting(&["--tls", "offer"])?;
+    let other = format!("sha256:{}", "07".repeat(32));
+    is_refused(
+        knowing(&mut forwarded(daemon.address(), "vector_add")?, &other),
+        &[&fingerprint, "not the server"],
+    )?;
+    is_refused(
+        knowing(&mut forwarded(daemon.address(), "vector_add")?, "sha256:12"),
+        &["RGPU_TLS_FINGERPRINT"],
+    )?;
+    // One of several will do.
+    let either = format!("{other},{fingerprint}");
+    process::run(knowing(&mut forwarded(daemon.address(), "vector_add")?, &either))?.success()?;
+    Ok(())
+}
+
+fn required() -> Result<()> {
+    let (daemon, fingerprint) = encrypting(&["--tls", "require"])?;
+    let mut without = forwarded(daemon.address(), "vector_add")?;
+    is_refused(without.env("RGPU_TRANSPORT", "tcp"), &["encrypted connections only", "--encrypt"])?;
+    process::run(knowing(&mut forwarded(daemon.address(), "vector_add")?, &fingerprint))?.success()?;
+    // Shared memory doesn't leave the machine.
+    let mut local = forwarded(daemon.address(), "vector_add")?;
+    process::run(local.env("RGPU_TRANSPORT", "shm").env("RGPU_ENCRYPT", "1"))?.success()?;
+    Ok(())
+}
+
+fn impossible() -> Result<()> {
+    let daemon = Daemon::start(product()?)?;
+    let some = format!("sha256:{}", "07".repeat(32));
+    is_refused(knowing(&mut forwarded(daemon.address(), "vector_add")?, &some), &["--tls offer"])?;
+    let mut unknown = forwarded(daemon.address(), "vector_add")?;
+    unknown.env("RGPU_TRANSPORT", "tcp").env("RGPU_ENCRYPT", "1");
+    is_refused(&mut unknown, &["RGPU_TLS_FINGERPRINT", "RGPU_TLS_CA"])?;
+    let mut rdma = forwarded(daemon.address(), "vector_add")?;
+    is_refused(rdma.env("RGPU_TRANSPORT", "rdma").env("RGPU_TLS_FINGERPRINT", &some), &["RDMA cannot be"])?;
+    let alone = process::run(rgpu_tests::product::clean(&product()?.rgpu()).args([
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--device",
+        "software",
+        "--tls",
+        "require",
+        "--transport",
+        "rdma",
+    ]))?;
+    ensure!(!alone.status.success() && alone.stderr.contains("--tls require"), "{}", alone.output());
+    Ok(())
+}
+
+/// The program reports an error and ends with the status that says so; nothing hangs.
+fn reports_loss(program: Followed) -> Result<()> {
+    let finished = program.finish_within(SOON)?.expect_code(3)?;
+    ensure!(finished.stderr.contains("cudaError"), "no error was reported\n{}", finished.output());
+    ensure!(finished.stderr.contains("connection to the server"), "nothing says why\n{}", finished.output());
+    Ok(())
+}
+
+fn killed() -> Result<()> {
+    let (daemon, fingerprint) = encrypting(&["--tls", "offer"])?;
+    let mut command = forwarded(daemon.address(), "endless")?;
+    knowing(&mut command, &fingerprint);
+    let program = Followed::start(command, "running")?;
+    let servers = daemon.application_servers();
+    ensure!(!servers.is_empty(), "no application server is running");
+    servers.iter().for_each(|&pid| signal(pid, libc::SIGKILL));
+    reports_loss(program)?;
+    process::run(knowing(&mut forwarded(daemon.address(), "vector_add")?, &fingerprint))?.success()?;
+    Ok(())
+}
+
+fn cut() -> Result<()> {
+    let (daemon, fingerprint) = encrypting(&["--tls", "offer"])?;
+    let proxy = Proxy::start(daemon.address())?;
+    let mut command = forwarded(proxy.address(), "copying")?;
+    knowing(&mut command, &fingerprint);
+    let program = Followed::start(command, "running")?;
+    proxy.cut();
+    reports_loss(program)?;
+    daemon.wait_until_idle(SOON)?;
+    Ok(())
+}
+
+fn client_killed() -> Result<()> {
+    let (daemon, fingerprint) = encrypting(&["--tls", "offer"])?;
+    let mut command = forwarded(daemon.address(), "endless")?;
+    knowing(&mut command, &fingerprint);
+    let program = Followed::start(command, "running")?;
+    ensure!(!daemon.application_servers().is_empty(), "no application server is running");
+    signal(program.program_pid(), libc::SIGKILL);
+    signal(program.pid(), libc::SIGKILL);
+    daemon.wait_until_idle(SOON).context("after the client was killed")?;
+    drop(program);
+    Ok(())
+}
