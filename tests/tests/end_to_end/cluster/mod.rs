@@ -4,7 +4,6 @@
 mod commands;
 mod encrypted;
 mod examples;
-mod nvidia;
 mod partitions;
 mod policy;
 mod servers_lost;
@@ -24,7 +23,6 @@ pub fn tests() -> Vec<Test> {
     tests.extend(tokens::tests());
     tests.extend(encrypted::tests());
     tests.extend(partitions::tests());
-    tests.extend(nvidia::tests());
     tests.extend(servers_lost::tests());
     tests.extend(state::tests());
     tests.extend(examples::tests());
