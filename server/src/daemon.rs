@@ -131,7 +131,8 @@ pub fn serve(options: Options) -> io::Result<()> {
     if let Some((key, node)) = key {
         leases.set_identity(node, key);
     }
-    let rule = Rule { named: options.peers, loopback: address.ip().is_loopback() };
+    let alone = options.agent.is_none() && address.ip().is_loopback();
+    let rule = Rule { named: options.peers, loopback: alone };
     let daemon = Arc::new(Daemon {
         cupboard,
         peers: Switchboard::new(rule, leases.clone(), options.agent.is_some()),

@@ -79,6 +79,9 @@ impl Several {
     pub(super) fn copy_straight(&self, to: Side, from: Side) -> Result<bool> {
         let ((to, to_stream, dst), (from, from_stream, src)) = (to, from);
         let bytes = src.bytes().unwrap_or(0);
+        if bytes == 0 {
+            return Ok(true);
+        }
         let Some(link) = self.link(from.server, to.server) else { return Ok(false) };
         let (source, target) = (self.remote(from.server), self.remote(to.server));
         let transfer = self.next_number();

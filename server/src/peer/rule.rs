@@ -6,7 +6,7 @@
 //!
 //! - to nodes among which the broker has spread the session's lease, at the address that the broker gives;
 //! - to servers that whoever started it has named (`--peers`);
-//! - where nothing was said, and it listens on a loopback address alone, to loopback addresses: whoever reaches such a
+//! - where nothing was said, it has no broker, and it listens on a loopback address, to loopback addresses: whoever reaches such a
 //!   daemon is on the machine, or uses a tunnel. As the latter should learn nothing of the machine, failing takes the same
 //!   time whatever the reason, and is told in the same words.
 
@@ -53,7 +53,7 @@ impl FromStr for Named {
 pub struct Rule {
     /// Servers that were named.
     pub named: Vec<Named>,
-    /// Whether the daemon itself listens on a loopback address, so that programs on the machine alone reach it.
+    /// Whether the daemon has no broker, and listens on a loopback address, so that programs on the machine alone reach it.
     pub loopback: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Copies between the servers of one program, which don't pass through it.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("between_servers::with_the_driver_on_one_side", with_driver),
         Test::new("between_servers::through_the_program_where_servers_don't_connect", relayed),
         Test::new("between_servers::one_way_straight_and_the_other_through_the_program", one_way),
+        Test::new("between_servers::through_the_program_where_a_server_is_not_reached", unreached),
         Test::new("between_servers::a_server_lost_in_the_middle_is_named", lost),
         Test::new("between_servers::a_program_killed_in_the_middle_leaves_nothing", killed),
         Test::new("between_servers::who_has_no_key_is_refused", no_key),
@@ -48,7 +49,12 @@ fn servers(peers: &[&str]) -> Result<Vec<Daemon>> {
 }
 
 fn with(daemons: &[Daemon], transport: &str, more: &[&str]) -> Result<Command> {
-    let addresses: Vec<_> = daemons.iter().map(|daemon| daemon.address().to_string()).collect();
+    let addresses: Vec<_> = daemons.iter().map(Daemon::address).collect();
+    at(&addresses, transport, more)
+}
+
+fn at(addresses: &[SocketAddr], transport: &str, more: &[&str]) -> Result<Command> {
+    let addresses: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
     let mut command = rgpu_tests::product::clean(&product()?.rgpu());
     command.args(["run", "--server", &addresses.join(","), "--transport", transport]).args(more);
     command.arg("--").arg(plain("server_copies")?);
@@ -78,9 +84,14 @@ fn counted(command: &mut Command, file: &std::path::Path) -> Result<Counted> {
 }
 
 fn check(daemons: &[Daemon], transport: &str) -> Result<Counted> {
+    let addresses: Vec<_> = daemons.iter().map(Daemon::address).collect();
+    check_at(&addresses, daemons, transport)
+}
+
+fn check_at(addresses: &[SocketAddr], daemons: &[Daemon], transport: &str) -> Result<Counted> {
     let file = temporary("between-servers");
     let stats = format!("--stats=json:{}", file.display());
-    let counted = counted(with(daemons, transport, &[&stats])?.arg("check"), &file)?;
+    let counted = counted(at(addresses, transport, &[&stats])?.arg("check"), &file)?;
     for daemon in daemons {
         daemon.wait_until_idle(SOON)?;
     }
@@ -124,6 +135,35 @@ fn relayed() -> Result<()> {
 
 fn one_way() -> Result<()> {
     let Counted { copied, straight, relayed, .. } = check(&servers(&[HERE, NOWHERE])?, "tcp")?;
+    ensure!(straight + relayed == copied, "of {copied} bytes {straight} went straight, {relayed} did not");
+    ensure!(straight > 0 && relayed > 0, "{straight} bytes went straight, {relayed} did not");
+    Ok(())
+}
+
+/// An address that leads to a server, once.
+fn once(server: SocketAddr) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    std::thread::spawn(move || -> std::io::Result<()> {
+        let (mut client, _) = listener.accept()?;
+        drop(listener);
+        let mut server = TcpStream::connect(server)?;
+        let (mut back, mut to) = (server.try_clone()?, client.try_clone()?);
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut back, &mut to); // until either end goes
+            let _ = to.shutdown(Shutdown::Both);
+        });
+        let _ = std::io::copy(&mut client, &mut server); // likewise
+        server.shutdown(Shutdown::Both)
+    });
+    Ok(address)
+}
+
+fn unreached() -> Result<()> {
+    let daemons = servers(&[HERE, HERE])?;
+    // The program is the first that comes to the second server, and the last.
+    let addresses = [daemons[0].address(), once(daemons[1].address())?];
+    let Counted { copied, straight, relayed, .. } = check_at(&addresses, &daemons, "tcp")?;
     ensure!(straight + relayed == copied, "of {copied} bytes {straight} went straight, {relayed} did not");
     ensure!(straight > 0 && relayed > 0, "{straight} bytes went straight, {relayed} did not");
     Ok(())
