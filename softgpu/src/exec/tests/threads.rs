@@ -85,6 +85,24 @@ fn blocks_may_wait_for_each_other_within_the_resident_limit() {
 }
 
 #[test]
+fn a_kernel_that_was_short_may_have_blocks_that_wait_for_each_other() {
+    for workers in [1, 2] {
+        let config = Config { memory_bytes_per_device: 64 << 20, workers, ..Config::default() };
+        let rig = Rig::with(&[kernels::grid_barrier], config);
+        let counter = rig.alloc(0, 4096);
+        rig.gpu.memset(LEGACY, rgpu_device::Region::linear(counter, 4), 0, 4).unwrap();
+        // So short that one worker is left to run all blocks, one after another.
+        for _ in 0..100 {
+            rig.launch(LEGACY, 0, 4, 1, &[counter, 0]);
+        }
+        for round in 0..10 {
+            rig.launch(LEGACY, 0, 4, 1, &[counter, 400 + 4 * (round + 1)]);
+        }
+        assert_eq!(rig.words(LEGACY, counter, 1), [440], "{workers} workers");
+    }
+}
+
+#[test]
 fn two_cooperative_kernels_do_not_starve_each_other() {
     let rig = Rig::new(&[kernels::grid_barrier]);
     let counters = rig.alloc(0, 4096);
