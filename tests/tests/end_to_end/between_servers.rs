@@ -30,7 +30,6 @@ pub fn tests() -> Vec<Test> {
             straight(&[HERE, HERE], "tcp")
         }),
         Test::new("between_servers::three_in_a_ring", || straight(&[HERE, HERE, HERE], "auto")),
-        Test::new("between_servers::with_the_driver_on_one_side", with_driver),
         Test::new("between_servers::through_the_program_where_servers_don't_connect", relayed),
         Test::new("between_servers::one_way_straight_and_the_other_through_the_program", one_way),
         Test::new("between_servers::through_the_program_where_a_server_is_not_reached", unreached),
@@ -111,17 +110,6 @@ fn all_straight(counted: &Counted) -> Result<()> {
 
 fn straight(peers: &[&str], transport: &str) -> Result<()> {
     all_straight(&check(&servers(peers)?, transport)?)
-}
-
-/// Device memory does not lie in that server's process: the device itself copies.
-fn with_driver() -> Result<()> {
-    let product = product()?;
-    let shim = product.shim();
-    let driver = shim.to_str().context("The library's path is not UTF-8")?;
-    let over_driver = ["--device", "nvidia", "--driver", driver, "--peers", HERE];
-    let mut daemons = servers(&[HERE])?;
-    daemons.push(Daemon::start_with(product, &over_driver)?);
-    all_straight(&check(&daemons, "tcp")?)
 }
 
 fn relayed() -> Result<()> {
