@@ -46,7 +46,9 @@ pub(crate) fn check_request(request: &LeaseRequest, profiles: &ProfileTable) -> 
         return bad(format!("transport is {:?}: it is auto, shm, tcp or rdma", request.transport));
     }
     if request.encrypt && request.transport == "rdma" {
-        return bad("transport is \"rdma\", which cannot be encrypted, as it is asked for or required here".into());
+        return bad(
+            "transport is \"rdma\", which cannot be encrypted, as it is asked for or required here".into()
+        );
     }
     let long =
         |what: &str, text: &str, most: usize| match text.len() > most || text.contains(char::is_control) {
