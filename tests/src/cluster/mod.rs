@@ -27,6 +27,8 @@ use service::Service;
 pub struct Setup {
     /// Options of each server, beside those that every one gets.
     pub servers: Vec<Vec<String>>,
+    /// What all servers have in their environment.
+    pub environment: Vec<(String, String)>,
     /// More of the broker's configuration (TOML).
     pub config: String,
     /// Seconds for which a lease is good unless it is renewed.
@@ -39,7 +41,13 @@ impl Setup {
     /// So many servers with one software GPU of 2 GiB each, and times that let faults show soon.
     pub fn servers(count: usize) -> Self {
         let options = ["--device", "software", "--memory", "2G"].map(str::to_owned).to_vec();
-        Self { servers: vec![options; count], config: String::new(), lease_ttl_s: 6, node_timeout_s: 3 }
+        Self {
+            servers: vec![options; count],
+            environment: Vec::new(),
+            config: String::new(),
+            lease_ttl_s: 6,
+            node_timeout_s: 3,
+        }
     }
 
     /// Replaces the options of all servers.
@@ -47,6 +55,12 @@ impl Setup {
         for server in &mut self.servers {
             *server = options.iter().map(|&o| o.to_owned()).collect();
         }
+        self
+    }
+
+    /// Adds to the servers' environment.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), value.into()));
         self
     }
 
@@ -65,6 +79,7 @@ pub struct Node {
     /// Its host, where it has one of its own.
     pub host: Option<Host>,
     options: Vec<String>,
+    environment: Vec<(String, String)>,
     service: Option<Service>,
 }
 
@@ -135,7 +150,8 @@ impl Cluster {
             .enumerate()
             .map(|(i, options)| {
                 let name = format!("s{i}");
-                Ok(Node { host: host(&name)?, name, options: options.clone(), service: None })
+                let (host, options, environment) = (host(&name)?, options.clone(), setup.environment.clone());
+                Ok(Node { host, name, options, environment, service: None })
             })
             .collect::<Result<_>>()?;
         let mut cluster = Self {
@@ -272,6 +288,7 @@ impl Cluster {
         let mut command = self.on(node.host.as_ref(), &self.product.rgpu());
         command.args(["serve", "--listen", &listen, "--node", &node.name, "--image-cache-size", "0"]);
         command.args(["--broker", &self.url(), "--broker-token-file"]).arg(token).args(&node.options);
+        command.envs(node.environment.iter().map(|(name, value)| (name, value)));
         let name = format!("rgpu serve ({})", node.name);
         self.nodes[at].service = None;
         self.nodes[at].service = Some(Service::start(&name, command)?);

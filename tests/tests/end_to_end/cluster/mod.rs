@@ -4,6 +4,7 @@
 mod commands;
 mod encrypted;
 mod examples;
+mod nvidia;
 mod partitions;
 mod policy;
 mod servers_lost;
@@ -23,6 +24,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(tokens::tests());
     tests.extend(encrypted::tests());
     tests.extend(partitions::tests());
+    tests.extend(nvidia::tests());
     tests.extend(servers_lost::tests());
     tests.extend(state::tests());
     tests.extend(examples::tests());
