@@ -17,7 +17,7 @@ use super::{Several, Spot};
 /// All links between a program's servers.
 #[derive(Default)]
 pub(super) struct Links {
-    pairs: Mutex<HashMap<(usize, usize), Arc<Mutex<Pair>>>>,
+    pairs: Mutex<HashMap<(usize, usize), SharedPair>>,
     /// Links and transfers are numbered.
     next: AtomicU64,
 }
@@ -31,6 +31,9 @@ enum Pair {
     None,
 }
 
+/// Locked while the link is being made.
+type SharedPair = Arc<Mutex<Pair>>;
+
 /// One side of a copy between servers.
 pub(super) type Side = (Spot, Handle, Region);
 
@@ -40,7 +43,7 @@ fn is_of_the_way(error: &Error) -> bool {
 }
 
 impl Several {
-    fn pair(&self, from: usize, to: usize) -> Arc<Mutex<Pair>> {
+    fn pair(&self, from: usize, to: usize) -> SharedPair {
         self.links.pairs.lock().entry((from, to)).or_default().clone()
     }
 

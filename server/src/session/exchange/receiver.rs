@@ -9,6 +9,7 @@ use rgpu_protocol::reader::{FrameReader, ReadError};
 use rgpu_protocol::transport::{Ready, Tcp, Transport};
 use rgpu_protocol::wire::DecodeError;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::Arc;
 
@@ -84,14 +85,17 @@ impl Receiver {
     /// What comes as a transfer belongs there; or nowhere, where something is wrong with it.
     pub fn receive(&self, transfer: u64, place: Result<Place>, done: Done) {
         let mut state = self.state.lock();
-        let failure = if state.over {
-            lost()
-        } else if state.told.contains_key(&transfer) {
-            Error::new(Code::InvalidHandle, format!("The transfer {transfer} is under way"))
-        } else {
-            state.told.insert(transfer, (place, done));
-            self.changed.notify_one();
-            return;
+        let over = state.over;
+        let failure = match state.told.entry(transfer) {
+            Entry::Vacant(free) if !over => {
+                free.insert((place, done));
+                self.changed.notify_one();
+                return;
+            }
+            Entry::Vacant(_) => lost(),
+            Entry::Occupied(_) => {
+                Error::new(Code::InvalidHandle, format!("The transfer {transfer} is under way"))
+            }
         };
         drop(state);
         done(Err(failure));
