@@ -68,13 +68,16 @@ pub fn cut(dst: Region, src: Region) -> Vec<(Region, Region)> {
 /// Descriptors of this library are numbered from here, out of the way of the program's own.
 const LOWEST_DESCRIPTOR: i32 = 512;
 
+/// Makes a credential for a session, over a connection with this binding.
+type Prove = dyn Fn(u64, Option<&Binding>) -> Vec<u8> + Send + Sync;
+
 /// What proves that the client may use the server.
 #[derive(Clone)]
 pub enum Credential {
     /// Always the same bytes; none where the server wants none.
     Fixed(Vec<u8>),
     /// Made for each session, whose id it is given, and the binding of its connection where that is encrypted.
-    Made(Arc<dyn Fn(u64, Option<&Binding>) -> Vec<u8> + Send + Sync>),
+    Made(Arc<Prove>),
 }
 
 impl From<Vec<u8>> for Credential {
