@@ -177,7 +177,8 @@ mod tests {
         let token = token(&broker, &holder, "n0");
         let mut verifier = Verifier::new(broker.public(), "n0", NOW);
         let bound = |binding| present_bound(&token, &holder, 1, "n0", NOW, binding);
-        for (shown, has) in [(Some(&[7; 32]), None), (Some(&[7; 32]), Some(&[8; 32])), (None, Some(&[7; 32]))] {
+        for (shown, has) in [(Some(&[7; 32]), None), (Some(&[7; 32]), Some(&[8; 32])), (None, Some(&[7; 32]))]
+        {
             assert_eq!(verifier.admit_bound(&bound(shown), 1, NOW, has), Err(TokenError::Proof));
         }
         assert!(verifier.admit_bound(&bound(Some(&[7; 32])), 1, NOW, Some(&[7; 32])).is_ok());

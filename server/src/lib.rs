@@ -35,8 +35,8 @@ pub mod nvidia;
 mod observer;
 mod options;
 mod pacer;
-pub mod peer;
 pub mod partition;
+pub mod peer;
 pub mod session;
 pub mod store;
 

@@ -40,8 +40,8 @@ mod stubs;
 pub use connect::Encrypt;
 use link::Link;
 use parking_lot::Mutex;
-use rgpu_control::proof::Binding;
 use reserve::{Reservation, candidates, refusal};
+use rgpu_control::proof::Binding;
 use rgpu_device::{
     AddressPlan, Code, DeviceInfo, Done, Error, Handle, Host, Ordinal, PreparedLaunch, Range, Region, Result,
     Seat,
@@ -208,9 +208,8 @@ impl Remote {
                 rdma: rdma.as_ref().map_or(Vec::new(), |r| r.info().to_bytes().to_vec()),
                 seat: HelloSeat { index: seat.index, of: seat.of },
             };
-            let (minor, answer, extras) =
-                exchange(&*transport, &hello::message(&(hello, more)), end, stats)
-                    .map_err(|e| Error::new(Code::SystemNotReady, format!("{address}: {e}")))?;
+            let (minor, answer, extras) = exchange(&*transport, &hello::message(&(hello, more)), end, stats)
+                .map_err(|e| Error::new(Code::SystemNotReady, format!("{address}: {e}")))?;
             match Status::from_number(answer.status) {
                 Status::Accepted if options.place.is_some() && minor < 2 => {
                     let text = format!(
