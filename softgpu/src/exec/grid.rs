@@ -10,7 +10,7 @@ use rgpu_device::{Error, Host, Ordinal};
 use super::heap::Heap;
 use super::modules::{Cost, Module};
 use super::warp;
-use crate::abi::Kernel;
+use crate::abi::{CutKind, Kernel};
 
 /// Output of kernels is handed on when so much has come together, or the kernel has ended.
 const OUTPUT: usize = 64 << 10;
@@ -61,8 +61,10 @@ pub struct Grid {
     origin: (Arc<Module>, u32),
     /// When its blocks could be begun.
     begun: Instant,
-    /// Whether one worker runs it to its end, and others leave it alone.
+    /// Whether one worker runs it to its end, and others leave it alone. Never where blocks may wait for each other: these
+    /// hold places, which they must get in the order in which kernels were started.
     alone: AtomicBool,
+    waits: bool,
     total: u64,
     next: AtomicU64,
     finished: AtomicU64,
@@ -112,8 +114,10 @@ impl Grid {
         let cost = spec.origin.0.cost(spec.origin.1);
         let small =
             total == 1 || cost.and_then(|cost| cost.of(total)).is_some_and(|ns| ns <= nanoseconds(SMALL));
+        let waits = spec.kernel.cuts.iter().any(|c| c.kind == CutKind::Yield);
         Self {
-            alone: AtomicBool::new(small && !spec.cooperative),
+            alone: AtomicBool::new(small && !spec.cooperative && !waits),
+            waits,
             begun: Instant::now(),
             origin: spec.origin,
             has_cuts: !spec.kernel.cuts.is_empty(),
@@ -163,6 +167,11 @@ impl Grid {
     /// When its blocks could be begun.
     pub fn begun(&self) -> Instant {
         self.begun
+    }
+
+    /// Whether its blocks may wait for others.
+    pub fn waits(&self) -> bool {
+        self.waits
     }
 
     /// Whether one worker is to run it to its end.

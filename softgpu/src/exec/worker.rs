@@ -136,8 +136,9 @@ impl Worker {
             }
             Job::Launch(turn) => {
                 let busy = !self.residents.is_empty();
+                // A kernel whose blocks may wait for each other takes its turn behind older ones.
                 if let Some(grid) = self.shared.start(turn, busy)
-                    && !busy
+                    && !(busy || grid.waits())
                 {
                     self.work_on(grid);
                 }
@@ -153,8 +154,6 @@ impl Worker {
             self.residents.iter().filter(|r| r.grid().cooperative == cooperative).count() as u64
         };
         let room = (count(false) < most, count(true) < most);
-        // A block that waits may be waiting for one that nobody has begun.
-        self.residents.iter().for_each(|r| self.shared.open(r.grid()));
         match self.shared.another_job(room) {
             Some(job) => self.perform(job),
             None => std::thread::yield_now(),
@@ -266,7 +265,12 @@ impl Worker {
             };
             let next = if result.is_ok() && !grid.aborted() { grid.take() } else { None };
             match next {
-                Some(index) => self.residents[at].again(index),
+                Some(index) => {
+                    self.residents[at].again(index);
+                    if grid.is_longer_than_thought(1) {
+                        self.shared.open(&grid);
+                    }
+                }
                 None => {
                     let resident = self.residents.remove(at);
                     self.free.push(resident.slot);
