@@ -182,9 +182,10 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     // SAFETY: these are the daemon's to give, and nobody else here has taken them.
     let [connection, orders, ledger] = unsafe { [take(CONNECTION)?, take(ORDERS)?, take(LEDGER)?] };
     let mut bytes = Vec::new();
-    let mut orders = File::from(orders);
-    orders.rewind()?;
-    orders.read_to_end(&mut bytes)?;
+    let mut file = File::from(orders);
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    drop(file);
     let orders = Orders::parse(&bytes).map_err(invalid)?;
     // SAFETY: plain system call.
     if unsafe { libc::getppid() } as u32 != orders.daemon {
@@ -199,14 +200,17 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     let mut session = Session::new(connection.session.clone());
     session.trace(orders.hello.features & FEATURE_TRACE != 0);
     session.client_speaks(orders.minor);
-    if orders.extras.keeps_images {
-        // SAFETY: as above.
-        session.keep_images(Store::new(unsafe { take(STORE)? })?);
+    // SAFETY: as above.
+    let [store, others] = unsafe { [take(STORE)?, take(PEERS)?] };
+    // What there is no use for is closed.
+    match orders.extras.keeps_images {
+        true => session.keep_images(Store::new(store)?),
+        false => drop(store),
     }
     let peers = if orders.peers.is_some() { FEATURE_PEERS } else { 0 };
-    if let Some(identity) = orders.peers {
-        // SAFETY: as above.
-        session.meet_peers(Channel::from(unsafe { take(PEERS)? }), identity);
+    match orders.peers {
+        Some(identity) => session.meet_peers(Channel::from(others), identity),
+        None => drop(others),
     }
     end_on_sigterm(session.farewell(), stats)?;
 
