@@ -16,10 +16,9 @@ use crate::store::{Cupboard, Shelf, Tenant};
 use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
 use rgpu_control::proof::Binding;
 use rgpu_control::token::PublicKey;
-use rgpu_protocol::hello::FEATURE_SHARED_MEMORY;
-use rgpu_protocol::hello::{FEATURE_LINK, FEATURE_PEERS};
 use rgpu_protocol::hello::{
-    FEATURE_OBSERVE, FEATURE_RDMA, Hello, HelloAnswer, HelloExtras, HelloMore, MAJOR, MINOR, Status,
+    FEATURE_LINK, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_RDMA, FEATURE_SHARED_MEMORY, Hello, HelloAnswer,
+    HelloExtras, HelloMore, MAJOR, MINOR, Status,
 };
 use rgpu_protocol::transport::{Choice, Kind, Tcp, Transport};
 use std::io::{self, Write};

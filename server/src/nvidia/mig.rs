@@ -78,6 +78,7 @@ macro_rules! call {
         }
     }};
 }
+pub(super) use call;
 
 /// The machine's whole GPUs and the instances of its partitioned ones, in NVML's order; none where no GPU is partitioned, or
 /// NVML cannot be asked. A partitioned GPU without instances is in neither way a device.

@@ -4,6 +4,7 @@
 //! it, too. Which functions there are depends on the driver; one that is missing, or that answers with an
 //! error, leaves its metric out. Functions and structures are those of the public header `nvml.h`.
 
+use super::mig::call;
 use parking_lot::Mutex;
 use rgpu_device::telemetry::{Group, Metric, Telemetry, Text};
 use rgpu_device::{Code, Error, Ordinal, Result};
@@ -229,22 +230,6 @@ struct Opened {
 
 // SAFETY: NVML may be called from any thread; what the pointers mean is its own affair.
 unsafe impl Send for Opened {}
-
-/// Calls a function of NVML, if there is one of this name; whether it succeeded.
-macro_rules! call {
-    ($self:ident, $name:expr, ($($argument:expr => $type:ty),*)) => {{
-        let symbol = $self.symbol($name);
-        if symbol.is_null() {
-            false
-        } else {
-            // SAFETY: a function of this name has this interface in every NVML; places are valid for what it writes.
-            unsafe {
-                let function = std::mem::transmute::<*const c_void, unsafe extern "C" fn($($type),*) -> u32>(symbol);
-                function($($argument),*) == 0
-            }
-        }
-    }};
-}
 
 impl Opened {
     fn open(library: &Path, uuids: &[[u8; 16]]) -> Result<Self> {
