@@ -85,6 +85,18 @@ fn computing(puppet: &mut Puppet) -> Result<u64> {
     Ok(answer[1] * 1000 / answer[0].max(1))
 }
 
+/// Waits until heartbeats tell what the test is about: s0's link is loaded, s1's isn't (which the transfers of
+/// the program before loaded, too).
+fn measured(cluster: &Cluster) -> Result<()> {
+    cluster.wait("s0's link is measured as loaded, s1's as free", Duration::from_secs(60), |cluster| {
+        let nodes = cluster.node_infos()?;
+        let of = |name| nodes.iter().find(|node| node.name == name).context("a server is missing");
+        let (s0, s1) = (of("s0")?, of("s1")?);
+        Ok(s0.nic_in_mbps.min(s0.nic_out_mbps) > u64::from(LINK) * 4 / 10
+            && s1.nic_in_mbps.max(s1.nic_out_mbps) < u64::from(LINK) / 20)
+    })
+}
+
 fn avoided() -> Result<()> {
     let link = LINK.to_string();
     let setup = Setup::servers(2)
@@ -103,28 +115,31 @@ fn avoided() -> Result<()> {
     // More than half of the link is taken; the rest would do for any of the programs.
     noise.shape(LINK * 6 / 10)?;
     let senders = [Sender::start(&noise, &loaded)?, Sender::start(&loaded, &noise)?];
-    cluster.wait("the load of s0's link is measured", Duration::from_secs(30), |cluster| {
-        let nodes = cluster.node_infos()?;
-        let s0 = nodes.iter().find(|node| node.name == "s0").context("no s0")?;
-        Ok(s0.nic_in_mbps.min(s0.nic_out_mbps) > u64::from(LINK) * 4 / 10)
-    })?;
-
     let options = |profile| ["--gpus", "1", "--gpu-memory", "256MiB", "--share", "40%", "--profile", profile];
-    // Several in turn, so that it is no accident.
+    // Several in turn, so that it is no accident. A machine that is busy with something else may starve the senders just when the
+    // decision is made, and then the explanation says that s0's link was free; that is no answer to the question, which is
+    // asked again, a few times.
     let mut times = vec![];
-    for _ in 0..3 {
+    let mut unanswered = 0;
+    while times.len() < 3 {
+        measured(&cluster)?;
         let mut sensitive = puppet(&cluster, "ann", &options("sensitive"))?;
         let time = transfer(&mut sensitive)?;
         let lease = cluster.only_lease()?;
-        ensure!(lease.grants[0].node == "s1", "it got a device behind the loaded link: {lease:?}");
-        if times.is_empty() {
-            let [loaded, free] = compared(&explanation(&cluster, lease.id)?)?;
+        let [loaded, free] = compared(&explanation(&cluster, lease.id)?)?;
+        let seen = loaded.1 > free.1;
+        if seen {
+            ensure!(lease.grants[0].node == "s1", "it got a device behind the loaded link: {lease:?}");
             ensure!(free.0 < loaded.0, "the explanation shows no difference: {loaded:?} {free:?}");
+            times.push(time);
+        } else {
+            unanswered += 1;
+            ensure!(unanswered < 5, "s0's link was not seen as loaded at {unanswered} decisions");
         }
-        times.push(time);
         sensitive.finish()?;
-        cluster.wait_idle(Duration::from_secs(10))?;
+        cluster.wait_idle(Duration::from_secs(30))?;
     }
+    measured(&cluster)?;
     let mut insensitive = puppet(&cluster, "ann", &options("insensitive"))?;
     let computed = computing(&mut insensitive)?;
     let lease = cluster.only_lease()?;
@@ -137,7 +152,7 @@ fn avoided() -> Result<()> {
     }
     let where_insensitive = lease.grants[0].node.clone();
     insensitive.finish()?;
-    cluster.wait_idle(Duration::from_secs(10))?;
+    cluster.wait_idle(Duration::from_secs(30))?;
 
     // And what it would have been like there: the other server takes no new leases.
     cluster.admin(|broker| broker.drain("s1", true))?;
