@@ -135,6 +135,10 @@ records! {
         pub bus_mbps: u64,
         /// Whether several leases can share it.
         pub partitionable: bool,
+        /// Whether a program that has it can have no other device of the node: an instance of a partitioned GPU (MIG), of
+        /// which CUDA shows a program one, and nothing beside it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub alone: bool,
         /// Compute capability, such as `8.0`.
         pub compute_capability: String,
         /// Whether it is a software GPU.

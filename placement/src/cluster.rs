@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::Error;
-use crate::ids::{DeviceId, DeviceKind, LinkId, ModelId, ModelSet, NodeId, SwitchId};
+use crate::ids::{CapabilitySet, DeviceId, DeviceKind, LinkId, ModelId, ModelSet, NodeId, SwitchId};
 
 /// What one whole device counts: partitions are given in thousandths.
 pub const WHOLE: u16 = 1000;
@@ -25,6 +25,8 @@ pub struct NodeSpec {
     pub nic_mbps: u64,
     /// The switch to which it is attached; `None` is the network's core.
     pub switch: Option<String>,
+    /// What it can do that not all nodes can, by name: requests for devices can need it of the devices' nodes.
+    pub offers: Vec<String>,
 }
 
 impl NodeSpec {
@@ -38,6 +40,7 @@ impl NodeSpec {
             devices: Vec::new(),
             nic_mbps: 0,
             switch: None,
+            offers: Vec::new(),
         }
     }
 
@@ -52,6 +55,13 @@ impl NodeSpec {
     #[must_use]
     pub fn with_nic(mut self, mbps: u64) -> NodeSpec {
         self.nic_mbps = mbps;
+        self
+    }
+
+    /// The node with one more capability.
+    #[must_use]
+    pub fn offering(mut self, capability: impl Into<String>) -> NodeSpec {
+        self.offers.push(capability.into());
         self
     }
 }
@@ -78,6 +88,9 @@ pub struct DeviceSpec {
     pub bus_mbps: u64,
     /// Whether several jobs can share it in thousandths; else every request takes the whole device.
     pub partitionable: bool,
+    /// Whether a task that has it can have no other device of that kind of its node: CUDA shows a program one instance of
+    /// a partitioned GPU (MIG), and nothing beside it.
+    pub alone: bool,
     /// The NUMA region to which it is attached.
     pub numa: u8,
 }
@@ -91,6 +104,7 @@ impl DeviceSpec {
             memory_mib,
             bus_mbps: 126_000,
             partitionable: true,
+            alone: false,
             numa: 0,
         }
     }
@@ -120,6 +134,8 @@ pub struct Node {
     pub nic_mbps: u64,
     /// The switch to which it is attached.
     pub switch: Option<SwitchId>,
+    /// What it offers.
+    pub offers: CapabilitySet,
     pub(crate) regions: std::ops::Range<u32>,
     pub(crate) devices: std::ops::Range<u32>,
 }
@@ -151,6 +167,10 @@ pub struct Device {
     pub bus_mbps: u64,
     /// Whether several jobs can share it.
     pub partitionable: bool,
+    /// Whether a task that has it can have no other device of that kind of its node.
+    pub alone: bool,
+    /// What its node offers.
+    pub offers: CapabilitySet,
     /// The NUMA region of its node to which it is attached.
     pub numa: u8,
 }
@@ -174,6 +194,7 @@ pub struct Cluster {
     pub(crate) regions: Vec<NumaSpec>,
     switches: Vec<Switch>,
     models: Vec<String>,
+    capabilities: Vec<String>,
     names: HashMap<String, NodeId>,
     totals: Totals,
     greatest: Totals,
@@ -195,6 +216,7 @@ pub struct Totals {
 pub struct ClusterBuilder {
     nodes: Vec<NodeSpec>,
     switches: Vec<SwitchSpec>,
+    capabilities: Vec<String>,
 }
 
 impl ClusterBuilder {
@@ -224,6 +246,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Makes a capability known that requests may need, whether or not a node offers it.
+    #[must_use]
+    pub fn capability(mut self, name: impl Into<String>) -> ClusterBuilder {
+        self.capabilities.push(name.into());
+        self
+    }
+
     /// Checks everything and builds the cluster.
     pub fn build(self) -> Result<Cluster, Error> {
         if self.nodes.is_empty() {
@@ -236,10 +265,14 @@ impl ClusterBuilder {
             regions: Vec::new(),
             switches,
             models: Vec::new(),
+            capabilities: Vec::new(),
             names: HashMap::with_capacity(self.nodes.len()),
             totals: Totals::default(),
             greatest: Totals::default(),
         };
+        for name in &self.capabilities {
+            cluster.know(name)?;
+        }
         for node in self.nodes {
             cluster.add(node, &switch_ids)?;
         }
@@ -326,6 +359,10 @@ impl Cluster {
             }
             spec.numa.clone()
         };
+        let mut offers = CapabilitySet::NONE;
+        for name in &spec.offers {
+            offers = offers.with(self.know(name)?);
+        }
         let first_device = self.devices.len() as u32;
         for device in &spec.devices {
             limit("device memory", of, device.memory_mib)?;
@@ -345,6 +382,8 @@ impl Cluster {
                 memory_mib: device.memory_mib,
                 bus_mbps: device.bus_mbps,
                 partitionable: device.partitionable,
+                alone: device.alone,
+                offers,
                 numa: device.numa,
             });
             self.totals.devices[device.kind.index()] += 1;
@@ -366,6 +405,7 @@ impl Cluster {
             memory_mib: spec.memory_mib,
             nic_mbps: spec.nic_mbps,
             switch,
+            offers,
             regions: first_region..self.regions.len() as u32,
             devices: first_device..self.devices.len() as u32,
         });
@@ -386,6 +426,22 @@ impl Cluster {
         }
         self.models.push(model.to_owned());
         Ok(ModelId(self.models.len() as u8 - 1))
+    }
+
+    fn know(&mut self, capability: &str) -> Result<CapabilitySet, Error> {
+        if let Some(known) = self.capability(capability) {
+            return Ok(known);
+        }
+        if self.capabilities.len() >= CapabilitySet::LIMIT {
+            return Err(Error::Range {
+                what: "the number of capabilities",
+                of: "the cluster".into(),
+                value: (self.capabilities.len() + 1).to_string(),
+                must: "at most 64",
+            });
+        }
+        self.capabilities.push(capability.to_owned());
+        Ok(CapabilitySet::only(self.capabilities.len() - 1))
     }
 
     /// The nodes, indexed by [`NodeId`].
@@ -411,6 +467,17 @@ impl Cluster {
     /// The model of that name, if any device is of it.
     pub fn model(&self, name: &str) -> Option<ModelId> {
         self.models.iter().position(|model| model == name).map(|i| ModelId(i as u8))
+    }
+
+    /// The set of the capability of that name alone, if it is known.
+    pub fn capability(&self, name: &str) -> Option<CapabilitySet> {
+        self.capabilities.iter().position(|known| known == name).map(CapabilitySet::only)
+    }
+
+    /// The name of a capability that is needed and that a node doesn't offer, if there is one.
+    pub fn lacking(&self, node: NodeId, needs: CapabilitySet) -> Option<&str> {
+        let number = self.node(node).offers.lacking(needs).next()?;
+        Some(self.capabilities.get(number).map_or("an unknown capability", String::as_str))
     }
 
     /// The node of that name.
@@ -523,6 +590,22 @@ mod tests {
         let mut device = node("a", None).with_devices(1, DeviceSpec::gpu("T4", 1));
         device.devices[0].numa = 3;
         assert!(matches!(ClusterBuilder::new().node(device).build(), Err(Error::Dangling { .. })));
+        let capable = (0..65).fold(node("a", None), |node, i| node.offering(i.to_string()));
+        assert!(matches!(ClusterBuilder::new().node(capable).build(), Err(Error::Range { .. })));
+    }
+
+    #[test]
+    fn capabilities_are_known_by_name() {
+        let (a, b) = (node("a", None).offering("encryption"), node("b", None));
+        let cluster = ClusterBuilder::new().capability("magic").nodes([a, b]).build().unwrap();
+        let (encryption, magic) =
+            (cluster.capability("encryption").unwrap(), cluster.capability("magic").unwrap());
+        assert_eq!(cluster.capability("speed"), None);
+        assert!(cluster.node(NodeId(0)).offers.has_all(encryption));
+        assert_eq!(cluster.lacking(NodeId(0), encryption), None);
+        assert_eq!(cluster.lacking(NodeId(1), encryption), Some("encryption"));
+        assert_eq!(cluster.lacking(NodeId(0), encryption.with(magic)), Some("magic"));
+        assert_eq!(cluster.lacking(NodeId(1), CapabilitySet::NONE), None);
     }
 
     #[test]

@@ -93,6 +93,40 @@ impl ModelSet {
     }
 }
 
+/// A set of capabilities of nodes, such as to encrypt connections: what a node offers, or what a request needs. The names are
+/// the cluster's ([`Cluster::capability`](crate::Cluster::capability)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CapabilitySet(u64);
+
+impl CapabilitySet {
+    /// How many capabilities a cluster may know.
+    pub const LIMIT: usize = 64;
+    /// No capability.
+    pub const NONE: CapabilitySet = CapabilitySet(0);
+
+    /// The set of the capability with that number alone.
+    pub(crate) fn only(number: usize) -> CapabilitySet {
+        CapabilitySet(1 << (number & 63))
+    }
+
+    /// What is in either set.
+    #[must_use]
+    pub fn with(self, other: CapabilitySet) -> CapabilitySet {
+        CapabilitySet(self.0 | other.0)
+    }
+
+    /// Whether everything in `needs` is in this set.
+    pub fn has_all(self, needs: CapabilitySet) -> bool {
+        needs.0 & !self.0 == 0
+    }
+
+    /// The numbers of what is in `needs` and not in this set.
+    pub(crate) fn lacking(self, needs: CapabilitySet) -> impl Iterator<Item = usize> {
+        let left = needs.0 & !self.0;
+        (0..Self::LIMIT).filter(move |number| left >> number & 1 == 1)
+    }
+}
+
 impl Default for ModelSet {
     fn default() -> ModelSet {
         ModelSet::ANY

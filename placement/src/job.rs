@@ -1,8 +1,10 @@
 //! What is to be placed: jobs made of tasks, and what each task asks for.
 
-use crate::cluster::{Cluster, WHOLE};
+use std::collections::BTreeMap;
+
+use crate::cluster::{Cluster, Device, WHOLE};
 use crate::error::Error;
-use crate::ids::{DeviceKind, JobId, ModelSet, NodeId, ProfileId};
+use crate::ids::{CapabilitySet, DeviceKind, JobId, ModelSet, NodeId, ProfileId};
 
 /// A job: its tasks start together or not at all (gang scheduling).
 #[derive(Clone, Debug, PartialEq)]
@@ -176,29 +178,28 @@ impl Task {
                 self.cpu_milli, self.memory_mib
             ));
         }
-        let suits = |request: &DeviceRequest, device: &crate::Device| {
-            device.kind == request.kind
-                && request.models.contains(device.model)
-                && device.memory_mib >= request.memory_mib
-        };
         if disaggregated {
             for request in &self.devices {
-                let have = cluster.devices().iter().filter(|device| suits(request, device)).count();
+                let all = (0..cluster.nodes().len() as u32).map(NodeId);
+                let have: usize = all.clone().map(|node| request.together(cluster, node)).sum();
                 if have < usize::from(request.count) {
-                    return too_big(format!("it wants {request}, and {have} such devices exist"));
+                    let devices = cluster.devices().iter();
+                    let each = devices.filter(|&device| request.suits(device)).count();
+                    let mut why = format!("it wants {request}, and {each} such devices exist");
+                    if each > have {
+                        why += &format!(", of which one program can use {have} at a time");
+                    }
+                    return too_big(why + &request.unmet(cluster, all));
                 }
             }
             return Ok(());
         }
         let local = |id: NodeId| {
-            self.devices.iter().all(|request| {
-                let devices = cluster.node(id).devices();
-                let have = devices.filter(|&device| suits(request, cluster.device(device))).count();
-                have >= usize::from(request.count)
-            })
+            self.devices.iter().all(|request| request.together(cluster, id) >= usize::from(request.count))
         };
         if !nodes().any(|id| cpu_fits(id) && local(id)) {
-            return too_big("no node has its cores, memory and devices together".into());
+            let unmet: String = self.devices.iter().map(|request| request.unmet(cluster, nodes())).collect();
+            return too_big(format!("no node has its cores, memory and devices together{unmet}"));
         }
         Ok(())
     }
@@ -218,6 +219,8 @@ pub struct DeviceRequest {
     pub memory_mib: u64,
     /// The models that will do.
     pub models: ModelSet,
+    /// What the devices' nodes must offer.
+    pub needs: CapabilitySet,
     /// Mbit/s that each device's calls and copies put on the network if it is remote.
     pub traffic_mbps: u64,
 }
@@ -231,6 +234,7 @@ impl DeviceRequest {
             milli: WHOLE,
             memory_mib: 0,
             models: ModelSet::ANY,
+            needs: CapabilitySet::NONE,
             traffic_mbps: 0,
         }
     }
@@ -238,6 +242,64 @@ impl DeviceRequest {
     /// A part of one GPU of any model.
     pub fn part(milli: u16) -> DeviceRequest {
         DeviceRequest { milli, ..DeviceRequest::gpus(1) }
+    }
+
+    /// Whether a device is of the right kind and model, whatever its node offers.
+    fn is_like(&self, device: &Device) -> bool {
+        device.kind == self.kind && self.models.contains(device.model) && device.memory_mib >= self.memory_mib
+    }
+
+    /// Whether a device would do, were all of it free.
+    fn suits(&self, device: &Device) -> bool {
+        self.is_like(device) && device.offers.has_all(self.needs)
+    }
+
+    /// How many of a node's devices one task could use at a time for this request, were all of them free.
+    fn together(&self, cluster: &Cluster, node: NodeId) -> usize {
+        let devices = cluster.node(node).devices().map(|device| cluster.device(device));
+        let (mut several, mut one) = (0, 0);
+        for device in devices.filter(|device| self.suits(device)) {
+            match device.alone {
+                true => one = 1,
+                false => several += 1,
+            }
+        }
+        several.max(one)
+    }
+
+    /// The name of what this request needs, and what a node with devices for it does not offer.
+    pub(crate) fn lacks<'c>(&self, cluster: &'c Cluster, node: NodeId) -> Option<&'c str> {
+        let lacking = cluster.lacking(node, self.needs)?;
+        let mut devices = cluster.node(node).devices();
+        devices.any(|device| self.is_like(cluster.device(device))).then_some(lacking)
+    }
+
+    /// Of these nodes, the ones that would have devices for this request and don't offer what it needs, in words.
+    fn unmet(&self, cluster: &Cluster, nodes: impl Iterator<Item = NodeId>) -> String {
+        let mut lacking: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for node in nodes {
+            if let Some(what) = self.lacks(cluster, node) {
+                lacking.entry(what).or_default().push(&cluster.node(node).name);
+            }
+        }
+        lacking.iter().map(|(what, nodes)| format!("; it {}", not_offered(what, nodes))).collect()
+    }
+}
+
+/// That something is needed which these nodes don't offer, in words.
+pub(crate) fn not_offered(what: &str, nodes: &[&str]) -> String {
+    /// How many nodes are named.
+    const NAMED: usize = 3;
+    match nodes {
+        [one] => format!("needs {what}, which node {one} doesn't offer"),
+        [named @ .., last] if nodes.len() <= NAMED => {
+            format!("needs {what}, which nodes {} and {last} don't offer", named.join(", "))
+        }
+        _ => {
+            let more = nodes.len().saturating_sub(NAMED);
+            let named = nodes.get(..NAMED).unwrap_or(nodes).join(", ");
+            format!("needs {what}, which nodes {named} and {more} more don't offer")
+        }
     }
 }
 
@@ -314,5 +376,55 @@ mod tests {
         // Each task fits, all of them together do not.
         let job = Job { tasks: vec![Task::new(3000, 1); 2], ..Job::new(JobId(0), "j", Task::default()) };
         assert!(matches!(check(&job, true), Err(Error::TooBig { .. })));
+    }
+
+    #[test]
+    fn refuses_what_no_node_offers_and_says_so() {
+        let gpu = || DeviceSpec::gpu("T4", 16);
+        let node = |name: &str| NodeSpec::new(name, 1000, 100).with_devices(1, gpu());
+        // The last one has nothing, so that what it doesn't offer is no matter.
+        let plain = ["a", "b", "c", "d"].map(node).into_iter().chain([NodeSpec::new("e", 1000, 100)]);
+        let builder = ClusterBuilder::new().capability("encryption").nodes(plain);
+        let cluster = builder.clone().build().unwrap();
+        let needs = cluster.capability("encryption").unwrap();
+        let task = |count| Task::new(1, 1).with(DeviceRequest { needs, ..DeviceRequest::gpus(count) });
+        for disaggregated in [false, true] {
+            let job = Job::new(JobId(0), "j", task(1));
+            let why = job.check(&cluster, 1, disaggregated).unwrap_err().to_string();
+            let end = "it needs encryption, which nodes a, b, c and 1 more don't offer";
+            assert!(why.ends_with(end), "{why}");
+            let capable = builder.clone().node(node("f").offering("encryption")).build().unwrap();
+            assert_eq!(job.check(&capable, 1, disaggregated), Ok(()));
+            let two = Job::new(JobId(0), "j", task(2));
+            assert!(two.check(&capable, 1, disaggregated).unwrap_err().to_string().contains("encryption"));
+        }
+        assert_eq!(not_offered("x", &["a"]), "needs x, which node a doesn't offer");
+        assert_eq!(not_offered("x", &["a", "b", "c"]), "needs x, which nodes a, b and c don't offer");
+    }
+
+    #[test]
+    fn counts_one_device_for_a_program_where_it_can_use_no_more() {
+        let instance = DeviceSpec { alone: true, partitionable: false, ..DeviceSpec::gpu("1g.5gb", 5) };
+        let node = |name: &str, whole| {
+            NodeSpec::new(name, 1000, 100)
+                .with_devices(2, instance.clone())
+                .with_devices(whole, DeviceSpec::gpu("A100", 40))
+        };
+        let check = |nodes: [NodeSpec; 2], count, disaggregated| {
+            let cluster = ClusterBuilder::new().nodes(nodes).build().unwrap();
+            Job::new(JobId(0), "j", Task::new(1, 1).with_gpus(count)).check(&cluster, 1, disaggregated)
+        };
+        let divided = || [node("a", 0), node("b", 0)];
+        check(divided(), 2, true).unwrap();
+        let why = check(divided(), 3, true).unwrap_err().to_string();
+        assert!(why.contains("4 such devices exist, of which one program can use 2 at a time"), "{why}");
+        check(divided(), 1, false).unwrap();
+        check(divided(), 2, false).unwrap_err();
+        // Two whole ones, or an instance.
+        let mixed = || [node("a", 2), node("b", 0)];
+        check(mixed(), 3, true).unwrap();
+        check(mixed(), 4, true).unwrap_err();
+        check(mixed(), 2, false).unwrap();
+        check(mixed(), 3, false).unwrap_err();
     }
 }

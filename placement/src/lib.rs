@@ -29,7 +29,9 @@ pub use cluster::{
     Cluster, ClusterBuilder, Device, DeviceSpec, Node, NodeSpec, NumaSpec, Switch, SwitchSpec, Totals, WHOLE,
 };
 pub use error::{Error, Phase};
-pub use ids::{DeviceId, DeviceKind, JobId, LinkId, ModelId, ModelSet, NodeId, ProfileId, SwitchId};
+pub use ids::{
+    CapabilitySet, DeviceId, DeviceKind, JobId, LinkId, ModelId, ModelSet, NodeId, ProfileId, SwitchId,
+};
 pub use job::{DeviceRequest, Job, Task};
 pub use placement::{Grant, Placement, RegionShare, TaskPlacement};
 pub use policy::{Decisions, Explanation, Policy, PolicyConfig, Reason, Work};

@@ -198,18 +198,37 @@ impl Usage {
         let spec = &cluster.devices[device.index()];
         spec.kind == request.kind
             && request.models.contains(spec.model)
+            && spec.offers.has_all(request.needs)
             && free.memory_mib >= request.memory_mib
             && free.milli >= if spec.partitionable { request.milli } else { WHOLE }
     }
 
-    /// How many of the node's devices could each serve one of the request.
+    /// Whether a task that has these grants can have the device as well, be it free or not: some devices are used alone.
+    pub fn goes_with(cluster: &Cluster, grants: &[Grant], device: DeviceId) -> bool {
+        let spec = cluster.device(device);
+        grants.iter().all(|grant| {
+            let other = cluster.device(grant.device);
+            let together = !spec.alone && !other.alone;
+            together || other.node != spec.node || other.kind != spec.kind || grant.device == device
+        })
+    }
+
+    /// How many of the node's devices a task could have for the request, each serving one of it.
     pub fn fitting_devices(&self, cluster: &Cluster, node: NodeId, request: &DeviceRequest) -> usize {
         // Most nodes fail here already.
         if self.nodes[node.index()].device_milli[request.kind.index()] < u32::from(request.milli) {
             return 0;
         }
-        let devices = cluster.node(node).devices();
-        devices.filter(|&device| self.fits_device(cluster, device, request)).count()
+        let (mut several, mut one) = (0, 0);
+        for device in cluster.node(node).devices() {
+            if self.fits_device(cluster, device, request) {
+                match cluster.device(device).alone {
+                    true => one = 1,
+                    false => several += 1,
+                }
+            }
+        }
+        several.max(one)
     }
 
     /// Whether all links between two nodes have `mbps` free beside their load and `external` (indexed by
@@ -450,7 +469,7 @@ impl Usage {
             }
             let mut wanted: Vec<u16> = task.devices.iter().map(|request| request.count).collect();
             let mut seen: Vec<(u16, DeviceId)> = Vec::new();
-            for grant in &at.grants {
+            for (number, grant) in at.grants.iter().enumerate() {
                 let request =
                     task.devices.get(usize::from(grant.request)).ok_or("a grant answers no request")?;
                 let left = &mut wanted[usize::from(grant.request)];
@@ -458,6 +477,16 @@ impl Usage {
                 let device = cluster.devices.get(grant.device.index()).ok_or("there is no such device")?;
                 if device.kind != request.kind || !request.models.contains(device.model) {
                     return Err(format!("device {} is not what was asked for", grant.device.0));
+                }
+                if let Some(what) = cluster.lacking(device.node, request.needs) {
+                    let name = &cluster.node(device.node).name;
+                    return Err(format!("node {name:?} does not offer {what}, which is needed"));
+                }
+                if !Usage::goes_with(cluster, &at.grants[..number], grant.device) {
+                    return Err(format!(
+                        "device {} is granted beside one that is used alone",
+                        grant.device.0
+                    ));
                 }
                 if seen.contains(&(grant.request, grant.device)) {
                     return Err(format!("device {} is granted twice for one request", grant.device.0));

@@ -466,11 +466,11 @@ fn task(row: Row<'_>, cluster: &Cluster, default: &Task) -> Result<Task> {
         }
         task = task.with(DeviceRequest {
             kind,
-            count,
             milli: milli.or(usual.map(|usual| usual.milli)).unwrap_or(WHOLE),
             memory_mib: row.optional(memory)?.or(usual.map(|usual| usual.memory_mib)).unwrap_or(0),
             traffic_mbps: mbps(row, traffic)?.or(usual.map(|usual| usual.traffic_mbps)).unwrap_or(0),
             models: if kind == DeviceKind::Gpu { models } else { ModelSet::ANY },
+            ..DeviceRequest::gpus(count)
         });
     }
     Ok(task)

@@ -222,6 +222,7 @@ fn registration(name: String, number: u32, devices: u32) -> Registration {
         memory: DEVICE_MEMORY,
         bus_mbps: 128_000,
         partitionable: true,
+        alone: false,
         compute_capability: "8.0".into(),
         software: true,
         enforced_by: "workers".into(),

@@ -121,7 +121,7 @@ impl Core {
             Ok(()) => Ok(planned),
             Err(Error::TooBig { mut why, .. }) => {
                 if !request.models.is_empty() {
-                    let models = model::model_names(cluster);
+                    let models = cluster.models();
                     why += &format!(
                         " (asked for: {}; there are: {})",
                         request.models.join(", "),
@@ -129,7 +129,7 @@ impl Core {
                     );
                 }
                 if request.encrypt {
-                    why += " (of servers that encrypt connections: `rgpu serve --tls offer`)";
+                    why += " (servers encrypt connections by `rgpu serve --tls offer`)";
                 }
                 self.counters.impossible += 1;
                 Err(problem(ErrorCode::Impossible, format!("this can never be granted: {why}")))
@@ -232,6 +232,16 @@ impl Core {
             }
             if grants.iter().any(|grant| grant.node == *node && grant.device == *device) {
                 return Err(format!("device {device} of node {node} was found twice"));
+            }
+            let alone = |index| entry.device(index).is_some_and(|report| report.alone);
+            if let Some(other) =
+                grants.iter().find(|grant| grant.node == *node && (report.alone || alone(grant.device)))
+            {
+                return Err(format!(
+                    "devices {} and {device} of node {node} were found for one program, which can use no other device beside \
+                     an instance of a partitioned GPU",
+                    other.device
+                ));
             }
             grants.push(Grant { node: node.clone(), device: *device, memory, share_milli: share });
         }

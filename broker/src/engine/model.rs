@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rgpu_control::api::{LeaseRequest, PolicySettings};
 use rgpu_placement::{
-    Cluster, ClusterBuilder, DeviceKind, DeviceRequest, DeviceSpec, Job, JobId, ModelSet, NodeId, NodeSpec,
-    PolicyConfig, Profile, ProfileId, Profiles, Task, WHOLE,
+    CapabilitySet, Cluster, ClusterBuilder, DeviceKind, DeviceRequest, DeviceSpec, Job, JobId, ModelSet,
+    NodeId, NodeSpec, PolicyConfig, Profile, ProfileId, Profiles, Task, WHOLE,
 };
 
 use super::Settings;
@@ -15,22 +15,8 @@ use crate::store::NodeRecord;
 /// The placement counts memory in these.
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// What the library is told of a model of device whose node cannot encrypt: it is another model, which only requests are given
-/// that don't ask for encryption. A model's own name has no such characters.
-const PLAIN: &str = "\u{0}plain";
-
-/// A model's name, and whether its node cannot encrypt.
-fn own_name(model: &str) -> (&str, bool) {
-    model.strip_suffix(PLAIN).map_or((model, false), |name| (name, true))
-}
-
-/// The names of a cluster's models, as people know them.
-pub(crate) fn model_names(cluster: &Cluster) -> Vec<&str> {
-    let mut names: Vec<&str> = cluster.models().iter().map(|model| own_name(model).0).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
+/// What a node offers whose server encrypts connections, as explanations call it.
+const ENCRYPTION: &str = "encryption";
 
 /// A node, with its devices or without.
 pub(crate) fn node_spec(settings: &Settings, node: &NodeRecord, with_devices: bool) -> NodeSpec {
@@ -40,16 +26,20 @@ pub(crate) fn node_spec(settings: &Settings, node: &NodeRecord, with_devices: bo
     spec.nic_mbps = if about.nic_mbps == 0 { settings.default_nic_mbps } else { about.nic_mbps };
     let known = |name: &String| settings.switches.iter().any(|switch| switch.name == *name);
     spec.switch = about.switch.clone().filter(known);
+    if about.tls {
+        spec = spec.offering(ENCRYPTION);
+    }
     if with_devices {
         spec.devices = about
             .devices
             .iter()
             .map(|device| DeviceSpec {
                 kind: DeviceKind::Gpu,
-                model: if about.tls { device.model.clone() } else { format!("{}{PLAIN}", device.model) },
+                model: device.model.clone(),
                 memory_mib: device.memory / MIB,
                 bus_mbps: device.bus_mbps,
                 partitionable: device.partitionable,
+                alone: device.alone,
                 numa: 0,
             })
             .collect();
@@ -67,7 +57,7 @@ pub(crate) fn cluster(
     settings: &Settings,
     nodes: impl Iterator<Item = NodeSpec>,
 ) -> Result<Arc<Cluster>, rgpu_placement::Error> {
-    let mut builder = ClusterBuilder::new().nodes(nodes);
+    let mut builder = ClusterBuilder::new().capability(ENCRYPTION).nodes(nodes);
     for switch in &settings.switches {
         builder = builder.switch(switch.clone());
     }
@@ -123,23 +113,25 @@ impl ProfileTable {
 
 /// What a request wants of a cluster.
 pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_mbps: u64) -> DeviceRequest {
-    let models = if request.models.is_empty() && !request.encrypt {
-        ModelSet::ANY
-    } else {
-        let wanted = |model: &&String| {
-            let (name, plain) = own_name(model);
-            let named = request.models.is_empty() || request.models.iter().any(|wanted| wanted == name);
-            named && !(request.encrypt && plain)
-        };
-        let known = cluster.models().iter().filter(wanted).filter_map(|model| cluster.model(model));
-        known.fold(ModelSet::EMPTY, ModelSet::with)
+    let models = match request.models.as_slice() {
+        [] => ModelSet::ANY,
+        names => {
+            let known = names.iter().filter_map(|model| cluster.model(model));
+            known.fold(ModelSet::EMPTY, ModelSet::with)
+        }
+    };
+    let needs = match request.encrypt {
+        true => cluster.capability(ENCRYPTION).unwrap_or_default(),
+        false => CapabilitySet::NONE,
     };
     let memory_mib = match (request.memory, request.share_milli) {
         // All memory of a whole device: whoever has all its time has that, too.
         (0, WHOLE) => 0,
         // The same part of the memory: of the smallest device that will do, at least.
         (0, milli) => {
-            let devices = cluster.devices().iter().filter(|device| models.contains(device.model));
+            let devices = cluster.devices().iter();
+            let devices =
+                devices.filter(|device| models.contains(device.model) && device.offers.has_all(needs));
             devices.map(|device| device.memory_mib * u64::from(milli) / u64::from(WHOLE)).min().unwrap_or(0)
         }
         (memory, _) => memory.div_ceil(MIB),
@@ -150,6 +142,7 @@ pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_
         milli: request.share_milli,
         memory_mib,
         models,
+        needs,
         traffic_mbps,
     }
 }

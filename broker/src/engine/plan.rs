@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::{
-    Decisions, DeviceId, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet, NodeId, Placement,
-    Policy, Queue, State, Task, TaskPlacement,
+    CapabilitySet, Decisions, DeviceId, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet,
+    NodeId, Placement, Policy, Queue, State, Task, TaskPlacement,
 };
 
 use super::Settings;
@@ -327,6 +327,7 @@ impl Planner {
                 milli: grant.share_milli,
                 memory_mib,
                 models: ModelSet::ANY,
+                needs: CapabilitySet::NONE,
                 traffic_mbps: traffic,
             });
         }
@@ -492,7 +493,7 @@ impl Planner {
         let steps = plain.steps.iter().map(|step| ExplanationStep {
             phase: step.phase.to_string(),
             places: step.places as u64,
-            ruled_out: step.ruled_out.iter().map(|(why, n)| ((*why).to_owned(), *n as u64)).collect(),
+            ruled_out: step.ruled_out.iter().map(|(why, n)| (why.clone(), *n as u64)).collect(),
             candidates: step
                 .candidates
                 .iter()

@@ -179,6 +179,7 @@ impl FakeNode {
             memory,
             bus_mbps: 126_000,
             partitionable: true,
+            alone: false,
             compute_capability: "7.5".into(),
             software: true,
             enforced_by: "workers".into(),

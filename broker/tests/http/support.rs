@@ -116,6 +116,7 @@ pub fn registration(name: &str) -> Registration {
             memory: 4 << 30,
             bus_mbps: 100_000,
             partitionable: true,
+            alone: false,
             compute_capability: "8.0".into(),
             software: true,
             enforced_by: "workers".into(),

@@ -115,6 +115,7 @@ pub fn example() -> Snapshot {
             memory: 2 << 30,
             bus_mbps: 0,
             partitionable: true,
+            alone: false,
             compute_capability: "8.0".into(),
             software: true,
             enforced_by: "workers".into(),

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::cluster::Cluster;
 use crate::error::Phase;
-use crate::ids::JobId;
+use crate::ids::{JobId, NodeId};
+use crate::job::{DeviceRequest, not_offered};
 
 /// The record of one decision about one job.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,7 +34,7 @@ pub struct Step {
     /// How many places there were.
     pub places: usize,
     /// How many places were ruled out, by constraint.
-    pub ruled_out: BTreeMap<&'static str, usize>,
+    pub ruled_out: BTreeMap<String, usize>,
     /// What it would have cost to leave the task unscheduled (equation 8), and the counter W in it.
     pub unscheduled: Option<(f64, f64)>,
 }
@@ -40,6 +42,38 @@ pub struct Step {
 impl Step {
     /// How many candidates a step keeps.
     pub const SHOWN: usize = 10;
+}
+
+/// Counts why places are ruled out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RuledOut<'c> {
+    counts: BTreeMap<&'static str, usize>,
+    /// What is needed: the nodes that don't offer it.
+    lacking: BTreeMap<&'c str, Vec<&'c str>>,
+}
+
+impl<'c> RuledOut<'c> {
+    /// Counts a node that was ruled out as a place for devices (among others) for these requests. That it doesn't offer what
+    /// they need is a better reason than that nothing suitable is free.
+    pub fn add<'r>(
+        &mut self,
+        why: &'static str,
+        cluster: &'c Cluster,
+        node: NodeId,
+        requests: impl IntoIterator<Item = &'r DeviceRequest>,
+    ) {
+        match requests.into_iter().find_map(|request| request.lacks(cluster, node)) {
+            Some(what) => self.lacking.entry(what).or_default().push(&cluster.node(node).name),
+            None => *self.counts.entry(why).or_default() += 1,
+        }
+    }
+
+    /// As a step has it.
+    pub fn in_words(self) -> BTreeMap<String, usize> {
+        let counts = self.counts.into_iter().map(|(why, count)| (why.to_owned(), count));
+        let lacking = self.lacking.into_iter().map(|(what, nodes)| (not_offered(what, &nodes), nodes.len()));
+        counts.chain(lacking).collect()
+    }
 }
 
 /// A place where a task could have gone.

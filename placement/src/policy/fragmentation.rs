@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::greedy::{Pick, grant_locally};
 use crate::cluster::{Cluster, WHOLE};
-use crate::ids::{DeviceId, DeviceKind, ModelSet, NodeId};
+use crate::ids::{CapabilitySet, DeviceId, DeviceKind, ModelSet, NodeId};
 use crate::job::Task;
 use crate::placement::TaskPlacement;
 use crate::usage::Usage;
@@ -34,6 +34,7 @@ struct Typical {
     count: u16,
     milli: u16,
     models: ModelSet,
+    needs: CapabilitySet,
     frequency: f64,
 }
 
@@ -42,8 +43,12 @@ struct Typical {
 struct View {
     cpu_milli: u64,
     memory_mib: u64,
-    gpus: Vec<(u16, crate::ids::ModelId, bool)>,
+    offers: CapabilitySet,
+    gpus: Vec<Gpu>,
 }
+
+/// A GPU of it: what is free of it, its model, and whether it is partitionable, and used alone.
+type Gpu = (u16, crate::ids::ModelId, bool, bool);
 
 /// The score of one shape of tasks on one node.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +107,7 @@ impl Fragmentation {
                     count: request.count,
                     milli: request.milli,
                     models: request.models,
+                    needs: request.needs,
                     frequency,
                 }),
             }
@@ -225,11 +231,12 @@ impl Fragmentation {
         }
         view.cpu_milli = free.cpu_milli;
         view.memory_mib = free.memory_mib;
+        view.offers = cluster.node(node).offers;
         view.gpus.clear();
         let devices = cluster.node(node).devices().filter(|&d| cluster.device(d).kind == DeviceKind::Gpu);
         view.gpus.extend(devices.clone().map(|device| {
             let spec = cluster.device(device);
-            (usage.device_milli(device), spec.model, spec.partitionable)
+            (usage.device_milli(device), spec.model, spec.partitionable, spec.alone)
         }));
         if let Some(number) = only_part(task) {
             let request = &task.devices[number];
@@ -241,7 +248,7 @@ impl Fragmentation {
             view.cpu_milli -= task.cpu_milli;
             view.memory_mib -= task.memory_mib;
             let mut best: Option<(f64, u32)> = None;
-            let mut tried: Vec<(u16, crate::ids::ModelId, bool)> = Vec::new();
+            let mut tried: Vec<Gpu> = Vec::new();
             for (i, device) in devices.enumerate() {
                 let gpu = view.gpus[i];
                 if !fits(device) || (request.memory_mib == 0 && tried.contains(&gpu)) {
@@ -278,11 +285,14 @@ impl Fragmentation {
         let mut sum = self.without * f64::from(idle);
         for typical in &self.typical {
             let mut unusable = idle;
-            if view.cpu_milli >= typical.cpu_milli && view.memory_mib >= typical.memory_mib {
+            if view.cpu_milli >= typical.cpu_milli
+                && view.memory_mib >= typical.memory_mib
+                && view.offers.has_all(typical.needs)
+            {
                 let (mut usable, mut count) = (0, 0);
-                for &(milli, model, partitionable) in &view.gpus {
+                for &(milli, model, partitionable, alone) in &view.gpus {
                     let wanted = if partitionable { typical.milli } else { WHOLE };
-                    if milli >= wanted && typical.models.contains(model) {
+                    if milli >= wanted && typical.models.contains(model) && !(alone && typical.count > 1) {
                         usable += u32::from(milli);
                         count += 1;
                     }
@@ -302,11 +312,12 @@ impl Fragmentation {
         let free = usage.node(node);
         let gpus = cluster.node(node).devices().map(|device| {
             let spec = cluster.device(device);
-            (usage.device_milli(device), spec.model, spec.partitionable)
+            (usage.device_milli(device), spec.model, spec.partitionable, spec.alone)
         });
         self.fragmentation(&View {
             cpu_milli: free.cpu_milli,
             memory_mib: free.memory_mib,
+            offers: cluster.node(node).offers,
             gpus: gpus.collect(),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::explain::{Candidate, Explanation, Step, Watched};
+use super::explain::{Candidate, Explanation, RuledOut, Step, Watched};
 use super::fragmentation::Fragmentation;
 use super::{Decisions, Policy, Reason};
 use crate::cluster::Cluster;
@@ -169,9 +169,10 @@ impl Greedy {
             ruled_out: Default::default(),
             unscheduled: None,
         };
+        let mut ruled_out = RuledOut::default();
         for node in (0..cluster.nodes().len() as u32).map(NodeId) {
             if let Some(why) = why_not(cluster, usage, node, task) {
-                *step.ruled_out.entry(why).or_default() += 1;
+                ruled_out.add(why, cluster, node, &task.devices);
                 continue;
             }
             step.places += 1;
@@ -197,6 +198,7 @@ impl Greedy {
         }
         step.candidates.sort_by(|a, b| b.chosen.cmp(&a.chosen).then(a.cost.total_cmp(&b.cost)));
         step.candidates.truncate(Step::SHOWN);
+        step.ruled_out = ruled_out.in_words();
         step
     }
 }
@@ -336,12 +338,17 @@ pub fn grant_locally(
     mut pick: Pick<'_>,
 ) -> Option<TaskPlacement> {
     let mut grants: Vec<Grant> = Vec::new();
+    // With one that is used alone there is no second one.
+    let several =
+        |kind| task.devices.iter().filter(|r| r.kind == kind).map(|r| u32::from(r.count)).sum::<u32>() > 1;
     for (number, request) in task.devices.iter().enumerate() {
+        let several = several(request.kind);
         let mut fitting: Vec<DeviceId> = cluster
             .node(node)
             .devices()
             .filter(|&device| {
                 usage.fits_device(cluster, device, request)
+                    && !(several && cluster.device(device).alone)
                     && still_fits(cluster, usage, &grants, device, request)
             })
             .collect();

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cluster::{ClusterBuilder, DeviceSpec, NodeSpec, NumaSpec, WHOLE};
-use crate::ids::{DeviceId, LinkId, ModelSet, NodeId, ProfileId};
+use crate::ids::{CapabilitySet, DeviceId, LinkId, ModelSet, NodeId, ProfileId};
 use crate::job::{DeviceRequest, Job, Task};
 use crate::profile::{Interference, Profile, Profiles};
 use crate::queue::Queue;
@@ -307,19 +307,121 @@ fn decisions_are_explained() {
     }
 }
 
-/// A random cluster: per node cores, GPUs, GPU sharing, NVMes, NIC.
+fn instance() -> DeviceSpec {
+    DeviceSpec { alone: true, partitionable: false, ..DeviceSpec::gpu("1g.5gb", 5) }
+}
+
+fn divided(name: &str, instances: usize, whole: usize) -> NodeSpec {
+    node(name, 8, whole).with_devices(instances, instance())
+}
+
+#[test]
+fn a_program_gets_one_instance_of_a_node_and_nothing_beside_it() {
+    let gang = |id, count| job(id, Task::new(0, 0).with_gpus(count));
+    for name in PolicyConfig::NAMES {
+        let mut policy = build(&PolicyConfig::new(name));
+        // Two in one node are too many, though both are free. Two programs have one each.
+        let mut state = state(vec![divided("a", 2, 0)], Profiles::unknown());
+        let mut queue = queue([gang(0, 2), gang(1, 1), gang(2, 1)]);
+        let decisions = round(policy.as_mut(), &mut state, &mut queue, 0.0);
+        assert_eq!(decisions.left, [(JobId(0), Reason::NoRoom)], "{name}");
+        assert_eq!(decisions.placed.len(), 2, "{name}");
+        // Nor does one go with a whole one: the whole ones it is, however little is left of the others.
+        let mut state = self::state(vec![divided("a", 2, 2)], Profiles::unknown());
+        let mut queue = self::queue([gang(0, 2)]);
+        let decisions = round(policy.as_mut(), &mut state, &mut queue, 0.0);
+        let (_, devices) = home(&decisions, 0).unwrap_or_else(|| panic!("{name}: {decisions:?}"));
+        assert!(devices.iter().all(|&device| device < 2), "{name}: {devices:?}");
+    }
+}
+
+#[test]
+fn a_gang_gets_instances_of_several_nodes() {
+    // Two gangs of three at once, and then the same again one by one.
+    for at_once in [true, false] {
+        let nodes = ["a", "b", "c"].map(|name| divided(name, 2, 0)).to_vec();
+        let mut state = state(nodes, Profiles::unknown());
+        let mut policy = build(&PolicyConfig::new("drmaestro"));
+        let gang = |id| job(id, Task::new(0, 0).with_gpus(3));
+        let rounds = if at_once { vec![vec![gang(0), gang(1)]] } else { vec![vec![gang(0)], vec![gang(1)]] };
+        for jobs in rounds {
+            let mut queue = queue(jobs);
+            let decisions = round(policy.as_mut(), &mut state, &mut queue, 0.0);
+            assert!(decisions.left.is_empty(), "{decisions:?}");
+            for (_, placement) in &decisions.placed {
+                let devices = placement.tasks[0].grants.iter().map(|grant| grant.device);
+                let mut nodes: Vec<_> = devices.map(|device| state.cluster().device(device).node).collect();
+                nodes.sort_unstable();
+                assert_eq!(nodes, [NodeId(0), NodeId(1), NodeId(2)]);
+            }
+        }
+        assert_eq!(state.running_count(), 2);
+    }
+}
+
+#[test]
+fn a_placement_beside_an_instance_is_refused() {
+    let mut state = state(vec![divided("a", 1, 1), divided("b", 1, 0)], Profiles::unknown());
+    let task = Task::new(0, 0).with_gpus(2);
+    let place = |devices: [u32; 2]| {
+        let request = &task.devices[0];
+        let usage = state.usage();
+        let grants =
+            devices.map(|device| usage.grant(state.cluster(), NodeId(0), DeviceId(device), request, 0));
+        let at = crate::TaskPlacement { node: NodeId(0), regions: Vec::new(), grants: grants.to_vec() };
+        Placement { tasks: vec![at] }
+    };
+    let (beside, apart) = (place([0, 1]), place([1, 2]));
+    let refused = state.start(Arc::new(job(0, task.clone())), beside, 0.0).unwrap_err();
+    assert!(refused.to_string().contains("used alone"), "{refused}");
+    state.start(Arc::new(job(0, task.clone())), apart, 0.0).unwrap();
+}
+
+#[test]
+fn what_is_needed_is_where_it_is_offered_and_explained_where_it_is_not() {
+    let nodes = || {
+        let plain = ["a", "b"].map(|name| node(name, 8, 2));
+        plain.into_iter().chain([node("c", 8, 1).offering("encryption"), node("d", 8, 0)]).collect::<Vec<_>>()
+    };
+    for name in PolicyConfig::NAMES {
+        let mut state = state(nodes(), Profiles::unknown());
+        let needs = state.cluster().capability("encryption").unwrap();
+        let task = Task::new(1000, 1).with(DeviceRequest { needs, ..DeviceRequest::gpus(1) });
+        let mut policy = build(&PolicyConfig::new(name));
+        let mut queue = queue([job(0, task.clone()), job(1, task)]);
+        policy.watch(JobId(0));
+        policy.watch(JobId(1));
+        let decisions = round(policy.as_mut(), &mut state, &mut queue, 0.0);
+        let (_, devices) = home(&decisions, 0).unwrap();
+        assert_eq!(devices, [4], "{name}");
+        assert_eq!(decisions.left, [(JobId(1), Reason::NoRoom)], "{name}");
+        for id in [0, 1] {
+            let text = policy.explain(JobId(id)).unwrap().to_string();
+            let why = "2 ruled out: needs encryption, which nodes a and b don't offer";
+            assert!(text.contains(why), "{name}: {text}");
+        }
+    }
+}
+
+/// A random cluster: per node cores, GPUs (their sharing, how many are used alone, what it offers), NVMes, NIC.
 fn clusters() -> impl Strategy<Value = Vec<NodeSpec>> {
-    let one = (0u64..8, 0usize..4, any::<bool>(), 0usize..2, 0u64..20, any::<bool>());
+    let gpus = (0usize..4, any::<bool>(), 0usize..4, any::<bool>());
+    let one = (0u64..8, gpus, 0usize..2, 0u64..20, any::<bool>());
     prop::collection::vec(one, 1..8).prop_map(|nodes| {
         let nodes = nodes.into_iter().enumerate();
         nodes
-            .map(|(i, (cores, gpus, partitionable, nvmes, nic, numa))| {
+            .map(|(i, (cores, (gpus, partitionable, alone, capable), nvmes, nic, numa))| {
                 let gpu = DeviceSpec { partitionable, ..DeviceSpec::gpu("T4", 16) };
                 let nvme = DeviceSpec { kind: DeviceKind::Nvme, ..DeviceSpec::gpu("P4800X", 100) };
                 let mut node = NodeSpec::new(format!("n{i}"), cores * 2000, 64)
                     .with_devices(gpus, gpu)
                     .with_devices(nvmes, nvme)
                     .with_nic(nic * 100);
+                // The first ones, as many as there are of these.
+                node.devices.iter_mut().take(alone.min(gpus)).for_each(|gpu| gpu.alone = true);
+                if capable {
+                    node = node.offering("encryption");
+                }
                 if numa {
                     node.numa = vec![NumaSpec { cpu_milli: cores * 1000, memory_mib: 32 }; 2];
                 }
@@ -330,19 +432,22 @@ fn clusters() -> impl Strategy<Value = Vec<NodeSpec>> {
 }
 
 fn jobs() -> impl Strategy<Value = Vec<Job>> {
-    let request = (0usize..2, 1u16..4, 1u16..1000, any::<bool>(), 0u64..500, 0u64..10);
+    let request = (0usize..2, 1u16..4, 1u16..1000, any::<bool>(), 0u64..500, (0u64..10, 0u8..4));
     let task = (0u64..4000, 0u64..20, prop::collection::vec(request, 0..3), 0u64..100);
     let one = (prop::collection::vec(task, 1..3), 0u32..2, 0u32..100, prop::option::of(50.0..400.0f64));
     prop::collection::vec(one, 1..24).prop_map(|jobs| {
         let jobs = jobs.into_iter().enumerate();
         jobs.map(|(i, (tasks, profile, submit, goal_s))| {
             let tasks = tasks.into_iter().map(|(cpu, memory, requests, network_mbps)| {
-                let requests = requests.into_iter().map(|(kind, count, milli, whole, mbps, memory_mib)| {
-                    let (count, milli) = if whole { (count, WHOLE) } else { (1, milli) };
-                    let kind = DeviceKind::ALL[kind];
-                    let models = ModelSet::ANY;
-                    DeviceRequest { kind, count, milli, memory_mib, models, traffic_mbps: mbps }
-                });
+                let requests =
+                    requests.into_iter().map(|(kind, count, milli, whole, mbps, (memory_mib, needy))| {
+                        let (count, milli) = if whole { (count, WHOLE) } else { (1, milli) };
+                        let kind = DeviceKind::ALL[kind];
+                        let models = ModelSet::ANY;
+                        // The only one that a node may offer, which is the first.
+                        let needs = if needy == 0 { CapabilitySet::only(0) } else { CapabilitySet::NONE };
+                        DeviceRequest { kind, count, milli, memory_mib, models, needs, traffic_mbps: mbps }
+                    });
                 let task = Task { network_mbps, ..Task::new(cpu, memory) };
                 requests.fold(task, Task::with)
             });

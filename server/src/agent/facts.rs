@@ -42,6 +42,7 @@ pub fn devices(settled: &Settled) -> Vec<DeviceReport> {
         bus_mbps: 0,
         // An instance is a part already, and leased whole.
         partitionable: partitions.enforcer(index) != Enforcer::Mig,
+        alone: spec.is_instance(index),
         compute_capability: format!("{}.{}", info.compute_capability.0, info.compute_capability.1),
         software,
         enforced_by: partitions.enforcer(index).to_string(),
@@ -179,6 +180,7 @@ mod tests {
         let found = devices(&Settled { spec, capacity: vec![5, 7], infos, partitions });
         assert_eq!((found[0].uuid.as_str(), found[0].enforced_by.as_str()), (names[0], "mig"));
         assert!(!found[0].partitionable && found[1].partitionable);
+        assert!(found[0].alone && !found[1].alone);
     }
 
     #[test]

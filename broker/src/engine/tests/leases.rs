@@ -208,7 +208,8 @@ async fn what_is_to_be_encrypted_goes_to_servers_that_encrypt() {
     let asked = LeaseRequest { encrypt: true, ..world.request("m", 1, 500, GIB) };
     let refused = world.ask("ann", asked.clone()).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::Impossible);
-    assert!(refused.message.contains("--tls offer"), "{}", refused.message);
+    let both = "needs encryption, which nodes n0 and n1 don't offer";
+    assert!(refused.message.contains("--tls offer") && refused.message.contains(both), "{}", refused.message);
     let known = format!("sha256:{}", "0a".repeat(32));
     (nodes[1].about.tls, nodes[1].about.tls_fingerprint) = (true, Some(known.clone()));
     nodes[1].register(&world.engine).await.unwrap();

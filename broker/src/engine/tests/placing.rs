@@ -123,3 +123,73 @@ async fn gangs_get_all_their_devices_or_none() {
     assert_eq!(world.lease(gang.id).await.grants.len(), 3);
     world.check();
 }
+
+/// A node with instances of a partitioned GPU, and `whole` other GPUs.
+fn divided(name: &str, instances: u32, whole: u32) -> FakeNode {
+    let mut node = FakeNode::new(name, instances + whole, 16 * GIB);
+    for device in node.about.devices.iter_mut().take(instances as usize) {
+        (device.alone, device.partitionable, device.enforced_by) = (true, false, "mig".into());
+    }
+    node
+}
+
+#[tokio::test]
+async fn a_lease_has_one_instance_of_a_node_and_nothing_beside_it() {
+    let world = World::new(Settings { round_interval_ms: 50, ..Settings::default() });
+    let mut nodes = [divided("a", 3, 0), divided("b", 2, 0), divided("c", 1, 2)];
+    nodes[0].register(&world.engine).await.unwrap();
+    world.engine.settle().await;
+    // All that there is, but not for one program.
+    let refused = world.ask("ann", world.request("m", 2, 1000, 0)).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Impossible);
+    let why = "3 such devices exist, of which one program can use 1 at a time";
+    assert!(refused.message.contains(why), "{}", refused.message);
+    // Of two nodes, a gang gets one each, from whatever machine it asks.
+    nodes[1].register(&world.engine).await.unwrap();
+    world.engine.settle().await;
+    let homes = [world.request("m", 2, 1000, 0), world.request("machine-of-a", 2, 1000, 0)];
+    let mut gangs = Vec::new();
+    for request in homes {
+        let gang = world.ask("ann", request).await.unwrap();
+        assert_eq!(gang.state, LeaseState::Active, "{}", gang.reason);
+        let mut at: Vec<&str> = gang.grants.iter().map(|grant| grant.node.as_str()).collect();
+        at.sort_unstable();
+        assert_eq!(at, ["a", "b"]);
+        gangs.push(gang);
+    }
+    // One instance is left, in a node of which the third gang could have that alone.
+    let third = world.ask("ann", world.request("m", 2, 1000, 0)).await.unwrap();
+    assert_eq!(third.state, LeaseState::Waiting);
+    let single = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    assert_eq!((single.state, single.grants[0].node.as_str()), (LeaseState::Active, "a"));
+    // Where whole ones are, it gets these: an instance would be its only device there.
+    nodes[2].register(&world.engine).await.unwrap();
+    world.engine.settle().await;
+    let third = world.lease(third.id).await;
+    assert_eq!(third.state, LeaseState::Active, "{}", third.reason);
+    let at: Vec<(&str, u32)> = third.grants.iter().map(|grant| (grant.node.as_str(), grant.device)).collect();
+    assert_eq!(at, [("c", 1), ("c", 2)]);
+    world.check();
+}
+
+#[tokio::test]
+async fn what_a_node_does_not_offer_is_said() {
+    let settings = Settings { round_interval_ms: 50, ..Settings::default() };
+    let (world, mut nodes) = with_nodes(settings, &[1, 1, 1]).await;
+    nodes[2].about.tls = true;
+    nodes[2].register(&world.engine).await.unwrap();
+    nodes[2].beat(&world.engine).await.unwrap();
+    let asked = LeaseRequest { encrypt: true, ..world.request("m", 1, 1000, 0) };
+    let first = world.ask("ann", asked.clone()).await.unwrap();
+    assert_eq!(first.grants[0].node, "n2");
+    let second = world.ask("ann", asked).await.unwrap();
+    assert_eq!(second.state, LeaseState::Waiting);
+    let why = world.engine.explain(&tenant_named("ann"), second.id).await.unwrap();
+    let said = "needs encryption, which nodes n0 and n1 don't offer";
+    assert!(why.text.contains(said), "{}", why.text);
+    let steps = why.steps.iter().flat_map(|step| &step.ruled_out);
+    assert!(steps.clone().any(|(why, nodes)| why == said && *nodes == 2), "{}", why.text);
+    // Whoever doesn't need it gets what is left.
+    let open = world.ask("ann", world.request("m", 2, 1000, 0)).await.unwrap();
+    assert_eq!(open.state, LeaseState::Active, "{}", open.reason);
+}

@@ -1,12 +1,11 @@
 //! Explanations of the flow model's decisions: the arcs that a job had when the round began.
 
-use std::collections::BTreeMap;
-
 use super::solo;
 use super::view::{Arc, View};
 use crate::error::Phase;
 use crate::ids::{DeviceKind, NodeId};
-use crate::policy::explain::{Candidate, Explanation, Step};
+use crate::job::DeviceRequest;
+use crate::policy::explain::{Candidate, Explanation, RuledOut, Step};
 use crate::policy::{Decisions, outcome};
 use crate::queue::Waiting;
 
@@ -29,12 +28,13 @@ pub fn explain(view: &mut View<'_>, waiting: &Waiting, decisions: &Decisions) ->
         let nodes: Vec<NodeId> = view.nodes().collect();
         let arcs = nodes.iter().map(|&node| view.server_arc(job, task, &key, node)).collect();
         let chosen: Vec<NodeId> = at.iter().map(|at| at.node).collect();
-        let step = |view: &View<'_>, phase, arcs, chosen: &[NodeId]| Step {
+        let step = |view: &View<'_>, phase, arcs, requests: &[&DeviceRequest], chosen: &[NodeId]| Step {
             task: number,
             unscheduled: Some(unscheduled),
-            ..step_of(view, phase, arcs, chosen)
+            ..step_of(view, phase, arcs, requests, chosen)
         };
-        explanation.steps.push(step(view, Phase::ServerCentric, arcs, &chosen));
+        let fixed: Vec<&DeviceRequest> = task.devices.iter().filter(|r| !view.disaggregated(r)).collect();
+        explanation.steps.push(step(view, Phase::ServerCentric, arcs, &fixed, &chosen));
         let home = at.map(|at| at.node).or_else(|| solo::cheapest_home(view, job, task).map(|arc| arc.node));
         let Some(home) = home else { continue };
         for kind in DeviceKind::ALL {
@@ -49,20 +49,27 @@ pub fn explain(view: &mut View<'_>, waiting: &Waiting, decisions: &Decisions) ->
                 let granted = grants.filter(|grant| usize::from(grant.request) == index);
                 let chosen: Vec<NodeId> =
                     granted.map(|grant| view.cluster.device(grant.device).node).collect();
-                explanation.steps.push(step(view, Phase::Device(kind), arcs, &chosen));
+                explanation.steps.push(step(view, Phase::Device(kind), arcs, &[request], &chosen));
             }
         }
     }
     explanation
 }
 
-fn step_of(view: &View<'_>, phase: Phase, arcs: Vec<Result<Arc, &'static str>>, chosen: &[NodeId]) -> Step {
-    let mut ruled_out: BTreeMap<&'static str, usize> = BTreeMap::new();
+/// The step in which these requests' places are looked for. There is an arc, or the reason why there is none, for every node.
+fn step_of(
+    view: &View<'_>,
+    phase: Phase,
+    arcs: Vec<Result<Arc, &'static str>>,
+    requests: &[&DeviceRequest],
+    chosen: &[NodeId],
+) -> Step {
+    let mut ruled_out = RuledOut::default();
     let mut fitting: Vec<Arc> = Vec::new();
-    for arc in arcs {
+    for (node, arc) in view.nodes().zip(arcs) {
         match arc {
             Ok(arc) => fitting.push(arc),
-            Err(why) => *ruled_out.entry(why).or_default() += 1,
+            Err(why) => ruled_out.add(why, view.cluster, node, requests.iter().copied()),
         }
     }
     let places = fitting.len();
@@ -80,5 +87,12 @@ fn step_of(view: &View<'_>, phase: Phase, arcs: Vec<Result<Arc, &'static str>>, 
         preference: arc.preference,
         chosen: chosen.contains(&arc.node),
     });
-    Step { phase, task: 0, candidates: candidates.collect(), places, ruled_out, unscheduled: None }
+    Step {
+        phase,
+        task: 0,
+        candidates: candidates.collect(),
+        places,
+        ruled_out: ruled_out.in_words(),
+        unscheduled: None,
+    }
 }

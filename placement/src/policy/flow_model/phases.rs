@@ -17,7 +17,7 @@ use super::{Class, solo};
 use crate::cost;
 use crate::error::{Error, Phase};
 use crate::flow::{Algorithm, ArcId, Network, NodeId as FlowNode};
-use crate::ids::{DeviceKind, NodeId};
+use crate::ids::{DeviceId, DeviceKind, NodeId};
 use crate::job::{DeviceRequest, Job, Task};
 use crate::placement::{Placement, TaskPlacement};
 use crate::queue::Waiting;
@@ -317,7 +317,7 @@ fn server_arcs(view: &mut View<'_>, job: &Job, task: &Task, count: usize) -> Vec
         }
         let mut local = fits;
         for request in &task.devices {
-            local = local.min(places(view, arc.node, request) / u64::from(request.count));
+            local = local.min(local_places(view, arc.node, request));
         }
         if fixed {
             // Then the fixed devices bound the remote side, too; with nothing else to know, as the local side.
@@ -344,11 +344,26 @@ fn server_arcs(view: &mut View<'_>, job: &Job, task: &Task, count: usize) -> Vec
     arcs
 }
 
-/// How many devices (or parts) for such a request a node has free.
-fn places(view: &mut View<'_>, node: NodeId, request: &DeviceRequest) -> u64 {
+/// How many tasks with such a request find all its devices in a node.
+fn local_places(view: &mut View<'_>, node: NodeId, request: &DeviceRequest) -> u64 {
+    let (several, alone) = places(view, node, request);
+    several / u64::from(request.count) + if request.count == 1 { alone } else { 0 }
+}
+
+/// How many devices (or parts) for such a request a node has free: those that tasks can use beside others, and those that they
+/// use alone.
+fn places(view: &mut View<'_>, node: NodeId, request: &DeviceRequest) -> (u64, u64) {
     let devices = view.cluster.node(node).devices();
     let fitting: Vec<_> = devices.filter(|&device| view.fits(device, request)).collect();
-    fitting
+    let (alone, several): (Vec<_>, Vec<_>) =
+        fitting.into_iter().partition(|&device| view.cluster.device(device).alone);
+    let [several, alone] = [several, alone].map(|devices| parts(view, devices, request));
+    (several, alone)
+}
+
+/// How many devices (or parts) for such a request these have free.
+fn parts(view: &View<'_>, devices: Vec<DeviceId>, request: &DeviceRequest) -> u64 {
+    devices
         .into_iter()
         .map(|device| {
             let by_milli = match view.cluster.device(device).partitionable {
@@ -420,7 +435,9 @@ fn device_phase(view: &mut View<'_>, batch: &mut Batch<'_>, kind: DeviceKind) ->
         cheapest(&mut found, fan_out.max(1));
         let mut out = Vec::new();
         for arc in found {
-            let mut slots = places(view, arc.node, request).min(subtasks as u64);
+            // A task takes no more than one device that is used alone, if no other of the node's.
+            let (several, alone) = places(view, arc.node, request);
+            let mut slots = (several + alone.min(items.len() as u64)).min(subtasks as u64);
             if arc.node != home && request.traffic_mbps > 0 {
                 let carried = view.free_mbps(arc.node).unwrap_or(0).min(view.free_mbps(home).unwrap_or(0));
                 slots = slots.min(carried / request.traffic_mbps);

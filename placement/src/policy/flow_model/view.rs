@@ -428,7 +428,7 @@ impl View<'_> {
         self.settings.max_sliver < WHOLE
     }
 
-    /// How many of a node's devices could each serve one of the request.
+    /// How many of a node's devices a task could have for the request, each serving one of it.
     fn fitting(&mut self, node: NodeId, request: &DeviceRequest) -> usize {
         if self.usage.node(node).device_milli[request.kind.index()] < u32::from(request.milli) {
             return 0;
@@ -436,7 +436,16 @@ impl View<'_> {
         if request.milli == WHOLE || !self.spares_slivers() {
             return self.usage.fitting_devices(self.cluster, node, request);
         }
-        self.cluster.node(node).devices().filter(|&device| self.fits(device, request)).count()
+        let (mut several, mut one) = (0, 0);
+        for device in self.cluster.node(node).devices() {
+            if self.fits(device, request) {
+                match self.cluster.device(device).alone {
+                    true => one = 1,
+                    false => several += 1,
+                }
+            }
+        }
+        several.max(one)
     }
 
     /// Whether a device can serve one of the request. If slivers are to be spared, a part may leave over no more than
@@ -570,13 +579,15 @@ impl View<'_> {
         number: u16,
         node: NodeId,
     ) -> bool {
-        let mut best: Option<(u16, DeviceId)> = None;
+        let mut best: Option<((bool, u16), DeviceId)> = None;
         for device in self.cluster.node(node).devices() {
             let taken = at.grants.iter().any(|grant| grant.device == device && grant.request == number);
-            if !taken && self.fits(device, request) {
-                let free = self.usage.device_milli(device);
-                if best.is_none_or(|(least, _)| free < least) {
-                    best = Some((free, device));
+            if !taken && self.fits(device, request) && Usage::goes_with(self.cluster, &at.grants, device) {
+                // After one that is used alone, the node has no other for the task.
+                let alone = request.count > 1 && self.cluster.device(device).alone;
+                let rank = (alone, self.usage.device_milli(device));
+                if best.is_none_or(|(least, _)| rank < least) {
+                    best = Some((rank, device));
                 }
             }
         }
@@ -585,6 +596,7 @@ impl View<'_> {
             let one = self.device_key(request).one;
             if let Some(choice) = self.fragmentation.grant(self.cluster, &self.usage, node, &one)
                 && !at.grants.iter().any(|g| g.device == choice.grants[0].device && g.request == number)
+                && Usage::goes_with(self.cluster, &at.grants, choice.grants[0].device)
             {
                 device = choice.grants[0].device;
             }
