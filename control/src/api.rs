@@ -268,6 +268,9 @@ records! {
         pub orders: u64,
         /// Leases whose ending was ordered, and of which nothing is left.
         pub ended: Vec<LeaseId>,
+        /// What those used in all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub used: Vec<LeaseReport>,
         /// Measured traffic into the network interface since the last heartbeat.
         pub nic_in_mbps: u64,
         /// Measured traffic out of it.

@@ -15,7 +15,7 @@ use rgpu_control::api::{GrantUsage, LeaseReport, Orders, Peer};
 use rgpu_control::proof::{Binding, Verifier};
 use rgpu_control::token::{CLOCK_SKEW_S, Grant, LeaseClaims, PublicKey, TokenError};
 use rgpu_control::unix_time;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
@@ -46,8 +46,8 @@ struct Inner {
     leases: HashMap<LeaseId, Record>,
     /// Those that have ended, and until when their tokens could be presented.
     ended: HashMap<LeaseId, u64>,
-    /// Those of them that the broker has not yet confirmed to have heard of, and of which nothing is left.
-    unconfirmed: BTreeSet<LeaseId>,
+    /// Those of them that the broker has not yet confirmed to have heard of, and of which nothing is left, with what they used.
+    unconfirmed: BTreeMap<LeaseId, LeaseReport>,
 }
 
 /// A lease.
@@ -424,7 +424,13 @@ impl LeaseTable {
         let mut reports: Vec<LeaseReport> =
             inner.leases.iter_mut().map(|(id, record)| record.report(&self.ledger, *id, now)).collect();
         reports.sort_by_key(|report| report.lease);
-        (reports, inner.unconfirmed.iter().copied().collect())
+        (reports, inner.unconfirmed.keys().copied().collect())
+    }
+
+    /// What the leases used that [`LeaseTable::report`] tells have ended.
+    pub fn used_by_ended(&self, ended: &[LeaseId]) -> Vec<LeaseReport> {
+        let inner = self.lock();
+        ended.iter().filter_map(|id| inner.unconfirmed.get(id).cloned()).collect()
     }
 
     /// The broker has heard that these leases have ended: they need not be told again.
@@ -489,7 +495,7 @@ impl Inner {
     fn bury(&mut self, id: LeaseId) {
         if let Some(record) = self.leases.remove(&id) {
             self.ended.insert(id, record.expires.saturating_add(CLOCK_SKEW_S));
-            self.unconfirmed.insert(id);
+            self.unconfirmed.insert(id, record.last_report(id));
         }
     }
 }
@@ -547,24 +553,42 @@ impl Record {
             bytes_in += ledger.slot(*slot).bytes_in.load(SeqCst);
             bytes_out += ledger.slot(*slot).bytes_out.load(SeqCst);
         }
-        let mut usage = Vec::with_capacity(self.terms.len());
-        for ((ordinal, terms), window) in self.terms.iter().enumerate().zip(&mut self.windows) {
+        let mut reports = self.reports((bytes_in, bytes_out), &used);
+        for (ordinal, (usage, window)) in reports.iter_mut().zip(&mut self.windows).enumerate() {
+            window.measure(now, used.get(ordinal).map_or(0, |used| used.busy_ns));
+            usage.share_milli = window.share_milli;
+        }
+        LeaseReport { lease: id, version: self.version, sessions: self.sessions.len() as u32, usage: reports }
+    }
+
+    /// When its last session is over.
+    fn last_report(&self, id: LeaseId) -> LeaseReport {
+        LeaseReport {
+            lease: id,
+            version: self.version,
+            sessions: 0,
+            usage: self.reports(self.bytes, &self.used),
+        }
+    }
+
+    /// What was used of each device, without the share.
+    fn reports(&self, (bytes_in, bytes_out): (u64, u64), used: &[Used]) -> Vec<GrantUsage> {
+        let of = |(ordinal, terms): (usize, &Terms)| {
             let used = used.get(ordinal).copied().unwrap_or_default();
-            window.measure(now, used.busy_ns);
             // A connection is for all devices; what went over it is told once.
             let first = ordinal == 0;
-            usage.push(GrantUsage {
+            GrantUsage {
                 device: terms.device,
                 memory: used.memory,
                 peak_memory: used.peak_memory,
                 busy_ms: used.busy_ns / 1_000_000,
-                share_milli: window.share_milli,
+                share_milli: 0,
                 launches: used.launches,
                 bytes_in: if first { bytes_in } else { 0 },
                 bytes_out: if first { bytes_out } else { 0 },
-            });
-        }
-        LeaseReport { lease: id, version: self.version, sessions: self.sessions.len() as u32, usage }
+            }
+        };
+        self.terms.iter().enumerate().map(of).collect()
     }
 }
 

@@ -75,6 +75,7 @@ impl Node {
             leases,
             orders: state.version,
             ended: ended.clone(),
+            used: Vec::new(),
             nic_in_mbps: 100,
             nic_out_mbps: 100,
             own_in_mbps: 50,

@@ -4,7 +4,7 @@ use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::ModelSet;
 
-use super::core::{Core, NodeLive};
+use super::core::{Core, Entry, NodeLive};
 use super::leases::End;
 use super::problem;
 use crate::store::{LeaseRecord, NodeRecord};
@@ -228,6 +228,7 @@ impl Core {
             leases,
             orders,
             ended,
+            used,
             nic_in_mbps,
             nic_out_mbps,
             own_in_mbps,
@@ -267,10 +268,23 @@ impl Core {
             .into_iter()
             .filter(|id| self.leases.get(id).is_some_and(|e| e.record.state == LeaseState::Ending))
             .collect();
+        if !overtaken {
+            self.take_reports(name, leases);
+        }
+        for report in used {
+            let entry = self.leases.get_mut(&report.lease);
+            let has = |entry: &&mut Entry| {
+                let over = matches!(entry.record.state, LeaseState::Ending | LeaseState::Ended);
+                over && entry.record.grants.iter().any(|grant| grant.node == name)
+            };
+            if let Some(entry) = entry.filter(has) {
+                // The last that is heard of it.
+                entry.live.usage.insert(name.to_owned(), (0, report.usage));
+            }
+        }
         if overtaken {
             return Ok(Consequences { ended: ends, leaving });
         }
-        self.take_reports(name, leases);
         // It follows orders that end a lease, and has nothing of it: perhaps it never heard of it.
         for id in self.left_nothing(name) {
             let follows = self.leases.get(&id).is_some_and(|entry| entry.record.orders <= orders);

@@ -246,6 +246,7 @@ impl FakeNode {
             leases: self.reports(),
             orders: self.applied,
             ended,
+            used: Vec::new(),
             nic_in_mbps: self.nic_mbps,
             nic_out_mbps: self.nic_mbps,
             own_in_mbps: 0,

@@ -137,6 +137,7 @@ pub fn heartbeat(orders: u64) -> Heartbeat {
         leases: Vec::new(),
         orders,
         ended: Vec::new(),
+        used: Vec::new(),
         nic_in_mbps: 0,
         nic_out_mbps: 0,
         own_in_mbps: 0,

@@ -239,6 +239,7 @@ impl Talk {
         // Before the report: a lease that begins in between is then in the report, or refused by those orders.
         let orders = self.site.leases.applied();
         let (leases, ended) = self.site.leases.report();
+        let used = self.site.leases.used_by_ended(&ended);
         let load = meter.measure(own.so_far(&leases));
         Heartbeat {
             instance: self.instance,
@@ -246,6 +247,7 @@ impl Talk {
             leases,
             orders,
             ended,
+            used,
             nic_in_mbps: load.nic_in,
             nic_out_mbps: load.nic_out,
             own_in_mbps: load.own_in,

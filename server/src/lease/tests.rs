@@ -211,10 +211,18 @@ fn what_later_orders_lack_is_ended_and_stays_so() {
     assert_eq!(site.table.report().1, [LeaseId(2)]);
     assert_eq!(site.table.report().0[0].sessions, 1);
     assert!(site.admit(&claims).unwrap_err().contains("has ended"));
+    assert_eq!(site.ledger.grant(slot, 0, 60, 60), 60);
+    site.ledger.slot(slot).bytes_in.store(7, SeqCst);
     site.table.end(LeaseId(1), slot);
-    assert_eq!(site.table.report(), (vec![], vec![LeaseId(1), LeaseId(2)]));
+    let ended = vec![LeaseId(1), LeaseId(2)];
+    assert_eq!(site.table.report(), (vec![], ended.clone()));
+    // What they used is told with that.
+    let used = site.table.used_by_ended(&ended);
+    let seen: Vec<_> = used.iter().map(|r| (r.sessions, r.usage[0].peak_memory, r.usage[0].memory)).collect();
+    assert_eq!((seen, used[0].usage[0].bytes_in), (vec![(0, 60, 0), (0, 0, 0)], 7));
     site.table.confirmed(&[LeaseId(1)]);
     assert_eq!(site.table.report().1, [LeaseId(2)]);
+    assert_eq!(site.table.used_by_ended(&ended).len(), 1);
     assert!(site.admit(&claims).unwrap_err().contains("has ended"));
     // A lease that the node has never heard of, and that the orders would name.
     let unheard = site.claims(3, vec![site.grant("n0", 0, 1, 1)]);

@@ -320,3 +320,34 @@ async fn events_tell_what_happened() {
     assert_eq!(kinds, ["broker_started", "node_joined", "lease_granted", "lease_ended", "node_drained"]);
     assert_eq!(bobs.next().await.unwrap().kind, "node_drained");
 }
+
+#[tokio::test]
+async fn a_request_that_is_taken_back_while_it_waits_is_withdrawn() {
+    let (mut world, mut nodes) = with_nodes(Settings::default(), &[1]).await;
+    let holder = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    let waiting = world.ask("bob", world.request("m", 1, 1000, 0)).await.unwrap();
+    let next = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    let eve = world.engine.release(&tenant_named("eve"), waiting.id).await;
+    assert_eq!(code(eve), ErrorCode::Forbidden);
+    world.engine.release(&tenant_named("bob"), waiting.id).await.unwrap();
+    // Nothing has to be confirmed by anybody.
+    let seen = world.lease(waiting.id).await;
+    assert_eq!((seen.state, seen.grants.len(), seen.granted), (LeaseState::Ended, 0, None));
+    assert!(seen.reason.contains("withdrawn while it waited"), "{}", seen.reason);
+    let counters = world.engine.counters();
+    assert_eq!((counters.withdrawn, counters.released, counters.waiting), (1, 0, 1));
+    // Once more changes nothing, and who waited behind it moves up.
+    world.engine.release(&tenant_named("bob"), waiting.id).await.unwrap();
+    assert_eq!(world.engine.counters().withdrawn, 1);
+    let jobs = world.engine.jobs(&boss()).unwrap();
+    assert_eq!(jobs.iter().find(|job| job.lease == next.id).map(|job| job.place), Some(1));
+    world.engine.release(&tenant_named("ann"), holder.id).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
+    world.engine.settle().await;
+    assert_eq!(world.lease(next.id).await.state, LeaseState::Active);
+    assert_eq!(world.engine.counters().released, 1);
+    world.check();
+    // It does not come back with the broker.
+    world.restart();
+    assert!(world.engine.leases(&boss(), false).unwrap().iter().all(|lease| lease.id != waiting.id));
+}

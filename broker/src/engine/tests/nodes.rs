@@ -204,3 +204,27 @@ async fn a_heartbeat_that_another_one_overtook_changes_nothing() {
     assert_eq!(world.engine.node(&boss(), "n0").unwrap().state, "joining");
     world.check();
 }
+
+#[tokio::test]
+async fn what_a_lease_used_is_known_after_its_end() {
+    let (world, mut nodes) = with_nodes(Settings::default(), &[1]).await;
+    let lease = world.ask("ann", world.request("m", 1, 500, GIB)).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
+    world.engine.release(&tenant_named("ann"), lease.id).await.unwrap();
+    let usage = GrantUsage { peak_memory: 6, launches: 3, bytes_in: 9, ..GrantUsage::default() };
+    let used = LeaseReport { lease: lease.id, version: 1, sessions: 0, usage: vec![usage.clone()] };
+    nodes[0].serving.clear();
+    nodes[0].applied = world.engine.orders(&boss(), "n0", 0, 0).await.unwrap().version;
+    let last = Heartbeat { used: vec![used.clone()], ..nodes[0].heartbeat(vec![lease.id]) };
+    world.engine.heartbeat(&nodes[0].caller(), "n0", last).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
+    let seen = world.lease(lease.id).await;
+    assert_eq!((seen.state, seen.sessions, &seen.usage[0]), (LeaseState::Ended, 0, &usage));
+    // A node tells nothing of leases that it does not have.
+    let other = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    let odd = LeaseReport { lease: other.id, ..used };
+    let odd = Heartbeat { used: vec![odd], ..nodes[0].heartbeat(Vec::new()) };
+    world.engine.heartbeat(&nodes[0].caller(), "n0", odd).await.unwrap();
+    assert_eq!(world.lease(other.id).await.usage[0].peak_memory, 0);
+    world.check();
+}
