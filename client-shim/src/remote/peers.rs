@@ -4,8 +4,8 @@ use super::Remote;
 use super::convert;
 use super::incoming::Pending;
 use super::link::{Link, Waiter};
-use rgpu_device::{Handle, Region, Result};
-use rgpu_protocol::calls::{Call, PeerKey, PeerReceive, PeerSend};
+use rgpu_device::{Done, Handle, Region, Result};
+use rgpu_protocol::calls::{Call, PeerConnect, PeerKey, PeerReceive, PeerSend};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -42,9 +42,11 @@ impl Remote {
         self.link.peer_expect(link)
     }
 
-    /// Has this server connect to another one.
-    pub fn peer_connect(&self, link: u64, node: &str, address: &str, key: PeerKey) -> Result<()> {
-        self.link.peer_connect(link, node.to_owned(), address.to_owned(), key)
+    /// Has this server connect to another one, and tells how that went.
+    pub fn peer_connect(&self, link: u64, node: &str, address: &str, key: PeerKey, done: Done) {
+        let call = PeerConnect { link, node: node.to_owned(), address: address.to_owned(), key };
+        // A failure to send has called it.
+        let _ = self.link.ask_later(&call, Pending::Done(done));
     }
 
     /// Has memory sent over a link.

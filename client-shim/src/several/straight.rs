@@ -3,36 +3,66 @@
 //! For each pair of servers and direction there is at most one *link*, a connection that the first copy has made: the
 //! receiving server gives a key, with which the sending one connects to it. Where that does not work (no way from one to the
 //! other, an older release, encrypted connections, a server that does not connect there), copies pass through the program,
-//! and it is not tried again. The same holds from the moment a link is lost: the copy that was under way is made anew.
+//! and it is not tried again. They do so as well while it takes long to find out: a machine that answers nothing is given
+//! up only after many seconds. From the moment a link is lost, too: the copy that was under way is made anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use rgpu_device::{Code, Error, Handle, Region, Result};
+use parking_lot::{Condvar, Mutex};
+use rgpu_device::{Code, Done, Error, Handle, Region, Result};
 
 use super::{Several, Spot};
 
 /// All links between a program's servers.
-#[derive(Default)]
 pub(super) struct Links {
-    pairs: Mutex<HashMap<(usize, usize), SharedPair>>,
+    pairs: Mutex<HashMap<(usize, usize), Arc<Pair>>>,
     /// Links and transfers are numbered.
     next: AtomicU64,
+    /// How long copies wait for a link that is being made.
+    patience: Duration,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Self { pairs: Mutex::default(), next: AtomicU64::new(0), patience: patience_from_environment() }
+    }
+}
+
+/// What `RGPU_PEER_PATIENCE` says, in seconds, or 1.
+fn patience_from_environment() -> Duration {
+    let given = std::env::var("RGPU_PEER_PATIENCE").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(given.filter(|s| *s <= 3600).unwrap_or(1))
+}
+
+/// Two servers, in one direction.
+#[derive(Default)]
+struct Pair {
+    way: Mutex<Way>,
+    changed: Condvar,
 }
 
 /// The way from one server to another.
 #[derive(Debug, Clone, Copy, Default)]
-enum Pair {
+enum Way {
     #[default]
     Untried,
+    /// The link with that number is being made. Nobody waits for it any longer than until then.
+    Trying(u64, Instant),
     Link(u64),
+    /// The link with that number could not be made; the receiving server still expects it.
+    Failed(u64),
     None,
 }
 
-/// Locked while the link is being made.
-type SharedPair = Arc<Mutex<Pair>>;
+impl Pair {
+    fn set(&self, way: Way) {
+        *self.way.lock() = way;
+        self.changed.notify_all();
+    }
+}
 
 /// One side of a copy between servers.
 pub(super) type Side = (Spot, Handle, Region);
@@ -43,7 +73,7 @@ fn is_of_the_way(error: &Error) -> bool {
 }
 
 impl Several {
-    fn pair(&self, from: usize, to: usize) -> SharedPair {
+    fn pair(&self, from: usize, to: usize) -> Arc<Pair> {
         self.links.pairs.lock().entry((from, to)).or_default().clone()
     }
 
@@ -51,30 +81,46 @@ impl Several {
         self.links.next.fetch_add(1, Relaxed) + 1
     }
 
-    /// The link from one server to another. The first that asks makes it, and others wait for that.
+    /// The link from one server to another. The first that asks has it made. Whoever asks meanwhile waits for that, but not
+    /// for long.
     fn link(&self, from: usize, to: usize) -> Option<u64> {
         let (source, target) = (self.remote(from), self.remote(to));
         if !source.meets_peers() || !target.meets_peers() {
             return None;
         }
         let pair = self.pair(from, to);
-        let mut pair = pair.lock();
-        if let Pair::Untried = *pair {
+        let mut way = pair.way.lock();
+        if let Way::Untried = *way {
             let number = self.next_number();
-            let made = target
-                .peer_expect(number)
-                .and_then(|key| source.peer_connect(number, &self.servers[to].node, &target.address(), key));
-            *pair = match made {
-                Ok(()) => Pair::Link(number),
-                Err(_) => {
-                    target.peer_close(number);
-                    Pair::None
+            *way = Way::Trying(number, Instant::now() + self.links.patience);
+            drop(way);
+            match target.peer_expect(number) {
+                Ok(key) => {
+                    let its = pair.clone();
+                    // Called by whoever reads what the server says: nothing is sent there.
+                    let done: Done = Box::new(move |made| match made {
+                        Ok(()) => its.set(Way::Link(number)),
+                        Err(_) => its.set(Way::Failed(number)),
+                    });
+                    source.peer_connect(number, &self.servers[to].node, &target.address(), key, done);
                 }
-            };
+                Err(_) => pair.set(Way::Failed(number)),
+            }
+            way = pair.way.lock();
         }
-        match *pair {
-            Pair::Link(number) => Some(number),
-            _ => None,
+        loop {
+            match *way {
+                Way::Link(number) => return Some(number),
+                Way::Untried | Way::None => return None,
+                Way::Failed(number) => {
+                    *way = Way::None;
+                    drop(way);
+                    target.peer_close(number);
+                    return None;
+                }
+                Way::Trying(_, until) if Instant::now() >= until => return None,
+                Way::Trying(_, until) => drop(pair.changed.wait_until(&mut way, until)),
+            }
         }
     }
 
@@ -105,7 +151,7 @@ impl Several {
                 // What is wrong with the copy itself, or with a server, counts for more than that it did not arrive.
                 let (way, other): (Vec<Error>, Vec<Error>) = errors.partition(is_of_the_way);
                 if !way.is_empty() {
-                    *self.pair(from.server, to.server).lock() = Pair::None;
+                    self.pair(from.server, to.server).set(Way::None);
                     source.peer_close(link);
                     target.peer_close(link);
                 }
