@@ -38,16 +38,25 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// So many servers with one software GPU of 2 GiB each, and times that let faults show soon.
+    /// So many servers with one software GPU of 2 GiB each. Nobody is given up because the machine is slow: a lease that isn't
+    /// given back, or a server that is lost, would be waited for in vain.
     pub fn servers(count: usize) -> Self {
         let options = ["--device", "software", "--memory", "2G"].map(str::to_owned).to_vec();
         Self {
             servers: vec![options; count],
             environment: Vec::new(),
             config: String::new(),
-            lease_ttl_s: 6,
-            node_timeout_s: 3,
+            lease_ttl_s: 600,
+            node_timeout_s: 300,
         }
+    }
+
+    /// Loses servers and ends leases as soon as a test that waits for that can bear, and no sooner: a server or a program
+    /// that lives has to be heard within these times, however busy the machine is.
+    pub fn impatient(mut self) -> Self {
+        self.lease_ttl_s = 12;
+        self.node_timeout_s = 8;
+        self
     }
 
     /// Replaces the options of all servers.

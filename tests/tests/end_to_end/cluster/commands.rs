@@ -1,14 +1,12 @@
 //! What people type, against a living cluster.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use rgpu_tests::cluster::Setup;
 use rgpu_tests::process;
 use rgpu_tests::product::{clean, temporary};
 use rgpu_tests::runner::Test;
 
-use super::{on_loopback, puppet};
+use super::{SOON, on_loopback, puppet};
 use crate::context::{plain, product};
 
 /// The tests.
@@ -31,13 +29,13 @@ fn runs() -> Result<()> {
     ensure!(finished.stdout.contains("vector_add: ok"), "{}", finished.output());
     // Without saying what it needs, a program gets one whole device.
     run(&["--gpus", "1"])?.success()?;
-    cluster.wait_idle(Duration::from_secs(10))?;
+    cluster.wait_idle(SOON)?;
     let leases = cluster.leases(true)?;
     ensure!(leases.len() == 2, "{leases:?}");
     // The program's own end is what `rgpu run` reports.
     let mut command = cluster.run("ann", &["--gpus", "1", "--share", "10%"])?;
     process::run(command.args(["--", "sh", "-c", "exit 7"]))?.expect_code(7)?;
-    cluster.wait_idle(Duration::from_secs(10))
+    cluster.wait_idle(SOON)
 }
 
 fn shows() -> Result<()> {
@@ -64,7 +62,7 @@ fn shows() -> Result<()> {
         }
     }
     puppet.finish()?;
-    cluster.wait_idle(Duration::from_secs(10))
+    cluster.wait_idle(SOON)
 }
 
 fn refuses() -> Result<()> {

@@ -9,7 +9,7 @@ use rgpu_tests::examples;
 use rgpu_tests::process::Running;
 use rgpu_tests::runner::Test;
 
-use super::{on_hosts, on_loopback};
+use super::{SOON, on_hosts, on_loopback};
 use crate::context::plain;
 
 /// The tests.
@@ -63,7 +63,7 @@ fn twenty(start: fn(&Setup) -> Result<Cluster>) -> Result<()> {
         seen.most_memory >> 20
     );
     ensure!(seen.most_active >= 2, "never did two programs run at a time");
-    cluster.wait_idle(Duration::from_secs(15))?;
+    cluster.wait_idle(SOON)?;
     let leases = cluster.leases(true)?;
     let ended = leases.iter().filter(|lease| lease.state == LeaseState::Ended).count();
     ensure!(ended == 20, "{ended} leases have ended: {leases:?}");

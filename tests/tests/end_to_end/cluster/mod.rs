@@ -11,12 +11,17 @@ mod servers_lost;
 mod state;
 mod tokens;
 
+use std::time::Duration;
+
 use anyhow::Result;
 use rgpu_tests::cluster::puppet::Puppet;
 use rgpu_tests::cluster::{Cluster, Setup};
 use rgpu_tests::runner::Test;
 
 use crate::context::{plain, product};
+
+/// How soon something must be noticed. Only tells hanging from working: the protocol gives up after 8 s of silence.
+const SOON: Duration = Duration::from_secs(60);
 
 /// The tests.
 pub fn tests() -> Vec<Test> {

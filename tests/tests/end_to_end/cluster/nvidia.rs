@@ -10,7 +10,7 @@ use rgpu_tests::cluster::{Cluster, Setup};
 use rgpu_tests::product;
 use rgpu_tests::runner::Test;
 
-use super::on_loopback;
+use super::{SOON, on_loopback};
 use crate::context::plain;
 
 /// The tests.
@@ -82,7 +82,7 @@ fn excess(cluster: &Cluster, programs: &mut [(&str, Puppet)]) -> Result<f64> {
     for (i, (tenant, _)) in programs.iter().enumerate() {
         let (share, (time, count)) = ([0.25, 0.75][i], times[i]);
         let mut seen = (0.0, 0);
-        cluster.wait("the broker is told what was used", Duration::from_secs(20), |cluster| {
+        cluster.wait("the broker is told what was used", SOON, |cluster| {
             seen = used(cluster, tenant)?;
             Ok(seen.1 >= before[i].1 + count)
         })?;

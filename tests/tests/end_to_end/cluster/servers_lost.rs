@@ -10,7 +10,7 @@ use rgpu_tests::cluster::{Cluster, Setup, watch};
 use rgpu_tests::process::{self, Running};
 use rgpu_tests::runner::Test;
 
-use super::{on_hosts, on_loopback, puppet};
+use super::{SOON, on_hosts, on_loopback, puppet};
 use crate::context::plain;
 
 /// The tests.
@@ -22,18 +22,17 @@ pub fn tests() -> Vec<Test> {
         Test::new("cluster::a_disconnected_servers_lease_ends_and_the_queue_moves", || {
             server_lost(Loss::Disconnected)
         }),
-        Test::new("cluster::a_killed_clients_memory_is_free_within_seconds", client_killed),
-        Test::new("cluster::a_disconnected_clients_memory_is_free_within_seconds", client_disconnected),
+        Test::new("cluster::a_killed_clients_memory_is_free_though_its_lease_goes_on", client_killed),
+        Test::new("cluster::a_disconnected_clients_memory_is_free_in_the_end", client_disconnected),
         Test::new("cluster::a_lease_that_nobody_renews_expires", run_killed),
         Test::new("cluster::an_interrupted_run_gives_its_lease_back", interrupted),
     ]
 }
 
-/// How soon a program must learn that its server is lost. The protocol gives up after 8 s of silence.
-const SOON: Duration = Duration::from_secs(40);
-
 fn broker_killed() -> Result<()> {
-    let mut cluster = on_loopback(&Setup::servers(2))?;
+    let setup = Setup { lease_ttl_s: 8, ..Setup::servers(2) };
+    let ttl = setup.lease_ttl_s;
+    let mut cluster = on_loopback(&setup)?;
     let mut puppets = [
         puppet(&cluster, "ann", &["--gpus", "1", "--gpu-memory", "1536MiB", "--share", "75%"])?,
         puppet(&cluster, "bob", &["--gpus", "1", "--gpu-memory", "1536MiB", "--share", "75%"])?,
@@ -46,7 +45,7 @@ fn broker_killed() -> Result<()> {
     ensure!(before.len() == 2 && before.iter().all(|l| l.state == LeaseState::Active), "{before:?}");
     cluster.broker()?.kill(false);
     // Longer than a lease is good for: servers end nothing because a broker is away.
-    for _ in 0..8 {
+    for _ in 0..ttl + 2 {
         for puppet in &mut puppets {
             puppet.success("launch 0").context("while the broker is away")?;
         }
@@ -60,6 +59,7 @@ fn broker_killed() -> Result<()> {
         )?;
         ensure!(!tried.status.success(), "a taken device was granted again\n{}", tried.output());
         cluster.wait_ready()?;
+        // A while later, too, when all have been heard.
         std::thread::sleep(Duration::from_secs(2));
         let tried = process::run(
             cluster.run("eve", &["--gpus", "1", "--gpu-memory", "1GiB", "--now"])?.args(["--", "true"]),
@@ -80,7 +80,7 @@ fn broker_killed() -> Result<()> {
         puppet.success("alloc 0 300").context("after the broker's return")?;
     }
     // Renewed again, too.
-    std::thread::sleep(Duration::from_secs(8));
+    std::thread::sleep(Duration::from_secs(ttl + 2));
     ensure!(
         cluster.leases(false)?.len() == 2,
         "a lease ended although it is in use\n{}",
@@ -89,7 +89,7 @@ fn broker_killed() -> Result<()> {
     for puppet in puppets {
         puppet.finish()?;
     }
-    cluster.wait_idle(Duration::from_secs(10))
+    cluster.wait_idle(SOON)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -112,7 +112,7 @@ fn learns(puppet: &mut Puppet, command: &str) -> Result<()> {
 }
 
 fn server_lost(loss: Loss) -> Result<()> {
-    let setup = Setup::servers(2);
+    let setup = Setup { lease_ttl_s: 600, ..Setup::servers(2).impatient() };
     let mut cluster = if loss == Loss::Disconnected { on_hosts(&setup)? } else { on_loopback(&setup)? };
     // One program with both devices, and one that waits for any.
     let mut both = puppet(&cluster, "ann", &["--gpus", "2"])?;
@@ -121,7 +121,7 @@ fn server_lost(loss: Loss) -> Result<()> {
     let lease = cluster.only_lease()?;
     let mut command = cluster.run("bob", &["--gpus", "1"])?;
     let waiting = Running::start(command.arg("--").arg(plain("vector_add")?))?;
-    cluster.wait("the second waits", Duration::from_secs(20), |cluster| {
+    cluster.wait("the second waits", SOON, |cluster| {
         Ok(cluster.leases(false)?.iter().any(|l| l.tenant == "bob" && l.state == LeaseState::Waiting))
     })?;
     // The server of device 0.
@@ -133,7 +133,7 @@ fn server_lost(loss: Loss) -> Result<()> {
     }
     learns(&mut both, "launch 0")?;
     let id = lease.id;
-    cluster.wait("the lost server's lease ends", Duration::from_secs(30), |cluster| {
+    cluster.wait("the lost server's lease ends", SOON, |cluster| {
         Ok(cluster.lease(id)?.state == LeaseState::Ended)
     })?;
     // What waited gets the other server's device, which the lease had, too.
@@ -153,12 +153,12 @@ fn server_lost(loss: Loss) -> Result<()> {
         Ok(())
     };
     run(&cluster).context("after the server's return")?;
-    cluster.wait_idle(Duration::from_secs(15))
+    cluster.wait_idle(SOON)
 }
 
 /// Waits until nothing of the first server's device is in use.
-fn memory_is_free(cluster: &Cluster, limit: Duration) -> Result<()> {
-    cluster.wait("the device's memory is free", limit, |cluster| {
+fn memory_is_free(cluster: &Cluster) -> Result<()> {
+    cluster.wait("the device's memory is free", SOON, |cluster| {
         Ok(cluster.devices()?.iter().all(|d| d.load.memory_used == 0))
     })
 }
@@ -166,7 +166,7 @@ fn memory_is_free(cluster: &Cluster, limit: Duration) -> Result<()> {
 fn with_memory(cluster: &Cluster) -> Result<Puppet> {
     let mut puppet = puppet(cluster, "ann", &["--gpus", "1", "--gpu-memory", "1GiB", "--share", "50%"])?;
     puppet.success("alloc 0 700")?;
-    cluster.wait("the memory is seen to be used", Duration::from_secs(10), |cluster| {
+    cluster.wait("the memory is seen to be used", SOON, |cluster| {
         Ok(cluster.devices()?.iter().any(|d| d.load.memory_used >= 700 << 20))
     })?;
     Ok(puppet)
@@ -176,32 +176,31 @@ fn client_killed() -> Result<()> {
     let cluster = on_loopback(&Setup::servers(1))?;
     let puppet = with_memory(&cluster)?;
     puppet.signal(libc::SIGKILL, true);
-    memory_is_free(&cluster, Duration::from_secs(5))?;
-    // And the lease, when its time is over.
-    cluster.wait_idle(Duration::from_secs(20))
+    memory_is_free(&cluster)?;
+    // It was the connection's end that freed it: nobody has given the lease back, whose time is long.
+    ensure!(cluster.only_lease()?.state == LeaseState::Active, "the lease has ended");
+    Ok(())
 }
 
 fn client_disconnected() -> Result<()> {
-    let cluster = on_hosts(&Setup::servers(1))?;
+    let cluster = on_hosts(&Setup { node_timeout_s: 300, ..Setup::servers(1).impatient() })?;
     let puppet = with_memory(&cluster)?;
     cluster.client_host().context("no host")?.connected(false)?;
     // The lease is not renewed any more: at the latest its end frees the memory.
-    memory_is_free(&cluster, Duration::from_secs(30))?;
-    cluster.wait_idle(Duration::from_secs(20))?;
+    memory_is_free(&cluster)?;
+    cluster.wait_idle(SOON)?;
     drop(puppet);
     Ok(())
 }
 
 fn run_killed() -> Result<()> {
-    let cluster = on_loopback(&Setup::servers(1))?;
+    let cluster = on_loopback(&Setup { node_timeout_s: 300, ..Setup::servers(1).impatient() })?;
     let mut puppet = with_memory(&cluster)?;
     let id = cluster.only_lease()?.id;
     // Only `rgpu run`; the program goes on, but nobody renews.
     puppet.signal(libc::SIGKILL, false);
-    cluster.wait("the lease expires", Duration::from_secs(30), |cluster| {
-        Ok(cluster.lease(id)?.state == LeaseState::Ended)
-    })?;
-    memory_is_free(&cluster, Duration::from_secs(10))?;
+    cluster.wait("the lease expires", SOON, |cluster| Ok(cluster.lease(id)?.state == LeaseState::Ended))?;
+    memory_is_free(&cluster)?;
     if puppet.tell("launch 0").is_ok() {
         let answer = puppet.answer("launch 0", SOON);
         let went_on = answer.as_ref().is_ok_and(|a| a.first().is_some_and(|e| e == "cudaSuccess"));
@@ -212,7 +211,7 @@ fn run_killed() -> Result<()> {
         renewed.as_ref().is_err_and(|c| *c == Some(ErrorCode::Conflict)),
         "renewing what has ended: {renewed:?}"
     );
-    cluster.wait_idle(Duration::from_secs(10))
+    cluster.wait_idle(SOON)
 }
 
 fn interrupted() -> Result<()> {
@@ -221,8 +220,8 @@ fn interrupted() -> Result<()> {
         let mut puppet = with_memory(&cluster)?;
         let id = cluster.only_lease()?.id;
         puppet.signal(signal, false);
-        puppet.end_within(Duration::from_secs(15))?;
-        cluster.wait_idle(Duration::from_secs(10))?;
+        puppet.end_within(SOON)?;
+        cluster.wait_idle(SOON)?;
         let lease = cluster.lease(id)?;
         ensure!(!lease.reason.to_lowercase().contains("expire"), "it was not given back, but {lease:?}");
     }

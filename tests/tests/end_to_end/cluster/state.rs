@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use rgpu_control::api::{ErrorCode, LeaseRequest, LeaseState};
@@ -12,7 +11,7 @@ use rgpu_tests::process;
 use rgpu_tests::product::clean;
 use rgpu_tests::runner::{Skip, Test};
 
-use super::{on_loopback, puppet};
+use super::{SOON, on_loopback, puppet};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -55,15 +54,14 @@ fn request() -> LeaseRequest {
         goal_s: None,
         importance: None,
         traffic_mbps: None,
-        wait_s: 5,
+        wait_s: 20,
         now_or_never: false,
         encrypt: false,
     }
 }
 
 fn full() -> Result<()> {
-    // Leases outlast the time without a broker that can renew them.
-    let mut cluster = on_loopback(&Setup { lease_ttl_s: 120, ..Setup::servers(1) })?;
+    let mut cluster = on_loopback(&Setup::servers(1))?;
     let small = "cp -a \"$STATE\" \"$STATE.kept\"\nmount -t tmpfs -o size=4m,mode=700 none \"$STATE\"\n\
                  cp -a \"$STATE.kept/.\" \"$STATE\"";
     let command = mounted(&cluster, small)?;
@@ -101,14 +99,15 @@ fn full() -> Result<()> {
 
     // There is room again: all is as before.
     std::fs::remove_file(&filler)?;
-    cluster.wait("leases are granted again", Duration::from_secs(30), |cluster| {
+    cluster.wait("leases are granted again", SOON, |cluster| {
         let lease = cluster.tenant("bob", |broker| broker.request_lease(&request()))?;
         let id = lease.id;
         cluster.tenant("bob", move |broker| broker.release(id))?;
         Ok(lease.state == LeaseState::Active)
     })?;
     ensure!(cluster.lease(id)?.state == LeaseState::Active, "the lease is lost");
-    // And a broker that starts with what was stored knows the lease.
+    // And a broker that starts with what was stored knows the lease. What is copied must not change meanwhile.
+    cluster.broker()?.signal(libc::SIGSTOP);
     let kept = cluster.directory().join("kept");
     let copied = process::run(clean(Path::new("cp")).arg("-a").arg(&state).arg(&kept))?;
     copied.success()?;
@@ -120,7 +119,7 @@ fn full() -> Result<()> {
     ensure!(cluster.lease(id)?.state == LeaseState::Active, "the lease is lost");
     puppet.success("launch 0")?;
     puppet.finish()?;
-    cluster.wait_idle(Duration::from_secs(20))
+    cluster.wait_idle(SOON)
 }
 
 fn read_only() -> Result<()> {

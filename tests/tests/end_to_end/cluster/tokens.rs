@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rgpu_control::api::{ErrorCode, Lease, LeaseRequest};
@@ -18,7 +17,7 @@ use rgpu_tests::product::clean;
 use rgpu_tests::proxy::Proxy;
 use rgpu_tests::runner::Test;
 
-use super::on_loopback;
+use super::{SOON, on_loopback};
 use crate::context::{plain, product};
 
 /// The tests.
@@ -56,7 +55,7 @@ fn request(key: &PrivateKey) -> LeaseRequest {
         goal_s: None,
         importance: None,
         traffic_mbps: None,
-        wait_s: 20,
+        wait_s: 60,
         now_or_never: false,
         encrypt: false,
     }
@@ -106,7 +105,7 @@ fn claims(cluster: &Cluster, held: &Held) -> Result<LeaseClaims> {
 }
 
 fn refused() -> Result<()> {
-    let mut cluster = on_loopback(&Setup { lease_ttl_s: 60, ..Setup::servers(2) })?;
+    let mut cluster = on_loopback(&Setup::servers(2))?;
     let held = held(&cluster, "ann")?;
     with(&cluster, &held.ticket)?.success().context("the good token")?;
     let good = claims(&cluster, &held)?;
@@ -155,11 +154,11 @@ fn refused() -> Result<()> {
     with(&cluster, &held.ticket)?.success().context("the good token, after all that")?;
     let id = held.lease.id;
     cluster.tenant("ann", move |broker| broker.release(id))?;
-    cluster.wait_idle(Duration::from_secs(10))
+    cluster.wait_idle(SOON)
 }
 
 fn replayed() -> Result<()> {
-    let cluster = on_loopback(&Setup { lease_ttl_s: 60, ..Setup::servers(1) })?;
+    let cluster = on_loopback(&Setup::servers(1))?;
     let held = held(&cluster, "ann")?;
     let server = held.ticket.servers[0].address.parse()?;
     let proxy = Proxy::start(server)?;
@@ -169,7 +168,7 @@ fn replayed() -> Result<()> {
     let recorded = proxy.recorded();
     ensure!(recorded.len() > 100, "only {} bytes passed", recorded.len());
     let mut stream = TcpStream::connect(server)?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.set_read_timeout(Some(SOON))?;
     let _ = stream.write_all(&recorded); // it may be cut off in the middle
     let mut answer = vec![];
     let _ = stream.read_to_end(&mut answer); // what came before the end counts
@@ -179,7 +178,7 @@ fn replayed() -> Result<()> {
 }
 
 fn exposed() -> Result<()> {
-    let cluster = on_loopback(&Setup { lease_ttl_s: 60, ..Setup::servers(1) })?;
+    let cluster = on_loopback(&Setup::servers(1))?;
     let held = held(&cluster, "ann")?;
     let path = write(&cluster, &held.ticket)?;
     with_file(&path)?.success()?;
@@ -199,12 +198,12 @@ fn without() -> Result<()> {
 }
 
 fn ended() -> Result<()> {
-    let cluster = on_loopback(&Setup { lease_ttl_s: 60, ..Setup::servers(1) })?;
+    let cluster = on_loopback(&Setup::servers(1))?;
     let held = held(&cluster, "ann")?;
     with(&cluster, &held.ticket)?.success()?;
     let id = held.lease.id;
     cluster.tenant("ann", move |broker| broker.release(id))?;
-    cluster.wait_idle(Duration::from_secs(10))?;
+    cluster.wait_idle(SOON)?;
     // It hasn't expired, but what it gave may be somebody else's.
     is_refused("an ended lease's token", with(&cluster, &held.ticket)?, "ended")?;
     // Giving it back again is no error.
