@@ -183,7 +183,7 @@ impl Daemon {
         follow(Box::new(child.stdout.take().context("No pipe")?), true);
         follow(Box::new(child.stderr.take().context("No pipe")?), false);
         drop(found);
-        match address.recv_timeout(Duration::from_secs(30)) {
+        match address.recv_timeout(Duration::from_secs(60)) {
             Ok(address) => Ok(Self { child, address, log }),
             Err(_) => {
                 let _ = child.kill();

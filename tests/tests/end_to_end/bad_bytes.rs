@@ -64,7 +64,7 @@ fn send(address: SocketAddr, bytes: &[u8], wait: Duration) -> Result<Vec<u8>> {
 /// The daemon lives, serves, and has nothing left over.
 fn unharmed(daemon: &mut Daemon) -> Result<()> {
     ensure!(daemon.is_running(), "the daemon has died:\n{}", daemon.log().join("\n"));
-    daemon.wait_until_idle(Duration::from_secs(30))?;
+    daemon.wait_until_idle(Duration::from_secs(60))?;
     serves(daemon.address())?;
     let panics: Vec<_> = daemon.log().into_iter().filter(|l| l.contains("panicked")).collect();
     ensure!(panics.is_empty(), "something panicked: {}", panics.join("\n"));
@@ -77,7 +77,7 @@ fn other_version() -> Result<()> {
     let mut daemon = Daemon::start(product()?)?;
     let mut bytes = hello::message(&hello::Hello::default());
     bytes[4..6].copy_from_slice(&77u16.to_le_bytes());
-    let back = send(daemon.address(), &bytes, Duration::from_secs(10))?;
+    let back = send(daemon.address(), &bytes, Duration::from_secs(60))?;
     ensure!(back.len() > PREFIX_BYTES, "no answer to the hello: {} bytes", back.len());
     let prefix = Prefix::parse(back[..PREFIX_BYTES].try_into()?, hello::MAX_HELLO_ANSWER)?;
     let answer = HelloAnswer::parse(prefix, &back[PREFIX_BYTES..])?;

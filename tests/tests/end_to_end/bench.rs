@@ -18,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("bench::a_launch_needs_no_round_trip", launch),
         Test::new("bench::calls_are_counted", calls),
         Test::new("bench::an_added_delay_is_felt_once_a_round_trip", delay),
+        Test::new("bench::many_programs_share_the_launches", many),
         Test::new("bench::what_cannot_be_measured_is_said", failures),
     ]
 }
@@ -71,6 +72,21 @@ fn bandwidth() -> Result<()> {
     Ok(())
 }
 
+fn many() -> Result<()> {
+    let file = temporary("many.json");
+    let arguments = ["many", "--programs", "1,3", "--launches", "3000", "--ways", "tcp", "--rounds", "1"];
+    process::run(bench(&arguments)?.arg("--json").arg(&file))?.success()?;
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+    std::fs::remove_file(&file)?;
+    let rows = report["rows"].as_array().context("No rows")?;
+    let programs: Vec<_> = rows.iter().map(|row| row["programs"].as_u64()).collect();
+    ensure!(programs == [Some(1), Some(3)], "{report}");
+    ensure!(rows.iter().all(|row| row["rate"]["p50"].as_f64().is_some_and(|rate| rate > 0.0)), "{report}");
+    ensure!(rows.iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)), "{report}");
+    ensure!(rows.iter().all(|row| row["idle_server"].as_u64() != Some(0)), "{report}");
+    Ok(())
+}
+
 fn launch() -> Result<()> {
     let rows = rows(&["launch", "--ways", "in-process,tcp", "--rounds", "1", "--count", "1000"], &[])?;
     let tcp = of_way(&rows, "tcp")?;
@@ -95,13 +111,20 @@ fn calls() -> Result<()> {
 fn delay() -> Result<()> {
     let arguments =
         ["latency", "--ways", "tcp", "--rounds", "1", "--count", "5", "--delay", "40ms", "--rate", "100Mbit"];
-    let rows = rows(&arguments, &[])?;
-    let tcp = of_way(&rows, "tcp")?;
-    // Never less than the delay, and the same number of round trips as the raw ping-pong has: one.
-    let median = tcp["value"]["p50"].as_f64().context("a median")?;
-    ensure!(median >= 40e3, "{median} µs with 40 ms added");
-    ensure!(tcp["ratio"].as_f64().is_some_and(|r| r < 1.9), "{tcp}");
-    Ok(())
+    for attempt in 1.. {
+        let rows = rows(&arguments, &[])?;
+        let tcp = of_way(&rows, "tcp")?;
+        // Never less than the delay, and the same number of round trips as the raw ping-pong has: one. A busy machine may add
+        // as much as a round trip, but not to all of them.
+        let quickest = |what: &str| tcp[what]["min"].as_f64().with_context(|| format!("no {what}: {tcp}"));
+        let (value, limit) = (quickest("value")?, quickest("limit")?);
+        ensure!(value >= 40e3 && limit >= 40e3, "{value} and {limit} µs with 40 ms added");
+        if value < 1.9 * limit {
+            return Ok(());
+        }
+        ensure!(attempt < 3, "more than one round trip, three times: {tcp}");
+    }
+    unreachable!("it has returned")
 }
 
 fn failures() -> Result<()> {

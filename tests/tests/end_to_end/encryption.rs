@@ -13,7 +13,7 @@ use rgpu_tests::runner::Test;
 use crate::context::{Followed, forwarded, plain, product, signal};
 
 /// Only tells hanging from working.
-const SOON: Duration = Duration::from_secs(25);
+const SOON: Duration = Duration::from_secs(60);
 /// What must not be read on the wire.
 const SECRET: &str = "correct-horse-battery-staple";
 

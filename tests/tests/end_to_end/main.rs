@@ -24,6 +24,11 @@ mod tracing;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Who starts this in the background of a shell has these ignored, and so would every program that is started here.
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+        // SAFETY: restores what every process begins with; nothing else is running yet.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
     let mut tests = matrix::tests();
     tests.extend(round_trips::tests());
     tests.extend(loss::tests());

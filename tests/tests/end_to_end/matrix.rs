@@ -83,6 +83,6 @@ fn eight_at_once(names: &[String]) -> Result<()> {
             .collect();
         threads.into_iter().try_for_each(|t| t.join().expect("no thread panics"))
     })?;
-    daemon.wait_until_idle(std::time::Duration::from_secs(20))?;
+    daemon.wait_until_idle(std::time::Duration::from_secs(60))?;
     Ok(())
 }

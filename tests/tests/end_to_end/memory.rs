@@ -83,7 +83,7 @@ fn comes_back() -> Result<()> {
     // Through shared memory, the program writes the device's memory itself: it stands in the accounts of both.
     process::wait_until(
         "the program and its server hold something to give back",
-        Duration::from_secs(30),
+        Duration::from_secs(60),
         || {
             let held = [server, program.program_pid()].map(|pid| process::pss(pid).unwrap_or(0));
             // The program's own copy has 64 MiB, the device's as much.
@@ -92,7 +92,7 @@ fn comes_back() -> Result<()> {
     )?;
     signal(program.program_pid(), libc::SIGKILL);
     signal(program.pid(), libc::SIGKILL);
-    daemon.wait_until_idle(Duration::from_secs(10))?;
+    daemon.wait_until_idle(Duration::from_secs(60))?;
     let main = process::pss(daemon.pid())?;
     ensure!(main <= 20 * MIB, "the daemon has {} KiB afterwards", main >> 10);
     Ok(())

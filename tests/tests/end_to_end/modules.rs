@@ -69,7 +69,7 @@ fn run(daemon: &Daemon, modules: &str, token: Option<&Path>) -> Result<Counts> {
 /// Waits until the server has stored so many images.
 fn stored(cache: &Cache, images: usize) -> Result<()> {
     let there = || cache.images().is_ok_and(|found| found.iter().filter(|f| is_image(f)).count() == images);
-    process::wait_until("the images are stored", Duration::from_secs(20), there).map(drop)
+    process::wait_until("the images are stored", Duration::from_secs(60), there).map(drop)
 }
 
 fn is_image(file: &Path) -> bool {
@@ -109,7 +109,7 @@ fn damaged() -> Result<()> {
     let sent = 2 << 20..(2 << 20) + (100 << 10);
     ensure!(sent.contains(&again.to_server), "{} bytes were sent for two images", again.to_server);
     ensure!(again.round_trips <= 3, "{} round trips", again.round_trips);
-    process::wait_until("the image is whole again", Duration::from_secs(20), || {
+    process::wait_until("the image is whole again", Duration::from_secs(60), || {
         fs::read(&images[1]).is_ok_and(|now| now == sound)
     })?;
     Ok(())

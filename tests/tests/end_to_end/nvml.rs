@@ -37,7 +37,7 @@ fn says_ok(finished: Finished) -> Result<()> {
 fn forwarded() -> Result<()> {
     let daemon = Daemon::start(product()?)?;
     says_ok(run(product()?.run(daemon.address()), &[])?)?;
-    daemon.wait_until_idle(std::time::Duration::from_secs(20))?;
+    daemon.wait_until_idle(std::time::Duration::from_secs(60))?;
     Ok(())
 }
 

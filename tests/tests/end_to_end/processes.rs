@@ -66,7 +66,7 @@ fn signal_reaches_program() -> Result<()> {
     ]);
     let program = Followed::start(command, "ready")?;
     program.signal(libc::SIGTERM);
-    let finished = program.finish_within(Duration::from_secs(20))?.expect_code(5)?;
+    let finished = program.finish_within(Duration::from_secs(60))?.expect_code(5)?;
     ensure!(finished.stderr.contains("got it"), "{}", finished.output());
     Ok(())
 }

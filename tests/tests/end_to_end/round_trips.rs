@@ -34,7 +34,7 @@ fn watch_with(daemon: &Daemon, name: &str, arguments: &[&str]) -> Result<(Counts
     let stats = Stats::take(&file)?;
     // What the client sent last, without waiting, may still be on its way through the proxy.
     let bytes_sent = stats.number("bytes_sent")?;
-    process::wait_until("what was sent passes the proxy", Duration::from_secs(20), || {
+    process::wait_until("what was sent passes the proxy", Duration::from_secs(60), || {
         proxy.counts().map_or(true, |c| c.to_server >= bytes_sent)
     })?;
     let counts = proxy.counts()?;
@@ -89,7 +89,7 @@ fn many_launches() -> Result<()> {
         line.contains("launches")
             && line.split(|c: char| !c.is_ascii_digit()).any(|number| number == "100000")
     };
-    process::wait_until("the daemon logs 100000 executed launches", Duration::from_secs(10), || {
+    process::wait_until("the daemon logs 100000 executed launches", Duration::from_secs(60), || {
         daemon.log().iter().any(executed)
     })
     .map_err(|e| anyhow::anyhow!("{e}; its log:\n{}", daemon.log().join("\n")))?;
