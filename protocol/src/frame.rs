@@ -87,6 +87,9 @@ pub enum Notice {
     /// The client's lease was made smaller: it is to return credit that it has not spent. Body: [`CreditRecall`]. Since minor
     /// version 2.
     CreditRecall = 10,
+    /// What was put on a stream before a [mark](crate::calls::Mark) is over. Body: the mark's number, u64. Since minor version
+    /// 4; sent to nobody who has not asked for it.
+    Reached = 11,
 }
 
 /// How often a busy server shows that it is alive.
@@ -106,6 +109,7 @@ impl TryFrom<u16> for Notice {
             8 => Self::ModuleWanted,
             9 => Self::Trace,
             10 => Self::CreditRecall,
+            11 => Self::Reached,
             _ => return Err(DecodeError::Unknown { what: "notice", value: value.into() }),
         })
     }

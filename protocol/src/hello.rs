@@ -21,7 +21,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"RGPU");
 /// The protocol's major version: both sides must have the same.
 pub const MAJOR: u16 = 1;
 /// The protocol's minor version: the smaller of both sides' is spoken.
-pub const MINOR: u16 = 3;
+pub const MINOR: u16 = 4;
 /// In a hello over a Unix socket: the client can go on through shared memory. In the answer: the server passes what that
 /// needs over the socket, right behind the answer.
 pub const FEATURE_SHARED_MEMORY: u64 = 1;

@@ -46,8 +46,10 @@
 //! a sign of life. Everything that a synchronisation makes visible is sent before its answer.
 //!
 //! **Back-pressure** has two parts. A client sends at most [`STREAM_WINDOW`] of bulk data for a stream, and [`BULK_WINDOW`]
-//! in all, ahead of what it knows to be done; it knows by asking a `synchronize` now and then. So data that waits for its
-//! stream does not lie in the way of other calls. A server that has too much undone work nevertheless stops reading,
+//! in all, ahead of what it knows to be done; it knows by asking a `synchronize` now and then. In the same way it posts at most
+//! [`STREAM_CALLS`] calls to a stream, and [`SESSION_CALLS`] in all; it knows by [`calls::Mark`]s, which the server answers by
+//! notices. So what waits for its stream does not lie in the way of other calls. A server that has too much undone work
+//! nevertheless stops reading,
 //! and the client's next flush waits. Neither holds while a host function (or, for the server, a fetch) is outstanding, because
 //! the work may be waiting for those. A client that waits to send reads what arrives meanwhile.
 //!
@@ -80,6 +82,13 @@ pub const STREAM_WINDOW: u64 = 24 << 20;
 
 /// The same for all streams of a session together. Less than what makes a server stop reading.
 pub const BULK_WINDOW: u64 = 40 << 20;
+
+/// A client posts no more calls to one stream than this before the server has said that enough of them are done, so that the
+/// server goes on reading other streams' calls. Since minor version 4.
+pub const STREAM_CALLS: u64 = 8 << 10;
+
+/// The same for all streams of a session together. Less than what makes a server stop reading.
+pub const SESSION_CALLS: u64 = 32 << 10;
 
 /// How long a waiting client bears silence. Several times [`frame::HEARTBEAT`], for busy machines.
 pub const SILENCE: std::time::Duration = std::time::Duration::from_secs(8);

@@ -18,11 +18,11 @@ use rgpu_device::{
     Code, CopySink, Device, Error, Host, HostData, Launch, MemoryKind, Region, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, Call};
-use rgpu_protocol::frame::{HEADER_BYTES, Header, MAX_BULK};
+use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BULK, Notice};
 use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
 use rgpu_protocol::transport::{Tcp, Transport};
 use rgpu_protocol::wire::to_bytes;
-use rgpu_protocol::{BULK_WINDOW, STREAM_WINDOW};
+use rgpu_protocol::{BULK_WINDOW, SESSION_CALLS, STREAM_CALLS, STREAM_WINDOW};
 use rgpu_server::ledger::Ledger;
 use rgpu_server::session::{End, Session, initial_credit};
 use std::collections::HashMap;
@@ -69,8 +69,8 @@ struct Setup {
     server: JoinHandle<End>,
 }
 
-/// A server for one session, in a thread.
-fn serve(memory: u64, device: mpsc::Sender<Arc<MockDevice>>) -> (String, JoinHandle<End>) {
+/// A server for one session, in a thread, that says that it speaks this minor version of the protocol.
+fn serve(memory: u64, minor: u16, device: mpsc::Sender<Arc<MockDevice>>) -> (String, JoinHandle<End>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let server = std::thread::spawn(move || {
@@ -96,7 +96,9 @@ fn serve(memory: u64, device: mpsc::Sender<Arc<MockDevice>>) -> (String, JoinHan
             credit: credit.clone(),
             ..Default::default()
         };
-        stream.write_all(&hello::message(&answer)).unwrap();
+        let mut answer = hello::message(&answer);
+        answer[6..8].copy_from_slice(&minor.to_le_bytes());
+        stream.write_all(&answer).unwrap();
         let tcp: Arc<dyn Transport> = Arc::new(Tcp::adopt(stream.into(), "client".into()).unwrap());
         let session = Session::new(tcp);
         let mock = MockDevice::new(session.host(), memory);
@@ -107,8 +109,12 @@ fn serve(memory: u64, device: mpsc::Sender<Arc<MockDevice>>) -> (String, JoinHan
 }
 
 fn setup_with(memory: u64) -> Setup {
+    setup_speaking(memory, hello::MINOR)
+}
+
+fn setup_speaking(memory: u64, minor: u16) -> Setup {
     let (send, receive) = mpsc::channel();
-    let (address, server) = serve(memory, send);
+    let (address, server) = serve(memory, minor, send);
     let proxy = Proxy::new(&address);
     let host = Arc::new(TestHost::default());
     let remote = Remote::connect(&proxy.address, ConnectOptions::default(), host.clone()).unwrap();
@@ -188,6 +194,9 @@ fn many_launches_take_few_round_trips_and_little_memory() {
     s.remote.synchronize_blocking(Target::Device(0)).unwrap();
     assert_eq!(s.device.launches(), 100_000);
     assert_eq!(s.proxy.asked() - before, 1);
+    // Word of how far the stream has got comes by itself, after each half of its window.
+    let words = s.proxy.reached();
+    assert!((100_000 - STREAM_CALLS..=100_000).contains(&(words * STREAM_CALLS / 2)), "{words} notices");
     let order = s.device.order();
     assert_eq!(order.len(), 100_000);
     assert!(order.iter().enumerate().all(|(i, n)| *n == i as u64));
@@ -225,7 +234,7 @@ fn order_holds_across_threads() {
 fn posted_calls_are_sent_soon_without_being_asked_for() {
     let s = setup();
     s.remote.launch(launch(0, &7u64.to_le_bytes())).unwrap();
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + PATIENCE;
     while s.device.launches() == 0 {
         assert!(Instant::now() < end, "the launch was never sent");
         std::thread::sleep(Duration::from_millis(1));
@@ -309,7 +318,7 @@ fn host_functions_run_though_nobody_waits() {
     let (send, receive) = mpsc::channel();
     *s.host.run_host_func.lock().unwrap() = Some(send);
     s.remote.host_func(0, 42).unwrap();
-    assert_eq!(receive.recv_timeout(Duration::from_secs(5)), Ok(42));
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok(42));
     s.remote.host_func_done(42).unwrap();
     s.remote.synchronize_blocking(Target::Device(0)).unwrap();
     assert_eq!(s.device.host_funcs_done(), [42]);
@@ -324,7 +333,7 @@ fn callbacks_come_though_nobody_waits() {
     let (send, receive) = mpsc::channel();
     let sync = send.clone();
     s.remote.synchronize(Target::Device(0), Box::new(move |r| sync.send(r.map(|()| Vec::new())).unwrap()));
-    receive.recv_timeout(Duration::from_secs(5)).unwrap().unwrap();
+    receive.recv_timeout(PATIENCE).unwrap().unwrap();
     struct Sink(Vec<u8>, mpsc::Sender<Result<Vec<u8>>>);
     impl CopySink for Sink {
         fn chunk(&mut self, pieces: &[&[u8]]) {
@@ -336,14 +345,14 @@ fn callbacks_come_though_nobody_waits() {
         }
     }
     s.remote.copy_from_device(0, Region::linear(addr, 3 << 20), 0, Box::new(Sink(Vec::new(), send.clone())));
-    let bytes = receive.recv_timeout(Duration::from_secs(5)).unwrap().unwrap();
+    let bytes = receive.recv_timeout(PATIENCE).unwrap().unwrap();
     assert!(bytes.len() == 3 << 20 && bytes.iter().all(|b| *b == 0x5a));
     let mut place = vec![0u8; 3 << 20];
     let into = Region::linear(place.as_mut_ptr() as u64, 3 << 20);
     let done = Box::new(move |r: Result<()>| send.send(r.map(|()| Vec::new())).unwrap());
     // SAFETY: `place` lives until the callback has come.
     unsafe { s.remote.copy_from_device_into(0, Region::linear(addr, 3 << 20), into, done) };
-    receive.recv_timeout(Duration::from_secs(5)).unwrap().unwrap();
+    receive.recv_timeout(PATIENCE).unwrap().unwrap();
     assert!(place.iter().all(|b| *b == 0x5a));
 }
 
@@ -400,7 +409,7 @@ fn silence_is_noticed_within_seconds() {
     let error = s.remote.synchronize_blocking(Target::Device(0)).unwrap_err();
     assert_eq!(error.code, Code::SystemNotReady);
     assert!(error.message.contains("silent"), "{}", error.message);
-    assert!(start.elapsed() < Duration::from_secs(30));
+    assert!(start.elapsed() < 2 * PATIENCE);
 }
 
 #[test]
@@ -508,6 +517,120 @@ fn an_asked_call_does_not_wait_for_another_streams_bulk_data() {
     assert_eq!(s.device.copied(), 3 * (256 << 20));
 }
 
+/// Waits until so many launches have arrived, and sees whether it stays at that.
+fn wait_launched(device: &MockDevice, launches: u64) {
+    let end = Instant::now() + PATIENCE;
+    while device.launches() < launches && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(device.launches(), launches);
+}
+
+/// Launches on a thread, prepared and unprepared ones in turn, until one fails.
+fn launch_many(s: &Setup, stream: u64, launches: u64) -> JoinHandle<Result<()>> {
+    let remote = s.remote.clone();
+    std::thread::spawn(move || {
+        let prepared = remote.prepare_launch(launch(stream, b"x")).unwrap();
+        (0..launches).try_for_each(|i| match i % 2 {
+            0 => remote.launch_prepared(&prepared, b"x"),
+            _ => remote.launch(launch(stream, b"x")),
+        })
+    })
+}
+
+/// A session with a module, and so many streams on which nothing gets done.
+fn setup_stuck(streams: u64) -> (Setup, Vec<u64>) {
+    let s = setup();
+    s.remote.mem_alloc(0, base(&s), 4, MemoryKind::Device).unwrap();
+    s.remote.module_load(0, 1, b"image", &[]).unwrap();
+    let streams: Vec<u64> = (0..streams).map(|i| 0x100 + i).collect();
+    for &stream in &streams {
+        s.remote.stream_create(0, stream, true, 0).unwrap();
+        s.device.hold(stream);
+    }
+    (s, streams)
+}
+
+#[test]
+fn an_asked_call_does_not_wait_for_another_streams_endless_calls() {
+    let (s, streams) = setup_stuck(SESSION_CALLS / STREAM_CALLS + 1);
+    let addr = base(&s);
+    let before = s.proxy.asked();
+    let ask = |launches: u64| {
+        let (answered, answers) = mpsc::channel();
+        let remote = s.remote.clone();
+        std::thread::spawn(move || {
+            let launched = (0..launches).try_for_each(|_| remote.launch(launch(0, b"x")));
+            let mut bytes = [0u8; 4];
+            let to = Region::linear(bytes.as_mut_ptr() as u64, 4);
+            // SAFETY: the destination lives until the copy is over.
+            let copied = unsafe { remote.copy_from_device_blocking(0, Region::linear(addr, 4), to) };
+            answered.send(launched.and(copied))
+        });
+        answers.recv_timeout(PATIENCE).expect("the call waits for another stream's calls")
+    };
+    let mut endless = vec![launch_many(&s, streams[0], 100_000)];
+    wait_launched(&s.device, STREAM_CALLS);
+    // Another thread's launches and copies get through, and of the endless ones none.
+    assert_eq!(ask(1), Ok(()));
+    assert_eq!(s.device.launches(), STREAM_CALLS + 1);
+    // So do other streams' calls, as far as all together fit; and what is asked gets through all the same.
+    endless.extend(streams[1..].iter().map(|&stream| launch_many(&s, stream, STREAM_CALLS)));
+    let end = Instant::now() + PATIENCE;
+    while s.device.launches() + 1024 < SESSION_CALLS && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(ask(0), Ok(()));
+    let taken = s.device.launches();
+    assert!((SESSION_CALLS - 1024..=SESSION_CALLS + 1).contains(&taken), "{taken}");
+    // Nobody has asked for word of the calls.
+    assert_eq!(s.proxy.asked() - before, 2);
+    s.device.release();
+    endless.into_iter().for_each(|launches| launches.join().unwrap().unwrap());
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+    assert_eq!(s.device.launches(), 1 + 100_000 + SESSION_CALLS);
+}
+
+#[test]
+fn whoever_waits_to_post_learns_that_the_server_is_gone() {
+    let (s, streams) = setup_stuck(1);
+    let endless = launch_many(&s, streams[0], u64::MAX);
+    wait_launched(&s.device, STREAM_CALLS);
+    s.proxy.cut();
+    assert_eq!(endless.join().unwrap().unwrap_err().code, Code::SystemNotReady);
+    assert_eq!(s.remote.launch(launch(0, b"x")).unwrap_err().code, Code::SystemNotReady);
+    assert_eq!(s.server.join().unwrap(), End::Closed);
+}
+
+#[test]
+fn launches_do_not_wait_for_a_stream_that_may_wait_for_the_program() {
+    let (s, streams) = setup_stuck(1);
+    s.remote.host_func(streams[0], 7).unwrap();
+    // The host function returns only when this thread has gone on.
+    launch_many(&s, streams[0], 3 * STREAM_CALLS).join().unwrap().unwrap();
+    s.remote.host_func_done(7).unwrap();
+    s.device.release();
+    s.remote.synchronize_blocking(Target::Device(0)).unwrap();
+    assert_eq!(s.device.launches(), 3 * STREAM_CALLS);
+}
+
+#[test]
+fn an_older_server_gets_no_marks() {
+    let s = setup_speaking(1 << 30, wire::Mark::SINCE - 1);
+    s.remote.module_load(0, 1, b"image", &[]).unwrap();
+    s.remote.stream_create(0, 0x100, true, 0).unwrap();
+    s.device.hold(0x100);
+    // Fewer than make the server itself stop.
+    launch_many(&s, 0x100, 2 * STREAM_CALLS).join().unwrap().unwrap();
+    s.remote.stream_destroy(0x100).unwrap();
+    s.device.release();
+    // Word of a mark would have come before this answer.
+    s.remote.synchronize_blocking(Target::Stream(0)).unwrap();
+    assert_eq!(s.device.launches(), 2 * STREAM_CALLS);
+    assert_eq!(s.proxy.reached(), 0);
+}
+
 #[test]
 fn copies_do_not_wait_for_a_stream_that_may_wait_for_the_program() {
     let s = setup();
@@ -583,6 +706,43 @@ impl Scripted {
         self.call(wire::Goodbye {});
         assert_eq!(self.server.join().unwrap(), End::Goodbye);
     }
+}
+
+/// Whoever waits for a mark learns what becomes of it, whatever becomes of the stream, and sees that the server is alive.
+#[test]
+fn marks_are_answered_in_any_case() {
+    let mut s = Scripted::new();
+    s.script.allow(usize::MAX);
+    s.call(wire::Mark { stream: 0x999, number: 1 });
+    let notices = |s: &Scripted, notice: Notice| {
+        let its = |h: &&Header| h.kind == Kind::Notice && h.call == notice as u16;
+        s.script.sent().iter().filter(its).count()
+    };
+    let wait = |s: &Scripted, notice: Notice, count: usize| {
+        let end = Instant::now() + PATIENCE;
+        while notices(s, notice) < count {
+            assert!(Instant::now() < end, "there is no {notice:?} number {count}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    // A stream that does not exist has nothing to do.
+    wait(&s, Notice::Reached, 1);
+    for stream in [0x100, 0x101] {
+        s.call(wire::StreamCreate { ordinal: 0, stream, blocking: false, priority: 0 });
+        s.call(wire::HostFunc { stream, id: stream });
+        s.call(wire::Mark { stream, number: 2 });
+    }
+    wait(&s, Notice::HostFunc, 2);
+    // The second one comes though no calls do.
+    wait(&s, Notice::Heartbeat, 2);
+    assert_eq!(notices(&s, Notice::Reached), 1);
+    // One that is destroyed goes on to its end.
+    s.call(wire::StreamDestroy { stream: 0x100 });
+    s.call(wire::HostFuncDone { id: 0x100 });
+    wait(&s, Notice::Reached, 2);
+    s.call(wire::Reset { ordinal: 0 });
+    wait(&s, Notice::Reached, 3);
+    s.end();
 }
 
 #[test]
@@ -670,7 +830,7 @@ fn versions_that_differ_are_refused_in_words() {
 fn random_frames_end_the_session_and_nothing_else() {
     for seed in 1..40u64 {
         let (send, _receive) = mpsc::channel();
-        let (address, server) = serve(1 << 20, send);
+        let (address, server) = serve(1 << 20, hello::MINOR, send);
         let mut stream = TcpStream::connect(&address).unwrap();
         let hello = Hello { range: hello::Range { base: 1 << 44, size: 1 << 40 }, ..Hello::default() };
         stream.write_all(&hello::message(&hello)).unwrap();

@@ -29,7 +29,7 @@ const MARK: u64 = 8 << 20;
 #[derive(Default)]
 pub(super) struct Bulk {
     state: Mutex<State>,
-    /// Host functions that were put on a stream and have not returned.
+    /// Host functions that were put on a stream and have not returned, and streams that are held.
     host_funcs: AtomicUsize,
 }
 
@@ -85,6 +85,11 @@ impl Bulk {
         let _ = self.host_funcs.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
     }
 
+    /// Whether a host function is outstanding, or a stream that is held for somebody.
+    pub fn awaits_host_func(&self) -> bool {
+        self.host_funcs.load(SeqCst) > 0
+    }
+
     /// A stream was destroyed.
     pub fn forget(&self, stream: Handle) {
         self.state.lock().forget(stream);
@@ -103,7 +108,7 @@ impl Link {
     pub(super) fn admit(self: &Arc<Self>, stream: Handle, bytes: u64) -> Result<()> {
         loop {
             let mut state = self.bulk.state.lock();
-            if state.admits(stream, bytes) || self.bulk.host_funcs.load(SeqCst) > 0 {
+            if state.admits(stream, bytes) || self.bulk.awaits_host_func() {
                 state.total += bytes;
                 state.streams.entry(stream).or_default().undone += bytes;
                 return Ok(());
@@ -119,7 +124,7 @@ impl Link {
                 continue;
             }
             drop(state);
-            unmarked.into_iter().try_for_each(|stream| self.mark(stream))?;
+            unmarked.into_iter().try_for_each(|stream| self.mark_bytes(stream))?;
         }
     }
 
@@ -132,10 +137,10 @@ impl Link {
             its.unmarked += bytes;
             its.unmarked >= MARK || awaited
         };
-        if much { self.mark(stream) } else { Ok(()) }
+        if much { self.mark_bytes(stream) } else { Ok(()) }
     }
 
-    fn mark(self: &Arc<Self>, stream: Handle) -> Result<()> {
+    fn mark_bytes(self: &Arc<Self>, stream: Handle) -> Result<()> {
         let bytes = {
             let mut state = self.bulk.state.lock();
             state.streams.get_mut(&stream).map_or(0, |s| std::mem::take(&mut s.unmarked))

@@ -46,6 +46,7 @@ impl Remote {
             let payload = Payload::Host(RegionCursor::new(from));
             let bytes = to.bytes().unwrap_or(0);
             self.link.admit(stream, bytes)?;
+            self.link.admit_call(stream)?;
             let result = self.link.copy_to_device(stream, convert::region(to), at, payload);
             self.link.sent(stream, bytes).and(result)?;
         }
@@ -185,6 +186,7 @@ impl Device for Remote {
 
     fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        self.link.admit_call(stream)?;
         self.link.memset(stream, convert::region(region), value, element)
     }
 
@@ -298,6 +300,7 @@ impl Device for Remote {
 
     fn copy_on_device(&self, stream: Handle, dst: Region, src: Region) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        self.link.admit_call(stream)?;
         self.link.copy_on_device(stream, convert::region(dst), convert::region(src))
     }
 
@@ -338,6 +341,7 @@ impl Device for Remote {
 
     fn launch(&self, launch: Launch<'_>) -> Result<()> {
         self.link.errors.check_stream(launch.stream)?;
+        self.link.admit_call(launch.stream)?;
         if self.minor >= wire::LaunchBrief::SINCE
             && let Some(brief) = brief(&launch)
         {
@@ -367,10 +371,11 @@ impl Device for Remote {
 
     #[inline]
     fn launch_prepared(&self, prepared: &PreparedLaunch, params: &[u8]) -> Result<()> {
+        let stream = stream_of(prepared);
         if self.link.errors.is_any() {
-            self.link.errors.check_stream(stream_of(prepared))?;
+            self.link.errors.check_stream(stream)?;
         }
-        self.link.post_encoded::<wire::LaunchBrief, BRIEF>(&prepared.form, params)
+        self.link.post_encoded::<wire::LaunchBrief, BRIEF>(stream, &prepared.form, params)
     }
 
     fn stream_create(&self, ordinal: Ordinal, stream: Handle, blocking: bool, priority: i32) -> Result<()> {
@@ -383,16 +388,19 @@ impl Device for Remote {
         self.link.errors.check_stream(stream)?;
         self.link.errors.stream_destroyed(stream);
         self.link.bulk.forget(stream);
+        self.link.forget_calls(stream)?;
         self.link.stream_destroy(stream)
     }
 
     fn stream_wait_event(&self, stream: Handle, event: Handle) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        self.link.admit_call(stream)?;
         self.link.stream_wait_event(stream, event)
     }
 
     fn fence(&self, stream: Handle) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        self.link.admit_call(stream)?;
         self.link.fence(stream)
     }
 
@@ -407,6 +415,7 @@ impl Device for Remote {
 
     fn event_record(&self, event: Handle, stream: Handle) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        self.link.admit_call(stream)?;
         self.link.event_record(event, stream)
     }
 
@@ -478,6 +487,7 @@ impl Device for Remote {
 
     fn reset(&self, ordinal: Ordinal) -> Result<()> {
         self.link.reset(ordinal)?;
+        self.link.reset_calls(ordinal);
         self.link.errors.reset(ordinal);
         self.link.bulk.forget_all();
         self.credit.reset(ordinal);

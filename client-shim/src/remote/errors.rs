@@ -97,6 +97,13 @@ impl Errors {
         self.streams.lock().remove(&stream);
     }
 
+    /// The streams of an ordinal, the legacy one among them.
+    pub fn streams_of(&self, ordinal: Ordinal) -> Vec<Handle> {
+        let streams = self.streams.lock();
+        let created = streams.iter().filter(|(_, o)| **o == ordinal).map(|(stream, _)| *stream);
+        created.chain([Handle::from(ordinal)]).collect()
+    }
+
     /// An ordinal was reset.
     pub fn reset(&self, ordinal: Ordinal) {
         let mut state = self.state.lock();

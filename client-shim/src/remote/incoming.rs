@@ -146,6 +146,7 @@ impl Link {
                     credit.recall(self, recall.ordinal, recall.bytes);
                 }
             }
+            Notice::Reached => self.reached(from_bytes(body)?)?,
             Notice::Trace => trace::measured(from_bytes(body)?),
             // Handled where its body is read.
             Notice::CopyData => {}

@@ -13,6 +13,7 @@ use super::incoming::{Incoming, Pending};
 use super::modules::Images;
 use super::outgoing::{INLINE_BYTES, Out, Payload, Urgent, is_short};
 use super::service::Service;
+use super::window::Window;
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{Code, Error, Host, Result};
 use rgpu_protocol::calls::Call;
@@ -40,6 +41,8 @@ pub(super) struct Link {
     pub credit: OnceLock<Arc<Credit>>,
     /// What was sent to the device and is not known to be done.
     pub bulk: Bulk,
+    /// Which calls were posted and are not known to be done.
+    pub window: Window,
     pub incoming: Mutex<Incoming>,
     pub state: Mutex<State>,
     /// What the device changed in mirrored memory, until the program's side takes it: bodies of notices,
@@ -97,6 +100,7 @@ impl Link {
                 images: Images::default(),
                 credit: OnceLock::new(),
                 bulk: Bulk::default(),
+                window: Window::default(),
                 incoming: Mutex::default(),
                 state: Mutex::default(),
                 shared_writes: Mutex::default(),
@@ -322,6 +326,9 @@ impl Link {
         self.transport.shutdown();
         for pending in calls.into_values() {
             self.complete(pending, Err(error.clone()));
+        }
+        for waiter in self.window.end() {
+            self.wake(&waiter, Err(error.clone()));
         }
         let state = self.state.lock();
         for follower in &state.followers {

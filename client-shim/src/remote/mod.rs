@@ -36,6 +36,7 @@ mod reserve;
 pub(crate) mod script;
 mod service;
 mod stubs;
+mod window;
 
 pub use connect::Encrypt;
 use link::Link;
@@ -46,7 +47,7 @@ use rgpu_device::{
     AddressPlan, Code, DeviceInfo, Done, Error, Handle, Host, Ordinal, PreparedLaunch, Range, Region, Result,
     Seat,
 };
-use rgpu_protocol::calls::{Call, PeerExpect};
+use rgpu_protocol::calls::{Call, Mark, PeerExpect};
 use rgpu_protocol::hello::{
     self, Hello, HelloAnswer, HelloExtras, HelloMore, HelloSeat, MAJOR, MAX_HELLO_ANSWER, MINOR,
     PREFIX_BYTES, Prefix, Status,
@@ -323,6 +324,9 @@ impl Remote {
         }
         let reservation = reservation.map(|reservation| reservation.shrink(whole));
         let link = Link::new(transport, host, stats)?;
+        if minor >= Mark::SINCE {
+            link.window.open();
+        }
         let credit = Arc::new(credit::Credit::new(answer.credit));
         let _ = link.credit.set(credit.clone());
         Ok(Arc::new(Self {
@@ -353,6 +357,8 @@ impl Remote {
     /// has stopped (or never will, because the session is over).
     pub fn hold_later(&self, stream: Handle, id: u64, done: Done) {
         self.link.attention_begins();
+        // Whoever is to let the stream go on may have to post something first.
+        self.link.bulk.host_func_begins();
         let link = self.link.clone();
         let done: Done = Box::new(move |result| {
             link.attention_ends();
@@ -365,6 +371,7 @@ impl Remote {
 
     /// Lets a held stream go on.
     pub fn release(&self, id: u64) -> Result<()> {
+        self.link.bulk.host_func_ends();
         self.link.release(id).and_then(|()| self.link.flush())
     }
 

@@ -3,9 +3,10 @@
 use super::direct::is_readable;
 use super::incoming::Pending;
 use super::link::Link;
+use super::window::Runs;
 use crate::trace;
 use parking_lot::MutexGuard;
-use rgpu_device::{Code, Error, RegionCursor, Result};
+use rgpu_device::{Code, Error, Handle, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
 use rgpu_protocol::calls::{Call, CreditReturn, FetchAnswer, ModuleData, ModuleImage};
 use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BODY, MAX_BULK};
@@ -97,6 +98,8 @@ pub(super) struct Out {
     pub sequence: u64,
     /// Counts how often the buffer was sent.
     pub batch: u64,
+    /// What may be posted without asking [the window](super::window).
+    pub runs: Runs,
 }
 
 impl Out {
@@ -105,7 +108,7 @@ impl Out {
             TransportKind::Shm => SHM_FLUSH_BYTES,
             _ => (FIRST_FLUSH_BYTES, FLUSH_BYTES),
         };
-        Self { buffer: Vec::new(), full: bounds.0, bounds, sequence: 0, batch: 0 }
+        Self { buffer: Vec::new(), full: bounds.0, bounds, sequence: 0, batch: 0, runs: Runs::default() }
     }
 
     #[inline]
@@ -164,10 +167,11 @@ impl Link {
         Ok(())
     }
 
-    /// Posts a call that was [encoded](encode_short) for a payload of this length, in `N` bytes.
+    /// Posts a call to a stream that was [encoded](encode_short) for a payload of this length, in `N` bytes.
     #[inline]
     pub(super) fn post_encoded<C: Call, const N: usize>(
         &self,
+        stream: Handle,
         encoded: &[u8; 64],
         payload: &[u8],
     ) -> Result<()> {
@@ -176,6 +180,9 @@ impl Link {
         if self.is_over() {
             drop(out);
             return self.check();
+        }
+        if !out.runs.take(stream) {
+            out = self.next_run(out, stream)?;
         }
         out.sequence += 1;
         let sequence = out.sequence.to_le_bytes();
@@ -203,15 +210,8 @@ impl Link {
 
     /// The buffer has its first call in it, or is full. Leaves `errno` as it was.
     #[cold]
-    fn pushed(&self, out: &mut Out) -> Result<()> {
-        // SAFETY: the address is valid in every thread.
-        let errno = unsafe { libc::__errno_location() };
-        // SAFETY: as above.
-        let before = unsafe { *errno };
-        let result = self.send_or_arm(out);
-        // SAFETY: as above.
-        unsafe { *errno = before };
-        result
+    pub(super) fn pushed(&self, out: &mut Out) -> Result<()> {
+        keeping_errno(|| self.send_or_arm(out))
     }
 
     fn send_or_arm(&self, out: &mut Out) -> Result<()> {
@@ -532,6 +532,18 @@ impl Link {
         }
         self.end_quietly();
     }
+}
+
+/// Leaves `errno` as it was: a launch is no call that programs expect to change it.
+pub(super) fn keeping_errno<T>(action: impl FnOnce() -> T) -> T {
+    // SAFETY: the address is valid in every thread.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    let result = action();
+    // SAFETY: as above.
+    unsafe { *errno = before };
+    result
 }
 
 /// What is said when the server is silent.

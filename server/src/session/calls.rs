@@ -628,7 +628,7 @@ impl Dispatcher {
     fn stream_destroy(&mut self, call: StreamDestroy, _: Payload<'_>) -> Result<()> {
         self.on_stream(call.stream);
         self.streams.remove(&call.stream);
-        self.intake.forget(call.stream);
+        self.intake.forget(&self.device, call.stream);
         self.device.stream_destroy(call.stream)
     }
 
@@ -806,6 +806,17 @@ impl Dispatcher {
         if !self.host.fetched(call.id, payload.bytes()) {
             self.malformed("a fetch was answered that was not asked, or with another length");
         }
+        Ok(())
+    }
+
+    fn mark(&mut self, call: Mark, _: Payload<'_>) -> Result<()> {
+        // Somebody may be waiting for word of it, and wants to see that the server is alive.
+        self.activity.unanswered.fetch_add(1, Relaxed);
+        let (out, activity, number) = (self.out.clone(), self.activity.clone(), call.number);
+        self.intake.mark(&self.device, call.stream, move || {
+            activity.unanswered.fetch_sub(1, Relaxed);
+            out.notice(Notice::Reached, 0, &[&number.to_le_bytes()]);
+        });
         Ok(())
     }
 

@@ -5,8 +5,9 @@ use rgpu_device::{Device, Handle, Target};
 use rgpu_protocol::numbers::NumberMap;
 use std::sync::Arc;
 
-/// More undone calls than this, and reading stops.
-const MAX_CALLS: u64 = 16 << 10;
+/// More undone calls than this, and reading stops. Clients do not let it come to that.
+const MAX_CALLS: u64 = 36 << 10;
+const _: () = assert!(rgpu_protocol::SESSION_CALLS + 4 * PARCEL_CALLS <= MAX_CALLS);
 /// More undone bulk bytes than this, and reading stops. Clients do not let it come to that.
 const MAX_BYTES: u64 = 64 << 20;
 const _: () = assert!(rgpu_protocol::BULK_WINDOW + 4 * PARCEL_BYTES <= MAX_BYTES);
@@ -73,22 +74,11 @@ impl Intake {
         if loose.0 < PARCEL_CALLS && loose.1 < PARCEL_BYTES {
             return;
         }
-        let (calls, bytes) = std::mem::take(loose);
-        {
-            let mut undone = self.pressure.undone.lock();
-            undone.calls += calls;
-            undone.bytes += bytes;
-        }
-        let pressure = self.pressure.clone();
-        device.synchronize(
-            Target::Stream(stream),
-            Box::new(move |_| {
-                let mut undone = pressure.undone.lock();
-                undone.calls -= calls;
-                undone.bytes -= bytes;
-                pressure.changed.notify_all();
-            }),
-        );
+        self.close(device, stream, || {});
+        self.wait();
+    }
+
+    fn wait(&self) {
         let mut undone = self.pressure.undone.lock();
         while (undone.calls > MAX_CALLS || undone.bytes > MAX_BYTES) && undone.unanswered == 0 && !undone.over
         {
@@ -96,8 +86,42 @@ impl Intake {
         }
     }
 
-    /// A stream was destroyed.
-    pub fn forget(&mut self, stream: Handle) {
+    /// Calls `then` when all is over that was put on the stream before. The parcel ends here, so that none has calls from
+    /// before a mark of the client's and from behind it, and the client's count is never smaller than this one. Waits while
+    /// there is too much undone: marks are calls, too.
+    pub fn mark(&mut self, device: &Arc<dyn Device>, stream: Handle, then: impl FnOnce() + Send + 'static) {
+        if let Some(loose) = self.loose.get_mut(&stream) {
+            loose.0 += 1;
+        }
+        self.close(device, stream, then);
+        self.wait();
+    }
+
+    fn close(&mut self, device: &Arc<dyn Device>, stream: Handle, then: impl FnOnce() + Send + 'static) {
+        let (calls, bytes) = self.loose.get_mut(&stream).map(std::mem::take).unwrap_or_default();
+        {
+            let mut undone = self.pressure.undone.lock();
+            undone.calls += calls;
+            undone.bytes += bytes;
+        }
+        let pressure = self.pressure.clone();
+        let done = move |_| {
+            {
+                let mut undone = pressure.undone.lock();
+                undone.calls -= calls;
+                undone.bytes -= bytes;
+                pressure.changed.notify_all();
+            }
+            then();
+        };
+        device.synchronize(Target::Stream(stream), Box::new(done));
+    }
+
+    /// A stream is about to be destroyed. What it has to do still counts.
+    pub fn forget(&mut self, device: &Arc<dyn Device>, stream: Handle) {
+        if self.loose.get(&stream).is_some_and(|loose| *loose != (0, 0)) {
+            self.close(device, stream, || {});
+        }
         self.loose.remove(&stream);
     }
 }

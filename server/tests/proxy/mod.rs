@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 #[derive(Default)]
 struct State {
     asked: AtomicU64,
+    reached: AtomicU64,
     stalled: AtomicBool,
     garbled: AtomicBool,
 }
@@ -40,6 +41,11 @@ impl Proxy {
     /// How many answers have come by.
     pub fn asked(&self) -> u64 {
         self.state.asked.load(SeqCst)
+    }
+
+    /// How many notices have come by that say how far a stream has got.
+    pub fn reached(&self) -> u64 {
+        self.state.reached.load(SeqCst)
     }
 
     /// Drops everything from now on, as a dead network would.
@@ -80,6 +86,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, state: &State, to_client: boo
             } else if header.len() == 16 {
                 skip = u32::from_le_bytes(header[..4].try_into().unwrap()) as usize;
                 state.asked.fetch_add(u64::from(header[4] == 2), SeqCst);
+                state.reached.fetch_add(u64::from(header[4..8] == [3, 0, 11, 0]), SeqCst);
                 header.clear();
             }
         }

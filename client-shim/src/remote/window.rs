@@ -1,0 +1,414 @@
+//! How many calls are on their way to streams.
+//!
+//! A server that has too much undone stops reading, and then nobody's call gets through. So a thread that posts work to a
+//! stream waits here, *before* its call takes a place in the session's order, while [`STREAM_CALLS`] calls of its stream
+//! or [`SESSION_CALLS`] of the session are not known to be done; other threads' calls go on meanwhile. For the bytes that calls
+//! carry see [`super::bulk`].
+//!
+//! Calls are counted in runs of one stream's, so that counting one costs next to nothing. How far a stream has got is known
+//! from [marks](Mark) that are posted every few thousand calls. The server answers them by notices, which somebody reads
+//! when a window is full, or when there is something to read anyway: no round trip comes of it. A server that knows no marks gets none,
+//! and nobody waits here.
+//!
+//! While a host function is outstanding nobody waits here: it may be waiting for what the very thread does next that posts.
+//! The server's own limit does not hold then, either.
+
+use super::link::{Link, Waiter};
+use super::outgoing::{Out, encode_short, keeping_errno};
+use crate::trace;
+use parking_lot::{Mutex, MutexGuard};
+use rgpu_device::{Handle, Ordinal, Result};
+use rgpu_protocol::calls::{Call, Mark};
+use rgpu_protocol::frame::HEADER_BYTES;
+use rgpu_protocol::numbers::NumberMap;
+use rgpu_protocol::wire::{DecodeError, Wire};
+use rgpu_protocol::{SESSION_CALLS, STREAM_CALLS};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// So many calls of a stream are admitted at once.
+const RUN: u64 = 256;
+/// After so many calls of a stream the server is asked to say when they are done.
+const MARK: u64 = 4096;
+const _: () = assert!(STREAM_CALLS.is_multiple_of(MARK) && MARK.is_multiple_of(RUN));
+/// After so many calls of streams that were destroyed.
+const MARK_GONE: u64 = 64;
+/// No stream has this handle.
+const NO_STREAM: Handle = Handle::MAX;
+/// How many streams have runs at the same time.
+const RUNS: usize = 8;
+const _: () = assert!(RUNS as u64 * RUN + MARK_GONE < SESSION_CALLS);
+
+/// Calls of one stream that may be posted without asking anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    stream: Handle,
+    /// How many more.
+    left: u64,
+}
+
+impl Run {
+    const NONE: Self = Self { stream: NO_STREAM, left: 0 };
+}
+
+/// The runs of the streams that were used last.
+#[derive(Debug)]
+pub(super) struct Runs([Run; RUNS]);
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self([Run::NONE; RUNS])
+    }
+}
+
+impl Runs {
+    #[inline(always)]
+    fn of(&mut self, stream: Handle) -> &mut Run {
+        &mut self.0[stream as usize % RUNS]
+    }
+
+    /// Counts a call to a stream. False where there must be [another run](Link::next_run) first.
+    #[inline(always)]
+    pub fn take(&mut self, stream: Handle) -> bool {
+        let run = self.of(stream);
+        let (left, none) = run.left.overflowing_sub(1);
+        if none || run.stream != stream {
+            return false;
+        }
+        run.left = left;
+        true
+    }
+}
+
+/// What was posted to streams and is not known to be done.
+#[derive(Default)]
+pub(super) struct Window {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether the server knows marks.
+    open: bool,
+    /// Whether the session is over.
+    over: bool,
+    /// Calls of all streams, those that are gone included.
+    total: u64,
+    streams: NumberMap<Handle, Stream>,
+    /// Calls of streams that are gone, for which no mark has been posted.
+    gone: u64,
+    /// The last mark's number.
+    mark: u64,
+    /// Which calls a mark stands for: the stream, if it is not gone, and how many.
+    marks: NumberMap<u64, (Handle, u64)>,
+    waiting: Vec<Arc<Waiter>>,
+}
+
+#[derive(Default)]
+struct Stream {
+    undone: u64,
+    /// The part of it for which no mark has been posted.
+    unmarked: u64,
+}
+
+impl State {
+    fn admits(&self, stream: Handle) -> bool {
+        let undone = self.streams.get(&stream).map_or(0, |s| s.undone);
+        undone + RUN <= STREAM_CALLS && self.total + RUN <= SESSION_CALLS
+    }
+
+    fn begin(&mut self, stream: Handle) -> Run {
+        let its = self.streams.entry(stream).or_default();
+        its.undone += RUN;
+        its.unmarked += RUN;
+        self.total += RUN;
+        Run { stream, left: RUN }
+    }
+
+    /// What a run has left is given back.
+    fn end(&mut self, run: &mut Run) {
+        let Run { stream, left } = std::mem::replace(run, Run::NONE);
+        if left > 0 && self.open {
+            if let Some(its) = self.streams.get_mut(&stream) {
+                its.unmarked -= left;
+            }
+            self.done(stream, left);
+        }
+    }
+
+    fn done(&mut self, stream: Handle, calls: u64) {
+        self.total -= calls;
+        self.leave(stream, calls);
+    }
+
+    /// A stream has so many calls less.
+    fn leave(&mut self, stream: Handle, calls: u64) {
+        if let Some(its) = self.streams.get_mut(&stream) {
+            its.undone -= calls;
+            if its.undone == 0 {
+                self.streams.remove(&stream);
+            }
+        }
+    }
+
+    fn unmarked(&self, stream: Handle) -> u64 {
+        self.streams.get(&stream).map_or(0, |s| s.unmarked)
+    }
+
+    fn take_unmarked(&mut self, stream: Handle) -> u64 {
+        self.streams.get_mut(&stream).map_or(0, |s| std::mem::take(&mut s.unmarked))
+    }
+
+    /// A new mark's number, for calls of a stream that is there or of some that are gone.
+    fn new_mark(&mut self, stream: Handle, calls: u64) -> u64 {
+        self.mark += 1;
+        self.marks.insert(self.mark, (stream, calls));
+        self.mark
+    }
+
+    /// A stream is about to be destroyed, and has no run. The number of the mark that is to be posted, if there is to be one.
+    fn forget(&mut self, stream: Handle) -> Option<u64> {
+        let calls = self.take_unmarked(stream);
+        self.leave(stream, calls);
+        self.gone += calls;
+        if self.gone < MARK_GONE {
+            return None;
+        }
+        let calls = std::mem::take(&mut self.gone);
+        Some(self.new_mark(NO_STREAM, calls))
+    }
+
+    /// The server has got to a mark. False where there is none of that number.
+    fn reached(&mut self, number: u64) -> bool {
+        let Some((stream, calls)) = self.marks.remove(&number) else { return false };
+        self.done(stream, calls);
+        true
+    }
+}
+
+impl Window {
+    /// From now on calls are counted: the server knows marks. To be called before there are any.
+    pub fn open(&self) {
+        self.state.lock().open = true;
+    }
+
+    /// The session is over. Who waits is to be woken.
+    pub fn end(&self) -> Vec<Arc<Waiter>> {
+        let mut state = self.state.lock();
+        state.over = true;
+        std::mem::take(&mut state.waiting)
+    }
+}
+
+impl Link {
+    /// Waits until a call may be posted to a stream, and counts it.
+    pub(super) fn admit_call(&self, stream: Handle) -> Result<()> {
+        let mut out = self.out.lock();
+        if !out.runs.take(stream) {
+            drop(self.next_run(out, stream)?);
+        }
+        Ok(())
+    }
+
+    /// Waits until there may be a further run of a stream's calls, and takes the first one from it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn next_run<'a>(
+        &'a self,
+        mut out: MutexGuard<'a, Out>,
+        stream: Handle,
+    ) -> Result<MutexGuard<'a, Out>> {
+        loop {
+            let was_empty = out.buffer.is_empty();
+            let mut state = self.window.state.lock();
+            if state.over {
+                drop((state, out));
+                self.check()?;
+                // The session is ending; nothing is sent any more.
+                return Ok(self.out.lock());
+            }
+            state.end(out.runs.of(stream));
+            if !state.open {
+                *out.runs.of(stream) = Run { stream, left: u64::MAX };
+                return Ok(out);
+            }
+            let mut admits = state.admits(stream) || self.bulk.awaits_host_func();
+            if !admits {
+                out.runs.0.iter_mut().for_each(|run| state.end(run));
+                admits = state.admits(stream);
+            }
+            if admits {
+                if state.unmarked(stream) >= MARK {
+                    self.mark_calls(&mut out, &mut state, stream);
+                }
+                *out.runs.of(stream) = state.begin(stream);
+                out.runs.take(stream);
+                drop(state);
+                if was_empty && !out.buffer.is_empty() {
+                    self.pushed(&mut out)?;
+                }
+                return Ok(out);
+            }
+            let unmarked: Vec<Handle> =
+                state.streams.iter().filter(|(_, s)| s.unmarked > 0).map(|(stream, _)| *stream).collect();
+            unmarked.into_iter().for_each(|stream| self.mark_calls(&mut out, &mut state, stream));
+            let waiter = Arc::new(Waiter::default());
+            state.waiting.push(waiter.clone());
+            drop(state);
+            keeping_errno(|| {
+                self.write(&mut out, &mut [])?;
+                drop(out);
+                self.send_urgent();
+                self.wait_for(&waiter)
+            })?;
+            out = self.out.lock();
+        }
+    }
+
+    /// Asks for word of a stream's calls.
+    fn mark_calls(&self, out: &mut Out, state: &mut State, stream: Handle) {
+        let calls = state.take_unmarked(stream);
+        if calls > 0 {
+            let number = state.new_mark(stream, calls);
+            self.put_mark(out, stream, number);
+        }
+    }
+
+    /// Puts a mark into the buffer. Somebody else sends that.
+    fn put_mark(&self, out: &mut Out, stream: Handle, number: u64) {
+        out.sequence += 1;
+        if trace::is_on() {
+            trace::posted(Mark::NUMBER, out.sequence, trace::now());
+        }
+        let frame = encode_short(&Mark { stream, number }, out.sequence, 0);
+        out.buffer.extend_from_slice(&frame[..HEADER_BYTES + Mark::MIN_BYTES]);
+        self.stats.posted_calls.fetch_add(1, Relaxed);
+        self.stats.count_call(Mark::NUMBER, 0);
+    }
+
+    /// The server has got to a mark.
+    pub(super) fn reached(&self, number: u64) -> std::result::Result<(), DecodeError> {
+        let waiting = {
+            let mut state = self.window.state.lock();
+            if !state.reached(number) {
+                return Err(DecodeError::Unknown { what: "mark", value: number });
+            }
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.iter().for_each(|waiter| self.wake(waiter, Ok(Vec::new())));
+        Ok(())
+    }
+
+    /// A stream is about to be destroyed.
+    pub(super) fn forget_calls(&self, stream: Handle) -> Result<()> {
+        let mut out = self.out.lock();
+        let was_empty = out.buffer.is_empty();
+        let mut state = self.window.state.lock();
+        let run = out.runs.of(stream);
+        if run.stream == stream {
+            state.end(run);
+        }
+        let mark = state.forget(stream);
+        drop(state);
+        if let Some(number) = mark {
+            self.put_mark(&mut out, stream, number);
+            if was_empty {
+                self.pushed(&mut out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All work of an ordinal is over, and its streams are gone.
+    pub(super) fn reset_calls(&self, ordinal: Ordinal) {
+        let streams = self.errors.streams_of(ordinal);
+        let waiting = {
+            let mut out = self.out.lock();
+            let mut state = self.window.state.lock();
+            for stream in streams {
+                let run = out.runs.of(stream);
+                if run.stream == stream {
+                    state.end(run);
+                }
+                // Of what was marked there will be word in any case.
+                let calls = state.take_unmarked(stream);
+                state.done(stream, calls);
+            }
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.iter().for_each(|waiter| self.wake(waiter, Ok(Vec::new())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open() -> State {
+        State { open: true, ..State::default() }
+    }
+
+    #[test]
+    fn runs_are_counted_as_far_as_they_were_used() {
+        let mut state = open();
+        let mut runs = Runs::default();
+        assert!(!runs.take(7));
+        *runs.of(7) = state.begin(7);
+        assert!((0..10).all(|_| runs.take(7)));
+        // Another stream in the same place has none.
+        assert!(!runs.take(7 + RUNS as u64));
+        state.end(runs.of(7));
+        assert_eq!(*runs.of(7), Run::NONE);
+        assert_eq!((state.total, state.unmarked(7)), (10, 10));
+        // Again, for nothing.
+        state.end(runs.of(7));
+        assert!(!runs.take(7));
+        state.done(7, 10);
+        assert!(state.total == 0 && state.streams.is_empty());
+    }
+
+    #[test]
+    fn a_full_stream_leaves_room_for_others_and_all_together_do_not() {
+        let mut state = open();
+        let fill = |state: &mut State, stream| {
+            let mut runs = 0;
+            while state.admits(stream) {
+                state.begin(stream).left = 0;
+                runs += 1;
+            }
+            runs * RUN
+        };
+        let streams = SESSION_CALLS / STREAM_CALLS;
+        for stream in 0..streams {
+            assert_eq!(fill(&mut state, stream), STREAM_CALLS);
+        }
+        assert_eq!(fill(&mut state, streams), 0);
+        let calls = state.take_unmarked(0);
+        let mark = state.new_mark(0, calls);
+        assert!(state.reached(mark));
+        assert_eq!(fill(&mut state, streams), STREAM_CALLS);
+        // There is word of each mark once.
+        assert!(!state.reached(mark) && !state.reached(mark + 1));
+    }
+
+    #[test]
+    fn calls_of_streams_that_are_gone_still_count() {
+        let mut state = open();
+        let mut marks = Vec::new();
+        for stream in 0..2 * MARK_GONE {
+            // One call each.
+            let mut run = Run { left: RUN - 1, ..state.begin(stream) };
+            state.end(&mut run);
+            marks.extend(state.forget(stream));
+        }
+        assert_eq!((state.total, state.streams.len(), marks.len()), (2 * MARK_GONE, 0, 2));
+        // One that has a mark already: its word comes when the stream is gone.
+        let mut run = state.begin(1000);
+        run.left = 0;
+        let calls = state.take_unmarked(1000);
+        marks.push(state.new_mark(1000, calls));
+        assert_eq!(state.forget(1000), None);
+        assert!(marks.into_iter().all(|mark| state.reached(mark)));
+        assert!(state.total == 0 && state.streams.is_empty() && state.marks.is_empty());
+    }
+}
