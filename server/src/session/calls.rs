@@ -56,8 +56,6 @@ pub(super) struct Answerer {
 }
 
 struct Answer {
-    /// Frames that go ahead of it.
-    before: Vec<u8>,
     call: u16,
     sequence: u64,
     ordinal: u32,
@@ -68,10 +66,10 @@ struct Answer {
 
 impl Answerer {
     fn send(&self, answer: Answer) {
-        let Answer { before, call, sequence, ordinal, result, value } = answer;
+        let Answer { call, sequence, ordinal, result, value } = answer;
         self.activity.unanswered.fetch_sub(1, Relaxed);
         let encode = |out: &mut Vec<u8>| out.extend_from_slice(value);
-        self.out.answer_after(before, call, sequence, ordinal, result.map(|()| encode));
+        self.out.answer(call, sequence, ordinal, result.map(|()| encode));
     }
 
     fn collect(&self) {
@@ -93,12 +91,12 @@ impl Answerer {
 
     /// Answers a call that makes the device's writes visible. May be called by the device, so nothing
     /// is asked of the device here.
-    fn finish(&self, mut answer: Answer) {
+    fn finish(&self, answer: Answer) {
         let collector = self.collector.lock().clone();
         match collector {
             Some(collector) => {
-                // What follows in the stream, such as a host function, must not overtake a copy's bytes.
-                self.out.frames(&std::mem::take(&mut answer.before));
+                // A copy's bytes need not wait for what is collected.
+                self.out.flush();
                 drop(collector.send(answer));
             }
             None => self.send(answer),
@@ -437,9 +435,9 @@ impl Dispatcher {
             return Reply::Later;
         }
         let (answers, sequence, ordinal) = (self.answers.clone(), self.sequence, self.ordinal);
-        let done = Box::new(move |before, result| {
+        let done = Box::new(move |result| {
             let call = CopyFromDevice::NUMBER;
-            answers.finish(Answer { before, call, sequence, ordinal, result, value: &[] });
+            answers.finish(Answer { call, sequence, ordinal, result, value: &[] });
         });
         let sink = CopySender::new(self.out.clone(), self.sequence, done);
         self.device.copy_from_device(call.stream, src, call.host_addr, Box::new(sink));
@@ -516,7 +514,7 @@ impl Dispatcher {
     fn later_with(&self, call: u16, value: &'static [u8]) -> rgpu_device::Done {
         let (answers, sequence, ordinal) = (self.answers.clone(), self.sequence, self.ordinal);
         Box::new(move |result| {
-            answers.finish(Answer { before: Vec::new(), call, sequence, ordinal, result, value });
+            answers.finish(Answer { call, sequence, ordinal, result, value });
         })
     }
 

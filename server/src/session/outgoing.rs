@@ -15,6 +15,8 @@ use std::time::Duration;
 pub struct Outgoing {
     pub transport: Arc<dyn Transport>,
     order: Mutex<()>,
+    /// Frames that go ahead of whatever is sent next.
+    held: Mutex<Vec<u8>>,
     over: AtomicBool,
     /// Bytes sent.
     pub sent: AtomicU64,
@@ -28,6 +30,7 @@ impl Outgoing {
         Self {
             transport,
             order: Mutex::new(()),
+            held: Mutex::new(Vec::new()),
             over: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             pending: Mutex::new(None),
@@ -47,24 +50,11 @@ impl Outgoing {
 
     /// Sends the answer to a call.
     pub fn answer(&self, call: u16, sequence: u64, ordinal: u32, result: Result<impl FnOnce(&mut Vec<u8>)>) {
-        self.answer_after(Vec::new(), call, sequence, ordinal, result);
-    }
-
-    /// Sends the answer to a call, and in one go with it frames that come before.
-    pub fn answer_after(
-        &self,
-        before: Vec<u8>,
-        call: u16,
-        sequence: u64,
-        ordinal: u32,
-        result: Result<impl FnOnce(&mut Vec<u8>)>,
-    ) {
         if let Some(tracer) = self.tracer() {
             tracer.answers(call, sequence);
             self.send_trace(tracer);
         }
-        let mut frame = before;
-        frame.reserve(64);
+        let mut frame = Vec::with_capacity(64);
         let pending = self.pending.lock().take();
         match result {
             Ok(encode) => encode_answer(&mut frame, call, sequence, None, pending.as_ref(), encode),
@@ -76,10 +66,18 @@ impl Outgoing {
         self.send(&mut [IoSlice::new(&frame)]);
     }
 
-    /// Sends frames that are encoded already, if there are any.
-    pub fn frames(&self, frames: &[u8]) {
-        if !frames.is_empty() {
-            self.send(&mut [IoSlice::new(frames)]);
+    /// Has a notice go out with, and ahead of, whatever is sent next by whomever. Who calls this sends something soon.
+    fn hold(&self, notice: Notice, sequence: u64, body: &[u8]) {
+        let mut held = self.held.lock();
+        held.reserve(HEADER_BYTES + body.len());
+        held.extend_from_slice(&Header::notice(notice, body.len(), sequence).to_bytes());
+        held.extend_from_slice(body);
+    }
+
+    /// Sends what is held now.
+    pub fn flush(&self) {
+        if !self.held.lock().is_empty() {
+            self.send(&mut []);
         }
     }
 
@@ -132,6 +130,21 @@ impl Outgoing {
 
     fn send(&self, pieces: &mut [IoSlice<'_>]) {
         let guard = self.order.lock();
+        let held = std::mem::take(&mut *self.held.lock());
+        if !held.is_empty() {
+            let mut all = Vec::with_capacity(1 + pieces.len());
+            all.push(IoSlice::new(&held));
+            all.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
+            self.send_now(&mut all);
+        } else {
+            self.send_now(pieces);
+        }
+        // Whoever waits is next: bulk data does not come before an answer twice.
+        MutexGuard::unlock_fair(guard);
+    }
+
+    /// To be called with the turn to send.
+    fn send_now(&self, pieces: &mut [IoSlice<'_>]) {
         let mut rest = pieces;
         while !rest.is_empty() && !self.over.load(Relaxed) {
             match self.transport.send(rest) {
@@ -151,13 +164,11 @@ impl Outgoing {
                 }
             }
         }
-        // Whoever waits is next: bulk data does not come before an answer twice.
-        MutexGuard::unlock_fair(guard);
     }
 }
 
-/// Called when a copy's bytes were sent, but for the frames it is given, which go with the answer.
-pub type Sent = Box<dyn FnOnce(Vec<u8>, Result<()>) + Send>;
+/// Called when a copy's bytes were sent, or will be before anything else is.
+pub type Sent = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// Sends the bytes of a copy to the host.
 pub struct CopySender {
@@ -200,19 +211,17 @@ impl rgpu_device::CopySink for CopySender {
                 self.out.notice(Notice::CopyData, self.sequence, &[part]);
             }
         }
+        // The last few bytes need no sending of their own, which might wake the client for nothing. But once this returns, the
+        // stream goes on, and whoever is told that it has gone on has to have them.
+        if !self.gathered.is_empty() {
+            self.out.hold(Notice::CopyData, self.sequence, &self.gathered);
+            self.gathered.clear();
+        }
     }
 
     fn done(mut self: Box<Self>, result: Result<()>) {
-        // The last few bytes need no sending of their own, which might wake the client for nothing.
-        let mut last = Vec::new();
-        if !self.gathered.is_empty() {
-            let header = Header::notice(Notice::CopyData, self.gathered.len(), self.sequence);
-            last.reserve(HEADER_BYTES + self.gathered.len() + 64);
-            last.extend_from_slice(&header.to_bytes());
-            last.append(&mut self.gathered);
-        }
         if let Some(then) = self.then.take() {
-            then(last, result);
+            then(result);
         }
     }
 }
