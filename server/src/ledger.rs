@@ -20,12 +20,13 @@ pub const SLOTS: usize = 256;
 /// The most leases that have an application at a time.
 const LEASES: usize = SLOTS;
 const REASON_BYTES: usize = 240;
-/// So long a promise may wait for memory of applications that are ending.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// So long after an application's end its server process may take to notice.
-const NOTICED_AFTER: Duration = Duration::from_millis(10);
+/// So long a promise may wait for memory of applications that are ending. Only one whose process hangs takes that long.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked again.
 const LOOK: Duration = Duration::from_millis(2);
+/// After so many looks the server process of an application that has ended has noticed that. Looks are counted, not time: on a
+/// machine that stops all of its processes for a while, time goes by in which no other process could notice anything.
+const NOTICED_LOOKS: u32 = 10;
 
 /// An application's part of the ledger. All zeros when nothing has happened yet.
 #[repr(C)]
@@ -342,12 +343,15 @@ impl Ledger {
     /// memory would do, that is waited for.
     pub fn grant(&self, slot: usize, ordinal: u32, least: u64, want: u64) -> u64 {
         let begun = Instant::now();
+        let mut looks = 0;
         loop {
             let got = self.grant_now(slot, ordinal, least, want);
-            if got > 0 || least == 0 || !self.may_come_free(slot, ordinal, least, begun) {
+            let wait = got == 0 && least > 0 && begun.elapsed() < PATIENCE;
+            if !wait || !self.may_come_free(slot, ordinal, least, looks) {
                 return got;
             }
             std::thread::sleep(LOOK);
+            looks += 1;
         }
     }
 
@@ -382,7 +386,7 @@ impl Ledger {
 
     /// Whether it is worth waiting: another application that has memory of the device is ending, or may be ending
     /// without anybody having noticed.
-    fn may_come_free(&self, slot: usize, ordinal: u32, bytes: u64, begun: Instant) -> bool {
+    fn may_come_free(&self, slot: usize, ordinal: u32, bytes: u64, looks: u32) -> bool {
         let at = ordinal as usize;
         let own = self.slot(slot);
         let Some(device) = self.device_of(own, at).filter(|d| *d < MAX_DEVICES as usize) else {
@@ -392,14 +396,14 @@ impl Ledger {
         let capacity = self.block.capacity[device].load(SeqCst);
         let most =
             self.grant_of(slot, at).map_or(capacity, |(_, grant)| grant.cap.load(SeqCst).min(capacity));
-        if mine.saturating_add(bytes) > most || begun.elapsed() > PATIENCE {
+        if mine.saturating_add(bytes) > most {
             return false;
         }
         let others = || {
             let others = self.taken().filter(|other| !std::ptr::eq(*other, own));
             others.filter(|other| self.promised_in(other, device) > 0)
         };
-        match begun.elapsed() < NOTICED_AFTER {
+        match looks < NOTICED_LOOKS {
             true => others().next().is_some(),
             false => others().any(|other| other.ending.load(SeqCst) != 0),
         }
@@ -597,7 +601,7 @@ mod tests {
         ledger.slot(a).set_ending();
         let other = ledger.clone();
         let reaper = std::thread::spawn(move || {
-            std::thread::sleep(5 * NOTICED_AFTER);
+            std::thread::sleep(5 * NOTICED_LOOKS * LOOK);
             other.clear_slot(a);
         });
         assert_eq!(ledger.grant(b, 0, 500, 500), 500);
