@@ -74,8 +74,9 @@ fn parse_importance(text: &str) -> Result<f64, String> {
 const SILENCE: Duration = Duration::from_secs(1);
 /// How long one request may wait for a grant; then the place in the queue is asked for again.
 const POLL_S: u32 = 10;
-/// How long the program's end may be held up by giving the lease back.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// How long the program's end may be held up by giving the lease back. Only a broker that hangs takes so long; one that is away
+/// is known to be at once. What isn't given back is nobody's for as long as leases are good for.
+const GOODBYE: Duration = Duration::from_secs(10);
 /// How long a broker may be away while a program waits in its queue.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two attempts to reach it.
