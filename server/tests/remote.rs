@@ -357,6 +357,27 @@ fn callbacks_come_though_nobody_waits() {
 }
 
 #[test]
+fn whoever_hears_that_a_stream_has_gone_on_has_what_was_copied() {
+    let s = setup();
+    let addr = base(&s);
+    s.remote.mem_alloc(0, addr, 4096, MemoryKind::Device).unwrap();
+    s.remote.memset(0, Region::linear(addr, 4096), 0x5a, 1).unwrap();
+    // The device has gone on with the stream, and is about to tell that the copy is over.
+    s.device.hold_outcomes();
+    let mut place = vec![0u8; 1000];
+    let into = Region::linear(place.as_mut_ptr() as u64, 1000);
+    let (send, receive) = mpsc::channel();
+    let done = Box::new(move |r: Result<()>| send.send(r).unwrap());
+    // SAFETY: `place` lives until the callback has come.
+    unsafe { s.remote.copy_from_device_into(0, Region::linear(addr, 1000), into, done) };
+    s.remote.synchronize_blocking(Target::Stream(0)).unwrap();
+    let seen = place.clone();
+    s.device.tell_outcomes();
+    receive.recv_timeout(PATIENCE).unwrap().unwrap();
+    assert!(seen.iter().all(|b| *b == 0x5a), "the copy is over, and {seen:?} has arrived");
+}
+
+#[test]
 fn mirrored_memory_is_fetched_and_written_back() {
     let s = setup();
     let addr = s.remote.plan().shared.base;

@@ -27,6 +27,9 @@ struct State {
     held: Vec<Done>,
     copies_held: bool,
     waiting_for_copies: Vec<Done>,
+    outcomes_held: bool,
+    /// Copies to the host that are over, of which nobody was told.
+    untold: Vec<Box<dyn CopySink>>,
     host_funcs: Vec<u64>,
     host_funcs_done: Vec<u64>,
     waiting_for_host_funcs: Vec<Done>,
@@ -110,6 +113,16 @@ impl MockDevice {
             std::mem::take(&mut state.waiting_for_copies)
         };
         held.into_iter().for_each(|done| done(Ok(())));
+    }
+
+    /// Copies to the host are made, and their streams go on, but their outcome is not told before `tell_outcomes`.
+    pub fn hold_outcomes(&self) {
+        self.lock().outcomes_held = true;
+    }
+
+    pub fn tell_outcomes(&self) {
+        let untold = std::mem::take(&mut self.lock().untold);
+        untold.into_iter().for_each(|sink| sink.done(Ok(())));
     }
 
     pub fn host_funcs_done(&self) -> Vec<u64> {
@@ -222,6 +235,11 @@ impl Device for MockDevice {
             let pieces: Vec<&[u8]> = rows.iter().map(|r| &r[..]).collect();
             sink.chunk(&pieces);
         });
+        let mut state = self.lock();
+        if state.outcomes_held && result.is_ok() {
+            return state.untold.push(sink);
+        }
+        drop(state);
         sink.done(result);
     }
     fn copy_on_device(&self, _: Handle, _: Region, _: Region) -> Result<()> {
