@@ -30,6 +30,9 @@ use std::time::{Duration, Instant};
 
 const MEMORY: u64 = 64 << 20;
 
+/// How long anything may take; only something that hangs takes that long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Whether the tests connect through shared memory.
 static OVER_SHM: AtomicBool = AtomicBool::new(false);
 
@@ -163,7 +166,7 @@ impl Daemon {
     }
 
     fn wait_for_children(&self, count: usize) -> Vec<u32> {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + PATIENCE;
         loop {
             let children = self.children();
             if children.len() == count {
@@ -254,10 +257,8 @@ fn a_process_is_gone_with_its_client() {
     session.flush().unwrap();
     daemon.wait_for_children(1);
     std::thread::sleep(Duration::from_millis(100));
-    let start = Instant::now();
     session.goodbye();
     daemon.wait_for_children(0);
-    assert!(start.elapsed() < Duration::from_secs(5));
 }
 
 fn memory_of_the_dead_returns() {
@@ -271,14 +272,15 @@ fn memory_of_the_dead_returns() {
     unsafe { libc::kill(child as i32, libc::SIGKILL) };
     daemon.wait_for_children(1);
     // Whichever died, the other can have nearly everything, as soon as the daemon has cleared its slot.
-    let end = Instant::now() + Duration::from_secs(5);
-    let survivor = if one.mem_info(0).is_ok() { &one } else { &two };
-    while survivor.mem_info(0).unwrap().free < MEMORY / 2 {
+    let end = Instant::now() + PATIENCE;
+    let one_lives = one.mem_info(0).is_ok();
+    let (survivor, most) = if one_lives { (&one, MEMORY / 2) } else { (&two, MEMORY * 3 / 4) };
+    while survivor.mem_info(0).unwrap().free < most {
         assert!(Instant::now() < end, "the memory did not return");
         std::thread::sleep(Duration::from_millis(5));
     }
-    if !Arc::ptr_eq(survivor, &one) {
-        take(&two, MEMORY * 3 / 4).unwrap();
+    if !one_lives {
+        take(&two, most).unwrap();
     }
 }
 
@@ -445,7 +447,17 @@ fn high_descriptors() -> Vec<i32> {
     std::fs::read_dir("/proc/self/fd").unwrap().flatten().map(name).filter(|fd| *fd >= 512).collect()
 }
 
+/// Waits until nothing is left of the sessions of other tests: threads of theirs may still be ending.
+fn no_other_session() {
+    let end = Instant::now() + PATIENCE;
+    while !high_descriptors().is_empty() {
+        assert!(Instant::now() < end, "descriptors are left over: {:?}", high_descriptors());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn a_forked_child_leaves_the_session_alone() {
+    no_other_session();
     let daemon = Daemon::start(None);
     let session = daemon.connect();
     session.synchronize_blocking(Target::Device(0)).unwrap();
@@ -466,6 +478,7 @@ fn a_forked_child_leaves_the_session_alone() {
 }
 
 fn closed_descriptors_are_an_error() {
+    no_other_session();
     let daemon = Daemon::start(None);
     let session = daemon.connect();
     session.synchronize_blocking(Target::Device(0)).unwrap();
@@ -473,9 +486,15 @@ fn closed_descriptors_are_an_error() {
         // SAFETY: what a program does that closes everything; the library must bear it.
         unsafe { libc::close(fd) };
     }
-    // The server has fallen asleep: it cannot be woken any more.
-    std::thread::sleep(Duration::from_millis(50));
-    let error = session.synchronize_blocking(Target::Device(0)).unwrap_err();
+    // A server that has fallen asleep cannot be woken any more. Until it has, it finds in shared memory what is asked.
+    let end = Instant::now() + PATIENCE;
+    let error = loop {
+        match session.synchronize_blocking(Target::Device(0)) {
+            Err(error) => break error,
+            Ok(()) => assert!(OVER_SHM.load(SeqCst) && Instant::now() < end, "nothing is wrong"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
     assert_eq!(error.code, Code::SystemNotReady);
     assert_eq!(session.launch(launch(&[])).unwrap_err().code, Code::SystemNotReady);
 }

@@ -68,7 +68,7 @@ impl Setup {
     fn sync(&self, target: Target) -> Result<()> {
         let (send, receive) = channel();
         self.device.synchronize(target, Box::new(move |result| drop(send.send(result))));
-        receive.recv_timeout(Duration::from_secs(10)).expect("whoever waits is told")
+        receive.recv_timeout(Duration::from_secs(60)).expect("whoever waits is told")
     }
 
     fn load(&self) -> ModuleInfo {
@@ -282,7 +282,7 @@ fn errors_stick_or_are_told_once() {
         it.alloc(it.base, 4096);
         with(|fake| fake.fail.insert(call, 700));
         it.device.stream_wait_event(0, 5).unwrap();
-        let copy = it.read(0, Region::linear(it.base, 8), 0).recv_timeout(Duration::from_secs(10));
+        let copy = it.read(0, Region::linear(it.base, 8), 0).recv_timeout(Duration::from_secs(60));
         assert_eq!(code(copy.unwrap()), Some(Code::IllegalAddress), "{call}");
         assert_eq!(code(it.sync(Target::Device(0))), Some(Code::IllegalAddress), "{call}");
         assert_eq!(code(it.sync(Target::Event(5))), Some(Code::IllegalAddress), "{call}");

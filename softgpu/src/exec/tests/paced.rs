@@ -111,7 +111,9 @@ fn short_kernels_are_held_back_between_blocks() {
         }
         let before = share.launches.load(SeqCst);
         std::thread::sleep(Duration::from_millis(20));
-        quiet = if share.launches.load(SeqCst) == before { quiet + 1 } else { 0 };
+        // A device that a busy machine gives no time is quiet, too, but not held back.
+        let held = share.launches.load(SeqCst) == before && before < launched && !share.delay(0).is_zero();
+        quiet = if held { quiet + 1 } else { 0 };
         quiet == 5
     });
     assert!(share.launches.load(SeqCst) < launched && !share.delay(0).is_zero());
