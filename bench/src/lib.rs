@@ -7,6 +7,7 @@
 mod app;
 mod broker;
 mod cuda;
+mod many;
 mod measure;
 mod micro;
 mod plot;
@@ -103,6 +104,8 @@ enum Benchmark {
     Broker(broker::Options),
     /// Time from `rgpu run` to the program's first CUDA call, with a broker and without
     Start(start::Options),
+    /// Launches a second of many programs at once on one server, beside few; memory of those that are idle
+    Many(many::Options),
     /// The other end of raw connections, for limits between two machines
     Peer {
         /// Where to listen
@@ -187,6 +190,7 @@ pub fn main(arguments: Arguments) -> Result<(), Failure> {
         Benchmark::Peer { listen } => return raw::peer(listen),
         Benchmark::Broker(options) => return broker::main(options),
         Benchmark::Start(options) => return start::main(options),
+        Benchmark::Many(options) => return many::main(options),
         Benchmark::Latency { common, .. } => ("latency", common),
         Benchmark::Bandwidth { common, .. } => ("bandwidth", common),
         Benchmark::Launch { common, .. } => ("launch", common),
@@ -201,7 +205,9 @@ pub fn main(arguments: Arguments) -> Result<(), Failure> {
         Benchmark::Launch { count, .. } => micro::launch(&rig, *count, &progress)?,
         Benchmark::Calls { count, .. } => micro::calls(&rig, *count, &progress)?,
         Benchmark::App { command, .. } => app::measure(&rig, command, &progress)?,
-        Benchmark::Peer { .. } | Benchmark::Broker(_) | Benchmark::Start(_) => Vec::new(),
+        Benchmark::Peer { .. } | Benchmark::Broker(_) | Benchmark::Start(_) | Benchmark::Many(_) => {
+            Vec::new()
+        }
     };
     progress.0.finish_and_clear();
     let device = match rig.ways().first() {

@@ -143,20 +143,40 @@ impl Worker {
 
     /// Has a task done.
     pub fn ask(&mut self, task: &Task) -> Result<Reply, Failure> {
-        let gone = |e: String| Failure::new(format!("The {} measurement ended: {e}", self.way));
-        let text = serde_json::to_string(task).map_err(|e| gone(e.to_string()))?;
-        writeln!(self.input, "{text}").map_err(|e| gone(e.to_string()))?;
+        self.begin(task)?;
+        self.finish()
+    }
+
+    fn gone(&self, why: &str) -> Failure {
+        Failure::new(format!("The {} measurement ended: {why}", self.way))
+    }
+
+    /// Hands it a task.
+    pub fn begin(&mut self, task: &Task) -> Result<(), Failure> {
+        let text = serde_json::to_string(task).map_err(|e| self.gone(&e.to_string()))?;
+        writeln!(self.input, "{text}").map_err(|e| self.gone(&e.to_string()))
+    }
+
+    /// Waits until the task is done that was handed to it.
+    pub fn finish(&mut self) -> Result<Reply, Failure> {
         let mut line = String::new();
-        let len = self.output.read_line(&mut line).map_err(|e| gone(e.to_string()))?;
+        let len = self.output.read_line(&mut line).map_err(|e| self.gone(&e.to_string()))?;
         if len == 0 {
             let status = self.process.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
-            return Err(gone(status));
+            return Err(self.gone(&status));
         }
-        let reply: Reply = serde_json::from_str(&line).map_err(|e| gone(format!("{e}; `{line}`")))?;
+        let reply: Reply = serde_json::from_str(&line).map_err(|e| self.gone(&format!("{e}; `{line}`")))?;
         match &reply.error {
             Some(error) => Err(Failure::new(format!("{}: {error}", self.way))),
             None => Ok(reply),
         }
+    }
+}
+
+impl Worker {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 }
 

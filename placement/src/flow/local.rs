@@ -7,8 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::columns::Entry;
-use super::news::News;
+use super::columns::{Columns, Entry};
 use super::repair::{FAR, State};
 use super::residual::NONE;
 use super::split::Split;
@@ -35,24 +34,23 @@ pub(super) struct Local {
     exhausted: bool,
     /// How many arcs searches have looked at.
     work: usize,
-    news: News,
     /// Whether hubs are nodes like others for now.
     beyond_hubs: bool,
 }
 
 /// How a search came to a node.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
-    pub distance: i64,
+struct Mark {
+    distance: i64,
     /// Where from.
-    pub node: u32,
+    node: u32,
     /// The source that moves, or `NONE` for an arc of the core.
-    pub source: u32,
+    source: u32,
     /// The arc; for a source its new one.
-    pub place: u32,
+    place: u32,
 }
 
-pub(super) const UNREACHED: Mark = Mark { distance: FAR, node: NONE, source: NONE, place: NONE };
+const UNREACHED: Mark = Mark { distance: FAR, node: NONE, source: NONE, place: NONE };
 
 /// What a search found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +65,6 @@ enum Outcome {
 
 /// How many nodes one search may look at: few at first, so that searches from both sides meet in the middle.
 const NEAR: [usize; 4] = [32, 128, 512, usize::MAX];
-/// No more than so many units are left to searches from both sides, each of which looks at all deficits.
-const MEETING: usize = 256;
 /// So many searches and no more are made for one node.
 const TRIES: usize = 64;
 
@@ -167,7 +163,6 @@ impl Local {
         }
         self.reached.clear();
         self.heap.clear();
-        self.news.clear();
     }
 }
 
@@ -206,10 +201,6 @@ impl State {
     pub(super) fn route_near(&mut self) {
         self.local.limit = 1;
         for most in NEAR {
-            if most > NEAR[1] && self.columns.is_some() && self.left_off_hubs() <= MEETING {
-                self.route_meeting();
-                return;
-            }
             if most == usize::MAX && self.left_off_hubs() > FEW {
                 break;
             }
@@ -335,10 +326,8 @@ impl State {
             if local.bound <= distance {
                 break;
             }
-            let before = self.potentials[node as usize];
             for user in &mut self.users[node as usize] {
                 if potential.saturating_sub(user.level) >= local.bound {
-                    user.stay(user.level, before);
                     // Without any other arc, there is nothing farther either.
                     local.pruned |= local.target == NONE && user.level != -FAR;
                     continue;
@@ -358,7 +347,7 @@ impl State {
                     let mark = Mark { distance, node, source: user.source, place: place as u32 };
                     local.reach(arc.head, mark, || is_target(arc.head));
                 }
-                user.stay(best, before);
+                user.level = best;
             }
         }
         if local.target != NONE || local.pruned || local.exhausted {
@@ -408,11 +397,12 @@ impl State {
 
     /// Fetches what a node lacks. Says whether it found a way.
     fn fetch(&mut self, node: u32) -> bool {
+        let Some(columns) = self.columns.take() else { return false };
         let mut local = std::mem::take(&mut self.local);
         let found = loop {
             local.begin(self.potentials.len());
             local.reach(node, Mark { distance: 0, ..UNREACHED }, || false);
-            self.spread_back(&mut local);
+            self.spread_back(&mut local, &columns);
             let outcome = local.outcome();
             if outcome == Outcome::Found {
                 self.follow_back(&local, node);
@@ -422,13 +412,12 @@ impl State {
                 break outcome == Outcome::Found;
             }
         };
-        self.local = local;
+        (self.local, self.columns) = (local, Some(columns));
         found
     }
 
     /// Goes back from what was reached to the nearest target, and raises potentials so that the way costs nothing.
-    fn spread_back(&mut self, local: &mut Local) {
-        let Some(columns) = &self.columns else { return };
+    fn spread_back(&mut self, local: &mut Local, columns: &Columns) {
         let mut left = local.most;
         while let Some((distance, node)) = local.nearest(&mut left) {
             let potential = self.potentials[node as usize] - distance;
@@ -444,32 +433,23 @@ impl State {
             if local.bound <= distance {
                 break;
             }
-            for (index, entry) in columns.of(node).iter().enumerate() {
-                if entry.head == node {
-                    continue;
-                }
-                if entry.head != NONE {
-                    let value = self.potentials[entry.head as usize] - i64::from(entry.own);
-                    if !News::is_near(value + i64::from(entry.cost) - potential, local.bound) {
-                        local.pruned |= local.target == NONE;
-                        continue;
-                    }
-                }
+            for &entry in columns.of(node) {
                 let old = self.using[entry.source as usize];
+                if old.head == node {
+                    continue;
+                }
+                let gain = i64::from(entry.cost) - potential;
                 if old.head == NONE {
-                    if self.is_waiting(entry.source) && columns.is_good(&self.split, node, index) {
+                    if self.is_waiting(entry.source) && entry.is_good(&self.split, node) {
                         let best = self.split.row(entry.source).map(|place| self.value(place)).max();
-                        let distance = best.unwrap_or(0) + i64::from(entry.cost) - potential;
-                        local.reach_source(distance, node, *entry);
+                        local.reach_source(best.unwrap_or(0) + gain, node, entry);
                     }
                     continue;
                 }
-                let value = self.potentials[old.head as usize] - i64::from(old.cost);
-                let distance = value + i64::from(entry.cost) - potential;
-                local.news.note(node, entry, old);
+                let distance = self.potentials[old.head as usize] - i64::from(old.cost) + gain;
                 if distance >= local.bound {
                     local.pruned |= local.target == NONE;
-                } else if columns.is_good(&self.split, node, index) {
+                } else if entry.is_good(&self.split, node) {
                     let mark = Mark { distance, node, source: entry.source, place: entry.place };
                     local.reach(old.head, mark, || is_target(old.head));
                 }
@@ -479,9 +459,25 @@ impl State {
             for index in 0..local.reached.len() {
                 let node = local.reached[index];
                 let rise = local.bound - local.marks[node as usize].distance;
-                self.potentials[node as usize] += rise.max(0);
+                if rise > 0 {
+                    self.potentials[node as usize] += rise;
+                    self.tell(columns.of(node), node);
+                }
             }
-            self.tell(&local.news);
+        }
+    }
+
+    /// Tells sources that a node, which they have arcs to, has become more attractive.
+    fn tell(&mut self, column: &[Entry], node: u32) {
+        let potential = self.potentials[node as usize];
+        for entry in column {
+            let old = self.using[entry.source as usize];
+            if old.head == node || old.head == NONE {
+                continue;
+            }
+            let value = i64::from(old.cost) + potential - i64::from(entry.cost);
+            let user = &mut self.users[old.head as usize][self.position[entry.source as usize] as usize];
+            user.level = user.level.max(value);
         }
     }
 
