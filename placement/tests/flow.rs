@@ -223,8 +223,9 @@ fn change(kept: &mut Incremental, random: &mut Random) {
 
 #[test]
 fn a_schedulers_clock_ticks() {
-    // Few machines with many slots, and many with few; room to spare, just enough, and too little.
-    for (machines, tasks, rounds) in [(40, 400, 12), (600, 500, 6)] {
+    // Few machines with many slots, and many with few; room to spare, just enough, and too little. In the largest, searches from
+    // both sides have far to go.
+    for (machines, tasks, rounds) in [(40, 400, 12), (600, 500, 6), (2000, 6000, 3)] {
         for slots_percent in [50, 100, 120, 200] {
             let shape = Scheduling { machines, tasks, jobs: 40, preferences: 6, slots_percent };
             tick(&shape, rounds);

@@ -255,3 +255,69 @@ impl Incremental {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::generate::{Random, Scheduling};
+
+    /// Searches from both sides alone, after changes of small networks with ties, in which halves of ways run into each other.
+    #[test]
+    fn searches_from_both_sides_lead_to_the_optimum() {
+        for seed in 0..1500 {
+            let mut random = Random::new(seed);
+            let tasks = 6 + random.below(30);
+            let shape = Scheduling {
+                machines: 2 + random.below(12),
+                tasks,
+                jobs: 1 + random.below(tasks),
+                preferences: 1 + random.below(4),
+                slots_percent: [40, 100, 100, 110, 200][random.below(5)],
+            };
+            // Few different costs make many ways equally long.
+            let dearest = [1, 3, 1000][random.below(3)];
+            let mut parts = shape.build(seed).unwrap();
+            let mut network = std::mem::take(&mut parts.network);
+            let arcs: Vec<ArcId> = network.arcs().map(|(id, _)| id).collect();
+            for &arc in &arcs {
+                let cost = network.arc(arc).unwrap().cost;
+                network.set_cost(arc, cost % (dearest + 1)).unwrap();
+            }
+            let mut kept = Incremental::new(network);
+            kept.solve().unwrap();
+            for _ in 0..6 {
+                if let Some(live) = &mut kept.live {
+                    live.by_meeting_alone();
+                }
+                for _ in 0..1 + random.below(4) {
+                    match random.below(3) {
+                        0 => {
+                            let index = random.below(parts.tasks.len());
+                            kept.remove_node(parts.tasks[index]).unwrap();
+                            let task = kept.add_node(1).unwrap();
+                            parts.tasks[index] = task;
+                            for _ in 0..1 + random.below(4) {
+                                let machine = parts.machines[random.below(parts.machines.len())];
+                                kept.add_arc(task, machine, 1, random.between(0, dearest)).unwrap();
+                            }
+                            kept.add_arc(task, parts.jobs[0], 1, random.between(0, 2 * dearest)).unwrap();
+                        }
+                        1 => {
+                            let slot = parts.slots[random.below(parts.slots.len())];
+                            kept.set_capacity(slot, random.between(0, 6)).unwrap();
+                        }
+                        _ => {
+                            let arcs: Vec<ArcId> = kept.network().arcs().map(|(id, _)| id).collect();
+                            let arc = arcs[random.below(arcs.len())];
+                            kept.set_cost(arc, random.between(0, dearest)).unwrap();
+                        }
+                    }
+                }
+                let cost = kept.solve().unwrap();
+                kept.verify().unwrap();
+                let fresh = Algorithm::SuccessiveShortestPaths.solve(kept.network()).unwrap();
+                assert_eq!(cost, fresh.cost(), "seed {seed}");
+            }
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! A split network that is kept with its optimum and follows changes.
 
 use super::auto;
-use super::columns::{Columns, Entry};
+use super::columns::Columns;
 use super::error::Error;
 use super::network::{Arc, Network};
 use super::prepare::Limits;
@@ -73,7 +73,7 @@ impl Live {
             live.places[arc as usize] = place as u32;
         }
         live.note_core_places();
-        let columns = Columns::new(&live.state.split, &live.state.hubs);
+        let columns = Columns::new(&live.state.split, &live.state.using, &live.state.hubs);
         live.state.columns = Some(columns);
         // Says how content each of them is, which spares searches much.
         (0..live.state.chosen.len() as u32).for_each(|source| live.state.release_if_worse(source));
@@ -117,11 +117,9 @@ impl Live {
 
     /// Tells the head of a source's arc about it.
     fn note_row_arc(&mut self, source: u32, place: u32) {
-        if let Some(columns) = &mut self.state.columns {
-            let RowArc { head, cost } = self.state.split.rows[place as usize];
-            if !self.state.hubs[head as usize] {
-                columns.add(head, Entry { source, place, cost });
-            }
+        let State { columns, split, using, hubs, .. } = &mut self.state;
+        if let Some(columns) = columns {
+            columns.add(split.rows[place as usize], source, place, using[source as usize], hubs);
         }
     }
 
@@ -149,6 +147,12 @@ impl Live {
         self.state.potentials.iter().all(|potential| (-MAX_POTENTIAL..=MAX_POTENTIAL).contains(potential))
     }
 
+    /// From now on only by searches from both sides, as far as these find a way.
+    #[cfg(test)]
+    pub fn by_meeting_alone(&mut self) {
+        self.state.meeting_alone = true;
+    }
+
     /// Makes the flow optimal again.
     pub fn route(&mut self) -> Result<(), Error> {
         if !self.added.is_empty() {
@@ -156,6 +160,10 @@ impl Live {
         }
         for source in std::mem::take(&mut self.changed_sources) {
             self.state.release_if_worse(source);
+            let State { columns, split, using, .. } = &mut self.state;
+            if let Some(columns) = columns {
+                columns.choose(split, source, using[source as usize]);
+            }
         }
         for node in std::mem::take(&mut self.changed_core) {
             self.state.saturate(node);

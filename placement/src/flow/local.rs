@@ -7,7 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::columns::{Columns, Entry};
+use super::columns::Entry;
+use super::news::News;
 use super::repair::{FAR, State};
 use super::residual::NONE;
 use super::split::Split;
@@ -34,23 +35,24 @@ pub(super) struct Local {
     exhausted: bool,
     /// How many arcs searches have looked at.
     work: usize,
+    news: News,
     /// Whether hubs are nodes like others for now.
     beyond_hubs: bool,
 }
 
 /// How a search came to a node.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
-    distance: i64,
+pub(super) struct Mark {
+    pub distance: i64,
     /// Where from.
-    node: u32,
+    pub node: u32,
     /// The source that moves, or `NONE` for an arc of the core.
-    source: u32,
+    pub source: u32,
     /// The arc; for a source its new one.
-    place: u32,
+    pub place: u32,
 }
 
-const UNREACHED: Mark = Mark { distance: FAR, node: NONE, source: NONE, place: NONE };
+pub(super) const UNREACHED: Mark = Mark { distance: FAR, node: NONE, source: NONE, place: NONE };
 
 /// What a search found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,8 @@ enum Outcome {
 
 /// How many nodes one search may look at: few at first, so that searches from both sides meet in the middle.
 const NEAR: [usize; 4] = [32, 128, 512, usize::MAX];
+/// No more than so many units are left to searches from both sides, each of which looks at all deficits.
+const MEETING: usize = 256;
 /// So many searches and no more are made for one node.
 const TRIES: usize = 64;
 
@@ -163,6 +167,7 @@ impl Local {
         }
         self.reached.clear();
         self.heap.clear();
+        self.news.clear();
     }
 }
 
@@ -201,6 +206,10 @@ impl State {
     pub(super) fn route_near(&mut self) {
         self.local.limit = 1;
         for most in NEAR {
+            if most > NEAR[1] && self.columns.is_some() && self.left_off_hubs() <= MEETING {
+                self.route_meeting();
+                return;
+            }
             if most == usize::MAX && self.left_off_hubs() > FEW {
                 break;
             }
@@ -326,8 +335,10 @@ impl State {
             if local.bound <= distance {
                 break;
             }
+            let before = self.potentials[node as usize];
             for user in &mut self.users[node as usize] {
                 if potential.saturating_sub(user.level) >= local.bound {
+                    user.stay(user.level, before);
                     // Without any other arc, there is nothing farther either.
                     local.pruned |= local.target == NONE && user.level != -FAR;
                     continue;
@@ -347,7 +358,7 @@ impl State {
                     let mark = Mark { distance, node, source: user.source, place: place as u32 };
                     local.reach(arc.head, mark, || is_target(arc.head));
                 }
-                user.level = best;
+                user.stay(best, before);
             }
         }
         if local.target != NONE || local.pruned || local.exhausted {
@@ -397,12 +408,11 @@ impl State {
 
     /// Fetches what a node lacks. Says whether it found a way.
     fn fetch(&mut self, node: u32) -> bool {
-        let Some(columns) = self.columns.take() else { return false };
         let mut local = std::mem::take(&mut self.local);
         let found = loop {
             local.begin(self.potentials.len());
             local.reach(node, Mark { distance: 0, ..UNREACHED }, || false);
-            self.spread_back(&mut local, &columns);
+            self.spread_back(&mut local);
             let outcome = local.outcome();
             if outcome == Outcome::Found {
                 self.follow_back(&local, node);
@@ -412,12 +422,13 @@ impl State {
                 break outcome == Outcome::Found;
             }
         };
-        (self.local, self.columns) = (local, Some(columns));
+        self.local = local;
         found
     }
 
     /// Goes back from what was reached to the nearest target, and raises potentials so that the way costs nothing.
-    fn spread_back(&mut self, local: &mut Local, columns: &Columns) {
+    fn spread_back(&mut self, local: &mut Local) {
+        let Some(columns) = &self.columns else { return };
         let mut left = local.most;
         while let Some((distance, node)) = local.nearest(&mut left) {
             let potential = self.potentials[node as usize] - distance;
@@ -433,23 +444,32 @@ impl State {
             if local.bound <= distance {
                 break;
             }
-            for &entry in columns.of(node) {
-                let old = self.using[entry.source as usize];
-                if old.head == node {
+            for (index, entry) in columns.of(node).iter().enumerate() {
+                if entry.head == node {
                     continue;
                 }
-                let gain = i64::from(entry.cost) - potential;
+                if entry.head != NONE {
+                    let value = self.potentials[entry.head as usize] - i64::from(entry.own);
+                    if !News::is_near(value + i64::from(entry.cost) - potential, local.bound) {
+                        local.pruned |= local.target == NONE;
+                        continue;
+                    }
+                }
+                let old = self.using[entry.source as usize];
                 if old.head == NONE {
-                    if self.is_waiting(entry.source) && entry.is_good(&self.split, node) {
+                    if self.is_waiting(entry.source) && columns.is_good(&self.split, node, index) {
                         let best = self.split.row(entry.source).map(|place| self.value(place)).max();
-                        local.reach_source(best.unwrap_or(0) + gain, node, entry);
+                        let distance = best.unwrap_or(0) + i64::from(entry.cost) - potential;
+                        local.reach_source(distance, node, *entry);
                     }
                     continue;
                 }
-                let distance = self.potentials[old.head as usize] - i64::from(old.cost) + gain;
+                let value = self.potentials[old.head as usize] - i64::from(old.cost);
+                let distance = value + i64::from(entry.cost) - potential;
+                local.news.note(node, entry, old);
                 if distance >= local.bound {
                     local.pruned |= local.target == NONE;
-                } else if entry.is_good(&self.split, node) {
+                } else if columns.is_good(&self.split, node, index) {
                     let mark = Mark { distance, node, source: entry.source, place: entry.place };
                     local.reach(old.head, mark, || is_target(old.head));
                 }
@@ -459,25 +479,9 @@ impl State {
             for index in 0..local.reached.len() {
                 let node = local.reached[index];
                 let rise = local.bound - local.marks[node as usize].distance;
-                if rise > 0 {
-                    self.potentials[node as usize] += rise;
-                    self.tell(columns.of(node), node);
-                }
+                self.potentials[node as usize] += rise.max(0);
             }
-        }
-    }
-
-    /// Tells sources that a node, which they have arcs to, has become more attractive.
-    fn tell(&mut self, column: &[Entry], node: u32) {
-        let potential = self.potentials[node as usize];
-        for entry in column {
-            let old = self.using[entry.source as usize];
-            if old.head == node || old.head == NONE {
-                continue;
-            }
-            let value = i64::from(old.cost) + potential - i64::from(entry.cost);
-            let user = &mut self.users[old.head as usize][self.position[entry.source as usize] as usize];
-            user.level = user.level.max(value);
+            self.tell(&local.news);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::columns::Columns;
 use super::local::{self, Local};
+use super::meet::Meeting;
 use super::network::Network;
 use super::residual::NONE;
 use super::rounds::Search;
@@ -33,7 +34,11 @@ pub(super) struct State {
     pub(super) hubs: Vec<bool>,
     pub(super) columns: Option<Columns>,
     pub(super) local: Local,
+    pub(super) meeting: Meeting,
     pub(super) search: Search,
+    /// Whether changes are followed by searches from both sides alone, so that tests are about these.
+    #[cfg(test)]
+    pub(super) meeting_alone: bool,
 }
 
 /// What a source that waits uses.
@@ -90,7 +95,10 @@ impl State {
             hubs,
             columns: None,
             local: Local::default(),
+            meeting: Meeting::default(),
             search: Search::default(),
+            #[cfg(test)]
+            meeting_alone: false,
         }
     }
 
@@ -187,6 +195,9 @@ impl State {
         self.using[source as usize] = arc;
         self.position[source as usize] = users.len() as u32;
         users.push(User { level: FAR, source });
+        if let Some(columns) = &mut self.columns {
+            columns.choose(&self.split, source, arc);
+        }
     }
 
     /// Takes a source off its arc if it has a better one.

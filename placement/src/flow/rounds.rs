@@ -80,6 +80,10 @@ const ENOUGH: i64 = 2;
 impl State {
     /// Takes every excess to a deficit. No arc with room may have a negative reduced cost, and none will.
     pub fn route(&mut self) -> Result<(), Error> {
+        #[cfg(test)]
+        if self.meeting_alone {
+            self.route_meeting();
+        }
         self.route_near();
         let result = self.route_all();
         for (position, &source) in self.waiting.iter().enumerate() {
@@ -157,7 +161,9 @@ impl State {
             }
             for index in 0..self.users[node as usize].len() {
                 let user = self.users[node as usize][index];
+                let before = potential - distance;
                 if potential.saturating_sub(user.level) > search.bound {
+                    self.users[node as usize][index].stay(user.level, before);
                     // Without any other arc, there is nothing farther either.
                     search.pruned |= user.level != -FAR;
                     continue;
@@ -174,7 +180,7 @@ impl State {
                     best = best.max(value);
                     search.reach(arc.head, potential - value);
                 }
-                self.users[node as usize][index].level = best;
+                self.users[node as usize][index].stay(best, before);
             }
         }
         let found = match (search.found, search.pruned) {

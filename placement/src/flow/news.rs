@@ -1,0 +1,66 @@
+//! What sources are told when potentials rise.
+
+use super::columns::Entry;
+use super::repair::{FAR, State, User};
+use super::split::RowArc;
+
+/// Sources to be told, when potentials rise, that a node has become more attractive.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    told: Vec<Told>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    node: u32,
+    source: u32,
+    /// The node that the source uses an arc to.
+    head: u32,
+    /// What the source's own arc costs more than that to the node.
+    gain: i64,
+}
+
+/// Arcs that are worse than a source's own by more than this are not told of, and not distinguished by [`User::stay`].
+const WORSE: i64 = 64;
+
+impl News {
+    /// Whether a source with an arc to a node, which would be `distance` away by that arc, has to be told. The node
+    /// rises by no more than what it is nearer than `bound`.
+    #[inline]
+    pub fn is_near(distance: i64, bound: i64) -> bool {
+        distance.saturating_sub(bound) < WORSE
+    }
+
+    /// Notes a source with an arc to a node, and which other one it uses.
+    #[inline]
+    pub fn note(&mut self, node: u32, entry: &Entry, own: RowArc) {
+        let gain = i64::from(own.cost) - i64::from(entry.cost);
+        self.told.push(Told { node, source: entry.source, head: own.head, gain });
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.told.clear();
+    }
+}
+
+impl User {
+    /// Notes up to which potential of its node a source has nowhere better to go. Said at each look at the node, while the
+    /// node's potential is `potential`; so that whoever was not told of an arc, because it was worse by [`WORSE`], is looked at
+    /// again when the potential has fallen by as much.
+    #[inline]
+    pub fn stay(&mut self, level: i64, potential: i64) {
+        self.level = if level == -FAR { level } else { level.max(potential - WORSE) };
+    }
+}
+
+impl State {
+    /// Tells sources that nodes, which they have arcs to, have become more attractive.
+    pub(super) fn tell(&mut self, news: &News) {
+        for &Told { node, source, head, gain } in &news.told {
+            let value = self.potentials[node as usize] + gain;
+            let user = &mut self.users[head as usize][self.position[source as usize] as usize];
+            user.level = user.level.max(value);
+        }
+    }
+}
