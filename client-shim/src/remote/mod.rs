@@ -251,6 +251,16 @@ impl Remote {
                             Some(rdma) => (Box::new(rdma), Vec::new()),
                             None => (transport, Vec::new()),
                         },
+                        Some(_) if answer.features & hello::FEATURE_SHARED_MEMORY == 0 => {
+                            if choice == Choice::Only(Kind::Shm) {
+                                let text = format!(
+                                    "The server {address} offers no shared memory that this release of rgpu \
+                                     knows: use the same one on both sides"
+                                );
+                                return Err(Error::new(Code::SystemNotReady, text));
+                            }
+                            (transport, Vec::new())
+                        }
                         Some(socket) => {
                             let left = end.saturating_duration_since(Instant::now());
                             let (shm, files) =

@@ -1,20 +1,27 @@
 //! Shared memory: a ring each way, between two processes of one machine.
 //!
 //! The hello crosses a Unix socket. Then the server passes a [sealed](super::pass::SEALS) memory file with both rings, and
-//! two pairs of sockets. From there on bytes go through the rings; the socket only carries single bytes that wake who
-//! sleeps (whoever is about to sleep leaves word in the ring), and hangs up when the peer dies.
+//! a pair of sockets. From there on bytes go through the rings. Whoever is about to sleep leaves word in the ring, and
+//! sleeps on a [word](bell) of the shared memory, by which the peer wakes it. (A socket would do as well, but waking by a socket
+//! tells the system that who wakes is about to sleep, so that both get onto one processor, where they stay.) A thread that watches
+//! a descriptor as well sleeps on a socket of its own.
+//!
+//! The socket of the hello stays, silent: it hangs up when the peer dies. A client that waits looks at it now and then. A
+//! server has a thread that [waits for that](Transport::wait_for_hangup), which wakes the others.
 //!
 //! ```text
 //! memory file: 0 indices, client to server | 1024 indices, server to client | 4096 bytes | 4096 + capacity bytes
-//! passed:      the memory file, a socket that wakes who waits for room, one that wakes who watches
+//! passed:      the memory file, a socket that wakes who watches
 //! ```
 
+mod bell;
 mod ring;
 
 use super::pass::{Mapping, check_memory_file, receive_descriptors, sealed_memory_file, send_descriptors};
 use super::spin::{Spin, current_processor};
 use super::tcp::{descriptor_alive, poll};
 use super::{Descriptor, Ready, Transport, dup_above};
+use bell::Bell;
 use ring::{CAPACITY, INDEX_BYTES, READER, Ring, WATCHER};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -25,20 +32,26 @@ use std::time::{Duration, Instant};
 const HEADER: usize = 4096;
 const FILE_BYTES: u64 = (HEADER + 2 * CAPACITY) as u64;
 /// How many descriptors every connection passes; what follows are memory files of devices.
-const PASSED: usize = 3;
+const PASSED: usize = 2;
+/// How often a client that sleeps looks whether the server is alive.
+const CLIENT_LOOKS: Duration = Duration::from_millis(200);
+/// How often a server does, which a thread of its own tells.
+const SERVER_LOOKS: Duration = Duration::from_secs(10);
+/// How often a thread looks for room that watches a descriptor as well.
+const WATCHER_LOOKS: Duration = Duration::from_millis(20);
 
 /// One end of a connection through shared memory.
 pub struct Shm {
     outgoing: Ring,
     incoming: Ring,
-    /// Hangs up with the peer; readable when there is something to read.
+    /// Hangs up with the peer.
     socket: Descriptor,
-    /// Readable when there is room.
-    room: Descriptor,
     /// Readable when there is something for a watching thread.
     watch: Descriptor,
     over: AtomicBool,
     spin: Spin,
+    /// How often who sleeps looks whether the peer is alive.
+    looks: Duration,
     peer: String,
     _memory: Mapping,
 }
@@ -46,13 +59,13 @@ pub struct Shm {
 /// What the server passes to the client.
 pub struct Offer {
     file: OwnedFd,
-    ends: [OwnedFd; 2],
+    watch: OwnedFd,
 }
 
 impl Offer {
     /// Passes it over the connection's socket, with further memory files.
     pub fn send(self, socket: RawFd, files: &[RawFd]) -> io::Result<()> {
-        let mut all = vec![self.file.as_raw_fd(), self.ends[0].as_raw_fd(), self.ends[1].as_raw_fd()];
+        let mut all = vec![self.file.as_raw_fd(), self.watch.as_raw_fd()];
         all.extend_from_slice(files);
         send_descriptors(socket, &all)
     }
@@ -74,9 +87,9 @@ impl Shm {
     /// The server's end, and what the client needs for its own. `socket` is where the hello came in.
     pub fn create(socket: OwnedFd, peer: String) -> io::Result<(Self, Offer)> {
         let file = sealed_memory_file(c"rgpu-ring", FILE_BYTES)?;
-        let ([room, room_end], [watch, watch_end]) = (pair()?, pair()?);
-        let offer = Offer { file, ends: [room_end, watch_end] };
-        let shm = Self::new(&offer.file, [socket, room, watch], 0, peer, true)?;
+        let [own, watch] = pair()?;
+        let offer = Offer { file, watch };
+        let shm = Self::new(&offer.file, [socket, own], 0, peer, true)?;
         Ok((shm, offer))
     }
 
@@ -89,17 +102,17 @@ impl Shm {
         }
         let files = passed.split_off(PASSED);
         let mut next = passed.into_iter();
-        let (Some(file), Some(room), Some(watch)) = (next.next(), next.next(), next.next()) else {
+        let (Some(file), Some(watch)) = (next.next(), next.next()) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         check_memory_file(file.as_raw_fd(), FILE_BYTES)?;
-        let shm = Self::new(&file, [socket.try_clone()?, room, watch], lowest, peer, false)?;
+        let shm = Self::new(&file, [socket.try_clone()?, watch], lowest, peer, false)?;
         Ok((shm, files))
     }
 
     fn new(
         file: &OwnedFd,
-        sockets: [OwnedFd; 3],
+        sockets: [OwnedFd; 2],
         lowest: RawFd,
         peer: String,
         server: bool,
@@ -111,17 +124,28 @@ impl Shm {
             [Ring::new(base, base.add(HEADER)), Ring::new(base.add(INDEX_BYTES), base.add(HEADER + CAPACITY))]
         };
         let (outgoing, incoming) = if server { (down, up) } else { (up, down) };
-        let [socket, room, watch] = sockets.map(|fd| place(fd, lowest));
+        let [socket, watch] = sockets.map(|fd| place(fd, lowest));
         let spin = Spin::default();
         let over = AtomicBool::new(false);
-        Ok(Self { outgoing, incoming, socket, room, watch, over, spin, peer, _memory: memory })
+        let looks = if server { SERVER_LOOKS } else { CLIENT_LOOKS };
+        Ok(Self { outgoing, incoming, socket, watch, over, spin, looks, peer, _memory: memory })
     }
 
-    /// Wakes the peer's thread at the other end of a socket.
-    fn ring(&self, bell: &Descriptor) -> io::Result<()> {
+    /// Where this side's threads sleep.
+    fn own_bell(&self) -> Bell<'_> {
+        Bell(&self.outgoing.indices().writer_bell.0)
+    }
+
+    /// Where the peer's do.
+    fn peers_bell(&self) -> Bell<'_> {
+        Bell(&self.incoming.indices().writer_bell.0)
+    }
+
+    /// Wakes the peer's thread that watches.
+    fn wake_watcher(&self) -> io::Result<()> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: sends one byte from a valid place.
-        if unsafe { libc::send(bell.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) } >= 0 {
+        if unsafe { libc::send(self.watch.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) } >= 0 {
             return Ok(());
         }
         let e = io::Error::last_os_error();
@@ -139,27 +163,32 @@ impl Shm {
         }
         let who = asleep.swap(0, SeqCst);
         if who & READER != 0 {
-            self.ring(&self.socket)?;
+            self.peers_bell().ring();
         }
         if who & WATCHER != 0 {
-            self.ring(&self.watch)?;
+            self.wake_watcher()?;
         }
         Ok(())
     }
 
-    fn wake_writer(&self) -> io::Result<()> {
+    fn wake_writer(&self) {
         let asleep = &self.incoming.indices().writer_asleep.0;
         if asleep.load(Relaxed) != 0 && self.incoming.has_much_room() && asleep.swap(0, SeqCst) != 0 {
-            self.ring(&self.room)?;
+            self.peers_bell().ring();
         }
-        Ok(())
+    }
+
+    /// Tells the peer on which processor we are.
+    fn tell_processor(&self) -> u32 {
+        let own = current_processor();
+        self.outgoing.indices().writer_processor.0.store(own, Relaxed);
+        own
     }
 
     /// Tells the peer where we are; whether it was on another processor when it last waited. Where it is not, it cannot
     /// go on before we sleep.
     fn is_peer_elsewhere(&self) -> bool {
-        let own = current_processor();
-        self.outgoing.indices().writer_processor.0.store(own, Relaxed);
+        let own = self.tell_processor();
         self.incoming.indices().writer_processor.0.load(Relaxed) != own
     }
 
@@ -171,67 +200,95 @@ impl Shm {
         self.outgoing.room().map_or(true, |n| n > 0) || self.over.load(Relaxed)
     }
 
-    /// Takes the bytes that have woken us; false at the end of the connection.
-    fn drain(bell: &Descriptor) -> bool {
-        let mut bytes = [0u8; 64];
-        // SAFETY: receives into a valid place. What is left wakes us once more.
-        let n = unsafe {
-            libc::recv(bell.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
-        };
-        n > 0 || (n < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock)
+    /// What there is of what is wanted.
+    fn found(&self, want: Ready) -> Ready {
+        Ready { read: want.read && self.readable(), write: want.write && self.writable(), wake: false }
+    }
+
+    /// Looks whether the peer is there still.
+    fn look_for_hangup(&self) -> io::Result<()> {
+        if !self.over.load(Relaxed) && !descriptor_alive(self.socket.as_raw_fd())? {
+            self.is_over();
+        }
+        Ok(())
+    }
+
+    /// The connection has ended: whoever sleeps on this side wakes up.
+    fn is_over(&self) {
+        self.over.store(true, SeqCst);
+        self.own_bell().ring();
     }
 
     /// Leaves word that we sleep, then sleeps unless there is something already.
-    fn sleep(&self, want: Ready, wake: Option<RawFd>, end: Option<Instant>) -> io::Result<Ready> {
-        let watching = wake.is_some();
-        let reader = if watching { WATCHER } else { READER };
-        let readers = &self.incoming.indices().readers_asleep.0;
-        let writer = &self.outgoing.indices().writer_asleep.0;
+    fn sleep(&self, want: Ready, end: Option<Instant>) -> io::Result<Ready> {
+        let bell = self.own_bell();
         loop {
+            // Before the word is left: who takes it rings afterwards.
+            let seen = bell.seen();
             if want.read {
-                readers.fetch_or(reader, SeqCst);
+                self.incoming.indices().readers_asleep.0.fetch_or(READER, SeqCst);
             }
             if want.write {
-                writer.store(1, SeqCst);
+                self.outgoing.indices().writer_asleep.0.store(1, SeqCst);
             }
             fence(SeqCst);
-            let mut ready = Ready {
-                read: want.read && self.readable(),
-                write: want.write && self.writable(),
-                wake: false,
-            };
-            if ready.read || ready.write {
+            let found = self.found(want);
+            if found != Ready::default() {
+                return Ok(found);
+            }
+            let left = end.map_or(self.looks, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(found);
+            }
+            bell.wait(seen, left.min(self.looks))?;
+            let found = self.found(want);
+            if found != Ready::default() {
+                return Ok(found);
+            }
+            // Who has gone has rung, or else it is time to look.
+            self.look_for_hangup()?;
+        }
+    }
+
+    /// As [`Shm::sleep`], watching a descriptor as well.
+    fn watch(&self, want: Ready, wake: RawFd, end: Option<Instant>) -> io::Result<Ready> {
+        loop {
+            if want.read {
+                self.incoming.indices().readers_asleep.0.fetch_or(WATCHER, SeqCst);
+            }
+            fence(SeqCst);
+            let mut ready = self.found(want);
+            if ready != Ready::default() {
                 return Ok(ready);
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let looks = want.write.then_some(WATCHER_LOOKS);
+            let time = left.into_iter().chain(looks).min();
             let watches = |fd: RawFd, on: bool, events| libc::pollfd {
                 fd: if on { fd } else { -1 },
                 events,
                 revents: 0,
             };
-            // Who does not read leaves the bytes on the socket alone, but sees the peer hang up.
-            let bell = if want.read && !watching { libc::POLLIN } else { 0 };
             let mut fds = [
-                watches(self.socket.as_raw_fd(), want.read || want.write, bell | libc::POLLRDHUP),
-                watches(self.room.as_raw_fd(), want.write, libc::POLLIN),
-                watches(self.watch.as_raw_fd(), want.read && watching, libc::POLLIN),
-                watches(wake.unwrap_or(-1), true, libc::POLLIN),
+                watches(self.socket.as_raw_fd(), want.read || want.write, libc::POLLRDHUP),
+                watches(self.watch.as_raw_fd(), want.read, libc::POLLIN),
+                watches(wake, true, libc::POLLIN),
             ];
-            let some = poll(&mut fds, left)?;
-            let gone = fds[0].revents & (libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP) != 0;
-            if gone || (fds[0].revents & libc::POLLIN != 0 && !Self::drain(&self.socket)) {
-                self.over.store(true, SeqCst);
+            poll(&mut fds, time)?;
+            if fds[0].revents != 0 {
+                self.is_over();
             }
             if fds[1].revents != 0 {
-                Self::drain(&self.room);
+                let mut bytes = [0u8; 64];
+                // SAFETY: receives into a valid place. What is left wakes us once more.
+                unsafe {
+                    let at = bytes.as_mut_ptr().cast();
+                    libc::recv(self.watch.as_raw_fd(), at, bytes.len(), libc::MSG_DONTWAIT)
+                };
             }
-            if fds[2].revents != 0 {
-                Self::drain(&self.watch);
-            }
-            ready.read = want.read && self.readable();
-            ready.write = want.write && self.writable();
-            ready.wake = fds[3].revents != 0;
-            if ready != Ready::default() || !some || left.is_some_and(|l| l.is_zero()) {
+            ready = self.found(want);
+            ready.wake = fds[2].revents != 0;
+            if ready != Ready::default() || end.is_some_and(|end| Instant::now() >= end) {
                 return Ok(ready);
             }
         }
@@ -267,47 +324,49 @@ impl Transport for Shm {
         // SAFETY: passed on to the caller.
         let n = unsafe { self.incoming.read(addr as *mut u8, length) }?;
         if n > 0 {
-            self.wake_writer()?;
+            self.wake_writer();
             return Ok(n);
         }
         if over || length == 0 { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
     fn wait(&self, want: Ready, wake: Option<RawFd>, time: Option<Duration>) -> io::Result<Ready> {
-        let look = || Ready {
-            read: want.read && self.readable(),
-            write: want.write && self.writable(),
-            wake: false,
-        };
-        if time == Some(Duration::ZERO) && wake.is_none() {
-            let found = look();
-            if !found.read && want.read && !descriptor_alive(self.socket.as_raw_fd())? {
-                self.over.store(true, SeqCst);
-                return Ok(look());
+        if let Some(wake) = wake {
+            return self.watch(want, wake, time.map(|time| Instant::now() + time));
+        }
+        if time == Some(Duration::ZERO) {
+            let found = self.found(want);
+            if !found.read && want.read {
+                self.look_for_hangup()?;
+                return Ok(self.found(want));
             }
             return Ok(found);
         }
+        let elsewhere = (want.read || want.write) && self.is_peer_elsewhere();
         let start = Instant::now();
-        if wake.is_none() && (want.read || want.write) && self.is_peer_elsewhere() {
+        if elsewhere {
             let mut found = Ready::default();
             let there = self.spin.look(start, true, || {
-                found = look();
+                found = self.found(want);
                 found.read || found.write
             });
             if there {
                 return Ok(found);
             }
         }
-        let ready = self.sleep(want, wake, time.map(|t| start + t))?;
-        if wake.is_none() {
-            self.spin.slept(start);
-        }
+        let ready = self.sleep(want, time.map(|t| start + t))?;
+        self.tell_processor();
+        self.spin.slept(start);
         Ok(ready)
     }
 
     fn wait_for_hangup(&self, time: Option<Duration>) -> io::Result<bool> {
         let mut fds = [libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 }];
-        poll(&mut fds, time)
+        let gone = poll(&mut fds, time)?;
+        if gone {
+            self.is_over();
+        }
+        Ok(gone)
     }
 
     fn is_unanswered(&self) -> bool {
@@ -319,9 +378,10 @@ impl Transport for Shm {
     }
 
     fn shutdown(&self) {
-        self.over.store(true, SeqCst);
-        // SAFETY: plain system call; whoever sleeps polls this socket.
+        // SAFETY: plain system call; whoever watches polls this socket.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+        self.is_over();
+        self.peers_bell().ring();
     }
 
     fn descriptor(&self) -> RawFd {
@@ -329,7 +389,7 @@ impl Transport for Shm {
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        [&self.socket, &self.room, &self.watch].map(AsRawFd::as_raw_fd).to_vec()
+        [&self.socket, &self.watch].map(AsRawFd::as_raw_fd).to_vec()
     }
 
     fn peer(&self) -> String {
@@ -338,6 +398,13 @@ impl Transport for Shm {
 
     fn kind(&self) -> super::Kind {
         super::Kind::Shm
+    }
+}
+
+impl Drop for Shm {
+    fn drop(&mut self) {
+        // A peer that sleeps need not find out by itself.
+        self.shutdown();
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Indices {
     pub writer_asleep: Line2,
     /// One more than the number of the processor on which the writer last waited.
     pub writer_processor: Line2,
+    /// Where the threads of the writer's side sleep, whatever they wait for: a [bell](super::bell::Bell).
+    pub writer_bell: Line2,
 }
 
 /// A word on a line of its own.

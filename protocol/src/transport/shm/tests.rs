@@ -92,6 +92,52 @@ fn a_peers_end_is_noticed_by_whoever_waits_and_what_it_wrote_is_read_first() {
     assert!(server.send(&[io::IoSlice::new(b"x")]).is_err());
 }
 
+/// Ends the connection as a peer does that is killed: nobody is rung.
+fn kill(shm: &Shm) {
+    // SAFETY: plain system call.
+    unsafe { libc::shutdown(shm.descriptor(), libc::SHUT_RDWR) };
+}
+
+#[test]
+fn a_client_that_sleeps_notices_that_the_server_was_killed() {
+    let (server, client) = both();
+    let reader = std::thread::spawn(move || read_exact(&client, &mut [0]).unwrap_err().kind());
+    std::thread::sleep(Duration::from_millis(50));
+    kill(&server);
+    assert_eq!(reader.join().unwrap(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn a_servers_thread_that_waits_for_the_end_wakes_the_one_that_sleeps() {
+    let (server, client) = both();
+    let sleeper = server.clone();
+    let reader = std::thread::spawn(move || read_exact(&sleeper, &mut [0]).unwrap_err().kind());
+    std::thread::sleep(Duration::from_millis(50));
+    kill(&client);
+    assert!(server.wait_for_hangup(None).unwrap());
+    assert_eq!(reader.join().unwrap(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn reading_and_writing_threads_of_one_side_are_both_woken() {
+    let (server, client) = both();
+    let (reader, writer) = (client.clone(), client.clone());
+    let many = 3 * CAPACITY;
+    let reader = std::thread::spawn(move || {
+        let mut got = vec![0; many];
+        read_exact(&reader, &mut got).map(|()| got)
+    });
+    let writer = std::thread::spawn(move || write_all(&writer, &vec![5; many]));
+    // Both are asleep: the one because nothing has come, the other because there is no room.
+    std::thread::sleep(Duration::from_millis(50));
+    let mut got = vec![0; many];
+    read_exact(&server, &mut got).unwrap();
+    assert!(got.iter().all(|b| *b == 5));
+    writer.join().unwrap().unwrap();
+    write_all(&server, &vec![7; many]).unwrap();
+    assert!(reader.join().unwrap().unwrap().iter().all(|b| *b == 7));
+}
+
 #[test]
 fn a_writer_that_waits_for_room_notices_the_end() {
     let (server, client) = both();

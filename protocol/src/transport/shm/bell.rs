@@ -1,0 +1,67 @@
+//! Sleeping on a word of shared memory, and waking who does.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+/// A word that counts how often it was rung. A peer that garbles it wakes whoever sleeps too often, or not at all, as
+/// one could that does not send.
+#[derive(Debug, Clone, Copy)]
+pub struct Bell<'a>(pub &'a AtomicU32);
+
+impl Bell<'_> {
+    /// How often it was rung so far.
+    pub fn seen(self) -> u32 {
+        self.0.load(SeqCst)
+    }
+
+    /// Wakes everybody who sleeps here.
+    pub fn ring(self) {
+        self.0.fetch_add(1, SeqCst);
+        // SAFETY: the word is valid; nothing else is read. It fails for no reason that matters.
+        unsafe { libc::syscall(libc::SYS_futex, self.0.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+    }
+
+    /// Sleeps until it is rung, unless it was since it was `seen`; for at most so long, or shorter.
+    pub fn wait(self, seen: u32, time: Duration) -> io::Result<()> {
+        let time = libc::timespec {
+            tv_sec: time.as_secs().min(1 << 30) as libc::time_t,
+            tv_nsec: time.subsec_nanos() as libc::c_long,
+        };
+        // SAFETY: word and time are valid during the call.
+        let r = unsafe {
+            let at = self.0.as_ptr();
+            libc::syscall(libc::SYS_futex, at, libc::FUTEX_WAIT, seen, &raw const time)
+        };
+        if r == 0 {
+            return Ok(());
+        }
+        let e = io::Error::last_os_error();
+        match e.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT) => Ok(()),
+            _ => Err(e),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_rung_for_does_not_sleep_and_who_sleeps_is_woken() {
+        let word = AtomicU32::new(u32::MAX);
+        let bell = Bell(&word);
+        let seen = bell.seen();
+        bell.ring();
+        // Would take an hour.
+        bell.wait(seen, Duration::from_secs(3600)).unwrap();
+        let seen = bell.seen();
+        bell.wait(seen, Duration::from_millis(1)).unwrap();
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| bell.wait(seen, Duration::from_secs(3600)));
+            bell.ring();
+            sleeper.join().unwrap().unwrap();
+        });
+    }
+}
