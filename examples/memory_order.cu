@@ -183,6 +183,46 @@ static void managed(int* a) {
     REQUIRE(variable[0] == 8 && variable[3] == 5 && variable[999] == 1, "the variable starts %d", variable[0]);
 }
 
+// Copies so large that a server on the same machine does not send them.
+static void large(cudaStream_t t) {
+    const int n = 3 << 18;
+    int *p, *q;
+    std::vector<int> host(n);
+    DeviceArray<int> a(n), b(n);
+    CHECK(cudaHostAlloc(&p, n * sizeof(int), cudaHostAllocMapped));
+    CHECK(cudaHostAlloc(&q, n * sizeof(int), cudaHostAllocMapped));
+    auto all = [&](const char* what, const int* data, int value) {
+        for (int i = 0; i < n; i++)
+            REQUIRE(data[i] == value + i, "%s: element %d is %d, not %d", what, i, data[i], value + i);
+    };
+    const int blocks = n / 256;
+    for (int i = 0; i < n; i++) p[i] = i;
+    add<<<blocks, 256, 0, t>>>(q, p, n, 1);
+    finish(t);
+    all("large", q, 1);
+
+    set<<<blocks, 256>>>(a.data, n, 40);
+    CHECK(cudaMemcpy(p, a, n * sizeof(int), cudaMemcpyDeviceToHost));
+    all("large, copied to pinned memory", p, 40);
+    add<<<blocks, 256, 0, t>>>(q, p, n, 2);
+    finish(t);
+    all("large, copied bytes, read by a kernel", q, 42);
+
+    set<<<blocks, 256, 0, t>>>(p, n, 900);
+    finish(t);
+    CHECK(cudaMemcpyAsync(b, p, n * sizeof(int), cudaMemcpyHostToDevice, t));
+    CHECK(cudaMemcpyAsync(host.data(), b, n * sizeof(int), cudaMemcpyDeviceToHost, t));
+    finish(t);
+    all("large, a kernel's bytes, copied", host.data(), 900);
+    set<<<blocks, 256, 0, t>>>(p, n, 901);
+    CHECK(cudaMemcpyAsync(b, p, n * sizeof(int), cudaMemcpyHostToDevice, t));
+    CHECK(cudaMemcpyAsync(q, b, n * sizeof(int), cudaMemcpyDeviceToHost, t));
+    finish(t);
+    all("large, a kernel's bytes, copied behind it", q, 901);
+    CHECK(cudaFreeHost(p));
+    CHECK(cudaFreeHost(q));
+}
+
 // Memory that is freed while kernels still use it is not given to anybody else.
 static void reuse(cudaStream_t s) {
     int* result;
@@ -228,6 +268,7 @@ int main() {
     pinned(a, b, s, t);
     registered(a, b, s);
     managed(a);
+    large(t);
     reuse(s);
     std::vector<std::thread> threads;
     for (int i = 0; i < 8; i++) threads.emplace_back(thread, i);

@@ -47,6 +47,16 @@ impl FrameReader {
         self.start < self.end
     }
 
+    /// The next bytes, if so many have been received; [`FrameReader::skip`] goes past them.
+    pub fn peek(&self, length: usize) -> Option<&[u8]> {
+        self.buffer[self.start..self.end].get(..length)
+    }
+
+    /// Goes past bytes that were looked at.
+    pub fn skip(&mut self, length: usize) {
+        self.start = self.end.min(self.start + length);
+    }
+
     /// Reads a header. `wait` is called when bytes are missing; it returns when some may have arrived,
     /// or an error that ends the reading.
     pub fn header(

@@ -55,21 +55,11 @@ impl Remote {
 
     /// Copies this process's memory straight into the device's, if client and server share that; false where it must be
     /// sent. With `now`, only if nothing is to be waited for.
-    fn send_directly(
-        &self,
-        stream: Handle,
-        dst: Region,
-        host_addr: u64,
-        src: Region,
-        now: bool,
-    ) -> Result<bool> {
+    fn send_directly(&self, stream: Handle, dst: Region, src: Region, now: bool) -> Result<bool> {
         let bytes = dst.bytes().unwrap_or(0);
         if bytes < direct::SEND_FROM
             || (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth)
         {
-            return Ok(false);
-        }
-        if self.is_shared(host_addr) && (now || !src.is_contiguous()) {
             return Ok(false);
         }
         let Some(to) = self.direct.place(&dst) else { return Ok(false) };
@@ -78,13 +68,13 @@ impl Remote {
             return Err(Error::new(Code::InvalidValue, text));
         }
         // SAFETY: one is the device's memory, the other was found readable.
-        unsafe { direct::copy(&self.link, &self.direct, stream, to, src, now) }
+        unsafe { direct::copy(&self.link, &self.direct, stream, (to, src), now, false) }
     }
 
     /// Copies the device's memory straight into this process's, once the stream has got there, if client and server share
     /// it; false where it must be asked for.
     fn receive_directly(&self, stream: Handle, src: Region, dst: Region) -> Result<bool> {
-        if src.bytes().unwrap_or(0) < direct::RECEIVE_FROM || self.is_shared(dst.addr) {
+        if src.bytes().unwrap_or(0) < direct::RECEIVE_FROM {
             return Ok(false);
         }
         let Some(from) = self.direct.place(&src) else { return Ok(false) };
@@ -93,7 +83,9 @@ impl Remote {
             return Err(Error::new(Code::InvalidValue, text));
         }
         // SAFETY: one is the device's memory, the other was found writable.
-        unsafe { direct::copy(&self.link, &self.direct, stream, dst, from, false) }
+        unsafe {
+            direct::copy(&self.link, &self.direct, stream, (dst, from), false, self.is_shared(dst.addr))
+        }
     }
 
     /// Copies one run, or a region of memory that is not shared, into place; and waits.
@@ -115,8 +107,9 @@ pub const PREPARED_BYTES: usize = BRIEF;
 /// The stream of a prepared launch.
 #[inline]
 pub(super) fn stream_of(prepared: &PreparedLaunch) -> Handle {
-    let [a, b, c, d] = [16, 17, 18, 19].map(|at: usize| prepared.form[at]);
-    u32::from_le_bytes([a, b, c, d]).into()
+    // SAFETY: the form is longer. (Put together from bytes it would take eight instructions.)
+    let bytes = unsafe { prepared.form.as_ptr().add(HEADER_BYTES).cast::<[u8; 4]>().read() };
+    u32::from_le_bytes(bytes).into()
 }
 
 /// A launch in its brief form, if it fits.
@@ -210,7 +203,7 @@ impl Device for Remote {
                 if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
                     return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
                 }
-                if self.send_directly(stream, dst, host_addr, src, true)? {
+                if self.send_directly(stream, dst, src, true)? {
                     return Ok(());
                 }
                 self.send(stream, dst, src, host_addr)
@@ -226,7 +219,7 @@ impl Device for Remote {
         src: Region,
     ) -> Result<()> {
         self.link.errors.check_stream(stream)?;
-        if self.send_directly(stream, dst, host_addr, src, false)? {
+        if self.send_directly(stream, dst, src, false)? {
             return self.settle(Ok(()));
         }
         self.copy_to_device(stream, dst, host_addr, HostData::Borrowed(src))

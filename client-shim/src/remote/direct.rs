@@ -86,18 +86,19 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Copies `from` to `to` when the stream has got there. With `now`, only if nothing is to be waited for; false where
-/// there was, or where device and host disagree about mirrored memory, and nothing was copied.
+/// Copies to the first region from the second when the stream has got there. With `now`, only if nothing is to be waited for;
+/// false where there was, or where device and host disagree about mirrored memory, and nothing was copied. With `mirrored`,
+/// what is written is the host's copy of such memory, which the device is told to look at anew before the stream goes on.
 ///
 /// # Safety
-/// `to` is writable, `from` readable.
+/// The one is writable, the other readable.
 pub(super) unsafe fn copy(
     link: &Link,
     memory: &DirectMemory,
     stream: Handle,
-    to: Region,
-    from: Region,
+    (to, from): (Region, Region),
     now: bool,
+    mirrored: bool,
 ) -> Result<bool> {
     let id = memory.id();
     if !link.hold(stream, id, now)? {
@@ -114,6 +115,9 @@ pub(super) unsafe fn copy(
         unsafe { std::ptr::copy(src as *const u8, dst as *mut u8, run as usize) };
         source.advance(run);
         target.advance(run);
+    }
+    if mirrored {
+        link.invalidate_shared()?;
     }
     drop(held);
     Ok(true)

@@ -154,6 +154,20 @@ impl Link {
         Ok(())
     }
 
+    /// Puts the few bytes of a copy where they belong, if they are here and that is one run. The call stays where it is.
+    fn take_short(&self, frames: &mut FrameReader, sequence: u64, length: usize) -> bool {
+        let Some(bytes) = frames.peek(length) else { return false };
+        let mut state = self.state.lock();
+        let Some(Pending::CopyInto(cursor, _)) = state.calls.get_mut(&sequence) else { return false };
+        let Some((addr, _)) = cursor.run().filter(|(_, run)| *run >= length as u64) else { return false };
+        // SAFETY: whoever made the pending copy vouches for the memory; the cursor stays inside it.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), addr as *mut u8, length) };
+        cursor.advance(length as u64);
+        drop(state);
+        frames.skip(length);
+        true
+    }
+
     /// Reads the bytes of a copy to where they belong.
     fn copy_data(
         &self,
@@ -164,6 +178,9 @@ impl Link {
         let mut wait = || self.wait_for_bytes();
         let sequence = header.sequence;
         let mut left = header.length as usize;
+        if left < CHECKED_FROM && self.take_short(frames, sequence, left) {
+            return Ok(());
+        }
         let pending = self.state.lock().calls.remove(&sequence);
         let unexpected = || DecodeError::Unknown { what: "copy in progress", value: sequence };
         match pending {
