@@ -20,7 +20,8 @@ use rgpu_protocol::hello::{
     self, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_RDMA, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello,
     HelloAnswer, HelloExtras, HelloSeat, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status,
 };
-use rgpu_protocol::transport::{Offer, Rdma, RdmaInfo, Ready, Shm, Tcp, Transport};
+use rgpu_protocol::transport::tls::Handed;
+use rgpu_protocol::transport::{Offer, Rdma, RdmaInfo, Ready, Shm, Tcp, Tls, Transport};
 use rgpu_protocol::wire::{DecodeError, Reader, Wire};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Seek};
@@ -69,6 +70,8 @@ pub(crate) struct Orders {
     pub extras: HelloExtras,
     /// Where copies may go straight to other servers: what its keys are made of.
     pub peers: Option<Identity>,
+    /// Where the connection is encrypted: what it takes to go on with it.
+    pub tls: Option<Handed>,
 }
 
 impl Orders {
@@ -90,6 +93,7 @@ impl Orders {
         self.seat.encode(&mut out);
         self.extras.encode(&mut out);
         self.peers.as_ref().map(|own| (own.session, own.root)).encode(&mut out);
+        self.tls.as_ref().map_or_else(Vec::new, Handed::to_bytes).encode(&mut out);
         out
     }
 
@@ -126,8 +130,10 @@ impl Orders {
         let extras = Wire::decode(&mut r)?;
         let peers: Option<([u8; 16], [u8; 32])> = Wire::decode(&mut r)?;
         let peers = peers.map(|(session, root)| Identity { session, root });
+        let tls: Vec<u8> = Wire::decode(&mut r)?;
+        let tls = if tls.is_empty() { None } else { Some(Handed::parse(&tls)?) };
         r.finish()?;
-        Ok(Self { device, ceiling, slot, daemon, peer, hello, rdma, minor, seat, extras, peers })
+        Ok(Self { device, ceiling, slot, daemon, peer, hello, rdma, minor, seat, extras, peers, tls })
     }
 }
 
@@ -186,16 +192,17 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     file.rewind()?;
     file.read_to_end(&mut bytes)?;
     drop(file);
-    let orders = Orders::parse(&bytes).map_err(invalid)?;
+    let mut orders = Orders::parse(&bytes).map_err(invalid)?;
     // SAFETY: plain system call.
     if unsafe { libc::getppid() } as u32 != orders.daemon {
         return Err(io::Error::other("the daemon has gone"));
     }
     confine::limit()?;
     let ledger = Arc::new(Ledger::map(ledger)?);
+    let handed = orders.tls.take();
     let (slot, spec) = (orders.slot as usize, &orders.device);
     let stats = ledger.slot(slot);
-    let connection = Connection::new(connection, &orders)?;
+    let connection = Connection::new(connection, handed, &orders)?;
     let transport = connection.hello.clone();
     let mut session = Session::new(connection.session.clone());
     session.trace(orders.hello.features & FEATURE_TRACE != 0);
@@ -289,11 +296,15 @@ impl Connection {
         shm | if self.rdma.is_some() { FEATURE_RDMA } else { 0 }
     }
 
-    fn new(connection: OwnedFd, orders: &Orders) -> io::Result<Self> {
+    fn new(connection: OwnedFd, handed: Option<Handed>, orders: &Orders) -> io::Result<Self> {
         let peer = orders.peer.clone();
         if !is_local(connection.as_raw_fd()) {
             let tcp = Tcp::adopt(connection, peer)?;
             tcp.probe_when_idle()?;
+            if let Some(handed) = handed {
+                let tls: Arc<dyn Transport> = Arc::new(Tls::resume(tcp, handed)?);
+                return Ok(Self { hello: tls.clone(), session: tls, offer: None, rdma: None });
+            }
             let rdma = RdmaInfo::parse(&orders.rdma).and_then(|client| {
                 let made = Rdma::open(&tcp, 0).and_then(|rdma| rdma.connect(client).map(|()| rdma));
                 made.map_err(|e| tracing::warn!("{}: no RDMA: {e}", orders.peer)).ok()
@@ -505,6 +516,7 @@ mod tests {
             seat: HelloSeat { index: 19, of: 21 },
             extras: HelloExtras { keeps_images: true, images: vec![17] },
             peers: Some(Identity::random()),
+            tls: None,
         };
         assert_eq!(Orders::parse(&orders.to_bytes()).unwrap(), orders);
         assert!(Orders::parse(b"").is_err());

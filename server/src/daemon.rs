@@ -5,7 +5,7 @@
 
 use crate::agent::{Agent, Site, SiteTls};
 use crate::app::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE, hear_any, say};
-use crate::encryption::{Encrypts, Ends, Wire};
+use crate::encryption::{Encrypts, Wire};
 use crate::lease::{Admission, LeaseTable};
 use crate::ledger::Ledger;
 use crate::local::{self, LocalListener};
@@ -328,27 +328,19 @@ impl Daemon {
                 images: shelf.as_ref().map(Shelf::beginnings).unwrap_or_default(),
             },
             peers: peers.as_ref().map(|open| open.identity().clone()),
+            tls: match wire.hand_over() {
+                Ok(handed) => handed,
+                Err(e) => {
+                    self.leave(slot, lease.as_ref());
+                    return tracing::error!("{peer}: the encrypted session cannot be handed on: {e}");
+                }
+            },
         };
-        // Over an encrypted connection a relay carries what the process says and hears.
-        let (ends, theirs) = match wire.pair() {
-            Ok(pair) => pair.unzip(),
-            Err(e) => {
-                self.leave(slot, lease.as_ref());
-                return refuse(&format!("no sockets could be had: {e}"));
-            }
-        };
-        let connection = theirs.as_ref().map_or(wire.descriptor(), AsRawFd::as_raw_fd);
         let encrypted = if wire.is_encrypted() { ", encrypted," } else { "" };
-        let mut relay = None;
-        match self.start(connection, channel, &orders, &arranged, lease.as_ref()) {
+        match self.start(wire.descriptor(), channel, &orders, &arranged, lease.as_ref()) {
             Ok((mut child, socket)) => {
                 // Only the child's end of it stays, so that its death closes the connection.
-                drop((wire, theirs));
-                match ends.map(Ends::relay).transpose() {
-                    Ok(begun) => relay = begun,
-                    // The process sees that the client has gone.
-                    Err(e) => tracing::error!("{peer}: no thread could be started: {e}"),
-                }
+                drop((wire, orders));
                 match &lease {
                     None => tracing::info!(
                         "{peer}: session {session:016x} of {name} (process {pid}){encrypted} begins"
@@ -385,12 +377,15 @@ impl Daemon {
                     printable(&reason)
                 );
             }
-            Err(e) => refuse(&format!("no process could be started: {e}")),
+            Err(e) => {
+                tracing::error!("{peer}: no process could be started: {e}");
+                if let Ok(wire) = wire.take_back(orders.tls) {
+                    let text = format!("no process could be started: {e}");
+                    let _ = say(&*wire, &HelloAnswer::refused(Status::Unavailable, text));
+                }
+            }
         }
         self.leave(slot, lease.as_ref());
-        if let Some(relay) = relay {
-            relay.finish();
-        }
     }
 
     /// A session has ended.

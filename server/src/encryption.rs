@@ -1,35 +1,18 @@
-//! Connections that are encrypted (TLS): who gets one, the certificate, and the relay.
+//! Connections that are encrypted (TLS): who gets one, and the certificate.
 //!
-//! The keys stay in the daemon. An application's process gets one end of a pair of sockets; two threads of the daemon carry what
-//! comes over the one to the other, and encrypt and decrypt on the way. Both have a buffer of a fixed size and wait where the
-//! other side does not read. When either side ends, the other is told.
+//! The certificate's private key stays in the daemon, which sees to the handshake and hears the hello. The process that serves
+//! the application is handed the connection with the secrets of this one session ([`Wire::hand_over`]), and encrypts and
+//! decrypts by itself. They tell it nothing that it would not hear and say anyway, and nothing of other sessions.
 
 use crate::options::{Encryption, TlsOptions};
-use rgpu_protocol::transport::tls::{FIRST_BYTE, Fingerprint, Identity};
+use rgpu_protocol::transport::tls::{FIRST_BYTE, Fingerprint, Handed, Identity};
 use rgpu_protocol::transport::{Ready, Tcp, Tls, Transport};
 use std::fs::{self, OpenOptions};
-use std::io::{self, IoSlice, Read, Write};
-use std::net::Shutdown;
+use std::io::{self, Write};
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// How often a thread that waits looks whether the other machine still answers.
-const LOOK: Duration = Duration::from_secs(2);
-/// How long a process that does not read may take for what a client has sent before it left.
-const LAST_WORDS: Duration = Duration::from_millis(300);
-/// How long a client may take for what a process has sent before it ended.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// What is carried at a time.
-const BUFFER: usize = 64 << 10;
-/// The relay's threads need little.
-const STACK: usize = 256 << 10;
+use std::time::Instant;
 
 /// How a server encrypts.
 #[derive(Debug)]
@@ -71,7 +54,7 @@ impl Encrypts {
     pub fn greet(&self, tcp: Tcp, end: Instant) -> io::Result<Wire> {
         match &self.identity {
             Some(identity) if first_byte(&tcp, end)? == Some(FIRST_BYTE) => {
-                Tls::accept(tcp, identity, end).map(|tls| Wire::Tls(Arc::new(tls)))
+                Tls::accept(tcp, identity, end).map(|tls| Wire::Tls(Box::new(tls)))
             }
             _ => Ok(Wire::Plain(tcp)),
         }
@@ -137,7 +120,7 @@ pub enum Wire {
     /// As it comes.
     Plain(Tcp),
     /// Encrypted.
-    Tls(Arc<Tls>),
+    Tls(Box<Tls>),
 }
 
 impl Deref for Wire {
@@ -159,150 +142,20 @@ impl Wire {
         }
     }
 
-    /// What an application's process is given in place of an encrypted connection, and what becomes the relay.
-    pub fn pair(&self) -> io::Result<Option<(Ends, OwnedFd)>> {
-        let Self::Tls(tls) = self else { return Ok(None) };
-        let (ours, theirs) = UnixStream::pair()?;
-        Ok(Some((Ends { tls: tls.clone(), socket: ours }, theirs.into())))
-    }
-}
-
-/// What a relay is to connect.
-pub struct Ends {
-    tls: Arc<Tls>,
-    socket: UnixStream,
-}
-
-/// Carries bytes between an application and its process.
-pub struct Relay {
-    ended: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Ends {
-    /// Begins to carry.
-    pub fn relay(self) -> io::Result<Relay> {
-        self.tls.tcp().probe_when_idle()?;
-        let ends = Arc::new(self);
-        let ended = Arc::new(AtomicBool::new(false));
-        let mut relay = Relay { ended: ended.clone(), threads: Vec::new() };
-        let thread = |name: &str| std::thread::Builder::new().name(name.into()).stack_size(STACK);
-        let down = ends.clone();
-        let to_client = move || down.to_client(&ended);
-        relay.threads.push(thread("to-client").spawn(to_client).inspect_err(|_| ends.part())?);
-        let up = ends.clone();
-        relay.threads.push(thread("to-process").spawn(move || up.to_process()).inspect_err(|_| ends.part())?);
-        Ok(relay)
-    }
-
-    /// Both sides see that the other has gone.
-    fn part(&self) {
-        let _ = self.socket.shutdown(Shutdown::Both);
-        self.tls.shutdown();
-    }
-
-    /// From the client to the process, until one of them has gone.
-    fn to_process(&self) {
-        let mut buffer = vec![0; BUFFER];
-        loop {
-            match self.tls.recv(&mut buffer) {
-                // The process may still have something to say.
-                Ok(0) => break drop(self.socket.shutdown(Shutdown::Write)),
-                Ok(n) if self.deliver(&buffer[..n]) => {}
-                Ok(_) => break drop(self.socket.shutdown(Shutdown::Write)),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    let ready = self.tls.wait(Ready::READ, None, Some(LOOK));
-                    if !ready.is_ok_and(|ready| ready.read) && self.tls.is_unanswered() {
-                        break self.part();
-                    }
-                }
-                Err(e) => {
-                    tracing::debug!("{}: {e}", self.tls.peer());
-                    break self.part();
-                }
-            }
+    /// What the process that serves the client needs besides the connection, where that is encrypted. From then on nothing can
+    /// be said here any more.
+    pub fn hand_over(&self) -> io::Result<Option<Handed>> {
+        match self {
+            Self::Plain(_) => Ok(None),
+            Self::Tls(tls) => tls.hand_over().map(Some),
         }
     }
 
-    /// Hands bytes to the process. False where it has gone, or the client has and the process takes no notice.
-    fn deliver(&self, mut bytes: &[u8]) -> bool {
-        let mut left_at = None;
-        while !bytes.is_empty() {
-            let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-            // SAFETY: the bytes are valid for their length.
-            let n = unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
-            if n >= 0 {
-                bytes = &bytes[n as usize..];
-                continue;
-            }
-            match io::Error::last_os_error().kind() {
-                io::ErrorKind::Interrupted => continue,
-                io::ErrorKind::WouldBlock => {}
-                _ => return false,
-            }
-            let time = match left_at {
-                None => LOOK,
-                Some(at) => LAST_WORDS.saturating_sub(Instant::elapsed(&at)),
-            };
-            if time.is_zero() || self.tls.is_unanswered() {
-                return false;
-            }
-            let client = if left_at.is_none() { self.tls.descriptor() } else { -1 };
-            let mut fds = [
-                libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 },
-                libc::pollfd { fd: client, events: libc::POLLRDHUP, revents: 0 },
-            ];
-            // SAFETY: `fds` is valid for its length.
-            unsafe { libc::poll(fds.as_mut_ptr(), 2, time.as_millis().max(1) as libc::c_int) };
-            if fds[1].revents != 0 {
-                left_at = Some(Instant::now());
-            }
-        }
-        true
-    }
-
-    /// From the process to the client, until one of them has gone.
-    fn to_client(&self, ended: &AtomicBool) {
-        let mut buffer = vec![0; BUFFER];
-        loop {
-            match (&self.socket).read(&mut buffer) {
-                Ok(n) if n > 0 && self.send(&buffer[..n], ended) => {}
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                _ => return self.part(),
-            }
-        }
-    }
-
-    /// Sends bytes to the client. False where it has gone, or is too slow for what a process has left behind.
-    fn send(&self, mut bytes: &[u8], ended: &AtomicBool) -> bool {
-        let mut ended_at = None;
-        while !bytes.is_empty() {
-            match self.tls.send(&[IoSlice::new(bytes)]) {
-                Ok(n) => bytes = &bytes[n..],
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if ended.load(SeqCst) && ended_at.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
-                        return false;
-                    }
-                    let ready = self.tls.wait(Ready::WRITE, None, Some(LOOK));
-                    if !ready.is_ok_and(|ready| ready.write) && self.tls.is_unanswered() {
-                        return false;
-                    }
-                }
-                Err(_) => return false,
-            }
-        }
-        true
-    }
-}
-
-impl Relay {
-    /// The process has ended: what it has sent is still delivered, if the client takes it.
-    pub fn finish(self) {
-        self.ended.store(true, SeqCst);
-        for thread in self.threads {
-            let _ = thread.join();
+    /// Takes back what was [handed over](Wire::hand_over), because there is nobody to go on with it.
+    pub fn take_back(self, handed: Option<Handed>) -> io::Result<Self> {
+        match (self, handed) {
+            (Self::Tls(tls), Some(handed)) => Ok(Self::Tls(Box::new(Tls::resume(tls.into_tcp(), handed)?))),
+            (wire, _) => Ok(wire),
         }
     }
 }
@@ -311,38 +164,16 @@ impl Relay {
 mod tests {
     use super::*;
     use rgpu_protocol::transport::tls::Trust;
+    use std::io::IoSlice;
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
 
     /// Only tells hanging from working.
     const LIMIT: Duration = Duration::from_secs(30);
 
     fn options(encryption: Encryption) -> TlsOptions {
         TlsOptions { encryption: Some(encryption), files: None }
-    }
-
-    /// A client's encrypted connection, the process's end, and the relay in between.
-    fn connected() -> (Tls, UnixStream, Relay) {
-        let encrypts = Encrypts::new(&options(Encryption::Require), Encryption::Off).unwrap();
-        let trust = Trust::Fingerprints(vec![encrypts.fingerprint().unwrap()]);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let end = Instant::now() + LIMIT;
-        let client = std::thread::spawn(move || {
-            let tcp = Tcp::adopt(TcpStream::connect(address).unwrap().into(), "server".into()).unwrap();
-            Tls::connect(tcp, "server:1", &trust, end).unwrap()
-        });
-        let tcp = Tcp::adopt(listener.accept().unwrap().0.into(), "client".into()).unwrap();
-        let wire = encrypts.greet(tcp, end).unwrap();
-        assert!(wire.is_encrypted() && wire.binding() == encrypts.fingerprint().map(|f| f.0));
-        let (ends, theirs) = wire.pair().unwrap().unwrap();
-        drop(wire);
-        let few: libc::c_int = 4096;
-        let (fd, length) = (ends.socket.as_raw_fd(), size_of::<libc::c_int>() as libc::socklen_t);
-        // SAFETY: the option's value is an int.
-        unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, (&raw const few).cast(), length) };
-        let process = UnixStream::from(theirs);
-        process.set_read_timeout(Some(LIMIT)).unwrap();
-        (client.join().unwrap(), process, ends.relay().unwrap())
     }
 
     fn patiently(tls: &Tls, want: Ready, mut action: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
@@ -358,82 +189,28 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_carried_both_ways_and_wait_for_who_does_not_read() {
-        let (client, mut process, relay) = connected();
-        let bytes: Vec<u8> = (0..10_000_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut at = 0;
-                while at < bytes.len() {
-                    let send = || client.send(&[IoSlice::new(&bytes[at..])]);
-                    at += patiently(&client, Ready::WRITE, send).unwrap();
-                }
-            });
-            let mut echo = vec![0; bytes.len()];
-            process.read_exact(&mut echo).unwrap();
-            assert!(echo == bytes);
+    fn a_client_is_handed_over_and_taken_back() {
+        let encrypts = Encrypts::new(&options(Encryption::Require), Encryption::Off).unwrap();
+        let trust = Trust::Fingerprints(vec![encrypts.fingerprint().unwrap()]);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let end = Instant::now() + LIMIT;
+        let client = std::thread::spawn(move || {
+            let tcp = Tcp::adopt(TcpStream::connect(address).unwrap().into(), "server".into()).unwrap();
+            Tls::connect(tcp, "server:1", &trust, end).unwrap()
         });
-        std::thread::scope(|scope| {
-            scope.spawn(|| process.write_all(&bytes).unwrap());
-            let (mut got, mut buffer) = (Vec::new(), vec![0; 100_000]);
-            while got.len() < bytes.len() {
-                let n = patiently(&client, Ready::READ, || client.recv(&mut buffer)).unwrap();
-                got.extend_from_slice(&buffer[..n]);
-            }
-            assert!(got == bytes);
-        });
-        drop(process);
-        relay.finish();
-    }
-
-    #[test]
-    fn the_process_s_end_reaches_the_client_after_its_last_words() {
-        let (client, mut process, relay) = connected();
-        process.write_all(b"goodbye").unwrap();
-        drop(process);
-        let mut buffer = [0; 64];
-        let mut got = Vec::new();
-        loop {
-            match patiently(&client, Ready::READ, || client.recv(&mut buffer)).unwrap() {
-                0 => break,
-                n => got.extend_from_slice(&buffer[..n]),
-            }
-        }
-        assert_eq!(got, b"goodbye");
-        relay.finish();
-    }
-
-    #[test]
-    fn the_client_s_end_reaches_the_process_even_where_that_does_not_read() {
-        for polite in [true, false] {
-            let (client, mut process, relay) = connected();
-            // More than the process's socket holds, but not so much that the end itself could not come through the network.
-            let sent = 50_000;
-            assert_eq!(client.send(&[IoSlice::new(&vec![1; sent])]).unwrap(), sent);
-            match polite {
-                true => client.shutdown(),
-                false => drop(client),
-            }
-            let tcp = Tcp::local(process.try_clone().unwrap().into(), "relay".into());
-            assert!(tcp.wait_for_hangup(Some(LIMIT)).unwrap());
-            let mut rest = Vec::new();
-            process.read_to_end(&mut rest).unwrap();
-            assert!(rest.iter().all(|byte| *byte == 1) && rest.len() < sent);
-            drop((process, tcp));
-            relay.finish();
-        }
-    }
-
-    #[test]
-    fn garbage_ends_the_session_on_both_sides() {
-        let (client, mut process, relay) = connected();
-        client.tcp().send(&[IoSlice::new(&[23, 3, 3, 0, 32, 1, 2, 3]), IoSlice::new(&[9; 64])]).unwrap();
-        assert_eq!(process.read(&mut [0; 8]).unwrap(), 0);
-        let mut buffer = [0; 64];
-        let end = patiently(&client, Ready::READ, || client.recv(&mut buffer));
-        assert!(!matches!(end, Ok(1..)), "{end:?}");
-        drop(process);
-        relay.finish();
+        let tcp = Tcp::adopt(listener.accept().unwrap().0.into(), "client".into()).unwrap();
+        let wire = encrypts.greet(tcp, end).unwrap();
+        assert!(wire.is_encrypted() && wire.binding() == encrypts.fingerprint().map(|f| f.0));
+        let client = client.join().unwrap();
+        let handed = wire.hand_over().unwrap();
+        assert!(handed.is_some() && wire.hand_over().is_err());
+        let wire = wire.take_back(handed).unwrap();
+        assert!(wire.is_encrypted() && wire.binding() == encrypts.fingerprint().map(|f| f.0));
+        wire.send(&[IoSlice::new(b"sorry")]).unwrap();
+        let mut heard = [0; 8];
+        assert_eq!(patiently(&client, Ready::READ, || client.recv(&mut heard)).unwrap(), 5);
+        assert_eq!(&heard[..5], b"sorry");
     }
 
     #[test]
@@ -442,7 +219,7 @@ mod tests {
         let (client, server) = UnixStream::pair().unwrap();
         (&client).write_all(b"RGPU").unwrap();
         let wire = encrypts.greet(Tcp::local(server.into(), "a".into()), Instant::now() + LIMIT).unwrap();
-        assert!(!wire.is_encrypted() && wire.binding().is_none() && wire.pair().unwrap().is_none());
+        assert!(!wire.is_encrypted() && wire.binding().is_none() && wire.hand_over().unwrap().is_none());
         let mut bytes = [0; 4];
         assert_eq!((wire.recv(&mut bytes).unwrap(), &bytes), (4, b"RGPU"));
         let (client, server) = UnixStream::pair().unwrap();

@@ -1,6 +1,8 @@
 //! TLS itself: what turns bytes into records and back. It knows no sockets.
 
+use super::records::Records;
 use super::trust::{self, Fingerprint};
+use rustls::ExtractedSecrets;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
@@ -35,6 +37,10 @@ fn failed(error: &rustls::Error) -> io::Error {
 pub(super) enum Side {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
+    /// A session that another process has begun.
+    Resumed(Box<Records>),
+    /// Another process goes on with it.
+    Gone,
 }
 
 /// What a step came to.
@@ -143,7 +149,23 @@ impl Engine {
         match &mut self.side {
             Side::Client(client) => take(client.process_tls_records(bytes), &mut self.control, sink),
             Side::Server(server) => take(server.process_tls_records(bytes), &mut self.control, sink),
+            Side::Resumed(_) | Side::Gone => (0, Err(io::ErrorKind::BrokenPipe.into())),
         }
+    }
+
+    /// A session whose handshake another process has seen to.
+    pub fn of_records(records: Records) -> Self {
+        Self::new(Side::Resumed(Box::new(records)))
+    }
+
+    /// The cipher suite and keys of a server's session, which ends here.
+    pub fn extract(&mut self) -> io::Result<(u16, ExtractedSecrets)> {
+        let Side::Server(server) = std::mem::replace(&mut self.side, Side::Gone) else {
+            return Err(broken("it is no session of a server that has begun it"));
+        };
+        let suite = server.negotiated_cipher_suite().ok_or_else(|| broken("the handshake is not over"))?;
+        let (secrets, _) = server.dangerous_into_kernel_connection().map_err(|e| failed(&e))?;
+        Ok((u16::from(suite.suite()), secrets))
     }
 
     /// Whether the handshake is not over.
@@ -151,6 +173,7 @@ impl Engine {
         match &self.side {
             Side::Client(client) => client.is_handshaking(),
             Side::Server(server) => server.is_handshaking(),
+            Side::Resumed(_) | Side::Gone => false,
         }
     }
 
@@ -159,6 +182,7 @@ impl Engine {
         match &self.side {
             Side::Client(client) => trust::fingerprint_of_peer(client.peer_certificates()),
             Side::Server(server) => trust::fingerprint_of_peer(server.peer_certificates()),
+            Side::Resumed(_) | Side::Gone => None,
         }
     }
 
@@ -184,6 +208,14 @@ impl Engine {
 
     /// Takes one whole record, after the handshake. Data goes to `sink`.
     pub fn decrypt(&mut self, record: &mut [u8], sink: &mut dyn FnMut(&[u8])) -> io::Result<Step> {
+        if let Side::Resumed(records) = &mut self.side {
+            let step = match self.failed {
+                true => Err(io::ErrorKind::BrokenPipe.into()),
+                false => records.decrypt(record, &mut self.control, sink),
+            };
+            self.failed |= step.is_err();
+            return step;
+        }
         match self.shake(record, sink) {
             (used, Ok(step)) if used == record.len() => Ok(step),
             // What is kept of a part of a message is where it lies among the bytes; nobody has a reason to send parts now.
@@ -202,6 +234,12 @@ impl Engine {
         // More than once in the rare case that TLS has something to say first.
         for _ in 0..16 {
             out.append(&mut self.control);
+            if let Side::Resumed(records) = &mut self.side {
+                return match data {
+                    Some(data) => records.encrypt(data, out),
+                    None => records.close(out),
+                };
+            }
             let at = out.len();
             out.resize(at + MAX_RECORD + 256, 0);
             let written = match &mut self.side {
@@ -211,6 +249,7 @@ impl Engine {
                 Side::Server(server) => {
                     write(server.process_tls_records(&mut []), &mut self.control, data, &mut out[at..])
                 }
+                Side::Resumed(_) | Side::Gone => Err(io::ErrorKind::BrokenPipe.into()),
             };
             out.truncate(at + written.as_ref().map_or(0, |length| length.unwrap_or(0)));
             if written?.is_some() {
@@ -240,6 +279,8 @@ impl Engine {
         match &mut self.side {
             Side::Client(client) => refresh(client.process_tls_records(&mut [])),
             Side::Server(server) => refresh(server.process_tls_records(&mut [])),
+            Side::Resumed(records) => records.refresh(&mut self.control).unwrap(),
+            Side::Gone => panic!("it is gone"),
         }
     }
 }

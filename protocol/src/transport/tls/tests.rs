@@ -1,6 +1,8 @@
 use super::*;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::crypto::CryptoProvider;
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::thread;
 
 /// Only tells hanging from working.
@@ -279,4 +281,84 @@ fn fingerprints_are_read_as_people_write_them() {
         assert!(bad.parse::<Fingerprint>().is_err(), "{bad}");
     }
     assert_eq!((host_of("a.b:1"), host_of("[::1]:2"), host_of("c")), ("a.b", "::1", "c"));
+}
+
+/// The same connection, for another process.
+fn resume(tls: &Tls) -> Tls {
+    // SAFETY: it is open for as long as its owner lives.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(tls.tcp().descriptor()) };
+    let tcp = Tcp::adopt(descriptor.try_clone_to_owned().unwrap(), "test".into()).unwrap();
+    let handed = tls.hand_over().unwrap();
+    Tls::resume(tcp, Handed::parse(&handed.to_bytes()).unwrap()).unwrap()
+}
+
+#[test]
+fn a_session_goes_on_in_another_process_whatever_its_cipher() {
+    let made = rcgen::generate_simple_self_signed(vec!["rgpu".into()]).unwrap();
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    for suite in trust::crypto().cipher_suites.clone() {
+        let crypto = CryptoProvider { cipher_suites: vec![suite], ..(*trust::crypto()).clone() };
+        let identity =
+            Identity::with_crypto(certificate.as_bytes(), key.as_bytes(), Arc::new(crypto)).unwrap();
+        let trust = Trust::Fingerprints(vec![identity.fingerprint()]);
+        let (client, server) = meet(&trust, "localhost:1", &identity);
+        let (client, first) = (client.unwrap(), server.unwrap());
+        let long = pattern(30_000, 5);
+        // Records in both directions before; and of what comes, a part has been taken, another decrypted, the rest received.
+        send_all(&first, b"welcome");
+        assert_eq!(receive(&client, 7), b"welcome");
+        send_all(&client, &long);
+        assert_eq!(receive(&first, 100), long[..100]);
+        let second = resume(&first);
+        assert!(second.is_encrypted() && second.server() == client.server());
+        assert!(second.wait(Ready::READ, None, Some(LIMIT)).unwrap().read);
+        assert!(receive(&second, long.len() - 100) == long[100..]);
+        // Nothing can be done with what was given away.
+        assert!(first.send(&[IoSlice::new(b"x")]).is_err() && first.hand_over().is_err());
+        drop(first);
+        // Long and short, at once, and with new keys now and then.
+        for round in 0..3 {
+            let (up, down) = (pattern(1_000_001, round), pattern(2_000_003, round + 9));
+            thread::scope(|scope| {
+                scope.spawn(|| send_all(&client, &up));
+                scope.spawn(|| send_all(&second, &down));
+                let there = scope.spawn(|| receive(&second, up.len()));
+                assert!(receive(&client, down.len()) == down);
+                assert!(there.join().unwrap() == up);
+            });
+            lock(&client.engine).refresh();
+            if round == 1 {
+                lock(&second.engine).refresh();
+            }
+        }
+        // The end is told.
+        second.shutdown();
+        assert_eq!(patiently(&client, Ready::READ, || client.recv(&mut [0; 4])).unwrap(), 0);
+        let words = format!("{:?}", suite.suite());
+        drop(second);
+        // It is not there any more, and nobody waits for it.
+        let gone = patiently(&client, Ready::WRITE, || client.send(&[IoSlice::new(&[0; 100_000])]));
+        assert!(gone.is_err() || gone.is_ok_and(|n| n > 0), "{words}");
+    }
+}
+
+#[test]
+fn a_resumed_session_ends_where_a_record_was_changed() {
+    let (client, first) = pair();
+    let second = resume(&first);
+    client.tcp().send(&[IoSlice::new(&[23, 3, 3, 0, 32]), IoSlice::new(&[9; 32])]).unwrap();
+    let end = patiently(&second, Ready::READ, || second.recv(&mut [0; 8])).unwrap_err();
+    assert_eq!(end.kind(), io::ErrorKind::InvalidData);
+    assert!(second.send(&[IoSlice::new(b"x")]).is_err());
+    // The client is told that by TLS's own words.
+    let told = patiently(&client, Ready::READ, || client.recv(&mut [0; 8])).unwrap_err();
+    assert!(told.to_string().contains("BadRecordMac"), "{told}");
+    // What is no session's is refused.
+    assert!(Handed::parse(b"").is_err());
+    let (client, first) = pair();
+    assert!(client.hand_over().is_err(), "a client's");
+    let mut bytes = first.hand_over().unwrap().to_bytes();
+    bytes[0] ^= 0x40;
+    let odd = Handed::parse(&bytes).map(|handed| Tls::resume(tcp(sockets().0), handed).is_err());
+    assert!(odd.unwrap_or(true), "an unknown cipher suite");
 }

@@ -74,7 +74,7 @@ fn invalid(text: impl Into<String>) -> io::Error {
 }
 
 /// TLS 1.3 with ring, the cheapest cipher of this processor first.
-fn crypto() -> Arc<CryptoProvider> {
+pub(super) fn crypto() -> Arc<CryptoProvider> {
     let mut suites = vec![
         provider::cipher_suite::TLS13_AES_128_GCM_SHA256,
         provider::cipher_suite::TLS13_AES_256_GCM_SHA384,
@@ -208,11 +208,19 @@ impl Identity {
     /// # Errors
     /// They are none, or don't belong together.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> io::Result<Self> {
+        Self::with_crypto(certificate, key, crypto())
+    }
+
+    pub(super) fn with_crypto(
+        certificate: &[u8],
+        key: &[u8],
+        crypto: Arc<CryptoProvider>,
+    ) -> io::Result<Self> {
         let chain = certificates(certificate, "the certificate")?;
         let fingerprint = Fingerprint::of(&chain[0]);
         let key = PrivateKeyDer::from_pem_slice(key)
             .map_err(|e| invalid(format!("the private key cannot be used: {e}")))?;
-        let mut config = ServerConfig::builder_with_provider(crypto())
+        let mut config = ServerConfig::builder_with_provider(crypto)
             .with_protocol_versions(&[&TLS13])
             .map_err(|e| invalid(e.to_string()))?
             .with_no_client_auth()
@@ -220,6 +228,8 @@ impl Identity {
             .map_err(|e| invalid(format!("the certificate cannot be used with this key: {e}")))?;
         // Connections are never resumed.
         config.send_tls13_tickets = 0;
+        // A session is given to the process that serves the client.
+        config.enable_secret_extraction = true;
         Ok(Self { config: Arc::new(config), fingerprint })
     }
 
