@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -33,6 +35,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("between_servers::through_the_program_where_servers_don't_connect", relayed),
         Test::new("between_servers::one_way_straight_and_the_other_through_the_program", one_way),
         Test::new("between_servers::through_the_program_where_a_server_is_not_reached", unreached),
+        Test::new("between_servers::a_silent_server_holds_no_copy_up", silent),
         Test::new("between_servers::a_server_lost_in_the_middle_is_named", lost),
         Test::new("between_servers::a_program_killed_in_the_middle_leaves_nothing", killed),
         Test::new("between_servers::who_has_no_key_is_refused", no_key),
@@ -57,19 +60,26 @@ fn at(addresses: &[SocketAddr], transport: &str, more: &[&str]) -> Result<Comman
     let mut command = rgpu_tests::product::clean(&product()?.rgpu());
     command.args(["run", "--server", &addresses.join(","), "--transport", transport]).args(more);
     command.arg("--").arg(plain("server_copies")?);
+    // However slow the machine is, the first copy waits until the servers are connected.
+    command.env("RGPU_PEER_PATIENCE", "600");
     Ok(command)
 }
 
 /// What a program that does all kinds of copies has counted.
-struct Counted {
-    copied: u64,
-    straight: u64,
-    relayed: u64,
+pub struct Counted {
+    /// Bytes that it has copied from server to server.
+    pub copied: u64,
+    /// Those of them that went straight.
+    pub straight: u64,
+    /// Those that passed through it.
+    pub relayed: u64,
     own: u64,
+    /// Of its sessions, so many were encrypted.
+    pub encrypted: u64,
 }
 
 /// Runs a command that ends in the program and `check`, with statistics in that file.
-fn counted(command: &mut Command, file: &std::path::Path) -> Result<Counted> {
+pub fn counted(command: &mut Command, file: &std::path::Path) -> Result<Counted> {
     let finished = process::run(command)?.success()?;
     let said = finished.stdout.split("server_copies: ok copied ").nth(1);
     let copied = said.and_then(|rest| rest.split(' ').next()).and_then(|number| number.parse().ok());
@@ -79,6 +89,7 @@ fn counted(command: &mut Command, file: &std::path::Path) -> Result<Counted> {
         straight: stats.number("bytes_between_servers")?,
         relayed: stats.number("bytes_relayed")?,
         own: stats.number("bytes_sent")? + stats.number("bytes_received")?,
+        encrypted: stats.number("encrypted_sessions")?,
     })
 }
 
@@ -99,7 +110,7 @@ fn check_at(addresses: &[SocketAddr], daemons: &[Daemon], transport: &str) -> Re
 
 /// All copies went from server to server.
 fn all_straight(counted: &Counted) -> Result<()> {
-    let Counted { copied, straight, relayed, own } = *counted;
+    let Counted { copied, straight, relayed, own, .. } = *counted;
     ensure!(
         straight == copied && relayed == 0,
         "of {copied} bytes {straight} went straight, {relayed} did not"
@@ -154,6 +165,52 @@ fn unreached() -> Result<()> {
     let Counted { copied, straight, relayed, .. } = check_at(&addresses, &daemons, "tcp")?;
     ensure!(straight + relayed == copied, "of {copied} bytes {straight} went straight, {relayed} did not");
     ensure!(straight > 0 && relayed > 0, "{straight} bytes went straight, {relayed} did not");
+    Ok(())
+}
+
+/// An address that leads to a server, once; later whoever comes is let in, and never hears anything. Says how many those were.
+fn once_then_silent(server: SocketAddr) -> Result<(SocketAddr, Arc<AtomicUsize>)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let (address, ignored) = (listener.local_addr()?, Arc::new(AtomicUsize::new(0)));
+    let count = ignored.clone();
+    std::thread::spawn(move || -> std::io::Result<()> {
+        let (mut client, _) = listener.accept()?;
+        let mut server = TcpStream::connect(server)?;
+        let (mut back, mut to) = (server.try_clone()?, client.try_clone()?);
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut back, &mut to); // until either end goes
+            let _ = to.shutdown(Shutdown::Both);
+        });
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut client, &mut server); // likewise
+            server.shutdown(Shutdown::Both)
+        });
+        let mut kept = Vec::new();
+        loop {
+            kept.push(listener.accept()?);
+            count.fetch_add(1, SeqCst);
+        }
+    });
+    Ok((address, ignored))
+}
+
+fn silent() -> Result<()> {
+    let daemons = servers(&[HERE, HERE])?;
+    let (address, ignored) = once_then_silent(daemons[1].address())?;
+    let file = temporary("between-servers");
+    let stats = format!("--stats=json:{}", file.display());
+    let mut command = at(&[daemons[0].address(), address], "tcp", &[&stats])?;
+    // It waits for no link at all: what is not there is not used.
+    let counted = counted(command.env("RGPU_PEER_PATIENCE", "0").arg("check"), &file)?;
+    let Counted { copied, straight, relayed, .. } = counted;
+    ensure!(straight + relayed == copied, "of {copied} bytes {straight} went straight, {relayed} did not");
+    ensure!(relayed > 0, "all of {straight} bytes went straight to a server that says nothing");
+    // It was tried, once.
+    process::wait_until("the silent server is asked", SOON, || ignored.load(SeqCst) > 0)?;
+    for daemon in &daemons {
+        daemon.wait_until_idle(SOON)?;
+    }
+    ensure!(ignored.load(SeqCst) == 1, "it was tried {} times", ignored.load(SeqCst));
     Ok(())
 }
 
@@ -222,6 +279,19 @@ fn of_a_cluster() -> Result<()> {
     let stats = format!("--stats=json:{}", file.display());
     let options = ["--gpus", "2", "--gpu-memory", "256MiB", &stats];
     let mut command = cluster.run("ann", &options)?;
-    command.arg("--").arg(plain("server_copies")?).arg("check");
-    all_straight(&counted(&mut command, &file)?)
+    command.arg("--").arg(plain("server_copies")?).arg("check").env("RGPU_PEER_PATIENCE", "600");
+    let counted = counted(&mut command, &file)?;
+    all_straight(&counted)?;
+    // Each server has counted for the lease what it has received and sent.
+    cluster.wait_idle(SOON)?;
+    let leases = cluster.leases(true)?;
+    let usage = || leases.iter().flat_map(|lease| &lease.usage);
+    let (came, went) =
+        (usage().map(|usage| usage.bytes_in).sum::<u64>(), usage().map(|usage| usage.bytes_out).sum::<u64>());
+    ensure!(
+        came >= counted.copied && went >= counted.copied,
+        "{} bytes were copied; the lease counts {came} that came and {went} that went",
+        counted.copied
+    );
+    Ok(())
 }

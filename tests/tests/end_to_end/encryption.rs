@@ -27,6 +27,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("encryption::what_cannot_be_encrypted_is_refused_and_says_why", impossible),
         Test::new("encryption::server_killed_while_a_kernel_runs", killed),
         Test::new("encryption::connection_cut_while_a_copy_runs", cut),
+        Test::new("encryption::packets_silently_dropped_while_a_copy_runs", dropped),
         Test::new("encryption::client_killed_while_a_kernel_runs", client_killed),
     ]
 }
@@ -197,6 +198,26 @@ fn cut() -> Result<()> {
     let program = Followed::start(command, "running")?;
     proxy.cut();
     reports_loss(program)?;
+    daemon.wait_until_idle(SOON)?;
+    Ok(())
+}
+
+fn dropped() -> Result<()> {
+    let (daemon, fingerprint) = encrypting(&["--tls", "offer"])?;
+    let proxy = Proxy::start(daemon.address())?;
+    let mut command = forwarded(proxy.address(), "copying")?;
+    let program = Followed::start(
+        {
+            knowing(&mut command, &fingerprint);
+            command
+        },
+        "running",
+    )?;
+    proxy.fall_silent();
+    reports_loss(program)?;
+    process::run(knowing(&mut forwarded(daemon.address(), "vector_add")?, &fingerprint))?.success()?;
+    // Once the proxy is gone the connection is, and the memory that it was for.
+    drop(proxy);
     daemon.wait_until_idle(SOON)?;
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! What people type, against a living cluster.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use rgpu_tests::cluster::Setup;
 use rgpu_tests::process;
 use rgpu_tests::product::{clean, temporary};
 use rgpu_tests::runner::Test;
+use rgpu_tests::terminal::Terminal;
 
 use super::{SOON, on_loopback, puppet};
 use crate::context::{plain, product};
@@ -14,6 +15,7 @@ pub fn tests() -> Vec<Test> {
     vec![
         Test::new("cluster::a_program_runs_by_a_lease_and_gives_it_back", runs),
         Test::new("cluster::commands_show_nodes_leases_and_reasons", shows),
+        Test::new("cluster::status_is_drawn_on_a_terminal_until_q", drawn),
         Test::new("cluster::bad_requests_are_told_what_is_wrong", refuses),
         Test::alone("cluster::bench_broker_counts_grants", bench_broker),
         Test::alone("cluster::bench_start_compares", bench_start),
@@ -62,6 +64,33 @@ fn shows() -> Result<()> {
         }
     }
     puppet.finish()?;
+    cluster.wait_idle(SOON)
+}
+
+fn drawn() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(2))?;
+    let mut puppet = puppet(&cluster, "ann", &["--gpus", "1", "--gpu-memory", "512MiB", "--share", "30%"])?;
+    puppet.success("launch 0")?;
+    let first = cluster.only_lease()?.id.to_string();
+    let mut terminal = Terminal::start(cluster.client("ann", &["status"])?, 160, 50)?;
+    terminal.wait_for(&["s0", "s1", "GPUs", &first, "puppet", "ann"], SOON)?;
+    ensure!(!terminal.is_as_before()?, "the terminal is not the view's");
+    // What happens while it is looked at is drawn, too.
+    let options = ["--gpus", "1", "--gpu-memory", "256MiB", "--share", "10%"];
+    let mut another = super::puppet(&cluster, "ann", &options)?;
+    another.success("launch 0")?;
+    let leases = cluster.leases(false)?;
+    let second = leases.iter().map(|lease| lease.id.to_string()).find(|id| *id != first);
+    terminal.wait_for(&[&second.context("there is no second lease")?], SOON)?;
+    terminal.press("j")?;
+    terminal.press("q")?;
+    let status = terminal.end_within(SOON)?;
+    ensure!(status.success(), "it ended with {status}:\n{}", terminal.text());
+    // The screen is what it was before.
+    ensure!(terminal.is_as_before()?, "the terminal is not as it was");
+    terminal.wait_for(&["\u{1b}[?1049l"], SOON)?;
+    puppet.finish()?;
+    another.finish()?;
     cluster.wait_idle(SOON)
 }
 

@@ -67,6 +67,15 @@ fn twenty(start: fn(&Setup) -> Result<Cluster>) -> Result<()> {
     let leases = cluster.leases(true)?;
     let ended = leases.iter().filter(|lease| lease.state == LeaseState::Ended).count();
     ensure!(ended == 20, "{ended} leases have ended: {leases:?}");
+    // What the servers have recorded, without gaps: the most that each program had of each device.
+    for lease in &leases {
+        for (grant, usage) in lease.grants.iter().zip(&lease.usage) {
+            ensure!(usage.peak_memory <= grant.memory, "{} had {usage:?} of {grant:?}", lease.name);
+        }
+        let launches: u64 = lease.usage.iter().map(|usage| usage.launches).sum();
+        let peak: u64 = lease.usage.iter().map(|usage| usage.peak_memory).sum();
+        ensure!(launches > 0 && peak > 0, "nothing is known of what {} used: {:?}", lease.name, lease.usage);
+    }
     let nodes = ["s0", "s1"].map(|n| leases.iter().any(|l| l.grants.iter().any(|g| g.node == n)));
     ensure!(nodes == [true, true], "one of the servers was never used");
     Ok(())

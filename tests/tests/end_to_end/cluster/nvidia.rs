@@ -17,7 +17,7 @@ use crate::context::plain;
 pub fn tests() -> Vec<Test> {
     vec![
         Test::alone("cluster::launches_on_nvidia_devices_are_paced", pacing),
-        Test::new("cluster::the_multi_process_service_gives_programs_their_part", service),
+        Test::new("cluster::the_multi_process_service_gives_programs_their_part_while_it_runs", service),
         Test::new("cluster::how_devices_are_divided_must_be_possible", impossible),
     ]
 }
@@ -114,7 +114,7 @@ fn service() -> Result<()> {
     let folder = product::temporary("mps");
     std::fs::create_dir(&folder)?;
     // Who listens there is enough: our own library does not ask it for anything.
-    let _control = UnixListener::bind(folder.join("control"))?;
+    let control = UnixListener::bind(folder.join("control"))?;
     let setup = over_driver(&["--partition", "mps"])?;
     let said = folder.to_str().context("The folder's path is not UTF-8")?;
     let cluster = on_loopback(&setup.environment("CUDA_MPS_PIPE_DIRECTORY", said))?;
@@ -138,6 +138,24 @@ fn service() -> Result<()> {
     let log = cluster.nodes[0].log();
     ensure!(log.contains("mps at 25%"), "the log does not say what holds the lease\n{log}");
     puppet.finish()?;
+    cluster.wait_idle(SOON)?;
+    // It ends. Sessions that begin then are paced, and are told nothing of it.
+    drop(control);
+    let mut puppet =
+        super::puppet(&cluster, "ann", &["--gpus", "1", "--gpu-memory", "128MiB", "--share", "25%"])?;
+    puppet.success("launch 0")?;
+    let found = environments(&cluster);
+    ensure!(found.len() == 1, "{} processes of applications", found.len());
+    let told = found[0]
+        .iter()
+        .find(|variable| variable.starts_with("CUDA_MPS_ACTIVE") || variable.starts_with("CUDA_MPS_PINNED"));
+    ensure!(told.is_none(), "{told:?} is of no use without the service");
+    let log = cluster.nodes[0].log();
+    for word in ["this session's launches are paced", "held_by"] {
+        ensure!(log.contains(word), "the log does not say `{word}`\n{log}");
+    }
+    puppet.finish()?;
+    cluster.wait_idle(SOON)?;
     let _ = std::fs::remove_dir_all(&folder); // only tidiness
     Ok(())
 }

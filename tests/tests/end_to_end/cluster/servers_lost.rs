@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use rgpu_control::api::{ErrorCode, LeaseState};
+use rgpu_control::api::{ErrorCode, Lease, LeaseState};
 use rgpu_tests::cluster::puppet::Puppet;
 use rgpu_tests::cluster::{Cluster, Setup, watch};
 use rgpu_tests::process::{self, Running};
@@ -26,6 +26,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("cluster::a_disconnected_clients_memory_is_free_in_the_end", client_disconnected),
         Test::new("cluster::a_lease_that_nobody_renews_expires", run_killed),
         Test::new("cluster::an_interrupted_run_gives_its_lease_back", interrupted),
+        Test::new("cluster::a_run_that_is_interrupted_while_it_waits_withdraws_its_request", withdrawn),
     ]
 }
 
@@ -232,4 +233,34 @@ fn interrupted() -> Result<()> {
     });
     ensure!(exposed.is_none(), "{exposed:?} can be read by others");
     Ok(())
+}
+
+fn withdrawn() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1))?;
+    let mut holder = puppet(&cluster, "ann", &["--gpus", "1"])?;
+    holder.success("launch 0")?;
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let mut command = cluster.run("bob", &["--gpus", "1"])?;
+        let waiting = Running::start(command.arg("--").arg(plain("vector_add")?))?;
+        let mut request = None;
+        cluster.wait("the second waits", SOON, |cluster| {
+            let leases = cluster.leases(false)?;
+            let waits = |lease: &&Lease| lease.tenant == "bob" && lease.state == LeaseState::Waiting;
+            request = leases.iter().find(waits).map(|lease| lease.id);
+            Ok(request.is_some())
+        })?;
+        let request = request.context("it does not wait")?;
+        waiting.signal(signal);
+        let finished = waiting.finish_within(SOON)?;
+        ensure!(!finished.late && !finished.status.success(), "{}", finished.output());
+        cluster.wait("the request is taken back", SOON, |cluster| {
+            Ok(cluster.lease(request)?.state == LeaseState::Ended)
+        })?;
+        let lease = cluster.lease(request)?;
+        ensure!(lease.reason.contains("withdrawn") && lease.grants.is_empty(), "{lease:?}");
+    }
+    // Who has the device notices nothing.
+    holder.success("launch 0")?;
+    holder.finish()?;
+    cluster.wait_idle(SOON)
 }
