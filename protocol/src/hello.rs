@@ -23,9 +23,11 @@ pub const MAJOR: u16 = 1;
 /// The protocol's minor version: the smaller of both sides' is spoken.
 pub const MINOR: u16 = 4;
 /// In a hello over a Unix socket: the client can go on through shared memory. In the answer: the server passes what that
-/// needs over the socket, right behind the answer. (1 meant the rings of earlier releases, whose sleepers were woken by sockets;
-/// a peer that knows no others is served over the Unix socket.)
+/// needs over the socket, right behind the answer.
 pub const FEATURE_SHARED_MEMORY: u64 = 64;
+/// In a hello over a Unix socket: the client knows shared memory of earlier builds alone, whose sleepers were woken by
+/// sockets. It would wait for what that needs.
+pub const FEATURE_EARLIER_SHARED_MEMORY: u64 = 1;
 /// The client wants to know when its calls are executed: see [`Notice::Trace`](crate::frame::Notice::Trace).
 pub const FEATURE_TRACE: u64 = 2;
 /// In a hello: the client offers RDMA. In the answer: the server has taken that; what the client needs for it (an

@@ -17,8 +17,8 @@ use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
 use rgpu_control::proof::Binding;
 use rgpu_control::token::PublicKey;
 use rgpu_protocol::hello::{
-    FEATURE_LINK, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_RDMA, FEATURE_SHARED_MEMORY, Hello, HelloAnswer,
-    HelloExtras, HelloMore, MAJOR, MINOR, Status,
+    FEATURE_EARLIER_SHARED_MEMORY, FEATURE_LINK, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_RDMA,
+    FEATURE_SHARED_MEMORY, Hello, HelloAnswer, HelloExtras, HelloMore, MAJOR, MINOR, Status,
 };
 use rgpu_protocol::transport::{Choice, Kind, Tcp, Transport};
 use std::io::{self, Write};
@@ -479,6 +479,12 @@ impl Daemon {
         if wire.is_encrypted() {
             // Neither can be.
             hello.features &= !(FEATURE_RDMA | FEATURE_SHARED_MEMORY);
+        }
+        if hello.features & FEATURE_EARLIER_SHARED_MEMORY != 0 {
+            let text = "its shared memory works otherwise: use the same release of rgpu on both sides, or \
+                        `rgpu run --transport tcp`";
+            refuse(Status::Unavailable, text.into());
+            return None;
         }
         if !self.transport.allows(Kind::Rdma) || hello.features & FEATURE_RDMA == 0 {
             hello.features &= !FEATURE_RDMA;
