@@ -53,6 +53,8 @@ pub(super) struct Link {
     pub service: Service,
     failure: OnceLock<Error>,
     ended: AtomicBool,
+    /// Whether it has failed or ended: all that posting a call looks at.
+    gone: AtomicBool,
 }
 
 /// Who waits for what.
@@ -108,6 +110,7 @@ impl Link {
                 service,
                 failure: OnceLock::new(),
                 ended: AtomicBool::new(false),
+                gone: AtomicBool::new(false),
             }
         }))
     }
@@ -270,7 +273,7 @@ impl Link {
 
     /// Whether the session is over.
     pub fn is_over(&self) -> bool {
-        self.failure.get().is_some() || self.ended.load(Relaxed)
+        self.gone.load(Relaxed)
     }
 
     /// The error that every call reports once the session is over.
@@ -293,6 +296,7 @@ impl Link {
     pub fn fail(&self, reason: &str) -> Error {
         let text = format!("The connection to the server {} is lost: {reason}", self.transport.peer());
         let first = self.failure.set(Error::new(Code::SystemNotReady, text)).is_ok();
+        self.gone.store(true, SeqCst);
         let error = self.over();
         if first && !self.ended.load(Relaxed) {
             self.stats.failures.fetch_add(1, Relaxed);
@@ -310,6 +314,7 @@ impl Link {
     /// The program is about to end the session.
     pub fn ends_now(&self) {
         self.ended.store(true, SeqCst);
+        self.gone.store(true, SeqCst);
     }
 
     /// The program has ended the session.

@@ -35,9 +35,9 @@ const _: () = assert!(STREAM_CALLS.is_multiple_of(MARK) && MARK.is_multiple_of(R
 const MARK_GONE: u64 = 64;
 /// No stream has this handle.
 const NO_STREAM: Handle = Handle::MAX;
-/// How many streams have runs at the same time.
+/// How many streams have runs at the same time, beside the one that was used last.
 const RUNS: usize = 8;
-const _: () = assert!(RUNS as u64 * RUN + MARK_GONE < SESSION_CALLS);
+const _: () = assert!((1 + RUNS as u64) * RUN + MARK_GONE < SESSION_CALLS);
 
 /// Calls of one stream that may be posted without asking anybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,30 +53,65 @@ impl Run {
 
 /// The runs of the streams that were used last.
 #[derive(Debug)]
-pub(super) struct Runs([Run; RUNS]);
+pub(super) struct Runs {
+    /// The one that was used last.
+    last: Run,
+    /// Those before, and which of them is the next to go.
+    others: [Run; RUNS],
+    next: usize,
+}
 
 impl Default for Runs {
     fn default() -> Self {
-        Self([Run::NONE; RUNS])
+        Self { last: Run::NONE, others: [Run::NONE; RUNS], next: 0 }
     }
 }
 
 impl Runs {
-    #[inline(always)]
-    fn of(&mut self, stream: Handle) -> &mut Run {
-        &mut self.0[stream as usize % RUNS]
-    }
-
     /// Counts a call to a stream. False where there must be [another run](Link::next_run) first.
     #[inline(always)]
     pub fn take(&mut self, stream: Handle) -> bool {
-        let run = self.of(stream);
-        let (left, none) = run.left.overflowing_sub(1);
-        if none || run.stream != stream {
+        if self.last.stream != stream && !self.turn_to(stream) {
             return false;
         }
-        run.left = left;
+        let (left, none) = self.last.left.overflowing_sub(1);
+        if none {
+            return false;
+        }
+        self.last.left = left;
         true
+    }
+
+    /// Makes a stream's run the last one. False where it has none.
+    #[inline(never)]
+    fn turn_to(&mut self, stream: Handle) -> bool {
+        match self.others.iter_mut().find(|run| run.stream == stream) {
+            Some(run) => {
+                std::mem::swap(run, &mut self.last);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A stream's run.
+    fn of(&mut self, stream: Handle) -> Option<&mut Run> {
+        self.all().find(|run| run.stream == stream)
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Run> {
+        self.others.iter_mut().chain([&mut self.last])
+    }
+
+    /// Puts in a stream's run, which has none. The one that has to go for it is to be given back.
+    fn put(&mut self, run: Run) -> Run {
+        let before = std::mem::replace(&mut self.last, run);
+        if before == Run::NONE {
+            return before;
+        }
+        let place = &mut self.others[self.next];
+        self.next = (self.next + 1) % RUNS;
+        std::mem::replace(place, before)
     }
 }
 
@@ -227,21 +262,24 @@ impl Link {
                 // The session is ending; nothing is sent any more.
                 return Ok(self.out.lock());
             }
-            state.end(out.runs.of(stream));
+            if let Some(run) = out.runs.of(stream) {
+                state.end(run);
+            }
             if !state.open {
-                *out.runs.of(stream) = Run { stream, left: u64::MAX };
+                out.runs.put(Run { stream, left: u64::MAX });
                 return Ok(out);
             }
             let mut admits = state.admits(stream) || self.bulk.awaits_host_func();
             if !admits {
-                out.runs.0.iter_mut().for_each(|run| state.end(run));
+                out.runs.all().for_each(|run| state.end(run));
                 admits = state.admits(stream);
             }
             if admits {
                 if state.unmarked(stream) >= MARK {
                     self.mark_calls(&mut out, &mut state, stream);
                 }
-                *out.runs.of(stream) = state.begin(stream);
+                let run = state.begin(stream);
+                state.end(&mut out.runs.put(run));
                 out.runs.take(stream);
                 drop(state);
                 if was_empty && !out.buffer.is_empty() {
@@ -304,8 +342,7 @@ impl Link {
         let mut out = self.out.lock();
         let was_empty = out.buffer.is_empty();
         let mut state = self.window.state.lock();
-        let run = out.runs.of(stream);
-        if run.stream == stream {
+        if let Some(run) = out.runs.of(stream) {
             state.end(run);
         }
         let mark = state.forget(stream);
@@ -326,8 +363,7 @@ impl Link {
             let mut out = self.out.lock();
             let mut state = self.window.state.lock();
             for stream in streams {
-                let run = out.runs.of(stream);
-                if run.stream == stream {
+                if let Some(run) = out.runs.of(stream) {
                     state.end(run);
                 }
                 // Of what was marked there will be word in any case.
@@ -353,18 +389,34 @@ mod tests {
         let mut state = open();
         let mut runs = Runs::default();
         assert!(!runs.take(7));
-        *runs.of(7) = state.begin(7);
+        assert_eq!(runs.put(state.begin(7)), Run::NONE);
         assert!((0..10).all(|_| runs.take(7)));
-        // Another stream in the same place has none.
-        assert!(!runs.take(7 + RUNS as u64));
-        state.end(runs.of(7));
-        assert_eq!(*runs.of(7), Run::NONE);
+        // Another stream has none.
+        assert!(!runs.take(8));
+        state.end(runs.of(7).unwrap());
+        assert!(runs.of(7).is_none());
         assert_eq!((state.total, state.unmarked(7)), (10, 10));
-        // Again, for nothing.
-        state.end(runs.of(7));
         assert!(!runs.take(7));
         state.done(7, 10);
         assert!(state.total == 0 && state.streams.is_empty());
+    }
+
+    #[test]
+    fn streams_take_turns_with_a_run_each() {
+        let mut runs = Runs::default();
+        let streams = 1 + RUNS as u64;
+        for stream in 0..streams {
+            assert_eq!(runs.put(Run { stream, left: RUN }), Run::NONE);
+        }
+        for _ in 0..RUN {
+            assert!((0..streams).all(|stream| runs.take(stream)));
+        }
+        assert!((0..streams).all(|stream| !runs.take(stream) && runs.of(stream).is_some()));
+        // One more, and one has to go.
+        let gone = runs.put(Run { stream: streams, left: RUN });
+        assert!(gone.stream < streams && runs.of(gone.stream).is_none());
+        assert!(runs.take(streams));
+        assert_eq!(runs.all().filter(|run| run.stream != NO_STREAM).count() as u64, streams);
     }
 
     #[test]
@@ -403,8 +455,7 @@ mod tests {
         }
         assert_eq!((state.total, state.streams.len(), marks.len()), (2 * MARK_GONE, 0, 2));
         // One that has a mark already: its word comes when the stream is gone.
-        let mut run = state.begin(1000);
-        run.left = 0;
+        state.begin(1000);
         let calls = state.take_unmarked(1000);
         marks.push(state.new_mark(1000, calls));
         assert_eq!(state.forget(1000), None);
