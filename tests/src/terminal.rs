@@ -1,5 +1,6 @@
 //! A program at a terminal: what it draws, and keys for it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -74,9 +75,13 @@ impl Terminal {
         String::from_utf8_lossy(&self.drawn.lock().expect("no thread panics")).into_owned()
     }
 
-    /// Waits until all of these were drawn. None should have a blank: those are not always written.
+    /// Waits until all of these are on the screen, or were written as they stand.
     pub fn wait_for(&self, words: &[&str], limit: Duration) -> Result<()> {
-        let missing = || words.iter().find(|word| !self.text().contains(**word)).copied();
+        let missing = || {
+            let text = self.text();
+            let screen = screen(&text);
+            words.iter().find(|word| !screen.contains(**word) && !text.contains(**word)).copied()
+        };
         let drawn = process::wait_until("the terminal shows everything", limit, || missing().is_none());
         drawn.map(drop).with_context(|| format!("{:?} is missing:\n{}", missing(), self.text()))
     }
@@ -110,9 +115,66 @@ impl Terminal {
     }
 }
 
+/// What a screen shows, line by line, on which this was written. Programs write only what differs from what was there: what is
+/// read in one piece may have been written in several.
+fn screen(text: &str) -> String {
+    let mut cells: BTreeMap<(usize, usize), char> = BTreeMap::new();
+    let (mut row, mut column) = (1, 1);
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\u{1b}' if characters.peek() == Some(&'[') => {
+                characters.next();
+                let mut parameters = String::new();
+                let last = characters.by_ref().find(|c| {
+                    let over = c.is_ascii_alphabetic();
+                    if !over {
+                        parameters.push(*c);
+                    }
+                    over
+                });
+                let mut numbers = parameters.split(';').map(|number| number.parse().unwrap_or(1));
+                match last {
+                    Some('H') => {
+                        (row, column) = (numbers.next().unwrap_or(1), numbers.next().unwrap_or(1));
+                    }
+                    Some('J') => cells.clear(),
+                    _ => {}
+                }
+            }
+            '\r' => column = 1,
+            '\n' => row += 1,
+            _ => {
+                cells.insert((row, column), character);
+                column += 1;
+            }
+        }
+    }
+    let mut lines: BTreeMap<usize, String> = BTreeMap::new();
+    for ((row, column), character) in cells {
+        let line = lines.entry(row).or_default();
+        let filled = line.chars().count() + 1;
+        line.extend(std::iter::repeat_n(' ', column.saturating_sub(filled)));
+        line.push(character);
+    }
+    lines.into_values().collect::<Vec<_>>().join("\n")
+}
+
 impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = self.child.kill(); // may have ended already
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::screen;
+
+    #[test]
+    fn what_is_written_piecemeal_is_read_in_one_piece() {
+        let text = "\u{1b}[?1049h\u{1b}[1;1Hlost\u{1b}[1m\u{1b}[2;5Hab12\u{1b}[2;5Hcd\u{1b}[2;8H3\r\nend";
+        assert_eq!(screen(text), "lost\n    cd13\nend");
+        assert_eq!(screen("old\u{1b}[2J\u{1b}[1;1Hnew"), "new");
     }
 }
