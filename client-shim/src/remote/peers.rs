@@ -45,6 +45,13 @@ impl Remote {
     /// Has this server connect to another one, and tells how that went.
     pub fn peer_connect(&self, link: u64, node: &str, address: &str, key: PeerKey, done: Done) {
         let call = PeerConnect { link, node: node.to_owned(), address: address.to_owned(), key };
+        // Whoever waits for the link does not read what the server says.
+        self.link.attention_begins();
+        let its = self.link.clone();
+        let done: Done = Box::new(move |made| {
+            its.attention_ends();
+            done(made);
+        });
         // A failure to send has called it.
         let _ = self.link.ask_later(&call, Pending::Done(done));
     }
