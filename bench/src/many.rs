@@ -117,9 +117,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     };
     print(&report);
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report).map_err(|e| Failure::new(e.to_string()))?;
-        std::fs::write(path, text + "\n")
-            .map_err(|e| Failure::new(format!("Cannot write {}: {e}", path.display())))?;
+        crate::report::write_json(&report, path)?;
     }
     Ok(())
 }

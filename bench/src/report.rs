@@ -169,10 +169,15 @@ impl Report {
 
     /// Writes the JSON form.
     pub fn write_json(&self, path: &Path) -> Result<(), Failure> {
-        let problem = |e: String| Failure::new(format!("Cannot write {}: {e}", path.display()));
-        let text = serde_json::to_string_pretty(self).map_err(|e| problem(e.to_string()))?;
-        std::fs::write(path, text + "\n").map_err(|e| problem(e.to_string()))
+        write_json(self, path)
     }
+}
+
+/// Writes what was measured to a file, as JSON for people and programs.
+pub fn write_json(report: &impl Serialize, path: &Path) -> Result<(), Failure> {
+    let problem = |e: String| Failure::new(format!("Cannot write {}: {e}", path.display()));
+    let text = serde_json::to_string_pretty(report).map_err(|e| problem(e.to_string()))?;
+    std::fs::write(path, text + "\n").map_err(|e| problem(e.to_string()))
 }
 
 #[cfg(test)]

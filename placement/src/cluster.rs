@@ -474,6 +474,19 @@ impl Cluster {
         self.capabilities.iter().position(|known| known == name).map(CapabilitySet::only)
     }
 
+    /// How many of these devices, all of one kind and node, one task can use at a time: those that it can use beside others,
+    /// or one that it can only use alone.
+    pub(crate) fn usable_together(&self, devices: impl Iterator<Item = DeviceId>) -> usize {
+        let (mut several, mut one) = (0, 0);
+        for device in devices {
+            match self.device(device).alone {
+                true => one = 1,
+                false => several += 1,
+            }
+        }
+        several.max(one)
+    }
+
     /// The name of a capability that is needed and that a node doesn't offer, if there is one.
     pub fn lacking(&self, node: NodeId, needs: CapabilitySet) -> Option<&str> {
         let number = self.node(node).offers.lacking(needs).next()?;

@@ -256,15 +256,8 @@ impl DeviceRequest {
 
     /// How many of a node's devices one task could use at a time for this request, were all of them free.
     fn together(&self, cluster: &Cluster, node: NodeId) -> usize {
-        let devices = cluster.node(node).devices().map(|device| cluster.device(device));
-        let (mut several, mut one) = (0, 0);
-        for device in devices.filter(|device| self.suits(device)) {
-            match device.alone {
-                true => one = 1,
-                false => several += 1,
-            }
-        }
-        several.max(one)
+        let devices = cluster.node(node).devices().filter(|&device| self.suits(cluster.device(device)));
+        cluster.usable_together(devices)
     }
 
     /// The name of what this request needs, and what a node with devices for it does not offer.

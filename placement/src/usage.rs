@@ -219,16 +219,8 @@ impl Usage {
         if self.nodes[node.index()].device_milli[request.kind.index()] < u32::from(request.milli) {
             return 0;
         }
-        let (mut several, mut one) = (0, 0);
-        for device in cluster.node(node).devices() {
-            if self.fits_device(cluster, device, request) {
-                match cluster.device(device).alone {
-                    true => one = 1,
-                    false => several += 1,
-                }
-            }
-        }
-        several.max(one)
+        let devices = cluster.node(node).devices();
+        cluster.usable_together(devices.filter(|&device| self.fits_device(cluster, device, request)))
     }
 
     /// Whether all links between two nodes have `mbps` free beside their load and `external` (indexed by

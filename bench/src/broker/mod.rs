@@ -126,9 +126,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     };
     print!("{}", report.table());
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report).map_err(|e| Failure::new(e.to_string()))?;
-        std::fs::write(path, text + "\n")
-            .map_err(|e| Failure::new(format!("Cannot write {}: {e}", path.display())))?;
+        crate::report::write_json(&report, path)?;
     }
     if granted == 0 {
         return Err(Failure::new("No lease was granted"));

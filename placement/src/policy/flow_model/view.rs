@@ -436,16 +436,8 @@ impl View<'_> {
         if request.milli == WHOLE || !self.spares_slivers() {
             return self.usage.fitting_devices(self.cluster, node, request);
         }
-        let (mut several, mut one) = (0, 0);
-        for device in self.cluster.node(node).devices() {
-            if self.fits(device, request) {
-                match self.cluster.device(device).alone {
-                    true => one = 1,
-                    false => several += 1,
-                }
-            }
-        }
-        several.max(one)
+        let cluster = self.cluster;
+        cluster.usable_together(cluster.node(node).devices().filter(|&device| self.fits(device, request)))
     }
 
     /// Whether a device can serve one of the request. If slivers are to be spared, a part may leave over no more than
