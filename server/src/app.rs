@@ -29,6 +29,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
 
 /// Where the connection is.
 pub(crate) const CONNECTION: i32 = 3;
@@ -75,7 +76,8 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// As a message, which is overwritten when it is let go: it holds secrets.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Vec::new();
         (self.device.count, self.device.workers).encode(&mut out);
         self.device.memory.encode(&mut out);
@@ -92,8 +94,14 @@ impl Orders {
         self.minor.encode(&mut out);
         self.seat.encode(&mut out);
         self.extras.encode(&mut out);
-        self.peers.as_ref().map(|own| (own.session, own.root)).encode(&mut out);
-        self.tls.as_ref().map_or_else(Vec::new, Handed::to_bytes).encode(&mut out);
+        // Secrets come last, where there is room for them: what grew would leave a copy behind.
+        let tls = self.tls.as_ref().map(Handed::to_bytes).unwrap_or_default();
+        let peers = self.peers.as_ref().map(|own| (own.session, own.root));
+        out.reserve_exact(<Option<([u8; 16], [u8; 32])>>::MIN_BYTES + u32::MIN_BYTES + tls.len());
+        let mut out = Zeroizing::new(out);
+        peers.encode(&mut out);
+        (tls.len() as u32).encode(&mut out);
+        out.extend_from_slice(&tls);
         out
     }
 
@@ -130,8 +138,9 @@ impl Orders {
         let extras = Wire::decode(&mut r)?;
         let peers: Option<([u8; 16], [u8; 32])> = Wire::decode(&mut r)?;
         let peers = peers.map(|(session, root)| Identity { session, root });
-        let tls: Vec<u8> = Wire::decode(&mut r)?;
-        let tls = if tls.is_empty() { None } else { Some(Handed::parse(&tls)?) };
+        let length = u32::decode(&mut r)? as usize;
+        let tls = r.take(length, "An encrypted session")?;
+        let tls = if tls.is_empty() { None } else { Some(Handed::parse(tls)?) };
         r.finish()?;
         Ok(Self { device, ceiling, slot, daemon, peer, hello, rdma, minor, seat, extras, peers, tls })
     }
@@ -183,16 +192,23 @@ pub fn app_server_with(open: OpenDevice) -> ExitCode {
     }
 }
 
+/// What is in a memory file, which is empty then: its memory is overwritten, and given back.
+fn read_once(mut file: File) -> io::Result<Zeroizing<Vec<u8>>> {
+    let length = file.metadata()?.len();
+    let mut bytes = Zeroizing::new(vec![0; length as usize]);
+    file.rewind()?;
+    file.read_exact(&mut bytes)?;
+    file.rewind()?;
+    io::copy(&mut io::repeat(0).take(length), &mut file)?;
+    file.set_len(0)?;
+    Ok(bytes)
+}
+
 fn serve_one(open: OpenDevice) -> io::Result<()> {
     let invalid = |e: DecodeError| io::Error::new(io::ErrorKind::InvalidData, e);
     // SAFETY: these are the daemon's to give, and nobody else here has taken them.
     let [connection, orders, ledger] = unsafe { [take(CONNECTION)?, take(ORDERS)?, take(LEDGER)?] };
-    let mut bytes = Vec::new();
-    let mut file = File::from(orders);
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
-    drop(file);
-    let mut orders = Orders::parse(&bytes).map_err(invalid)?;
+    let mut orders = Orders::parse(&read_once(orders.into())?).map_err(invalid)?;
     // SAFETY: plain system call.
     if unsafe { libc::getppid() } as u32 != orders.daemon {
         return Err(io::Error::other("the daemon has gone"));
@@ -520,5 +536,14 @@ mod tests {
         };
         assert_eq!(Orders::parse(&orders.to_bytes()).unwrap(), orders);
         assert!(Orders::parse(b"").is_err());
+    }
+
+    #[test]
+    fn orders_are_read_once() {
+        let file = File::from(crate::daemon::memory_file(b"secrets").unwrap());
+        let mut other = file.try_clone().unwrap();
+        assert_eq!(read_once(file).unwrap().as_slice(), b"secrets");
+        other.rewind().unwrap();
+        assert_eq!((other.metadata().unwrap().len(), other.read(&mut [0; 8]).unwrap()), (0, 0));
     }
 }

@@ -636,7 +636,8 @@ fn prepare_child(descriptors: [(RawFd, RawFd); 5]) -> io::Result<()> {
     Ok(())
 }
 
-fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+/// A file that is nowhere but in memory.
+pub(crate) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     // SAFETY: the name is a valid string; the result is a fresh descriptor.
     let fd = unsafe { libc::memfd_create(c"rgpu-orders".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {

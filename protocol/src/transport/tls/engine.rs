@@ -1,6 +1,6 @@
 //! TLS itself: what turns bytes into records and back. It knows no sockets.
 
-use super::records::Records;
+use super::records::{RECORD_OVERFLOW, Records, UNEXPECTED_MESSAGE};
 use super::trust::{self, Fingerprint};
 use rustls::ExtractedSecrets;
 use rustls::client::UnbufferedClientConnection;
@@ -227,8 +227,31 @@ impl Engine {
         }
     }
 
+    /// Ends the session because the record that begins with these bytes is too long.
+    pub fn refuse_long(&mut self, bytes: &mut [u8]) {
+        match &mut self.side {
+            Side::Resumed(records) if !self.failed => records.alert(RECORD_OVERFLOW, &mut self.control),
+            // It sees by itself what is wrong, and says so, unless that is within its own, wider limit.
+            Side::Client(_) | Side::Server(_) => drop(self.shake(bytes, &mut |_| {})),
+            Side::Resumed(_) | Side::Gone => {}
+        }
+        self.failed = true;
+    }
+
+    /// Ends the session because the peer sends records without anything in them.
+    pub fn refuse_empty(&mut self) {
+        if let Side::Resumed(records) = &mut self.side
+            && !self.failed
+        {
+            records.alert(UNEXPECTED_MESSAGE, &mut self.control);
+        }
+        self.failed = true;
+    }
+
     fn write(&mut self, data: Option<&[u8]>, out: &mut Vec<u8>) -> io::Result<()> {
         if self.failed {
+            // Why it has failed is still to be told.
+            out.append(&mut self.control);
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         // More than once in the rare case that TLS has something to say first.

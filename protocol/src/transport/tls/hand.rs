@@ -2,21 +2,26 @@
 
 use super::engine::Engine;
 use super::records::{Records, Secrets, Traffic};
+use super::wipe::{self, Secret};
 use super::{Fingerprint, Inbound, MAX_RECORD, Tcp, Tls, lock};
-use crate::wire::{DecodeError, from_bytes, to_bytes};
+use crate::wire::{DecodeError, Reader, Wire};
 use rustls::KeyLog;
 use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::sync::{Arc, Mutex};
+use zeroize::Zeroizing;
 
-/// What [`Tls::resume`] needs besides the connection. Whoever has it can read what the session's two sides say.
+/// What [`Tls::resume`] needs besides the connection. Whoever has it can read what the session's two sides say: it is overwritten
+/// when it is let go, and so should be what it travels in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Handed {
     secrets: Secrets,
     /// What has been received and not been looked at.
     cipher: Vec<u8>,
     /// What has been decrypted and not been taken.
-    plain: Vec<u8>,
+    plain: Secret,
+    /// Whether the client has said that nothing more will come.
+    over: bool,
     server: Fingerprint,
 }
 
@@ -28,29 +33,42 @@ impl Debug for Handed {
 
 impl Handed {
     /// As a message.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let direction = |traffic: &Traffic| (traffic.secret.clone(), traffic.sequence);
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let Secrets { suite, receiving, sending } = &self.secrets;
-        let secrets = (u32::from(*suite), (direction(receiving), direction(sending)));
-        to_bytes(&(secrets, ((self.cipher.clone(), self.plain.clone()), self.server.0)))
+        let all = [&receiving.secret, &sending.secret, &self.plain].map(|secret| 4 + secret.len());
+        // What grew would leave a copy behind.
+        let room = all.iter().sum::<usize>() + 4 + 8 + 8 + 1 + self.server.0.len() + 4 + self.cipher.len();
+        let mut out = Zeroizing::new(Vec::with_capacity(room));
+        u32::from(*suite).encode(&mut out);
+        for Traffic { secret, sequence } in [receiving, sending] {
+            wipe::append(secret, &mut out);
+            sequence.encode(&mut out);
+        }
+        self.over.encode(&mut out);
+        self.server.0.encode(&mut out);
+        wipe::append(&self.plain, &mut out);
+        wipe::append(&self.cipher, &mut out);
+        out
     }
 
     /// Reads a message.
     pub fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
-        type Direction = (Vec<u8>, u64);
-        type Message = ((u32, (Direction, Direction)), ((Vec<u8>, Vec<u8>), [u8; 32]));
-        let ((suite, (receiving, sending)), ((cipher, plain), server)): Message = from_bytes(bytes)?;
-        let direction = |(secret, sequence)| Traffic { secret, sequence };
+        let mut r = Reader::new(bytes);
+        let suite = u32::decode(&mut r)?;
         let suite = u16::try_from(suite)
             .map_err(|_| DecodeError::Unknown { what: "A cipher suite", value: suite.into() })?;
-        let secrets = Secrets { suite, receiving: direction(receiving), sending: direction(sending) };
-        Ok(Self { secrets, cipher, plain, server: Fingerprint(server) })
+        let mut direction = || Ok(Traffic { secret: wipe::take(&mut r)?, sequence: u64::decode(&mut r)? });
+        let secrets = Secrets { suite, receiving: direction()?, sending: direction()? };
+        let (over, server) = (bool::decode(&mut r)?, Fingerprint(<[u8; 32]>::decode(&mut r)?));
+        let (plain, mut cipher) = (wipe::take(&mut r)?, wipe::take(&mut r)?);
+        r.finish()?;
+        Ok(Self { secrets, cipher: std::mem::take(&mut *cipher), plain, over, server })
     }
 }
 
 /// Keeps the secrets of the one session for which it was made.
 #[derive(Default)]
-pub(super) struct Keeper(Mutex<(Vec<u8>, Vec<u8>)>);
+pub(super) struct Keeper(Mutex<(Secret, Secret)>);
 
 impl Debug for Keeper {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -61,8 +79,8 @@ impl Debug for Keeper {
 impl KeyLog for Keeper {
     fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
         match label {
-            "CLIENT_TRAFFIC_SECRET_0" => lock(&self.0).0 = secret.to_vec(),
-            "SERVER_TRAFFIC_SECRET_0" => lock(&self.0).1 = secret.to_vec(),
+            "CLIENT_TRAFFIC_SECRET_0" => lock(&self.0).0 = Zeroizing::new(secret.to_vec()),
+            "SERVER_TRAFFIC_SECRET_0" => lock(&self.0).1 = Zeroizing::new(secret.to_vec()),
             _ => {}
         }
     }
@@ -77,6 +95,8 @@ impl Tls {
     pub fn hand_over(&self) -> io::Result<Handed> {
         let odd = |text: &str| io::Error::other(text.to_owned());
         let keeper: &Arc<Keeper> = self.keeper.as_ref().ok_or_else(|| odd("it is the client's side"))?;
+        // In the order in which receiving and sending take them.
+        let mut inbound = lock(&self.inbound);
         if !lock(&self.outbound).cipher.is_empty() {
             return Err(odd("something is still to be sent"));
         }
@@ -96,12 +116,15 @@ impl Tls {
         if !Records::new(secrets.clone())?.are(&keys_in, &keys_out)? {
             return Err(odd("its keys are others than those that it began with"));
         }
-        let mut inbound = lock(&self.inbound);
-        let Inbound { cipher, start, end, plain, taken, .. } = std::mem::take(&mut *inbound);
+        // What comes from now on is somebody else's to receive.
+        let left = Inbound { over: true, ..Inbound::default() };
+        let Inbound { cipher, start, end, plain, taken, over, .. } = std::mem::replace(&mut *inbound, left);
+        let plain = Zeroizing::new(plain);
         Ok(Handed {
             secrets,
             cipher: cipher[start..end].to_vec(),
-            plain: plain[taken..].to_vec(),
+            plain: Zeroizing::new(plain[taken..].to_vec()),
+            over,
             server: self.server,
         })
     }
@@ -111,12 +134,12 @@ impl Tls {
     /// # Errors
     /// It is damaged.
     pub fn resume(tcp: Tcp, handed: Handed) -> io::Result<Self> {
-        let Handed { secrets, cipher, plain, server } = handed;
+        let Handed { secrets, mut cipher, mut plain, over, server } = handed;
         let engine = Engine::of_records(Records::new(secrets)?);
         let end = cipher.len();
-        let mut cipher = cipher;
         cipher.resize(end.max(MAX_RECORD), 0);
-        let inbound = Inbound { cipher, start: 0, end, plain, taken: 0, over: false };
+        let plain = std::mem::take(&mut *plain);
+        let inbound = Inbound { cipher, start: 0, end, plain, taken: 0, empty: 0, over };
         Ok(Self::begin(tcp, engine, inbound, server, None))
     }
 }

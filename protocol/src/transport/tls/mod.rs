@@ -15,6 +15,7 @@ mod records;
 #[cfg(test)]
 mod tests;
 mod trust;
+mod wipe;
 
 pub use hand::Handed;
 pub use trust::{Fingerprint, Identity, Trust};
@@ -40,6 +41,9 @@ const ROOM: usize = 8 * MAX_RECORD;
 /// A handshake's message is at most so long; certificates are far below that.
 const MAX_HANDSHAKE: usize = 4 * MAX_RECORD;
 
+/// So many records in a row may bring nothing that a program sees: tickets, other keys, padding alone.
+const MOST_EMPTY: u32 = 32;
+
 /// What was received.
 #[derive(Default)]
 struct Inbound {
@@ -50,6 +54,8 @@ struct Inbound {
     /// Decrypted, and not yet taken: less than a record.
     plain: Vec<u8>,
     taken: usize,
+    /// How many records in a row have brought nothing.
+    empty: u32,
     /// Nothing more will come.
     over: bool,
 }
@@ -266,12 +272,23 @@ impl Tls {
             }
             match inbound.record() {
                 Ok(Some(record)) => {
-                    let Inbound { cipher, plain, start, .. } = &mut *inbound;
+                    let Inbound { cipher, plain, start, empty, .. } = &mut *inbound;
+                    *empty += 1;
                     let mut sink = |data: &[u8]| {
+                        if !data.is_empty() {
+                            *empty = 0;
+                        }
                         let n = put(data);
                         plain.extend_from_slice(&data[n..]);
                     };
-                    let step = lock(&self.engine).decrypt(&mut cipher[*start..*start + record], &mut sink);
+                    let mut engine = lock(&self.engine);
+                    let mut step = engine.decrypt(&mut cipher[*start..*start + record], &mut sink);
+                    if *empty > MOST_EMPTY && step.is_ok() {
+                        engine.refuse_empty();
+                        let text = "the peer sends nothing but records without anything in them";
+                        step = Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                    }
+                    drop(engine);
                     inbound.discard(record);
                     match step {
                         Ok(Step::Closed) => inbound.over = true,
@@ -287,6 +304,8 @@ impl Tls {
                 Ok(None) => inbound.over = inbound.receive(&self.tcp, ROOM)? == 0,
                 Err(e) => {
                     inbound.over = true;
+                    lock(&self.engine).refuse_long(inbound.bytes());
+                    self.send_control();
                     return Err(e);
                 }
             }
@@ -376,7 +395,14 @@ impl Transport for Tls {
                 return Ok(owed);
             }
         }
-        let done = self.encrypt(&mut out, pieces)?;
+        let done = match self.encrypt(&mut out, pieces) {
+            Ok(done) => done,
+            Err(e) => {
+                // The peer may not have been told why.
+                let _ = out.flush(&self.tcp);
+                return Err(e);
+            }
+        };
         match out.flush(&self.tcp) {
             Ok(()) => Ok(done),
             Err(e) => {

@@ -1,24 +1,28 @@
 //! TLS 1.3's records, without the rest of TLS: what is left to do when the handshake is over (RFC 8446, section 5).
 //!
 //! A process that serves a client is handed a session that another one has begun, and so never sees the server's private key.
-//! It is given the secrets of this one session ([`Secrets`]): the bytes that it reads and writes anyway.
+//! It is given the secrets of this one session ([`Secrets`]): the bytes that it reads and writes anyway. Secrets, and the keys
+//! that follow from them, are overwritten when they are replaced or the session ends ([`wipe`](super::wipe)).
 
-use super::engine::{HEADER, MAX_PLAIN, Step};
+use super::engine::{HEADER, MAX_PLAIN, MAX_RECORD, Step};
+use super::wipe::{Flat, Secret};
 use ring::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
 };
 use ring::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use rustls::{CipherSuite, ConnectionTrafficSecrets};
 use std::io;
+use zeroize::Zeroizing;
 
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const DATA: u8 = 23;
 /// Alerts.
 const CLOSE_NOTIFY: u8 = 0;
-const UNEXPECTED_MESSAGE: u8 = 10;
+pub(super) const UNEXPECTED_MESSAGE: u8 = 10;
 const BAD_RECORD_MAC: u8 = 20;
-const RECORD_OVERFLOW: u8 = 22;
+pub(super) const RECORD_OVERFLOW: u8 = 22;
+const ILLEGAL_PARAMETER: u8 = 47;
 const USER_CANCELED: u8 = 90;
 /// The message that the sender's next record is encrypted with other keys, and whether the receiver's are to be others, too.
 const KEY_UPDATE: [u8; 4] = [24, 0, 0, 1];
@@ -72,11 +76,11 @@ impl Suite {
     }
 
     /// HKDF-Expand-Label with an empty context.
-    fn expand(self, secret: &[u8], label: &str, length: usize) -> io::Result<Vec<u8>> {
+    fn expand(self, secret: &[u8], label: &str, length: usize) -> io::Result<Secret> {
         let name = format!("tls13 {label}");
         let info = [&(length as u16).to_be_bytes()[..], &[name.len() as u8], name.as_bytes(), &[0]];
-        let prk = Prk::new_less_safe(self.hash().0, secret);
-        let mut out = vec![0; length];
+        let prk = Flat::new(Prk::new_less_safe(self.hash().0, secret));
+        let mut out = Zeroizing::new(vec![0; length]);
         let filled = prk.expand(&info, Length(length)).and_then(|okm| okm.fill(&mut out));
         filled.map_err(|_| broken("a key cannot be derived"))?;
         Ok(out)
@@ -87,7 +91,7 @@ impl Suite {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Traffic {
     /// From which the keys follow, and the next secret.
-    pub secret: Vec<u8>,
+    pub secret: Secret,
     /// The number of the next record.
     pub sequence: u64,
 }
@@ -103,9 +107,9 @@ pub(super) struct Secrets {
 /// One direction.
 struct Half {
     suite: Suite,
-    secret: Vec<u8>,
-    key: LessSafeKey,
-    iv: [u8; NONCE_LEN],
+    secret: Secret,
+    key: Flat<LessSafeKey>,
+    iv: Zeroizing<[u8; NONCE_LEN]>,
     sequence: u64,
 }
 
@@ -117,9 +121,9 @@ impl Half {
         }
         let cipher = suite.cipher();
         let key = UnboundKey::new(cipher, &suite.expand(&secret, "key", cipher.key_len())?);
-        let key = LessSafeKey::new(key.map_err(|_| broken("a key has a wrong length"))?);
-        let iv =
-            suite.expand(&secret, "iv", NONCE_LEN)?.try_into().map_err(|_| broken("a nonce's length"))?;
+        let key = Flat::new(LessSafeKey::new(key.map_err(|_| broken("a key has a wrong length"))?));
+        let mut iv = Zeroizing::new([0; NONCE_LEN]);
+        iv.copy_from_slice(&suite.expand(&secret, "iv", NONCE_LEN)?);
         Ok(Self { suite, secret, key, iv, sequence })
     }
 
@@ -132,7 +136,7 @@ impl Half {
             _ => return Ok(false),
         };
         let own = self.suite.expand(&self.secret, "key", self.suite.cipher().key_len())?;
-        Ok(own == key.as_ref() && self.iv == iv.as_ref())
+        Ok(own.as_slice() == key.as_ref() && self.iv.as_slice() == iv.as_ref())
     }
 
     /// Other keys, of which the present ones tell nothing afterwards.
@@ -144,7 +148,7 @@ impl Half {
 
     /// A nonce is used once.
     fn nonce(&mut self) -> io::Result<Nonce> {
-        let mut nonce = self.iv;
+        let mut nonce = *self.iv;
         for (byte, count) in nonce[4..].iter_mut().zip(self.sequence.to_be_bytes()) {
             *byte ^= count;
         }
@@ -154,6 +158,9 @@ impl Half {
     }
 
     fn seal(&mut self, kind: u8, data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        if data.len() > MAX_PLAIN {
+            return Err(broken("a record would be too long"));
+        }
         let nonce = self.nonce()?;
         let [high, low] = ((data.len() + 1 + TAG) as u16).to_be_bytes();
         let header = [DATA, 3, 3, high, low];
@@ -169,16 +176,21 @@ impl Half {
     /// The kind and the content of a record, in its place; the alert to answer with where it is none.
     fn open<'r>(&mut self, record: &'r mut [u8]) -> Result<(u8, &'r [u8]), u8> {
         let (header, body) = record.split_at_mut_checked(HEADER).ok_or(UNEXPECTED_MESSAGE)?;
+        // Nothing is unencrypted any more, not even `change_cipher_spec`.
         if header[0] != DATA {
             return Err(UNEXPECTED_MESSAGE);
         }
+        if body.len() > MAX_RECORD - HEADER {
+            return Err(RECORD_OVERFLOW);
+        }
         let nonce = self.nonce().map_err(|_| BAD_RECORD_MAC)?;
         let plain = self.key.open_in_place(nonce, Aad::from(&*header), body).map_err(|_| BAD_RECORD_MAC)?;
-        let at = plain.iter().rposition(|byte| *byte != 0).ok_or(UNEXPECTED_MESSAGE)?;
-        match at > MAX_PLAIN {
-            true => Err(RECORD_OVERFLOW),
-            false => Ok((plain[at], &plain[..at])),
+        // The limit is for content, kind and padding together.
+        if plain.len() > MAX_PLAIN + 1 {
+            return Err(RECORD_OVERFLOW);
         }
+        let at = plain.iter().rposition(|byte| *byte != 0).ok_or(UNEXPECTED_MESSAGE)?;
+        Ok((plain[at], &plain[..at]))
     }
 }
 
@@ -186,6 +198,9 @@ impl Half {
 pub(super) struct Records {
     receiving: Half,
     sending: Half,
+    /// The peer has asked for other keys in this direction, too. However often it asks before something is sent, it gets them
+    /// once.
+    wanted: bool,
 }
 
 impl Records {
@@ -194,6 +209,7 @@ impl Records {
         Ok(Self {
             receiving: Half::new(suite, secrets.receiving)?,
             sending: Half::new(suite, secrets.sending)?,
+            wanted: false,
         })
     }
 
@@ -217,7 +233,11 @@ impl Records {
             Ok(opened) => opened,
             Err(alert) => {
                 self.alert(alert, control);
-                return Err(broken("a record is not the peer's, or was changed on the way"));
+                return Err(broken(match alert {
+                    BAD_RECORD_MAC => "a record is not the peer's, or was changed on the way",
+                    RECORD_OVERFLOW => "a record is too long",
+                    _ => "a record is none of this session's",
+                }));
             }
         };
         match (kind, content) {
@@ -230,12 +250,13 @@ impl Records {
             (ALERT, [_, number]) => {
                 Err(broken(format!("the other side ended the TLS session: alert {number}")))
             }
-            (HANDSHAKE, [message @ .., wanted @ (0 | 1)]) if *message == KEY_UPDATE => {
-                let wanted = *wanted == 1;
-                self.receiving.refresh()?;
-                if wanted {
-                    self.refresh(control)?;
+            (HANDSHAKE, [message @ .., wanted]) if *message == KEY_UPDATE => {
+                if *wanted > 1 {
+                    self.alert(ILLEGAL_PARAMETER, control);
+                    return Err(broken("the peer asks for other keys in a way that does not exist"));
                 }
+                self.receiving.refresh()?;
+                self.wanted |= *wanted == 1;
                 Ok(Step::Idle)
             }
             _ => {
@@ -247,7 +268,7 @@ impl Records {
 
     /// Appends data (at most [`MAX_PLAIN`]) to `out`, as a record.
     pub fn encrypt(&mut self, data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
-        if self.sending.sequence >= REFRESH_AFTER {
+        if self.wanted || self.sending.sequence >= REFRESH_AFTER {
             self.refresh(out)?;
         }
         self.sending.seal(DATA, data, out)
@@ -262,11 +283,16 @@ impl Records {
     pub fn refresh(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         let [a, b, c, d] = KEY_UPDATE;
         self.sending.seal(HANDSHAKE, &[a, b, c, d, 0], out)?;
+        self.wanted = false;
         self.sending.refresh()
     }
 
-    fn alert(&mut self, number: u8, control: &mut Vec<u8>) {
+    /// Appends the word that the session is at its end, and why.
+    pub fn alert(&mut self, number: u8, control: &mut Vec<u8>) {
         // Without keys there is nothing to be said.
         let _ = self.sending.seal(ALERT, &[2, number], control);
     }
 }
+
+#[cfg(test)]
+mod tests;

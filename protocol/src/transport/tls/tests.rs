@@ -362,3 +362,94 @@ fn a_resumed_session_ends_where_a_record_was_changed() {
     let odd = Handed::parse(&bytes).map(|handed| Tls::resume(tcp(sockets().0), handed).is_err());
     assert!(odd.unwrap_or(true), "an unknown cipher suite");
 }
+
+#[test]
+fn a_record_that_is_too_long_is_answered_with_the_reason() {
+    // rustls itself is a little more generous, and calls it by another name.
+    for (resumed, length, word) in [(false, [0xff, 0xff], "DecodeError"), (true, [0x41, 1], "RecordOverflow")]
+    {
+        let (client, first) = pair();
+        let second = if resumed { resume(&first) } else { first };
+        let header = [&[23, 3, 3][..], &length].concat();
+        client.tcp().send(&[IoSlice::new(&header)]).unwrap();
+        let end = patiently(&second, Ready::READ, || second.recv(&mut [0; 8])).unwrap_err();
+        assert!(end.to_string().contains("too long"), "{end}");
+        let told = patiently(&client, Ready::READ, || client.recv(&mut [0; 8])).unwrap_err();
+        assert!(told.to_string().contains(word), "{told}");
+        assert!(second.send(&[IoSlice::new(b"x")]).is_err());
+        assert_eq!(second.recv(&mut [0; 8]).unwrap(), 0);
+    }
+}
+
+/// Sends so many records without anything in them, which rustls itself never does.
+fn send_empty(tls: &Tls, count: usize) {
+    let mut out = Vec::new();
+    for _ in 0..count {
+        lock(&tls.engine).encrypt(&[], &mut out).unwrap();
+    }
+    assert!(out.len() >= 22 * count, "they are there");
+    super::send_all(tls.tcp(), &out, end()).unwrap();
+}
+
+/// A session whose two ends are both resumed ones.
+fn resumed_pair() -> (Tls, Tls) {
+    let (client, server) = pair();
+    send_all(&server, b"x");
+    receive(&client, 1);
+    let handed = server.hand_over().unwrap().to_bytes();
+    // A cipher suite, then one direction, then the other: a length, a secret, a number.
+    let direction = 4 + u32::from_le_bytes(handed[4..8].try_into().unwrap()) as usize + 8;
+    let (up, rest) = handed[4..].split_at(direction);
+    let (down, rest) = rest.split_at(direction);
+    let other = [&handed[..4], down, up, rest].concat();
+    let resume = |tls: Tls, bytes: &[u8]| Tls::resume(tls.into_tcp(), Handed::parse(bytes).unwrap()).unwrap();
+    (resume(client, &other), resume(server, &handed))
+}
+
+#[test]
+fn records_without_anything_in_them_come_to_an_end() {
+    let of_rustls = || {
+        let (client, server) = pair();
+        (resume(&server), client)
+    };
+    for (from, to) in [of_rustls(), resumed_pair()] {
+        // Some are nothing to object to, and what comes between them counts.
+        for _ in 0..3 {
+            // The first time there are the handshake's tickets, too.
+            send_empty(&from, MOST_EMPTY as usize - 8);
+            send_all(&from, b"data");
+            assert_eq!(receive(&to, 4), b"data");
+        }
+        send_empty(&from, MOST_EMPTY as usize + 1);
+        let end = patiently(&to, Ready::READ, || to.recv(&mut [0; 8])).unwrap_err();
+        // rustls counts by itself.
+        let words = ["without anything", "TooManyEmptyFragments"];
+        assert!(words.iter().any(|word| end.to_string().contains(word)), "{end}");
+        assert_eq!(to.recv(&mut [0; 8]).unwrap(), 0);
+        assert!(to.send(&[IoSlice::new(b"x")]).is_err());
+    }
+    let (from, to) = resumed_pair();
+    send_empty(&from, MOST_EMPTY as usize + 1);
+    let end = patiently(&to, Ready::READ, || to.recv(&mut [0; 8])).unwrap_err();
+    assert!(end.to_string().contains("without anything"), "{end}");
+    let told = patiently(&from, Ready::READ, || from.recv(&mut [0; 8])).unwrap_err();
+    assert!(told.to_string().ends_with("alert 10"), "{told}");
+}
+
+#[test]
+fn what_follows_the_last_word_is_not_taken_by_another_process_either() {
+    let (client, first) = pair();
+    send_all(&client, b"last");
+    let mut out = Vec::new();
+    lock(&client.engine).close(&mut out).unwrap();
+    super::send_all(client.tcp(), &out, end()).unwrap();
+    assert_eq!(receive(&first, 2), b"la");
+    // The word may have come with the data or after it: it is heard before the session goes on elsewhere.
+    let mut two = [0; 2];
+    assert_eq!(patiently(&first, Ready::READ, || first.recv(&mut two)).unwrap(), 2);
+    assert_eq!(patiently(&first, Ready::READ, || first.recv(&mut two)).unwrap(), 0);
+    let second = resume(&first);
+    client.tcp().send(&[IoSlice::new(&[23, 3, 3, 0, 32]), IoSlice::new(&[9; 32])]).unwrap();
+    assert_eq!(second.recv(&mut two).unwrap(), 0);
+    assert!(second.wait(Ready::READ, None, Some(Duration::ZERO)).unwrap().read);
+}
