@@ -19,9 +19,9 @@ use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
 use rgpu_protocol::transport::{Choice, Kind, local_name};
 use rgpu_server::{DeviceSpec, Options};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -69,6 +69,10 @@ fn main() -> ExitCode {
         ("memory_of_the_dead_returns", memory_of_the_dead_returns),
         ("garbage_costs_no_process", garbage_costs_no_process),
         ("other_versions_are_refused", other_versions_are_refused),
+        (
+            "shared_memory_of_another_build_is_refused_in_words",
+            shared_memory_of_another_build_is_refused_in_words,
+        ),
         ("a_token_is_asked_for", a_token_is_asked_for),
         ("a_lease_is_asked_for", a_lease_is_asked_for),
         ("programs_of_a_lease_share_what_it_gives", programs_of_a_lease_share_what_it_gives),
@@ -150,9 +154,11 @@ impl Daemon {
         if !OVER_SHM.load(SeqCst) {
             return Box::new(TcpStream::connect(&self.address).unwrap());
         }
-        let name = local_name(&self.address.parse().unwrap());
-        let name = SocketAddr::from_abstract_name(name).unwrap();
-        Box::new(UnixStream::connect_addr(&name).unwrap())
+        Box::new(self.local())
+    }
+
+    fn local(&self) -> UnixStream {
+        UnixStream::connect_addr(&local(&self.address)).unwrap()
     }
 
     /// The daemon's children that are alive.
@@ -315,19 +321,92 @@ fn garbage_costs_no_process() {
     daemon.connect().synchronize_blocking(Target::Device(0)).unwrap();
 }
 
-fn other_versions_are_refused() {
-    let daemon = Daemon::start(None);
-    let mut bytes = hello::message(&Hello::default());
-    bytes[4] = 9;
-    let mut stream = daemon.raw();
-    stream.write_all(&bytes).unwrap();
+/// Where a server on this machine listens for clients that can share memory with it.
+fn local(address: &str) -> SocketAddr {
+    SocketAddr::from_abstract_name(local_name(&address.parse().unwrap())).unwrap()
+}
+
+/// How a server answers a hello, after which it says no more.
+fn answer_to(bytes: &[u8], mut stream: impl Read + Write) -> HelloAnswer {
+    stream.write_all(bytes).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     let (prefix, body) = answer.split_at(hello::PREFIX_BYTES);
     let prefix = Prefix::parse(prefix.try_into().unwrap(), hello::MAX_HELLO_ANSWER).unwrap();
-    let answer = HelloAnswer::parse(prefix, body).unwrap();
+    HelloAnswer::parse(prefix, body).unwrap()
+}
+
+fn other_versions_are_refused() {
+    let daemon = Daemon::start(None);
+    let mut bytes = hello::message(&Hello::default());
+    bytes[4] = 9;
+    let answer = answer_to(&bytes, daemon.raw());
     assert_eq!(Status::from_number(answer.status), Status::Version);
     assert!(answer.message.contains("the client 9."), "{}", answer.message);
+}
+
+/// Makes a server one of an earlier build, which knows nothing of the present shared memory: clients that come to the address
+/// that is returned have no word of that in their hello.
+fn earlier_build_of(daemon: &Daemon) -> String {
+    // The port is taken by this, so that nobody else has the name.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap().to_string();
+    let listener = UnixListener::bind_addr(&local(&address)).unwrap();
+    let server = daemon.address.clone();
+    std::thread::spawn(move || {
+        let _port = port;
+        for client in listener.incoming() {
+            let (mut client, mut server) =
+                (client.unwrap(), UnixStream::connect_addr(&local(&server)).unwrap());
+            let mut prefix = [0; hello::PREFIX_BYTES];
+            client.read_exact(&mut prefix).unwrap();
+            let length = Prefix::parse(&prefix, hello::MAX_HELLO).unwrap().length;
+            let mut body = vec![0; length as usize];
+            client.read_exact(&mut body).unwrap();
+            let (mut hello, more) = Hello::parse_with_more(&body).unwrap();
+            assert_ne!(hello.features & hello::FEATURE_SHARED_MEMORY, 0);
+            hello.features &= !hello::FEATURE_SHARED_MEMORY;
+            server.write_all(&hello::message(&(hello, more))).unwrap();
+            for (mut from, mut to) in
+                [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
+            {
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        }
+    });
+    address
+}
+
+fn shared_memory_of_another_build_is_refused_in_words() {
+    let daemon = Daemon::start(None);
+    // A client of an earlier build.
+    let earlier = Hello { features: hello::FEATURE_EARLIER_SHARED_MEMORY, ..Hello::default() };
+    let answer = answer_to(&hello::message(&earlier), daemon.local());
+    assert_eq!(Status::from_number(answer.status), Status::Unavailable);
+    for words in
+        ["its shared memory works otherwise", "the same release of rgpu on both sides", "--transport tcp"]
+    {
+        assert!(answer.message.contains(words), "{}", answer.message);
+    }
+    assert!(daemon.children().is_empty());
+    // A server of an earlier build: who wants shared memory alone is told, and others do without it.
+    let address = earlier_build_of(&daemon);
+    let connect = |transport| {
+        let options = ConnectOptions { transport: Some(transport), ..ConnectOptions::default() };
+        Remote::connect(&address, options, Arc::new(Silent))
+    };
+    let message = connect(Choice::Only(Kind::Shm)).err().unwrap().message;
+    for words in ["offers no shared memory that this release of rgpu knows", "use the same one on both sides"]
+    {
+        assert!(message.contains(words), "{message}");
+    }
+    let remote = connect(Choice::Auto).unwrap();
+    remote.synchronize_blocking(Target::Device(0)).unwrap();
+    // With the same build it is used.
+    daemon.connect().synchronize_blocking(Target::Device(0)).unwrap();
 }
 
 fn a_token_is_asked_for() {
