@@ -279,6 +279,11 @@ impl Snapshot {
         let help = "Measured traffic out of a node's network interface";
         gauges(encoder, ("node_network_transmit", help, rate()), &self.nodes, |n| {
             Some((node(n), bytes(n.nic_out_mbps)))
+        })?;
+        let help =
+            "Measured traffic of a node's network interface that isn't the leases', as decisions see it";
+        gauges(encoder, ("node_network_others", help, rate()), &self.nodes, |n| {
+            Some((node(n), bytes(n.others_mbps)))
         })
     }
 

@@ -345,6 +345,10 @@ records! {
         pub nic_in_mbps: u64,
         /// Measured traffic out of it.
         pub nic_out_mbps: u64,
+        /// What of it isn't the leases', in the direction in which that is more, averaged over the last heartbeats: by this,
+        /// decisions are made.
+        #[serde(default)]
+        pub others_mbps: u64,
         /// Seconds since its last heartbeat.
         pub heard_s: f64,
         /// The release.

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::clock::{Clock, Timeline};
 use super::events::{EventLog, Happened};
+use super::traffic::Others;
 use super::{Counters, Settings, problem};
 use crate::store::{Kept, LeaseRecord, NodeRecord, Write};
 
@@ -75,6 +76,8 @@ pub(crate) struct NodeLive {
     pub nic_out_mbps: u64,
     pub own_in_mbps: u64,
     pub own_out_mbps: u64,
+    /// Of that, what isn't the leases', over the last heartbeats.
+    pub others: Others,
     pub peers: Vec<PeerTime>,
     /// Kernels launched per second, and when that was last worked out of how many in all.
     pub launches_per_s: f64,

@@ -129,9 +129,6 @@ impl Core {
 
     /// A node's traffic that its own server doesn't make.
     fn measured(&self, name: &str) -> Option<u64> {
-        let live = &self.nodes.get(name)?.live;
-        let others_in = live.nic_in_mbps.saturating_sub(live.own_in_mbps);
-        let others_out = live.nic_out_mbps.saturating_sub(live.own_out_mbps);
-        Some(others_in.max(others_out))
+        Some(self.nodes.get(name)?.live.others.mbps())
     }
 }

@@ -16,6 +16,7 @@ mod plan;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod views;
 mod worker;
 

@@ -238,9 +238,13 @@ impl Core {
             ..
         } = beat;
         (live.loads, live.peers) = (devices, peers);
-        let traffic = (nic_in_mbps, nic_out_mbps, own_in_mbps, own_out_mbps);
-        if traffic != (live.nic_in_mbps, live.nic_out_mbps, live.own_in_mbps, live.own_out_mbps) {
-            (live.nic_in_mbps, live.nic_out_mbps, live.own_in_mbps, live.own_out_mbps) = traffic;
+        (live.nic_in_mbps, live.nic_out_mbps) = (nic_in_mbps, nic_out_mbps);
+        (live.own_in_mbps, live.own_out_mbps) = (own_in_mbps, own_out_mbps);
+        let before = live.others.mbps();
+        let (into, out) =
+            (nic_in_mbps.saturating_sub(own_in_mbps), nic_out_mbps.saturating_sub(own_out_mbps));
+        live.others.hear(now, self.settings.heartbeat_ms, into, out);
+        if live.others.mbps() != before {
             self.changes.traffic.insert(name.to_owned());
         }
         if orders > self.orders && orders < unix_us + FUTURE_US {

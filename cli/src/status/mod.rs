@@ -100,6 +100,7 @@ pub fn example() -> Snapshot {
         nic_mbps: 10_000,
         nic_in_mbps: 120,
         nic_out_mbps: 30,
+        others_mbps: 0,
         heard_s: 0.4,
         version: "0.1.0".into(),
         devices: 1,

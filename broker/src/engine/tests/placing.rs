@@ -15,8 +15,12 @@ async fn a_sensitive_program_avoids_the_loaded_link_and_the_explanation_says_so(
     for loaded in [0, 1] {
         nodes[loaded].nic_mbps = 8_000;
         nodes[1 - loaded].nic_mbps = 0;
-        for node in &mut nodes {
-            node.beat(&world.engine).await.unwrap();
+        // A load that has lasted for a while.
+        for _ in 0..8 {
+            world.advance(1000).await;
+            for node in &mut nodes {
+                node.beat(&world.engine).await.unwrap();
+            }
         }
         let request = LeaseRequest { profile: Some("sensitive".into()), ..world.request("m", 1, 300, GIB) };
         let lease = world.ask("ann", request).await.unwrap();
@@ -32,6 +36,45 @@ async fn a_sensitive_program_avoids_the_loaded_link_and_the_explanation_says_so(
         assert!(!why.text.contains('\u{0}'), "{}", why.text);
         assert!(why.steps[0].candidates.iter().any(|c| c.place == "client-m"), "{}", why.text);
     }
+}
+
+#[tokio::test]
+async fn one_heartbeat_does_not_make_a_link_loaded() {
+    let (world, mut nodes) = with_nodes(sensitive(), &[1, 1]).await;
+    let others = async |world: &World| world.engine.node(&boss(), "n0").unwrap().others_mbps;
+    let load = async |world: &World| {
+        let request = LeaseRequest { profile: Some("sensitive".into()), ..world.request("m", 1, 300, GIB) };
+        let lease = world.ask("ann", request).await.unwrap();
+        let why = world.engine.explain(&tenant_named("ann"), lease.id).await.unwrap();
+        world.engine.release(&tenant_named("ann"), lease.id).await.unwrap();
+        why.steps.last().unwrap().candidates.iter().find(|c| c.place == "n0").unwrap().load
+    };
+    for node in &mut nodes {
+        node.beat(&world.engine).await.unwrap();
+    }
+    // A program's own bytes have passed the interface, and are counted as its own a heartbeat later.
+    let mut seen = vec![];
+    for measured in [8_000, 0, 0] {
+        world.advance(1000).await;
+        let beat = Heartbeat { nic_in_mbps: measured, ..nodes[0].heartbeat(Vec::new()) };
+        world.engine.heartbeat(&nodes[0].caller(), "n0", beat.clone()).await.unwrap();
+        // Said again at once, it is the same.
+        world.engine.heartbeat(&nodes[0].caller(), "n0", beat).await.unwrap();
+        let mbps = others(&world).await;
+        assert_eq!(load(&world).await, mbps as f64 / 10_000.0);
+        seen.push(mbps);
+    }
+    assert_eq!(seen, [3148, 1909, 1158]);
+    // What lasts is seen.
+    nodes[0].nic_mbps = 8_000;
+    for _ in 0..8 {
+        world.advance(1000).await;
+        for node in &mut nodes {
+            node.beat(&world.engine).await.unwrap();
+        }
+    }
+    assert!((7_800..=8_000).contains(&others(&world).await));
+    assert!(load(&world).await >= 0.78);
 }
 
 #[tokio::test]

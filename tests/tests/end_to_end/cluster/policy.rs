@@ -85,15 +85,14 @@ fn computing(puppet: &mut Puppet) -> Result<u64> {
     Ok(answer[1] * 1000 / answer[0].max(1))
 }
 
-/// Waits until heartbeats tell what the test is about: s0's link is loaded, s1's isn't (which the transfers of
+/// Waits until decisions see what the test is about: s0's link is loaded by others, s1's isn't (which the transfers of
 /// the program before loaded, too).
 fn measured(cluster: &Cluster) -> Result<()> {
     cluster.wait("s0's link is measured as loaded, s1's as free", Duration::from_secs(60), |cluster| {
         let nodes = cluster.node_infos()?;
         let of = |name| nodes.iter().find(|node| node.name == name).context("a server is missing");
         let (s0, s1) = (of("s0")?, of("s1")?);
-        Ok(s0.nic_in_mbps.min(s0.nic_out_mbps) > u64::from(LINK) * 4 / 10
-            && s1.nic_in_mbps.max(s1.nic_out_mbps) < u64::from(LINK) / 20)
+        Ok(s0.others_mbps > u64::from(LINK) * 4 / 10 && s1.others_mbps < u64::from(LINK) / 20)
     })
 }
 
