@@ -317,6 +317,10 @@ impl Snapshot {
         gauges(encoder, ("device_memory_used", "Measured: memory of a device in use", bytes()), list, |d| {
             Some((device(d), d.load.memory_used as f64))
         })?;
+        let help = "The most memory of a device that programs have had allocated at a time";
+        gauges(encoder, ("device_memory_peak", help, bytes()), list, |d| {
+            Some((device(d), d.load.peak_memory as f64))
+        })?;
         gauges(encoder, ("device_power", "Measured power", Some(Unit::Other("watts".into()))), list, |d| {
             d.load.power_w.map(|watts| (device(d), watts))
         })

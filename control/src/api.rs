@@ -241,6 +241,9 @@ records! {
         pub utilization_percent: u32,
         /// Bytes of its memory in use.
         pub memory_used: u64,
+        /// The most that programs have had allocated of it at a time, in bytes, since its server started.
+        #[serde(default)]
+        pub peak_memory: u64,
         /// Watts, where that is known.
         #[serde(default)]
         pub power_w: Option<f64>,

@@ -82,6 +82,10 @@ struct LeaseEntry {
 #[repr(C)]
 struct Block {
     capacity: [AtomicU64; MAX_DEVICES as usize],
+    /// By device: the most memory that all applications together have had allocated at a time.
+    peak: [AtomicU64; MAX_DEVICES as usize],
+    /// The slots from this one on have never been taken.
+    fresh: AtomicU32,
     slots: [Slot; SLOTS],
     leases: [LeaseEntry; LEASES],
 }
@@ -168,7 +172,11 @@ impl Ledger {
 
     /// Takes a free slot.
     pub fn take_slot(&self) -> Option<usize> {
-        self.block.slots.iter().position(|s| s.taken.compare_exchange(0, 1, SeqCst, SeqCst).is_ok())
+        let mut slots = self.block.slots.iter();
+        let index = slots.position(|s| s.taken.compare_exchange(0, 1, SeqCst, SeqCst).is_ok())?;
+        // Before anything stands in it.
+        self.block.fresh.fetch_max(index as u32 + 1, SeqCst);
+        Some(index)
     }
 
     /// Clears a slot: its credit returns to the others.
@@ -263,7 +271,8 @@ impl Ledger {
     }
 
     fn taken(&self) -> impl Iterator<Item = &'static Slot> {
-        self.block.slots.iter().filter(|slot| slot.taken.load(SeqCst) != 0)
+        let slots = &self.block.slots[..(self.block.fresh.load(SeqCst) as usize).min(SLOTS)];
+        slots.iter().filter(|slot| slot.taken.load(SeqCst) != 0)
     }
 
     fn promised(&self, device: usize) -> u64 {
@@ -271,12 +280,27 @@ impl Ledger {
     }
 
     fn promised_in(&self, slot: &Slot, device: usize) -> u64 {
-        let granted = slot.granted.iter().enumerate();
-        granted.fold(0, |sum: u64, (ordinal, bytes)| match bytes.load(SeqCst) {
+        self.on_device(slot, &slot.granted, device)
+    }
+
+    /// What stands in a slot about a device.
+    fn on_device(&self, slot: &Slot, by_ordinal: &[AtomicU64], device: usize) -> u64 {
+        by_ordinal.iter().enumerate().fold(0, |sum: u64, (ordinal, bytes)| match bytes.load(SeqCst) {
             0 => sum,
             bytes if self.device_of(slot, ordinal) == Some(device) => sum.saturating_add(bytes),
             _ => sum,
         })
+    }
+
+    /// What all applications together have allocated of a device.
+    fn allocated(&self, device: usize) -> u64 {
+        let slots = self.taken();
+        slots.fold(0, |sum: u64, slot| sum.saturating_add(self.on_device(slot, &slot.allocated, device)))
+    }
+
+    /// The most memory of a device that all applications together have had allocated at a time, in bytes.
+    pub fn peak(&self, device: u32) -> u64 {
+        self.block.peak.get(device as usize).map_or(0, |peak| peak.load(SeqCst))
     }
 
     fn slots_of(&self, lease: usize) -> impl Iterator<Item = &'static Slot> {
@@ -422,12 +446,18 @@ impl Ledger {
         let at = ordinal as usize;
         let Some(mine) = self.slot(slot).allocated.get(at) else { return false };
         mine.fetch_add(bytes, SeqCst);
-        let Some((lease, grant)) = self.grant_of(slot, at) else { return true };
-        let holds = self.allocated_by_lease(lease, at) <= grant.cap.load(SeqCst);
-        if !holds {
+        let lease_holds = self
+            .grant_of(slot, at)
+            .is_none_or(|(lease, grant)| self.allocated_by_lease(lease, at) <= grant.cap.load(SeqCst));
+        if !lease_holds {
             mine.fetch_sub(bytes, SeqCst);
+            return false;
         }
-        holds
+        let device = self.device_of(self.slot(slot), at);
+        if let Some((device, peak)) = device.and_then(|d| Some((d, self.block.peak.get(d)?))) {
+            peak.fetch_max(self.allocated(device), SeqCst);
+        }
+        true
     }
 
     fn allocated_by_lease(&self, lease: usize, ordinal: usize) -> u64 {
@@ -590,6 +620,46 @@ mod tests {
         ledger.take_back(slot, 0, 200);
         assert_eq!(ledger.excess(slot, 0), 0);
         assert_eq!(ledger.grant(slot, 0, 1, 1), 0);
+    }
+
+    #[test]
+    fn a_devices_peak_is_of_what_all_have_allocated_at_a_time() {
+        let ledger = Ledger::new(&[1000, 1000]).unwrap();
+        let lease = ledger.take_lease(&[terms(1, 400)], &[]).unwrap();
+        let slots: [usize; 3] = std::array::from_fn(|_| ledger.take_slot().unwrap());
+        let [a, b, other] = slots;
+        [a, b].into_iter().for_each(|slot| ledger.bind(slot, lease));
+        // What is promised is not yet used.
+        assert_eq!((ledger.grant(a, 0, 200, 200), ledger.grant(b, 0, 200, 200)), (200, 200));
+        assert_eq!(ledger.grant(other, 1, 500, 500), 500);
+        assert_eq!([ledger.peak(0), ledger.peak(1), ledger.peak(99)], [0; 3]);
+        assert!(ledger.allocate(a, 0, 150) && ledger.allocate(other, 1, 400));
+        assert_eq!(ledger.peak(1), 550);
+        ledger.deallocate(other, 1, 300);
+        assert!(ledger.allocate(b, 0, 200));
+        assert_eq!(ledger.peak(1), 550, "450 at a time are less");
+        // The lease's ordinal 0 is device 1, everybody else's is device 0; what is refused is not counted.
+        assert!(!ledger.allocate(a, 0, 100) && ledger.allocate(other, 0, 70));
+        assert_eq!([ledger.peak(0), ledger.peak(1)], [70, 550]);
+        // It stays what it was when they have gone, and the next begin with nothing.
+        slots.into_iter().for_each(|slot| ledger.clear_slot(slot));
+        let next = ledger.take_slot().unwrap();
+        assert!(ledger.allocate(next, 1, 551));
+        assert_eq!([ledger.peak(0), ledger.peak(1)], [70, 551]);
+        // More than there is would be seen, whoever allowed it.
+        assert!(ledger.allocate(next, 0, 1001));
+        assert_eq!(ledger.peak(0), 1001);
+    }
+
+    #[test]
+    fn every_slot_that_was_ever_taken_counts() {
+        let ledger = Ledger::new(&[1000]).unwrap();
+        let slots: Vec<usize> = (0..SLOTS).map_while(|_| ledger.take_slot()).collect();
+        assert_eq!((slots.len(), ledger.take_slot()), (SLOTS, None));
+        slots.iter().for_each(|slot| assert_eq!(ledger.grant(*slot, 0, 1, 1), 1));
+        assert_eq!(ledger.unpromised(0), 1000 - SLOTS as u64);
+        slots[1..].iter().for_each(|slot| ledger.clear_slot(*slot));
+        assert_eq!((ledger.unpromised(0), ledger.take_slot()), (999, Some(1)));
     }
 
     #[test]

@@ -121,7 +121,12 @@ pub fn example() -> Snapshot {
             software: true,
             enforced_by: "workers".into(),
         },
-        load: DeviceLoad { index: 0, utilization_percent: 20, memory_used: 512 << 20, power_w: None },
+        load: DeviceLoad {
+            index: 0,
+            utilization_percent: 20,
+            memory_used: 512 << 20,
+            ..DeviceLoad::default()
+        },
         granted_milli,
         granted_memory: 1 << 30,
         leases: vec![LeaseId(1)],

@@ -347,6 +347,7 @@ fn loads(
             memory_used: measured
                 .memory_used
                 .unwrap_or_else(|| capacity[index].saturating_sub(ledger.unpromised(index as u32))),
+            peak_memory: ledger.peak(index as u32),
             power_w: measured.power_w,
         }
     };
@@ -401,12 +402,15 @@ mod tests {
         let ledger = Ledger::new(&[1000, 1000]).unwrap();
         let slot = ledger.take_slot().unwrap();
         ledger.grant(slot, 1, 0, 300);
+        ledger.allocate(slot, 1, 200);
+        ledger.deallocate(slot, 1, 200);
         let usage = |device, share_milli| GrantUsage { device, share_milli, ..GrantUsage::default() };
         let telemetry = Telemetry::start(&crate::DeviceSpec::default(), &[]);
         let leases = [lease(1, &[usage(0, 250), usage(1, 900)]), lease(2, &[usage(0, 245), usage(1, 200)])];
         let loads = loads(&ledger, &[1000, 1000], &telemetry, &leases);
         assert_eq!((loads[0].utilization_percent, loads[1].utilization_percent), (50, 100));
         assert_eq!((loads[0].memory_used, loads[1].memory_used), (0, 300));
+        assert_eq!((loads[0].peak_memory, loads[1].peak_memory), (0, 200));
         assert_eq!(loads[0].power_w, None);
     }
 }

@@ -58,8 +58,9 @@ impl Seen {
             if device.granted_memory > device.report.memory || device.granted_milli > 1000 {
                 self.wrong.push(format!("{name} is granted beyond what it has: {device:?}"));
             }
-            if used > device.report.memory {
-                self.wrong.push(format!("{used} bytes of {name} are in use"));
+            let peak = device.load.peak_memory;
+            if used.max(peak) > device.report.memory {
+                self.wrong.push(format!("{used} bytes of {name} are in use, and {peak} have been"));
             }
         }
         for lease in leases {

@@ -73,6 +73,17 @@ fn twenty(start: fn(&Setup) -> Result<Cluster>) -> Result<()> {
             ensure!(usage.peak_memory <= grant.memory, "{} had {usage:?} of {grant:?}", lease.name);
         }
     }
+    // And of each device, what all programs together had of it: every allocation is counted when it is made, so that nothing is
+    // missed that lasted for less than a heartbeat. The heartbeat that tells of a lease's end tells of this, too.
+    let devices = cluster.devices()?;
+    ensure!(devices.len() == 4, "{} devices: {devices:?}", devices.len());
+    for device in &devices {
+        let (name, peak) = (format!("{}/{}", device.node, device.report.index), device.load.peak_memory);
+        println!("{name}: {} KiB of {} at a time", peak >> 10, device.report.memory >> 10);
+        ensure!(peak <= device.report.memory, "{name} was used beyond what it has: {device:?}");
+    }
+    let used = devices.iter().filter(|device| device.load.peak_memory > 0).count();
+    ensure!(used > 0, "no device's memory is known to have been used: {devices:?}");
     let known = leases.iter().filter(|lease| lease.usage.iter().any(|usage| usage.peak_memory > 0)).count();
     println!("of {known} leases it is known what they used");
     ensure!(known > 0, "nothing is known of what the programs used: {leases:?}");
