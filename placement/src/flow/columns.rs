@@ -9,24 +9,21 @@ pub(super) struct Entry {
     pub source: u32,
     /// In the source's row.
     pub place: u32,
-    pub cost: i32,
-    /// What the arc costs that the source uses, and where it leads; to nowhere while the source waits. Here, because looking it up for each
-    /// entry of a column would take longest of all. Not kept up to date for sources that have just begun to wait.
-    pub own: i32,
+    /// Where the arc leads that the source uses; to nowhere while the source uses none. Here, because looking it up for each
+    /// entry of a column would take longest of all.
     pub head: u32,
+    /// What the arc costs more than the one that the source uses.
+    pub extra: i32,
 }
 
 /// The arcs of sources by the node that they lead to.
 #[derive(Debug)]
 pub(super) struct Columns {
     columns: Vec<Vec<Entry>>,
-    /// By place in the rows, which entry of its head's column stands for it; `NONE` without one. Entries that no place has are of
-    /// arcs that are gone.
+    /// By place in the rows, which entry of its head's column stands for it; `NONE` without one.
     slots: Vec<u32>,
     /// By node, whether there are arcs that its column leaves out.
     hidden: Vec<bool>,
-    /// All entries, good or not.
-    size: usize,
 }
 
 impl Columns {
@@ -48,7 +45,6 @@ impl Columns {
             columns: columns.collect(),
             slots: vec![NONE; split.rows.len()],
             hidden: vec![false; left_out.len()],
-            size: 0,
         };
         for source in 0..split.sources.len() as u32 {
             for place in split.row(source) {
@@ -74,28 +70,51 @@ impl Columns {
             return;
         }
         self.slots[place as usize] = self.columns[head].len() as u32;
-        self.columns[head].push(Entry { source, place, cost: arc.cost, own: own.cost, head: own.head });
-        self.size += 1;
+        self.columns[head].push(Entry { source, place, head: own.head, extra: arc.cost - own.cost });
     }
 
-    /// Notes that a source uses another arc.
-    pub fn choose(&mut self, split: &Split, source: u32, own: RowArc) {
-        for place in split.row(source) {
-            let slot = self.slots[place];
-            if slot != NONE {
-                let entry = &mut self.columns[split.rows[place].head as usize][slot as usize];
-                (entry.own, entry.head) = (own.cost, own.head);
+    /// Notes that there is no longer an arc to `head` at a place.
+    pub fn remove(&mut self, head: u32, place: u32) {
+        let slot = std::mem::replace(&mut self.slots[place as usize], NONE);
+        if slot != NONE {
+            let column = &mut self.columns[head as usize];
+            column.swap_remove(slot as usize);
+            if let Some(moved) = column.get(slot as usize) {
+                self.slots[moved.place as usize] = slot;
             }
         }
     }
 
-    /// Whether an entry of a node's column still stands for an arc.
-    pub fn is_good(&self, split: &Split, node: u32, index: usize) -> bool {
-        let Entry { source, place, .. } = self.columns[node as usize][index];
-        let span = split.spans[source as usize];
-        (span.start..span.end).contains(&place)
-            && self.slots[place as usize] as usize == index
-            && split.rows[place as usize].head == node
+    /// Notes that the arc to `head` at a place is at another now.
+    pub fn relocate(&mut self, head: u32, from: u32, to: u32) {
+        if self.slots.len() <= to as usize {
+            self.slots.resize(to as usize + 1, NONE);
+        }
+        let slot = std::mem::replace(&mut self.slots[from as usize], NONE);
+        self.slots[to as usize] = slot;
+        if slot != NONE {
+            self.columns[head as usize][slot as usize].place = to;
+        }
+    }
+
+    /// Notes what the arc at a place costs.
+    pub fn price(&mut self, arc: RowArc, place: u32, own: RowArc) {
+        let slot = self.slots[place as usize];
+        if slot != NONE {
+            self.columns[arc.head as usize][slot as usize].extra = arc.cost - own.cost;
+        }
+    }
+
+    /// Notes that a source uses another arc, or none.
+    pub fn choose(&mut self, split: &Split, source: u32, own: RowArc) {
+        for place in split.row(source) {
+            let slot = self.slots[place];
+            if slot != NONE {
+                let arc = split.rows[place];
+                let entry = &mut self.columns[arc.head as usize][slot as usize];
+                (entry.head, entry.extra) = (own.head, arc.cost - own.cost);
+            }
+        }
     }
 
     /// Whether there may be arcs to a node that its column leaves out.
@@ -103,12 +122,7 @@ impl Columns {
         self.hidden.get(node as usize).copied().unwrap_or(false)
     }
 
-    /// How many entries there are, good or not.
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
-    /// The entries of a node, good or not.
+    /// The entries of a node.
     pub fn of(&self, node: u32) -> &[Entry] {
         self.columns.get(node as usize).map_or(&[], Vec::as_slice)
     }

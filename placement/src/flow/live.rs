@@ -8,7 +8,7 @@ use super::prepare::Limits;
 use super::repair::{NOWHERE, State};
 use super::residual::NONE;
 use super::solution::Solution;
-use super::split::{BACKWARD, CoreArc, RowArc, SOURCE, Span, Split};
+use super::split::{BACKWARD, CoreArc, RowArc, SOURCE, Span, Split, row_cost};
 
 /// Marks an arc of the core among places.
 const CORE: u32 = 1 << 31;
@@ -123,6 +123,14 @@ impl Live {
         }
     }
 
+    /// Notes that a source may have a better arc now.
+    fn note_changed(&mut self, source: u32) {
+        // A newcomer's arcs are added one after another.
+        if self.changed_sources.last() != Some(&source) {
+            self.changed_sources.push(source);
+        }
+    }
+
     fn note_core_places(&mut self) {
         for (place, &id) in self.state.split.core_ids.iter().enumerate() {
             if id & BACKWARD == 0 {
@@ -138,7 +146,6 @@ impl Live {
             && most <= i128::from(self.limits.most)
             && self.is_in_range()
             && self.garbage <= split.rows.len() / 2 + 1000
-            && self.state.columns.as_ref().is_none_or(|columns| columns.size() <= 2 * split.rows.len() + 1000)
             && self.core_garbage <= split.core_nodes.len() + split.core.len() / 2 + 1000
     }
 
@@ -160,10 +167,6 @@ impl Live {
         }
         for source in std::mem::take(&mut self.changed_sources) {
             self.state.release_if_worse(source);
-            let State { columns, split, using, .. } = &mut self.state;
-            if let Some(columns) = columns {
-                columns.choose(split, source, using[source as usize]);
-            }
         }
         for node in std::mem::take(&mut self.changed_core) {
             self.state.saturate(node);
@@ -305,7 +308,7 @@ impl Live {
             self.stale = true;
         } else if tail & SOURCE == 0 {
             self.added.push((id, arc));
-        } else if let Ok(cost) = i32::try_from(arc.cost) {
+        } else if let Some(cost) = row_cost(arc.cost) {
             self.add_row_arc(tail & !SOURCE, id, RowArc { head, cost });
         } else {
             self.stale = true;
@@ -317,7 +320,8 @@ impl Live {
         let mut span = split.spans[source as usize];
         if span.end == span.limit && span.end as usize != split.rows.len() {
             // Moves the row to the end, with room for as many again.
-            let (old, length) = (span.start as usize..span.end as usize, span.end - span.start);
+            let (row_before, length) = (span, span.end - span.start);
+            let old = span.start as usize..span.end as usize;
             let start = split.rows.len() as u32;
             split.rows.extend_from_within(old.clone());
             split.row_arcs.extend_from_within(old);
@@ -330,7 +334,11 @@ impl Live {
             }
             self.garbage += (span.limit - span.start) as usize;
             span = Span { start, end: start + length, limit: start + length };
-            (start..start + length).for_each(|place| self.note_row_arc(source, place));
+            if let State { columns: Some(columns), split, .. } = &mut self.state {
+                for (from, to) in (row_before.start..).zip(start..start + length) {
+                    columns.relocate(split.rows[to as usize].head, from, to);
+                }
+            }
         }
         let split = &mut self.state.split;
         if span.end as usize == split.rows.len() {
@@ -344,8 +352,9 @@ impl Live {
         self.places[id as usize] = span.end;
         span.end += 1;
         self.state.split.spans[source as usize] = span;
+        self.state.note_row(source);
         self.note_row_arc(source, span.end - 1);
-        self.changed_sources.push(source);
+        self.note_changed(source);
     }
 
     pub fn remove_arc(&mut self, id: u32, arc: Arc) {
@@ -360,8 +369,11 @@ impl Live {
             if state.chosen[source] == place {
                 state.release(source as u32);
             }
+            let State { split, columns, .. } = state;
+            if let Some(columns) = columns {
+                columns.remove(split.rows[place as usize].head, place);
+            }
             // The last of the row takes its place.
-            let split = &mut state.split;
             split.spans[source].end -= 1;
             let last = split.spans[source].end;
             if last != place {
@@ -371,8 +383,11 @@ impl Live {
                 if state.chosen[source] == last {
                     state.chosen[source] = place;
                 }
-                self.note_row_arc(source as u32, place);
+                if let Some(columns) = columns {
+                    columns.relocate(split.rows[place as usize].head, last, place);
+                }
             }
+            state.note_row(source as u32);
             return;
         }
         let forward = (place & !CORE) as usize;
@@ -417,17 +432,13 @@ impl Live {
                     *added = arc;
                 }
             }
-            place if place & CORE == 0 => match i32::try_from(arc.cost) {
-                Ok(cost) => {
+            place if place & CORE == 0 => match row_cost(arc.cost) {
+                Some(cost) => {
                     let source = self.names[arc.tail.index()] & !SOURCE;
-                    self.state.split.rows[place as usize].cost = cost;
-                    if self.state.chosen[source as usize] == place {
-                        self.state.using[source as usize].cost = cost;
-                    }
-                    self.note_row_arc(source, place);
-                    self.changed_sources.push(source);
+                    self.state.set_row_cost(source, place, cost);
+                    self.note_changed(source);
                 }
-                Err(_) => self.stale = true,
+                None => self.stale = true,
             },
             place => {
                 let core = &mut self.state.split.core;

@@ -4,11 +4,9 @@
 //! node with so many arcs that it joins the whole network, as an aggregator and the sink do. What is left are excesses and deficits
 //! of the hubs, of which most cancel out. Without hubs each search would go through all that is tied with them.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use super::columns::Entry;
 use super::news::News;
+use super::queue::Queue;
 use super::repair::{FAR, State};
 use super::residual::NONE;
 use super::split::Split;
@@ -19,7 +17,7 @@ pub(super) struct Local {
     /// By core node.
     marks: Vec<Mark>,
     reached: Vec<u32>,
-    heap: BinaryHeap<Reverse<(i64, u32)>>,
+    queue: Queue,
     /// The nearest target. Nothing at its distance or farther is of interest; without a target nothing at `limit`.
     target: u32,
     bound: i64,
@@ -112,7 +110,7 @@ impl Local {
         if is_target() {
             (self.target, self.bound, self.source) = (to, mark.distance, None);
         } else {
-            self.heap.push(Reverse((mark.distance, to)));
+            self.queue.push(mark.distance, to);
         }
     }
 
@@ -136,7 +134,7 @@ impl Local {
             }
             NONE => Outcome::Nothing,
             _ => {
-                self.limit = self.bound.saturating_mul(2);
+                self.limit = self.bound;
                 Outcome::Found
             }
         }
@@ -144,7 +142,7 @@ impl Local {
 
     /// The nearest node that was not looked at yet, if it is nearer than the target; not if that was too many.
     fn nearest(&mut self, left: &mut usize) -> Option<(i64, u32)> {
-        while let Some(Reverse((distance, node))) = self.heap.pop() {
+        while let Some((distance, node)) = self.queue.pop() {
             if distance >= self.bound {
                 break;
             }
@@ -166,7 +164,7 @@ impl Local {
             self.marks[node as usize] = UNREACHED;
         }
         self.reached.clear();
-        self.heap.clear();
+        self.queue.clear();
         self.news.clear();
     }
 }
@@ -320,6 +318,7 @@ impl State {
         let beyond_hubs = local.beyond_hubs;
         let mut left = if beyond_hubs { usize::MAX } else { local.most };
         while let Some((distance, node)) = local.nearest(&mut left) {
+            self.foresee(local.queue.next(), local.bound);
             let potential = self.potentials[node as usize] + distance;
             let is_target =
                 |node: u32| self.excess[node as usize] < 0 || (self.hubs[node as usize] && !beyond_hubs);
@@ -343,15 +342,14 @@ impl State {
                     local.pruned |= local.target == NONE && user.level != -FAR;
                     continue;
                 }
-                let chosen = self.chosen[user.source as usize];
-                let own = i64::from(self.split.rows[chosen as usize].cost);
+                let own = i64::from(user.cost);
                 let mut best = -FAR;
-                local.work += self.split.row(user.source).len();
-                for place in self.split.row(user.source) {
-                    if place as u32 == chosen {
+                local.work += user.row().len();
+                for place in user.row() {
+                    let arc = self.split.rows[place];
+                    if arc.head == node {
                         continue;
                     }
-                    let arc = self.split.rows[place];
                     let value = own + self.potentials[arc.head as usize] - i64::from(arc.cost);
                     best = best.max(value);
                     let distance = potential - value;
@@ -431,6 +429,7 @@ impl State {
         let Some(columns) = &self.columns else { return };
         let mut left = local.most;
         while let Some((distance, node)) = local.nearest(&mut left) {
+            self.foresee_back(columns, local.queue.next());
             let potential = self.potentials[node as usize] - distance;
             let is_target = |node: u32| self.excess[node as usize] > 0 || self.hubs[node as usize];
             for place in self.split.leaving(node) {
@@ -444,34 +443,28 @@ impl State {
             if local.bound <= distance {
                 break;
             }
-            for (index, entry) in columns.of(node).iter().enumerate() {
+            for entry in columns.of(node) {
                 if entry.head == node {
                     continue;
                 }
-                if entry.head != NONE {
-                    let value = self.potentials[entry.head as usize] - i64::from(entry.own);
-                    if !News::is_near(value + i64::from(entry.cost) - potential, local.bound) {
-                        local.pruned |= local.target == NONE;
-                        continue;
-                    }
-                }
-                let old = self.using[entry.source as usize];
-                if old.head == NONE {
-                    if self.is_waiting(entry.source) && columns.is_good(&self.split, node, index) {
+                if entry.head == NONE {
+                    if self.is_waiting(entry.source) {
                         let best = self.split.row(entry.source).map(|place| self.value(place)).max();
-                        let distance = best.unwrap_or(0) + i64::from(entry.cost) - potential;
+                        let distance = best.unwrap_or(0) + i64::from(entry.extra) - potential;
                         local.reach_source(distance, node, *entry);
                     }
                     continue;
                 }
-                let value = self.potentials[old.head as usize] - i64::from(old.cost);
-                let distance = value + i64::from(entry.cost) - potential;
-                local.news.note(node, entry, old);
+                let distance = self.potentials[entry.head as usize] + i64::from(entry.extra) - potential;
                 if distance >= local.bound {
                     local.pruned |= local.target == NONE;
-                } else if columns.is_good(&self.split, node, index) {
+                    if News::is_near(distance, local.bound) {
+                        local.news.note(node, entry);
+                    }
+                } else {
+                    local.news.note(node, entry);
                     let mark = Mark { distance, node, source: entry.source, place: entry.place };
-                    local.reach(old.head, mark, || is_target(old.head));
+                    local.reach(entry.head, mark, || is_target(entry.head));
                 }
             }
         }

@@ -3,11 +3,9 @@
 //! Where few excesses and deficits are left in a large network, a search from one side alone looks at nearly all of it
 //! before it finds another. Two that meet look at about the square root of that each.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use super::local::{Mark, UNREACHED};
 use super::news::News;
+use super::queue::Queue;
 use super::repair::{FAR, State};
 use super::residual::NONE;
 
@@ -35,7 +33,7 @@ struct Side {
     /// By core node: how far it is from where the side begins, and from where it was reached.
     marks: Vec<Mark>,
     reached: Vec<u32>,
-    heap: BinaryHeap<Reverse<(i64, u32)>>,
+    queue: Queue,
     /// The least distance that was left out. What is nearer is known exactly.
     pruned: i64,
     /// How many arcs it looked at.
@@ -72,13 +70,18 @@ impl Side {
 
     /// The distance of the nearest node that was not looked at; nothing nearer is unknown.
     fn nearest(&mut self) -> i64 {
-        while let Some(&Reverse((distance, node))) = self.heap.peek() {
+        while let Some((distance, node)) = self.queue.peek() {
             if distance <= self.marks[node as usize].distance {
                 return distance.min(self.pruned);
             }
-            self.heap.pop();
+            self.queue.pop();
         }
         self.pruned
+    }
+
+    /// Whether there is nothing farther either: nothing was left out, and there is nothing left to look at.
+    fn has_seen_all(&mut self) -> bool {
+        self.nearest() == FAR
     }
 
     /// Notes a way to a node, or that one was left out. Says whether the way is the best to that node.
@@ -96,7 +99,7 @@ impl Side {
             self.reached.push(to);
         }
         *known = mark;
-        self.heap.push(Reverse((mark.distance, to)));
+        self.queue.push(mark.distance, to);
         true
     }
 
@@ -105,7 +108,7 @@ impl Side {
             self.marks[node as usize] = UNREACHED;
         }
         self.reached.clear();
-        self.heap.clear();
+        self.queue.clear();
     }
 }
 
@@ -233,13 +236,14 @@ impl State {
                 Start::Node(node) => meeting.reach_forward(node, Mark { distance: 0, ..UNREACHED }),
             }
             let ahead = self.approach(meeting);
-            self.reprice(meeting, ahead);
             let found = meeting.node != NONE;
-            // Without anything left out on a side, it has seen all there is.
-            let more = !found && meeting.forward.pruned != FAR && meeting.backward.pruned != FAR;
+            let more = !found && !meeting.forward.has_seen_all() && !meeting.backward.has_seen_all();
+            if found || more {
+                self.reprice(meeting, ahead);
+            }
             if found {
                 self.follow_both(meeting);
-                meeting.limit = meeting.bound.saturating_mul(2).max(1);
+                meeting.limit = meeting.bound.max(1);
             } else {
                 meeting.limit = meeting.limit.saturating_mul(FARTHER);
             }
@@ -267,10 +271,10 @@ impl State {
                 (forward, _) => forward,
             };
             if forward {
-                if let Some(Reverse((distance, node))) = meeting.forward.heap.pop() {
+                if let Some((distance, node)) = meeting.forward.queue.pop() {
                     self.grow_forward(meeting, distance, node);
                 }
-            } else if let Some(Reverse((distance, node))) = meeting.backward.heap.pop() {
+            } else if let Some((distance, node)) = meeting.backward.queue.pop() {
                 self.grow_backward(meeting, distance, node);
             } else {
                 return ahead;
@@ -279,6 +283,7 @@ impl State {
     }
 
     fn grow_forward(&mut self, meeting: &mut Meeting, distance: i64, node: u32) {
+        self.foresee(meeting.forward.queue.next(), meeting.bound);
         let before = self.potentials[node as usize];
         let potential = before + distance;
         meeting.forward.work += self.split.leaving(node).len() + self.users[node as usize].len();
@@ -300,15 +305,14 @@ impl State {
                 }
                 continue;
             }
-            let chosen = self.chosen[user.source as usize];
-            let own = i64::from(self.split.rows[chosen as usize].cost);
+            let own = i64::from(user.cost);
             let mut best = -FAR;
-            meeting.forward.work += self.split.row(user.source).len();
-            for place in self.split.row(user.source) {
-                if place as u32 == chosen {
+            meeting.forward.work += user.row().len();
+            for place in user.row() {
+                let arc = self.split.rows[place];
+                if arc.head == node {
                     continue;
                 }
-                let arc = self.split.rows[place];
                 let value = own + self.potentials[arc.head as usize] - i64::from(arc.cost);
                 best = best.max(value);
                 let mark =
@@ -326,6 +330,7 @@ impl State {
             meeting.backward.pruned = meeting.backward.pruned.min(distance);
             return;
         }
+        self.foresee_back(columns, meeting.backward.queue.next());
         let potential = self.potentials[node as usize] - distance;
         meeting.backward.work += self.split.leaving(node).len() + columns.of(node).len();
         for place in self.split.leaving(node) {
@@ -335,28 +340,20 @@ impl State {
                 meeting.reach_backward(arc.head, Mark { distance, node, source: NONE, place: arc.reverse });
             }
         }
-        for (index, entry) in columns.of(node).iter().enumerate() {
+        for entry in columns.of(node) {
             if entry.head == node || entry.head == NONE {
                 continue;
             }
-            let value = self.potentials[entry.head as usize] - i64::from(entry.own);
-            let distance = value + i64::from(entry.cost) - potential;
-            if !News::is_near(distance, meeting.bound) {
-                meeting.backward.pruned = meeting.backward.pruned.min(distance);
-                continue;
-            }
-            let old = self.using[entry.source as usize];
-            if old.head == NONE {
-                continue;
-            }
-            meeting.news.note(node, entry, old);
-            let value = self.potentials[old.head as usize] - i64::from(old.cost);
-            let distance = value + i64::from(entry.cost) - potential;
+            let distance = self.potentials[entry.head as usize] + i64::from(entry.extra) - potential;
             if distance >= meeting.bound {
                 meeting.backward.pruned = meeting.backward.pruned.min(distance);
-            } else if columns.is_good(&self.split, node, index) {
+                if News::is_near(distance, meeting.bound) {
+                    meeting.news.note(node, entry);
+                }
+            } else {
+                meeting.news.note(node, entry);
                 let mark = Mark { distance, node, source: entry.source, place: entry.place };
-                meeting.reach_backward(old.head, mark);
+                meeting.reach_backward(entry.head, mark);
             }
         }
     }
@@ -366,9 +363,6 @@ impl State {
     fn reprice(&mut self, meeting: &Meeting, ahead: i64) {
         let fall = ahead.min(meeting.bound);
         let rise = meeting.bound - fall;
-        if meeting.node == NONE && (meeting.forward.pruned == FAR || meeting.backward.pruned == FAR) {
-            return;
-        }
         for &node in &meeting.forward.reached {
             self.potentials[node as usize] -= (fall - meeting.forward.marks[node as usize].distance).max(0);
         }

@@ -2,7 +2,6 @@
 
 use super::columns::Entry;
 use super::repair::{FAR, State, User};
-use super::split::RowArc;
 
 /// Sources to be told, when potentials rise, that a node has become more attractive.
 #[derive(Debug, Default)]
@@ -16,12 +15,12 @@ struct Told {
     source: u32,
     /// The node that the source uses an arc to.
     head: u32,
-    /// What the source's own arc costs more than that to the node.
-    gain: i64,
+    /// What the arc to the node costs more than that.
+    extra: i32,
 }
 
 /// Arcs that are worse than a source's own by more than this are not told of, and not distinguished by [`User::stay`].
-const WORSE: i64 = 64;
+const WORSE: i64 = 32;
 
 impl News {
     /// Whether a source with an arc to a node, which would be `distance` away by that arc, has to be told. The node
@@ -31,11 +30,10 @@ impl News {
         distance.saturating_sub(bound) < WORSE
     }
 
-    /// Notes a source with an arc to a node, and which other one it uses.
+    /// Notes a source with an arc to a node, which uses another one.
     #[inline]
-    pub fn note(&mut self, node: u32, entry: &Entry, own: RowArc) {
-        let gain = i64::from(own.cost) - i64::from(entry.cost);
-        self.told.push(Told { node, source: entry.source, head: own.head, gain });
+    pub fn note(&mut self, node: u32, entry: &Entry) {
+        self.told.push(Told { node, source: entry.source, head: entry.head, extra: entry.extra });
     }
 
     /// Forgets all.
@@ -57,8 +55,8 @@ impl User {
 impl State {
     /// Tells sources that nodes, which they have arcs to, have become more attractive.
     pub(super) fn tell(&mut self, news: &News) {
-        for &Told { node, source, head, gain } in &news.told {
-            let value = self.potentials[node as usize] + gain;
+        for &Told { node, source, head, extra } in &news.told {
+            let value = self.potentials[node as usize] - i64::from(extra);
             let user = &mut self.users[head as usize][self.position[source as usize] as usize];
             user.level = user.level.max(value);
         }

@@ -5,10 +5,11 @@ use super::columns::Columns;
 use super::local::{self, Local};
 use super::meet::Meeting;
 use super::network::Network;
+use super::prefetch::prefetch;
 use super::residual::NONE;
 use super::rounds::Search;
 use super::solution::Solution;
-use super::split::{RowArc, Split};
+use super::split::{RowArc, Span, Split};
 
 /// A flow in a split network, perhaps with excesses and deficits, and potentials.
 ///
@@ -54,6 +55,24 @@ pub(super) struct User {
     /// fall; where one rises, those that it concerns are told.
     pub level: i64,
     pub source: u32,
+    /// What the arc costs that the source uses.
+    pub cost: i32,
+    /// Where its row is.
+    pub start: u32,
+    pub end: u32,
+}
+
+impl User {
+    fn new(split: &Split, source: u32, arc: RowArc) -> Self {
+        let Span { start, end, .. } = split.spans[source as usize];
+        Self { level: FAR, source, cost: arc.cost, start, end }
+    }
+
+    /// The source's arcs.
+    #[inline]
+    pub fn row(&self) -> std::ops::Range<usize> {
+        self.start as usize..self.end as usize
+    }
 }
 
 impl State {
@@ -72,9 +91,10 @@ impl State {
                 position[source] = waiting.len() as u32;
                 waiting.push(source as u32);
             } else {
-                let users = &mut users[split.rows[place as usize].head as usize];
+                let arc = split.rows[place as usize];
+                let users = &mut users[arc.head as usize];
                 position[source] = users.len() as u32;
-                users.push(User { level: FAR, source: source as u32 });
+                users.push(User::new(&split, source as u32, arc));
             }
         }
         let hubs = local::hubs(&split);
@@ -122,6 +142,36 @@ impl State {
         Self::new(split, potentials, excess, chosen)
     }
 
+    /// Asks for what a search forwards needs next, which will look at these nodes.
+    #[inline]
+    pub fn foresee(&self, nodes: [Option<(i64, u32)>; 2], bound: i64) {
+        let [soon, later] = nodes;
+        if let Some((_, node)) = later {
+            prefetch(&self.users[node as usize], 5);
+            prefetch(&self.split.core[self.split.leaving(node)], 1);
+        }
+        if let Some((distance, node)) = soon {
+            let potential = self.potentials[node as usize] + distance;
+            for user in &self.users[node as usize] {
+                if potential.saturating_sub(user.level) < bound {
+                    prefetch(&self.split.rows[user.row()], 3);
+                }
+            }
+        }
+    }
+
+    /// Asks for what a search backwards needs next.
+    #[inline]
+    pub fn foresee_back(&self, columns: &Columns, nodes: [Option<(i64, u32)>; 2]) {
+        if let [Some((_, node)), _] = nodes {
+            prefetch(columns.of(node), 8);
+        }
+        if let [_, Some((_, node))] = nodes {
+            prefetch(columns.of(node), 2);
+            prefetch(&self.split.core[self.split.leaving(node)], 1);
+        }
+    }
+
     /// What a source would gain by an arc.
     #[inline]
     pub fn value(&self, place: usize) -> i64 {
@@ -137,6 +187,9 @@ impl State {
         }
         let node = self.split.rows[place as usize].head as usize;
         self.using[source as usize] = NOWHERE;
+        if let Some(columns) = &mut self.columns {
+            columns.choose(&self.split, source, NOWHERE);
+        }
         self.leave(source, node);
         self.excess[node] -= 1;
         self.wait(source);
@@ -194,9 +247,38 @@ impl State {
         self.chosen[source as usize] = place;
         self.using[source as usize] = arc;
         self.position[source as usize] = users.len() as u32;
-        users.push(User { level: FAR, source });
+        users.push(User::new(&self.split, source, arc));
         if let Some(columns) = &mut self.columns {
             columns.choose(&self.split, source, arc);
+        }
+    }
+
+    /// Tells a source's node where the source's row is now.
+    pub fn note_row(&mut self, source: u32) {
+        let arc = self.using[source as usize];
+        if arc.head != NONE {
+            let user = &mut self.users[arc.head as usize][self.position[source as usize] as usize];
+            let Span { start, end, .. } = self.split.spans[source as usize];
+            (user.start, user.end) = (start, end);
+        }
+    }
+
+    /// Changes what a source's arc costs.
+    pub fn set_row_cost(&mut self, source: u32, place: u32, cost: i32) {
+        let Self { split, columns, using, .. } = self;
+        let arc = &mut split.rows[place as usize];
+        arc.cost = cost;
+        let (arc, own) = (*arc, &mut using[source as usize]);
+        if self.chosen[source as usize] != place {
+            if let Some(columns) = columns {
+                columns.price(arc, place, *own);
+            }
+            return;
+        }
+        own.cost = cost;
+        self.users[arc.head as usize][self.position[source as usize] as usize].cost = cost;
+        if let Some(columns) = columns {
+            columns.choose(split, source, arc);
         }
     }
 

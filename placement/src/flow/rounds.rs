@@ -168,14 +168,13 @@ impl State {
                     search.pruned |= user.level != -FAR;
                     continue;
                 }
-                let chosen = self.chosen[user.source as usize];
-                let own = i64::from(self.split.rows[chosen as usize].cost);
+                let own = i64::from(user.cost);
                 let mut best = -FAR;
-                for place in self.split.row(user.source) {
-                    if place as u32 == chosen {
+                for place in user.row() {
+                    let arc = self.split.rows[place];
+                    if arc.head == node {
                         continue;
                     }
-                    let arc = self.split.rows[place];
                     let value = own + self.potentials[arc.head as usize] - i64::from(arc.cost);
                     best = best.max(value);
                     search.reach(arc.head, potential - value);
@@ -283,9 +282,8 @@ impl State {
         }
         while let Some(user) = self.users[node as usize].get(cursor.user as usize) {
             if user.level >= potential {
-                let row = self.split.row(user.source);
-                let own =
-                    potential - i64::from(self.split.rows[self.chosen[user.source as usize] as usize].cost);
+                let row = user.row();
+                let own = potential - i64::from(user.cost);
                 let begin = if cursor.place == NONE { row.start } else { cursor.place as usize };
                 for place in begin..row.end {
                     let arc = self.split.rows[place];

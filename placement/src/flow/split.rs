@@ -62,6 +62,14 @@ pub(super) const SOURCE: u32 = 1 << 31;
 /// Marks an arc of the core in the direction that it doesn't have in the network.
 pub(super) const BACKWARD: u32 = 1 << 31;
 
+/// Dearer arcs are not kept in rows, so that the difference of two costs there fits as well.
+const MAX_ROW_COST: i64 = (i32::MAX / 2) as i64;
+
+/// A cost as rows keep it, if they can.
+pub(super) fn row_cost(cost: i64) -> Option<i32> {
+    (cost.abs() <= MAX_ROW_COST).then_some(cost as i32)
+}
+
 impl Split {
     /// Splits a network. Loops, and arcs without capacity, are left out.
     pub fn new(network: &Network, limits: &Limits) -> Self {
@@ -81,9 +89,9 @@ impl Split {
             degrees[network.tails[arc] as usize] += 1;
             degrees[network.heads[arc] as usize] += 1;
         }
-        if limits.cost > i64::from(i32::MAX) {
+        if limits.cost > MAX_ROW_COST {
             for arc in (0..network.arc_bound()).filter(|&arc| used(arc)) {
-                if i32::try_from(network.costs[arc]).is_err() {
+                if row_cost(network.costs[arc]).is_none() {
                     names[network.tails[arc] as usize] = 0;
                 }
             }
