@@ -62,6 +62,27 @@ impl Range {
     pub fn end(&self) -> u64 {
         self.base + self.size
     }
+
+    /// Whether some address is in both.
+    #[inline]
+    pub fn overlaps(self, other: Range) -> bool {
+        self.base < other.end() && other.base < self.end()
+    }
+
+    /// What is left of this range without `hole`: nothing, one range or two.
+    pub fn without(self, hole: Range) -> Vec<Range> {
+        if !self.overlaps(hole) {
+            return vec![self];
+        }
+        let mut rest = Vec::new();
+        if self.base < hole.base {
+            rest.push(Range { base: self.base, size: hole.base - self.base });
+        }
+        if self.end() > hole.end() {
+            rest.push(Range { base: hole.end(), size: self.end() - hole.end() });
+        }
+        rest
+    }
 }
 
 /// Which addresses mean what, agreed between the application and its device.
@@ -236,6 +257,27 @@ pub enum HostData {
     /// Memory of this very process, strided as the region says (its `addr` is a host address). Only
     /// in-process callers use it; they promise that the memory stays valid until the copy is done.
     Borrowed(Region),
+}
+
+impl HostData {
+    /// Checks that it is what a region is to be filled with; says how many bytes that are.
+    #[inline]
+    pub fn check(&self, dst: &Region) -> Result<u64> {
+        let have = match self {
+            Self::Owned(bytes) => Some(bytes.len() as u64),
+            Self::Borrowed(region) => {
+                region.check()?;
+                region.bytes()
+            }
+        };
+        match have {
+            Some(bytes) if have == dst.bytes() => Ok(bytes),
+            _ => {
+                let text = format!("The copy has {have:?} bytes for {dst:?}");
+                Err(Error::new(Code::InvalidValue, text))
+            }
+        }
+    }
 }
 
 /// Receives the bytes of a copy from the device, in order.
@@ -635,5 +677,40 @@ mod tests {
             params: &[1, 2],
         };
         assert_eq!(PreparedLaunch::plain(&launch).with(&[3]), Launch { params: &[3], ..launch });
+    }
+
+    #[test]
+    fn what_is_left_of_a_range_is_what_is_in_no_hole() {
+        let range = |base, end| Range { base, size: end - base };
+        let whole = range(10, 20);
+        for base in 5..25 {
+            for end in base + 1..26 {
+                let hole = range(base, end);
+                let left = whole.without(hole);
+                let inside = |at: u64| left.iter().filter(|part| part.contains(at, 1)).count();
+                for at in 0..30 {
+                    let expected = whole.contains(at, 1) && !hole.contains(at, 1);
+                    assert_eq!(inside(at), usize::from(expected), "{at} of {hole:?}: {left:?}");
+                }
+                assert!(left.iter().all(|part| part.size > 0), "{left:?}");
+                assert_eq!(
+                    whole.overlaps(hole),
+                    (5..25).any(|at| whole.contains(at, 1) && hole.contains(at, 1))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_has_as_many_bytes_as_its_region() {
+        let of = |width| Region::linear(64, width);
+        assert_eq!(HostData::Owned(vec![0; 5]).check(&of(5)), Ok(5));
+        assert_eq!(HostData::Borrowed(of(7)).check(&of(7)), Ok(7));
+        for data in [HostData::Owned(vec![0; 4]), HostData::Borrowed(of(6))] {
+            let error = data.check(&of(5)).unwrap_err();
+            assert!(error.code == Code::InvalidValue && error.message.contains("bytes for"), "{error:?}");
+        }
+        let endless = Region { width: u64::MAX, height: 3, ..of(1) };
+        assert!(HostData::Borrowed(of(5)).check(&endless).is_err());
     }
 }

@@ -1,11 +1,12 @@
 //! Handles that a program holds, and the objects they stand for.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
+use rustc_hash::FxHasher;
 
 use super::error::{Code, Error, Result};
 
@@ -22,30 +23,8 @@ pub fn fresh() -> Raw {
     NEXT.fetch_add(64, Ordering::Relaxed)
 }
 
-/// Hashes a handle or an address: cheap, and good enough for multiples of 64.
-#[derive(Default)]
-pub struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-    fn write_u64(&mut self, n: u64) {
-        let mixed = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ (mixed >> 29);
-    }
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
-}
-
-/// A map keyed by handles or addresses.
-pub type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+/// A map by handles or addresses, which are hashed in two instructions.
+pub type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
 
 /// The living objects of one kind. A handle that was destroyed or never existed is an error.
 pub struct Registry<T> {

@@ -1,7 +1,7 @@
 //! [`NvidiaDevice`] as a [`Device`].
 
 use super::core::{Core, Event, Gpu, Launch as LaunchOp, Op, State, Stream, find_event, find_stream};
-use super::memory::{Place, Table, without};
+use super::memory::{Place, Table};
 use super::modules::{self, Kernel};
 use super::{NvidiaDevice, addresses, meter};
 use parking_lot::Mutex;
@@ -148,7 +148,7 @@ impl NvidiaDevice {
         // What is still in use is not touched, and rgpu's own library hands out zeros.
         let zero = fresh.into_iter().filter(|_| core.fresh_is_zero);
         for other in pending.iter().map(|(_, busy)| *busy).chain(zero) {
-            parts = parts.into_iter().flat_map(|part| without(part, other)).collect();
+            parts = parts.into_iter().flat_map(|part| part.without(other)).collect();
         }
         if let Err(error) = self.clear(ordinal, &parts) {
             core.pieces.lock().give(&pieces);
@@ -244,17 +244,10 @@ impl Device for NvidiaDevice {
     }
 
     fn copy_to_device(&self, stream: Handle, dst: Region, host_addr: u64, data: HostData) -> Result<()> {
-        let have = match &data {
-            HostData::Owned(bytes) => Some(bytes.len() as u64),
-            HostData::Borrowed(region) => {
-                region.check()?;
-                region.bytes()
-            }
-        };
-        if have.is_none() || have != dst.bytes() {
-            return invalid(format!("The copy has {have:?} bytes for {dst:?}"));
-        }
-        self.transfer(stream, have, |state| Ok(Op::In { to: table(state)?.place(dst)?, host_addr, data }))
+        let have = data.check(&dst)?;
+        self.transfer(stream, Some(have), |state| {
+            Ok(Op::In { to: table(state)?.place(dst)?, host_addr, data })
+        })
     }
 
     fn copy_from_device(&self, stream: Handle, src: Region, host_addr: u64, sink: Box<dyn CopySink>) {

@@ -14,25 +14,6 @@ pub const PAGE: u64 = 4096;
 /// Physical memory is mapped in multiples of this.
 pub const PIECE: u64 = 2 << 20;
 
-fn overlap(a: Range, b: Range) -> bool {
-    a.base < b.end() && b.base < a.end()
-}
-
-/// What is left of `part` without `hole`.
-pub fn without(part: Range, hole: Range) -> Vec<Range> {
-    if !overlap(part, hole) {
-        return vec![part];
-    }
-    let mut rest = Vec::new();
-    if part.base < hole.base {
-        rest.push(Range { base: part.base, size: hole.base - part.base });
-    }
-    if part.end() > hole.end() {
-        rest.push(Range { base: hole.end(), size: part.end() - hole.end() });
-    }
-    rest
-}
-
 /// A region that was found to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -115,7 +96,7 @@ impl Table {
             return invalid("The memory would lie outside its range");
         }
         let before = self.allocations.range(..range.end()).next_back();
-        if before.is_some_and(|(_, a)| overlap(a.range, range)) {
+        if before.is_some_and(|(_, a)| a.range.overlaps(range)) {
             return invalid("The place is taken");
         }
         let mirrored = kind == MemoryKind::Mirrored;
@@ -161,7 +142,7 @@ impl Table {
 
     /// Which released memory a place may still overlap.
     pub fn overlapping_releases(&self, range: Range) -> Vec<(u64, Range)> {
-        self.releasing.iter().copied().filter(|(_, r)| overlap(*r, range)).collect()
+        self.releasing.iter().copied().filter(|(_, r)| r.overlaps(range)).collect()
     }
 
     /// A module's variables have addresses.
@@ -262,7 +243,7 @@ impl Pieces {
             if have.end() > base {
                 piece.users += 1;
                 taken.push(at);
-                gaps = gaps.into_iter().flat_map(|gap| without(gap, have)).collect();
+                gaps = gaps.into_iter().flat_map(|gap| gap.without(have)).collect();
             }
         }
         // Neighbours will want to share the pieces at the edges, and those alone.

@@ -185,16 +185,7 @@ impl Device for SoftGpu {
     }
 
     fn copy_to_device(&self, stream: Handle, dst: Region, host_addr: u64, data: HostData) -> Result<()> {
-        let have = match &data {
-            HostData::Owned(bytes) => Some(bytes.len() as u64),
-            HostData::Borrowed(region) => {
-                region.check()?;
-                region.bytes()
-            }
-        };
-        if have.is_none() || have != dst.bytes() {
-            return invalid(format!("The copy has {have:?} bytes for {dst:?}"));
-        }
+        data.check(&dst)?;
         self.transfer(stream, |state| Ok(Transfer::In { to: memory(state)?.place(dst)?, host_addr, data }))
     }
 

@@ -63,25 +63,6 @@ impl From<Error> for Refusal {
     }
 }
 
-fn overlap(a: Range, b: Range) -> bool {
-    a.base < b.end() && b.base < a.end()
-}
-
-/// What is left of `part` without `hole`.
-fn without(part: Range, hole: Range) -> Vec<Range> {
-    if !overlap(part, hole) {
-        return vec![part];
-    }
-    let mut rest = Vec::new();
-    if part.base < hole.base {
-        rest.push(Range { base: part.base, size: hole.base - part.base });
-    }
-    if part.end() > hole.end() {
-        rest.push(Range { base: hole.end(), size: part.end() - hole.end() });
-    }
-    rest
-}
-
 impl Memory {
     /// Nothing allocated.
     pub fn new(arena: Arc<Arena>, devices: u32, total: u64) -> Self {
@@ -95,7 +76,7 @@ impl Memory {
     }
 
     fn is_free(&self, range: Range) -> bool {
-        self.table.range(..range.end()).next_back().is_none_or(|(_, a)| !overlap(a.range, range))
+        self.table.range(..range.end()).next_back().is_none_or(|(_, a)| !a.range.overlaps(range))
     }
 
     /// Allocates. Returns points that later work has to wait for, where released memory is used again.
@@ -134,7 +115,7 @@ impl Memory {
         let mut fresh = vec![range];
         for released in &mut self.released {
             let touching: Vec<Range> =
-                released.parts.iter().copied().filter(|&p| overlap(p, range)).collect();
+                released.parts.iter().copied().filter(|&p| p.overlaps(range)).collect();
             if touching.is_empty() {
                 continue;
             }
@@ -143,10 +124,10 @@ impl Memory {
             }
             // What is still mapped stays mapped.
             for part in touching {
-                fresh = fresh.into_iter().flat_map(|f| without(f, part)).collect();
+                fresh = fresh.into_iter().flat_map(|f| f.without(part)).collect();
             }
             let parts = std::mem::take(&mut released.parts);
-            released.parts = parts.into_iter().flat_map(|p| without(p, range)).collect();
+            released.parts = parts.into_iter().flat_map(|p| p.without(range)).collect();
             order.extend_from_slice(&released.order);
         }
         for (done, &part) in fresh.iter().enumerate() {
@@ -297,7 +278,7 @@ mod tests {
     #[test]
     fn holes_are_cut_out() {
         let part = Range { base: 100, size: 100 };
-        let cut = |base, size| without(part, Range { base, size });
+        let cut = |base, size| part.without(Range { base, size });
         assert_eq!(cut(0, 100), [part]);
         assert_eq!(cut(50, 500), []);
         assert_eq!(cut(120, 10), [Range { base: 100, size: 20 }, Range { base: 130, size: 70 }]);

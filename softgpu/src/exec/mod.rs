@@ -21,7 +21,6 @@ mod launch;
 mod memory;
 mod mirror;
 mod modules;
-mod numbers;
 mod printf;
 mod shared;
 mod slot;

@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use rgpu_device::{Code, Done, Error, FIRST_STREAM, Handle, Ordinal, Result};
+use rustc_hash::FxHashMap;
 
 use super::launch::LaunchWork;
-use super::numbers::NumberMap;
 use super::transfer::Transfer;
 
 /// Room for more work than this is given back when a stream has none left.
@@ -107,13 +107,13 @@ impl Actions {
 
 /// All streams and events of an application.
 pub struct Streams {
-    streams: NumberMap<Key, Stream>,
-    handles: NumberMap<Handle, Key>,
-    events: NumberMap<Handle, Arc<Event>>,
+    streams: FxHashMap<Key, Stream>,
+    handles: FxHashMap<Handle, Key>,
+    events: FxHashMap<Handle, Arc<Event>>,
     errors: Vec<Option<Error>>,
     /// Streams whose head can be carried out by a worker.
     pub ready: VecDeque<Key>,
-    functions: NumberMap<u64, Key>,
+    functions: FxHashMap<u64, Key>,
     gates: Vec<Point>,
     next_key: Key,
     next_number: u64,
@@ -123,12 +123,12 @@ impl Streams {
     /// The legacy streams of some devices.
     pub fn new(devices: u32) -> Self {
         let mut streams = Self {
-            streams: NumberMap::default(),
-            handles: NumberMap::default(),
-            events: NumberMap::default(),
+            streams: FxHashMap::default(),
+            handles: FxHashMap::default(),
+            events: FxHashMap::default(),
             errors: vec![None; devices as usize],
             ready: VecDeque::new(),
-            functions: NumberMap::default(),
+            functions: FxHashMap::default(),
             gates: Vec::new(),
             next_key: 0,
             next_number: 1,

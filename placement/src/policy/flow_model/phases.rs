@@ -181,6 +181,17 @@ impl Builder {
     }
 }
 
+/// For each aggregator the nodes that its flow goes to, each as often as there are units, in the arcs' order.
+fn taken(arcs: &[Vec<(ArcId, NodeId)>], solution: &crate::flow::Solution) -> Vec<std::vec::IntoIter<NodeId>> {
+    let nodes = |arcs: &Vec<(ArcId, NodeId)>| {
+        let each = arcs.iter().flat_map(|&(arc, node)| {
+            std::iter::repeat_n(node, usize::try_from(solution.flow(arc)).unwrap_or(0))
+        });
+        each.collect::<Vec<_>>().into_iter()
+    };
+    arcs.iter().map(nodes).collect()
+}
+
 /// A little more for leaving whoever comes earlier in the queue: among equals, the longest waiting go first.
 fn turn(i: usize, of: usize) -> f64 {
     (of - i) as f64 * 2e-5
@@ -268,15 +279,7 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
         into.push(builder.arc(task, aggregators[class], 1, 0.0)?);
     }
     let solution = builder.solve(view)?;
-    let mut slots: Vec<std::vec::IntoIter<NodeId>> = arcs
-        .iter()
-        .map(|arcs| {
-            let each = arcs.iter().flat_map(|&(arc, node)| {
-                std::iter::repeat_n(node, usize::try_from(solution.flow(arc)).unwrap_or(0))
-            });
-            each.collect::<Vec<_>>().into_iter()
-        })
-        .collect();
+    let mut slots = taken(&arcs, &solution);
     let (mut kept, mut broken) = (false, false);
     for (&(i, t, class), arc) in items.iter().zip(into) {
         if solution.flow(arc) == 0 {
@@ -460,15 +463,7 @@ fn device_phase(view: &mut View<'_>, batch: &mut Batch<'_>, kind: DeviceKind) ->
         into.push(builder.arc(subtask, aggregators[group], open, 0.0)?);
     }
     let solution = builder.solve(view)?;
-    let mut slots: Vec<std::vec::IntoIter<NodeId>> = arcs
-        .iter()
-        .map(|arcs| {
-            let each = arcs.iter().flat_map(|&(arc, node)| {
-                std::iter::repeat_n(node, usize::try_from(solution.flow(arc)).unwrap_or(0))
-            });
-            each.collect::<Vec<_>>().into_iter()
-        })
-        .collect();
+    let mut slots = taken(&arcs, &solution);
     let (mut kept, mut broken) = (false, false);
     for (&(i, t, number, _, group), arc) in items.iter().zip(into) {
         let Some(at) = &mut batch.placed[i][t] else { continue };
