@@ -15,7 +15,7 @@ use proxy::Proxy;
 use remote::script::{PATIENCE, Script, thread_number};
 use remote::{ConnectOptions, Remote};
 use rgpu_device::{
-    Code, CopySink, Device, Error, Host, HostData, Launch, MemoryKind, Region, Result, Target,
+    Code, CopySink, Device, Error, FIRST_STREAM, Host, HostData, Launch, MemoryKind, Region, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, Call};
 use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BULK, Notice};
@@ -200,6 +200,58 @@ fn many_launches_take_few_round_trips_and_little_memory() {
     let order = s.device.order();
     assert_eq!(order.len(), 100_000);
     assert!(order.iter().enumerate().all(|(i, n)| *n == i as u64));
+}
+
+#[test]
+fn what_is_known_to_be_done_is_not_asked_again() {
+    let s = setup();
+    let own = FIRST_STREAM;
+    let (legacy, device, other) = (Target::Stream(0), Target::Device(0), Target::Stream(own));
+    let asked = |action: &dyn Fn()| {
+        let before = s.proxy.asked();
+        action();
+        s.proxy.asked() - before
+    };
+    let wait = |target| s.remote.synchronize_blocking(target).unwrap();
+    let work = |stream| s.remote.launch(launch(stream, &1u64.to_le_bytes())).unwrap();
+    work(0);
+    assert_eq!(asked(&|| wait(legacy)), 1);
+    // There is no other stream, so this was the whole device.
+    assert_eq!(asked(&|| (wait(legacy), wait(device), assert!(s.remote.query(legacy).unwrap())).0), 0);
+    // What puts no work anywhere changes nothing.
+    s.remote.mem_info(0).unwrap();
+    assert_eq!(asked(&|| wait(device)), 0);
+    work(0);
+    assert_eq!(asked(&|| (wait(legacy), wait(legacy)).0), 1);
+
+    // With a second stream, one that is done says nothing of the device, but the device says all of its streams.
+    s.remote.stream_create(0, own, true, 0).unwrap();
+    work(own);
+    assert_eq!(asked(&|| (wait(legacy), wait(device), wait(other), wait(legacy)).0), 2);
+    // Work on either may be what the other waits for.
+    work(0);
+    assert_eq!(asked(&|| (wait(other), wait(other), wait(legacy)).0), 2);
+
+    // A copy that somebody else waits for is work.
+    let addr = base(&s);
+    s.remote.mem_alloc(0, addr, 4096, MemoryKind::Device).unwrap();
+    s.remote.memset(0, Region::linear(addr, 4096), 0x5a, 1).unwrap();
+    wait(device);
+    let before = s.proxy.asked();
+    let mut place = vec![0u8; 1000];
+    let into = Region::linear(place.as_mut_ptr() as u64, 1000);
+    let (send, receive) = mpsc::channel();
+    let done = Box::new(move |r: Result<()>| send.send(r).unwrap());
+    // SAFETY: `place` lives until the callback has come.
+    unsafe { s.remote.copy_from_device_into(0, Region::linear(addr, 1000), into, done) };
+    wait(device);
+    assert_eq!(s.proxy.asked() - before, 2);
+    receive.recv_timeout(PATIENCE).unwrap().unwrap();
+    assert!(place.iter().all(|b| *b == 0x5a));
+
+    // The device may have news of memory that both have, whenever it is asked.
+    s.remote.mem_alloc(0, s.remote.plan().shared.base, 4096, MemoryKind::Mirrored).unwrap();
+    assert_eq!(asked(&|| (wait(device), wait(device), wait(legacy)).0), 3);
 }
 
 #[test]

@@ -159,6 +159,6 @@ impl Link {
         });
         let call = Synchronize { target: super::convert::target(Target::Stream(stream)) };
         // A failure has called `done`.
-        self.push(&call, Payload::NONE, Some(Pending::Done(done)))
+        self.push(&call, Payload::NONE, Some(Pending::Done(done))).map(drop)
     }
 }

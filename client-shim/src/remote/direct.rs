@@ -68,6 +68,13 @@ impl DirectMemory {
         Some(Region { addr: at, ..*region })
     }
 
+    /// The same for a few bytes in one run. Page tables fill themselves.
+    pub fn place_short(&self, region: &Region) -> Option<Region> {
+        let device = self.devices.iter().find(|d| d.range.contains(region.addr, region.width))?;
+        let at = device.memory.base() as u64 + (region.addr - device.range.base);
+        Some(Region { addr: at, ..*region })
+    }
+
     fn id(&self) -> u64 {
         self.next_hold.fetch_add(1, Relaxed)
     }

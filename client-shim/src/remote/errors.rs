@@ -79,12 +79,20 @@ impl Errors {
         if !self.any.load(Relaxed) {
             return Ok(());
         }
-        let ordinal = if stream < rgpu_device::FIRST_STREAM {
-            stream as Ordinal
-        } else {
-            self.streams.lock().get(&stream).copied().unwrap_or(u32::MAX)
-        };
-        self.check(ordinal)
+        self.check(self.ordinal_of(stream).unwrap_or(u32::MAX))
+    }
+
+    /// The ordinal of a stream, if there is such a stream.
+    pub fn ordinal_of(&self, stream: Handle) -> Option<Ordinal> {
+        if stream < rgpu_device::FIRST_STREAM {
+            return Some(stream as Ordinal);
+        }
+        self.streams.lock().get(&stream).copied()
+    }
+
+    /// Whether an ordinal has no stream but the legacy one.
+    pub fn has_no_streams(&self, ordinal: Ordinal) -> bool {
+        !self.streams.lock().values().any(|o| *o == ordinal)
     }
 
     /// A stream was created.

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Where the transport does not notice bad memory, copies of so many bytes look for it.
-const CHECKED_FROM: usize = 4096;
+pub(super) const CHECKED_FROM: usize = 4096;
 
 /// Who expects an answer.
 pub(super) enum Pending {
@@ -32,6 +32,27 @@ pub(super) enum Pending {
     /// A copy to the host that goes to memory of the program. Whoever makes one vouches that the memory
     /// is writable until the callback is called.
     CopyInto(RegionCursor, Done),
+    /// The same, for a thread that waits.
+    CopyFor(RegionCursor, Arc<Waiter>),
+}
+
+impl Pending {
+    /// Where the bytes of a copy go, if that is memory of the program.
+    fn cursor(&mut self) -> Option<&mut RegionCursor> {
+        match self {
+            Self::CopyInto(cursor, _) | Self::CopyFor(cursor, _) => Some(cursor),
+            _ => None,
+        }
+    }
+}
+
+/// What has become of a copy whose bytes went there.
+fn copied(cursor: &RegionCursor, result: Result<&[u8]>) -> Result<()> {
+    match (result, cursor.remaining()) {
+        (Err(e), _) => Err(e),
+        (Ok(_), 0) => Ok(()),
+        (Ok(_), n) => Err(Error::new(Code::Unknown, format!("The server sent {n} bytes too few"))),
+    }
 }
 
 /// What the reading thread works with.
@@ -158,7 +179,7 @@ impl Link {
     fn take_short(&self, frames: &mut FrameReader, sequence: u64, length: usize) -> bool {
         let Some(bytes) = frames.peek(length) else { return false };
         let mut state = self.state.lock();
-        let Some(Pending::CopyInto(cursor, _)) = state.calls.get_mut(&sequence) else { return false };
+        let Some(cursor) = state.calls.get_mut(&sequence).and_then(Pending::cursor) else { return false };
         let Some((addr, _)) = cursor.run().filter(|(_, run)| *run >= length as u64) else { return false };
         // SAFETY: whoever made the pending copy vouches for the memory; the cursor stays inside it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), addr as *mut u8, length) };
@@ -184,9 +205,10 @@ impl Link {
         let pending = self.state.lock().calls.remove(&sequence);
         let unexpected = || DecodeError::Unknown { what: "copy in progress", value: sequence };
         match pending {
-            Some(Pending::CopyInto(mut cursor, done)) => {
+            Some(mut pending @ (Pending::CopyInto(..) | Pending::CopyFor(..))) => {
                 let mut failure = None;
                 while left > 0 && failure.is_none() {
+                    let Some(cursor) = pending.cursor() else { break };
                     let Some((addr, run)) = cursor.run() else {
                         failure = Some(ReadError::Malformed(DecodeError::TooLong { extra: left }));
                         break;
@@ -210,17 +232,17 @@ impl Link {
                     }
                 }
                 match failure {
-                    None => self.expect_again(sequence, Pending::CopyInto(cursor, done)),
+                    None => self.expect_again(sequence, pending),
                     Some(ReadError::Io(e)) if e.raw_os_error() == Some(libc::EFAULT) => {
                         // The program's mistake, not the connection's: the rest is read and dropped.
-                        let text =
-                            format!("{:#x} is not writable host memory", cursor.run().map_or(0, |r| r.0));
+                        let at = pending.cursor().and_then(|cursor| cursor.run()).map_or(0, |run| run.0);
                         frames.body(&*self.transport, &mut wait, left, body)?;
                         self.expect_again(sequence, Pending::Copy(Box::new(Dropped)));
-                        done(Err(Error::new(Code::InvalidValue, text)));
+                        let text = format!("{at:#x} is not writable host memory");
+                        self.complete(pending, Err(Error::new(Code::InvalidValue, text)));
                     }
                     Some(e) => {
-                        self.expect_again(sequence, Pending::CopyInto(cursor, done));
+                        self.expect_again(sequence, pending);
                         return Err(e);
                     }
                 }
@@ -283,10 +305,10 @@ impl Link {
             Pending::Waiter(waiter) => self.wake(&waiter, result.map(<[u8]>::to_vec)),
             Pending::Done(done) => done(result.map(|_| ())),
             Pending::Copy(sink) => sink.done(result.map(|_| ())),
-            Pending::CopyInto(cursor, done) => done(result.and_then(|_| match cursor.remaining() {
-                0 => Ok(()),
-                n => Err(Error::new(Code::Unknown, format!("The server sent {n} bytes too few"))),
-            })),
+            Pending::CopyInto(cursor, done) => done(copied(&cursor, result)),
+            Pending::CopyFor(cursor, waiter) => {
+                self.wake(&waiter, copied(&cursor, result).map(|()| Vec::new()))
+            }
         }
     }
 }

@@ -122,7 +122,7 @@ impl Link {
             Payload::Bytes(bytes) if is_short::<C>() && bytes.len() <= INLINE_BYTES => {
                 self.push_short(call, bytes)
             }
-            payload => self.push(call, payload, None),
+            payload => self.push(call, payload, None).map(drop),
         };
         self.stats.posted_calls.fetch_add(1, Relaxed);
         self.stats.count_call(C::NUMBER, 0);
@@ -131,13 +131,23 @@ impl Link {
 
     /// Asks, and waits for the answer.
     pub fn ask<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<C::Answer> {
+        self.ask_after(call, payload).map(|(answer, _)| answer)
+    }
+
+    /// As [`Link::ask`]; says also [how much work](Out::work) there was before.
+    pub fn ask_after<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<(C::Answer, u64)> {
         let waiter = Arc::new(Waiter::default());
         let start = Instant::now();
-        let result = self
-            .push(call, payload, Some(Pending::Waiter(waiter.clone())))
-            .and_then(|()| self.wait_for(&waiter));
+        let mut work = 0;
+        let pushed = self.push(call, payload, Some(Pending::Waiter(waiter.clone())));
+        let result = pushed.and_then(|before| {
+            work = before;
+            self.wait_for(&waiter)
+        });
         self.count_ask(C::NUMBER, start);
-        from_bytes(&result?).map_err(|e| self.fail(&format!("the answer to {} is malformed: {e}", C::NAME)))
+        let answer = from_bytes(&result?)
+            .map_err(|e| self.fail(&format!("the answer to {} is malformed: {e}", C::NAME)))?;
+        Ok((answer, work))
     }
 
     /// Asks, and leaves the answer to a callback.
@@ -145,17 +155,19 @@ impl Link {
         let start = Instant::now();
         let result = self.push(call, Payload::NONE, Some(pending));
         self.count_ask(C::NUMBER, start);
-        result
+        result.map(drop)
     }
 
-    /// Asks something whose answer completes `pending`, which wakes `waiter`; and waits for that.
-    pub fn ask_with<C: Call>(&self, call: &C, pending: Pending, waiter: &Arc<Waiter>) -> Result<()> {
+    /// Asks something whose answer completes `pending`, which wakes `waiter`; and waits for that. Says
+    /// [how much work](Out::work) there was before.
+    pub fn ask_with<C: Call>(&self, call: &C, pending: Pending, waiter: &Arc<Waiter>) -> Result<u64> {
         let start = Instant::now();
+        let pushed = self.push(call, Payload::NONE, Some(pending));
         // A failure to send has completed `pending`, too.
-        let _ = self.push(call, Payload::NONE, Some(pending));
         let result = self.wait_for(waiter);
         self.count_ask(C::NUMBER, start);
-        result.map(|_| ())
+        result?;
+        pushed
     }
 
     fn count_ask(&self, number: u16, start: Instant) {

@@ -31,6 +31,7 @@ mod link;
 mod modules;
 mod outgoing;
 mod peers;
+mod quiet;
 mod reserve;
 #[cfg(test)]
 pub(crate) mod script;

@@ -3,6 +3,7 @@
 use super::direct::is_readable;
 use super::incoming::Pending;
 use super::link::Link;
+use super::quiet::{Quiet, adds_no_work};
 use super::window::Runs;
 use crate::trace;
 use parking_lot::MutexGuard;
@@ -100,6 +101,8 @@ pub(super) struct Out {
     pub batch: u64,
     /// What may be posted without asking [the window](super::window).
     pub runs: Runs,
+    /// What is known to be done.
+    pub quiet: Quiet,
 }
 
 impl Out {
@@ -108,7 +111,8 @@ impl Out {
             TransportKind::Shm => SHM_FLUSH_BYTES,
             _ => (FIRST_FLUSH_BYTES, FLUSH_BYTES),
         };
-        Self { buffer: Vec::new(), full: bounds.0, bounds, sequence: 0, batch: 0, runs: Runs::default() }
+        let (runs, quiet) = (Runs::default(), Quiet::default());
+        Self { buffer: Vec::new(), full: bounds.0, bounds, sequence: 0, batch: 0, runs, quiet }
     }
 
     #[inline]
@@ -129,13 +133,13 @@ impl Out {
 
 impl Link {
     /// Puts a call into the buffer. With `pending`, an answer is expected, and the buffer is sent.
-    /// Where that fails, `pending` has been completed with the error.
+    /// Where that fails, `pending` has been completed with the error. Returns [how much work](Quiet::work) there is then.
     pub(super) fn push<C: Call>(
         &self,
         call: &C,
         payload: Payload<'_>,
         pending: Option<Pending>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let result = self.push_locked(call, payload, pending);
         self.send_urgent();
         result
@@ -225,13 +229,16 @@ impl Link {
         Ok(())
     }
 
-    fn push_locked<C: Call>(&self, call: &C, payload: Payload<'_>, pending: Option<Pending>) -> Result<()> {
+    fn push_locked<C: Call>(&self, call: &C, payload: Payload<'_>, pending: Option<Pending>) -> Result<u64> {
         let mut out = self.out.lock();
         out.sequence += 1;
         let sequence = out.sequence;
         let asked = pending.is_some();
         match pending {
             Some(pending) => {
+                if adds_no_work(C::NUMBER, &pending) {
+                    out.quiet.workless += 1;
+                }
                 if trace::is_on() {
                     trace::asked(sequence, trace::now());
                 }
@@ -244,6 +251,7 @@ impl Link {
                 }
             }
         }
+        let work = out.work();
         let was_empty = out.buffer.is_empty();
         let start = out.buffer.len();
         out.buffer.extend_from_slice(&[0; HEADER_BYTES]);
@@ -283,7 +291,7 @@ impl Link {
             let text = format!("{} was given host memory that cannot be read", C::NAME);
             return Err(Error::new(Code::InvalidValue, text));
         }
-        Ok(())
+        Ok(work)
     }
 
     /// Sends memory of the program from where it lies. True where some of it could not be read, and

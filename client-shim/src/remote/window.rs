@@ -315,6 +315,7 @@ impl Link {
     /// Puts a mark into the buffer. Somebody else sends that.
     fn put_mark(&self, out: &mut Out, stream: Handle, number: u64) {
         out.sequence += 1;
+        out.quiet.workless += 1;
         if trace::is_on() {
             trace::posted(Mark::NUMBER, out.sequence, trace::now());
         }

@@ -102,6 +102,12 @@ fn calls() -> Result<()> {
     };
     // A read-back must wait; an allocation from credit and a launch need not.
     ensure!(call("cuMemcpyDtoH 4 B")?["round_trips"].as_f64().is_some_and(|n| n >= 1.0));
+    // But for one over shared memory, once the device is known to be idle.
+    let shared = self::rows(&["calls", "--ways", "shm", "--rounds", "1", "--count", "10"], &[])?;
+    for free in ["cuMemcpyDtoH 4 B", "cuStreamSynchronize, idle"] {
+        let row = shared.iter().find(|row| row["what"] == free).with_context(|| format!("no {free}"))?;
+        ensure!(row["round_trips"].as_f64().is_some_and(|n| n < 0.5), "{row}");
+    }
     for free in ["cuLaunchKernel", "cuMemsetD8Async", "cuDeviceGetAttribute"] {
         ensure!(call(free)?["round_trips"].as_f64().is_some_and(|n| n < 0.5), "{}", call(free)?);
     }

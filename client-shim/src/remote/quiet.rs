@@ -1,0 +1,151 @@
+//! What is known to be done, so that nobody need be asked.
+//!
+//! When a synchronisation or a copy to the host has been answered, and no thread has put anything on any stream
+//! meanwhile, the stream stays *quiet* until somebody does. Until then waiting for it takes no round trip, and the bytes of a
+//! short copy to the host are taken from where the [device's memory](super::direct) lies in this process, if it does.
+//!
+//! Calls are told apart by whether they add work, and posting one must cost next to nothing. So what is counted are the others,
+//! which all wait for an answer anyway; see [`Out::work`].
+
+use super::direct;
+use super::errors::Errors;
+use super::incoming::Pending;
+use super::link::Link;
+use super::outgoing::Out;
+use rgpu_device::{FIRST_STREAM, Handle, Ordinal, Region, Target};
+use rgpu_protocol::calls::{Call, Counters, CreditAsk, EventElapsed, MemInfo, Query, Synchronize, Telemetry};
+
+/// So many targets are remembered at a time.
+const TARGETS: usize = 8;
+/// Copies of fewer bytes are made while other threads wait to post.
+pub(super) const COPY_BELOW: u64 = direct::RECEIVE_FROM;
+
+/// Which streams and devices are quiet.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    /// How many calls so far put no work anywhere.
+    pub workless: u64,
+    /// How much work there was when it was last known that some of it was done.
+    work: u64,
+    /// Whose work that was.
+    targets: Vec<Target>,
+}
+
+impl Quiet {
+    /// Of a target it is known that all is done of so much work.
+    fn note(&mut self, work: u64, target: Target) {
+        if self.work != work {
+            self.work = work;
+            self.targets.clear();
+        }
+        if !self.targets.contains(&target) {
+            if self.targets.len() == TARGETS {
+                self.targets.remove(0);
+            }
+            self.targets.push(target);
+        }
+    }
+
+    fn is(&self, work: u64, target: Target) -> bool {
+        self.work == work && self.targets.contains(&target)
+    }
+}
+
+impl Out {
+    /// How many calls so far put work somewhere, or may have.
+    pub fn work(&self) -> u64 {
+        self.sequence - self.quiet.workless
+    }
+}
+
+/// Whether a call whose outcome goes there leaves quiet streams quiet. A copy that somebody else waits for is work.
+pub(super) fn adds_no_work(call: u16, pending: &Pending) -> bool {
+    const NONE: [u16; 7] = [
+        MemInfo::NUMBER,
+        EventElapsed::NUMBER,
+        Synchronize::NUMBER,
+        Query::NUMBER,
+        Counters::NUMBER,
+        CreditAsk::NUMBER,
+        Telemetry::NUMBER,
+    ];
+    match pending {
+        Pending::CopyFor(..) => true,
+        Pending::Waiter(_) => NONE.contains(&call),
+        Pending::Done(_) | Pending::Copy(_) | Pending::CopyInto(..) => false,
+    }
+}
+
+/// The device that a stream belongs to that has no other.
+fn alone(errors: &Errors, stream: Handle) -> Option<Ordinal> {
+    let ordinal = (stream < FIRST_STREAM).then_some(stream as Ordinal)?;
+    errors.has_no_streams(ordinal).then_some(ordinal)
+}
+
+impl Link {
+    /// An answer has said that a target has done all the work that there was.
+    pub(super) fn is_done(&self, target: Target, work: u64) {
+        let mut out = self.out.lock();
+        if out.work() != work {
+            return;
+        }
+        out.quiet.note(work, target);
+        if let Target::Stream(stream) = target
+            && let Some(ordinal) = alone(&self.errors, stream)
+        {
+            out.quiet.note(work, Target::Device(ordinal));
+        }
+    }
+
+    fn is_quiet_now(&self, out: &Out, target: Target) -> bool {
+        let work = out.work();
+        out.quiet.is(work, target)
+            || matches!(target, Target::Stream(stream) if self.errors.ordinal_of(stream).is_some_and(
+                |ordinal| out.quiet.is(work, Target::Device(ordinal))
+            ))
+    }
+
+    /// Whether a target is known to have done everything, and nothing else is to be learned by asking.
+    pub(super) fn is_quiet(&self, target: Target) -> bool {
+        !self.is_over() && !self.needs_attention() && self.is_quiet_now(&self.out.lock(), target)
+    }
+
+    /// Copies from memory of a device that lies in this process, if its stream is quiet. False where it is not, or where
+    /// device and host may disagree about memory that both have.
+    ///
+    /// # Safety
+    /// Both are one run of the same length. The one is readable, the other writable.
+    pub(super) unsafe fn copy_quietly(&self, stream: Handle, to: Region, from: Region) -> bool {
+        if self.is_over() {
+            return false;
+        }
+        // Nobody can put anything on the stream meanwhile.
+        let out = self.out.lock();
+        if !self.is_quiet_now(&out, Target::Stream(stream)) || !self.shared_writes.lock().is_empty() {
+            return false;
+        }
+        // SAFETY: as the caller promises. They may overlap where the program says so.
+        unsafe { std::ptr::copy(from.addr as *const u8, to.addr as *mut u8, from.width as usize) };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_known_to_be_done_is_forgotten_with_the_next_work() {
+        let mut quiet = Quiet::default();
+        let (a, b) = (Target::Stream(100), Target::Stream(101));
+        assert!(!quiet.is(0, a));
+        quiet.note(5, a);
+        quiet.note(5, b);
+        assert!(quiet.is(5, a) && quiet.is(5, b) && !quiet.is(6, a));
+        quiet.note(6, b);
+        assert!(!quiet.is(6, a) && quiet.is(6, b));
+        // However many there are.
+        (0..100).for_each(|stream| quiet.note(6, Target::Stream(stream)));
+        assert!(quiet.is(6, Target::Stream(99)) && !quiet.is(6, b) && quiet.targets.len() == TARGETS);
+    }
+}
