@@ -171,6 +171,14 @@ impl Driver {
         self.check("cuCtxSynchronize", unsafe { (self.calls.synchronize)() })
     }
 
+    /// Bytes of the device's memory that are free.
+    pub fn free_memory(&self) -> Result<usize, Failure> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are stored in variables.
+        self.check("cuMemGetInfo", unsafe { (self.calls.get_info)(&mut free, &mut total) })?;
+        Ok(free)
+    }
+
     /// Allocates `len` bytes on the device.
     pub fn alloc(&self, len: usize) -> Result<Memory<'_>, Failure> {
         let mut at = 0;

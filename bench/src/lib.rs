@@ -59,7 +59,7 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Benchmark {
-    /// Time of the smallest call whose answer must be waited for
+    /// Time of calls that a program waits for: the smallest one that must be asked, and four bytes copied to the host
     Latency {
         #[command(flatten)]
         common: Common,

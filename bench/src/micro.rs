@@ -4,7 +4,7 @@ use crate::measure::{Samples, Summary};
 use crate::raw::{self, Exchange};
 use crate::report::Row;
 use crate::rig::Rig;
-use crate::task::{Reply, Task};
+use crate::task::{Asked, Reply, Task};
 use crate::way::{Way, Worker};
 use crate::{Failure, Progress};
 
@@ -60,36 +60,39 @@ impl Pair {
     }
 }
 
-/// The smallest asked call: four bytes copied to the host.
+/// Calls that are waited for: one that must be asked, and four bytes copied to the host.
 pub fn latency(rig: &Rig, count: u32, progress: &Progress) -> Result<Vec<Row>, Failure> {
     let mut workers = rig.workers()?;
     let mut rows = Vec::new();
-    let mut pairs: Vec<Pair> = workers.iter().map(|_| Pair::default()).collect();
-    let mut bytes = vec![None; workers.len()];
-    let mut raws = Vec::new();
-    for (worker, bytes) in workers.iter_mut().zip(&mut bytes) {
-        // A first, uncounted round finds out how many bytes a call is, so that the limit sends as many.
-        let reply = worker.ask(&Task::Asked { count })?;
-        let calls = u64::from(count) + 2;
-        *bytes = worker.way.is_remote().then(|| reply.bytes_a_call(calls));
-        raws.push(match *bytes {
-            Some((sent, received)) => {
-                rig.raw(worker.way, Exchange::PingPong { sent: sent.max(1), received: received.max(1) })?
-            }
-            None => None,
-        });
-    }
-    for round in 0..rig.rounds() {
-        for ((worker, pair), raw) in workers.iter_mut().zip(&mut pairs).zip(&mut raws) {
-            progress.step(&format!("{}, round {round}", worker.way));
-            let limit = raw.as_mut().map(|raw| raw.exchange(count)).transpose()?;
-            let reply = worker.ask(&Task::Asked { count })?;
-            pair.add(&reply.samples, limit.as_deref());
+    for call in [Asked::FreeMemory, Asked::FourBytes] {
+        let mut pairs: Vec<Pair> = workers.iter().map(|_| Pair::default()).collect();
+        let mut bytes = vec![None; workers.len()];
+        let mut raws = Vec::new();
+        for (worker, bytes) in workers.iter_mut().zip(&mut bytes) {
+            // A first, uncounted round finds out how many bytes a call is, so that the limit sends as many.
+            let reply = worker.ask(&Task::Asked { call, count })?;
+            let calls = u64::from(count) + 2;
+            *bytes = worker.way.is_remote().then(|| reply.bytes_a_call(calls));
+            raws.push(match *bytes {
+                // Where nothing is sent, there is no such limit.
+                Some((sent, received)) if sent > 0 && received > 0 => {
+                    rig.raw(worker.way, Exchange::PingPong { sent, received })?
+                }
+                _ => None,
+            });
         }
-    }
-    for ((worker, pair), bytes) in workers.iter().zip(&pairs).zip(bytes) {
-        let row = pair.row("asked call (4 B to the host)", worker.way, "µs", 1e-3, "raw ping-pong");
-        rows.extend(row.map(|row| Row { bytes, ..row }));
+        for round in 0..rig.rounds() {
+            for ((worker, pair), raw) in workers.iter_mut().zip(&mut pairs).zip(&mut raws) {
+                progress.step(&format!("{}, {}, round {round}", worker.way, call.name()));
+                let limit = raw.as_mut().map(|raw| raw.exchange(count)).transpose()?;
+                let reply = worker.ask(&Task::Asked { call, count })?;
+                pair.add(&reply.samples, limit.as_deref());
+            }
+        }
+        for ((worker, pair), bytes) in workers.iter().zip(&pairs).zip(bytes) {
+            let row = pair.row(call.name(), worker.way, "µs", 1e-3, "raw ping-pong");
+            rows.extend(row.map(|row| Row { bytes, ..row }));
+        }
     }
     Ok(rows)
 }

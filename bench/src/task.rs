@@ -9,8 +9,10 @@ pub enum Task {
     Describe,
     /// When the first CUDA call had returned: nanoseconds of the system's monotonic clock.
     FirstCall,
-    /// Copies of four bytes to the host: the smallest call whose answer must be waited for. A sample a copy.
+    /// Calls that a program waits for. A sample a call.
     Asked {
+        /// Which.
+        call: Asked,
         /// How many.
         count: u32,
     },
@@ -38,6 +40,25 @@ pub enum Task {
         /// How many.
         count: u32,
     },
+}
+
+/// A call that a program waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Asked {
+    /// How much memory is free: the smallest call that only the server can answer.
+    FreeMemory,
+    /// Four bytes copied to the host, when the device has nothing else to do.
+    FourBytes,
+}
+
+impl Asked {
+    /// What tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FreeMemory => "asked call (free memory)",
+            Self::FourBytes => "4 B to the host, device idle",
+        }
+    }
 }
 
 /// What came of it.

@@ -7,7 +7,7 @@ use rgpu_protocol::stats::{Snapshot, Stats};
 
 use crate::Failure;
 use crate::cuda::Driver;
-use crate::task::{Reply, Task};
+use crate::task::{Asked, Reply, Task};
 
 /// Memory for the small calls.
 const SMALL: usize = 1 << 20;
@@ -44,7 +44,7 @@ fn execute(driver: &Driver, task: &Task) -> Result<Reply, Failure> {
     match *task {
         Task::Describe => describe(driver),
         Task::FirstCall => Ok(Reply { samples: vec![driver.first_call()], ..Reply::default() }),
-        Task::Asked { count } => asked(driver, count),
+        Task::Asked { call, count } => asked(driver, call, count),
         Task::Launches { count } => launches(driver, count),
         Task::Call { index, count } => call(driver, index, count),
         Task::Copies { to_device, pinned, bytes, count } => copies(driver, to_device, pinned, bytes, count),
@@ -62,7 +62,7 @@ fn nanoseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn asked(driver: &Driver, count: u32) -> Result<Reply, Failure> {
+fn asked(driver: &Driver, call: Asked, count: u32) -> Result<Reply, Failure> {
     let memory = driver.alloc(SMALL)?;
     let mut four = [0; 4];
     driver.to_device(&memory, &four)?;
@@ -70,7 +70,10 @@ fn asked(driver: &Driver, count: u32) -> Result<Reply, Failure> {
     let mut samples = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let start = Instant::now();
-        driver.to_host(&mut four, &memory)?;
+        match call {
+            Asked::FreeMemory => driver.free_memory().map(drop)?,
+            Asked::FourBytes => driver.to_host(&mut four, &memory)?,
+        }
         samples.push(nanoseconds(start));
     }
     Ok(Reply { samples, ..Reply::default() })
