@@ -1,15 +1,13 @@
 //! Waiting without sleeping, for as long as that pays.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// As long as a sleep and a wake-up cost, more or less; longer would waste the processor.
-const LONG: Duration = Duration::from_micros(50);
-/// On a machine where whoever is to answer may need this very processor.
-const SHORT: Duration = Duration::from_micros(25);
-/// Looks between two readings of the clock.
-const LOOKS: u32 = 32;
+/// As long as two sleeps and wake-ups cost, more or less; longer would waste the processor. (To wake a processor that
+/// sleeps takes up to 50 µs in a virtual machine.)
+const LONGEST: Duration = Duration::from_micros(100);
+/// Looks before the processor is first offered to others, where looking costs nothing.
+const LOOKS: u32 = 64;
 
 /// How long a connection's next wait looks before it sleeps: long while answers have been coming quickly,
 /// hardly at all while they have not.
@@ -18,54 +16,39 @@ pub struct Spin {
     budget_ns: AtomicU32,
 }
 
-fn longest() -> Duration {
-    static LONGEST: OnceLock<Duration> = OnceLock::new();
-    *LONGEST.get_or_init(|| match std::thread::available_parallelism().map_or(1, usize::from) {
-        0 | 1 => Duration::ZERO,
-        2 | 3 => SHORT,
-        _ => LONG,
-    })
-}
-
-/// One more than the number of the processor that this thread is on; 0 where that is unknown.
-pub fn current_processor() -> u32 {
-    // SAFETY: plain call.
-    unsafe { libc::sched_getcpu() }.wrapping_add(1) as u32
-}
-
 impl Default for Spin {
     fn default() -> Self {
-        Self { budget_ns: AtomicU32::new(longest().as_nanos() as u32) }
+        Self { budget_ns: AtomicU32::new(LONGEST.as_nanos() as u32) }
     }
 }
 
 impl Spin {
-    /// Looks until `there` says so; false where that took too long and the caller should sleep. `looks` is how
-    /// many times to look between two readings of the clock: few where looking is a system call.
+    /// Looks until `there` says so; false where that took too long and the caller should sleep. `cheap` says that looking is
+    /// no system call.
+    ///
+    /// Between looks the processor is offered to whoever else wants it. That may be who is waited for: the peer, or a
+    /// thread that computes the answer. So this is right with fewer processors than waiting threads, and with a single one.
     pub fn look(&self, start: Instant, cheap: bool, mut there: impl FnMut() -> bool) -> bool {
         let budget = Duration::from_nanos(self.budget_ns.load(Relaxed).into());
-        if budget.is_zero() {
-            return there();
-        }
-        let looks = if cheap { LOOKS } else { 1 };
-        loop {
-            for _ in 0..looks {
-                if there() {
-                    return true;
-                }
-                std::hint::spin_loop();
+        for _ in 0..if cheap { LOOKS } else { 1 } {
+            if there() {
+                return true;
             }
-            if start.elapsed() >= budget {
-                return false;
+            std::hint::spin_loop();
+        }
+        while start.elapsed() < budget {
+            std::thread::yield_now();
+            if there() {
+                return true;
             }
         }
+        false
     }
 
     /// A wait that had begun at `start` slept, and is over: the next one looks the longer the shorter this one was.
     pub fn slept(&self, start: Instant) {
-        let longest = longest();
-        if start.elapsed() < longest * 3 {
-            self.budget_ns.store(longest.as_nanos() as u32, Relaxed);
+        if start.elapsed() < LONGEST * 3 {
+            self.budget_ns.store(LONGEST.as_nanos() as u32, Relaxed);
         } else {
             let budget = self.budget_ns.load(Relaxed);
             self.budget_ns.store(budget / 2, Relaxed);
@@ -89,7 +72,7 @@ mod tests {
         }));
         assert!(looks <= LOOKS);
         spin.slept(Instant::now());
-        assert_eq!(spin.budget_ns.load(Relaxed), longest().as_nanos() as u32);
+        assert_eq!(spin.budget_ns.load(Relaxed), LONGEST.as_nanos() as u32);
         assert!(spin.look(Instant::now(), true, || true));
     }
 }

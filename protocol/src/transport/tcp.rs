@@ -1,6 +1,6 @@
 //! TCP.
 
-use super::spin::{Spin, current_processor};
+use super::spin::Spin;
 use super::{Ready, Transport};
 use std::io;
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
@@ -86,19 +86,6 @@ impl Tcp {
             Some(fd) => Self { fd, ..self },
             None => self,
         }
-    }
-
-    /// Whether what came last came from another processor. On one machine that is where the peer was; on this very one it
-    /// cannot go on before we sleep.
-    fn is_peer_elsewhere(&self) -> bool {
-        let mut processor: libc::c_int = -1;
-        let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: both are valid places for the answer.
-        unsafe {
-            let (fd, at) = (self.fd.as_raw_fd(), (&raw mut processor).cast());
-            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, at, &mut length);
-        }
-        processor.wrapping_add(1) as u32 != current_processor()
     }
 
     fn option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -228,7 +215,6 @@ impl Transport for Tcp {
         let start = Instant::now();
         let mut failed = Ok(());
         let there = spins
-            && self.is_peer_elsewhere()
             && self.spin.look(start, false, || match poll(&mut fds, Some(Duration::ZERO)) {
                 Ok(some) => some,
                 Err(e) => {

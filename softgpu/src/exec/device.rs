@@ -12,10 +12,11 @@ use super::SoftGpu;
 use super::arena::Arena;
 use super::heap::Heap;
 use super::launch::{Capacity, LaunchWork, MAX_STACK};
+use super::look::wait_for;
 use super::memory::{Memory, Owner, Refusal};
 use super::mirror::Mirror;
 use super::modules::{Checked, Module};
-use super::shared::{Runtime, SPINS, State};
+use super::shared::{Runtime, State};
 use super::stream::{Actions, Key, Point, Work};
 use super::transfer::Transfer;
 use super::{info, worker};
@@ -235,6 +236,14 @@ impl Device for SoftGpu {
         }
     }
 
+    unsafe fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: Region) -> Result<()> {
+        let (send, receive) = mpsc::sync_channel(1);
+        let done = Box::new(move |result| drop(send.send(result)));
+        // SAFETY: the destination is writable, as the caller promises, and outlives the wait below.
+        unsafe { self.copy_from_device_into(stream, src, dst, done) };
+        wait_for(&receive)
+    }
+
     fn copy_on_device(&self, stream: Handle, dst: Region, src: Region) -> Result<()> {
         if dst.bytes().is_none() || dst.bytes() != src.bytes() {
             return invalid(format!("The two sides of a copy differ in size: {dst:?} and {src:?}"));
@@ -401,14 +410,7 @@ impl Device for SoftGpu {
     fn synchronize_blocking(&self, target: Target) -> Result<()> {
         let (send, receive) = mpsc::sync_channel(1);
         self.synchronize(target, Box::new(move |result| drop(send.send(result))));
-        // Short kernels end before this thread would have gone to sleep.
-        for _ in 0..SPINS {
-            if let Ok(result) = receive.try_recv() {
-                return result;
-            }
-            std::hint::spin_loop();
-        }
-        receive.recv().unwrap_or_else(|_| Err(Error::from(Code::Unknown)))
+        wait_for(&receive)
     }
 
     fn query(&self, target: Target) -> Result<bool> {

@@ -18,6 +18,7 @@ mod heap;
 mod helpers;
 mod info;
 mod launch;
+mod look;
 mod memory;
 mod mirror;
 mod modules;

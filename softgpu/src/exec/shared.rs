@@ -14,6 +14,7 @@ use super::governor::Governor;
 use super::grid::Grid;
 use super::heap::Heap;
 use super::launch::{LaunchWork, Site};
+use super::look::{FOR_WORK, look};
 use super::memory::Memory;
 use super::mirror::Mirror;
 use super::modules::Module;
@@ -23,8 +24,6 @@ use super::{Config, fault, worker};
 
 /// Copies up to this size are made by the caller, when it is their turn at once.
 const QUICK: u64 = 64 << 10;
-/// How often an idle worker, or who waits for one, looks before it sleeps: some ten microseconds.
-pub const SPINS: usize = 1000;
 /// A worker that has slept so long gives memory back.
 const SHRINK_AFTER: Duration = Duration::from_millis(500);
 
@@ -344,12 +343,7 @@ impl Shared {
         }
         let seen = self.posted.load(Ordering::Acquire);
         self.looking.fetch_add(1, Ordering::AcqRel);
-        for _ in 0..SPINS {
-            if self.posted.load(Ordering::Acquire) != seen {
-                break;
-            }
-            std::hint::spin_loop();
-        }
+        look(FOR_WORK, || self.posted.load(Ordering::Acquire) != seen);
         let mut state = self.lock();
         self.looking.fetch_sub(1, Ordering::AcqRel);
         let mut rested = false;

@@ -18,7 +18,7 @@ mod bell;
 mod ring;
 
 use super::pass::{Mapping, check_memory_file, receive_descriptors, sealed_memory_file, send_descriptors};
-use super::spin::{Spin, current_processor};
+use super::spin::Spin;
 use super::tcp::{descriptor_alive, poll};
 use super::{Descriptor, Ready, Transport, dup_above};
 use bell::Bell;
@@ -178,20 +178,6 @@ impl Shm {
         }
     }
 
-    /// Tells the peer on which processor we are.
-    fn tell_processor(&self) -> u32 {
-        let own = current_processor();
-        self.outgoing.indices().writer_processor.0.store(own, Relaxed);
-        own
-    }
-
-    /// Tells the peer where we are; whether it was on another processor when it last waited. Where it is not, it cannot
-    /// go on before we sleep.
-    fn is_peer_elsewhere(&self) -> bool {
-        let own = self.tell_processor();
-        self.incoming.indices().writer_processor.0.load(Relaxed) != own
-    }
-
     fn readable(&self) -> bool {
         self.incoming.available().map_or(true, |n| n > 0) || self.over.load(Relaxed)
     }
@@ -342,9 +328,8 @@ impl Transport for Shm {
             }
             return Ok(found);
         }
-        let elsewhere = (want.read || want.write) && self.is_peer_elsewhere();
         let start = Instant::now();
-        if elsewhere {
+        if want.read || want.write {
             let mut found = Ready::default();
             let there = self.spin.look(start, true, || {
                 found = self.found(want);
@@ -355,7 +340,6 @@ impl Transport for Shm {
             }
         }
         let ready = self.sleep(want, time.map(|t| start + t))?;
-        self.tell_processor();
         self.spin.slept(start);
         Ok(ready)
     }
