@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! // rgpu-nvcc: OPTIONS…          more options for nvcc
+//! // rgpu-part: SHORT FILE        another file that the program is linked from
 //! // rgpu-library: SHORT FILE     a shared library libNAME_SHORT.so that the program is linked with
 //! // rgpu-plugin: SHORT FILE      a shared library libNAME_SHORT.so that lies beside the program
 //! // rgpu-fatbin: SHORT FILE      NAME_SHORT.fatbin and NAME_SHORT.ptx beside the program
@@ -57,6 +58,7 @@ pub struct Example {
     pub name: String,
     source: PathBuf,
     options: Vec<String>,
+    parts: Vec<(String, PathBuf)>,
     libraries: Vec<(String, PathBuf)>,
     plugins: Vec<(String, PathBuf)>,
     fatbins: Vec<(String, PathBuf)>,
@@ -157,6 +159,7 @@ impl Example {
             name,
             source: source.to_owned(),
             options: vec![],
+            parts: vec![],
             libraries: vec![],
             plugins: vec![],
             fatbins: vec![],
@@ -173,6 +176,7 @@ impl Example {
             };
             match key {
                 "nvcc" => example.options.extend(value.split_whitespace().map(str::to_owned)),
+                "part" => example.parts.push(pair()?),
                 "library" => example.libraries.push(pair()?),
                 "plugin" => example.plugins.push(pair()?),
                 "fatbin" => example.fatbins.push(pair()?),
@@ -215,7 +219,8 @@ impl Example {
                 inputs.push(file?.path());
             }
         }
-        inputs.extend(self.libraries.iter().chain(&self.plugins).chain(&self.fatbins).map(|l| l.1.clone()));
+        let named = self.parts.iter().chain(&self.libraries).chain(&self.plugins).chain(&self.fatbins);
+        inputs.extend(named.map(|file| file.1.clone()));
         inputs.sort();
         let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
         let mut add = |bytes: &[u8]| {
@@ -249,6 +254,14 @@ impl Example {
         nvcc(&mut |c| {
             c.args(&options).args(version.architectures()).arg("-c").arg(&self.source).arg("-o").arg(&object);
         })?;
+        let mut parts = vec![object.clone()];
+        for (short, source) in &self.parts {
+            let part = objects.join(format!("{}_{short}.o", self.name));
+            nvcc(&mut |c| {
+                c.args(&options).args(version.architectures()).arg("-c").arg(source).arg("-o").arg(&part);
+            })?;
+            parts.push(part);
+        }
         let lib = toolkit.lib(version);
         let library_options = |c: &mut Command, linking: Linking| {
             c.args(["-cudart", linking.name()]).arg("-L").arg(&lib);
@@ -289,7 +302,7 @@ impl Example {
             let directory = directory(version, linking);
             nvcc(&mut |c| {
                 library_options(c, linking);
-                c.arg(&object).arg("-o").arg(self.program(version, linking));
+                c.args(version.architectures()).args(&parts).arg("-o").arg(self.program(version, linking));
                 c.arg("-L").arg(&directory).args([
                     "-Xlinker",
                     "-rpath",

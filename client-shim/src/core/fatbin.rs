@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::RwLock;
 
 use super::context::Context;
-use super::error::{Code, Error, Result, log};
+use super::error::{Code, Error, Result, log, say_once};
 use super::image::Image;
 use super::module::{Function, Kernel, Library};
 use super::process::{Core, existing};
@@ -199,9 +199,15 @@ impl Core {
         if let Some(named) = named {
             let library = self.registered_library(named.binary)?;
             let module = self.library_module(context, &library)?;
-            return self.module_function(&module, &named.name).map_err(|error| match error.code {
-                Code::NotFound => Error::new(Code::InvalidDeviceFunction, error.message),
-                _ => error,
+            return self.module_function(&module, &named.name).map_err(|error| {
+                match (error.code, library.left_out.get()) {
+                    (Code::NotFound, Some(why)) => {
+                        say_once(&why.message);
+                        why.clone()
+                    }
+                    (Code::NotFound, None) => Error::new(Code::InvalidDeviceFunction, error.message),
+                    _ => error,
+                }
             });
         }
         self.function(context, host).map_err(|error| match error.code {

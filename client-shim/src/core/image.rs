@@ -1,5 +1,6 @@
 //! Images of GPU code that a program points to: how long they are, and what of them a device gets.
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 
 use rgpu_device::{DeviceInfo, FunctionInfo};
@@ -19,12 +20,31 @@ struct Wrapper {
     prelinked: *const c_void,
 }
 
+/// The wrapper's version where it names the parts that its image was linked from.
+const WITH_PARTS: u32 = 2;
+
 /// An image: the program's, at an address that stays valid, or a copy.
-pub enum Image {
+pub struct Image {
+    bytes: Bytes,
+    /// What it was linked from (`nvcc -rdc=true`).
+    parts: Vec<Bytes>,
+}
+
+enum Bytes {
     /// The program's own; the address of the data, and its length.
     Kept(usize, usize),
     /// A copy.
     Copied(Vec<u8>),
+}
+
+impl Bytes {
+    fn get(&self) -> &[u8] {
+        match self {
+            // SAFETY: `Image::at`'s caller keeps the memory valid, and its length was found there.
+            Self::Kept(at, len) => unsafe { std::slice::from_raw_parts(*at as *const u8, *len) },
+            Self::Copied(bytes) => bytes,
+        }
+    }
 }
 
 impl Image {
@@ -34,50 +54,97 @@ impl Image {
     /// `at` must point to a wrapper, a container, a cubin, or PTX text ending in NUL; it must stay valid as long as the
     /// result.
     pub unsafe fn at(at: *const u8) -> Result<Self> {
-        let not_an_image = || Error::new(Code::InvalidImage, "The image is no fat binary, cubin or PTX text");
         if at.is_null() {
             return Err(Error::new(Code::InvalidValue, "The image is null"));
         }
-        let mut data = at;
         // SAFETY: every kind of image has at least four bytes, PTX text ending in NUL included once its first
         // characters are not NUL; an unaligned read is allowed for.
-        let is_wrapper = unsafe { starts_with(at, &WRAPPER_MAGIC.to_le_bytes()) };
-        if is_wrapper {
-            // SAFETY: it says that it is a wrapper.
-            data = unsafe { at.cast::<Wrapper>().read_unaligned() }.data;
-            if data.is_null() {
-                return Err(not_an_image());
+        if !unsafe { starts_with(at, &WRAPPER_MAGIC.to_le_bytes()) } {
+            // SAFETY: the caller's promise.
+            return Ok(Self { bytes: unsafe { measured(at) }?, parts: Vec::new() });
+        }
+        // SAFETY: it says that it is a wrapper.
+        let wrapper = unsafe { at.cast::<Wrapper>().read_unaligned() };
+        if wrapper.data.is_null() {
+            return Err(not_an_image());
+        }
+        let mut parts = Vec::new();
+        if wrapper.version == WITH_PARTS && !wrapper.prelinked.is_null() {
+            let mut next = wrapper.prelinked.cast::<*const u8>();
+            // SAFETY: a wrapper of this version names an array of pointers to containers, which ends in null.
+            while let part = unsafe { next.read_unaligned() }
+                && !part.is_null()
+            {
+                // SAFETY: as above.
+                unsafe {
+                    parts.push(measured(part)?);
+                    next = next.add(1);
+                }
             }
         }
-        // SAFETY: bytes are compared one by one, and reading stops at the first that differs.
-        let (container, elf) =
-            unsafe { (starts_with(data, &0xBA55_ED50u32.to_le_bytes()), starts_with(data, b"\x7fELF")) };
-        let len = if container {
-            // SAFETY: a container has a header of 16 bytes.
-            image::size_of_container(unsafe { std::slice::from_raw_parts(data, 16) })
-        } else if elf {
-            // SAFETY: a 64-bit ELF file has a header of 64 bytes.
-            image::size_of_cubin(unsafe { std::slice::from_raw_parts(data, 64) })
-        } else {
-            // SAFETY: what else it may be ends in NUL.
-            Some(unsafe { libc::strlen(data.cast()) })
-        };
-        Ok(Self::Kept(data as usize, len.ok_or_else(not_an_image)?))
+        // SAFETY: the caller's promise.
+        Ok(Self { bytes: unsafe { measured(wrapper.data) }?, parts })
+    }
+
+    /// An image of bytes that were read or made.
+    pub fn of(bytes: Vec<u8>) -> Self {
+        Self { bytes: Bytes::Copied(bytes), parts: Vec::new() }
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        match self {
-            // SAFETY: `at`'s caller keeps the memory valid, and its length was found there.
-            Self::Kept(at, len) => unsafe { std::slice::from_raw_parts(*at as *const u8, *len) },
-            Self::Copied(bytes) => bytes,
+        self.bytes.get()
+    }
+
+    /// What of it is to be loaded on a device: the image, or, where that has nothing for the device, the PTX of the
+    /// parts that it was linked from, linked anew. Second, what is wrong with a part that had to be left out: NVIDIA's
+    /// library for launches by kernels is often linked and seldom used, so that many programs do without.
+    pub fn loadable(&self, info: &DeviceInfo) -> Result<(Cow<'_, [u8]>, Option<Error>)> {
+        let bytes = self.bytes();
+        if self.parts.is_empty() || !info.accepts_ptx || for_device(bytes, info).is_ok() {
+            return Ok((Cow::Borrowed(bytes), None));
+        }
+        let (major, minor) = info.compute_capability;
+        let texts = self.parts.iter().map(|part| image::ptx_for(part.get(), major * 10 + minor));
+        let (texts, useless): (Vec<_>, Vec<_>) = texts.partition(Result::is_ok);
+        let texts: Vec<String> = texts.into_iter().flatten().collect();
+        let left_out = useless.into_iter().find_map(Result::err);
+        match left_out {
+            Some(error) if texts.is_empty() => Err(error),
+            _ => Ok((Cow::Owned(image::link(&texts)?.into_bytes()), left_out)),
         }
     }
 
     /// An image that no longer depends on the program's memory.
     pub fn into_copy(self) -> Self {
-        Self::Copied(self.bytes().to_vec())
+        let copy = |bytes: Bytes| Bytes::Copied(bytes.get().to_vec());
+        Self { bytes: copy(self.bytes), parts: self.parts.into_iter().map(copy).collect() }
     }
+}
+
+fn not_an_image() -> Error {
+    Error::new(Code::InvalidImage, "The image is no fat binary, cubin or PTX text")
+}
+
+/// Finds out how long an image is.
+///
+/// # Safety
+/// `data` must point to a container, a cubin, or PTX text ending in NUL; it must stay valid as long as the result.
+unsafe fn measured(data: *const u8) -> Result<Bytes> {
+    // SAFETY: bytes are compared one by one, and reading stops at the first that differs.
+    let (container, elf) =
+        unsafe { (starts_with(data, &0xBA55_ED50u32.to_le_bytes()), starts_with(data, b"\x7fELF")) };
+    let len = if container {
+        // SAFETY: a container has a header of 16 bytes.
+        image::size_of_container(unsafe { std::slice::from_raw_parts(data, 16) })
+    } else if elf {
+        // SAFETY: a 64-bit ELF file has a header of 64 bytes.
+        image::size_of_cubin(unsafe { std::slice::from_raw_parts(data, 64) })
+    } else {
+        // SAFETY: what else it may be ends in NUL.
+        Some(unsafe { libc::strlen(data.cast()) })
+    };
+    Ok(Bytes::Kept(data as usize, len.ok_or_else(not_an_image)?))
 }
 
 /// What a device can use of an image.
@@ -158,5 +225,71 @@ mod tests {
         // SAFETY: null is refused before it is read.
         let null = unsafe { Image::at(std::ptr::null()) };
         assert_eq!(null.err().map(|e| e.code), Some(Code::InvalidValue));
+    }
+
+    /// A container with one PTX text.
+    fn container(text: &str) -> Vec<u8> {
+        let mut entry = vec![0u8; 64];
+        entry[..2].copy_from_slice(&1u16.to_le_bytes());
+        entry[4..8].copy_from_slice(&64u32.to_le_bytes());
+        entry[8..16].copy_from_slice(&(text.len() as u64).to_le_bytes());
+        entry[26..28].copy_from_slice(&8u16.to_le_bytes());
+        entry[28..32].copy_from_slice(&70u32.to_le_bytes());
+        entry.extend(text.bytes());
+        let mut all = 0xBA55_ED50u32.to_le_bytes().to_vec();
+        all.extend(1u16.to_le_bytes());
+        all.extend(16u16.to_le_bytes());
+        all.extend((entry.len() as u64).to_le_bytes());
+        all.extend(entry);
+        all
+    }
+
+    #[test]
+    fn an_image_with_nothing_usable_is_linked_anew_from_its_parts() {
+        let head = ".version 8.0\n.target sm_70\n.address_size 64\n";
+        let mut parts = [
+            container(&format!("{head}.extern .func f ();\n.visible .entry k () {{ call f; ret; }}\n")),
+            container(&format!("{head}.visible .func f () {{ ret; }}\n")),
+        ];
+        let empty = {
+            let mut empty = 0xBA55_ED50u32.to_le_bytes().to_vec();
+            empty.extend([1, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            empty
+        };
+        let pointers = [parts[0].as_ptr(), parts[1].as_ptr(), std::ptr::null()];
+        let mut wrapper = Wrapper {
+            magic: WRAPPER_MAGIC,
+            version: WITH_PARTS,
+            data: empty.as_ptr(),
+            prelinked: pointers.as_ptr().cast(),
+        };
+        let info = DeviceInfo { compute_capability: (8, 0), accepts_ptx: true, ..DeviceInfo::default() };
+        // SAFETY: the wrapper and what it points to are valid.
+        let image = || unsafe { Image::at((&raw const wrapper).cast()) }.unwrap();
+        for image in [image(), image().into_copy()] {
+            let (linked, left_out) = image.loadable(&info).unwrap();
+            let module = rgpu_softgpu::ptx::parse(std::str::from_utf8(&linked).unwrap()).unwrap();
+            assert!(module.functions.iter().all(|f| !f.is_declaration) && module.functions.len() == 2);
+            assert!(left_out.is_none());
+        }
+        // Parts for newer devices alone: what is missing is said.
+        let old = DeviceInfo { compute_capability: (6, 0), accepts_ptx: true, ..DeviceInfo::default() };
+        let error = image().loadable(&old).unwrap_err();
+        assert!(error.code == Code::NoBinaryForGpu && error.message.contains("sm_70"), "{}", error.message);
+        // One part for newer devices: the other may be all that is needed.
+        parts[1][16 + 28] = 90;
+        let (first, left_out) =
+            (image().loadable(&info).unwrap().0.into_owned(), image().loadable(&info).unwrap().1);
+        assert!(String::from_utf8(first).unwrap().contains(".entry k"));
+        assert!(left_out.is_some_and(|error| error.message.contains("sm_90")));
+        parts[1][16 + 28] = 70;
+        // A usable image needs no parts; an older wrapper has none.
+        wrapper.data = parts[1].as_ptr();
+        // SAFETY: as above.
+        let whole = unsafe { Image::at((&raw const wrapper).cast()) }.unwrap();
+        assert_eq!(&*whole.loadable(&info).unwrap().0, &parts[1][..]);
+        wrapper.version = 1;
+        // SAFETY: as above.
+        assert!(unsafe { Image::at((&raw const wrapper).cast()) }.unwrap().parts.is_empty());
     }
 }

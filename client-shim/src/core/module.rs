@@ -127,6 +127,8 @@ pub struct Library {
     /// The program's handle.
     pub raw: Raw,
     image: Image,
+    /// Why a part of it is not loaded.
+    pub(super) left_out: OnceLock<Error>,
     /// As loaded, by context; failures are remembered.
     loaded: Mutex<NumberMap<Raw, Result<Arc<Module>>>>,
     kernels: Mutex<HashMap<String, Arc<Kernel>>>,
@@ -154,7 +156,9 @@ impl Core {
     pub unsafe fn module_load(&self, context: &Arc<Context>, image: *const u8) -> Result<Arc<Module>> {
         // SAFETY: the caller's promise; the image is not kept beyond this call.
         let image = unsafe { Image::at(image) }?;
-        self.module_load_bytes(context, image.bytes())
+        let image = image.loadable(&self.infos[context.ordinal as usize]);
+        let (image, _) = image.inspect_err(|error| say_once(&error.message))?;
+        self.module_load_bytes(context, &image)
     }
 
     /// As [`Core::module_load`], from bytes that were read from a file or linked.
@@ -456,7 +460,7 @@ impl Core {
 
     /// As [`Core::library_load`], from bytes.
     pub fn library_load_bytes(&self, image: Vec<u8>) -> Result<Arc<Library>> {
-        Ok(self.new_library(Image::Copied(image), Vec::new()))
+        Ok(self.new_library(Image::of(image), Vec::new()))
     }
 
     /// A library over an image.
@@ -464,6 +468,7 @@ impl Core {
         self.libraries.insert(|raw| Library {
             raw,
             image,
+            left_out: OnceLock::new(),
             loaded: Mutex::default(),
             kernels: Mutex::default(),
             managed,
@@ -529,7 +534,12 @@ impl Core {
                 kept.push(unsafe { std::slice::from_raw_parts(*addr as *const u8, size) }.to_vec());
             }
         }
-        let module = self.load(context, library.image.bytes(), &placed, true)?;
+        let image = library.image.loadable(&self.infos[context.ordinal as usize]);
+        let (image, left_out) = image.inspect_err(|error| say_once(&error.message))?;
+        if let Some(error) = left_out {
+            let _ = library.left_out.set(error);
+        }
+        let module = self.load(context, &image, &placed, true)?;
         if !placed.is_empty() {
             // Their initial values have come with the answer.
             self.after_wait();

@@ -1,7 +1,7 @@
 //! Linking PTX at run time (`cuLink*`).
 //!
-//! What a link yields is an image for `cuModuleLoadData`. Here that is PTX text again: the inputs joined
-//! under one header. Machine code can't be linked.
+//! What a link yields is an image for `cuModuleLoadData`. Here that is PTX text again, linked from the inputs.
+//! Machine code can't be linked.
 
 use super::module::{JitLog, read_file};
 use super::types::*;
@@ -38,38 +38,6 @@ fn add(link: Opaque, kind: u32, data: &[u8]) -> Result<()> {
         .map_err(|_| Error::new(Code::InvalidPtx, "The PTX that was given to be linked is not text"))?;
     link.1.inputs.lock().push(text.to_string());
     Ok(())
-}
-
-/// The version that a `.version` line names.
-fn version(line: &str) -> Option<(u32, u32)> {
-    let (major, minor) = line.trim().strip_prefix(".version")?.trim().split_once('.')?;
-    Some((major.parse().ok()?, minor.trim().parse().ok()?))
-}
-
-/// Joins PTX texts under one header: the highest version, the first target and address size.
-fn join(inputs: &[String]) -> String {
-    if let [only] = inputs {
-        return only.clone();
-    }
-    let lines = || inputs.iter().flat_map(|text| text.lines());
-    let is_header = |line: &str, word: &str| line.trim_start().starts_with(word);
-    let mut joined = String::new();
-    if let Some((major, minor)) = lines().filter_map(version).max() {
-        joined += &format!(".version {major}.{minor}\n");
-    }
-    for word in [".target", ".address_size"] {
-        if let Some(line) = lines().find(|line| is_header(line, word)) {
-            joined += line;
-            joined += "\n";
-        }
-    }
-    for line in lines() {
-        if ![".version", ".target", ".address_size"].iter().any(|word| is_header(line, word)) {
-            joined += line;
-            joined += "\n";
-        }
-    }
-    joined
 }
 
 fn create(count: u32, options: *const u32, values: *mut *mut c_void, link: *mut Opaque) -> Result<()> {
@@ -118,7 +86,7 @@ door! {
     }
     fn cuLinkComplete(link: Opaque, image: *mut *mut c_void, size: *mut usize) |core| {
         let link = LINKS.get(link as usize)?;
-        let mut text = join(&link.1.inputs.lock()).into_bytes();
+        let mut text = rgpu_softgpu::image::link(&link.1.inputs.lock())?.into_bytes();
         text.push(0);
         let mut kept = link.1.image.lock();
         let kept = kept.insert(text.into_boxed_slice());
@@ -128,21 +96,5 @@ door! {
     }
     fn cuLinkDestroy(link: Opaque) |core| {
         LINKS.remove(link as usize).map(|_| ())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn inputs_are_joined_under_one_header() {
-        let one = ".version 8.0\n.target sm_80\n.address_size 64\n.extern .func f();\n".to_string();
-        let two = ".version 9.0\n.target sm_80\n.address_size 64\n.visible .func f() { ret; }\n".to_string();
-        let joined = join(&[one.clone(), two]);
-        assert_eq!(joined.matches(".version").count(), 1);
-        assert!(joined.starts_with(".version 9.0\n.target sm_80\n.address_size 64\n"));
-        assert!(joined.contains(".extern .func f") && joined.contains(".visible .func f"));
-        assert_eq!(join(std::slice::from_ref(&one)), one);
     }
 }

@@ -11,10 +11,12 @@
 
 mod container;
 mod decompress;
+mod link;
 
 use rgpu_device::{Code, Error, Result};
 
 pub use container::{Entry, EntryKind, entries};
+pub use link::link;
 
 /// Magic number of a fat binary container.
 const CONTAINER_MAGIC: u32 = 0xBA55_ED50;
@@ -209,10 +211,16 @@ fn not_an_image() -> Error {
 }
 
 fn nothing_usable(inside: &str) -> Error {
+    // "PTX for sm_90": a software GPU can be told to be a newer one.
+    let newer = if inside.contains("PTX for sm_") {
+        "; or, if it is for a software GPU, give that a higher --compute-capability"
+    } else {
+        ""
+    };
     Error::new(
         Code::NoBinaryForGpu,
         format!(
-            "The image has nothing that this device can run; it holds {inside}. Compile it with PTX, such as -gencode arch=compute_80,code=compute_80"
+            "The image has nothing that this device can run; it holds {inside}. Compile it with PTX, such as -gencode arch=compute_80,code=compute_80{newer}"
         ),
     )
 }

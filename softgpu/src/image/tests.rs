@@ -126,6 +126,15 @@ fn newer_ptx_is_refused() {
 }
 
 #[test]
+fn a_newer_text_alone_makes_the_message_name_the_option() {
+    let newer = container(&[entry_bytes(1, 90, 0, ptx("sm_90").as_bytes())]);
+    let error = ptx_for(&newer, 80).unwrap_err();
+    assert!(error.message.contains("--compute-capability"), "{}", error.message);
+    let code = ptx_for(&container(&[entry_bytes(2, 80, 0, b"\x7fELF")]), 80).unwrap_err();
+    assert!(!code.message.contains("--compute-capability"), "{}", code.message);
+}
+
+#[test]
 fn sizes_come_from_headers() {
     let image = container(&[entry_bytes(1, 52, 0, ptx("sm_52").as_bytes())]);
     assert_eq!(size_of_container(&image[..16]), Some(image.len()));
