@@ -65,6 +65,12 @@ pub struct Thread {
     pub state: *mut u8,
 }
 
+/// Where shared memory has a part that programs do not count: behind all that a block may have. Device code finds it by
+/// `%reserved_smem_offset_…`; tiles of more than a warp (cooperative groups) synchronise there.
+pub const RESERVED_SHARED_AT: u32 = (256 << 10) - RESERVED_SHARED_BYTES;
+/// Bytes of it.
+pub const RESERVED_SHARED_BYTES: u32 = 1024;
+
 /// What the threads of a block share. Compiled code reads it.
 #[derive(Debug, Clone)]
 #[repr(C)]
@@ -212,6 +218,8 @@ pub struct Kernel {
     pub local_bytes: u32,
     /// Bytes of static shared memory; dynamic shared memory begins after them (aligned to 16).
     pub static_shared: u32,
+    /// Whether it uses reserved shared memory, which is zero when a block begins.
+    pub reserved_shared: bool,
     /// Its cuts; [`Thread::stop`] is 1 + an index here.
     pub cuts: Vec<Cut>,
     /// Its operations on matrix fragments.

@@ -23,6 +23,7 @@ mod vars;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -197,7 +198,14 @@ impl Linked {
         let bodies = Bodies::new(unit, id)?;
         let shared = bodies.shared(unit)?;
         let table = Table::new(unit.module.functions.len());
-        let context = Context { unit, env: &self.environment, shared: &shared, table: table.address() };
+        let reserved_shared = Cell::new(false);
+        let context = Context {
+            unit,
+            env: &self.environment,
+            shared: &shared,
+            table: table.address(),
+            reserved_shared: &reserved_shared,
+        };
         let mut builders = FunctionBuilderContext::new();
         let mut pieces = Vec::new();
 
@@ -243,6 +251,7 @@ impl Linked {
             state_bytes: facts.state_bytes,
             local_bytes: vars.frame,
             static_shared: shared.size,
+            reserved_shared: reserved_shared.get(),
             cuts: facts.cuts,
             matrix_ops: facts.matrix_ops,
             code: Arc::new(image),

@@ -11,8 +11,8 @@ use super::grid::Grid;
 use super::slot::Slot;
 use super::warp::{self, lanes};
 use crate::abi::{
-    Block, Cut, CutKind, STOP_EXIT, STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION,
-    TRAP_MISALIGNED, TRAP_STACK, WARP,
+    Block, Cut, CutKind, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, STOP_EXIT, STOP_TRAP, TRAP_ADDRESS,
+    TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_MISALIGNED, TRAP_STACK, WARP,
 };
 
 /// How far a block has come.
@@ -95,6 +95,11 @@ impl Resident {
     }
 
     fn rewind(&mut self) {
+        if self.context.grid.kernel.reserved_shared {
+            let reserved = self.slot.window + u64::from(RESERVED_SHARED_AT);
+            // SAFETY: it is the end of the slot's window, which is accessible, and no thread runs.
+            unsafe { (reserved as *mut u8).write_bytes(0, RESERVED_SHARED_BYTES as usize) };
+        }
         if !self.context.grid.has_cuts {
             return;
         }

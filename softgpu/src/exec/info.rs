@@ -148,7 +148,8 @@ mod tests {
         let info = describe(&Config::default(), 3, 1);
         assert!(info.attributes.windows(2).all(|w| w[0].0 < w[1].0));
         assert_eq!((info.attribute(16), info.attribute(75), info.attribute(88)), (3, 8, 0));
-        assert!(shared_optin((9, 0)) <= super::super::arena::WINDOW);
+        assert!(shared_optin((9, 0)) <= u64::from(crate::abi::RESERVED_SHARED_AT));
+        assert_eq!(u64::from(crate::abi::RESERVED_SHARED_AT + 1024), super::super::arena::WINDOW);
         assert_eq!((resident_blocks(2), resident_blocks(64), resident_blocks(1024)), (16, 3, 1));
     }
 }

@@ -100,6 +100,56 @@ fn a_sum_through_shuffles_barriers_and_atomics_is_right() {
     }
 }
 
+/// Each block finds the reserved part of shared memory zero, where no variable is, and threads share it.
+#[test]
+fn reserved_shared_memory_is_each_blocks_own_and_begins_with_zeros() {
+    const TEXT: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n
+        .extern .shared .align 16 .b8 dynamic[];
+        .visible .entry reserved(.param .u64 out)
+        {
+            .reg .b32 %r<12>; .reg .b64 %rd<4>; .reg .pred %p<2>;
+            mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x;
+            mov.u32 %r4, %reserved_smem_offset_1;
+            mad.lo.u32 %r5, %r1, 4, %r4;
+            ld.shared.u32 %r6, [%r5];
+            bar.sync 0;
+            add.u32 %r7, %r1, 1000;
+            add.u32 %r7, %r7, %r6;
+            st.shared.u32 [%r5], %r7;
+            mov.u32 %r11, dynamic;
+            mad.lo.u32 %r11, %r1, 4, %r11;
+            st.shared.u32 [%r11], 77;
+            bar.sync 0;
+            xor.b32 %r8, %r1, 1;
+            mad.lo.u32 %r8, %r8, 4, %r4;
+            ld.shared.u32 %r9, [%r8];
+            mad.lo.u32 %r10, %r2, %r3, %r1;
+            ld.param.u64 %rd1, [out];
+            cvta.to.global.u64 %rd1, %rd1;
+            mul.wide.u32 %rd2, %r10, 4;
+            add.u64 %rd1, %rd1, %rd2;
+            st.global.u32 [%rd1], %r9;
+            ret;
+        }\0";
+    let rig = Rig::new();
+    rig.gpu.module_load(0, MODULE + 1, TEXT, &[]).unwrap();
+    let (blocks, threads) = (40, 64);
+    let params = rig.memory.to_le_bytes();
+    let launch = Launch {
+        stream: LEGACY,
+        module: MODULE + 1,
+        function: 0,
+        grid: [blocks, 1, 1],
+        block: [threads, 1, 1],
+        shared_bytes: 40 << 10,
+        cooperative: false,
+        params: &params,
+    };
+    rig.gpu.launch(launch).unwrap();
+    let expected: Vec<i32> = (0..blocks * threads).map(|i| 1000 + (i as i32 % threads as i32 ^ 1)).collect();
+    assert_eq!(rig.read(rig.memory, expected.len()), expected);
+}
+
 #[test]
 fn variables_print_and_managed_memory_work() {
     let rig = Rig::new();

@@ -17,6 +17,7 @@ mod video;
 
 pub use float::Directed;
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 
@@ -48,6 +49,8 @@ pub struct Context<'a> {
     pub shared: &'a SharedLayout,
     /// Address of the table of functions that may be called through a pointer.
     pub table: u64,
+    /// Whether anything asks where reserved shared memory is.
+    pub reserved_shared: &'a Cell<bool>,
 }
 
 /// What emission found out about a kernel.

@@ -167,6 +167,17 @@ impl<'a> Emitter<'a, '_> {
                 let dynamic = self.block_field(i32, offset_of!(abi::Block, dynamic_shared));
                 self.add_const(dynamic, i64::from(self.cx.shared.size))
             }
+            S::ReservedSmemBegin | S::ReservedSmemEnd | S::ReservedSmemCap | S::ReservedSmemOffset(_) => {
+                self.cx.reserved_shared.set(true);
+                let (at, size) = (abi::RESERVED_SHARED_AT, abi::RESERVED_SHARED_BYTES);
+                let value = match special {
+                    S::ReservedSmemEnd => at + size,
+                    S::ReservedSmemCap => size,
+                    S::ReservedSmemOffset(n) => at + u32::from(n) * (size / 2),
+                    _ => at,
+                };
+                self.iconst(i32, i64::from(value))
+            }
             S::EnvReg(n @ (1 | 2)) => {
                 let value = self.block_field(types::I64, offset_of!(abi::Block, envreg));
                 self.part_of_time(value, false, n == 2)

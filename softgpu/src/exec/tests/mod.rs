@@ -70,6 +70,7 @@ impl Kernels for Specs {
             state_bytes: 64,
             local_bytes: 256,
             static_shared: 4096,
+            reserved_shared: false,
             cuts: spec.cuts.iter().map(|&(kind, legacy, line)| Cut { kind, legacy, line }).collect(),
             matrix_ops: Vec::new(),
             code: Arc::new(()),
