@@ -47,6 +47,19 @@ int main() {
     size_t nodes = 0;
     CHECK(cudaGraphGetNodes(graph, nullptr, &nodes));
     REQUIRE(nodes == 5, "%zu nodes were captured", nodes);
+    std::vector<cudaGraphNode_t> captured(nodes);
+    CHECK(cudaGraphGetNodes(graph, captured.data(), &nodes));
+    int scales = 0, adds = 0;
+    for (cudaGraphNode_t node : captured) {
+        cudaGraphNodeType type;
+        CHECK(cudaGraphNodeGetType(node, &type));
+        if (type != cudaGraphNodeTypeKernel) continue;
+        cudaKernelNodeParams kernel = {};
+        CHECK(cudaGraphKernelNodeGetParams(node, &kernel));
+        scales += kernel.func == (void*)scale;
+        adds += kernel.func == (void*)add;
+    }
+    REQUIRE(scales == 2 && adds == 1, "%d and %d kernels are told by their names", scales, adds);
     cudaGraphExec_t executable;
     CHECK(cudaGraphInstantiate(&executable, graph, 0));
 

@@ -135,6 +135,22 @@ impl Core {
         config: &Config,
         params: Params,
     ) -> Result<()> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.launch_as(function.raw, function, stream, config, params) }
+    }
+
+    /// As [`Core::launch`]; a graph that captures the launch tells `symbol` as what was launched.
+    ///
+    /// # Safety
+    /// As for [`Core::launch`].
+    pub(super) unsafe fn launch_as(
+        &self,
+        symbol: usize,
+        function: &Function,
+        stream: &Stream,
+        config: &Config,
+        params: Params,
+    ) -> Result<()> {
         let ordinal = function.module.ordinal;
         if stream.ordinal != ordinal {
             return Err(Error::new(
@@ -149,7 +165,6 @@ impl Core {
         }
         let captured = capture::divert(stream, || {
             let function = self.functions.get(function.raw)?;
-            let symbol = function.raw;
             // SAFETY: the caller's promise about `params`.
             Ok(Op::Kernel(unsafe { Kernel::new(function, symbol, *config, params) }?))
         });

@@ -244,7 +244,7 @@ impl Core {
         let stream = self.stream(&context, raw_stream, per_thread)?;
         let function = self.function_for(&context, host)?;
         // SAFETY: passed on to the caller.
-        unsafe { self.launch(&function, &stream, config, Params::Pointers(args)) }?;
+        unsafe { self.launch_as(host as usize, &function, &stream, config, Params::Pointers(args)) }?;
         let key = Key::new(Door::Runtime, host, raw_stream, per_thread, config);
         self.remember_launch(key, generation, context, stream, function, config);
         Ok(())
