@@ -27,7 +27,10 @@ static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
 
 struct Trace {
+    name: String,
     file: BufWriter<File>,
+    /// Whether the file could not be written, which was said.
+    cut_off: bool,
     any: bool,
     clocks: Clocks,
     /// Calls that were asked, by sequence number, until both sides' times are known.
@@ -117,15 +120,7 @@ fn open() {
     let name = name.replace("%p", &std::process::id().to_string());
     match File::create(&name) {
         Ok(file) => {
-            *trace = Some(Trace {
-                file: BufWriter::with_capacity(256 << 10, file),
-                any: false,
-                clocks: Clocks::default(),
-                asked: Default::default(),
-                kept: Vec::new(),
-                streams: Default::default(),
-                dispatched: Default::default(),
-            });
+            *trace = Some(Trace::new(name, file));
             if let Some(trace) = trace.as_mut() {
                 let program = std::env::current_exe().unwrap_or_default();
                 let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -136,9 +131,7 @@ fn open() {
             STATE.store(ON, Relaxed);
         }
         Err(e) => {
-            // In one piece; a closed stderr is no reason to fail.
-            let line = format!("rgpu: {VARIABLE}: cannot write {name}: {e}\n");
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            say(&format!("cannot write {name}: {e}"));
             STATE.store(OFF, Relaxed);
         }
     }
@@ -217,10 +210,14 @@ pub fn measured(records: Vec<Traced>) {
 #[cold]
 pub fn close() {
     if let Some(mut trace) = TRACE.lock().take() {
-        trace.write_kept();
-        let _ = trace.file.write_all(b"\n]\n").and_then(|()| trace.file.flush());
+        trace.end();
     }
     STATE.store(OFF, Relaxed);
+}
+
+/// Says something on stderr, in one piece; a closed stderr is no reason to fail.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(format!("rgpu: {VARIABLE}: {text}\n").as_bytes());
 }
 
 fn with(f: impl FnOnce(&mut Trace)) {
@@ -248,6 +245,37 @@ fn name_of(call: u16) -> &'static str {
 }
 
 impl Trace {
+    fn new(name: String, file: File) -> Self {
+        Self {
+            name,
+            file: BufWriter::with_capacity(256 << 10, file),
+            cut_off: false,
+            any: false,
+            clocks: Clocks::default(),
+            asked: Default::default(),
+            kept: Vec::new(),
+            streams: Default::default(),
+            dispatched: Default::default(),
+        }
+    }
+
+    /// Writes what is left, and the end of the file.
+    fn end(&mut self) {
+        self.write_kept();
+        self.write(|file| file.write_all(b"\n]\n").and_then(|()| file.flush()));
+    }
+
+    /// Writes to the file, until that fails. The program has nothing to do with it, but who reads the file has.
+    fn write(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) {
+        if self.cut_off {
+            return;
+        }
+        if let Err(error) = write(&mut self.file) {
+            self.cut_off = true;
+            say(&format!("{} is not complete: {error}", self.name));
+        }
+    }
+
     /// Learns about the clocks, if all times of a call are known.
     fn learn(&mut self, sequence: u64) {
         if let Some(Asked { sent, received: Some(received), server: Some((begun, answered)) }) =
@@ -323,8 +351,7 @@ impl Trace {
     fn line(&mut self, line: &str) {
         let before: &[u8] = if self.any { b",\n" } else { b"[\n" };
         self.any = true;
-        // A full disk shows in the file; the program has nothing to do with it.
-        let _ = self.file.write_all(before).and_then(|()| self.file.write_all(line.as_bytes()));
+        self.write(|file| file.write_all(before).and_then(|()| file.write_all(line.as_bytes())));
     }
 }
 
@@ -363,6 +390,22 @@ mod tests {
         let mut clocks = Clocks::default();
         clocks.learn([1_000_000, 10, 20, 1_000_030]);
         assert_eq!(clocks.ours(15), 1_000_015);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_given_up() {
+        let file = File::options().write(true).open("/dev/full").unwrap();
+        let mut trace = Trace::new("/dev/full".to_owned(), file);
+        trace.name_process(1, "p");
+        assert!(!trace.cut_off, "nothing has left the buffer");
+        trace.end();
+        assert!(trace.cut_off);
+        let mut calls = 0;
+        trace.write(|_| {
+            calls += 1;
+            Ok(())
+        });
+        assert_eq!(calls, 0);
     }
 
     #[test]
