@@ -175,7 +175,8 @@ pub fn app_server() -> Outcome {
     Ok(rgpu_server::app_server_main())
 }
 
-fn parse_capability(text: &str) -> Result<(u32, u32), String> {
+/// A compute capability, such as `8.0`.
+pub fn parse_capability(text: &str) -> Result<(u32, u32), String> {
     text.split_once('.')
         .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
         .ok_or_else(|| format!("{text:?} is no compute capability, such as 8.0"))

@@ -88,7 +88,12 @@ pub fn serve(options: Options) -> io::Result<()> {
     let addresses: Vec<_> = options
         .listen
         .to_socket_addrs()
-        .map_err(|e| invalid(format!("`{}` is no address to listen on: {e}", options.listen)))?
+        .map_err(|e| {
+            invalid(format!(
+                "`{}` is no address to listen on ({e}): give HOST:PORT, such as 127.0.0.1:7070 or [::1]:7070",
+                options.listen
+            ))
+        })?
         .collect();
     let key = options.broker_key.as_ref().map(|(path, node)| Ok::<_, io::Error>((read_key(path)?, node)));
     let key = key.transpose()?;

@@ -121,6 +121,8 @@ struct Facts<'a> {
     runpath: Option<String>,
     /// Its section of device code.
     device_code: Option<&'a [u8]>,
+    /// The section of what its device code was linked from (`nvcc -rdc=true`).
+    device_parts: Option<&'a [u8]>,
     has_symbols: bool,
     has_static_runtime: bool,
     /// A path of the driver that it opens by that very path.
@@ -199,11 +201,15 @@ fn read_dynamic(header: &Header, bytes: &[u8], facts: &mut Facts<'_>) {
 
 fn read_sections<'a>(header: &'a Header, bytes: &'a [u8], facts: &mut Facts<'a>) {
     let Ok(sections) = header.sections(ENDIAN, bytes) else { return };
-    facts.device_code = sections
-        .iter()
-        .filter(|section| sections.section_name(ENDIAN, section).is_ok_and(|name| name == b".nv_fatbin"))
-        .find_map(|section| section.data(ENDIAN, bytes).ok())
-        .filter(|code| !code.is_empty());
+    let named = |wanted: &[u8]| {
+        sections
+            .iter()
+            .filter(|section| sections.section_name(ENDIAN, section).is_ok_and(|name| name == wanted))
+            .find_map(|section| section.data(ENDIAN, bytes).ok())
+            .filter(|code| !code.is_empty())
+    };
+    facts.device_code = named(b".nv_fatbin");
+    facts.device_parts = named(b"__nv_relfatbin");
     let Ok(symbols) = sections.symbols(ENDIAN, bytes, elf::SHT_SYMTAB) else { return };
     facts.has_symbols = !symbols.is_empty();
     let defines = |name: &[u8]| {
@@ -304,7 +310,7 @@ fn describe(name: &str, facts: &Facts<'_>, findings: &mut Vec<Finding>) -> bool 
         )));
     }
     if let Some(code) = facts.device_code {
-        findings.extend(device_code::check(name, code));
+        findings.extend(device_code::check(name, code, facts.device_parts.unwrap_or_default()));
     }
     if facts.has_static_runtime {
         findings.push(if cfg!(target_arch = "x86_64") {

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::library::{self, Links};
+use crate::serve::parse_capability;
+use crate::units::parse_bytes;
 use crate::{Failure, Outcome};
 use child::{Ended, Held};
 use lease::{Asked, LeaseArguments, Leased};
@@ -57,17 +59,20 @@ pub struct Arguments {
     #[arg(long, value_name = "json:FILE", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     stats: Option<Report>,
     /// Memory of each software GPU, such as 512M or 2G
-    #[arg(long, value_name = "BYTES", requires = "in_process", help_heading = "With --in-process")]
-    memory: Option<String>,
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "in_process", help_heading = "With --in-process")]
+    memory: Option<u64>,
     /// Processor cores that the software GPU uses [default: all]
-    #[arg(long, value_name = "N", requires = "in_process", help_heading = "With --in-process")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "in_process",
+        help_heading = "With --in-process")]
     workers: Option<u32>,
     /// Number of software GPUs
-    #[arg(long, value_name = "N", requires = "in_process", help_heading = "With --in-process")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), requires = "in_process",
+        help_heading = "With --in-process")]
     devices: Option<u32>,
     /// Compute capability that the software GPU reports, such as 8.0
-    #[arg(long, value_name = "X.Y", requires = "in_process", help_heading = "With --in-process")]
-    compute_capability: Option<String>,
+    #[arg(long, value_name = "X.Y", value_parser = parse_capability, requires = "in_process",
+        help_heading = "With --in-process")]
+    compute_capability: Option<(u32, u32)>,
     #[command(flatten)]
     lease: LeaseArguments,
     /// The program and its arguments
@@ -202,8 +207,8 @@ fn choose_device(command: &mut Command, arguments: &Arguments, place: Place) -> 
             .map_err(|e| Failure::new(format!("Cannot use the token file {}: {e}", file.display())))?;
         command.env("RGPU_TOKEN_FILE", file);
     }
-    if let Some(memory) = &arguments.memory {
-        command.env("RGPU_SOFT_MEMORY", memory);
+    if let Some(memory) = arguments.memory {
+        command.env("RGPU_SOFT_MEMORY", memory.to_string());
     }
     if let Some(workers) = arguments.workers {
         command.env("RGPU_SOFT_WORKERS", workers.to_string());
@@ -211,8 +216,8 @@ fn choose_device(command: &mut Command, arguments: &Arguments, place: Place) -> 
     if let Some(devices) = arguments.devices {
         command.env("RGPU_SOFT_DEVICES", devices.to_string());
     }
-    if let Some(capability) = &arguments.compute_capability {
-        command.env("RGPU_SOFT_CC", capability);
+    if let Some((major, minor)) = arguments.compute_capability {
+        command.env("RGPU_SOFT_CC", format!("{major}.{minor}"));
     }
     Ok(())
 }
@@ -253,6 +258,27 @@ mod tests {
         }
         for bad in ["", "gpuhost", ":7070", "gpuhost:", "gpuhost:0", "gpuhost:70707", "gpuhost:http"] {
             assert!(check_address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_software_gpus_settings_are_checked_before_the_program_starts() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Command {
+            #[command(flatten)]
+            arguments: Arguments,
+        }
+        let parse = |options: &str| {
+            let words = format!("run --in-process {options} -- true");
+            Command::try_parse_from(words.split_whitespace()).map(|command| command.arguments)
+        };
+        let good = parse("--memory 512MiB --workers 2 --devices 3 --compute-capability 9.0");
+        let good = good.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((good.memory, good.compute_capability), (Some(512 << 20), Some((9, 0))));
+        for bad in ["--memory 1X", "--workers 0", "--devices 0", "--devices 65", "--compute-capability nine"]
+        {
+            assert!(parse(bad).is_err(), "{bad}");
         }
     }
 }
