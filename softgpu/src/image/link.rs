@@ -396,8 +396,8 @@ impl<'a> Scanner<'a> {
             self.at += rest.len() - trimmed.len();
             if trimmed.starts_with("//") {
                 self.skip_line();
-            } else if trimmed.starts_with("/*") {
-                self.at += trimmed[2..].find("*/").map_or(trimmed.len(), |end| end + 4);
+            } else if let Some(comment) = trimmed.strip_prefix("/*") {
+                self.at += comment.find("*/").map_or(trimmed.len(), |end| end + 4);
             } else {
                 return;
             }
