@@ -146,7 +146,8 @@ fn reserved_shared_memory_is_each_blocks_own_and_begins_with_zeros() {
         params: &params,
     };
     rig.gpu.launch(launch).unwrap();
-    let expected: Vec<i32> = (0..blocks * threads).map(|i| 1000 + ((i as i32 % threads as i32) ^ 1)).collect();
+    let expected: Vec<i32> =
+        (0..blocks * threads).map(|i| 1000 + ((i as i32 % threads as i32) ^ 1)).collect();
     assert_eq!(rig.read(rig.memory, expected.len()), expected);
 }
 
