@@ -119,7 +119,9 @@ impl Incremental {
                 .map(|(id, _)| id.0)
                 .collect(),
         };
-        for arc in arcs {
+        self.change(|live| live.clear_node(node.0));
+        // The last of a row first, so that none has to move up.
+        for arc in arcs.into_iter().rev() {
             self.remove_arc(ArcId(arc))?;
         }
         self.sums.supply(supply, -1);
@@ -315,6 +317,9 @@ mod tests {
                 }
                 let cost = kept.solve().unwrap();
                 kept.verify().unwrap();
+                if let Some(live) = &kept.live {
+                    live.assert_consistent();
+                }
                 let fresh = Algorithm::SuccessiveShortestPaths.solve(kept.network()).unwrap();
                 assert_eq!(cost, fresh.cost(), "seed {seed}");
             }

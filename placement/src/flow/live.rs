@@ -160,6 +160,31 @@ impl Live {
         self.state.meeting_alone = true;
     }
 
+    /// Asserts that what follows changes step by step is what would be found anew.
+    #[cfg(test)]
+    pub fn assert_consistent(&self) {
+        let State { split, using, users, position, hubs, .. } = &self.state;
+        let fresh = Columns::new(split, using, hubs);
+        let sorted = |columns: &Columns, node: u32| {
+            let mut entries = columns.of(node).to_vec();
+            entries.sort_unstable();
+            entries
+        };
+        for node in 0..users.len() as u32 {
+            if let Some(columns) = &self.state.columns {
+                assert_eq!(sorted(columns, node), sorted(&fresh, node), "node {node}");
+            }
+            for (place, user) in users[node as usize].iter().enumerate() {
+                assert_eq!(user.row(), split.row(user.source));
+                assert_eq!(
+                    (node, user.cost),
+                    (using[user.source as usize].head, using[user.source as usize].cost)
+                );
+                assert_eq!(place, position[user.source as usize] as usize);
+            }
+        }
+    }
+
     /// Makes the flow optimal again.
     pub fn route(&mut self) -> Result<(), Error> {
         if !self.added.is_empty() {
@@ -277,6 +302,17 @@ impl Live {
         }
     }
 
+    /// Notes that a node's arcs are about to be removed, one after another.
+    pub fn clear_node(&mut self, node: u32) {
+        let name = self.names[node as usize];
+        if let State { columns: Some(columns), split, .. } = &mut self.state
+            && name != NONE
+            && name & SOURCE != 0
+        {
+            columns.forget(split, name & !SOURCE);
+        }
+    }
+
     pub fn set_supply(&mut self, node: u32, old: i64, new: i64) {
         match self.names[node as usize] {
             NONE => {}
@@ -334,9 +370,9 @@ impl Live {
             }
             self.garbage += (span.limit - span.start) as usize;
             span = Span { start, end: start + length, limit: start + length };
-            if let State { columns: Some(columns), split, .. } = &mut self.state {
+            if let State { columns: Some(columns), .. } = &mut self.state {
                 for (from, to) in (row_before.start..).zip(start..start + length) {
-                    columns.relocate(split.rows[to as usize].head, from, to);
+                    columns.relocate(from, to);
                 }
             }
         }
@@ -384,7 +420,7 @@ impl Live {
                     state.chosen[source] = place;
                 }
                 if let Some(columns) = columns {
-                    columns.relocate(split.rows[place as usize].head, last, place);
+                    columns.relocate(last, place);
                 }
             }
             state.note_row(source as u32);

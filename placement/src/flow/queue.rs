@@ -85,3 +85,29 @@ impl Queue {
         (self.bucket, self.read, self.end) = (0, 0, 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_comes_first_and_who_came_first_among_equals() {
+        let mut queue = Queue::default();
+        for round in 0..2 {
+            for (distance, node) in [(7, 1), (5000, 2), (3, 3), (7, 4), (1500, 5), (3, 6)] {
+                queue.push(distance, node + round);
+            }
+            assert_eq!(queue.next(), [Some((3, 3 + round)), Some((3, 6 + round))]);
+            assert_eq!(queue.pop(), Some((3, 3 + round)));
+            // A way from there.
+            queue.push(4, 9);
+            let rest: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+            let expected = [(3, 6), (4, 9 - round), (7, 1), (7, 4), (1500, 5), (5000, 2)];
+            assert_eq!(rest, expected.map(|(distance, node)| (distance, node + round)));
+            assert_eq!(queue.peek(), None);
+            queue.push(9000, 1);
+            queue.clear();
+            assert_eq!(queue.pop(), None);
+        }
+    }
+}

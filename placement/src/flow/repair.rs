@@ -271,7 +271,7 @@ impl State {
         let (arc, own) = (*arc, &mut using[source as usize]);
         if self.chosen[source as usize] != place {
             if let Some(columns) = columns {
-                columns.price(arc, place, *own);
+                columns.price(place, arc, *own);
             }
             return;
         }
