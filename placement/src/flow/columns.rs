@@ -1,5 +1,6 @@
 //! Which sources have an arc to a node.
 
+use super::pages::vec_in_large_pages;
 use super::residual::NONE;
 use super::split::{RowArc, Split};
 
@@ -57,9 +58,9 @@ impl Columns {
         });
         let columns = columns.collect();
         let mut all = Self {
-            pool: vec![UNUSED; size as usize],
+            pool: vec_in_large_pages(UNUSED, size as usize),
             columns,
-            slots: vec![NONE; split.rows.len()],
+            slots: vec_in_large_pages(NONE, split.rows.len()),
             hidden: vec![false; left_out.len()],
         };
         for source in 0..split.sources.len() as u32 {

@@ -50,6 +50,7 @@ mod meet;
 mod network;
 mod network_simplex;
 mod news;
+mod pages;
 mod prefetch;
 mod prepare;
 mod queue;

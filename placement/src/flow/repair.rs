@@ -5,6 +5,7 @@ use super::columns::Columns;
 use super::local::{self, Local};
 use super::meet::Meeting;
 use super::network::Network;
+use super::pages::vec_in_large_pages;
 use super::prefetch::prefetch;
 use super::residual::NONE;
 use super::rounds::Search;
@@ -84,7 +85,8 @@ impl State {
         }
         let mut users: Vec<Vec<User>> =
             counts.iter().map(|&count| Vec::with_capacity(count as usize)).collect();
-        let mut position = vec![0; chosen.len()];
+        let mut position = vec_in_large_pages(0, chosen.len());
+        let mut using = vec_in_large_pages(NOWHERE, chosen.len());
         let mut waiting = Vec::new();
         for (source, &place) in chosen.iter().enumerate() {
             if place == NONE {
@@ -95,14 +97,10 @@ impl State {
                 let users = &mut users[arc.head as usize];
                 position[source] = users.len() as u32;
                 users.push(User::new(&split, source as u32, arc));
+                using[source] = arc;
             }
         }
         let hubs = local::hubs(&split);
-        let using = chosen.iter().map(|&place| match place {
-            NONE => NOWHERE,
-            place => split.rows[place as usize],
-        });
-        let using = using.collect();
         Self {
             split,
             potentials,

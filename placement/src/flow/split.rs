@@ -6,6 +6,7 @@
 //! ordinary network.
 
 use super::network::Network;
+use super::pages::vec_in_large_pages;
 use super::prepare::Limits;
 use super::residual::NONE;
 
@@ -124,7 +125,7 @@ impl Split {
             core_size += *count;
             *count = core_size - *count;
         }
-        let mut rows = vec![RowArc { head: 0, cost: 0 }; row_size as usize];
+        let mut rows = vec_in_large_pages(RowArc { head: 0, cost: 0 }, row_size as usize);
         let mut row_arcs = vec![0; row_size as usize];
         let mut core = vec![CoreArc { head: 0, reverse: 0, cost: 0, room: 0 }; core_size as usize];
         let mut core_ids = vec![0; core_size as usize];
