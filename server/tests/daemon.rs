@@ -568,7 +568,8 @@ fn closed_descriptors_are_an_error() {
     // A server that has fallen asleep cannot be woken any more. Until it has, it finds in shared memory what is asked.
     let end = Instant::now() + PATIENCE;
     let error = loop {
-        match session.synchronize_blocking(Target::Device(0)) {
+        // With something to wait for, or else nobody is asked.
+        match session.launch(launch(&[])).and_then(|()| session.synchronize_blocking(Target::Device(0))) {
             Err(error) => break error,
             Ok(()) => assert!(OVER_SHM.load(SeqCst) && Instant::now() < end, "nothing is wrong"),
         }
