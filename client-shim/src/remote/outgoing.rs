@@ -133,7 +133,7 @@ impl Out {
 
 impl Link {
     /// Puts a call into the buffer. With `pending`, an answer is expected, and the buffer is sent.
-    /// Where that fails, `pending` has been completed with the error. Returns [how much work](Quiet::work) there is then.
+    /// Where that fails, `pending` has been completed with the error. Returns [how much work](Out::work) there is then.
     pub(super) fn push<C: Call>(
         &self,
         call: &C,
