@@ -35,6 +35,7 @@ pub struct Indices {
     pub readers_asleep: Line2,
     /// Whether the writer sleeps until there is room.
     pub writer_asleep: Line2,
+    /// Keeps the rest where peers of earlier builds look for it.
     _unused: Line2,
     /// Where the threads of the writer's side sleep, whatever they wait for: a [bell](super::bell::Bell).
     pub writer_bell: Line2,
