@@ -15,7 +15,4 @@ mod graph;
 mod in_process;
 mod loader;
 mod nvml;
-mod remote;
 mod runtime;
-mod several;
-mod trace;

@@ -60,6 +60,23 @@ impl RegionCursor {
     }
 }
 
+impl Region {
+    /// The bytes of a region of this process's own memory, packed row after row.
+    ///
+    /// # Safety
+    /// The region must be readable.
+    pub unsafe fn gather(self) -> Vec<u8> {
+        let mut cursor = RegionCursor::new(self);
+        let mut bytes = Vec::with_capacity(cursor.remaining() as usize);
+        while let Some((addr, run)) = cursor.run() {
+            // SAFETY: the caller says that it is readable.
+            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(addr as *const u8, run as usize) });
+            cursor.advance(run);
+        }
+        bytes
+    }
+}
+
 /// A sink that stores what arrives in a region of this process's memory.
 pub(crate) struct RegionSink {
     cursor: RegionCursor,

@@ -8,7 +8,6 @@ use crate::convert;
 use crate::inventory::{path_bytes, path_from};
 use crate::ledger::{Ledger, Slot};
 use crate::local::is_local;
-use crate::nvidia::{self, NvidiaDevice};
 use crate::observer::Observed;
 use crate::options::{DeviceKind, DeviceSpec};
 use crate::pacer::LedgerPacer;
@@ -16,6 +15,7 @@ use crate::peer::{Channel, Identity};
 use crate::session::{Session, initial_credit};
 use crate::store::Store;
 use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Host, Pacer, Range, Seat};
+use rgpu_nvidia::{self as nvidia, NvidiaDevice};
 use rgpu_protocol::hello::{
     self, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_RDMA, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello,
     HelloAnswer, HelloExtras, HelloSeat, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status,
@@ -176,7 +176,7 @@ pub(crate) fn nvidia_config(spec: &DeviceSpec) -> nvidia::Config {
         driver: spec.driver.clone(),
         devices: Some(if spec.numbers.is_empty() { first() } else { spec.numbers.clone() }),
         memory: (spec.memory > 0).then_some(spec.memory),
-        expected: spec.visible.iter().filter_map(|name| nvidia::mig::parse_uuid(name)).collect(),
+        expected: spec.visible.iter().filter_map(|name| nvidia::parse_uuid(name)).collect(),
     }
 }
 
@@ -346,7 +346,7 @@ impl Connection {
 /// Which files the device needs from now on.
 fn files_needed(spec: &DeviceSpec) -> confine::Files {
     // Our own library in the driver's place executes kernels in this very process.
-    let is_own = spec.driver.as_deref().is_some_and(nvidia::find::is_own);
+    let is_own = spec.driver.as_deref().is_some_and(nvidia::is_own);
     match spec.kind {
         DeviceKind::Nvidia if !is_own => confine::Files::AsTheDriverNeeds,
         _ => confine::Files::None,

@@ -4,9 +4,9 @@
 //! has opened it. So a process of its own looks, tells, and ends.
 
 use crate::convert;
-use crate::nvidia::{self, Looked};
 use crate::options::{DeviceKind, DeviceSpec, MAX_DEVICES, SOFTWARE_MEMORY};
 use crate::partition::{Partition, Partitions, is_instance};
+use rgpu_nvidia::{self as nvidia, Looked};
 use rgpu_protocol::hello::DeviceInfo;
 use rgpu_protocol::wire;
 use std::ffi::OsStr;

@@ -31,7 +31,6 @@ pub mod lease;
 pub mod ledger;
 mod local;
 mod mps;
-pub mod nvidia;
 mod observer;
 mod options;
 mod pacer;

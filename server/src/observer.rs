@@ -3,12 +3,13 @@
 
 use crate::app::{nvidia_config, software_config};
 use crate::options::{DeviceKind, DeviceSpec};
-use crate::{convert, inventory, nvidia};
+use crate::{convert, inventory};
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, Launch, Limit,
     MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Target,
 };
+use rgpu_nvidia as nvidia;
 
 /// Devices that are looked at.
 pub struct Observed {

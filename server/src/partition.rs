@@ -1,7 +1,7 @@
 //! How NVIDIA devices are divided among leases, and what an application's process is started with because of it.
 //!
 //! A software GPU's workers keep a lease to its share by themselves. On NVIDIA devices there are three ways: launches are
-//! [paced](crate::nvidia), NVIDIA's multi-process service ([mps](crate::mps)) gives a process a part of the multiprocessors,
+//! [paced](rgpu_nvidia), NVIDIA's multi-process service ([mps](crate::mps)) gives a process a part of the multiprocessors,
 //! or an administrator has partitioned the GPU (MIG), and each instance is a device of its own. Which one it is, is settled
 //! when the server starts, and looked at again when a program comes.
 

@@ -1,22 +1,15 @@
 //! The daemon, with real processes: this very program is also the daemon and the application's process.
 
-#[path = "../../client-shim/src/remote/mod.rs"]
-#[allow(dead_code, unused_imports)]
-mod remote;
-#[path = "../../client-shim/src/trace.rs"]
-#[allow(dead_code, unused_imports)]
-mod trace;
-
 #[allow(dead_code)]
 mod mock;
 
 use mock::MockDevice;
-use remote::{ConnectOptions, Credential, Remote};
 use rgpu_control::token::{Claims, Grant, LeaseClaims, PrivateKey};
 use rgpu_control::{LeaseId, proof, unix_time};
 use rgpu_device::{Code, Device, Host, Launch, MemoryKind, Result, Target};
 use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
 use rgpu_protocol::transport::{Choice, Kind, local_name};
+use rgpu_remote::{ConnectOptions, Credential, Remote};
 use rgpu_server::{DeviceSpec, Options};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,19 +1,10 @@
 //! The client's side of a session against the server's, in one process, over a real connection.
 
-#[path = "../../client-shim/src/remote/mod.rs"]
-#[allow(dead_code)]
-mod remote;
-#[path = "../../client-shim/src/trace.rs"]
-#[allow(dead_code, unused_imports)]
-mod trace;
-
 mod mock;
 mod proxy;
 
 use mock::MockDevice;
 use proxy::Proxy;
-use remote::script::{PATIENCE, Script, thread_number};
-use remote::{ConnectOptions, Remote};
 use rgpu_device::{
     Code, CopySink, Device, Error, FIRST_STREAM, Host, HostData, Launch, MemoryKind, Region, Result, Target,
 };
@@ -23,6 +14,8 @@ use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
 use rgpu_protocol::transport::{Tcp, Transport};
 use rgpu_protocol::wire::to_bytes;
 use rgpu_protocol::{BULK_WINDOW, SESSION_CALLS, STREAM_CALLS, STREAM_WINDOW};
+use rgpu_remote::remote::script::{PATIENCE, Script, thread_number};
+use rgpu_remote::{ConnectOptions, Remote};
 use rgpu_server::ledger::Ledger;
 use rgpu_server::session::{End, Session, initial_credit};
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! What device code a program carries, and whether the software GPU can use it.
 
-use rgpu_softgpu::image::{Entry, EntryKind, entries};
+use rgpu_image::{Entry, EntryKind, entries};
 
 use super::Finding;
 

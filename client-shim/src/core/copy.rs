@@ -250,7 +250,7 @@ impl Core {
         } else if bytes <= STAGED && (from == Spot::Pageable || wait == Wait::Sync) {
             must_wait = false;
             // SAFETY: the program passed memory that it says is readable; a bad pointer is its own fault.
-            HostData::Owned(unsafe { gather(src) })
+            HostData::Owned(unsafe { src.gather() })
         } else {
             must_wait = from == Spot::Pageable || wait == Wait::Sync;
             HostData::Borrowed(src)
@@ -393,21 +393,6 @@ impl Core {
     }
 }
 
-/// The bytes of a region, packed.
-///
-/// # Safety
-/// The region must be readable.
-pub unsafe fn gather(region: Region) -> Vec<u8> {
-    let mut cursor = RegionCursor::new(region);
-    let mut bytes = Vec::with_capacity(cursor.remaining() as usize);
-    while let Some((addr, run)) = cursor.run() {
-        // SAFETY: the caller says that it is readable.
-        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(addr as *const u8, run as usize) });
-        cursor.advance(run);
-    }
-    bytes
-}
-
 /// Moves a region to another of the same shape.
 ///
 /// # Safety
@@ -453,7 +438,7 @@ mod tests {
         unsafe { move_region(shape(dst.as_mut_ptr() as u64, 4), shape(src.as_ptr() as u64, 8)) };
         assert_eq!(dst[..16], [0, 1, 2, 0, 8, 9, 10, 0, 16, 17, 18, 0, 24, 25, 26, 0]);
         // SAFETY: as above.
-        let packed = unsafe { gather(shape(src.as_ptr() as u64, 8)) };
+        let packed = unsafe { shape(src.as_ptr() as u64, 8).gather() };
         assert_eq!(packed, [0, 1, 2, 8, 9, 10, 16, 17, 18, 24, 25, 26]);
     }
 }

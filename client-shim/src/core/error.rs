@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 pub use rgpu_device::{Code, Error, Result};
 
 use super::process;
-use crate::trace;
+use rgpu_remote::trace;
 
 thread_local! {
     static LAST: Cell<u32> = const { Cell::new(0) };

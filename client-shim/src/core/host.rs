@@ -11,6 +11,8 @@ use rgpu_device::{Device, Host};
 
 use super::error::{self, Code, Error, Result};
 use super::registry::NumberMap;
+use rgpu_remote::Application;
+use rgpu_remote::threads::spawn_quiet;
 
 unsafe extern "C" {
     /// The program's own standard output.
@@ -109,11 +111,6 @@ impl HostSide {
         self.mirrors.0.write().remove(&addr);
     }
 
-    /// Stores what the device changed in mirrored memory. What lies outside of it is left alone.
-    pub fn store(&self, addr: u64, bytes: &[u8]) {
-        self.mirrors.store(addr, bytes);
-    }
-
     /// How many host functions were enqueued and have not returned.
     pub fn waiting_functions(&self) -> usize {
         self.waiting_functions.load(Ordering::Acquire)
@@ -205,21 +202,9 @@ impl Host for HostSide {
     }
 }
 
-/// Starts a thread that handles none of the program's signals.
-pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    without_signals(|| std::thread::Builder::new().name(name.into()).spawn(body)).map(drop)
-}
-
-/// Does something, which must not panic, with all signals blocked; threads that it starts keep them so.
-pub fn without_signals<T>(body: impl FnOnce() -> T) -> T {
-    // SAFETY: plain calls on local signal sets; the thread's own mask is restored afterwards.
-    unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let result = body();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        result
+impl Application for HostSide {
+    fn store_mirrored(&self, addr: u64, bytes: &[u8]) {
+        self.mirrors.store(addr, bytes);
     }
 }
 
@@ -235,9 +220,9 @@ mod tests {
         let mut buf = [0u8; 4096];
         host.fetch(0x10000, &mut buf).unwrap();
         assert_eq!(buf, [7; 4096]);
-        host.store(0x10000 + 4094, &[1, 2, 3, 4]);
+        host.store_mirrored(0x10000 + 4094, &[1, 2, 3, 4]);
         assert_eq!(memory[4092..], [7, 7, 1, 2]);
-        host.store(0xF000, &[9; 16]);
+        host.store_mirrored(0xF000, &[9; 16]);
         assert_eq!(host.fetch(0x11000, &mut buf).unwrap_err().code, Code::IllegalAddress);
         assert_eq!(host.fetch(0x0, &mut buf).unwrap_err().code, Code::IllegalAddress);
         host.remove_mirror(0x10000);

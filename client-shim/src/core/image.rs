@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::c_void;
 
 use rgpu_device::{DeviceInfo, FunctionInfo};
-use rgpu_softgpu::image::{self, Accepts, ImageKind};
+use rgpu_image::{self as image, Accepts, ImageKind};
 
 use super::error::{Code, Error, Result};
 
@@ -173,7 +173,7 @@ pub fn managed(bytes: &[u8], info: &DeviceInfo) -> Vec<(String, u64)> {
     if !text.contains(".managed") {
         return Vec::new();
     }
-    let Ok(module) = rgpu_softgpu::ptx::parse(&text) else { return Vec::new() };
+    let Ok(module) = rgpu_image::ptx::parse(&text) else { return Vec::new() };
     let managed = module.variables.into_iter().filter(|v| v.managed && v.size > 0);
     managed.map(|v| (v.name, v.size)).collect()
 }
@@ -268,7 +268,7 @@ mod tests {
         let image = || unsafe { Image::at((&raw const wrapper).cast()) }.unwrap();
         for image in [image(), image().into_copy()] {
             let (linked, left_out) = image.loadable(&info).unwrap();
-            let module = rgpu_softgpu::ptx::parse(std::str::from_utf8(&linked).unwrap()).unwrap();
+            let module = rgpu_image::ptx::parse(std::str::from_utf8(&linked).unwrap()).unwrap();
             assert!(module.functions.iter().all(|f| !f.is_declaration) && module.functions.len() == 2);
             assert!(left_out.is_none());
         }

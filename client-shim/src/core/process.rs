@@ -234,7 +234,7 @@ pub(super) fn is_orphan() -> bool {
 /// Runs in a child after fork: what the parent has stays the parent's.
 unsafe extern "C" fn in_child() {
     let _ = STATE.compare_exchange(ALIVE, ORPHAN, Ordering::AcqRel, Ordering::Acquire);
-    crate::trace::abandon();
+    rgpu_remote::trace::abandon();
 }
 
 /// Runs when the library is finalised, after the destructors of the program and of its other libraries.
@@ -245,7 +245,7 @@ extern "C" fn at_exit() {
     // SAFETY: as in `current`.
     let core = unsafe { &*CORE.load(Ordering::Acquire) };
     error::guard_value((), || core.session.close());
-    error::guard_value((), crate::trace::close);
+    error::guard_value((), rgpu_remote::trace::close);
 }
 
 /// Whether an error says that GPU code cannot be used.

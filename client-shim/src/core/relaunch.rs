@@ -26,7 +26,7 @@ use super::registry::Raw;
 use super::stream::Stream;
 use super::thread;
 use crate::graph::capture;
-use crate::trace;
+use rgpu_remote::trace;
 
 /// Through which door a launch comes: how it names its kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -15,17 +15,7 @@ use rgpu_protocol::transport::{
 };
 
 use super::error::{Code, Error, Result};
-use crate::remote::{ConnectOptions, Credential, Encrypt};
-
-/// A server, and how it is reached.
-pub struct Server {
-    /// `HOST:PORT`.
-    pub address: String,
-    /// Its name in its cluster; none where it is in none.
-    pub node: String,
-    /// What to show and how to connect.
-    pub options: ConnectOptions,
-}
+use rgpu_remote::{ConnectOptions, Credential, Encrypt, Server};
 
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())

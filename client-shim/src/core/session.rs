@@ -7,9 +7,8 @@ use rgpu_softgpu::SoftGpu;
 
 use super::error::{Code, Error, Result};
 use super::host::HostSide;
-use super::servers::{self, Server};
-use crate::remote::Remote;
-use crate::several::Several;
+use super::servers;
+use rgpu_remote::{Remote, Server, Several};
 
 /// A device with its reserved addresses.
 pub struct Session {

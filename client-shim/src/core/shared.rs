@@ -4,6 +4,7 @@
 //! at the host's copy anew ([`rgpu_device::Device::invalidate_shared`]) before work that could see it, and what it
 //! changed is stored in the host's copy after each wait. Without mirrored memory nothing of this costs anything.
 
+use rgpu_remote::Application;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -102,7 +103,7 @@ impl Core {
     #[inline]
     pub(super) fn after_wait(&self) {
         if self.shared.any() {
-            self.device.collect_shared_writes(&mut |addr, bytes| self.host.store(addr, bytes));
+            self.device.collect_shared_writes(&mut |addr, bytes| self.host.store_mirrored(addr, bytes));
             self.shared.host_turn.store(true, Ordering::Relaxed);
         }
     }

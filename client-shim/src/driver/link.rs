@@ -86,7 +86,7 @@ door! {
     }
     fn cuLinkComplete(link: Opaque, image: *mut *mut c_void, size: *mut usize) |core| {
         let link = LINKS.get(link as usize)?;
-        let mut text = rgpu_softgpu::image::link(&link.1.inputs.lock())?.into_bytes();
+        let mut text = rgpu_image::link(&link.1.inputs.lock())?.into_bytes();
         text.push(0);
         let mut kept = link.1.image.lock();
         let kept = kept.insert(text.into_boxed_slice());

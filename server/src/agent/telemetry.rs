@@ -1,11 +1,12 @@
 //! What NVIDIA's management library measures of the devices. The daemon loads no driver, so a process of its own does, and
 //! writes a line for each device and second: its number, percent of time busy, bytes used, milliwatts; `-` is what is not known.
 
+use crate::inventory;
 use crate::options::{DeviceKind, DeviceSpec};
-use crate::{inventory, nvidia};
 use parking_lot::Mutex;
 use rgpu_control::api::DeviceReport;
 use rgpu_device::telemetry::{Group, Metric};
+use rgpu_nvidia as nvidia;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write};
@@ -103,7 +104,7 @@ fn parse(line: &str) -> Option<(usize, Measured)> {
 
 /// The main function of `rgpu __nvidia-telemetry UUID,… [DRIVER]`: ends when nobody reads any more.
 pub fn telemetry_main(uuids: &str, driver: Option<&OsStr>) -> ExitCode {
-    let uuids: Vec<[u8; 16]> = uuids.split(',').filter_map(nvidia::mig::parse_uuid).collect();
+    let uuids: Vec<[u8; 16]> = uuids.split(',').filter_map(nvidia::parse_uuid).collect();
     let count = uuids.len() as u32;
     let nvml = match nvidia::nvml(driver.map(Path::new), uuids) {
         Ok(nvml) => nvml,

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{self, types};
 use super::emit::class;
 use super::op::{Convert, Op};
 use super::vars::Vars;
-use crate::ptx::ast::{Function, Operand, Statement, Type};
+use rgpu_image::ptx::ast::{Function, Operand, Statement, Type};
 
 /// The machine type of every register.
 pub fn classes(function: &Function, ops: &[Op], vars: &Vars) -> Vec<ir::Type> {

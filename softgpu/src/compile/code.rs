@@ -13,7 +13,7 @@ use cranelift_frontend::FunctionBuilder;
 use rgpu_device::{Code, Error};
 
 use super::helpers;
-use crate::ptx::ast::FunctionId;
+use rgpu_image::ptx::ast::FunctionId;
 
 fn failure(what: impl std::fmt::Display) -> Error {
     Error::new(Code::Unknown, format!("The kernel compiler failed: {what}"))

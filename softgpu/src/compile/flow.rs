@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::op::{MbarrierOp, Op, Place};
 use super::vars::{Home, Vars};
-use crate::ptx::ast::{AddressBase, Function, Instruction, LabelId, Operand, RegId, Statement, Symbol};
+use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, LabelId, Operand, RegId, Statement, Symbol};
 
 /// A straight run of statements.
 #[derive(Debug, Clone, Default)]

@@ -7,7 +7,7 @@ use rgpu_device::{Code, Error};
 
 use super::layout::local_name;
 use super::{Unit, synthetic};
-use crate::ptx::ast::{
+use rgpu_image::ptx::ast::{
     AddressBase, FormId, Function, FunctionId, Guard, Instruction, LabelId, LocalId, Operand, RegId, Space,
     Statement, Symbol, Variable,
 };

@@ -7,7 +7,9 @@ use rgpu_device::{Code, Error, GlobalKind};
 
 use super::flow::symbols;
 use super::{GlobalLayout, GlobalRelocation, Unit};
-use crate::ptx::ast::{Function, FunctionId, GlobalId, Linkage, Space, Statement, Symbol, Type, Variable};
+use rgpu_image::ptx::ast::{
+    Function, FunctionId, GlobalId, Linkage, Space, Statement, Symbol, Type, Variable,
+};
 
 /// Offsets of the variables in the shared memory of one kernel.
 #[derive(Debug, Default)]

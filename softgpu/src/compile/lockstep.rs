@@ -13,10 +13,10 @@
 use super::flow::Flow;
 use super::op::Op;
 use super::unit::synthetic;
-use crate::ptx::ast::{
+use rgpu_image::ptx::ast::{
     AddressBase, FormId, Function, Instruction, Module, Operand, Space, Statement, Symbol,
 };
-use crate::ptx::opcode::{Form, Opcode, Semantics};
+use rgpu_image::ptx::opcode::{Form, Opcode, Semantics};
 
 /// What the lanes have done since they were last abreast.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -34,10 +34,10 @@ use parking_lot::Mutex;
 use rgpu_device::{Code, Error, FunctionInfo, GlobalKind, ParamInfo, Range};
 
 use crate::abi;
-use crate::ptx::ast::{Function, FunctionId, Module, Space};
 use code::{Image, Importer};
 use emit::{Context, Emitter};
 use layout::SharedLayout;
+use rgpu_image::ptx::ast::{Function, FunctionId, Module, Space};
 use unit::{Table, Unit};
 use vars::{Vars, parameter_offsets};
 

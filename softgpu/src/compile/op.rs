@@ -1,8 +1,8 @@
 //! What an instruction means, decoded once for each distinct opcode with modifiers.
 
 use crate::abi::{ReduceOp, ShuffleMode, VoteMode};
-use crate::ptx::ast::Type;
-use crate::ptx::opcode::{Combine, Compare, IntRounding, Rounding};
+use rgpu_image::ptx::ast::Type;
+use rgpu_image::ptx::opcode::{Combine, Compare, IntRounding, Rounding};
 
 /// Integer operations with two sources and a result of the same type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

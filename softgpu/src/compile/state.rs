@@ -11,7 +11,7 @@ use cranelift_codegen::ir;
 use super::flow::{Access, Flow, Liveness, instructions, visit};
 use super::op::Op;
 use super::vars::Vars;
-use crate::ptx::ast::Function;
+use rgpu_image::ptx::ast::Function;
 
 /// A set of registers.
 #[derive(Debug, Clone, PartialEq, Eq)]

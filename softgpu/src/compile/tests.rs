@@ -204,7 +204,7 @@ fn waits_for_another_thread_without_barriers() {
 #[test]
 fn refuses_what_it_does_not_know() {
     let text = module("", "tex.1d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1}];\n ret;");
-    let module = crate::ptx::parse(&text).unwrap();
+    let module = rgpu_image::ptx::parse(&text).unwrap();
     let error = super::Program::new(module, 80).err().unwrap();
     assert_eq!(error.code, rgpu_device::Code::InvalidPtx);
     assert!(

@@ -11,7 +11,7 @@ use super::decode::decode;
 use super::flow::{Flow, read_registers};
 use super::op::{Op, Order, Place};
 use super::vars::{Vars, is_scalar};
-use crate::ptx::ast::{
+use rgpu_image::ptx::ast::{
     Function, FunctionId, Instruction, Module, Operand, Statement, Symbol, Type, Variable,
 };
 

@@ -1,7 +1,7 @@
 //! Where the variables and parameters of one function live.
 
 use super::op::{Op, Place};
-use crate::ptx::ast::{AddressBase, Function, Operand, Space, Statement, Symbol, Type, Variable};
+use rgpu_image::ptx::ast::{AddressBase, Function, Operand, Space, Statement, Symbol, Type, Variable};
 
 /// Where a variable or parameter lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rgpu_device::{Code, Error, FunctionInfo, GlobalInfo, GlobalKind, ModuleInfo, Ordinal, Range, Result};
 
 use super::helpers;
+use crate::abi;
 use crate::compile::{Environment, GlobalLayout, Linked, Program};
-use crate::{abi, image, ptx};
+use rgpu_image::{self as image, ptx};
 
 /// Where the kernels of a module come from.
 pub trait Kernels: Send + Sync {

@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rgpu_device::Range;
+use rgpu_image::ptx::parse;
 use rgpu_softgpu::abi::Helpers;
 use rgpu_softgpu::compile::{Environment, Program};
-use rgpu_softgpu::ptx::parse;
 
 use super::coverage::all_cases;
 use super::values::Random;

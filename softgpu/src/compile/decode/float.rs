@@ -3,8 +3,8 @@
 use super::Reader;
 use super::{HALVES, INTS};
 use crate::compile::op::*;
-use crate::ptx::ast::Type;
-use crate::ptx::opcode::{Opcode, Rounding};
+use rgpu_image::ptx::ast::Type;
+use rgpu_image::ptx::opcode::{Opcode, Rounding};
 
 impl Reader {
     /// `.ftz` exists for single (and half) precision only.

@@ -2,8 +2,8 @@
 
 use super::Reader;
 use crate::compile::op::*;
-use crate::ptx::ast::{Space, Type};
-use crate::ptx::opcode::{Compare, Opcode, Rounding};
+use rgpu_image::ptx::ast::{Space, Type};
+use rgpu_image::ptx::opcode::{Compare, Opcode, Rounding};
 
 impl Reader {
     pub(super) fn video_compare(&mut self) -> Option<Compare> {

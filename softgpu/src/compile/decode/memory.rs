@@ -2,8 +2,8 @@
 
 use super::Reader;
 use crate::compile::op::*;
-use crate::ptx::ast::{Space, Type};
-use crate::ptx::opcode::{Combine, Opcode, Semantics};
+use rgpu_image::ptx::ast::{Space, Type};
+use rgpu_image::ptx::opcode::{Combine, Opcode, Semantics};
 
 impl Reader {
     pub(super) fn load_store(&mut self) -> Option<Op> {

@@ -6,8 +6,8 @@ mod memory;
 
 use super::op::*;
 use crate::abi::{ReduceOp, ShuffleMode, VoteMode};
-use crate::ptx::ast::{Form, Opcode, Space, Type};
-use crate::ptx::opcode::{Combine, Compare, MulPart, Rounding};
+use rgpu_image::ptx::ast::{Form, Opcode, Space, Type};
+use rgpu_image::ptx::opcode::{Combine, Compare, MulPart, Rounding};
 
 /// What an opcode means; `None` when it is not implemented.
 pub fn decode(form: &Form) -> Option<Op> {

@@ -5,8 +5,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::{Emitter, Result, class, int_class};
 use crate::compile::op::{IntOp, IntTernary, IntUnary};
-use crate::ptx::ast::{Operand, Type};
-use crate::ptx::opcode::{Combine, Compare};
+use rgpu_image::ptx::ast::{Operand, Type};
+use rgpu_image::ptx::opcode::{Combine, Compare};
 
 impl<'a> Emitter<'a, '_> {
     /// Two sources, one result of the same type.

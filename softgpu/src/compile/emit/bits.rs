@@ -5,8 +5,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::{Emitter, Result, class};
 use crate::compile::op::PrmtMode;
-use crate::ptx::ast::{Operand, Type};
-use crate::ptx::opcode::Combine;
+use rgpu_image::ptx::ast::{Operand, Type};
+use rgpu_image::ptx::opcode::Combine;
 
 impl<'a> Emitter<'a, '_> {
     /// The low byte of an operand, as a 32-bit number.

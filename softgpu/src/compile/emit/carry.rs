@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::{Emitter, Result, class};
 use crate::compile::op::IntOp;
-use crate::ptx::ast::{Operand, Type};
+use rgpu_image::ptx::ast::{Operand, Type};
 
 impl<'a> Emitter<'a, '_> {
     fn carry(&mut self) -> Value {

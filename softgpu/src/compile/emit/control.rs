@@ -11,7 +11,7 @@ use crate::abi;
 use crate::compile::flow::branch_targets;
 use crate::compile::vars::{Home, is_scalar};
 use crate::compile::{Builtin, TableEntry};
-use crate::ptx::ast::{FunctionId, Instruction, LabelId, Operand, Symbol, Type, Variable};
+use rgpu_image::ptx::ast::{FunctionId, Instruction, LabelId, Operand, Symbol, Type, Variable};
 
 /// Fuel of a thread between two yields.
 const FUEL: i64 = 256;

@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::{Emitter, Result, class, int_class};
 use crate::compile::helpers;
 use crate::compile::op::Convert;
-use crate::ptx::ast::{Operand, Type};
-use crate::ptx::opcode::{IntRounding, Rounding};
+use rgpu_image::ptx::ast::{Operand, Type};
+use rgpu_image::ptx::opcode::{IntRounding, Rounding};
 
 fn is_half(ty: Type) -> bool {
     matches!(ty, Type::F16 | Type::Bf16)

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::{Emitter, Result, trusted};
 use crate::abi::{self, Cut, CutKind};
 use crate::compile::op::Op;
-use crate::ptx::ast::{Operand, RegId, Type};
+use rgpu_image::ptx::ast::{Operand, RegId, Type};
 
 /// Offset of `Thread::op[n]`.
 pub fn operand_offset(n: usize) -> i32 {

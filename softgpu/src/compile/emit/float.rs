@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{self, InstBuilder, Value, types};
 use super::{Emitter, Result};
 use crate::compile::helpers;
 use crate::compile::op::{FloatOp, FloatUnary, Mode, TestKind};
-use crate::ptx::ast::{Operand, Type};
-use crate::ptx::opcode::Rounding;
+use rgpu_image::ptx::ast::{Operand, Type};
+use rgpu_image::ptx::opcode::Rounding;
 
 /// The NaN that the devices produce in single precision.
 const NAN32: u32 = 0x7fff_ffff;

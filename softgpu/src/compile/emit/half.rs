@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::{Emitter, Result};
 use crate::compile::helpers;
 use crate::compile::op::{FloatOp, FloatUnary, Mode};
-use crate::ptx::ast::{Operand, Type};
-use crate::ptx::opcode::Rounding;
+use rgpu_image::ptx::ast::{Operand, Type};
+use rgpu_image::ptx::opcode::Rounding;
 
 /// Whether two numbers share a register.
 pub fn is_pair(ty: Type) -> bool {

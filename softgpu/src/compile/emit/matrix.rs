@@ -14,7 +14,7 @@ use super::{Emitter, Result, class, trusted, user};
 use crate::abi::{self, CutKind};
 use crate::compile::helpers::matrix::{self, Offsets, Spread, Spreads};
 use crate::compile::op::{Fragment, MatrixShape, Op, Place};
-use crate::ptx::ast::{Operand, Type};
+use rgpu_image::ptx::ast::{Operand, Type};
 
 /// Whether an `mma` is implemented.
 pub fn is_supported_mma(shape: &MatrixShape) -> bool {

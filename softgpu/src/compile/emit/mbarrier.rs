@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::memory::Target;
 use super::{Emitter, Result, user};
 use crate::compile::op::{MbarrierOp, Place};
-use crate::ptx::ast::{Operand, Type};
+use rgpu_image::ptx::ast::{Operand, Type};
 
 const BITS: i64 = 20;
 const MASK: i64 = (1 << BITS) - 1;

@@ -9,7 +9,7 @@ use super::{Emitter, REACH, Result, class, int_class, trusted, user};
 use crate::abi;
 use crate::compile::op::{Order, Place, SpaceTest};
 use crate::compile::vars::Home;
-use crate::ptx::ast::{AddressBase, Operand, RegId, Symbol, Type};
+use rgpu_image::ptx::ast::{AddressBase, Operand, RegId, Symbol, Type};
 
 /// Where an access goes: a base, an offset, and the flags of the access.
 #[derive(Clone, Copy)]

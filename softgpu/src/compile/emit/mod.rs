@@ -34,7 +34,7 @@ use super::state::State;
 use super::vars::{Home, Vars};
 use super::{Environment, Unit};
 use crate::abi;
-use crate::ptx::ast::{Function, Instruction, Operand, RegId, Statement, Symbol, Type};
+use rgpu_image::ptx::ast::{Function, Instruction, Operand, RegId, Statement, Symbol, Type};
 
 /// Half of the arena's margin: offsets up to this are added to an address after its check.
 const REACH: i64 = (abi::ARENA_MARGIN / 2) as i64;
@@ -145,8 +145,8 @@ pub fn user() -> MemFlagsData {
 /// What a function's signature looks like in machine code; see [`Emitter::device_function`].
 pub fn signature_of(
     call_conv: cranelift_codegen::isa::CallConv,
-    params: &[crate::ptx::ast::Variable],
-    returns: &[crate::ptx::ast::Variable],
+    params: &[rgpu_image::ptx::ast::Variable],
+    returns: &[rgpu_image::ptx::ast::Variable],
 ) -> ir::Signature {
     use super::vars::is_scalar;
     let mut signature = ir::Signature::new(call_conv);
@@ -787,7 +787,7 @@ fn is_pure(op: &Op) -> bool {
         Op::Float(op, ty, mode) => {
             *op != super::op::FloatOp::Div
                 && ty.bits() >= 32
-                && mode.rounding == crate::ptx::opcode::Rounding::Nearest
+                && mode.rounding == rgpu_image::ptx::opcode::Rounding::Nearest
         }
         _ => false,
     }

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{self, InstBuilder, Value, types};
 
 use super::{Emitter, Result, class, int_class};
 use crate::abi;
-use crate::ptx::ast::{AddressBase, Operand, Special, Type};
+use rgpu_image::ptx::ast::{AddressBase, Operand, Special, Type};
 
 impl<'a> Emitter<'a, '_> {
     /// `mov`: copies, takes addresses, joins and splits vectors.

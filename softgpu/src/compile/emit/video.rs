@@ -5,8 +5,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::{Emitter, Result};
 use crate::compile::op::{Secondary, VideoOp};
-use crate::ptx::ast::{Operand, Type};
-use crate::ptx::opcode::Compare;
+use rgpu_image::ptx::ast::{Operand, Type};
+use rgpu_image::ptx::opcode::Compare;
 
 impl<'a> Emitter<'a, '_> {
     /// `vadd4` and its kin. Lanes are computed in 64 bits, where nothing overflows.

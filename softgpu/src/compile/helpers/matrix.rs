@@ -2,7 +2,7 @@
 
 use crate::abi::{MatrixFn, WARP};
 use crate::compile::op::MatrixShape;
-use crate::ptx::ast::Type;
+use rgpu_image::ptx::ast::Type;
 
 /// Where one element of a matrix is kept: lane, element within the lane's fragment.
 type Place = (usize, usize);

@@ -34,7 +34,7 @@ extern "C" fn no_time() -> u64 {
 impl Machine {
     /// Compiles a module.
     pub fn new(text: &str) -> Self {
-        let module = crate::ptx::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        let module = rgpu_image::ptx::parse(text).unwrap_or_else(|e| panic!("{e}"));
         let program = Program::new(module, 80).unwrap_or_else(|e| panic!("{e}"));
         // SAFETY: a new mapping.
         let (arena, shared) = unsafe {

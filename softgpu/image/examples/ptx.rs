@@ -1,10 +1,10 @@
-//! Says what is in images of GPU code: `cargo run -p rgpu-softgpu --example ptx -- FILE…`
+//! Says what is in images of GPU code: `cargo run -p rgpu-image --example ptx -- FILE…`
 
 fn main() {
     let mut failed = false;
     for path in std::env::args().skip(1) {
         let text = match std::fs::read(&path) {
-            Ok(bytes) => rgpu_softgpu::image::ptx_for(&bytes, 80).map_err(|error| error.to_string()),
+            Ok(bytes) => rgpu_image::ptx_for(&bytes, 80).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         let text = match text {
@@ -16,7 +16,7 @@ fn main() {
             }
         };
         let start = std::time::Instant::now();
-        match rgpu_softgpu::ptx::parse(&text) {
+        match rgpu_image::ptx::parse(&text) {
             Ok(module) => {
                 let statements: usize = module.functions.iter().map(|f| f.body.len()).sum();
                 println!(

@@ -49,8 +49,8 @@ struct Pair {
 enum Way {
     #[default]
     Untried,
-    /// The link with that number is being made. Nobody waits for it any longer than until then.
-    Trying(u64, Instant),
+    /// A link is being made. Nobody waits for it any longer than until then.
+    Trying(Instant),
     Link(u64),
     /// The link with that number could not be made; the receiving server still expects it.
     Failed(u64),
@@ -92,7 +92,7 @@ impl Several {
         let mut way = pair.way.lock();
         if let Way::Untried = *way {
             let number = self.next_number();
-            *way = Way::Trying(number, Instant::now() + self.links.patience);
+            *way = Way::Trying(Instant::now() + self.links.patience);
             drop(way);
             match target.peer_expect(number) {
                 Ok(key) => {
@@ -118,8 +118,8 @@ impl Several {
                     target.peer_close(number);
                     return None;
                 }
-                Way::Trying(_, until) if Instant::now() >= until => return None,
-                Way::Trying(_, until) => drop(pair.changed.wait_until(&mut way, until)),
+                Way::Trying(until) if Instant::now() >= until => return None,
+                Way::Trying(until) => drop(pair.changed.wait_until(&mut way, until)),
             }
         }
     }

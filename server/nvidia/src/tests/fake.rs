@@ -1,8 +1,8 @@
 //! A driver in this process that does little, but does it by the rules: memory is plain memory, streams are lists, and
 //! tests say when a stream goes on, and what fails.
 
-use crate::nvidia::sys::{Context, DeviceId, Event, Function, HostFn, Memcpy2d, Module, Status, Stream};
-use crate::nvidia::table::{Resolver, Source};
+use crate::sys::{Context, DeviceId, Event, Function, HostFn, Memcpy2d, Module, Status, Stream};
+use crate::table::{Resolver, Source};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

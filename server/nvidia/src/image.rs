@@ -5,7 +5,7 @@
 //! out, so reading too much does no harm, and images are not believed.
 
 use rgpu_device::{GlobalKind, ParamInfo};
-use rgpu_softgpu::image::{self, EntryKind, ImageKind};
+use rgpu_image::{self as image, EntryKind, ImageKind};
 use std::collections::BTreeMap;
 
 /// What an image says about a kernel.

@@ -8,7 +8,6 @@ use rgpu_device::{Code, Device, Done, Error, FIRST_STREAM, Handle, HostData, Reg
 use super::gates::{Business, Job};
 use super::straight::Side;
 use super::{Several, Spot};
-use crate::core::copy::gather;
 use crate::remote::cut;
 
 /// So many parts of a copy between servers are on their way at once.
@@ -153,7 +152,7 @@ impl Several {
             // Mirrored memory is read when the stream gets there: the program keeps it, and a device may still change it.
             HostData::Borrowed(src) if !blocking && !self.is_shared(host_addr) => {
                 // SAFETY: the program says that it is readable.
-                HostData::Owned(unsafe { gather(src) })
+                HostData::Owned(unsafe { src.gather() })
             }
             data => data,
         };

@@ -58,15 +58,15 @@ fn page() -> String {
          `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` (drivers of CUDA 11.5 and later).\n",
     );
     text.push_str(
-        "\nThis page is written from the table in `server/src/nvidia/table.rs`; after changing it, run\n\
-         `RGPU_WRITE_DOCS=1 cargo test -p rgpu-server compatibility`.\n",
+        "\nThis page is written from the table in `server/nvidia/src/table.rs`; after changing it, run\n\
+         `RGPU_WRITE_DOCS=1 cargo test -p rgpu-nvidia compatibility`.\n",
     );
     text
 }
 
 #[test]
 fn the_compatibility_page_says_what_the_table_says() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/compatibility.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
     let page = page();
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(&file, &page).unwrap();
@@ -74,7 +74,7 @@ fn the_compatibility_page_says_what_the_table_says() {
     let found = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         found == page,
-        "docs/compatibility.md is out of date: {WRITE}=1 cargo test -p rgpu-server compatibility"
+        "docs/compatibility.md is out of date: {WRITE}=1 cargo test -p rgpu-nvidia compatibility"
     );
 }
 

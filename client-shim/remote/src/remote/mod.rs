@@ -33,10 +33,12 @@ mod outgoing;
 mod peers;
 mod quiet;
 mod reserve;
-#[cfg(test)]
-pub(crate) mod script;
+#[cfg(any(test, feature = "test-support"))]
+pub mod script;
 mod service;
 mod stubs;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub use connect::Encrypt;

@@ -7,14 +7,13 @@ use parking_lot::{Mutex, RwLock};
 use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Error, FIRST_STREAM, Host, Range, Result, Seat};
 
 use super::gates::Gates;
-use super::{Owners, Several, Spot};
-use crate::core::host::{HostSide, without_signals};
-use crate::core::servers::Server;
+use super::{Application, Owners, Server, Several, Spot};
 use crate::remote::{CommonAddresses, Place, Remote};
+use crate::threads::without_signals;
 
 impl Several {
     /// Connects to servers, in the order of their devices' ordinals.
-    pub fn connect(servers: &[Server], host: Arc<HostSide>) -> Result<Arc<Self>> {
+    pub fn connect(servers: &[Server], host: Arc<dyn Application>) -> Result<Arc<Self>> {
         let count = servers.len() as u32;
         if count > Seat::MOST {
             let text = format!("{count} servers are too many for one program; {} can be used", Seat::MOST);
@@ -44,7 +43,7 @@ impl Several {
         named: &[Server],
         remotes: Vec<Arc<Remote>>,
         addresses: Option<CommonAddresses>,
-        host: Arc<HostSide>,
+        host: Arc<dyn Application>,
     ) -> Result<Arc<Self>> {
         let whole = addresses.as_ref().map_or_else(Range::default, CommonAddresses::range);
         let of = remotes.len() as u32;
@@ -72,7 +71,7 @@ impl Several {
                 infos.push(info);
             }
             let node = named.get(index).map_or_else(String::new, |server| server.node.clone());
-            all.push(super::Server { remote: remote.clone(), part, node });
+            all.push(super::Member { remote: remote.clone(), part, node });
         }
         if spots.len() as u64 > FIRST_STREAM {
             let text = format!("{} devices are too many for one program", spots.len());
@@ -123,7 +122,11 @@ fn make_unique(info: &mut DeviceInfo, server: u32, others: &[DeviceInfo]) {
 }
 
 /// Connects to all servers. [`Code::MapFailed`] where one of them refuses the addresses.
-fn connect_all(servers: &[Server], range: Option<Range>, host: &Arc<HostSide>) -> Result<Vec<Arc<Remote>>> {
+fn connect_all(
+    servers: &[Server],
+    range: Option<Range>,
+    host: &Arc<dyn Application>,
+) -> Result<Vec<Arc<Remote>>> {
     let of = servers.len() as u32;
     let connect = |index: usize, server: &Server| {
         let mut options = server.options.clone();

@@ -12,9 +12,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{Code, Done, Error, Handle, Result};
 
-use crate::core::error::guard_value;
-use crate::core::host::spawn_quiet;
 use crate::remote::Remote;
+use crate::threads::{guard_value, spawn_quiet};
 
 /// Ids of holds from here on are not those by which a single connection holds its streams.
 const HOLDS: u64 = 1 << 61;

@@ -31,18 +31,35 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use rgpu_device::{
-    AddressPlan, Code, Device, DeviceInfo, Error, FIRST_STREAM, Handle, ModuleInfo, Ordinal, Range, Result,
+    AddressPlan, Code, Device, DeviceInfo, Error, FIRST_STREAM, Handle, Host, ModuleInfo, Ordinal, Range,
+    Result,
 };
 
-use crate::core::host::HostSide;
-use crate::remote::{CommonAddresses, Remote};
+use crate::remote::{CommonAddresses, ConnectOptions, Remote};
 use gates::Gates;
 
 /// Streams of our own have handles from here on, which no program's reach.
 const OWN_STREAMS: Handle = 1 << 48;
 
-/// One of the servers.
-struct Server {
+/// A server, and how it is reached.
+pub struct Server {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// Its name in its cluster; none where it is in none.
+    pub node: String,
+    /// What to show and how to connect.
+    pub options: ConnectOptions,
+}
+
+/// A program that uses several servers: mirrored memory has one copy with it, and what one server's device changed there
+/// is stored before the other servers are told to look at it.
+pub trait Application: Host {
+    /// Stores what a device changed in mirrored memory at `addr`. What lies outside of mirrored memory is left alone.
+    fn store_mirrored(&self, addr: u64, bytes: &[u8]);
+}
+
+/// One of the servers, connected.
+struct Member {
     remote: Arc<Remote>,
     /// Its part of the addresses.
     part: Range,
@@ -82,12 +99,12 @@ impl Owners {
 
 /// See the module's text.
 pub struct Several {
-    servers: Vec<Server>,
+    servers: Vec<Member>,
     /// By ordinal.
     spots: Vec<Spot>,
     plan: AddressPlan,
     infos: Vec<DeviceInfo>,
-    host: Arc<HostSide>,
+    host: Arc<dyn Application>,
     streams: Owners,
     events: Owners,
     modules: Owners,
@@ -208,7 +225,7 @@ impl Several {
 
     /// Takes what a server's devices have changed in mirrored memory over into the host's copy.
     fn take_over(&self, server: usize) {
-        self.remote(server).collect_shared_writes(&mut |addr, bytes| self.host.store(addr, bytes));
+        self.remote(server).collect_shared_writes(&mut |addr, bytes| self.host.store_mirrored(addr, bytes));
     }
 
     /// Waits until every meeting that anything is done at is over, as of now. What is enqueued for all of a server's

@@ -12,6 +12,7 @@
 mod container;
 mod decompress;
 mod link;
+pub mod ptx;
 
 use rgpu_device::{Code, Error, Result};
 

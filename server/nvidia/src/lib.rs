@@ -16,12 +16,12 @@ mod addresses;
 mod core;
 mod device;
 mod driver;
-pub(crate) mod find;
+mod find;
 mod image;
 mod info;
 mod memory;
 mod meter;
-pub(crate) mod mig;
+mod mig;
 mod mirror;
 mod modules;
 #[cfg(test)]
@@ -39,6 +39,8 @@ mod wait;
 
 use self::core::{Core, Gpu, State};
 use self::driver::Driver;
+pub use self::find::is_own;
+pub use self::mig::parse_uuid;
 use self::print::Printed;
 use self::table::Table;
 use self::telemetry::FILE as NVML;
