@@ -10,7 +10,10 @@ mod cuda;
 mod many;
 mod measure;
 mod micro;
+#[cfg(feature = "plot")]
 mod plot;
+#[cfg(feature = "plot")]
+mod plots;
 mod raw;
 mod report;
 mod rig;
@@ -21,12 +24,12 @@ mod way;
 mod worker;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use report::{Conditions, Report, Row};
+use report::{Conditions, Report};
 use rig::Rig;
 use way::Way;
 
@@ -197,6 +200,9 @@ pub fn main(arguments: Arguments) -> Result<(), Failure> {
         Benchmark::Calls { common, .. } => ("calls", common),
         Benchmark::App { common, .. } => ("app", common),
     };
+    if common.svg.is_some() && !cfg!(feature = "plot") {
+        return Err(Failure::new("--svg is left out of this build: it comes with the Cargo feature `plot`"));
+    }
     let rig = Rig::start(common)?;
     let progress = Progress::start();
     let rows = match &arguments.benchmark {
@@ -227,8 +233,9 @@ pub fn main(arguments: Arguments) -> Result<(), Failure> {
     if let Some(path) = &common.json {
         report.write_json(path)?;
     }
+    #[cfg(feature = "plot")]
     if let Some(directory) = &common.svg {
-        draw(directory, &report)?;
+        plots::draw(directory, &report)?;
     }
     Ok(())
 }
@@ -241,65 +248,6 @@ pub fn worker_main() -> Result<(), Failure> {
     worker::main()
 }
 
-/// One plot for each thing measured: by size for copies, else by way.
-fn draw(directory: &Path, report: &Report) -> Result<(), Failure> {
-    std::fs::create_dir_all(directory)
-        .map_err(|e| Failure::new(format!("Cannot create {}: {e}", directory.display())))?;
-    let file =
-        |name: &str| directory.join(format!("{}.svg", name.replace([',', ' '], "-").replace("--", "-")));
-    if report.benchmark != "bandwidth" {
-        return plot::bars(&file(&report.benchmark), &report.benchmark, &report.rows);
-    }
-    for to_device in [true, false] {
-        for pinned in [false, true] {
-            let title = micro::copy_name(to_device, pinned);
-            let lines = curves(&report.rows, &title);
-            let labels = plot::Labels { title: &title, x: "size of a copy (bytes)", y: "bandwidth (GiB/s)" };
-            plot::lines(&file(&title), labels, &lines)?;
-        }
-    }
-    Ok(())
-}
-
-/// A line a way, and one a limit.
-fn curves(rows: &[Row], title: &str) -> Vec<plot::Line> {
-    let mut lines: Vec<plot::Line> = Vec::new();
-    let mut add = |name: &str, x: f64, y: f64| {
-        let at = lines.iter().position(|l| l.name == name).unwrap_or_else(|| {
-            lines.push(plot::Line { name: name.into(), points: Vec::new() });
-            lines.len() - 1
-        });
-        if lines[at].points.last().is_none_or(|p| p.0 < x) {
-            lines[at].points.push((x, y));
-        }
-    };
-    for row in rows {
-        let Some(bytes) =
-            row.what.strip_prefix(title).and_then(|rest| size_of(rest.trim_start_matches(", ")))
-        else {
-            continue;
-        };
-        add(&row.way, bytes, row.value.p50);
-        if let Some(limit) = row.limit {
-            add(&row.limit_name, bytes, limit.p50);
-        }
-    }
-    lines
-}
-
-/// The inverse of [`micro::size_name`].
-fn size_of(name: &str) -> Option<f64> {
-    let (number, unit) = name.split_once(' ')?;
-    let scale = match unit {
-        "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    Some(number.parse::<f64>().ok()? * f64::from(scale))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,9 +258,6 @@ mod tests {
         assert_eq!(parse_size("256M"), Ok(256 << 20));
         for bad in ["", "0", "K", "-4", "2048M", "1.5K", "ü"] {
             assert!(parse_size(bad).is_err(), "{bad}");
-        }
-        for bytes in [4, 4096, 64 << 20] {
-            assert_eq!(size_of(&micro::size_name(bytes)), Some(bytes as f64));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `rgpu devices`: which GPUs there are.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rgpu_protocol::hello::DeviceInfo;
@@ -28,11 +28,7 @@ pub struct Arguments {
 /// Lists them.
 pub fn main(arguments: &Arguments) -> Outcome {
     if arguments.local {
-        let found = rgpu_server::inventory::nvidia_devices(arguments.driver.as_deref());
-        for (ordinal, device) in found.map_err(Failure::new)?.iter().enumerate() {
-            println!("{}", describe(ordinal, device));
-        }
-        return Ok(ExitCode::SUCCESS);
+        return list_local(arguments.driver.as_deref());
     }
     let Some(server) = &arguments.server else {
         let text = "Say which server to ask: --server HOST:PORT, or RGPU_SERVER; or --local for this machine";
@@ -48,6 +44,21 @@ pub fn main(arguments: &Arguments) -> Outcome {
         return Err(Failure::new(format!("The server {server} has no device for you")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the GPUs that this machine could serve.
+#[cfg(feature = "serve")]
+fn list_local(driver: Option<&Path>) -> Outcome {
+    let found = rgpu_server::inventory::nvidia_devices(driver);
+    for (ordinal, device) in found.map_err(Failure::new)?.iter().enumerate() {
+        println!("{}", describe(ordinal, device));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(not(feature = "serve"))]
+fn list_local(_: Option<&Path>) -> Outcome {
+    Err(crate::left_out::failure("`rgpu devices --local`", "serve"))
 }
 
 /// A device in one line.

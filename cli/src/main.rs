@@ -1,23 +1,46 @@
 //! The one command that people type.
 
+#[cfg(feature = "bench")]
+mod bench;
+#[cfg(feature = "broker")]
 mod broker;
 mod control;
 mod devices;
 mod doctor;
 mod explain;
 mod leases;
+#[cfg(any(
+    test,
+    not(all(feature = "bench", feature = "broker", feature = "serve", feature = "sim", feature = "top"))
+))]
+mod left_out;
 mod library;
+#[cfg(any(feature = "serve", feature = "broker"))]
 mod log;
 mod nodes;
 mod policy;
 mod probe;
 mod run;
+#[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "sim")]
 mod sim;
+#[cfg(feature = "sim")]
 mod solve;
 mod status;
 mod table;
 mod units;
+
+#[cfg(not(feature = "bench"))]
+left_out::left_out!(bench, "bench");
+#[cfg(not(feature = "broker"))]
+left_out::left_out!(broker, "broker");
+#[cfg(not(feature = "serve"))]
+left_out::left_out!(serve, "serve");
+#[cfg(not(feature = "sim"))]
+left_out::left_out!(sim, "sim");
+#[cfg(not(feature = "sim"))]
+left_out::left_out!(solve, "sim");
 
 use std::process::ExitCode;
 
@@ -54,17 +77,20 @@ enum Command {
     Policy(policy::Arguments),
     Sim(sim::Arguments),
     Solve(solve::Arguments),
-    Bench(rgpu_bench::Arguments),
+    Bench(bench::Arguments),
     /// The process that serves one application; started by `rgpu serve`.
+    #[cfg(feature = "serve")]
     #[command(name = rgpu_server::APP_SERVER_COMMAND, hide = true)]
     AppServer,
     /// The process that looks for NVIDIA devices; started by `rgpu serve` and `rgpu devices`.
+    #[cfg(feature = "serve")]
     #[command(name = rgpu_server::inventory::INVENTORY_COMMAND, hide = true)]
     Inventory {
         /// The driver's library
         driver: Option<std::ffi::OsString>,
     },
     /// The process that measures NVIDIA devices; started by `rgpu serve`.
+    #[cfg(feature = "serve")]
     #[command(name = rgpu_server::agent::TELEMETRY_COMMAND, hide = true)]
     Telemetry {
         /// Their UUIDs, separated by commas
@@ -73,7 +99,8 @@ enum Command {
         driver: Option<std::ffi::OsString>,
     },
     /// A process that measures for `rgpu bench`.
-    #[command(name = rgpu_bench::WORKER_COMMAND, hide = true)]
+    #[cfg(feature = "bench")]
+    #[command(name = bench::WORKER_COMMAND, hide = true)]
     BenchWorker,
 }
 
@@ -90,23 +117,23 @@ fn main() -> ExitCode {
         Command::Nodes(arguments) => nodes::main(&arguments),
         Command::Policy(arguments) => policy::main(&arguments),
         Command::Sim(arguments) => sim::main(arguments),
-        Command::Solve(arguments) => solve::main(&arguments),
+        Command::Solve(arguments) => solve::main(arguments),
+        Command::Bench(arguments) => bench::main(arguments),
+        #[cfg(feature = "serve")]
         Command::AppServer => serve::app_server(),
+        #[cfg(feature = "serve")]
         Command::Inventory { driver } => Ok(rgpu_server::inventory::inventory_main(driver.as_deref())),
+        #[cfg(feature = "serve")]
         Command::Telemetry { devices, driver } => {
             Ok(rgpu_server::agent::telemetry_main(&devices, driver.as_deref()))
         }
-        Command::Bench(arguments) => benched(rgpu_bench::main(arguments)),
-        Command::BenchWorker => benched(rgpu_bench::worker_main()),
+        #[cfg(feature = "bench")]
+        Command::BenchWorker => bench::worker_main(),
     };
     result.unwrap_or_else(|failure| {
         eprintln!("rgpu: {}", failure.message);
         ExitCode::from(failure.status)
     })
-}
-
-fn benched(result: Result<(), rgpu_bench::Failure>) -> Outcome {
-    result.map(|()| ExitCode::SUCCESS).map_err(|e| Failure::new(e.to_string()))
 }
 
 /// Why a command failed, for people, and the exit status that says so.

@@ -7,7 +7,7 @@ use rgpu_server::agent::AgentOptions;
 use rgpu_server::{DeviceSpec, Encryption, Options, TlsOptions};
 
 use crate::control::{Identity, parse_identity};
-use crate::units::parse_bytes;
+use crate::units::{parse_bytes, parse_capability};
 use crate::{Failure, Outcome};
 
 /// Serve GPUs to CUDA programs: one process of its own for each.
@@ -173,24 +173,4 @@ pub fn main(arguments: Arguments) -> Outcome {
 /// Serves one application.
 pub fn app_server() -> Outcome {
     Ok(rgpu_server::app_server_main())
-}
-
-/// A compute capability, such as `8.0`.
-pub fn parse_capability(text: &str) -> Result<(u32, u32), String> {
-    text.split_once('.')
-        .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
-        .ok_or_else(|| format!("{text:?} is no compute capability, such as 8.0"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn capabilities_are_parsed() {
-        assert_eq!(parse_capability("9.0"), Ok((9, 0)));
-        for bad in ["", "9", "9.x", "90"] {
-            assert!(parse_capability(bad).is_err(), "{bad}");
-        }
-    }
 }

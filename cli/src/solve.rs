@@ -21,7 +21,7 @@ pub struct Arguments {
 }
 
 /// Solves it.
-pub fn main(arguments: &Arguments) -> Outcome {
+pub fn main(arguments: Arguments) -> Outcome {
     let name = arguments.file.display();
     let text = std::fs::read_to_string(&arguments.file)
         .map_err(|e| Failure::new(format!("Cannot read {name}: {e}")))?;

@@ -71,6 +71,13 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     Ok(rate.round() as u64)
 }
 
+/// A compute capability, such as `8.0`.
+pub fn parse_capability(text: &str) -> Result<(u32, u32), String> {
+    text.split_once('.')
+        .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
+        .ok_or_else(|| format!("{text:?} is no compute capability, such as 8.0"))
+}
+
 /// Bytes, for people.
 pub fn bytes(bytes: u64) -> String {
     match bytes {
@@ -168,5 +175,13 @@ mod tests {
         assert_eq!((percent(250), percent(125)), ("25%".to_owned(), "12.5%".to_owned()));
         assert_eq!((rate(12.3), rate(1500.0)), ("12 Mbit/s".to_owned(), "1.5 Gbit/s".to_owned()));
         assert_eq!((seconds(5), seconds(600)), ("5s".to_owned(), "10m".to_owned()));
+    }
+
+    #[test]
+    fn capabilities_are_parsed() {
+        assert_eq!(parse_capability("9.0"), Ok((9, 0)));
+        for bad in ["", "9", "9.x", "90"] {
+            assert!(parse_capability(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+#[cfg(feature = "plot")]
 use plotters::prelude::*;
 
 use crate::error::{Error, Result};
@@ -33,12 +34,15 @@ pub struct Plot {
 }
 
 /// More points than this on a curve can't be seen.
+#[cfg(feature = "plot")]
 const POINTS: usize = 2000;
 
 /// Colours that also the colour-blind can tell apart (Okabe and Ito's).
+#[cfg(feature = "plot")]
 const COLORS: [(u8, u8, u8); 7] =
     [(0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (230, 159, 0), (86, 180, 233), (0, 0, 0)];
 
+#[cfg(feature = "plot")]
 impl Series {
     /// The curve with at most about [`POINTS`] points, its extremes kept.
     fn thinned(&self) -> Vec<(f64, f64)> {
@@ -89,6 +93,12 @@ impl Plot {
         std::fs::write(path, text).map_err(|source| Error::Write { path: path.to_owned(), source })
     }
 
+    #[cfg(not(feature = "plot"))]
+    fn draw(&self, _: &mut String) -> std::result::Result<(), Box<dyn std::error::Error + '_>> {
+        Err("plots are left out of this build: they come with the Cargo feature `plot`".into())
+    }
+
+    #[cfg(feature = "plot")]
     fn draw(&self, text: &mut String) -> std::result::Result<(), Box<dyn std::error::Error + '_>> {
         let transform = |(x, y): (f64, f64)| (if self.log_x { libm::log10(x.max(1e-9)) } else { x }, y);
         let lines: Vec<(&str, Vec<(f64, f64)>)> = self
@@ -141,6 +151,7 @@ impl Plot {
     }
 }
 
+#[cfg(feature = "plot")]
 fn bounds(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
     let (mut low, mut high) = if from_zero { (0.0, 0.0) } else { (f64::MAX, f64::MIN) };
     for value in values {
@@ -150,6 +161,7 @@ fn bounds(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
     if high - low > 1e-9 { (low, high + (high - low) * 0.04) } else { (low.min(0.0), low.max(0.0) + 1.0) }
 }
 
+#[cfg(feature = "plot")]
 fn short(value: f64) -> String {
     let text = if value.abs() >= 1000.0 || value == value.round() {
         format!("{value:.0}")
@@ -181,11 +193,13 @@ pub fn worst_to_best(name: impl Into<String>, mut values: Vec<f64>) -> Series {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "plot")]
     fn plot(points: Vec<(f64, f64)>) -> Plot {
         let series = vec![Series { name: "one <&> two".into(), points }];
         Plot { title: "T".into(), x: "x".into(), y: "y".into(), steps: true, log_x: false, series }
     }
 
+    #[cfg(feature = "plot")]
     #[test]
     fn draws_even_little() {
         for points in [vec![], vec![(1.0, 1.0)], vec![(0.0, 0.0), (2.0, f64::NAN), (3.0, 4.0)]] {
@@ -195,6 +209,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "plot")]
     #[test]
     fn thins_but_keeps_peaks() {
         let mut points: Vec<(f64, f64)> = (0..100_000).map(|i| (f64::from(i), 1.0)).collect();

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::library::{self, Links};
-use crate::serve::parse_capability;
-use crate::units::parse_bytes;
+use crate::units::{parse_bytes, parse_capability};
 use crate::{Failure, Outcome};
 use child::{Ended, Held};
 use lease::{Asked, LeaseArguments, Leased};

@@ -1,7 +1,9 @@
 //! `rgpu status`: what a cluster does, as it happens.
 
+#[cfg(feature = "top")]
 mod live;
 mod plain;
+#[cfg(feature = "top")]
 mod view;
 
 use std::io::IsTerminal;
@@ -10,8 +12,8 @@ use std::process::ExitCode;
 use rgpu_control::api::{Device, Job, Lease, LeaseState, Node, Summary};
 use rgpu_control::{Broker, ClientError};
 
-use crate::Outcome;
 use crate::control::{BrokerArguments, explain};
+use crate::{Failure, Outcome};
 
 /// Show a broker's nodes, GPUs, leases and queue as they change.
 #[derive(clap::Args)]
@@ -35,9 +37,22 @@ pub fn main(arguments: &Arguments) -> Outcome {
     if arguments.once || !std::io::stdout().is_terminal() {
         crate::table::print_lines(&plain::lines(&snapshot));
     } else {
-        live::show(&broker, snapshot)?;
+        show_live(&broker, snapshot)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the cluster as it changes.
+#[cfg(feature = "top")]
+fn show_live(broker: &Broker, snapshot: Snapshot) -> Result<(), Failure> {
+    live::show(broker, snapshot)
+}
+
+#[cfg(not(feature = "top"))]
+fn show_live(_: &Broker, snapshot: Snapshot) -> Result<(), Failure> {
+    crate::table::print_lines(&plain::lines(&snapshot));
+    eprintln!("rgpu: {}", crate::left_out::failure("The view that changes", "top").message);
+    Ok(())
 }
 
 /// A cluster at a time.
