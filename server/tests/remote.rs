@@ -6,7 +6,8 @@ mod proxy;
 use mock::MockDevice;
 use proxy::Proxy;
 use rgpu_device::{
-    Code, CopySink, Device, Error, FIRST_STREAM, Host, HostData, Launch, MemoryKind, Region, Result, Target,
+    Code, CopySink, Device, Error, FIRST_STREAM, Host, HostData, HostSource, HostTarget, Launch, MemoryKind,
+    Region, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, Call};
 use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BULK, Notice};
@@ -131,6 +132,12 @@ fn launch(stream: u64, params: &[u8]) -> Launch<'_> {
     }
 }
 
+/// Memory of a test's own, which outlives the call that reads it: a forwarding device reads before it returns.
+fn lent(region: Region) -> HostData {
+    // SAFETY: as above.
+    HostData::Borrowed(unsafe { HostSource::new(region) })
+}
+
 fn base(s: &Setup) -> u64 {
     s.remote.plan().devices[0].base
 }
@@ -142,12 +149,13 @@ fn data_comes_back() {
     let size = 5 << 20;
     s.remote.mem_alloc(0, addr, size, MemoryKind::Device).unwrap();
     let data: Vec<u8> = (0..size as usize).map(|i| (i * 7 % 251) as u8).collect();
-    let from = HostData::Borrowed(Region::linear(data.as_ptr() as u64, size));
+    let from = lent(Region::linear(data.as_ptr() as u64, size));
     s.remote.copy_to_device(0, Region::linear(addr, size), data.as_ptr() as u64, from).unwrap();
     let mut back = vec![0u8; data.len()];
     let into = Region::linear(back.as_mut_ptr() as u64, size);
     // SAFETY: `back` is writable.
-    unsafe { s.remote.copy_from_device_blocking(0, Region::linear(addr, size), into).unwrap() };
+    let into = unsafe { HostTarget::new(into) };
+    s.remote.copy_from_device_blocking(0, Region::linear(addr, size), into).unwrap();
     assert!(back == data);
     // Strided, both ways, with rows short and long.
     for width in [3u64, 700, 5000, 40_000] {
@@ -162,11 +170,12 @@ fn data_comes_back() {
             depth: 1,
         };
         let src = Region { addr: data.as_ptr() as u64, row_pitch: pitch, slice_pitch: pitch * rows, ..dst };
-        s.remote.copy_to_device(0, dst, src.addr, HostData::Borrowed(src)).unwrap();
+        s.remote.copy_to_device(0, dst, src.addr, lent(src)).unwrap();
         let mut back = vec![0u8; (pitch * rows) as usize];
         let into = Region { addr: back.as_mut_ptr() as u64, ..src };
         // SAFETY: `back` is writable.
-        unsafe { s.remote.copy_from_device_blocking(0, dst, into).unwrap() };
+        let into = unsafe { HostTarget::new(into) };
+        s.remote.copy_from_device_blocking(0, dst, into).unwrap();
         for y in 0..rows as usize {
             let row = y * pitch as usize..y * pitch as usize + width as usize;
             assert!(back[row.clone()] == data[row.clone()], "width {width}, row {y}");
@@ -236,7 +245,8 @@ fn what_is_known_to_be_done_is_not_asked_again() {
     let (send, receive) = mpsc::channel();
     let done = Box::new(move |r: Result<()>| send.send(r).unwrap());
     // SAFETY: `place` lives until the callback has come.
-    unsafe { s.remote.copy_from_device_into(0, Region::linear(addr, 1000), into, done) };
+    let into = unsafe { HostTarget::new(into) };
+    s.remote.copy_from_device_into(0, Region::linear(addr, 1000), into, done);
     wait(device);
     receive.recv_timeout(PATIENCE).unwrap().unwrap();
     assert_eq!(s.proxy.asked() - before, 2);
@@ -396,7 +406,8 @@ fn callbacks_come_though_nobody_waits() {
     let into = Region::linear(place.as_mut_ptr() as u64, 3 << 20);
     let done = Box::new(move |r: Result<()>| send.send(r.map(|()| Vec::new())).unwrap());
     // SAFETY: `place` lives until the callback has come.
-    unsafe { s.remote.copy_from_device_into(0, Region::linear(addr, 3 << 20), into, done) };
+    let into = unsafe { HostTarget::new(into) };
+    s.remote.copy_from_device_into(0, Region::linear(addr, 3 << 20), into, done);
     receive.recv_timeout(PATIENCE).unwrap().unwrap();
     assert!(place.iter().all(|b| *b == 0x5a));
 }
@@ -414,7 +425,8 @@ fn whoever_hears_that_a_stream_has_gone_on_has_what_was_copied() {
     let (send, receive) = mpsc::channel();
     let done = Box::new(move |r: Result<()>| send.send(r).unwrap());
     // SAFETY: `place` lives until the callback has come.
-    unsafe { s.remote.copy_from_device_into(0, Region::linear(addr, 1000), into, done) };
+    let into = unsafe { HostTarget::new(into) };
+    s.remote.copy_from_device_into(0, Region::linear(addr, 1000), into, done);
     s.remote.synchronize_blocking(Target::Stream(0)).unwrap();
     let seen = place.clone();
     s.device.tell_outcomes();
@@ -503,7 +515,7 @@ fn a_client_that_posts_faster_than_the_device_works_is_slowed() {
         std::thread::spawn(move || {
             let data = vec![1u8; 1 << 20];
             for _ in 0..400 {
-                let from = HostData::Borrowed(Region::linear(data.as_ptr() as u64, 1 << 20));
+                let from = lent(Region::linear(data.as_ptr() as u64, 1 << 20));
                 remote.copy_to_device(0, Region::linear(addr, 1 << 20), 0, from).unwrap();
                 sent.fetch_add(1, SeqCst);
             }
@@ -538,7 +550,7 @@ fn copy_much(s: &Setup, stream: u64, pieces: usize) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let data = vec![1u8; 1 << 20];
         for _ in 0..pieces {
-            let from = HostData::Borrowed(Region::linear(data.as_ptr() as u64, 1 << 20));
+            let from = lent(Region::linear(data.as_ptr() as u64, 1 << 20));
             remote.copy_to_device(stream, Region::linear(addr, 1 << 20), 0, from).unwrap();
         }
     })
@@ -564,7 +576,8 @@ fn an_asked_call_does_not_wait_for_another_streams_bulk_data() {
             let mut bytes = [0u8; 4];
             let to = Region::linear(bytes.as_mut_ptr() as u64, 4);
             // SAFETY: the destination lives until the copy is over.
-            let copied = unsafe { remote.copy_from_device_blocking(0, Region::linear(addr, 4), to) };
+            let to = unsafe { HostTarget::new(to) };
+            let copied = remote.copy_from_device_blocking(0, Region::linear(addr, 4), to);
             let info = remote.mem_info(0);
             answered.send(copied.and(info.map(|_| bytes)))
         });
@@ -631,7 +644,8 @@ fn an_asked_call_does_not_wait_for_another_streams_endless_calls() {
             let mut bytes = [0u8; 4];
             let to = Region::linear(bytes.as_mut_ptr() as u64, 4);
             // SAFETY: the destination lives until the copy is over.
-            let copied = unsafe { remote.copy_from_device_blocking(0, Region::linear(addr, 4), to) };
+            let to = unsafe { HostTarget::new(to) };
+            let copied = remote.copy_from_device_blocking(0, Region::linear(addr, 4), to);
             answered.send(launched.and(copied))
         });
         answers.recv_timeout(PATIENCE).expect("the call waits for another stream's calls")

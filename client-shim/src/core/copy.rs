@@ -15,7 +15,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rgpu_device::{HostData, Region, RegionCursor, Target};
+use rgpu_device::{HostData, HostSource, HostTarget, Region, RegionCursor, Target};
 
 use super::error::{Code, Error, Result, invalid};
 use super::memory::Spot;
@@ -242,25 +242,30 @@ impl Core {
         }
         self.work_elsewhere(stream, &[dst.addr]);
         let bytes = src.bytes().unwrap_or(0);
+        let known_as = if from == Spot::Registered { self.alias_of(src.addr) } else { src.addr };
         let must_wait;
+        // SAFETY: the program passed memory that it says is readable; a bad pointer is its own fault. Where the copy may be
+        // read after this returns, it is pinned, and stays mapped until work that uses it is done.
+        let src = unsafe { HostSource::new(src) };
         let data = if !self.session.in_process {
             // The bytes are on their way when the call returns.
             must_wait = false;
             HostData::Borrowed(src)
         } else if bytes <= STAGED && (from == Spot::Pageable || wait == Wait::Sync) {
             must_wait = false;
-            // SAFETY: the program passed memory that it says is readable; a bad pointer is its own fault.
-            HostData::Owned(unsafe { src.gather() })
+            HostData::Owned(src.gather())
         } else {
             must_wait = from == Spot::Pageable || wait == Wait::Sync;
             HostData::Borrowed(src)
         };
-        let known_as = if from == Spot::Registered { self.alias_of(src.addr) } else { src.addr };
-        let result = if !self.session.in_process && (from == Spot::Pageable || wait == Wait::Sync) {
+        let result = match data {
             // CUDA waits here, too, unless the copy is small.
-            self.device.copy_to_device_blocking(stream.handle, dst, known_as, src)
-        } else {
-            self.device.copy_to_device(stream.handle, dst, known_as, data)
+            HostData::Borrowed(src)
+                if !self.session.in_process && (from == Spot::Pageable || wait == Wait::Sync) =>
+            {
+                self.device.copy_to_device_blocking(stream.handle, dst, known_as, src)
+            }
+            data => self.device.copy_to_device(stream.handle, dst, known_as, data),
         };
         self.note(stream.ordinal, result)?;
         self.work_enqueued(stream);
@@ -282,7 +287,8 @@ impl Core {
             self.work_enqueued(stream);
             let until = self.enqueued(ordinal);
             // SAFETY: the program passed memory that it says is writable; a bad pointer is its own fault.
-            let result = unsafe { self.device.copy_from_device_blocking(stream.handle, src, dst) };
+            let dst = unsafe { HostTarget::new(dst) };
+            let result = self.device.copy_from_device_blocking(stream.handle, src, dst);
             self.note(ordinal, result)?;
             // What the device changed in mirrored memory has come with the answer.
             self.after_wait();
@@ -313,7 +319,8 @@ impl Core {
             landing.landed.store(true, Ordering::Release);
         });
         // SAFETY: pinned memory stays mapped until work that uses it is done: freeing and unregistering wait.
-        unsafe { self.device.copy_from_device_into(stream.handle, src, dst, done) };
+        let dst = unsafe { HostTarget::new(dst) };
+        self.device.copy_from_device_into(stream.handle, src, dst, done);
         self.work_enqueued(stream);
         self.check_sticky(ordinal)
     }
@@ -438,7 +445,7 @@ mod tests {
         unsafe { move_region(shape(dst.as_mut_ptr() as u64, 4), shape(src.as_ptr() as u64, 8)) };
         assert_eq!(dst[..16], [0, 1, 2, 0, 8, 9, 10, 0, 16, 17, 18, 0, 24, 25, 26, 0]);
         // SAFETY: as above.
-        let packed = unsafe { shape(src.as_ptr() as u64, 8).gather() };
+        let packed = unsafe { HostSource::new(shape(src.as_ptr() as u64, 8)) }.gather();
         assert_eq!(packed, [0, 1, 2, 8, 9, 10, 16, 17, 18, 24, 25, 26]);
     }
 }

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use rgpu_device::{HostData, MemoryKind, Ordinal, Region, Target};
+use rgpu_device::{HostData, HostTarget, MemoryKind, Ordinal, Region, Target};
 
 use super::device_heap::Backing;
 use super::error::{Code, Error, Result, invalid};
@@ -430,8 +430,8 @@ impl Core {
                 let mut bytes = vec![0u8; size as usize];
                 let dst = Region::linear(bytes.as_mut_ptr() as u64, size);
                 // SAFETY: the destination is a vector of that size, which outlives the call.
-                let read =
-                    unsafe { self.device.copy_from_device_blocking(stream, Region::linear(from, size), dst) };
+                let dst = unsafe { HostTarget::new(dst) };
+                let read = self.device.copy_from_device_blocking(stream, Region::linear(from, size), dst);
                 self.note(ordinal, read)?;
                 away()?;
                 let to = address(there()?);

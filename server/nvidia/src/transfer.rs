@@ -134,18 +134,7 @@ impl On<'_> {
         let core = self.core;
         let mut data = match data {
             HostData::Owned(bytes) => bytes,
-            HostData::Borrowed(region) => {
-                let mut cursor = RegionCursor::new(region);
-                let mut bytes = Vec::with_capacity(cursor.remaining() as usize);
-                while let Some((addr, run)) = cursor.run() {
-                    // SAFETY: the caller promises that the memory is valid until the copy is done.
-                    bytes.extend_from_slice(unsafe {
-                        std::slice::from_raw_parts(addr as *const u8, run as usize)
-                    });
-                    cursor.advance(run);
-                }
-                bytes
-            }
+            HostData::Borrowed(source) => source.gather(),
         };
         if core.mirror.may_overlay(self.turn, host_addr, data.len() as u64) {
             // What earlier work of the stream writes there counts, and is known only once it is done.

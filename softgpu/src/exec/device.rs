@@ -5,7 +5,8 @@ use std::sync::mpsc;
 
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, GlobalKind, Handle, HostData,
-    Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Seat, Target,
+    HostTarget, Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Seat,
+    Target,
 };
 
 use super::SoftGpu;
@@ -96,6 +97,11 @@ impl Device for SoftGpu {
     fn infos(&self) -> Vec<DeviceInfo> {
         let config = &self.shared.config;
         (0..config.devices).map(|ordinal| info::describe(config, self.shared.workers, ordinal)).collect()
+    }
+
+    /// It runs in its caller's process, whoever that is.
+    fn sees_host_memory(&self) -> bool {
+        true
     }
 
     fn reserve(&self, proposal: Range) -> Result<AddressPlan> {
@@ -236,11 +242,10 @@ impl Device for SoftGpu {
         }
     }
 
-    unsafe fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: Region) -> Result<()> {
+    fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: HostTarget) -> Result<()> {
         let (send, receive) = mpsc::sync_channel(1);
         let done = Box::new(move |result| drop(send.send(result)));
-        // SAFETY: the destination is writable, as the caller promises, and outlives the wait below.
-        unsafe { self.copy_from_device_into(stream, src, dst, done) };
+        self.copy_from_device_into(stream, src, dst, done);
         wait_for(&receive)
     }
 

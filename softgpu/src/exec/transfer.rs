@@ -108,7 +108,7 @@ impl Transfer {
                         let result = unsafe { copy(mirror, to, Place { region: from, mirrored: false }) };
                         return (result, None);
                     }
-                    HostData::Borrowed(region) => region,
+                    HostData::Borrowed(source) => source.region(),
                 };
                 // SAFETY: as the caller promises.
                 unsafe { copy(mirror, to, Place { region, mirrored: false }) }

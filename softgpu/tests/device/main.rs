@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rgpu_device::{Code, Device, HostData, Launch, MemoryKind, ModuleInfo, Range, Region, Result, Target};
+use rgpu_device::{
+    Code, Device, HostData, HostTarget, Launch, MemoryKind, ModuleInfo, Range, Region, Result, Target,
+};
 use rgpu_softgpu::{Config, SoftGpu};
 
 const PTX: &[u8] = include_bytes!("kernels.ptx");
@@ -74,7 +76,8 @@ impl Rig {
         let bytes = count as u64 * 4;
         let to = Region::linear(words.as_mut_ptr() as u64, bytes);
         // SAFETY: `words` outlives the call, which waits.
-        unsafe { self.gpu.copy_from_device_blocking(LEGACY, Region::linear(addr, bytes), to) }.unwrap();
+        let to = unsafe { HostTarget::new(to) };
+        self.gpu.copy_from_device_blocking(LEGACY, Region::linear(addr, bytes), to).unwrap();
         words
     }
 

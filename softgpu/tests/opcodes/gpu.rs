@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use rgpu_device::{Device, Error, HostData, Launch, MemoryKind, Ordinal, Range, Region, Result, Target};
+use rgpu_device::{
+    Device, Error, HostData, HostTarget, Launch, MemoryKind, Ordinal, Range, Region, Result, Target,
+};
 use rgpu_softgpu::{Config, SoftGpu};
 
 /// Keeps what kernels print.
@@ -124,7 +126,8 @@ impl Gpu {
         let source = Region::linear(output, result.len() as u64);
         let target = Region::linear(result.as_mut_ptr() as u64, result.len() as u64);
         // SAFETY: `result` is as long as the region says and outlives the wait.
-        unsafe { self.device.copy_from_device_blocking(STREAM, source, target)? };
+        let target = unsafe { HostTarget::new(target) };
+        self.device.copy_from_device_blocking(STREAM, source, target)?;
         self.device.synchronize_blocking(Target::Device(ORDINAL))?;
         self.device.mem_free(ORDINAL, input, None)?;
         self.device.mem_free(ORDINAL, output, None)?;

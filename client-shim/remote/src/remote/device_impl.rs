@@ -10,8 +10,9 @@ use super::outgoing::{INLINE_BYTES, Payload, cut_image, encode_short};
 use super::quiet;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
-    AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, Launch, Limit,
-    MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region, RegionCursor, Result, Target,
+    AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
+    HostTarget, Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region,
+    RegionCursor, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, Call};
 use rgpu_protocol::frame::{HEADER_BYTES, MAX_BULK, runs};
@@ -125,8 +126,8 @@ pub const PREPARED_BYTES: usize = BRIEF;
 /// The stream of a prepared launch.
 #[inline]
 pub(super) fn stream_of(prepared: &PreparedLaunch) -> Handle {
-    // SAFETY: the form is longer. (Put together from bytes it would take eight instructions.)
-    let bytes = unsafe { prepared.form.as_ptr().add(HEADER_BYTES).cast::<[u8; 4]>().read() };
+    let form = &prepared.form;
+    let bytes = std::array::from_fn(|i| form[HEADER_BYTES + i]);
     u32::from_le_bytes(bytes).into()
 }
 
@@ -218,6 +219,7 @@ impl Device for Remote {
                 self.send(stream, dst, packed, host_addr)
             }
             HostData::Borrowed(src) => {
+                let src = src.region();
                 if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
                     return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
                 }
@@ -234,10 +236,10 @@ impl Device for Remote {
         stream: Handle,
         dst: Region,
         host_addr: u64,
-        src: Region,
+        src: HostSource,
     ) -> Result<()> {
         self.link.errors.check_stream(stream)?;
-        if self.send_directly(stream, dst, src, false)? {
+        if self.send_directly(stream, dst, src.region(), false)? {
             return self.settle(Ok(()));
         }
         self.copy_to_device(stream, dst, host_addr, HostData::Borrowed(src))
@@ -254,7 +256,8 @@ impl Device for Remote {
         let _ = self.link.ask_later(&call, Pending::Copy(sink));
     }
 
-    unsafe fn copy_from_device_into(&self, stream: Handle, src: Region, dst: Region, done: Done) {
+    fn copy_from_device_into(&self, stream: Handle, src: Region, dst: HostTarget, done: Done) {
+        let dst = dst.region();
         if let Err(e) = self.link.errors.check_stream(stream) {
             return done(Err(e));
         }
@@ -291,7 +294,8 @@ impl Device for Remote {
         }
     }
 
-    unsafe fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: Region) -> Result<()> {
+    fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: HostTarget) -> Result<()> {
+        let dst = dst.region();
         self.link.errors.check_stream(stream)?;
         if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
             return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));

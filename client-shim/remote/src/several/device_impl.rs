@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
-    AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, Launch, Limit,
-    MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region, Result, Target,
+    AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
+    HostTarget, Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region,
+    Result, Target,
 };
 
 use super::Several;
@@ -110,7 +111,7 @@ impl Device for Several {
         stream: Handle,
         dst: Region,
         host_addr: u64,
-        src: Region,
+        src: HostSource,
     ) -> Result<()> {
         self.send(stream, dst, host_addr, HostData::Borrowed(src), true)
     }
@@ -128,29 +129,25 @@ impl Device for Several {
         }
     }
 
-    unsafe fn copy_from_device_into(&self, stream: Handle, src: Region, dst: Region, done: Done) {
+    fn copy_from_device_into(&self, stream: Handle, src: Region, dst: HostTarget, done: Done) {
         let (server, local) = match self.stream(stream) {
             Ok(found) => found,
             Err(error) => return done(Err(error)),
         };
         match self.place(&src).filter(|spot| spot.server != server) {
-            // SAFETY: passed on to the caller.
-            None => unsafe { self.remote(server).copy_from_device_into(local, src, dst, done) },
-            // SAFETY: passed on to the caller.
-            Some(spot) => unsafe { self.receive_later(stream, (spot, src), dst, done) },
+            None => self.remote(server).copy_from_device_into(local, src, dst, done),
+            Some(spot) => self.receive_later(stream, (spot, src), dst, done),
         }
     }
 
-    unsafe fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: Region) -> Result<()> {
+    fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: HostTarget) -> Result<()> {
         let (server, local) = self.stream(stream)?;
         match self.place(&src).filter(|spot| spot.server != server) {
             None => {
-                // SAFETY: passed on to the caller.
-                let result = unsafe { self.remote(server).copy_from_device_blocking(local, src, dst) };
+                let result = self.remote(server).copy_from_device_blocking(local, src, dst);
                 self.settle(result)
             }
-            // SAFETY: passed on to the caller.
-            Some(spot) => unsafe { self.receive(stream, (spot, src), dst) },
+            Some(spot) => self.receive(stream, (spot, src), dst),
         }
     }
 

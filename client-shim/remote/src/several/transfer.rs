@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::mpsc::{channel, sync_channel};
 
-use rgpu_device::{Code, Device, Done, Error, FIRST_STREAM, Handle, HostData, Region, Result, Target};
+use rgpu_device::{
+    Code, Device, Done, Error, FIRST_STREAM, Handle, HostData, HostSource, HostTarget, Region, Result, Target,
+};
 
 use super::gates::{Business, Job};
 use super::straight::Side;
@@ -151,8 +153,7 @@ impl Several {
         let data = match data {
             // Mirrored memory is read when the stream gets there: the program keeps it, and a device may still change it.
             HostData::Borrowed(src) if !blocking && !self.is_shared(host_addr) => {
-                // SAFETY: the program says that it is readable.
-                HostData::Owned(unsafe { src.gather() })
+                HostData::Owned(src.gather())
             }
             data => data,
         };
@@ -168,14 +169,11 @@ impl Several {
     }
 
     /// Copies to the host from another server than the stream's, and calls back.
-    ///
-    /// # Safety
-    /// The destination must stay writable until `done` is called.
-    pub(super) unsafe fn receive_later(
+    pub(super) fn receive_later(
         &self,
         stream: Handle,
         (spot, src): (Spot, Region),
-        dst: Region,
+        dst: HostTarget,
         done: Done,
     ) {
         let prepared = self.companion(spot).and_then(|c| Ok((c, self.participants(stream, &[spot])?)));
@@ -184,27 +182,17 @@ impl Several {
             Err(error) => return done(Err(error)),
         };
         let work: Work = Box::new(move |me: &Several| {
-            // SAFETY: passed on to the caller.
-            unsafe { me.remote(spot.server).copy_from_device_blocking(companion, src, dst) }
+            me.remote(spot.server).copy_from_device_blocking(companion, src, dst)
         });
         let job = self.job(streams[0].0, work, move |_, result| done(result));
         self.gates.meet(&streams, None, Business::Job(job));
     }
 
     /// Copies to the host, and waits.
-    ///
-    /// # Safety
-    /// The destination must be writable.
-    pub(super) unsafe fn receive(
-        &self,
-        stream: Handle,
-        (spot, src): (Spot, Region),
-        dst: Region,
-    ) -> Result<()> {
+    pub(super) fn receive(&self, stream: Handle, (spot, src): (Spot, Region), dst: HostTarget) -> Result<()> {
         let companion = self.companion(spot)?;
         let work = Box::new(move |me: &Several| {
-            // SAFETY: passed on to the caller, who waits.
-            unsafe { me.remote(spot.server).copy_from_device_blocking(companion, src, dst) }
+            me.remote(spot.server).copy_from_device_blocking(companion, src, dst)
         });
         self.do_now(stream, &[spot], work)
     }
@@ -257,15 +245,17 @@ impl Several {
                 let done: Done = Box::new(move |result| drop(send.send(result)));
                 underway.push_back((to_part, buffer));
                 // SAFETY: the buffer is kept, and not looked at, until there is word of it below.
-                unsafe { source.copy_from_device_into(from_stream, from_part, place, done) };
+                let place = unsafe { HostTarget::new(place) };
+                source.copy_from_device_into(from_stream, from_part, place, done);
             }
             // They arrive in the order in which they were asked for. After a failure the others are still waited for.
             let Some((to_part, buffer)) = underway.pop_front() else { break };
             let arrived = receive.recv().unwrap_or_else(|_| Err(Error::from(Code::Unknown)));
             result = result.and(arrived);
             if result.is_ok() {
-                let bytes = HostData::Borrowed(packed(&to_part, buffer.as_ptr() as u64));
-                result = target.copy_to_device(to_stream, to_part, 0, bytes);
+                // SAFETY: a forwarding device reads the bytes before the call returns.
+                let bytes = unsafe { HostSource::new(packed(&to_part, buffer.as_ptr() as u64)) };
+                result = target.copy_to_device(to_stream, to_part, 0, HostData::Borrowed(bytes));
             }
             spare.push(buffer);
         }

@@ -1,5 +1,5 @@
 use super::*;
-use rgpu_device::{Host, MemoryKind, Range};
+use rgpu_device::{Host, HostTarget, MemoryKind, Range};
 use rgpu_protocol::transport::Transport;
 use rgpu_softgpu::{Config, SoftGpu};
 use std::net::{TcpListener, TcpStream};
@@ -132,10 +132,9 @@ fn the_device_helps_where_memory_is_not_here() {
     let target = vec![0u8; size as usize];
     let (send, receive) = mpsc::channel();
     // SAFETY: the memory stays until the copy is done.
-    unsafe {
-        let done = Box::new(move |result| drop(send.send(result)));
-        device.copy_from_device_into(0, Region::linear(base + size, size), linear(&target), done);
-    }
+    let into = unsafe { HostTarget::new(linear(&target)) };
+    let done = Box::new(move |result| drop(send.send(result)));
+    device.copy_from_device_into(0, Region::linear(base + size, size), into, done);
     receive.recv().unwrap().unwrap();
     assert!(target[1..4 << 20] == source[3..(4 << 20) + 2]);
     let got = target[4 << 20..].chunks(300).take(5000);

@@ -1,6 +1,6 @@
 //! Allocation, copies, mirrored memory.
 
-use rgpu_device::{Code, Device, HostData, MemoryKind, Range, Region, Target};
+use rgpu_device::{Code, Device, HostData, HostSource, MemoryKind, Range, Region, Target};
 
 use super::super::{Config, SoftGpu};
 
@@ -85,7 +85,9 @@ fn regions_are_copied_row_by_row() {
     let host: Vec<u8> = (0..200).collect();
     let from =
         Region { addr: host.as_ptr() as u64, row_pitch: 50, slice_pitch: 0, width: 10, height: 4, depth: 1 };
-    rig.gpu.copy_to_device(LEGACY, Region::linear(b, 40), 0, HostData::Borrowed(from)).unwrap();
+    // SAFETY: `host` outlives the copy.
+    let from = HostData::Borrowed(unsafe { HostSource::new(from) });
+    rig.gpu.copy_to_device(LEGACY, Region::linear(b, 40), 0, from).unwrap();
     rig.sync().unwrap();
     assert_eq!(rig.read(LEGACY, b + 30, 3), [150, 151, 152]);
     // Patterns.
@@ -229,6 +231,7 @@ fn large_mirrored_memory_is_fetched_in_growing_runs() {
     let bytes: usize = collected(&rig).iter().map(|r| r.1.len()).sum();
     assert!(bytes >= 510 * PAGE as usize / 2);
     rig.gpu.mem_free(0, base, None).unwrap();
+    assert!(rig.gpu.sees_host_memory());
     rig.gpu.mem_alloc(0, base, PAGE, MemoryKind::Direct).unwrap();
     rig.write(LEGACY, base, &[1, 2, 3]);
     rig.sync().unwrap();

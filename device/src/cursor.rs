@@ -1,6 +1,6 @@
-//! Walking through a box of host memory, row by row.
+//! Walking through a region, row by row.
 
-use crate::{CopySink, Done, Region, Result};
+use crate::Region;
 
 /// Walks a [`Region`] of this process's own memory in order, one contiguous run at a time.
 #[derive(Debug, Clone)]
@@ -60,56 +60,6 @@ impl RegionCursor {
     }
 }
 
-impl Region {
-    /// The bytes of a region of this process's own memory, packed row after row.
-    ///
-    /// # Safety
-    /// The region must be readable.
-    pub unsafe fn gather(self) -> Vec<u8> {
-        let mut cursor = RegionCursor::new(self);
-        let mut bytes = Vec::with_capacity(cursor.remaining() as usize);
-        while let Some((addr, run)) = cursor.run() {
-            // SAFETY: the caller says that it is readable.
-            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(addr as *const u8, run as usize) });
-            cursor.advance(run);
-        }
-        bytes
-    }
-}
-
-/// A sink that stores what arrives in a region of this process's memory.
-pub(crate) struct RegionSink {
-    cursor: RegionCursor,
-    done: Done,
-}
-
-impl RegionSink {
-    /// # Safety
-    /// The region's memory must stay writable until `done` is called.
-    pub(crate) unsafe fn new(region: Region, done: Done) -> Self {
-        Self { cursor: RegionCursor::new(region), done }
-    }
-}
-
-impl CopySink for RegionSink {
-    fn chunk(&mut self, pieces: &[&[u8]]) {
-        for mut piece in pieces.iter().copied() {
-            while let (false, Some((addr, run))) = (piece.is_empty(), self.cursor.run()) {
-                let n = piece.len().min(run as usize);
-                // SAFETY: `new`'s caller keeps the region writable, the cursor stays inside it, and
-                // device memory does not overlap the destination of a copy to the host.
-                unsafe { std::ptr::copy(piece.as_ptr(), addr as *mut u8, n) };
-                self.cursor.advance(n as u64);
-                piece = &piece[n..];
-            }
-        }
-    }
-
-    fn done(self: Box<Self>, result: Result<()>) {
-        (self.done)(result);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,26 +94,5 @@ mod tests {
             }
             assert_eq!((walked.remaining(), parts), (0, count), "{region:?}");
         }
-    }
-
-    #[test]
-    fn strided_regions_are_filled_row_by_row() {
-        let mut memory = [0u8; 32];
-        let region = Region {
-            addr: memory.as_mut_ptr() as u64,
-            row_pitch: 4,
-            slice_pitch: 16,
-            width: 3,
-            height: 2,
-            depth: 2,
-        };
-        // SAFETY: `memory` outlives the sink.
-        let mut sink = Box::new(unsafe { RegionSink::new(region, Box::new(|r| r.unwrap())) });
-        sink.chunk(&[&[1, 2], &[3, 4, 5, 6, 7]]);
-        sink.chunk(&[&[8, 9, 10, 11, 12, 99]]);
-        sink.done(Ok(()));
-        assert_eq!(memory[..8], [1, 2, 3, 0, 4, 5, 6, 0]);
-        assert_eq!(memory[16..24], [7, 8, 9, 0, 10, 11, 12, 0]);
-        assert_eq!(memory[24..], [0; 8]);
     }
 }
