@@ -416,6 +416,14 @@ pub trait Device: Send + Sync {
     /// The devices, by ordinal.
     fn infos(&self) -> Vec<DeviceInfo>;
 
+    /// Whether the device and the memory of the process that calls it are one: a kernel can be given the address of memory
+    /// that both see ([`MemoryKind::Direct`]), and nothing needs to be mirrored. Otherwise memory that the host and the
+    /// device share has a copy on either side ([`MemoryKind::Mirrored`]), and `Direct` memory is [`Code::NotSupported`].
+    /// The answer never changes.
+    fn sees_host_memory(&self) -> bool {
+        false
+    }
+
     /// Reserves addresses inside `proposal` and says how they are used. Fails with
     /// [`Code::MapFailed`] where the range is not free in this process, and the caller proposes
     /// another one. To be called once with success before anything below.

@@ -200,7 +200,7 @@ impl Core {
             dst.addr = alias;
             (near_to, mirrored) = (true, true);
         }
-        if let Some(alias) = alias(from, &src).filter(|_| near(to) && self.session.in_process) {
+        if let Some(alias) = alias(from, &src).filter(|_| near(to) && self.sees_host_memory) {
             src.addr = alias;
             (near_from, mirrored) = (true, true);
         }
@@ -243,7 +243,7 @@ impl Core {
         self.work_elsewhere(stream, &[dst.addr]);
         let bytes = src.bytes().unwrap_or(0);
         let must_wait;
-        let data = if !self.session.in_process {
+        let data = if !self.sees_host_memory {
             // The bytes are on their way when the call returns.
             must_wait = false;
             HostData::Borrowed(src)
@@ -256,7 +256,7 @@ impl Core {
             HostData::Borrowed(src)
         };
         let known_as = if from == Spot::Registered { self.alias_of(src.addr) } else { src.addr };
-        let result = if !self.session.in_process && (from == Spot::Pageable || wait == Wait::Sync) {
+        let result = if !self.sees_host_memory && (from == Spot::Pageable || wait == Wait::Sync) {
             // CUDA waits here, too, unless the copy is small.
             self.device.copy_to_device_blocking(stream.handle, dst, known_as, src)
         } else {

@@ -98,6 +98,11 @@ impl Device for SoftGpu {
         (0..config.devices).map(|ordinal| info::describe(config, self.shared.workers, ordinal)).collect()
     }
 
+    /// It runs in its caller's process, whoever that is.
+    fn sees_host_memory(&self) -> bool {
+        true
+    }
+
     fn reserve(&self, proposal: Range) -> Result<AddressPlan> {
         self.reserve_seat(proposal, Seat::ALONE)
     }
