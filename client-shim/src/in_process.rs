@@ -12,6 +12,7 @@ use crate::core::process;
 ///
 /// To be called after loading the library and before its first CUDA call; again is fine. Returns 0, or the `CUresult`
 /// that says why not: `CUDA_ERROR_ILLEGAL_STATE` where calls go to a server already,
+/// `CUDA_ERROR_NOT_SUPPORTED` where the library was built without the software GPU (the Cargo feature `in-process`),
 /// `CUDA_ERROR_NOT_INITIALIZED` in a child forked after the first CUDA call, `CUDA_ERROR_DEINITIALIZED` when the process
 /// is ending. Creates nothing: the software GPU comes to life with the first CUDA call, `cuInit` for instance.
 ///

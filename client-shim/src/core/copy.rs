@@ -200,7 +200,7 @@ impl Core {
             dst.addr = alias;
             (near_to, mirrored) = (true, true);
         }
-        if let Some(alias) = alias(from, &src).filter(|_| near(to) && self.session.in_process) {
+        if let Some(alias) = alias(from, &src).filter(|_| near(to) && self.sees_host_memory) {
             src.addr = alias;
             (near_from, mirrored) = (true, true);
         }
@@ -247,7 +247,7 @@ impl Core {
         // SAFETY: the program passed memory that it says is readable; a bad pointer is its own fault. Where the copy may be
         // read after this returns, it is pinned, and stays mapped until work that uses it is done.
         let src = unsafe { HostSource::new(src) };
-        let data = if !self.session.in_process {
+        let data = if !self.sees_host_memory {
             // The bytes are on their way when the call returns.
             must_wait = false;
             HostData::Borrowed(src)
@@ -261,7 +261,7 @@ impl Core {
         let result = match data {
             // CUDA waits here, too, unless the copy is small.
             HostData::Borrowed(src)
-                if !self.session.in_process && (from == Spot::Pageable || wait == Wait::Sync) =>
+                if !self.sees_host_memory && (from == Spot::Pageable || wait == Wait::Sync) =>
             {
                 self.device.copy_to_device_blocking(stream.handle, dst, known_as, src)
             }

@@ -386,7 +386,7 @@ impl Core {
                     self.shared.mirror_removed(a.kind.is_managed());
                 }
                 let freed = self.note(a.ordinal, self.device.mem_free(a.ordinal, a.base, None));
-                if !self.session.in_process && !matches!(a.kind, Kind::Alias(_)) {
+                if !self.sees_host_memory && !matches!(a.kind, Kind::Alias(_)) {
                     self.unmap_host_pages(a.base, a.kept)?;
                 }
                 self.shared.release(a.base, a.kept);
@@ -398,7 +398,7 @@ impl Core {
     fn is_mirrored(&self, a: &Allocation) -> bool {
         match a.kind {
             Kind::Alias(_) => true,
-            Kind::Pinned | Kind::Managed | Kind::ManagedVariable => !self.session.in_process,
+            Kind::Pinned | Kind::Managed | Kind::ManagedVariable => !self.sees_host_memory,
             _ => false,
         }
     }
@@ -422,7 +422,7 @@ impl Core {
         let kept = bytes.max(1).checked_next_multiple_of(PAGE).ok_or_else(exhausted)?;
         let base = self.shared.take(kept).ok_or_else(exhausted)?;
         let alias = matches!(kind, Kind::Alias(_));
-        let own_pages = !self.session.in_process && !alias;
+        let own_pages = !self.sees_host_memory && !alias;
         let mirrored = own_pages || alias;
         let give_up = |error: Error| {
             if own_pages {
@@ -699,7 +699,7 @@ impl Core {
                 Some(a) if a.holds(addr, len) => Ok(match a.kind {
                     Kind::Device(_) | Kind::Variable | Kind::Mapped => (Spot::Device, addr),
                     Kind::Alias(host) => (Spot::Registered, host + (addr - a.base)),
-                    _ if self.session.in_process => (Spot::Direct, addr),
+                    _ if self.sees_host_memory => (Spot::Direct, addr),
                     _ => (Spot::Mirrored, addr),
                 }),
                 Some(a) if self.memory.is_mapped_throughout(&a, addr, len) => Ok((Spot::Device, addr)),
@@ -783,7 +783,7 @@ impl Core {
                 self.shared.mirror_removed(a.kind.is_managed());
             }
             if self.plan.shared.contains(a.base, a.kept) {
-                if !self.session.in_process && !matches!(a.kind, Kind::Alias(_)) {
+                if !self.sees_host_memory && !matches!(a.kind, Kind::Alias(_)) {
                     let _ = self.unmap_host_pages(a.base, a.kept);
                 }
                 self.shared.release(a.base, a.kept);

@@ -32,11 +32,13 @@ pub mod servers;
 pub mod session;
 pub mod shared;
 mod sketch;
+#[cfg(feature = "in-process")]
+mod soft_gpu;
 pub mod stream;
 pub mod thread;
 pub mod virtual_memory;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "in-process"))]
 mod tests;
 
 pub use context::Context;

@@ -10,7 +10,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use rgpu_device::{AddressPlan, Device, DeviceInfo, Handle, Limit, Ordinal, Target};
@@ -25,7 +25,7 @@ use super::launch::LaunchLimits;
 use super::memory::MemoryMap;
 use super::module::{Function, Kernel, Library, Module};
 use super::registry::{NumberMap, Registry};
-use super::session::Session;
+use super::session::{self, Session};
 use super::shared::SharedSpace;
 use super::stream::Stream;
 use super::virtual_memory::VirtualMemory;
@@ -39,14 +39,14 @@ const OVER: u8 = 4;
 static STATE: AtomicU8 = AtomicU8::new(UNBORN);
 static CORE: AtomicPtr<Core> = AtomicPtr::new(std::ptr::null_mut());
 static BIRTH: Mutex<Option<Error>> = Mutex::new(None);
-/// Set by [`use_in_process`].
-static IN_PROCESS: AtomicBool = AtomicBool::new(false);
 
 /// Everything that lives from the first CUDA call to the end of the process.
 pub struct Core {
     pub(super) session: Session,
     /// The session's device, at hand.
     pub(super) device: Arc<dyn Device>,
+    /// [`Device::sees_host_memory`], which never changes.
+    pub(super) sees_host_memory: bool,
     pub(super) plan: AddressPlan,
     pub(super) infos: Vec<DeviceInfo>,
     pub(super) host: Arc<HostSide>,
@@ -203,27 +203,22 @@ pub fn is_over() -> bool {
 }
 
 /// Has the core use a software GPU in this process, whatever the environment says. Fails with
-/// [`Code::IllegalState`] where a server is in use already, and as [`current`] does in a forked child and at the
-/// process's end.
+/// [`Code::IllegalState`] where a server is in use already, with [`Code::NotSupported`] where this library was built without
+/// a software GPU, and as [`current`] does in a forked child and at the process's end.
 pub fn use_in_process() -> Result<()> {
     let mut failure = BIRTH.lock();
     match STATE.load(Ordering::Acquire) {
-        ALIVE if existing().is_some_and(|core| core.session.in_process) => Ok(()),
+        ALIVE if existing().is_some_and(|core| core.device.sees_host_memory()) => Ok(()),
         ALIVE => Err(Error::new(Code::IllegalState, "A server's GPU is in use in this process already")),
         ORPHAN | OVER => not_alive_any_more(),
         _ => {
-            IN_PROCESS.store(true, Ordering::Release);
+            session::choose_in_process().inspect_err(|error| error::say_once(&error.message))?;
             // What the environment asked for may have failed; this is something else.
             *failure = None;
             STATE.store(UNBORN, Ordering::Release);
             Ok(())
         }
     }
-}
-
-/// Whether [`use_in_process`] was called.
-pub(super) fn is_told_in_process() -> bool {
-    IN_PROCESS.load(Ordering::Acquire)
 }
 
 /// Whether this is a child that was forked after the first CUDA call.
@@ -275,6 +270,7 @@ impl Core {
         }
         Ok(Self {
             device: session.device.clone(),
+            sees_host_memory: session.device.sees_host_memory(),
             host: session.host.clone(),
             ordinals: plan
                 .devices
@@ -304,11 +300,6 @@ impl Core {
     /// What executes the calls.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
-    }
-
-    /// Whether host and device are in one process.
-    pub fn is_in_process(&self) -> bool {
-        self.session.in_process
     }
 
     /// A handle for the device that was never used before.

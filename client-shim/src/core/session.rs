@@ -1,14 +1,41 @@
 //! Where the device is: in a server, or in this process. Both look the same from here on.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rgpu_device::{AddressPlan, Device, DeviceInfo, Range};
-use rgpu_softgpu::SoftGpu;
+use rgpu_device::{AddressPlan, Device, DeviceInfo};
+use rgpu_remote::{Remote, Server, Several};
 
 use super::error::{Code, Error, Result};
 use super::host::HostSide;
 use super::servers;
-use rgpu_remote::{Remote, Server, Several};
+#[cfg(feature = "in-process")]
+use super::soft_gpu;
+
+/// Whether the program has chosen the software GPU in its own process ([`choose_in_process`]). It is the process's, not a
+/// core's: the choice is made before there is any core.
+static IN_PROCESS_CHOSEN: AtomicBool = AtomicBool::new(false);
+
+/// Has every session from now on use a software GPU in this process, whatever the environment says.
+///
+/// # Errors
+/// [`Code::NotSupported`] where this library was built without one.
+pub fn choose_in_process() -> Result<()> {
+    if cfg!(not(feature = "in-process")) {
+        return Err(built_without(Code::NotSupported));
+    }
+    IN_PROCESS_CHOSEN.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// The error of a library that was built without the feature `in-process`.
+fn built_without(code: Code) -> Error {
+    Error::new(
+        code,
+        "this librgpu.so was built without the software GPU (the Cargo feature `in-process`): use a server's GPU \
+         (RGPU_SERVER=HOST:PORT), or a library that was built with it",
+    )
+}
 
 /// A device with its reserved addresses.
 pub struct Session {
@@ -20,16 +47,14 @@ pub struct Session {
     pub infos: Vec<DeviceInfo>,
     /// What the device calls back.
     pub host: Arc<HostSide>,
-    /// Whether host and device share an address space.
-    pub in_process: bool,
     /// Which server each device is of; empty where there are not several.
     pub groups: Vec<usize>,
     goodbye: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Session {
-    /// Opens the session that [`super::process::use_in_process`] or else the environment asks for:
-    /// `RGPU_IN_PROCESS=1`, `RGPU_LEASE=FILE` or `RGPU_SERVER=HOST:PORT,…`. It has the devices that `CUDA_VISIBLE_DEVICES` leaves visible.
+    /// Opens the session that [`choose_in_process`] or else the environment asks for: `RGPU_IN_PROCESS=1`,
+    /// `RGPU_LEASE=FILE` or `RGPU_SERVER=HOST:PORT,…`. It has the devices that `CUDA_VISIBLE_DEVICES` leaves visible.
     pub fn open() -> Result<Self> {
         let mut session = Self::with(false)?;
         if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
@@ -45,11 +70,12 @@ impl Session {
     }
 
     fn with(observe: bool) -> Result<Self> {
-        if super::process::is_told_in_process() {
-            return Self::in_process(rgpu_softgpu::Config::default());
-        }
-        if std::env::var("RGPU_IN_PROCESS").is_ok_and(|v| !matches!(v.as_str(), "" | "0")) {
-            return Self::in_process(soft_config()?);
+        let chosen = IN_PROCESS_CHOSEN.load(Ordering::Acquire);
+        if chosen || std::env::var("RGPU_IN_PROCESS").is_ok_and(|v| !matches!(v.as_str(), "" | "0")) {
+            #[cfg(feature = "in-process")]
+            return Self::in_process(if chosen { Default::default() } else { soft_gpu::config_of_environment()? });
+            #[cfg(not(feature = "in-process"))]
+            return Err(built_without(Code::NoDevice));
         }
         match &*servers::of_environment(observe)? {
             [] => Err(Error::new(
@@ -71,7 +97,7 @@ impl Session {
                 super::error::log(&error.message);
             }
         }));
-        let session = Self::new(several, plan, host, false, Box::new(move || goodbye.goodbye()))?;
+        let session = Self::new(several, plan, host, Box::new(move || goodbye.goodbye()))?;
         Ok(Self { groups, ..session })
     }
 
@@ -85,15 +111,15 @@ impl Session {
                 super::error::log(&error.message);
             }
         }));
-        Self::new(remote, plan, host, false, Box::new(move || goodbye.goodbye()))
+        Self::new(remote, plan, host, Box::new(move || goodbye.goodbye()))
     }
 
     /// A session with a software GPU in this process.
+    #[cfg(feature = "in-process")]
     pub(super) fn in_process(config: rgpu_softgpu::Config) -> Result<Self> {
         let host = Arc::new(HostSide::new());
-        let device = SoftGpu::open(config, host.clone())?;
-        let plan = reserve(&*device)?;
-        Self::new(device, plan, host, true, Box::new(|| {}))
+        let (device, plan) = soft_gpu::open(config, host.clone())?;
+        Self::new(device, plan, host, Box::new(|| {}))
     }
 
     /// A session over an open device whose addresses are reserved.
@@ -101,7 +127,6 @@ impl Session {
         device: Arc<dyn Device>,
         plan: AddressPlan,
         host: Arc<HostSide>,
-        in_process: bool,
         goodbye: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self> {
         let infos = device.infos();
@@ -112,7 +137,7 @@ impl Session {
             return Err(Error::new(Code::SystemNotReady, "The address plan leaves a device out"));
         }
         host.attach(device.clone());
-        Ok(Self { device, plan, infos, host, in_process, groups: Vec::new(), goodbye })
+        Ok(Self { device, plan, infos, host, groups: Vec::new(), goodbye })
     }
 
     /// Whether two devices are of the same server, or in this process.
@@ -146,78 +171,6 @@ fn visible_devices(list: &str, count: usize) -> Result<usize> {
     Ok(visible)
 }
 
-/// The software GPU's settings: `RGPU_SOFT_MEMORY` (bytes; K, M, G), `RGPU_SOFT_WORKERS`, `RGPU_SOFT_DEVICES`,
-/// `RGPU_SOFT_CC` (8.0).
-fn soft_config() -> Result<rgpu_softgpu::Config> {
-    let mut config = rgpu_softgpu::Config::default();
-    let bad =
-        |name: &str, value: &str| Error::new(Code::NoDevice, format!("{name}={value} is not understood"));
-    if let Ok(value) = std::env::var("RGPU_SOFT_MEMORY") {
-        config.memory_bytes_per_device =
-            parse_bytes(&value).ok_or_else(|| bad("RGPU_SOFT_MEMORY", &value))?;
-    }
-    if let Ok(value) = std::env::var("RGPU_SOFT_WORKERS") {
-        config.workers = value.parse().map_err(|_| bad("RGPU_SOFT_WORKERS", &value))?;
-    }
-    if let Ok(value) = std::env::var("RGPU_SOFT_DEVICES") {
-        config.devices = value.parse().map_err(|_| bad("RGPU_SOFT_DEVICES", &value))?;
-    }
-    if let Ok(value) = std::env::var("RGPU_SOFT_CC") {
-        config.compute_capability = value
-            .split_once('.')
-            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
-            .ok_or_else(|| bad("RGPU_SOFT_CC", &value))?;
-    }
-    Ok(config)
-}
-
-/// A number of bytes with an optional K, M, G or T (powers of 1024).
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let (digits, shift) = match text.chars().last()?.to_ascii_uppercase() {
-        'K' => (&text[..text.len() - 1], 10),
-        'M' => (&text[..text.len() - 1], 20),
-        'G' => (&text[..text.len() - 1], 30),
-        'T' => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
-    };
-    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-/// Where the arena of an in-process device may lie: between where the kernel puts programs and where it puts libraries.
-const PLACES: [u64; 14] = [
-    0x2000_0000_0000,
-    0x3000_0000_0000,
-    0x2800_0000_0000,
-    0x3800_0000_0000,
-    0x4000_0000_0000,
-    0x1400_0000_0000,
-    0x4800_0000_0000,
-    0x2400_0000_0000,
-    0x3400_0000_0000,
-    0x2c00_0000_0000,
-    0x3c00_0000_0000,
-    0x4400_0000_0000,
-    0x4c00_0000_0000,
-    0x5000_0000_0000,
-];
-/// How much it may use of a place.
-const PLACE_SIZE: u64 = 4 << 40;
-
-/// Has an in-process device reserve its addresses.
-fn reserve(device: &dyn Device) -> Result<AddressPlan> {
-    let mut refusal = None;
-    for base in PLACES {
-        match device.reserve(Range { base, size: PLACE_SIZE }) {
-            Err(error) if error.code == Code::MapFailed => refusal = Some(error),
-            other => return other,
-        }
-    }
-    let why = refusal.map_or_else(String::new, |error| error.message);
-    let advice = "is there a limit on address space (ulimit -v)?";
-    Err(Error::new(Code::MapFailed, format!("Cannot reserve addresses for device memory: {why}; {advice}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,15 +182,5 @@ mod tests {
         assert_eq!(visible_devices("0,-1,1", 2), Ok(1));
         assert!(visible_devices("", 2).is_err() && visible_devices("-1", 2).is_err());
         assert!(visible_devices("1", 2).unwrap_err().message.contains("supported"));
-    }
-
-    #[test]
-    fn bytes_have_units() {
-        assert_eq!(parse_bytes("4096"), Some(4096));
-        assert_eq!(parse_bytes("512m"), Some(512 << 20));
-        assert_eq!(parse_bytes(" 2 G "), Some(2 << 30));
-        assert_eq!(parse_bytes(""), None);
-        assert_eq!(parse_bytes("many"), None);
-        assert_eq!(parse_bytes("99999999999G"), None);
     }
 }

@@ -217,6 +217,7 @@ mod tests {
     }
 
     /// The compiler sees the same.
+    #[cfg(feature = "in-process")]
     #[test]
     fn sketches_agree_with_the_software_gpu() {
         use rgpu_device::{Device, Range};

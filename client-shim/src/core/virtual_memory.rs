@@ -450,7 +450,7 @@ impl Core {
 
 const _: () = assert!(GRANULARITY.is_multiple_of(PAGE));
 
-#[cfg(test)]
+#[cfg(all(test, feature = "in-process"))]
 mod tests {
     use super::super::session::Session;
     use super::super::stream::Stream;

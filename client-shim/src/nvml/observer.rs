@@ -31,7 +31,6 @@ struct Observer {
     session: Option<Session>,
     device: Arc<dyn Device>,
     infos: Arc<Vec<DeviceInfo>>,
-    in_process: bool,
     /// By ordinal and group.
     kept: Vec<[Option<Kept>; 4]>,
     began: Instant,
@@ -40,7 +39,7 @@ struct Observer {
 
 impl Observer {
     fn of_cuda(core: &'static Core) -> Self {
-        Self::new(None, core.device().clone(), core.is_in_process())
+        Self::new(None, core.device().clone())
     }
 
     /// Opens a session of NVML's own.
@@ -52,11 +51,11 @@ impl Observer {
             error::say_once(&e.message);
             Return::DRIVER_NOT_LOADED
         })?;
-        let (device, in_process) = (session.device.clone(), session.in_process);
-        Ok(Self::new(Some(session), device, in_process))
+        let device = session.device.clone();
+        Ok(Self::new(Some(session), device))
     }
 
-    fn new(session: Option<Session>, device: Arc<dyn Device>, in_process: bool) -> Self {
+    fn new(session: Option<Session>, device: Arc<dyn Device>) -> Self {
         let infos = Arc::new(device.infos());
         Self {
             pid: std::process::id(),
@@ -64,7 +63,6 @@ impl Observer {
             device,
             kept: vec![[const { None }; 4]; infos.len()],
             infos,
-            in_process,
             began: Instant::now(),
             meter: BusyMeter::default(),
         }
@@ -95,8 +93,8 @@ impl Observer {
             telemetry.set(Metric::MemoryTotal, 0, memory.total);
             telemetry.set(Metric::MemoryFree, 0, memory.free);
             telemetry.set(Metric::MemoryUsed, 0, memory.total.saturating_sub(memory.free));
-            if self.in_process {
-                // Nobody else has a part in it.
+            if self.device.sees_host_memory() {
+                // It is this process's own: nobody else has a part in it.
                 telemetry.set(Metric::OwnMemory, 0, memory.total.saturating_sub(memory.free));
                 if self.infos.len() == 1 {
                     let now = self.began.elapsed().as_nanos() as u64;

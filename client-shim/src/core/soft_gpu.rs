@@ -1,0 +1,102 @@
+//! Opening the software GPU inside the program's own process (the Cargo feature `in-process`).
+
+use std::sync::Arc;
+
+use rgpu_device::{AddressPlan, Device, Host, Range};
+use rgpu_softgpu::SoftGpu;
+
+use super::error::{Code, Error, Result};
+
+/// Opens a software GPU, and reserves the addresses of its memory.
+pub fn open(config: rgpu_softgpu::Config, host: Arc<dyn Host>) -> Result<(Arc<SoftGpu>, AddressPlan)> {
+    let device = SoftGpu::open(config, host)?;
+    let plan = reserve(&*device)?;
+    Ok((device, plan))
+}
+
+/// The software GPU's settings: `RGPU_SOFT_MEMORY` (bytes; K, M, G), `RGPU_SOFT_WORKERS`, `RGPU_SOFT_DEVICES`,
+/// `RGPU_SOFT_CC` (8.0).
+pub fn config_of_environment() -> Result<rgpu_softgpu::Config> {
+    let mut config = rgpu_softgpu::Config::default();
+    let bad =
+        |name: &str, value: &str| Error::new(Code::NoDevice, format!("{name}={value} is not understood"));
+    if let Ok(value) = std::env::var("RGPU_SOFT_MEMORY") {
+        config.memory_bytes_per_device =
+            parse_bytes(&value).ok_or_else(|| bad("RGPU_SOFT_MEMORY", &value))?;
+    }
+    if let Ok(value) = std::env::var("RGPU_SOFT_WORKERS") {
+        config.workers = value.parse().map_err(|_| bad("RGPU_SOFT_WORKERS", &value))?;
+    }
+    if let Ok(value) = std::env::var("RGPU_SOFT_DEVICES") {
+        config.devices = value.parse().map_err(|_| bad("RGPU_SOFT_DEVICES", &value))?;
+    }
+    if let Ok(value) = std::env::var("RGPU_SOFT_CC") {
+        config.compute_capability = value
+            .split_once('.')
+            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
+            .ok_or_else(|| bad("RGPU_SOFT_CC", &value))?;
+    }
+    Ok(config)
+}
+
+/// A number of bytes with an optional K, M, G or T (powers of 1024).
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, shift) = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => (&text[..text.len() - 1], 10),
+        'M' => (&text[..text.len() - 1], 20),
+        'G' => (&text[..text.len() - 1], 30),
+        'T' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Where the arena of an in-process device may lie: between where the kernel puts programs and where it puts libraries.
+const BASES: [u64; 14] = [
+    0x2000_0000_0000,
+    0x3000_0000_0000,
+    0x2800_0000_0000,
+    0x3800_0000_0000,
+    0x4000_0000_0000,
+    0x1400_0000_0000,
+    0x4800_0000_0000,
+    0x2400_0000_0000,
+    0x3400_0000_0000,
+    0x2c00_0000_0000,
+    0x3c00_0000_0000,
+    0x4400_0000_0000,
+    0x4c00_0000_0000,
+    0x5000_0000_0000,
+];
+/// How many bytes of addresses it may use there.
+const ARENA_BYTES: u64 = 4 << 40;
+
+/// Has an in-process device reserve its addresses.
+fn reserve(device: &dyn Device) -> Result<AddressPlan> {
+    let mut refusal = None;
+    for base in BASES {
+        match device.reserve(Range { base, size: ARENA_BYTES }) {
+            Err(error) if error.code == Code::MapFailed => refusal = Some(error),
+            other => return other,
+        }
+    }
+    let why = refusal.map_or_else(String::new, |error| error.message);
+    let advice = "is there a limit on address space (ulimit -v)?";
+    Err(Error::new(Code::MapFailed, format!("Cannot reserve addresses for device memory: {why}; {advice}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!(parse_bytes("4096"), Some(4096));
+        assert_eq!(parse_bytes("512m"), Some(512 << 20));
+        assert_eq!(parse_bytes(" 2 G "), Some(2 << 30));
+        assert_eq!(parse_bytes(""), None);
+        assert_eq!(parse_bytes("many"), None);
+        assert_eq!(parse_bytes("99999999999G"), None);
+    }
+}
