@@ -8,8 +8,9 @@ use rgpu_control::token::{Claims, Grant, LeaseClaims, PrivateKey};
 use rgpu_control::{LeaseId, proof, unix_time};
 use rgpu_device::{Code, Device, Host, Launch, MemoryKind, Result, Target};
 use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
-use rgpu_protocol::transport::{Choice, Kind, local_name};
+use rgpu_protocol::transport::{CONNECTORS, Choice, Shm, Tcp, local_name};
 use rgpu_remote::{ConnectOptions, Credential, Remote};
+use rgpu_server::app::OpenDevice;
 use rgpu_server::{DeviceSpec, Options};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -50,7 +51,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(rgpu_server::APP_SERVER_COMMAND) => {
-            return rgpu_server::app::app_server_with(|spec, host, _| Ok(MockDevice::new(host, spec.memory)));
+            let open: OpenDevice = |spec, host, _| Ok(MockDevice::new(host, spec.memory));
+            return rgpu_server::app::app_server_with(open, CONNECTORS);
         }
         Some("serve") => return serve(arguments.get(2)),
         _ => {}
@@ -75,8 +77,8 @@ fn main() -> ExitCode {
         ("closed_descriptors_are_an_error", closed_descriptors_are_an_error),
     ];
     let filter = arguments.iter().skip(1).find(|a| !a.starts_with('-'));
-    for (over, kind) in [("tcp", Kind::Tcp), ("shm", Kind::Shm)] {
-        OVER_SHM.store(kind == Kind::Shm, SeqCst);
+    for (over, kind) in [("tcp", Tcp::KIND), ("shm", Shm::KIND)] {
+        OVER_SHM.store(kind == Shm::KIND, SeqCst);
         for (name, test) in tests {
             if filter.is_none_or(|f| name.contains(f.as_str())) {
                 test();
@@ -137,7 +139,7 @@ impl Daemon {
     }
 
     fn connect_with(&self, credential: Credential) -> Result<Arc<Remote>> {
-        let kind = if OVER_SHM.load(SeqCst) { Kind::Shm } else { Kind::Tcp };
+        let kind = if OVER_SHM.load(SeqCst) { Shm::KIND } else { Tcp::KIND };
         let options =
             ConnectOptions { credential, transport: Some(Choice::Only(kind)), ..ConnectOptions::default() };
         Remote::connect(&self.address, options, Arc::new(Silent))
@@ -357,8 +359,8 @@ fn earlier_build_of(daemon: &Daemon) -> String {
             let mut body = vec![0; length as usize];
             client.read_exact(&mut body).unwrap();
             let (mut hello, more) = Hello::parse_with_more(&body).unwrap();
-            assert_ne!(hello.features & hello::FEATURE_SHARED_MEMORY, 0);
-            hello.features &= !hello::FEATURE_SHARED_MEMORY;
+            assert_ne!(hello.features & Shm::FEATURE, 0);
+            hello.features &= !Shm::FEATURE;
             server.write_all(&hello::message(&(hello, more))).unwrap();
             for (mut from, mut to) in
                 [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
@@ -376,7 +378,7 @@ fn earlier_build_of(daemon: &Daemon) -> String {
 fn shared_memory_of_another_build_is_refused_in_words() {
     let daemon = Daemon::start(None);
     // A client of an earlier build.
-    let earlier = Hello { features: hello::FEATURE_EARLIER_SHARED_MEMORY, ..Hello::default() };
+    let earlier = Hello { features: Shm::EARLIER_FEATURE, ..Hello::default() };
     let answer = answer_to(&hello::message(&earlier), daemon.local());
     assert_eq!(Status::from_number(answer.status), Status::Unavailable);
     for words in
@@ -391,7 +393,7 @@ fn shared_memory_of_another_build_is_refused_in_words() {
         let options = ConnectOptions { transport: Some(transport), ..ConnectOptions::default() };
         Remote::connect(&address, options, Arc::new(Silent))
     };
-    let message = connect(Choice::Only(Kind::Shm)).err().unwrap().message;
+    let message = connect(Choice::Only(Shm::KIND)).err().unwrap().message;
     for words in ["offers no shared memory that this release of rgpu knows", "use the same one on both sides"]
     {
         assert!(message.contains(words), "{message}");
