@@ -2,13 +2,15 @@
 
 #[allow(dead_code)]
 mod mock;
+mod pipe;
 
 use mock::MockDevice;
+use pipe::PipeConnector;
 use rgpu_control::token::{Claims, Grant, LeaseClaims, PrivateKey};
 use rgpu_control::{LeaseId, proof, unix_time};
-use rgpu_device::{Code, Device, Host, Launch, MemoryKind, Result, Target};
+use rgpu_device::{Code, Device, Host, HostData, Launch, MemoryKind, Region, Result, Target};
 use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
-use rgpu_protocol::transport::{CONNECTORS, Choice, Shm, Tcp, local_name};
+use rgpu_protocol::transport::{CONNECTORS, Choice, Connectors, Shm, Tcp, local_name};
 use rgpu_remote::{ConnectOptions, Credential, Remote};
 use rgpu_server::app::OpenDevice;
 use rgpu_server::{DeviceSpec, Options};
@@ -23,6 +25,11 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const MEMORY: u64 = 64 << 20;
+
+/// The transports that these tests know: one more than there are, and before all others.
+const WITH_PIPE: Connectors = &[&PipeConnector, CONNECTORS[0], CONNECTORS[1], CONNECTORS[2]];
+/// Makes a daemon one that knows no pipe.
+const WITHOUT_PIPE: &str = "transports:all but the pipe";
 
 /// How long anything may take; only something that hangs takes that long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -52,7 +59,7 @@ fn main() -> ExitCode {
     match arguments.get(1).map(String::as_str) {
         Some(rgpu_server::APP_SERVER_COMMAND) => {
             let open: OpenDevice = |spec, host, _| Ok(MockDevice::new(host, spec.memory));
-            return rgpu_server::app::app_server_with(open, CONNECTORS);
+            return rgpu_server::app::app_server_with(open, WITH_PIPE);
         }
         Some("serve") => return serve(arguments.get(2)),
         _ => {}
@@ -75,6 +82,7 @@ fn main() -> ExitCode {
         ("a_full_server_says_so", a_full_server_says_so),
         ("a_forked_child_leaves_the_session_alone", a_forked_child_leaves_the_session_alone),
         ("closed_descriptors_are_an_error", closed_descriptors_are_an_error),
+        ("a_transport_is_a_file_and_an_entry_of_a_list", a_transport_is_a_file_and_an_entry_of_a_list),
     ];
     let filter = arguments.iter().skip(1).find(|a| !a.starts_with('-'));
     for (over, kind) in [("tcp", Tcp::KIND), ("shm", Shm::KIND)] {
@@ -90,8 +98,11 @@ fn main() -> ExitCode {
 }
 
 fn serve(file: Option<&String>) -> ExitCode {
+    let connectors = if file.is_some_and(|file| file == WITHOUT_PIPE) { CONNECTORS } else { WITH_PIPE };
+    let file = file.filter(|file| *file != WITHOUT_PIPE);
     let key = file.and_then(|file| file.strip_prefix("key:"));
     let options = Options {
+        connectors,
         device: DeviceSpec { memory: MEMORY, ..DeviceSpec::default() },
         token_file: file.filter(|_| key.is_none()).map(Into::into),
         broker_key: key.map(|key| (key.into(), "n0".into())),
@@ -402,6 +413,49 @@ fn shared_memory_of_another_build_is_refused_in_words() {
     remote.synchronize_blocking(Target::Device(0)).unwrap();
     // With the same build it is used.
     daemon.connect().synchronize_blocking(Target::Device(0)).unwrap();
+}
+
+/// What is called a pipe here is all that a new transport needs. It is negotiated as the others are.
+fn a_transport_is_a_file_and_an_entry_of_a_list() {
+    let connect = |daemon: &Daemon, transport| {
+        let options =
+            ConnectOptions { connectors: WITH_PIPE, transport: Some(transport), ..ConnectOptions::default() };
+        Remote::connect(&daemon.address, options, Arc::new(Silent))
+    };
+    let (by_name, established) = (Choice::Only(PipeConnector::KIND), || pipe::ESTABLISHED.load(SeqCst));
+    let daemon = Daemon::start(None);
+    for choice in [Choice::Auto, by_name] {
+        let before = established();
+        let session = connect(&daemon, choice).unwrap();
+        assert_eq!(established(), before + 1, "{choice:?}");
+        for _ in 0..100 {
+            session.launch(launch(&[])).unwrap();
+        }
+        session.synchronize_blocking(Target::Device(0)).unwrap();
+        assert_eq!(session.counters().launches, 100);
+        // Larger than what a socket holds, both ways.
+        let (addr, size) = (session.plan().devices[0].base, 4 << 20);
+        session.mem_alloc(0, addr, size, MemoryKind::Device).unwrap();
+        let data: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
+        let (there, here) = (Region::linear(addr, size), Region::linear(data.as_ptr() as u64, size));
+        session.copy_to_device(0, there, here.addr, HostData::Borrowed(here)).unwrap();
+        let mut back = vec![0u8; data.len()];
+        let into = Region::linear(back.as_mut_ptr() as u64, size);
+        // SAFETY: `back` is writable.
+        unsafe { session.copy_from_device_blocking(0, there, into).unwrap() };
+        assert!(back == data);
+        // The process is gone with its client, as over any transport.
+        daemon.wait_for_children(1);
+        session.goodbye();
+        daemon.wait_for_children(0);
+    }
+    // A server that does not know it leaves the session where the hello was, and whoever wants nothing else is told.
+    let before = established();
+    let daemon = Daemon::start(Some(WITHOUT_PIPE));
+    connect(&daemon, Choice::Auto).unwrap().synchronize_blocking(Target::Device(0)).unwrap();
+    let message = connect(&daemon, by_name).err().unwrap().message;
+    assert!(message.contains("offers no pipe; its log may say why"), "{message}");
+    assert_eq!(established(), before);
 }
 
 fn a_token_is_asked_for() {
