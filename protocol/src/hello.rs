@@ -22,17 +22,8 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"RGPU");
 pub const MAJOR: u16 = 1;
 /// The protocol's minor version: the smaller of both sides' is spoken.
 pub const MINOR: u16 = 4;
-/// In a hello over a Unix socket: the client can go on through shared memory. In the answer: the server passes what that
-/// needs over the socket, right behind the answer.
-pub const FEATURE_SHARED_MEMORY: u64 = 64;
-/// In a hello over a Unix socket: the client knows shared memory of earlier builds alone, whose sleepers were woken by
-/// sockets. It would wait for what that needs.
-pub const FEATURE_EARLIER_SHARED_MEMORY: u64 = 1;
 /// The client wants to know when its calls are executed: see [`Notice::Trace`](crate::frame::Notice::Trace).
 pub const FEATURE_TRACE: u64 = 2;
-/// In a hello: the client offers RDMA. In the answer: the server has taken that; what the client needs for it (an
-/// [`RdmaInfo`](crate::transport::RdmaInfo)) follows right behind the answer.
-pub const FEATURE_RDMA: u64 = 4;
 /// The session only looks: what the devices are, and what is measured of them. It gets no addresses and no memory, and
 /// what would need them is refused.
 pub const FEATURE_OBSERVE: u64 = 8;
@@ -42,6 +33,9 @@ pub const FEATURE_PEERS: u64 = 16;
 /// This is no program, but another server that brings copies to a session. The credential is an introduction (see
 /// `docs/protocol.md`), and the answer a [`LinkAnswer`]. Since minor version 3.
 pub const FEATURE_LINK: u64 = 32;
+/// The feature bits that no transport may have: those above, and 1, which earlier releases' shared memory had. Each
+/// transport's own bit stands with its [connector](crate::transport::Connector::feature).
+pub const OTHER_FEATURES: u64 = 1 | FEATURE_TRACE | FEATURE_OBSERVE | FEATURE_PEERS | FEATURE_LINK;
 /// Bytes of the part that no version changes.
 pub const PREFIX_BYTES: usize = 12;
 /// The longest hello that is accepted, without the prefix.
@@ -129,7 +123,7 @@ records! {
     }
     /// What a client says first.
     Hello {
-        /// Feature bits the client has: [`FEATURE_SHARED_MEMORY`], [`FEATURE_TRACE`].
+        /// Feature bits the client has: those of this module, and those of the transports that it offers.
         features: u64,
         /// The session's id, chosen at random by the client.
         session: u64,
@@ -201,8 +195,8 @@ records! {
 /// What follows a hello, since minor version 1.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HelloMore {
-    /// With [`FEATURE_RDMA`], what the server needs for it: an [`RdmaInfo`](crate::transport::RdmaInfo).
-    pub rdma: Vec<u8>,
+    /// What the server needs for the transport that is offered, if that needs anything.
+    pub offer: Vec<u8>,
     /// Since minor version 2.
     pub seat: HelloSeat,
 }
@@ -211,14 +205,14 @@ impl Wire for HelloMore {
     const MIN_BYTES: usize = <Vec<u8> as Wire>::MIN_BYTES;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        self.rdma.encode(out);
+        self.offer.encode(out);
         self.seat.encode(out);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self> {
-        let rdma = Wire::decode(reader)?;
+        let offer = Wire::decode(reader)?;
         let seat = if reader.left() == 0 { HelloSeat::default() } else { Wire::decode(reader)? };
-        Ok(Self { rdma, seat })
+        Ok(Self { offer, seat })
     }
 }
 
@@ -330,14 +324,14 @@ mod tests {
         }
 
         #[test]
-        fn what_follows_a_hello_comes_back(rdma: Vec<u8>, index: u32, of: u32) {
-            let more = HelloMore { rdma, seat: HelloSeat { index, of } };
+        fn what_follows_a_hello_comes_back(offer: Vec<u8>, index: u32, of: u32) {
+            let more = HelloMore { offer, seat: HelloSeat { index, of } };
             let sent = message(&(Hello::default(), more.clone()));
             let body = &sent[PREFIX_BYTES..];
             prop_assert_eq!(Hello::parse_with_more(body).unwrap().1, more.clone());
             // Minor version 1 ends before the seat.
             let (_, earlier) = Hello::parse_with_more(&body[..body.len() - 8]).unwrap();
-            prop_assert_eq!(earlier, HelloMore { rdma: more.rdma, ..HelloMore::default() });
+            prop_assert_eq!(earlier, HelloMore { offer: more.offer, ..HelloMore::default() });
         }
 
         #[test]

@@ -73,6 +73,7 @@ pub mod hello;
 pub mod numbers;
 pub mod reader;
 pub mod stats;
+pub mod sys;
 pub mod transport;
 pub mod wire;
 

@@ -5,155 +5,45 @@
 
 use crate::confine;
 use crate::convert;
-use crate::inventory::{path_bytes, path_from};
+use crate::greeting::{ANSWER_TIME, hear_any, say};
 use crate::ledger::{Ledger, Slot};
-use crate::local::is_local;
 use crate::observer::Observed;
 use crate::options::{DeviceKind, DeviceSpec};
+use crate::orders::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE};
 use crate::pacer::LedgerPacer;
-use crate::peer::{Channel, Identity};
+use crate::peer::Channel;
 use crate::session::{Session, initial_credit};
 use crate::store::Store;
 use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Host, Pacer, Range, Seat};
 use rgpu_nvidia::{self as nvidia, NvidiaDevice};
 use rgpu_protocol::hello::{
-    self, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_RDMA, FEATURE_SHARED_MEMORY, FEATURE_TRACE, Hello,
-    HelloAnswer, HelloExtras, HelloSeat, MAJOR, MAX_HELLO, PREFIX_BYTES, Prefix, Status,
+    self, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_TRACE, Hello, HelloAnswer, HelloSeat, MAJOR, Status,
 };
-use rgpu_protocol::transport::tls::Handed;
-use rgpu_protocol::transport::{Offer, Rdma, RdmaInfo, Ready, Shm, Tcp, Tls, Transport};
-use rgpu_protocol::wire::{DecodeError, Reader, Wire};
-use std::fs::File;
-use std::io::{self, IoSlice, Read, Seek};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rgpu_protocol::transport::{
+    Accepted, CONNECTORS, Choice, Connectors, Finish, Stream, Transport, offered,
+};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use zeroize::Zeroizing;
-
-/// Where the connection is.
-pub(crate) const CONNECTION: i32 = 3;
-/// Where the [`Orders`] are.
-pub(crate) const ORDERS: i32 = 4;
-/// Where the ledger is.
-pub(crate) const LEDGER: i32 = 5;
-/// Where the socket is that leads to the [store](crate::store), if there is one.
-pub(crate) const STORE: i32 = 6;
-/// Where the channel is by which other servers come, if they may.
-pub(crate) const PEERS: i32 = 7;
+use std::time::Instant;
 
 /// How often a client may propose another range.
 const MAX_PROPOSALS: usize = 100;
-/// How long it may think about it.
-const PROPOSAL_TIME: Duration = Duration::from_secs(10);
 
 /// Makes the device that executes an application's calls. With a pacer, it holds back as that says.
 pub type OpenDevice =
     fn(&DeviceSpec, Arc<dyn Host>, Option<Arc<dyn Pacer>>) -> rgpu_device::Result<Arc<dyn Device>>;
 
-/// What the daemon tells.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Orders {
-    pub device: DeviceSpec,
-    /// The percentage of the multiprocessors that the process can use.
-    pub ceiling: u32,
-    pub slot: u32,
-    pub daemon: u32,
-    pub peer: String,
-    pub hello: Hello,
-    /// What an RDMA client has sent, where RDMA is offered.
-    pub rdma: Vec<u8>,
-    /// The protocol's minor version that the client speaks.
-    pub minor: u16,
-    /// Which of the application's servers this is.
-    pub seat: HelloSeat,
-    /// Whether there is a store of images, and which.
-    pub extras: HelloExtras,
-    /// Where copies may go straight to other servers: what its keys are made of.
-    pub peers: Option<Identity>,
-    /// Where the connection is encrypted: what it takes to go on with it.
-    pub tls: Option<Handed>,
-}
-
-impl Orders {
-    /// As a message, which is overwritten when it is let go: it holds secrets.
-    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        let mut out = Vec::new();
-        (self.device.count, self.device.workers).encode(&mut out);
-        self.device.memory.encode(&mut out);
-        self.device.compute_capability.encode(&mut out);
-        (self.device.kind as u32).encode(&mut out);
-        path_bytes(self.device.driver.as_deref()).encode(&mut out);
-        self.device.numbers.encode(&mut out);
-        self.device.visible.encode(&mut out);
-        self.ceiling.encode(&mut out);
-        (self.slot, self.daemon).encode(&mut out);
-        self.peer.encode(&mut out);
-        self.hello.encode(&mut out);
-        self.rdma.encode(&mut out);
-        self.minor.encode(&mut out);
-        self.seat.encode(&mut out);
-        self.extras.encode(&mut out);
-        // Secrets come last, where there is room for them: what grew would leave a copy behind.
-        let tls = self.tls.as_ref().map(Handed::to_bytes).unwrap_or_default();
-        let peers = self.peers.as_ref().map(|own| (own.session, own.root));
-        out.reserve_exact(<Option<([u8; 16], [u8; 32])>>::MIN_BYTES + u32::MIN_BYTES + tls.len());
-        let mut out = Zeroizing::new(out);
-        peers.encode(&mut out);
-        (tls.len() as u32).encode(&mut out);
-        out.extend_from_slice(&tls);
-        out
-    }
-
-    pub fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut r = Reader::new(bytes);
-        let (count, workers) = Wire::decode(&mut r)?;
-        let memory = Wire::decode(&mut r)?;
-        let compute_capability = Wire::decode(&mut r)?;
-        let kind: u32 = Wire::decode(&mut r)?;
-        let kind = DeviceKind::from_number(kind)
-            .ok_or(DecodeError::Unknown { what: "A kind of device", value: u64::from(kind) })?;
-        let driver: Vec<u8> = Wire::decode(&mut r)?;
-        let driver = path_from(&driver);
-        let numbers = Wire::decode(&mut r)?;
-        let visible = Wire::decode(&mut r)?;
-        let ceiling = Wire::decode(&mut r)?;
-        let device = DeviceSpec {
-            kind,
-            count,
-            memory,
-            workers,
-            compute_capability,
-            driver,
-            numbers,
-            visible,
-            ..DeviceSpec::default()
-        };
-        let (slot, daemon) = Wire::decode(&mut r)?;
-        let peer = Wire::decode(&mut r)?;
-        let hello = Wire::decode(&mut r)?;
-        let rdma = Wire::decode(&mut r)?;
-        let minor = Wire::decode(&mut r)?;
-        let seat = Wire::decode(&mut r)?;
-        let extras = Wire::decode(&mut r)?;
-        let peers: Option<([u8; 16], [u8; 32])> = Wire::decode(&mut r)?;
-        let peers = peers.map(|(session, root)| Identity { session, root });
-        let length = u32::decode(&mut r)? as usize;
-        let tls = r.take(length, "An encrypted session")?;
-        let tls = if tls.is_empty() { None } else { Some(Handed::parse(tls)?) };
-        r.finish()?;
-        Ok(Self { device, ceiling, slot, daemon, peer, hello, rdma, minor, seat, extras, peers, tls })
-    }
-}
-
 /// The main function of `rgpu __app-server`.
 pub fn app_server_main() -> ExitCode {
-    app_server_with(|spec, host, pacer| match spec.kind {
+    let open: OpenDevice = |spec, host, pacer| match spec.kind {
         DeviceKind::Nvidia => NvidiaDevice::open(&nvidia_config(spec), host, pacer),
         DeviceKind::Software | DeviceKind::Auto => {
             Ok(rgpu_softgpu::SoftGpu::open_paced(software_config(spec), host, pacer)?)
         }
-    })
+    };
+    app_server_with(open, CONNECTORS)
 }
 
 /// How the software GPU is opened for applications.
@@ -180,9 +70,10 @@ pub(crate) fn nvidia_config(spec: &DeviceSpec) -> nvidia::Config {
     }
 }
 
-/// [`app_server_main`] with a device of the caller's choice.
-pub fn app_server_with(open: OpenDevice) -> ExitCode {
-    match serve_one(open) {
+/// [`app_server_main`] with a device and transports of the caller's choice; the latter are those of the daemon's
+/// [options](crate::Options::connectors).
+pub fn app_server_with(open: OpenDevice, connectors: Connectors) -> ExitCode {
+    match serve_one(open, connectors) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             // Started by hand, most likely: a daemon sees to it that there is nothing to go wrong.
@@ -192,100 +83,55 @@ pub fn app_server_with(open: OpenDevice) -> ExitCode {
     }
 }
 
-/// What is in a memory file, which is empty then: its memory is overwritten, and given back.
-fn read_once(mut file: File) -> io::Result<Zeroizing<Vec<u8>>> {
-    let length = file.metadata()?.len();
-    let mut bytes = Zeroizing::new(vec![0; length as usize]);
-    file.rewind()?;
-    file.read_exact(&mut bytes)?;
-    file.rewind()?;
-    io::copy(&mut io::repeat(0).take(length), &mut file)?;
-    file.set_len(0)?;
-    Ok(bytes)
-}
-
-fn serve_one(open: OpenDevice) -> io::Result<()> {
-    let invalid = |e: DecodeError| io::Error::new(io::ErrorKind::InvalidData, e);
+fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
     // SAFETY: these are the daemon's to give, and nobody else here has taken them.
     let [connection, orders, ledger] = unsafe { [take(CONNECTION)?, take(ORDERS)?, take(LEDGER)?] };
-    let mut orders = Orders::parse(&read_once(orders.into())?).map_err(invalid)?;
+    let mut orders = Orders::take(orders)?;
     // SAFETY: plain system call.
     if unsafe { libc::getppid() } as u32 != orders.daemon {
         return Err(io::Error::other("the daemon has gone"));
     }
     confine::limit()?;
     let ledger = Arc::new(Ledger::map(ledger)?);
-    let handed = orders.tls.take();
-    let (slot, spec) = (orders.slot as usize, &orders.device);
-    let stats = ledger.slot(slot);
-    let connection = Connection::new(connection, handed, &orders)?;
-    let transport = connection.hello.clone();
-    let mut session = Session::new(connection.session.clone());
-    session.trace(orders.hello.features & FEATURE_TRACE != 0);
-    session.client_speaks(orders.minor);
-    // SAFETY: as above.
-    let [store, others] = unsafe { [take(STORE)?, take(PEERS)?] };
-    // What there is no use for is closed.
-    match orders.extras.keeps_images {
-        true => session.keep_images(Store::new(store)?),
-        false => drop(store),
-    }
+    let stream = Stream::resume(connection, orders.peer.clone(), orders.tls.take())?;
+    let connection = Connection::accept(stream, connectors, &orders);
     let peers = if orders.peers.is_some() { FEATURE_PEERS } else { 0 };
-    match orders.peers {
-        Some(identity) => session.meet_peers(Channel::from(others), identity),
-        None => drop(others),
-    }
+    let features = connection.feature | peers | (orders.hello.features & FEATURE_OBSERVE);
+    let session = begin_session(&connection, &mut orders)?;
+    let slot = orders.slot as usize;
+    let stats = ledger.slot(slot);
     end_on_sigterm(session.farewell(), stats)?;
-
-    // Who only looks has no part in the device.
-    let observes = orders.hello.features & FEATURE_OBSERVE != 0;
-    let device = if observes {
-        Observed::open(spec).map(|device| Arc::new(device) as Arc<dyn Device>)
-    } else {
-        open(spec, session.host(), LedgerPacer::of(&ledger, slot, orders.ceiling))
+    let refuse = |reason: String, text: String| {
+        stats.set_reason(&reason);
+        // A client that has gone need not be told.
+        let _ = say(&*connection.hello, &HelloAnswer::refused(Status::Unavailable, text));
+        Ok(())
     };
-    let opened = device.and_then(|device| {
-        let plan = agree(&*transport, &*device, &orders.hello, &orders.seat)?;
-        Ok((device, plan))
-    });
-    let (device, plan) = match opened {
+    let (device, plan) = match open_device(open, &session, &ledger, &connection, &orders) {
         Ok(opened) => opened,
-        Err(e) => {
-            stats.set_reason(&format!("the device could not be opened: {}", e.message));
-            let _ = say(&*transport, &HelloAnswer::refused(Status::Unavailable, e.message));
-            return Ok(());
-        }
+        Err(e) => return refuse(format!("the device could not be opened: {}", e.message), e.message),
     };
-    let credit =
-        if observes { vec![0; plan.devices.len()] } else { initial_credit(&ledger, slot, spec.count) };
-    // Of a device's memory, a program with a lease sees what that gives.
-    let described = |info: DeviceInfo, ordinal: u32| {
-        let total_memory =
-            ledger.cap(slot, ordinal).map_or(info.total_memory, |most| info.total_memory.min(most));
-        convert::device_info(DeviceInfo { total_memory, ..info })
+    let credit = match looks_only(&orders) {
+        true => vec![0; plan.devices.len()],
+        false => initial_credit(&ledger, slot, orders.device.count),
     };
     let answer = HelloAnswer {
         status: Status::Accepted as u32,
         message: String::new(),
-        features: connection.features() | peers | if observes { FEATURE_OBSERVE } else { 0 },
-        devices: device.infos().into_iter().zip(0..).map(|(info, o)| described(info, o)).collect(),
+        features,
+        devices: described(device.infos(), &ledger, slot),
         plan: convert::plan(&plan),
         credit: credit.clone(),
     };
     // Before anything of the application's is executed.
-    if let Err(e) = confine::confine(files_needed(spec)) {
+    if let Err(e) = confine::confine(files_needed(&orders.device)) {
         let text = format!("the process could not be confined: {e}");
-        stats.set_reason(&text);
-        let _ = say(&*transport, &HelloAnswer::refused(Status::Unavailable, text));
-        return Ok(());
+        return refuse(text.clone(), text);
     }
     stats.begun.store(1, std::sync::atomic::Ordering::SeqCst);
-    say(&*transport, &(answer, orders.extras))?;
-    if let Some(info) = connection.rdma {
-        say_bytes(&*transport, &info.to_bytes())?;
-    }
-    if let Some(offer) = connection.offer {
-        offer.send(transport.descriptor(), &device.memory_files())?;
+    say(&*connection.hello, &(answer, orders.extras))?;
+    if let Some(finish) = connection.finish {
+        finish.finish(&*connection.hello, &device.memory_files(), Instant::now() + ANSWER_TIME)?;
     }
     session.run(device, ledger.clone(), slot, &credit, move || {
         stats.set_reason("the application has gone");
@@ -294,52 +140,90 @@ fn serve_one(open: OpenDevice) -> io::Result<()> {
     exit();
 }
 
+/// Whether the client has no part in the device.
+fn looks_only(orders: &Orders) -> bool {
+    orders.hello.features & FEATURE_OBSERVE != 0
+}
+
+/// The session, with the store and the channel to other servers that the daemon has given it. What there is no use for is
+/// closed.
+fn begin_session(connection: &Connection, orders: &mut Orders) -> io::Result<Session> {
+    let mut session = Session::new(connection.session.clone());
+    session.trace(orders.hello.features & FEATURE_TRACE != 0);
+    session.client_speaks(orders.minor);
+    // SAFETY: these are the daemon's to give, and nobody else here has taken them.
+    let [store, others] = unsafe { [take(STORE)?, take(PEERS)?] };
+    match orders.extras.keeps_images {
+        true => session.keep_images(Store::new(store)?),
+        false => drop(store),
+    }
+    match orders.peers.take() {
+        Some(identity) => session.meet_peers(Channel::from(others), identity),
+        None => drop(others),
+    }
+    Ok(session)
+}
+
+/// The device, and the addresses that it and the client have agreed on.
+fn open_device(
+    open: OpenDevice,
+    session: &Session,
+    ledger: &Arc<Ledger>,
+    connection: &Connection,
+    orders: &Orders,
+) -> rgpu_device::Result<(Arc<dyn Device>, AddressPlan)> {
+    let spec = &orders.device;
+    let device = if looks_only(orders) {
+        Arc::new(Observed::open(spec)?) as Arc<dyn Device>
+    } else {
+        let pacer = LedgerPacer::of(ledger, orders.slot as usize, orders.ceiling);
+        open(spec, session.host(), pacer)?
+    };
+    let plan = agree(&*connection.hello, &*device, &orders.hello, &orders.seat)?;
+    Ok((device, plan))
+}
+
+/// What the client is told of the devices: of their memory, a program with a lease sees what that gives.
+fn described(infos: Vec<DeviceInfo>, ledger: &Ledger, slot: usize) -> Vec<hello::DeviceInfo> {
+    let described = |(info, ordinal): (DeviceInfo, u32)| {
+        let most = ledger.cap(slot, ordinal);
+        let total_memory = most.map_or(info.total_memory, |most| info.total_memory.min(most));
+        convert::device_info(DeviceInfo { total_memory, ..info })
+    };
+    infos.into_iter().zip(0..).map(described).collect()
+}
+
 /// How the application is reached.
 struct Connection {
     /// For the hello.
     hello: Arc<dyn Transport>,
     /// For what follows.
     session: Arc<dyn Transport>,
-    /// What the client needs for that.
-    offer: Option<Offer>,
-    /// Likewise, by RDMA.
-    rdma: Option<RdmaInfo>,
+    /// The feature bit of the offer that was taken; 0 where the stream itself carries the session.
+    feature: u64,
+    /// Sends the client what it needs for its end.
+    finish: Option<Box<dyn Finish>>,
 }
 
 impl Connection {
-    fn features(&self) -> u64 {
-        let shm = if self.offer.is_some() { FEATURE_SHARED_MEMORY } else { 0 };
-        shm | if self.rdma.is_some() { FEATURE_RDMA } else { 0 }
-    }
-
-    fn new(connection: OwnedFd, handed: Option<Handed>, orders: &Orders) -> io::Result<Self> {
-        let peer = orders.peer.clone();
-        if !is_local(connection.as_raw_fd()) {
-            let tcp = Tcp::adopt(connection, peer)?;
-            tcp.probe_when_idle()?;
-            if let Some(handed) = handed {
-                let tls: Arc<dyn Transport> = Arc::new(Tls::resume(tcp, handed)?);
-                return Ok(Self { hello: tls.clone(), session: tls, offer: None, rdma: None });
+    /// Takes what the client offers over the stream, if that can be had here.
+    fn accept(stream: Stream, connectors: Connectors, orders: &Orders) -> Self {
+        // The daemon has left only what may be taken.
+        let connector = offered(connectors, Choice::Auto, stream.carrier(), orders.hello.features);
+        let accepted = connector.and_then(|connector| {
+            let accepted = connector.accept(&stream, &orders.offer).unwrap_or_else(|e| {
+                tracing::warn!("{}: no {}: {e}", orders.peer, connector.kind().title());
+                None
+            });
+            accepted.map(|accepted| (connector.feature(), accepted))
+        });
+        let hello: Arc<dyn Transport> = Arc::from(stream.into_transport());
+        match accepted {
+            Some((feature, Accepted { session, finish })) => {
+                Self { hello, session, feature, finish: Some(finish) }
             }
-            let rdma = RdmaInfo::parse(&orders.rdma).and_then(|client| {
-                let made = Rdma::open(&tcp, 0).and_then(|rdma| rdma.connect(client).map(|()| rdma));
-                made.map_err(|e| tracing::warn!("{}: no RDMA: {e}", orders.peer)).ok()
-            });
-            let tcp: Arc<dyn Transport> = Arc::new(tcp);
-            return Ok(match rdma {
-                Some(rdma) => {
-                    let info = Some(rdma.info());
-                    Self { hello: tcp, session: Arc::new(rdma), offer: None, rdma: info }
-                }
-                None => Self { hello: tcp.clone(), session: tcp, offer: None, rdma: None },
-            });
+            None => Self { session: hello.clone(), hello, feature: 0, finish: None },
         }
-        let hello: Arc<dyn Transport> = Arc::new(Tcp::local(connection.try_clone()?, peer.clone()));
-        if orders.hello.features & FEATURE_SHARED_MEMORY == 0 {
-            return Ok(Self { session: hello.clone(), hello, offer: None, rdma: None });
-        }
-        let (shm, offer) = Shm::create(connection, peer)?;
-        Ok(Self { hello, session: Arc::new(shm), offer: Some(offer), rdma: None })
     }
 }
 
@@ -393,7 +277,7 @@ fn agree(
                 let lost = |e: io::Error| rgpu_device::Error::new(Code::OperatingSystem, e.to_string());
                 let refusal = HelloAnswer::refused(Status::RangeRefused, e.message.clone());
                 say(transport, &refusal).map_err(lost)?;
-                let next = hear(transport, Instant::now() + PROPOSAL_TIME).map_err(lost)?;
+                let next = hear(transport, Instant::now() + ANSWER_TIME).map_err(lost)?;
                 range = Range { base: next.range.base, size: next.range.size };
                 last = Some(e);
             }
@@ -403,24 +287,6 @@ fn agree(
     Err(last.unwrap_or_else(|| Code::MapFailed.into()))
 }
 
-/// Sends a hello's answer.
-pub(crate) fn say(transport: &dyn Transport, answer: &impl Wire) -> io::Result<()> {
-    say_bytes(transport, &hello::message(answer))
-}
-
-fn say_bytes(transport: &dyn Transport, bytes: &[u8]) -> io::Result<()> {
-    say_until(transport, bytes, Instant::now() + PROPOSAL_TIME)
-}
-
-/// Sends bytes, as long as there is time.
-pub(crate) fn say_until(transport: &dyn Transport, bytes: &[u8], end: Instant) -> io::Result<()> {
-    let mut at = 0;
-    while at < bytes.len() {
-        at += patiently(transport, Ready::WRITE, end, || transport.send(&[IoSlice::new(&bytes[at..])]))?;
-    }
-    Ok(())
-}
-
 /// Reads a hello of this version.
 fn hear(transport: &dyn Transport, end: Instant) -> io::Result<Hello> {
     let (prefix, body) = hear_any(transport, end)?;
@@ -428,57 +294,6 @@ fn hear(transport: &dyn Transport, end: Instant) -> io::Result<Hello> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "another protocol version"));
     }
     Hello::parse(&body).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
-}
-
-/// Reads a hello of any version.
-pub(crate) fn hear_any(transport: &dyn Transport, end: Instant) -> io::Result<(Prefix, Vec<u8>)> {
-    hear_message(transport, MAX_HELLO, end)
-}
-
-/// Reads a hello or an answer to one, of any version.
-pub(crate) fn hear_message(
-    transport: &dyn Transport,
-    limit: usize,
-    end: Instant,
-) -> io::Result<(Prefix, Vec<u8>)> {
-    let read = |into: &mut [u8]| {
-        let mut at = 0;
-        while at < into.len() {
-            match patiently(transport, Ready::READ, end, || transport.recv(&mut into[at..]))? {
-                0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
-                n => at += n,
-            }
-        }
-        Ok(())
-    };
-    let mut bytes = [0; PREFIX_BYTES];
-    read(&mut bytes)?;
-    let prefix = Prefix::parse(&bytes, limit)
-        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
-    let mut body = vec![0; prefix.length as usize];
-    read(&mut body)?;
-    Ok((prefix, body))
-}
-
-fn patiently(
-    transport: &dyn Transport,
-    want: Ready,
-    end: Instant,
-    mut action: impl FnMut() -> io::Result<usize>,
-) -> io::Result<usize> {
-    loop {
-        match action() {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                transport.wait(want, None, Some(left))?;
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
 }
 
 /// Tells the client when the daemon stops, or ends its lease. Must be called before any other thread is started, so that
@@ -502,48 +317,4 @@ fn end_on_sigterm(farewell: impl Fn(&str) + Send + 'static, stats: &'static Slot
         exit();
     };
     std::thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(wait).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orders_come_back() {
-        let orders = Orders {
-            device: DeviceSpec {
-                kind: DeviceKind::Nvidia,
-                count: 3,
-                memory: 5,
-                workers: 7,
-                compute_capability: (9, 0),
-                driver: Some("/lib/x".into()),
-                numbers: vec![2, 1],
-                visible: vec!["GPU-x".into(), "MIG-y".into()],
-                ..DeviceSpec::default()
-            },
-            ceiling: 23,
-            slot: 11,
-            daemon: 13,
-            peer: "127.0.0.1:1".into(),
-            hello: Hello { program: "a".into(), ..Hello::default() },
-            rdma: vec![15],
-            minor: 2,
-            seat: HelloSeat { index: 19, of: 21 },
-            extras: HelloExtras { keeps_images: true, images: vec![17] },
-            peers: Some(Identity::random()),
-            tls: None,
-        };
-        assert_eq!(Orders::parse(&orders.to_bytes()).unwrap(), orders);
-        assert!(Orders::parse(b"").is_err());
-    }
-
-    #[test]
-    fn orders_are_read_once() {
-        let file = File::from(crate::daemon::memory_file(b"secrets").unwrap());
-        let mut other = file.try_clone().unwrap();
-        assert_eq!(read_once(file).unwrap().as_slice(), b"secrets");
-        other.rewind().unwrap();
-        assert_eq!((other.metadata().unwrap().len(), other.read(&mut [0; 8]).unwrap()), (0, 0));
-    }
 }

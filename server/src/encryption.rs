@@ -1,15 +1,14 @@
 //! Connections that are encrypted (TLS): who gets one, and the certificate.
 //!
 //! The certificate's private key stays in the daemon, which sees to the handshake and hears the hello. The process that serves
-//! the application is handed the connection with the secrets of this one session ([`Wire::hand_over`]), and encrypts and
+//! the application is handed the connection with the secrets of this one session ([`Stream::hand_over`]), and encrypts and
 //! decrypts by itself. They tell it nothing that it would not hear and say anyway, and nothing of other sessions.
 
 use crate::options::{Encryption, TlsOptions};
-use rgpu_protocol::transport::tls::{FIRST_BYTE, Fingerprint, Handed, Identity};
-use rgpu_protocol::transport::{Ready, Tcp, Tls, Transport};
+use rgpu_protocol::transport::tls::{FIRST_BYTE, Fingerprint, Identity};
+use rgpu_protocol::transport::{Ready, Stream, Tcp, Transport};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::ops::Deref;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Instant;
@@ -50,13 +49,13 @@ impl Encrypts {
         self.required
     }
 
-    /// Looks at how a client begins, and goes on in that way.
-    pub fn greet(&self, tcp: Tcp, end: Instant) -> io::Result<Wire> {
+    /// Looks at how a client begins that has come by TCP, and goes on in that way.
+    pub fn greet(&self, tcp: Tcp, end: Instant) -> io::Result<Stream> {
         match &self.identity {
             Some(identity) if first_byte(&tcp, end)? == Some(FIRST_BYTE) => {
-                Tls::accept(tcp, identity, end).map(|tls| Wire::Tls(Box::new(tls)))
+                Stream::encrypted(tcp, identity, end)
             }
-            _ => Ok(Wire::Plain(tcp)),
+            _ => Ok(Stream::Tcp(tcp)),
         }
     }
 }
@@ -115,54 +114,10 @@ fn from_files(certificate: &Path, key: &Path) -> io::Result<Identity> {
     Identity::from_pem(&read(certificate)?, &read(key)?).map_err(|e| named(certificate, e))
 }
 
-/// A client's connection.
-pub enum Wire {
-    /// As it comes.
-    Plain(Tcp),
-    /// Encrypted.
-    Tls(Box<Tls>),
-}
-
-impl Deref for Wire {
-    type Target = dyn Transport;
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(tls) => &**tls,
-        }
-    }
-}
-
-impl Wire {
-    /// What ties a lease's proof to it.
-    pub fn binding(&self) -> Option<[u8; 32]> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Tls(tls) => Some(tls.server().0),
-        }
-    }
-
-    /// What the process that serves the client needs besides the connection, where that is encrypted. From then on nothing can
-    /// be said here any more.
-    pub fn hand_over(&self) -> io::Result<Option<Handed>> {
-        match self {
-            Self::Plain(_) => Ok(None),
-            Self::Tls(tls) => tls.hand_over().map(Some),
-        }
-    }
-
-    /// Takes back what was [handed over](Wire::hand_over), because there is nobody to go on with it.
-    pub fn take_back(self, handed: Option<Handed>) -> io::Result<Self> {
-        match (self, handed) {
-            (Self::Tls(tls), Some(handed)) => Ok(Self::Tls(Box::new(Tls::resume(tls.into_tcp(), handed)?))),
-            (wire, _) => Ok(wire),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rgpu_protocol::transport::Tls;
     use rgpu_protocol::transport::tls::Trust;
     use std::io::IoSlice;
     use std::net::{TcpListener, TcpStream};
@@ -201,13 +156,13 @@ mod tests {
         });
         let tcp = Tcp::adopt(listener.accept().unwrap().0.into(), "client".into()).unwrap();
         let wire = encrypts.greet(tcp, end).unwrap();
-        assert!(wire.is_encrypted() && wire.binding() == encrypts.fingerprint().map(|f| f.0));
+        assert!(wire.transport().is_encrypted() && wire.binding() == encrypts.fingerprint().map(|f| f.0));
         let client = client.join().unwrap();
         let handed = wire.hand_over().unwrap();
         assert!(handed.is_some() && wire.hand_over().is_err());
         let wire = wire.take_back(handed).unwrap();
-        assert!(wire.is_encrypted() && wire.binding() == encrypts.fingerprint().map(|f| f.0));
-        wire.send(&[IoSlice::new(b"sorry")]).unwrap();
+        assert!(wire.transport().is_encrypted() && wire.binding() == encrypts.fingerprint().map(|f| f.0));
+        wire.transport().send(&[IoSlice::new(b"sorry")]).unwrap();
         let mut heard = [0; 8];
         assert_eq!(patiently(&client, Ready::READ, || client.recv(&mut heard)).unwrap(), 5);
         assert_eq!(&heard[..5], b"sorry");
@@ -219,9 +174,13 @@ mod tests {
         let (client, server) = UnixStream::pair().unwrap();
         (&client).write_all(b"RGPU").unwrap();
         let wire = encrypts.greet(Tcp::local(server.into(), "a".into()), Instant::now() + LIMIT).unwrap();
-        assert!(!wire.is_encrypted() && wire.binding().is_none() && wire.hand_over().unwrap().is_none());
+        assert!(
+            !wire.transport().is_encrypted()
+                && wire.binding().is_none()
+                && wire.hand_over().unwrap().is_none()
+        );
         let mut bytes = [0; 4];
-        assert_eq!((wire.recv(&mut bytes).unwrap(), &bytes), (4, b"RGPU"));
+        assert_eq!((wire.transport().recv(&mut bytes).unwrap(), &bytes), (4, b"RGPU"));
         let (client, server) = UnixStream::pair().unwrap();
         let soon = Instant::now() + Duration::from_millis(20);
         let silent = encrypts.greet(Tcp::local(server.into(), "a".into()), soon);

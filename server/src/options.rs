@@ -2,6 +2,7 @@
 
 use crate::agent::AgentOptions;
 use crate::partition::{self, Partition};
+use rgpu_protocol::transport::{CONNECTORS, Choice, Connectors};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -172,8 +173,10 @@ pub struct Options {
     pub broker_key: Option<(PathBuf, String)>,
     /// The most applications at a time.
     pub max_sessions: usize,
-    /// Which transports are offered.
-    pub transport: rgpu_protocol::transport::Choice,
+    /// The transports that there are, in order of preference. The processes that serve applications must know the same.
+    pub connectors: Connectors,
+    /// Which of them are offered.
+    pub transport: Choice,
     /// Servers to which this one connects for copies, beside those that a broker names. Without any, a server on a loopback
     /// address connects to others there.
     pub peers: Vec<crate::peer::rule::Named>,
@@ -194,7 +197,8 @@ impl Default for Options {
             insecure: false,
             broker_key: None,
             max_sessions: 128,
-            transport: rgpu_protocol::transport::Choice::Auto,
+            connectors: CONNECTORS,
+            transport: Choice::Auto,
             peers: Vec::new(),
             tls: TlsOptions::default(),
             agent: None,

@@ -2,14 +2,17 @@
 
 #[allow(dead_code)]
 mod mock;
+mod pipe;
 
 use mock::MockDevice;
+use pipe::PipeConnector;
 use rgpu_control::token::{Claims, Grant, LeaseClaims, PrivateKey};
 use rgpu_control::{LeaseId, proof, unix_time};
-use rgpu_device::{Code, Device, Host, Launch, MemoryKind, Result, Target};
+use rgpu_device::{Code, Device, Host, HostData, Launch, MemoryKind, Region, Result, Target};
 use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
-use rgpu_protocol::transport::{Choice, Kind, local_name};
+use rgpu_protocol::transport::{CONNECTORS, Choice, Connectors, Shm, Tcp, local_name};
 use rgpu_remote::{ConnectOptions, Credential, Remote};
+use rgpu_server::app::OpenDevice;
 use rgpu_server::{DeviceSpec, Options};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,6 +25,11 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const MEMORY: u64 = 64 << 20;
+
+/// The transports that these tests know: one more than there are, and before all others.
+const WITH_PIPE: Connectors = &[&PipeConnector, CONNECTORS[0], CONNECTORS[1], CONNECTORS[2]];
+/// Makes a daemon one that knows no pipe.
+const WITHOUT_PIPE: &str = "transports:all but the pipe";
 
 /// How long anything may take; only something that hangs takes that long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,7 +58,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(rgpu_server::APP_SERVER_COMMAND) => {
-            return rgpu_server::app::app_server_with(|spec, host, _| Ok(MockDevice::new(host, spec.memory)));
+            let open: OpenDevice = |spec, host, _| Ok(MockDevice::new(host, spec.memory));
+            return rgpu_server::app::app_server_with(open, WITH_PIPE);
         }
         Some("serve") => return serve(arguments.get(2)),
         _ => {}
@@ -73,10 +82,11 @@ fn main() -> ExitCode {
         ("a_full_server_says_so", a_full_server_says_so),
         ("a_forked_child_leaves_the_session_alone", a_forked_child_leaves_the_session_alone),
         ("closed_descriptors_are_an_error", closed_descriptors_are_an_error),
+        ("a_transport_is_a_file_and_an_entry_of_a_list", a_transport_is_a_file_and_an_entry_of_a_list),
     ];
     let filter = arguments.iter().skip(1).find(|a| !a.starts_with('-'));
-    for (over, kind) in [("tcp", Kind::Tcp), ("shm", Kind::Shm)] {
-        OVER_SHM.store(kind == Kind::Shm, SeqCst);
+    for (over, kind) in [("tcp", Tcp::KIND), ("shm", Shm::KIND)] {
+        OVER_SHM.store(kind == Shm::KIND, SeqCst);
         for (name, test) in tests {
             if filter.is_none_or(|f| name.contains(f.as_str())) {
                 test();
@@ -88,8 +98,11 @@ fn main() -> ExitCode {
 }
 
 fn serve(file: Option<&String>) -> ExitCode {
+    let connectors = if file.is_some_and(|file| file == WITHOUT_PIPE) { CONNECTORS } else { WITH_PIPE };
+    let file = file.filter(|file| *file != WITHOUT_PIPE);
     let key = file.and_then(|file| file.strip_prefix("key:"));
     let options = Options {
+        connectors,
         device: DeviceSpec { memory: MEMORY, ..DeviceSpec::default() },
         token_file: file.filter(|_| key.is_none()).map(Into::into),
         broker_key: key.map(|key| (key.into(), "n0".into())),
@@ -137,7 +150,7 @@ impl Daemon {
     }
 
     fn connect_with(&self, credential: Credential) -> Result<Arc<Remote>> {
-        let kind = if OVER_SHM.load(SeqCst) { Kind::Shm } else { Kind::Tcp };
+        let kind = if OVER_SHM.load(SeqCst) { Shm::KIND } else { Tcp::KIND };
         let options =
             ConnectOptions { credential, transport: Some(Choice::Only(kind)), ..ConnectOptions::default() };
         Remote::connect(&self.address, options, Arc::new(Silent))
@@ -357,8 +370,8 @@ fn earlier_build_of(daemon: &Daemon) -> String {
             let mut body = vec![0; length as usize];
             client.read_exact(&mut body).unwrap();
             let (mut hello, more) = Hello::parse_with_more(&body).unwrap();
-            assert_ne!(hello.features & hello::FEATURE_SHARED_MEMORY, 0);
-            hello.features &= !hello::FEATURE_SHARED_MEMORY;
+            assert_ne!(hello.features & Shm::FEATURE, 0);
+            hello.features &= !Shm::FEATURE;
             server.write_all(&hello::message(&(hello, more))).unwrap();
             for (mut from, mut to) in
                 [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
@@ -376,7 +389,7 @@ fn earlier_build_of(daemon: &Daemon) -> String {
 fn shared_memory_of_another_build_is_refused_in_words() {
     let daemon = Daemon::start(None);
     // A client of an earlier build.
-    let earlier = Hello { features: hello::FEATURE_EARLIER_SHARED_MEMORY, ..Hello::default() };
+    let earlier = Hello { features: Shm::EARLIER_FEATURE, ..Hello::default() };
     let answer = answer_to(&hello::message(&earlier), daemon.local());
     assert_eq!(Status::from_number(answer.status), Status::Unavailable);
     for words in
@@ -391,7 +404,7 @@ fn shared_memory_of_another_build_is_refused_in_words() {
         let options = ConnectOptions { transport: Some(transport), ..ConnectOptions::default() };
         Remote::connect(&address, options, Arc::new(Silent))
     };
-    let message = connect(Choice::Only(Kind::Shm)).err().unwrap().message;
+    let message = connect(Choice::Only(Shm::KIND)).err().unwrap().message;
     for words in ["offers no shared memory that this release of rgpu knows", "use the same one on both sides"]
     {
         assert!(message.contains(words), "{message}");
@@ -400,6 +413,49 @@ fn shared_memory_of_another_build_is_refused_in_words() {
     remote.synchronize_blocking(Target::Device(0)).unwrap();
     // With the same build it is used.
     daemon.connect().synchronize_blocking(Target::Device(0)).unwrap();
+}
+
+/// What is called a pipe here is all that a new transport needs. It is negotiated as the others are.
+fn a_transport_is_a_file_and_an_entry_of_a_list() {
+    let connect = |daemon: &Daemon, transport| {
+        let options =
+            ConnectOptions { connectors: WITH_PIPE, transport: Some(transport), ..ConnectOptions::default() };
+        Remote::connect(&daemon.address, options, Arc::new(Silent))
+    };
+    let (by_name, established) = (Choice::Only(PipeConnector::KIND), || pipe::ESTABLISHED.load(SeqCst));
+    let daemon = Daemon::start(None);
+    for choice in [Choice::Auto, by_name] {
+        let before = established();
+        let session = connect(&daemon, choice).unwrap();
+        assert_eq!(established(), before + 1, "{choice:?}");
+        for _ in 0..100 {
+            session.launch(launch(&[])).unwrap();
+        }
+        session.synchronize_blocking(Target::Device(0)).unwrap();
+        assert_eq!(session.counters().launches, 100);
+        // Larger than what a socket holds, both ways.
+        let (addr, size) = (session.plan().devices[0].base, 4 << 20);
+        session.mem_alloc(0, addr, size, MemoryKind::Device).unwrap();
+        let data: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
+        let (there, here) = (Region::linear(addr, size), Region::linear(data.as_ptr() as u64, size));
+        session.copy_to_device(0, there, here.addr, HostData::Borrowed(here)).unwrap();
+        let mut back = vec![0u8; data.len()];
+        let into = Region::linear(back.as_mut_ptr() as u64, size);
+        // SAFETY: `back` is writable.
+        unsafe { session.copy_from_device_blocking(0, there, into).unwrap() };
+        assert!(back == data);
+        // The process is gone with its client, as over any transport.
+        daemon.wait_for_children(1);
+        session.goodbye();
+        daemon.wait_for_children(0);
+    }
+    // A server that does not know it leaves the session where the hello was, and whoever wants nothing else is told.
+    let before = established();
+    let daemon = Daemon::start(Some(WITHOUT_PIPE));
+    connect(&daemon, Choice::Auto).unwrap().synchronize_blocking(Target::Device(0)).unwrap();
+    let message = connect(&daemon, by_name).err().unwrap().message;
+    assert!(message.contains("offers no pipe; its log may say why"), "{message}");
+    assert_eq!(established(), before);
 }
 
 fn a_token_is_asked_for() {

@@ -4,17 +4,32 @@
 //! [`Transport::send`] and [`Transport::recv`]; whoever must wait says so with [`Transport::wait`], and
 //! for how long. That leaves the policy (who waits, what else is read meanwhile, when a silent peer
 //! counts as dead) to the session, in one place for all transports.
+//!
+//! How both ends come to have one is the business of its [`Connector`]; [`CONNECTORS`] lists them.
 
+pub mod blocking;
+mod connector;
+mod connectors;
+mod dial;
+mod kind;
 pub mod pass;
 mod rdma;
 mod shm;
 mod spin;
+mod stream;
 mod tcp;
 pub mod tls;
 
+pub use connector::{
+    Accepted, ConnectError, Connector, Connectors, Established, Finish, Offer, Offered, StreamItself,
+};
+pub use connectors::{CONNECTORS, Choice, UnknownTransport, features, offered};
+pub use dial::{Dial, Encrypt};
+pub use kind::Kind;
 pub use pass::{receive_descriptors, send_descriptors};
-pub use rdma::{Info as RdmaInfo, Rdma};
-pub use shm::{Offer, Shm};
+pub use rdma::Rdma;
+pub use shm::{Passed, Shm};
+pub use stream::{Carrier, Stream};
 pub use tcp::{Descriptor, Tcp, dup_above};
 pub use tls::Tls;
 
@@ -22,65 +37,12 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// The ways of carrying frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// TCP.
-    Tcp,
-    /// Memory that both processes share, on one machine.
-    Shm,
-    /// Remote direct memory access, by verbs.
-    Rdma,
-}
+/// How long connecting to a server may take where [`CONNECT_TIMEOUT_VARIABLE`] says nothing: a server on which many programs
+/// start at once takes its time.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-impl Kind {
-    /// Its name, as users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Shm => "shm",
-            Self::Rdma => "rdma",
-        }
-    }
-}
-
-/// Which transport a user wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Choice {
-    /// The best that both ends have.
-    #[default]
-    Auto,
-    /// This one, or none.
-    Only(Kind),
-}
-
-impl Choice {
-    /// Whether this transport is allowed.
-    pub fn allows(self, kind: Kind) -> bool {
-        self == Self::Auto || self == Self::Only(kind)
-    }
-
-    /// The name that a user has written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Only(kind) => kind.name(),
-        }
-    }
-}
-
-impl std::str::FromStr for Choice {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "shm" => Ok(Self::Only(Kind::Shm)),
-            "tcp" => Ok(Self::Only(Kind::Tcp)),
-            "rdma" => Ok(Self::Only(Kind::Rdma)),
-            _ => Err(format!("`{text}` is no transport: there are auto, shm, tcp and rdma")),
-        }
-    }
-}
+/// The environment variable that says how long connecting may take, in seconds.
+pub const CONNECT_TIMEOUT_VARIABLE: &str = "RGPU_CONNECT_TIMEOUT";
 
 /// The environment variable that says which transport a program uses.
 pub const TRANSPORT_VARIABLE: &str = "RGPU_TRANSPORT";
@@ -167,8 +129,10 @@ pub trait Transport: Send + Sync {
         let _ = addr;
     }
 
-    /// Which one it is.
-    fn kind(&self) -> Kind;
+    /// Whether sending a few bytes is cheap: no system call, unless the peer sleeps.
+    fn sends_without_system_call(&self) -> bool {
+        false
+    }
 
     /// Whether what it carries is encrypted.
     fn is_encrypted(&self) -> bool {

@@ -1,7 +1,8 @@
 //! TCP.
 
+use super::connector::{Accepted, ConnectError, Connector, Offered, StreamItself};
 use super::spin::Spin;
-use super::{Ready, Transport};
+use super::{Carrier, Dial, Kind, Ready, Stream, Transport};
 use std::io;
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -26,6 +27,9 @@ pub struct Tcp {
 }
 
 impl Tcp {
+    /// What it is called.
+    pub const KIND: Kind = Kind::new("tcp", "TCP");
+
     /// Connects, trying each of the address's meanings within `time` in all.
     pub fn connect(address: &str, time: Duration) -> io::Result<Self> {
         let end = Instant::now() + time;
@@ -274,8 +278,33 @@ impl Transport for Tcp {
     fn peer(&self) -> String {
         self.peer.clone()
     }
+}
 
-    fn kind(&self) -> super::Kind {
-        super::Kind::Tcp
+/// TCP, which needs no offer: the stream that carries the hello carries the session. It is the one that can be inside TLS.
+pub(super) struct TcpConnector;
+
+impl Connector for TcpConnector {
+    fn kind(&self) -> Kind {
+        Tcp::KIND
+    }
+
+    fn summary(&self) -> &'static str {
+        "one connection, encrypted where that is wanted"
+    }
+
+    fn feature(&self) -> u64 {
+        0
+    }
+
+    fn runs_over(&self, carrier: Carrier) -> bool {
+        matches!(carrier, Carrier::Tcp | Carrier::Tls)
+    }
+
+    fn offer(&self, dial: &mut Dial<'_>) -> Result<Offered, ConnectError> {
+        Ok(Offered { stream: dial.take_network()?, offer: Box::new(StreamItself) })
+    }
+
+    fn accept(&self, _stream: &Stream, _offer: &[u8]) -> io::Result<Option<Accepted>> {
+        Ok(None)
     }
 }

@@ -7,10 +7,9 @@ use crate::partition::Enforcer;
 use rgpu_control::api::DeviceReport;
 use rgpu_control::token::{self, Claims, Role};
 use rgpu_protocol::hello::DeviceInfo;
-use rgpu_protocol::transport::{Choice, Kind};
+use rgpu_protocol::transport::{Choice, Connectors};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
 
 use super::network;
 
@@ -69,13 +68,11 @@ pub fn cpu_milli() -> u64 {
 }
 
 /// The names of the transports that a server offers.
-pub fn transports(choice: Choice) -> Vec<String> {
-    // What the kernel says of its RDMA devices; whether one reaches a client, only that one can find out.
-    let rdma = Path::new("/sys/class/infiniband").read_dir().is_ok_and(|mut list| list.next().is_some());
-    [Kind::Tcp, Kind::Shm, Kind::Rdma]
-        .into_iter()
-        .filter(|kind| choice.allows(*kind) && (*kind != Kind::Rdma || rdma))
-        .map(|kind| kind.name().to_owned())
+pub fn transports(connectors: Connectors, choice: Choice) -> Vec<String> {
+    choice
+        .of(connectors)
+        .filter(|connector| connector.is_available())
+        .map(|connector| connector.kind().name().to_owned())
         .collect()
 }
 
@@ -194,6 +191,7 @@ mod tests {
         assert_eq!(at("10.0.0.1:7", Some("gpu:8")), ("gpu:8".into(), Some("10.0.0.1:7".into())));
         assert!(is_address("gpu:8") && !is_address("gpu") && !is_address(":8") && !is_address("gpu:0"));
         assert!(memory_mib() > 0 && cpu_milli() >= 1000);
-        assert_eq!(transports(Choice::Only(Kind::Tcp)), ["tcp"]);
+        use rgpu_protocol::transport::{CONNECTORS, Tcp};
+        assert_eq!(transports(CONNECTORS, Choice::Only(Tcp::KIND)), ["tcp"]);
     }
 }

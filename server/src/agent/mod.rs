@@ -20,7 +20,7 @@ use crate::inventory::Settled;
 use crate::lease::LeaseTable;
 use crate::ledger::Ledger;
 use rgpu_control::{Broker, Tls};
-use rgpu_protocol::transport::Choice;
+use rgpu_protocol::transport::{Choice, Connectors};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -63,7 +63,9 @@ pub struct Site {
     pub address: SocketAddr,
     /// Its devices.
     pub settled: Settled,
-    /// Which transports it offers.
+    /// The transports that it knows.
+    pub connectors: Connectors,
+    /// Which of them it offers.
     pub transport: Choice,
     /// How data connections are encrypted, where they can be.
     pub tls: Option<SiteTls>,

@@ -142,7 +142,7 @@ impl Talk {
             nic_mbps,
             switch: self.options.switch.clone(),
             devices: self.devices.clone(),
-            transports: facts::transports(self.site.transport),
+            transports: facts::transports(self.site.connectors, self.site.transport),
             tls: self.site.tls.is_some(),
             tls_required: self.site.tls.as_ref().is_some_and(|tls| tls.required),
             tls_fingerprint: self.site.tls.as_ref().map(|tls| tls.fingerprint.clone()),

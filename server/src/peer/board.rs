@@ -2,7 +2,7 @@
 
 use super::rule::Rule;
 use super::{Ask, Channel, Identity, Introduction, REFUSAL, Tell, is_answer};
-use crate::app::{hear_message, say, say_until};
+use crate::greeting::{hear_message, say};
 use crate::lease::LeaseTable;
 use parking_lot::Mutex;
 use rgpu_control::LeaseId;
@@ -10,6 +10,7 @@ use rgpu_control::api::Peer;
 use rgpu_control::token::random_bytes;
 use rgpu_protocol::calls::PeerKey;
 use rgpu_protocol::hello::{self, FEATURE_LINK, Hello, LinkAnswer, MAJOR, MAX_HELLO_ANSWER, Status};
+use rgpu_protocol::transport::blocking::send_all;
 use rgpu_protocol::transport::{Tcp, Transport};
 use rgpu_protocol::wire::Reader;
 use rgpu_protocol::wire::Wire;
@@ -195,7 +196,7 @@ fn introduce(address: SocketAddr, key: &PeerKey, end: Instant) -> io::Result<Tcp
         pid: std::process::id(),
         ..Hello::default()
     };
-    say_until(&tcp, &hello::message(&hello), end)?;
+    send_all(&tcp, &hello::message(&hello), end)?;
     let (prefix, body) = hear_message(&tcp, MAX_HELLO_ANSWER, end)?;
     let answer = LinkAnswer::decode(&mut Reader::new(&body)).map_err(|e| odd(&e.to_string()))?;
     let known = prefix.major == MAJOR

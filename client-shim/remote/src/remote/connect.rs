@@ -1,221 +1,290 @@
-//! Finding a way to the server.
+//! Connecting: the list of transports is walked until the server has accepted a session over one of them.
 
-use super::{LOWEST_DESCRIPTOR, unreachable_server};
-use rgpu_control::proof::Binding;
-use rgpu_device::{Code, Error, Result};
-use rgpu_protocol::stats::Stats;
-use rgpu_protocol::transport::tls::{Tls, Trust};
-use rgpu_protocol::transport::{
-    Choice, Kind, Rdma, RdmaInfo, Ready, Shm, TRANSPORT_VARIABLE, Tcp, Transport, local_name,
+use super::hello::{Answered, exchange};
+use super::link::Link;
+use super::options::ConnectOptions;
+use super::reserve::{Reservation, candidates, next_free};
+use super::{LOWEST_DESCRIPTOR, Remote, convert, credit, direct, modules};
+use parking_lot::Mutex;
+use rgpu_device::{Code, Error, Host, Range, Result, Seat};
+use rgpu_protocol::calls::{Call, Mark, PeerExpect};
+use rgpu_protocol::hello::{
+    self, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_TRACE, Hello, HelloMore, HelloSeat, Status,
 };
+use rgpu_protocol::stats::Stats;
+use rgpu_protocol::transport::{Choice, ConnectError, Connector, Dial, Established, Offer, Offered, Stream};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// A connection on which nothing has been said yet.
-pub(super) struct Opened {
-    /// Carries the hello.
-    pub stream: Box<dyn Transport>,
-    /// What ties a lease's proof to it, where it is encrypted.
-    pub binding: Option<Binding>,
-    /// The same again, where shared memory is to take over.
-    pub local: Option<OwnedFd>,
-    /// Our end of a connection by RDMA, which the server may take.
-    pub rdma: Option<Rdma>,
-}
-
-/// How long connecting may take: what `RGPU_CONNECT_TIMEOUT` says, in seconds, or 20: a server on which many programs
-/// start at once takes its time.
-pub(super) fn time_from_environment() -> Duration {
-    let given = std::env::var("RGPU_CONNECT_TIMEOUT").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(given.filter(|s| (1..=3600).contains(s)).unwrap_or(20))
-}
-
-/// What `RGPU_TRANSPORT` says.
-pub(super) fn choice_from_environment() -> Result<Choice> {
-    match std::env::var(TRANSPORT_VARIABLE) {
-        Ok(text) if !text.is_empty() => {
-            text.parse().map_err(|e| Error::new(Code::SystemNotReady, format!("{TRANSPORT_VARIABLE}: {e}")))
+impl Remote {
+    /// Connects to `HOST:PORT`, reserving addresses on the way: one round trip after TCP's own.
+    ///
+    /// # Errors
+    /// [`Code::SystemNotReady`] where the server cannot be reached or refuses, [`Code::OutOfMemory`] where no addresses are to
+    /// be had, and [`Code::MapFailed`] where one of several servers refuses theirs; in words that say what to do.
+    pub fn connect(address: &str, options: ConnectOptions, host: Arc<dyn Host>) -> Result<Arc<Self>> {
+        let stats = Stats::from_environment();
+        let result = connect(address, &options, &host, stats);
+        if result.is_err() {
+            stats.failures.fetch_add(1, Relaxed);
         }
-        _ => Ok(Choice::Auto),
+        result
     }
 }
 
-/// That what leaves the machine is encrypted, and by what the server is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Encrypt {
-    /// By what the server is known; without it no server on another machine is used.
-    pub trust: Option<Trust>,
-    /// Why there is nothing to know it by, and what to do.
-    pub missing: String,
+fn not_ready(e: ConnectError) -> Error {
+    Error::new(Code::SystemNotReady, e.to_string())
 }
 
-/// Connects to `HOST:PORT`: over a Unix socket where the server is on this machine, else over TCP, encrypted where that is
-/// wanted.
-pub(super) fn open(
+/// Offers the server one transport after the other, until a session begins.
+fn connect(
     address: &str,
+    options: &ConnectOptions,
+    host: &Arc<dyn Host>,
+    stats: &'static Stats,
+) -> Result<Arc<Remote>> {
+    let choice = options.choice()?;
+    let by_name = choice != Choice::Auto;
+    let begin = || {
+        let end = Instant::now() + options.timeout;
+        let dial = Dial::new(address, LOWEST_DESCRIPTOR, end, by_name, options.encrypt.as_ref(), stats);
+        Ok::<_, Error>((Attempt::new(address, options, stats, end)?, dial))
+    };
+    let (mut attempt, mut dial) = begin()?;
+    let mut declined = None;
+    let mut walk = candidates_of(options, choice, &dial).map_err(not_ready)?.into_iter().peekable();
+    while let Some(connector) = walk.next() {
+        let Offered { stream, offer } = match connector.offer(&mut dial) {
+            Ok(offered) => offered,
+            Err(e @ ConnectError::NotHere(_)) => {
+                declined = Some(e);
+                continue;
+            }
+            Err(e) => return Err(not_ready(e)),
+        };
+        let answered = attempt.introduce(connector, &stream, &*offer)?;
+        match attempt.establish(connector, stream, offer, &answered, by_name) {
+            Ok(established) => return attempt.begin(established, answered, host.clone()),
+            Err(ConnectError::Unusable { source, .. })
+                if connector.may_miss() && !by_name && walk.peek().is_some() =>
+            {
+                let next = walk.peek().map_or("", |next| next.kind().title());
+                warn(&format!(
+                    "{} does not reach {address} ({source}): using {next}",
+                    connector.kind().title()
+                ));
+                drop(attempt);
+                (attempt, dial) = begin()?;
+            }
+            Err(e) => return Err(not_ready(e)),
+        }
+    }
+    Err(not_ready(declined.unwrap_or_else(|| ConnectError::NotHere("There is no transport to use".into()))))
+}
+
+/// The connectors that are allowed and can run over what would be opened.
+fn candidates_of(
+    options: &ConnectOptions,
     choice: Choice,
-    encrypt: Option<&Encrypt>,
-    time: Duration,
-    stats: &Stats,
-) -> Result<Opened> {
-    let end = Instant::now() + time;
-    if choice.allows(Kind::Shm) {
-        if let Some(socket) = open_local(address) {
-            let stream = socket.try_clone().map_err(|e| unreachable_server(address, &e))?;
-            return Ok(Opened {
-                stream: Box::new(Tcp::local(stream, address.to_owned()).move_above(LOWEST_DESCRIPTOR)),
-                binding: None,
-                local: Some(socket),
-                rdma: None,
+    dial: &Dial<'_>,
+) -> std::result::Result<Vec<&'static dyn Connector>, ConnectError> {
+    let network = dial.network_carrier();
+    let can_run = |connector: &&'static dyn Connector| {
+        connector.runs_over(rgpu_protocol::transport::Carrier::Local) || connector.runs_over(network)
+    };
+    let found: Vec<_> = choice.of(options.connectors).filter(can_run).collect();
+    match choice {
+        Choice::Only(kind) if found.is_empty() && dial.encrypt.is_some() => {
+            Err(ConnectError::CannotEncrypt { address: dial.address.to_owned(), kind })
+        }
+        _ => Ok(found),
+    }
+}
+
+/// One try to begin a session over one connection.
+struct Attempt<'a> {
+    address: &'a str,
+    options: &'a ConnectOptions,
+    stats: &'static Stats,
+    /// When it has to be over.
+    end: Instant,
+    /// Chosen at random.
+    session: u64,
+    /// Ranges of addresses that were not proposed yet.
+    untried: Box<dyn Iterator<Item = Range>>,
+    /// The range that is proposed, unless there is none, or somebody else has reserved it.
+    reservation: Option<Reservation>,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(
+        address: &'a str,
+        options: &'a ConnectOptions,
+        stats: &'static Stats,
+        end: Instant,
+    ) -> Result<Self> {
+        let mut untried = Box::new(candidates());
+        let reserves = !options.observe && options.shared_range.is_none();
+        let reservation = reserves.then(|| next_free(&mut untried)).transpose()?;
+        Ok(Self { address, options, stats, end, session: random(), untried, reservation })
+    }
+
+    fn range(&self) -> Range {
+        let reserved = self.reservation.as_ref().map(Reservation::range).unwrap_or_default();
+        self.options.shared_range.map_or(reserved, |shared| shared.range)
+    }
+
+    fn refused(&self, code: Code, why: &str) -> Error {
+        Error::new(code, format!("The server {} {why}", self.address))
+    }
+
+    /// Says hello, with other addresses as often as the server refuses them, until it accepts.
+    fn introduce(
+        &mut self,
+        connector: &dyn Connector,
+        stream: &Stream,
+        offer: &dyn Offer,
+    ) -> Result<Answered> {
+        let credential = self.options.credential.for_session(self.session, stream.binding().as_ref());
+        loop {
+            let said = self.hello(connector, offer, &credential);
+            let answered = exchange(stream.transport(), &said, self.end, self.stats)
+                .map_err(|e| Error::new(Code::SystemNotReady, format!("{}: {e}", self.address)))?;
+            let message = &answered.answer.message;
+            match Status::from_number(answered.answer.status) {
+                Status::Accepted if self.options.shared_range.is_some() && answered.minor < 2 => {
+                    let why =
+                        "is of an older release of rgpu, which serves no program together with other servers";
+                    return Err(self.refused(Code::SystemNotReady, why));
+                }
+                Status::Accepted => {
+                    self.stats.sessions.fetch_add(1, Relaxed);
+                    let encrypted = stream.transport().is_encrypted();
+                    self.stats.encrypted.fetch_add(u64::from(encrypted), Relaxed);
+                    return Ok(answered);
+                }
+                Status::RangeRefused => self.propose_another(message)?,
+                Status::Version | Status::Credential | Status::Unavailable => {
+                    return Err(self.refused(Code::SystemNotReady, &format!("refuses: {message}")));
+                }
+            }
+        }
+    }
+
+    fn hello(&self, connector: &dyn Connector, offer: &dyn Offer, credential: &[u8]) -> Vec<u8> {
+        let bit = |on: bool, feature: u64| if on { feature } else { 0 };
+        let seat = self.options.shared_range.map_or(Seat::ALONE, |shared| shared.seat);
+        let hello = Hello {
+            features: connector.feature()
+                | bit(crate::trace::is_on(), FEATURE_TRACE)
+                | bit(self.options.observe, FEATURE_OBSERVE)
+                | bit(self.options.shared_range.is_some(), FEATURE_PEERS),
+            session: self.session,
+            credential: credential.to_vec(),
+            program: program_name(),
+            pid: std::process::id(),
+            range: convert::wire_range(self.range()),
+        };
+        let seat = HelloSeat { index: seat.index, of: seat.of };
+        hello::message(&(hello, HelloMore { offer: offer.bytes(), seat }))
+    }
+
+    /// The server has refused the range.
+    fn propose_another(&mut self, why: &str) -> Result<()> {
+        if self.options.observe {
+            let text = "serves nobody who only looks: use the same release of rgpu";
+            return Err(self.refused(Code::SystemNotReady, text));
+        }
+        if self.options.shared_range.is_some() {
+            return Err(self.refused(Code::MapFailed, &format!("refuses addresses: {why}")));
+        }
+        self.reservation = None;
+        let next = next_free(&mut self.untried).map_err(|e| {
+            Error::new(e.code, format!("{} (the server refuses smaller ones: {why})", e.message))
+        })?;
+        self.reservation = Some(next);
+        Ok(())
+    }
+
+    /// Makes this end of the transport that was offered, or does with the stream if the server has not taken it.
+    fn establish(
+        &self,
+        connector: &dyn Connector,
+        stream: Stream,
+        offer: Box<dyn Offer>,
+        answered: &Answered,
+        by_name: bool,
+    ) -> std::result::Result<Established, ConnectError> {
+        let address = || self.address.to_owned();
+        let feature = connector.feature();
+        if answered.answer.features & feature == feature {
+            let kind = connector.kind();
+            return offer.finish(stream, self.end).map_err(|source| ConnectError::Unusable {
+                address: address(),
+                kind,
+                source,
             });
         }
-        if choice == Choice::Only(Kind::Shm) {
-            let text = format!(
-                "No server for {address} offers shared memory on this machine; is `rgpu serve` running here, \
-                 for the same user? (Without {TRANSPORT_VARIABLE} or --transport, TCP would be used)"
-            );
-            return Err(Error::new(Code::SystemNotReady, text));
+        if by_name {
+            return Err(ConnectError::NotTaken { address: address(), lacks: connector.not_taken() });
         }
+        Ok(stream.into())
     }
-    if encrypt.is_some() && choice == Choice::Only(Kind::Rdma) {
-        let text = format!(
-            "The connection to the server {address} is to be encrypted, and RDMA cannot be: leave out \
-             --transport rdma ({TRANSPORT_VARIABLE}) or --encrypt"
-        );
-        return Err(Error::new(Code::SystemNotReady, text));
-    }
-    let trust = match encrypt {
-        None => None,
-        Some(Encrypt { trust: Some(trust), .. }) => Some(trust),
-        Some(Encrypt { missing, .. }) => {
-            let text = format!("The connection to the server {address} is to be encrypted: {missing}");
-            return Err(Error::new(Code::SystemNotReady, text));
-        }
-    };
-    let stream = Tcp::connect(address, time)
-        .map_err(|e| unreachable_server(address, &e))?
-        .move_above(LOWEST_DESCRIPTOR);
-    // Over a Unix socket nobody waits for the server to accept.
-    stats.round_trips.fetch_add(1, Relaxed);
-    if let Some(trust) = trust {
-        stats.round_trips.fetch_add(1, Relaxed);
-        let tls = Tls::connect(stream, address, trust, end).map_err(|e| {
-            let why = match e.kind() {
-                io::ErrorKind::UnexpectedEof => {
-                    "it closed the connection during the TLS handshake; its log says more".into()
-                }
-                _ => e.to_string(),
-            };
-            let text = format!("No encrypted connection to the server {address}: {why}");
-            Error::new(Code::SystemNotReady, text)
-        })?;
-        let binding = Some(tls.server().0);
-        return Ok(Opened { stream: Box::new(tls), binding, local: None, rdma: None });
-    }
-    // On this machine TCP is as fast as a network device's detour, if not faster.
-    let tries = match choice {
-        Choice::Auto => stream.local_ip().is_some_and(|ip| !ip.is_loopback()),
-        Choice::Only(kind) => kind == Kind::Rdma,
-    };
-    let rdma = match tries.then(|| Rdma::open(&stream, LOWEST_DESCRIPTOR)) {
-        Some(Ok(rdma)) => Some(rdma),
-        Some(Err(e)) if choice != Choice::Auto => {
-            return Err(Error::new(Code::SystemNotReady, format!("RDMA cannot be used: {e}")));
-        }
-        _ => None,
-    };
-    Ok(Opened { stream: Box::new(stream), binding: None, local: None, rdma })
-}
 
-/// Connects to the server's end, which is told about right behind the answer, and sees whether that works.
-pub(super) fn finish_rdma(stream: &dyn Transport, rdma: Rdma, end: Instant) -> io::Result<Rdma> {
-    let mut bytes = [0; RdmaInfo::BYTES];
-    let mut at = 0;
-    while at < bytes.len() {
-        match stream.recv(&mut bytes[at..]) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => at += n,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                stream.wait(Ready::READ, None, Some(left))?;
-            }
-            Err(e) => return Err(e),
+    /// The session begins.
+    fn begin(self, established: Established, answered: Answered, host: Arc<dyn Host>) -> Result<Arc<Remote>> {
+        let Established { transport, memory_files } = established;
+        let Answered { minor, answer, extras } = answered;
+        let plan = convert::plan(&answer.plan);
+        let whole = plan.whole;
+        let inside = |r: &Range| r.size == 0 || whole.contains(r.base, r.size);
+        let agreed = self.range().contains(whole.base, whole.size)
+            && plan.devices.iter().chain([&plan.shared]).all(inside)
+            && plan.devices.len() == answer.devices.len()
+            && plan.devices.len() == answer.credit.len();
+        if !agreed {
+            let why = "answered with an address plan that was not agreed";
+            return Err(self.refused(Code::SystemNotReady, why));
         }
-    }
-    let info = RdmaInfo::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-    rdma.connect(info)?;
-    rdma.probe()?;
-    Ok(rdma)
-}
-
-fn open_local(address: &str) -> Option<OwnedFd> {
-    for meaning in address.to_socket_addrs().ok()? {
-        if !is_here(meaning.ip()) {
-            continue;
+        let reservation = self.reservation.map(|reservation| reservation.shrink(whole));
+        let link = Link::new(transport, host, self.stats)?;
+        if minor >= Mark::SINCE {
+            link.window.open();
         }
-        let any: IpAddr = match meaning.ip() {
-            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        for address in [meaning, SocketAddr::new(any, meaning.port())] {
-            let Ok(name) = UnixAddress::from_abstract_name(local_name(&address)) else { continue };
-            let Ok(stream) = UnixStream::connect_addr(&name) else { continue };
-            let socket = OwnedFd::from(stream);
-            // Anybody could listen under that name: memory is shared with this user's servers alone.
-            if is_ours(&socket) {
-                return Some(socket);
-            }
-        }
-    }
-    None
-}
-
-/// Whether an address is one of this machine's.
-fn is_here(ip: IpAddr) -> bool {
-    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
-}
-
-fn is_ours(socket: &OwnedFd) -> bool {
-    let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: both are valid places for the answer; the other call is plain.
-    unsafe {
-        let fd = socket.as_raw_fd();
-        let r = libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &mut length);
-        r == 0 && who.uid == libc::geteuid()
-    }
-}
-
-/// Receives what the server passes over the socket once it has accepted.
-pub(super) fn take_offer(
-    stream: &dyn Transport,
-    socket: &OwnedFd,
-    time: Duration,
-) -> io::Result<(Shm, Vec<OwnedFd>)> {
-    let end = Instant::now() + time;
-    loop {
-        match Shm::join(socket, LOWEST_DESCRIPTOR, stream.peer()) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                stream.wait(Ready::READ, None, Some(left))?;
-            }
-            result => return result,
-        }
+        let credit = Arc::new(credit::Credit::new(answer.credit));
+        let _ = link.credit.set(credit.clone());
+        Ok(Arc::new(Remote {
+            link,
+            minor,
+            meets_peers: answer.features & FEATURE_PEERS != 0 && minor >= PeerExpect::SINCE,
+            infos: answer.devices.into_iter().map(convert::device_info).collect(),
+            direct: direct::DirectMemory::new(&plan, &memory_files),
+            plan,
+            inventory: modules::Inventory::new(extras),
+            credit,
+            mirrored: Mutex::default(),
+            _reservation: reservation,
+        }))
     }
 }
 
 /// Writes a line to stderr, in one piece; a closed stderr is no reason to fail.
-pub(super) fn warn(text: &str) {
+fn warn(text: &str) {
     let _ = io::Write::write_all(&mut io::stderr(), format!("rgpu: {text}\n").as_bytes());
+}
+
+fn random() -> u64 {
+    let mut bytes = [0u8; 8];
+    // SAFETY: `bytes` is valid for 8 bytes. Failure leaves zeros, and the id is for people anyway.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_NONBLOCK) };
+    u64::from_le_bytes(bytes)
+}
+
+fn program_name() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    name.truncate((0..=128.min(name.len())).rev().find(|&n| name.is_char_boundary(n)).unwrap_or(0));
+    name
 }

@@ -88,7 +88,7 @@ impl Link {
             Error::new(Code::SystemNotReady, format!("Cannot create an event descriptor: {e}"))
         })?;
         transport.descriptors().into_iter().for_each(fork::close_in_children);
-        let out = Out::new(transport.kind());
+        let out = Out::new(transport.sends_without_system_call());
         Ok(Arc::new_cyclic(|link| {
             service.set_link(link.clone());
             Self {

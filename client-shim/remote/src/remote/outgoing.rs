@@ -11,7 +11,7 @@ use rgpu_device::{Code, Error, Handle, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
 use rgpu_protocol::calls::{Call, CreditReturn, FetchAnswer, ModuleData, ModuleImage};
 use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BODY, MAX_BULK};
-use rgpu_protocol::transport::{Kind as TransportKind, Ready};
+use rgpu_protocol::transport::Ready;
 use rgpu_protocol::wire::to_bytes;
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -23,7 +23,7 @@ const FLUSH_BYTES: usize = 24 << 10;
 /// this full, and each further one when it is twice as full as the one before.
 const FIRST_FLUSH_BYTES: usize = 1 << 10;
 /// Where sending costs no system call, buffers are sent when they are so full, at first and later.
-const SHM_FLUSH_BYTES: (usize, usize) = (512, 4 << 10);
+const CHEAP_FLUSH_BYTES: (usize, usize) = (512, 4 << 10);
 /// Payloads up to this size are copied into the buffer; larger ones are sent from where they lie.
 pub(super) const INLINE_BYTES: usize = 8 << 10;
 /// Runs of host memory shorter than this are gathered by copying, not one by one by the kernel.
@@ -106,11 +106,9 @@ pub(super) struct Out {
 }
 
 impl Out {
-    pub fn new(kind: TransportKind) -> Self {
-        let bounds = match kind {
-            TransportKind::Shm => SHM_FLUSH_BYTES,
-            _ => (FIRST_FLUSH_BYTES, FLUSH_BYTES),
-        };
+    /// An empty buffer; `cheap` says that [sending costs no system call](rgpu_protocol::transport::Transport::sends_without_system_call).
+    pub fn new(cheap: bool) -> Self {
+        let bounds = if cheap { CHEAP_FLUSH_BYTES } else { (FIRST_FLUSH_BYTES, FLUSH_BYTES) };
         let (runs, quiet) = (Runs::default(), Quiet::default());
         Self { buffer: Vec::new(), full: bounds.0, bounds, sequence: 0, batch: 0, runs, quiet }
     }
@@ -568,10 +566,8 @@ mod tests {
 
     #[test]
     fn the_first_buffers_after_an_answer_are_short_ones() {
-        for (kind, first, last) in
-            [(TransportKind::Tcp, 1 << 10, 24 << 10), (TransportKind::Shm, 512, 4 << 10)]
-        {
-            let mut out = Out::new(kind);
+        for (cheap, first, last) in [(false, 1 << 10, 24 << 10), (true, 512, 4 << 10)] {
+            let mut out = Out::new(cheap);
             let mut full = first;
             for _ in 0..10 {
                 out.buffer = vec![0; full - 1];

@@ -1,6 +1,6 @@
 //! Reserving addresses in this process, without memory behind them.
 
-use rgpu_device::{Code, Error, Range};
+use rgpu_device::{Code, Error, Range, Result};
 use std::io;
 
 const GIB: u64 = 1 << 30;
@@ -84,8 +84,46 @@ fn release(base: u64, size: u64) {
     }
 }
 
+/// Addresses for several servers of one program, of which each gets a part.
+pub struct CommonAddresses(Reservation);
+
+impl CommonAddresses {
+    /// Reserves the best range that was not tried yet, for so many servers, and notes what was tried.
+    pub fn next(tried: &mut Vec<Range>, count: u32) -> Result<Self> {
+        let mut last = io::Error::from_raw_os_error(libc::ENOMEM);
+        for candidate in candidates_for(count) {
+            if tried.contains(&candidate) {
+                continue;
+            }
+            tried.push(candidate);
+            match Reservation::new(candidate) {
+                Ok(reservation) => return Ok(Self(reservation)),
+                Err(e) => last = e,
+            }
+        }
+        Err(refusal(&last))
+    }
+
+    /// What was reserved.
+    pub fn range(&self) -> Range {
+        self.0.range()
+    }
+}
+
+/// Reserves the first of these ranges that is free in this process.
+pub(super) fn next_free(candidates: &mut impl Iterator<Item = Range>) -> Result<Reservation> {
+    let mut last = io::Error::from_raw_os_error(libc::ENOMEM);
+    for candidate in candidates {
+        match Reservation::new(candidate) {
+            Ok(reservation) => return Ok(reservation),
+            Err(e) => last = e,
+        }
+    }
+    Err(refusal(&last))
+}
+
 /// Why no range could be reserved, for people.
-pub(super) fn refusal(last: &io::Error) -> Error {
+fn refusal(last: &io::Error) -> Error {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the answer.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };

@@ -2,7 +2,7 @@
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rgpu_protocol::frame::{HEADER_BYTES, Header};
-use rgpu_protocol::transport::{Kind, Ready, Transport};
+use rgpu_protocol::transport::{Ready, Transport};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::RawFd;
@@ -190,10 +190,6 @@ impl Transport for Script {
 
     fn is_unanswered(&self) -> bool {
         false
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Tcp
     }
 
     fn shutdown(&self) {

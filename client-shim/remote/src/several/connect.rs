@@ -8,7 +8,7 @@ use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Error, FIRST_STREAM, Ho
 
 use super::gates::Gates;
 use super::{Application, Owners, Server, Several, Spot};
-use crate::remote::{CommonAddresses, Place, Remote};
+use crate::remote::{CommonAddresses, Remote, SharedRange};
 use crate::threads::without_signals;
 
 impl Several {
@@ -130,7 +130,8 @@ fn connect_all(
     let of = servers.len() as u32;
     let connect = |index: usize, server: &Server| {
         let mut options = server.options.clone();
-        options.place = range.map(|range| Place { seat: Seat { index: index as u32, of }, range });
+        options.shared_range =
+            range.map(|range| SharedRange { seat: Seat { index: index as u32, of }, range });
         Remote::connect(&server.address, options, host.clone() as Arc<dyn Host>)
     };
     let results: Vec<Result<Arc<Remote>>> = without_signals(|| {

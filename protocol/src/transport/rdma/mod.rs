@@ -10,6 +10,7 @@
 //! number:            high bit: only a report; else how many bytes have arrived at the ring's next place
 //! ```
 
+mod connector;
 mod endpoint;
 mod region;
 mod sys;
@@ -18,6 +19,7 @@ use super::pass::Mapping;
 use super::spin::Spin;
 use super::tcp::{Tcp, descriptor_alive, poll};
 use super::{Kind, Ready, Transport, dup_above};
+pub(super) use connector::RdmaConnector;
 pub use endpoint::Info;
 use endpoint::{DEPTH, Endpoint, Registered};
 use region::Regions;
@@ -89,6 +91,13 @@ fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
 }
 
 impl Rdma {
+    /// What it is called.
+    pub const KIND: Kind = Kind::new("rdma", "RDMA");
+
+    /// In a hello: the client offers RDMA, and the offer's bytes are an [`Info`]. In the answer: the server has taken that; what
+    /// the client needs for it, another `Info`, follows right behind the answer.
+    pub const FEATURE: u64 = 4;
+
     /// One end, not connected yet, beside a TCP connection, whose descriptor is duplicated. Descriptors are numbered from
     /// `lowest`, as far as they are ours to number.
     pub fn open(tcp: &Tcp, lowest: RawFd) -> io::Result<Self> {
@@ -549,10 +558,6 @@ impl Transport for Rdma {
 
     fn survives_bad_memory(&self) -> bool {
         false
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Rdma
     }
 
     unsafe fn announce(&self, addr: u64, length: u64) {

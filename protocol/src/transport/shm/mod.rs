@@ -15,13 +15,15 @@
 //! ```
 
 mod bell;
+mod connector;
 mod ring;
 
 use super::pass::{Mapping, check_memory_file, receive_descriptors, sealed_memory_file, send_descriptors};
 use super::spin::Spin;
 use super::tcp::{descriptor_alive, poll};
-use super::{Descriptor, Ready, Transport, dup_above};
+use super::{Descriptor, Kind, Ready, Transport, dup_above};
 use bell::Bell;
+pub(super) use connector::ShmConnector;
 use ring::{CAPACITY, INDEX_BYTES, READER, Ring, WATCHER};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -56,13 +58,13 @@ pub struct Shm {
     _memory: Mapping,
 }
 
-/// What the server passes to the client.
-pub struct Offer {
+/// What the server passes to the client, which needs it for its end.
+pub struct Passed {
     file: OwnedFd,
     watch: OwnedFd,
 }
 
-impl Offer {
+impl Passed {
     /// Passes it over the connection's socket, with further memory files.
     pub fn send(self, socket: RawFd, files: &[RawFd]) -> io::Result<()> {
         let mut all = vec![self.file.as_raw_fd(), self.watch.as_raw_fd()];
@@ -84,18 +86,29 @@ fn place(fd: OwnedFd, lowest: RawFd) -> Descriptor {
 }
 
 impl Shm {
+    /// What it is called.
+    pub const KIND: Kind = Kind::new("shm", "shared memory");
+
+    /// In a hello over a Unix socket: the client can go on through shared memory. In the answer: the server passes what that
+    /// needs over the socket, right behind the answer.
+    pub const FEATURE: u64 = 64;
+
+    /// In a hello over a Unix socket: the client knows shared memory of earlier builds alone, whose sleepers were woken by
+    /// sockets. It would wait for what that needs.
+    pub const EARLIER_FEATURE: u64 = 1;
+
     /// The server's end, and what the client needs for its own. `socket` is where the hello came in.
-    pub fn create(socket: OwnedFd, peer: String) -> io::Result<(Self, Offer)> {
+    pub fn create(socket: OwnedFd, peer: String) -> io::Result<(Self, Passed)> {
         let file = sealed_memory_file(c"rgpu-ring", FILE_BYTES)?;
         let [own, watch] = pair()?;
-        let offer = Offer { file, watch };
-        let shm = Self::new(&offer.file, [socket, own], 0, peer, true)?;
-        Ok((shm, offer))
+        let passed = Passed { file, watch };
+        let shm = Self::new(&passed.file, [socket.into(), own.into()], peer, true)?;
+        Ok((shm, passed))
     }
 
-    /// The client's end, once the server's offer has arrived; and the further memory files. Descriptors are numbered from
-    /// `lowest`. [`io::ErrorKind::WouldBlock`] where the offer is not there yet.
-    pub fn join(socket: &OwnedFd, lowest: RawFd, peer: String) -> io::Result<(Self, Vec<OwnedFd>)> {
+    /// The client's end, once what the server [passes](Passed) has arrived; and the further memory files. Descriptors are
+    /// numbered from `lowest`. [`io::ErrorKind::WouldBlock`] where it is not there yet.
+    pub fn join(socket: &impl AsRawFd, lowest: RawFd, peer: String) -> io::Result<(Self, Vec<OwnedFd>)> {
         let mut passed = receive_descriptors(socket.as_raw_fd())?;
         if passed.len() < PASSED {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the server passed too few descriptors"));
@@ -106,17 +119,12 @@ impl Shm {
             return Err(io::ErrorKind::InvalidData.into());
         };
         check_memory_file(file.as_raw_fd(), FILE_BYTES)?;
-        let shm = Self::new(&file, [socket.try_clone()?, watch], lowest, peer, false)?;
+        let socket = dup_above(socket.as_raw_fd(), lowest.max(3)).ok_or_else(io::Error::last_os_error)?;
+        let shm = Self::new(&file, [socket, place(watch, lowest)], peer, false)?;
         Ok((shm, files))
     }
 
-    fn new(
-        file: &OwnedFd,
-        sockets: [OwnedFd; 2],
-        lowest: RawFd,
-        peer: String,
-        server: bool,
-    ) -> io::Result<Self> {
+    fn new(file: &OwnedFd, [socket, watch]: [Descriptor; 2], peer: String, server: bool) -> io::Result<Self> {
         let memory = Mapping::new(file.as_raw_fd(), FILE_BYTES)?;
         let base = memory.base();
         // SAFETY: all parts lie inside the mapping, which the rings live no longer than, and pages are aligned.
@@ -124,7 +132,6 @@ impl Shm {
             [Ring::new(base, base.add(HEADER)), Ring::new(base.add(INDEX_BYTES), base.add(HEADER + CAPACITY))]
         };
         let (outgoing, incoming) = if server { (down, up) } else { (up, down) };
-        let [socket, watch] = sockets.map(|fd| place(fd, lowest));
         let spin = Spin::default();
         let over = AtomicBool::new(false);
         let looks = if server { SERVER_LOOKS } else { CLIENT_LOOKS };
@@ -380,8 +387,8 @@ impl Transport for Shm {
         self.peer.clone()
     }
 
-    fn kind(&self) -> super::Kind {
-        super::Kind::Shm
+    fn sends_without_system_call(&self) -> bool {
+        true
     }
 }
 

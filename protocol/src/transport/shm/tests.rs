@@ -3,9 +3,9 @@ use std::sync::Arc;
 
 fn both() -> (Arc<Shm>, Arc<Shm>) {
     let (a, b) = UnixStream::pair().unwrap();
-    let (server, offer) = Shm::create(a.into(), "client".into()).unwrap();
-    offer.send(server.descriptor(), &[]).unwrap();
-    let (client, files) = Shm::join(&b.into(), 100, "server".into()).unwrap();
+    let (server, passed) = Shm::create(a.into(), "client".into()).unwrap();
+    passed.send(server.descriptor(), &[]).unwrap();
+    let (client, files) = Shm::join(&b, 100, "server".into()).unwrap();
     assert!(files.is_empty());
     (Arc::new(server), Arc::new(client))
 }

@@ -20,7 +20,7 @@ mod wipe;
 pub use hand::Handed;
 pub use trust::{Fingerprint, Identity, Trust};
 
-use super::{Kind, Ready, Tcp, Transport};
+use super::{Ready, Tcp, Transport};
 use engine::{Engine, MAX_PLAIN, MAX_RECORD, Side, Step, record_length};
 use rustls::ServerConfig;
 use rustls::client::UnbufferedClientConnection;
@@ -444,10 +444,6 @@ impl Transport for Tls {
 
     fn survives_bad_memory(&self) -> bool {
         false
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Tcp
     }
 
     fn is_encrypted(&self) -> bool {

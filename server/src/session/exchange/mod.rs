@@ -165,7 +165,7 @@ impl Exchange {
                 let shown = crate::peer::answer(&self.identity.key(number), &nonce);
                 receiver.start(tcp, shown, around.clone());
             }
-            None => drop(crate::app::say(&tcp, &crate::peer::refusal())),
+            None => drop(crate::greeting::say(&tcp, &crate::peer::refusal())),
         }
     }
 

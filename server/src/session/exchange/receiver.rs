@@ -70,7 +70,7 @@ impl Receiver {
         let its = self.clone();
         let body = move || {
             let answer = LinkAnswer { status: Status::Accepted as u32, proof, ..LinkAnswer::default() };
-            let begun = tcp.probe_when_idle().and_then(|()| crate::app::say(&*tcp, &answer));
+            let begun = tcp.probe_when_idle().and_then(|()| crate::greeting::say(&*tcp, &answer));
             let mut jobs = HashMap::new();
             let end = begun.map_err(ReadError::Io).and_then(|()| its.run(&tcp, &mut jobs, &around));
             tracing::debug!("a link from another server ends: {end:?}");

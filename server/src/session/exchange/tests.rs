@@ -39,7 +39,7 @@ impl Both {
         receiver.start(Tcp::adopt(there.into(), "test".into()).unwrap(), [7; 32], around.clone());
         let tcp = Tcp::adopt(here.into(), "test".into()).unwrap();
         let end = Instant::now() + Duration::from_secs(60);
-        let (_, answer) = crate::app::hear_message(&tcp, 1 << 10, end).unwrap();
+        let (_, answer) = crate::greeting::hear_message(&tcp, 1 << 10, end).unwrap();
         assert!(answer.ends_with(&[7; 32]));
         let sender = Sender::start(tcp, around.clone()).unwrap();
         Self { sender, receiver, around, _program: program }

@@ -1,0 +1,278 @@
+//! Who is served: what a client says first is read and checked before any process is spent on it.
+
+use super::Daemon;
+use crate::greeting::{hear_any, say};
+use crate::lease::Admission;
+use crate::options::Options;
+use rgpu_control::proof::Binding;
+use rgpu_control::token::PublicKey;
+use rgpu_protocol::hello::{FEATURE_LINK, Hello, HelloAnswer, HelloMore, MAJOR, MINOR, Prefix, Status};
+use rgpu_protocol::transport::{Carrier, Choice, Kind, Stream, features, offered};
+use rgpu_protocol::wire::DecodeError;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a client may take for its hello.
+const HELLO_TIME: Duration = Duration::from_secs(15);
+/// Longest token.
+const MAX_TOKEN: usize = 4096;
+
+/// Who is served.
+#[derive(Debug, Default)]
+pub(super) struct Admits {
+    /// Who knows this token.
+    pub token: Option<Vec<u8>>,
+    /// Who has a lease.
+    leases: bool,
+    /// Everybody.
+    everybody: bool,
+}
+
+impl Admits {
+    /// As the options say, for a server that listens at these addresses.
+    pub fn new(options: &Options, addresses: &[SocketAddr]) -> io::Result<Self> {
+        let token = options.token_file.as_deref().map(read_token).transpose()?;
+        let leases = options.broker_key.is_some() || options.agent.is_some();
+        let reachable = addresses.iter().any(|a| !a.ip().is_loopback());
+        if token.is_none() && !leases && !options.insecure && reachable {
+            let text = format!(
+                "Others can reach {}: give --broker URL, --token-file FILE, or --insecure to serve anybody",
+                options.listen
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        // A token is asked for wherever there is one; without one and without a broker, whoever reaches the address is
+        // served.
+        let everybody = token.is_none() && (options.insecure || !leases);
+        Ok(Self { token, leases, everybody })
+    }
+}
+
+fn read_token(path: &Path) -> io::Result<Vec<u8>> {
+    let text = std::fs::read(path).map_err(|e| cannot_read(path, &e))?;
+    let token = text.trim_ascii();
+    if token.is_empty() || token.len() > MAX_TOKEN {
+        let text = format!("{} must hold 1 to {MAX_TOKEN} bytes", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(token.to_vec())
+}
+
+/// A broker's public key.
+pub(super) fn read_key(path: &Path) -> io::Result<PublicKey> {
+    let text = std::fs::read_to_string(path).map_err(|e| cannot_read(path, &e))?;
+    PublicKey::parse(&text).ok_or_else(|| {
+        let text = format!("{} does not hold a broker's public key", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
+}
+
+fn cannot_read(path: &Path, e: &io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("Cannot read {}: {e}", path.display()))
+}
+
+/// Why a client is refused, in words for both sides: they follow "refused:" in the log, and "the server refuses:" at the
+/// client.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("the hello is not one of rgpu's: {0}")]
+    NoHello(io::Error),
+    #[error("the hello is malformed: {0}")]
+    Malformed(DecodeError),
+    #[error(
+        "it speaks version {MAJOR}.{MINOR} of the protocol, the client {}.{}; use the same release of rgpu on both sides",
+        .0.major,
+        .0.minor
+    )]
+    Version(Prefix),
+    #[error(
+        "it takes encrypted connections only: start the program with `rgpu run --encrypt` and, without a broker, \
+         RGPU_TLS_FINGERPRINT or RGPU_TLS_CA"
+    )]
+    Unencrypted,
+    #[error("other servers come without encryption")]
+    EncryptedServer,
+    #[error("it wants a token (RGPU_TOKEN_FILE, or `rgpu run --token-file`)")]
+    NoToken,
+    #[error("the token is wrong")]
+    WrongToken,
+    /// The lease is not good, or not now; the text says why.
+    #[error("{0}")]
+    Lease(String),
+    #[error("its lease is for encrypted connections only: start the program with `rgpu run --encrypt`")]
+    UnencryptedLease,
+    /// A transport objects to what the client offers.
+    #[error("{0}")]
+    Offer(&'static str),
+    #[error("it is reached by {} alone (`rgpu run --transport {}`)", .0.title(), .0.name())]
+    OtherTransport(Kind),
+    #[error("the server is being stopped")]
+    Stopping,
+    /// The devices cannot be divided as the lease wants; the text says why.
+    #[error("{0}")]
+    Devices(String),
+    #[error("it serves {0} applications already, which is its limit")]
+    Full(usize),
+    #[error("no process could be started: {0}")]
+    NoProcess(io::Error),
+}
+
+impl Refusal {
+    fn status(&self) -> Status {
+        match self {
+            Self::Version(_) => Status::Version,
+            Self::NoToken | Self::WrongToken | Self::Lease(_) | Self::UnencryptedLease => Status::Credential,
+            _ => Status::Unavailable,
+        }
+    }
+
+    /// Says so, here and there. A client that has gone need not be told.
+    pub fn tell(&self, stream: &Stream, peer: &str) {
+        tracing::warn!("{peer}: refused: {self}");
+        let _ = say(stream.transport(), &HelloAnswer::refused(self.status(), self.to_string()));
+    }
+}
+
+/// A client whose hello is in order.
+pub(super) struct Heard {
+    pub stream: Stream,
+    /// Of its features, the offers of transports that are not taken are left out.
+    pub hello: Hello,
+    pub more: HelloMore,
+    /// The protocol's minor version that it speaks.
+    pub minor: u16,
+    pub lease: Option<Admission>,
+}
+
+impl Daemon {
+    /// Reads and checks what a client says that has just connected. `None` where it is not served.
+    pub(super) fn hear(&self, socket: OwnedFd, peer: &str) -> Option<Heard> {
+        let end = Instant::now() + HELLO_TIME;
+        let stream = self.open_stream(socket, peer, end)?;
+        match self.hear_over(&stream, end, peer) {
+            Ok(None) => None,
+            Ok(Some((minor, hello, more, lease))) => Some(Heard { stream, hello, more, minor, lease }),
+            Err(refusal) => {
+                refusal.tell(&stream, peer);
+                None
+            }
+        }
+    }
+
+    /// The stream over which the client says hello, encrypted if it begins with TLS.
+    fn open_stream(&self, socket: OwnedFd, peer: &str, end: Instant) -> Option<Stream> {
+        let stream =
+            Stream::adopt(socket, peer.to_owned()).map_err(|e| tracing::warn!("{peer}: {e}")).ok()?;
+        match stream {
+            Stream::Tcp(tcp) => {
+                let greeted = self.encrypts.greet(tcp, end);
+                greeted.map_err(|e| tracing::warn!("{peer}: no encrypted connection: {e}")).ok()
+            }
+            stream => Some(stream),
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn hear_over(
+        &self,
+        stream: &Stream,
+        end: Instant,
+        peer: &str,
+    ) -> Result<Option<(u16, Hello, HelloMore, Option<Admission>)>, Refusal> {
+        let (prefix, body) = match hear_any(stream.transport(), end) {
+            Ok(heard) => heard,
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                tracing::debug!("{peer}: left without saying hello");
+                return Ok(None);
+            }
+            Err(e) => return Err(Refusal::NoHello(e)),
+        };
+        if prefix.major != MAJOR {
+            return Err(Refusal::Version(prefix));
+        }
+        let (mut hello, mut more) = Hello::parse_with_more(&body).map_err(Refusal::Malformed)?;
+        let in_the_clear = stream.carrier() == Carrier::Tcp;
+        if in_the_clear && self.encrypts.is_required() {
+            return Err(Refusal::Unencrypted);
+        }
+        if hello.features & FEATURE_LINK != 0 {
+            // Another server, which a session waits for, or none does.
+            let tcp = stream.plain().ok_or(Refusal::EncryptedServer)?;
+            self.peers.arrive(tcp, &hello, peer);
+            return Ok(None);
+        }
+        let lease = self.check(&hello, stream.binding().as_ref())?;
+        if in_the_clear && lease.as_ref().is_some_and(Admission::is_encrypted) {
+            return Err(Refusal::UnencryptedLease);
+        }
+        self.choose_transport(stream.carrier(), &mut hello, &mut more)?;
+        Ok(Some((prefix.minor, hello, more, lease)))
+    }
+
+    /// Leaves of what the client offers only what the application's process is to take.
+    fn choose_transport(
+        &self,
+        carrier: Carrier,
+        hello: &mut Hello,
+        more: &mut HelloMore,
+    ) -> Result<(), Refusal> {
+        let (list, choice) = (self.connectors, self.transport);
+        if let Some(objection) = list.iter().find_map(|connector| connector.objection(hello.features)) {
+            return Err(Refusal::Offer(objection));
+        }
+        let taken = offered(list, choice, carrier, hello.features).map_or(0, |connector| connector.feature());
+        hello.features &= !features(list) | taken;
+        if taken == 0 {
+            more.offer.clear();
+        }
+        match choice {
+            // A stream that the client has not asked to leave is not what was meant.
+            Choice::Only(kind) if taken == 0 && !self.carries_itself(kind) => {
+                Err(Refusal::OtherTransport(kind))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a transport needs no offer.
+    fn carries_itself(&self, kind: Kind) -> bool {
+        Choice::Only(kind).of(self.connectors).all(|connector| connector.feature() == 0)
+    }
+
+    /// Whether somebody is served, and by which lease.
+    fn check(&self, hello: &Hello, binding: Option<&Binding>) -> Result<Option<Admission>, Refusal> {
+        let Admits { token, leases, everybody } = &self.admits;
+        if token.as_ref().is_some_and(|token| same(token, &hello.credential)) {
+            return Ok(None);
+        }
+        // Who may come as they are may still bring a lease, and is held to it.
+        if *leases && !(*everybody && hello.credential.is_empty()) {
+            let admitted = self.leases.admit_bound(&hello.credential, hello.session, binding);
+            return admitted.map(Some).map_err(Refusal::Lease);
+        }
+        match (*everybody, hello.credential.is_empty()) {
+            (true, _) => Ok(None),
+            (false, true) => Err(Refusal::NoToken),
+            (false, false) => Err(Refusal::WrongToken),
+        }
+    }
+}
+
+/// Compares in a time that tells nothing but the length.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_compared_whole() {
+        assert!(same(b"abc", b"abc"));
+        assert!(!same(b"abc", b"abd") && !same(b"abc", b"ab") && !same(b"abc", b""));
+    }
+}

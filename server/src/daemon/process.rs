@@ -1,0 +1,81 @@
+//! Starting the process that serves one application.
+
+use super::Daemon;
+use crate::lease::Admission;
+use crate::orders::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE};
+use crate::partition::Arrangement;
+use crate::peer::Channel;
+use crate::{APP_SERVER_COMMAND, inventory};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::PoisonError;
+
+impl Daemon {
+    /// Starts the process that serves an application. The socket is where it asks for images.
+    pub(super) fn start(
+        &self,
+        connection: RawFd,
+        peers: Option<Channel>,
+        orders: &Orders,
+        arranged: &Arrangement,
+        lease: Option<&Admission>,
+    ) -> io::Result<(Child, Option<UnixStream>)> {
+        let (slot, keeps_images) = (orders.slot as usize, orders.extras.keeps_images);
+        let orders = orders.to_file()?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
+        inventory::without_our_variables(&mut command);
+        command.envs(arranged.environment.iter().map(|(name, value)| (name, value)));
+        let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
+            Some((ours, theirs)) => (Some(ours), Some(theirs)),
+            None => (None, None),
+        };
+        let descriptors = [
+            (connection, CONNECTION),
+            (orders.as_raw_fd(), ORDERS),
+            (self.ledger.descriptor(), LEDGER),
+            // Without a store this is nothing that the process would look at.
+            (theirs.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd), STORE),
+            // Likewise.
+            (peers.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd), PEERS),
+        ];
+        // SAFETY: only async-signal-safe functions are called.
+        unsafe { command.pre_exec(move || prepare_child(descriptors)) };
+        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        let child = command.spawn()?;
+        children.push(child.id());
+        drop(children);
+        if let Some(lease) = lease {
+            self.leases.started(lease.lease, slot, child.id());
+        }
+        Ok((child, ours))
+    }
+}
+
+/// Runs in the child between fork and exec.
+fn prepare_child(descriptors: [(RawFd, RawFd); 5]) -> io::Result<()> {
+    let check = |r: libc::c_int| if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) };
+    // SAFETY: plain system calls, all async-signal-safe.
+    unsafe {
+        // Away from the places where they are to go first, so that none overwrites another.
+        let mut high = [0; 5];
+        for (place, (from, _)) in high.iter_mut().zip(descriptors) {
+            *place = check(libc::fcntl(from, libc::F_DUPFD_CLOEXEC, 16))?;
+        }
+        for (from, (_, to)) in high.into_iter().zip(descriptors) {
+            check(libc::dup2(from, to))?;
+        }
+        // The daemon's own are close-on-exec anyway; this is for what it has inherited.
+        libc::syscall(libc::SYS_close_range, PEERS + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        // A Ctrl-C is the daemon's business.
+        libc::setsid();
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! One application in the daemon's eyes: from its hello to the end of the process that serves it.
+
+use super::admission::{Heard, Refusal};
+use super::{Daemon, printable};
+use crate::lease::Admission;
+use crate::orders::Orders;
+use crate::partition::Arrangement;
+use crate::peer::{self, Channel};
+use crate::store::{Shelf, Tenant};
+use rgpu_protocol::hello::{FEATURE_OBSERVE, FEATURE_PEERS, Hello, HelloExtras, MINOR};
+use rgpu_protocol::sys::peer_credentials;
+use rgpu_protocol::transport::tls::Handed;
+use rgpu_protocol::transport::{Carrier, Stream, Tcp};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// A session as the log names it.
+struct Named<'a> {
+    peer: &'a str,
+    id: u64,
+    program: String,
+    pid: u32,
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, id, program, .. } = self;
+        write!(f, "{peer}: session {id:016x} of {program}")
+    }
+}
+
+impl Daemon {
+    /// Serves a client until its application has gone.
+    pub(super) fn client(&self, socket: OwnedFd, peer: &str) {
+        let heard = self.hear(socket, peer);
+        self.greeting.fetch_sub(1, SeqCst);
+        let Some(heard) = heard else { return };
+        match self.take_slot(&heard) {
+            Ok((slot, arranged)) => {
+                let lease = heard.lease.clone();
+                self.attend(heard, slot, &arranged, peer);
+                self.leave(slot, lease.as_ref());
+            }
+            Err(refusal) => refusal.tell(&heard.stream, peer),
+        }
+    }
+
+    /// A slot of the ledger, and the devices that the application gets.
+    fn take_slot(&self, heard: &Heard) -> Result<(usize, Arrangement), Refusal> {
+        if self.stopping.load(SeqCst) {
+            return Err(Refusal::Stopping);
+        }
+        let terms = heard.lease.as_ref().map(|lease| &lease.terms[..]);
+        let looks = heard.hello.features & FEATURE_OBSERVE != 0;
+        let arranged = self.partitions.arrange(&self.device, terms, looks).map_err(Refusal::Devices)?;
+        let sessions = self.children().len();
+        let slot = if sessions < self.max_sessions { self.ledger.take_slot() } else { None };
+        let slot = slot.ok_or(Refusal::Full(sessions))?;
+        if let Some(lease) = &heard.lease
+            && let Err(why) = self.leases.begin(lease, slot)
+        {
+            self.ledger.clear_slot(slot);
+            return Err(Refusal::Lease(why));
+        }
+        Ok((slot, arranged))
+    }
+
+    /// Starts a process for the application, and waits for its end.
+    fn attend(&self, heard: Heard, slot: usize, arranged: &Arrangement, peer: &str) {
+        let Heard { stream, hello, more, minor, lease } = heard;
+        let lease = lease.as_ref();
+        let (id, pid) = (hello.session, hello.pid);
+        let named = Named { peer, id, program: printable(&hello.program), pid };
+        let shelf = self.shelf(&stream, &hello, lease, peer);
+        let (peers, channel) = self.meet_peers(&stream, &hello, lease).unzip();
+        let tls: Option<Handed> = match stream.hand_over() {
+            Ok(handed) => handed,
+            Err(e) => return tracing::error!("{peer}: the encrypted session cannot be handed on: {e}"),
+        };
+        let orders = Orders {
+            device: arranged.device.clone(),
+            ceiling: arranged.ceiling,
+            slot: slot as u32,
+            daemon: std::process::id(),
+            peer: peer.to_owned(),
+            // The application's process has no use for the credential.
+            hello: Hello { credential: Vec::new(), ..hello },
+            offer: more.offer,
+            minor: minor.min(MINOR),
+            seat: more.seat,
+            extras: HelloExtras {
+                keeps_images: shelf.is_some(),
+                images: shelf.as_ref().map(Shelf::beginnings).unwrap_or_default(),
+            },
+            peers: peers.as_ref().map(|open| open.identity().clone()),
+            tls,
+        };
+        let started = self.start(stream.transport().descriptor(), channel, &orders, arranged, lease);
+        let (mut child, socket) = match started {
+            Ok(started) => started,
+            Err(e) => {
+                tracing::error!("{peer}: no process could be started: {e}");
+                if let Ok(stream) = stream.take_back(orders.tls) {
+                    Refusal::NoProcess(e).tell(&stream, peer);
+                }
+                return;
+            }
+        };
+        let encrypted = stream.transport().is_encrypted();
+        // Only the child's end of it stays, so that its death closes the connection.
+        drop((stream, orders));
+        log_beginning(&named, encrypted, lease, arranged);
+        if let (Some(shelf), Some(socket)) = (&shelf, socket) {
+            shelf.serve(socket);
+        }
+        let status = child.wait();
+        drop(peers);
+        self.children().retain(|c| *c != child.id());
+        self.log_end(&named, slot, status);
+    }
+
+    fn log_end(&self, named: &Named<'_>, slot: usize, status: io::Result<ExitStatus>) {
+        let died = match status {
+            Ok(s) if s.success() => None,
+            Ok(s) => Some(match s.signal() {
+                Some(signal) => format!("its server process was killed by signal {signal}"),
+                None => format!("its server process failed with status {}", s.code().unwrap_or(-1)),
+            }),
+            Err(e) => Some(format!("its server process is lost: {e}")),
+        };
+        let s = self.ledger.slot(slot);
+        let reason = died.or_else(|| s.reason()).unwrap_or_else(|| "for a reason unknown".into());
+        tracing::info!(
+            launches = s.launches.load(SeqCst),
+            bytes_in = s.bytes_in.load(SeqCst),
+            bytes_out = s.bytes_out.load(SeqCst),
+            peak_memory = s.peak_memory.load(SeqCst),
+            "{named} ends: {}",
+            printable(&reason)
+        );
+    }
+
+    /// A session has ended.
+    fn leave(&self, slot: usize, lease: Option<&Admission>) {
+        match lease {
+            None => self.ledger.clear_slot(slot),
+            Some(lease) => self.leases.end(lease.lease, slot),
+        }
+    }
+
+    /// A place among other servers, for an application that has several and whose data may travel between them in the clear.
+    fn meet_peers(
+        &self,
+        stream: &Stream,
+        hello: &Hello,
+        lease: Option<&Admission>,
+    ) -> Option<(peer::Open, Channel)> {
+        let wanted = hello.features & FEATURE_PEERS != 0 && self.transport.allows(Tcp::KIND);
+        if !wanted || stream.transport().is_encrypted() || lease.is_some_and(Admission::is_encrypted) {
+            return None;
+        }
+        let opened = self.peers.open(lease.map(|lease| lease.lease));
+        opened.map_err(|e| tracing::warn!("no copies go straight to other servers: {e}")).ok()
+    }
+
+    /// Where an application's modules are kept: nowhere, if it cannot be told whose it is.
+    fn shelf(&self, stream: &Stream, hello: &Hello, lease: Option<&Admission>, peer: &str) -> Option<Shelf> {
+        let cupboard = self.cupboard.as_ref()?;
+        let tenant = if let Some(lease) = lease {
+            Tenant::of_broker(&lease.tenant)
+        } else if self.admits.token.is_some() {
+            Tenant::of_token(&hello.credential)
+        } else if stream.carrier() == Carrier::Local {
+            Tenant::of_user(peer_credentials(&stream.transport().descriptor()).ok()?.user)
+        } else {
+            Tenant::of_loopback(self.address, peer.parse().ok()?)?
+        };
+        cupboard.shelf(&tenant).map_err(|e| tracing::warn!("modules are not kept: {e}")).ok()
+    }
+}
+
+fn log_beginning(named: &Named<'_>, encrypted: bool, lease: Option<&Admission>, arranged: &Arrangement) {
+    let pid = named.pid;
+    let encrypted = if encrypted { ", encrypted," } else { "" };
+    match lease {
+        None => tracing::info!("{named} (process {pid}){encrypted} begins"),
+        Some(lease) => tracing::info!(
+            lease = %lease.lease,
+            tenant = printable(&lease.tenant),
+            held_by = arranged.describe(),
+            "{named} (process {pid}){encrypted} begins"
+        ),
+    }
+}

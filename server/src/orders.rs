@@ -1,0 +1,197 @@
+//! What the daemon hands to the process that it starts for an application: descriptors, and the [`Orders`].
+
+use crate::inventory::{path_bytes, path_from};
+use crate::options::{DeviceKind, DeviceSpec};
+use crate::peer::Identity;
+use rgpu_protocol::hello::{Hello, HelloExtras, HelloSeat};
+use rgpu_protocol::transport::tls::Handed;
+use rgpu_protocol::wire::{DecodeError, Reader, Wire};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use zeroize::Zeroizing;
+
+/// Where the connection is.
+pub(crate) const CONNECTION: i32 = 3;
+/// Where the [`Orders`] are.
+pub(crate) const ORDERS: i32 = 4;
+/// Where the ledger is.
+pub(crate) const LEDGER: i32 = 5;
+/// Where the socket is that leads to the [store](crate::store), if there is one.
+pub(crate) const STORE: i32 = 6;
+/// Where the channel is by which other servers come, if they may.
+pub(crate) const PEERS: i32 = 7;
+
+/// What the daemon tells the process that it starts for an application.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Orders {
+    pub device: DeviceSpec,
+    /// The percentage of the multiprocessors that the process can use.
+    pub ceiling: u32,
+    pub slot: u32,
+    pub daemon: u32,
+    pub peer: String,
+    pub hello: Hello,
+    /// What the client has sent for the transport that it offers; which one that is, the hello's features say.
+    pub offer: Vec<u8>,
+    /// The protocol's minor version that the client speaks.
+    pub minor: u16,
+    /// Which of the application's servers this is.
+    pub seat: HelloSeat,
+    /// Whether there is a store of images, and which.
+    pub extras: HelloExtras,
+    /// Where copies may go straight to other servers: what its keys are made of.
+    pub peers: Option<Identity>,
+    /// Where the connection is encrypted: what it takes to go on with it.
+    pub tls: Option<Handed>,
+}
+
+impl Orders {
+    /// As a message, which is overwritten when it is let go: it holds secrets.
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let mut out = Vec::new();
+        (self.device.count, self.device.workers).encode(&mut out);
+        self.device.memory.encode(&mut out);
+        self.device.compute_capability.encode(&mut out);
+        (self.device.kind as u32).encode(&mut out);
+        path_bytes(self.device.driver.as_deref()).encode(&mut out);
+        self.device.numbers.encode(&mut out);
+        self.device.visible.encode(&mut out);
+        self.ceiling.encode(&mut out);
+        (self.slot, self.daemon).encode(&mut out);
+        self.peer.encode(&mut out);
+        self.hello.encode(&mut out);
+        self.offer.encode(&mut out);
+        self.minor.encode(&mut out);
+        self.seat.encode(&mut out);
+        self.extras.encode(&mut out);
+        // Secrets come last, where there is room for them: what grew would leave a copy behind.
+        let tls = self.tls.as_ref().map(Handed::to_bytes).unwrap_or_default();
+        let peers = self.peers.as_ref().map(|own| (own.session, own.root));
+        out.reserve_exact(<Option<([u8; 16], [u8; 32])>>::MIN_BYTES + u32::MIN_BYTES + tls.len());
+        let mut out = Zeroizing::new(out);
+        peers.encode(&mut out);
+        (tls.len() as u32).encode(&mut out);
+        out.extend_from_slice(&tls);
+        out
+    }
+
+    /// As a memory file, which its reader [empties](Orders::take).
+    pub fn to_file(&self) -> io::Result<OwnedFd> {
+        memory_file(&self.to_bytes())
+    }
+
+    /// Reads the orders that a memory file holds, once.
+    pub fn take(file: OwnedFd) -> io::Result<Self> {
+        Self::parse(&read_once(file.into())?).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let (count, workers) = Wire::decode(&mut r)?;
+        let memory = Wire::decode(&mut r)?;
+        let compute_capability = Wire::decode(&mut r)?;
+        let kind: u32 = Wire::decode(&mut r)?;
+        let kind = DeviceKind::from_number(kind)
+            .ok_or(DecodeError::Unknown { what: "A kind of device", value: u64::from(kind) })?;
+        let driver: Vec<u8> = Wire::decode(&mut r)?;
+        let driver = path_from(&driver);
+        let numbers = Wire::decode(&mut r)?;
+        let visible = Wire::decode(&mut r)?;
+        let ceiling = Wire::decode(&mut r)?;
+        let device = DeviceSpec {
+            kind,
+            count,
+            memory,
+            workers,
+            compute_capability,
+            driver,
+            numbers,
+            visible,
+            ..DeviceSpec::default()
+        };
+        let (slot, daemon) = Wire::decode(&mut r)?;
+        let peer = Wire::decode(&mut r)?;
+        let hello = Wire::decode(&mut r)?;
+        let offer = Wire::decode(&mut r)?;
+        let minor = Wire::decode(&mut r)?;
+        let seat = Wire::decode(&mut r)?;
+        let extras = Wire::decode(&mut r)?;
+        let peers: Option<([u8; 16], [u8; 32])> = Wire::decode(&mut r)?;
+        let peers = peers.map(|(session, root)| Identity { session, root });
+        let length = u32::decode(&mut r)? as usize;
+        let tls = r.take(length, "An encrypted session")?;
+        let tls = if tls.is_empty() { None } else { Some(Handed::parse(tls)?) };
+        r.finish()?;
+        Ok(Self { device, ceiling, slot, daemon, peer, hello, offer, minor, seat, extras, peers, tls })
+    }
+}
+
+/// A file that is nowhere but in memory.
+fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a valid string; the result is a fresh descriptor.
+    let fd = unsafe { libc::memfd_create(c"rgpu-orders".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    let mut file = unsafe { std::fs::File::from_raw_fd(fd) };
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// What is in a memory file, which is empty then: its memory is overwritten, and given back.
+fn read_once(mut file: File) -> io::Result<Zeroizing<Vec<u8>>> {
+    let length = file.metadata()?.len();
+    let mut bytes = Zeroizing::new(vec![0; length as usize]);
+    file.rewind()?;
+    file.read_exact(&mut bytes)?;
+    file.rewind()?;
+    io::copy(&mut io::repeat(0).take(length), &mut file)?;
+    file.set_len(0)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_come_back() {
+        let orders = Orders {
+            device: DeviceSpec {
+                kind: DeviceKind::Nvidia,
+                count: 3,
+                memory: 5,
+                workers: 7,
+                compute_capability: (9, 0),
+                driver: Some("/lib/x".into()),
+                numbers: vec![2, 1],
+                visible: vec!["GPU-x".into(), "MIG-y".into()],
+                ..DeviceSpec::default()
+            },
+            ceiling: 23,
+            slot: 11,
+            daemon: 13,
+            peer: "127.0.0.1:1".into(),
+            hello: Hello { program: "a".into(), ..Hello::default() },
+            offer: vec![15],
+            minor: 2,
+            seat: HelloSeat { index: 19, of: 21 },
+            extras: HelloExtras { keeps_images: true, images: vec![17] },
+            peers: Some(Identity::random()),
+            tls: None,
+        };
+        assert_eq!(Orders::parse(&orders.to_bytes()).unwrap(), orders);
+        assert!(Orders::parse(b"").is_err());
+    }
+
+    #[test]
+    fn orders_are_read_once() {
+        let file = File::from(memory_file(b"secrets").unwrap());
+        let mut other = file.try_clone().unwrap();
+        assert_eq!(read_once(file).unwrap().as_slice(), b"secrets");
+        other.rewind().unwrap();
+        assert_eq!((other.metadata().unwrap().len(), other.read(&mut [0; 8]).unwrap()), (0, 0));
+    }
+}
