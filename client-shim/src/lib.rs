@@ -11,8 +11,9 @@
 mod api_docs;
 mod core;
 mod driver;
-mod graph;
 mod in_process;
 mod loader;
 mod nvml;
 mod runtime;
+
+use core::graph;

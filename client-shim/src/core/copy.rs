@@ -1,27 +1,13 @@
-//! Copies and fills, over every mixture of device, pinned, managed, registered and ordinary memory.
-//!
-//! | from ↓ to → | device | direct | mirrored, registered, pageable |
-//! | --- | --- | --- | --- |
-//! | device | on the device | on the device | received |
-//! | direct | on the device | on the device | received |
-//! | mirrored, registered, pageable | sent | sent | by the host, after the stream |
-//!
-//! Registered memory that the program asked a device pointer for is, to the device, memory that it copies itself.
-//!
-//! What is *sent* is read before the call returns, except from registered memory in the asynchronous family. What is
-//! *received* is in place when the call returns, or for pinned memory in the asynchronous family when the stream is next
-//! waited for.
+//! What is copied where, and copies that are still under way to pinned memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rgpu_device::{HostData, HostSource, HostTarget, Region, RegionCursor, Target};
+use parking_lot::Mutex;
+use rgpu_device::Region;
 
 use super::error::{Code, Error, Result, invalid};
-use super::memory::Spot;
-use super::process::Core;
-use super::stream::Stream;
-use crate::graph::{Op, capture};
+use super::memory::map::Spot;
 
 /// `cudaMemcpyKind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +17,7 @@ pub enum Direction {
     HostToDevice,
     DeviceToHost,
     DeviceToDevice,
-    /// By the pointers.
+    /// By the pointers: with unified addressing they tell.
     Infer,
 }
 
@@ -49,7 +35,7 @@ impl Direction {
     }
 
     /// The direction is believed only where it could be true: with unified addressing the pointers tell.
-    fn check(self, dst: Spot, src: Spot) -> Result<()> {
+    pub(super) fn check(self, dst: Spot, src: Spot) -> Result<()> {
         let no = |what: &str| Err(invalid(format!("{what} is ordinary host memory, not the device's")));
         match self {
             Self::HostToDevice if dst == Spot::Pageable => no("The destination"),
@@ -73,7 +59,7 @@ pub enum Wait {
 /// One side of a box copy: byte `x` of row `y` of slice `z` lies at `addr + x + y * row_pitch + z * slice_pitch`. Offsets
 /// of the program's parameters are already part of `addr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct CopySide {
     /// Address of the first byte.
     pub addr: u64,
     /// Bytes from one row to the next.
@@ -85,333 +71,70 @@ pub struct Place {
 /// A copy of `depth` slices of `height` rows of `width` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CopyBox {
-    /// Where to.
-    pub dst: Place,
-    /// Where from.
-    pub src: Place,
+    /// The side that is written.
+    pub dst: CopySide,
+    /// The side that is read.
+    pub src: CopySide,
     /// Bytes in a row.
     pub width: u64,
     /// Rows in a slice.
     pub height: u64,
-    /// Slices.
+    /// How many slices there are; 1 for 2D copies.
     pub depth: u64,
 }
 
 impl CopyBox {
-    fn region(&self, place: &Place) -> Result<Region> {
-        if self.height > 1 && place.row_pitch < self.width {
+    /// One side's region. A pitch smaller than the width where there are several rows is [`Code::InvalidPitchValue`].
+    pub(super) fn region(&self, side: &CopySide) -> Result<Region> {
+        if self.height > 1 && side.row_pitch < self.width {
             return Err(Error::new(
                 Code::InvalidPitchValue,
-                format!("A pitch of {} bytes is too small for rows of {}", place.row_pitch, self.width),
+                format!("A pitch of {} bytes is too small for rows of {}", side.row_pitch, self.width),
             ));
         }
         // Pitches that mean nothing are made regular, so that contiguous boxes are seen as such.
-        let row_pitch = if self.height > 1 { place.row_pitch } else { self.width };
+        let row_pitch = if self.height > 1 { side.row_pitch } else { self.width };
         let rows = row_pitch.checked_mul(self.height).ok_or_else(|| invalid("The box is too large"))?;
-        let slice_pitch = if self.depth > 1 { place.slice_pitch } else { rows };
+        let slice_pitch = if self.depth > 1 { side.slice_pitch } else { rows };
         let Self { width, height, depth, .. } = *self;
-        Ok(Region { addr: place.addr, row_pitch, slice_pitch, width, height, depth })
+        Ok(Region { addr: side.addr, row_pitch, slice_pitch, width, height, depth })
     }
 }
 
 /// A copy to pinned memory that was not waited for.
-pub(super) struct Landing {
+pub struct Landing {
     base: u64,
     len: u64,
     landed: AtomicBool,
 }
 
-/// Below this many bytes a copy from pageable memory is cheaper than waiting for its stream.
-const STAGED: u64 = 64 << 10;
-
-/// Makes a node of the copy if the stream is being captured, which a call that waits breaks.
-fn capture_copy(stream: &Stream, what: &CopyBox, direction: Direction, wait: Wait) -> Option<Result<()>> {
-    if wait == Wait::Sync
-        && let Err(error) = capture::refuse(stream)
-    {
-        return Some(Err(error));
+impl Landing {
+    /// The copy is done, well or not.
+    pub fn landed(&self) {
+        self.landed.store(true, Ordering::Release);
     }
-    capture::divert(stream, || Ok(Op::Copy(*what, direction)))
 }
 
-impl Core {
-    /// Copies `bytes` bytes; 0 bytes are fine whatever the pointers.
-    pub fn copy(
-        &self,
-        stream: &Stream,
-        dst: u64,
-        src: u64,
-        bytes: u64,
-        direction: Direction,
-        wait: Wait,
-    ) -> Result<()> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        let place = |addr| Place { addr, row_pitch: bytes, slice_pitch: bytes };
-        let what = CopyBox { dst: place(dst), src: place(src), width: bytes, height: 1, depth: 1 };
-        if let Some(captured) = capture_copy(stream, &what, direction, wait) {
-            return captured;
-        }
-        self.transfer(stream, Region::linear(dst, bytes), Region::linear(src, bytes), direction, wait)
+/// The copies to pinned memory that were not waited for.
+#[derive(Default)]
+pub struct Landings(Mutex<Vec<Arc<Landing>>>);
+
+impl Landings {
+    /// A copy to the `len` bytes at `base` is under way.
+    pub fn add(&self, base: u64, len: u64) -> Arc<Landing> {
+        let landing = Arc::new(Landing { base, len, landed: AtomicBool::new(false) });
+        let mut landings = self.0.lock();
+        landings.retain(|l| !l.landed.load(Ordering::Acquire));
+        landings.push(landing.clone());
+        landing
     }
 
-    /// Copies a box (2D: depth 1). A width, height or depth of 0 copies nothing. A pitch smaller than the width where
-    /// there are several rows is [`Code::InvalidPitchValue`].
-    pub fn copy_box(&self, stream: &Stream, what: &CopyBox, direction: Direction, wait: Wait) -> Result<()> {
-        if what.width == 0 || what.height == 0 || what.depth == 0 {
-            return Ok(());
-        }
-        if let Some(captured) = capture_copy(stream, what, direction, wait) {
-            return captured;
-        }
-        self.transfer(stream, what.region(&what.dst)?, what.region(&what.src)?, direction, wait)
-    }
-
-    /// Where a region lies, with the address that this process knows it by.
-    fn spot(&self, region: &mut Region) -> Result<Spot> {
-        let extent = region.extent().ok_or_else(|| invalid("The box is too large"))?;
-        let (spot, addr) = self.locate(region.addr, extent)?;
-        region.addr = addr;
-        Ok(spot)
-    }
-
-    fn transfer(
-        &self,
-        stream: &Stream,
-        mut dst: Region,
-        mut src: Region,
-        direction: Direction,
-        wait: Wait,
-    ) -> Result<()> {
-        self.check_sticky(stream.ordinal)?;
-        dst.bytes().ok_or_else(|| invalid("The box is too large"))?;
-        let (to, from) = (self.spot(&mut dst)?, self.spot(&mut src)?);
-        direction.check(to, from)?;
-        // What the device knows registered memory by, it copies itself, in order with what kernels do to it.
-        let alias = |spot: Spot, region: &Region| match spot {
-            Spot::Registered => Some(self.alias_of(region.addr)).filter(|alias| *alias != region.addr),
-            _ => None,
-        };
-        let near = |spot: Spot| matches!(spot, Spot::Device | Spot::Direct);
-        let (mut near_to, mut near_from) = (near(to), near(from));
-        let mut mirrored = false;
-        if let Some(alias) = alias(to, &dst).filter(|_| near_from) {
-            dst.addr = alias;
-            (near_to, mirrored) = (true, true);
-        }
-        if let Some(alias) = alias(from, &src).filter(|_| near(to) && self.sees_host_memory) {
-            src.addr = alias;
-            (near_from, mirrored) = (true, true);
-        }
-        match (near_from, near_to) {
-            (true, true) => {
-                if mirrored {
-                    self.before_device_work()?;
-                }
-                self.work_elsewhere(stream, &[dst.addr, src.addr]);
-                self.note(stream.ordinal, self.device.copy_on_device(stream.handle, dst, src))?;
-                self.work_enqueued(stream);
-                let host_sees = mirrored || to == Spot::Direct || from == Spot::Direct;
-                if wait == Wait::Sync && host_sees { self.stream_synchronize(stream) } else { Ok(()) }
-            }
-            (false, true) => self.send(stream, dst, src, from, wait),
-            (true, false) => self.receive(stream, dst, src, to, wait),
-            (false, false) => self.copy_on_host(stream, dst, src, to),
-        }
-    }
-
-    /// Work on a stream concerns memory of other servers' devices, too: they are not idle until it is done.
-    fn work_elsewhere(&self, stream: &Stream, addresses: &[u64]) {
-        if self.session.groups.is_empty() {
-            return;
-        }
-        for addr in addresses {
-            if let Some(ordinal) =
-                self.ordinal_of(*addr).filter(|o| !self.session.are_together(*o, stream.ordinal))
-            {
-                self.work_of_our_own(ordinal);
-            }
-        }
-    }
-
-    /// Host to device.
-    fn send(&self, stream: &Stream, dst: Region, src: Region, from: Spot, wait: Wait) -> Result<()> {
-        if from != Spot::Pageable {
-            self.before_reading(stream, &src)?;
-        }
-        self.work_elsewhere(stream, &[dst.addr]);
-        let bytes = src.bytes().unwrap_or(0);
-        let known_as = if from == Spot::Registered { self.alias_of(src.addr) } else { src.addr };
-        let must_wait;
-        // SAFETY: the program passed memory that it says is readable; a bad pointer is its own fault. Where the copy may be
-        // read after this returns, it is pinned, and stays mapped until work that uses it is done.
-        let src = unsafe { HostSource::new(src) };
-        let data = if !self.sees_host_memory {
-            // The bytes are on their way when the call returns.
-            must_wait = false;
-            HostData::Borrowed(src)
-        } else if bytes <= STAGED && (from == Spot::Pageable || wait == Wait::Sync) {
-            must_wait = false;
-            HostData::Owned(src.gather())
-        } else {
-            must_wait = from == Spot::Pageable || wait == Wait::Sync;
-            HostData::Borrowed(src)
-        };
-        let result = match data {
-            // CUDA waits here, too, unless the copy is small.
-            HostData::Borrowed(src)
-                if !self.sees_host_memory && (from == Spot::Pageable || wait == Wait::Sync) =>
-            {
-                self.device.copy_to_device_blocking(stream.handle, dst, known_as, src)
-            }
-            data => self.device.copy_to_device(stream.handle, dst, known_as, data),
-        };
-        self.note(stream.ordinal, result)?;
-        self.work_enqueued(stream);
-        if must_wait {
-            return self.stream_synchronize(stream);
-        }
-        if wait == Wait::Sync {
-            // To the program the copy is over: what it puts on any stream from now on must find it so.
-            self.note(stream.ordinal, self.device.fence(stream.handle))?;
-        }
-        Ok(())
-    }
-
-    /// Device to host.
-    fn receive(&self, stream: &Stream, dst: Region, src: Region, to: Spot, wait: Wait) -> Result<()> {
-        let ordinal = stream.ordinal;
-        self.work_elsewhere(stream, &[src.addr]);
-        if wait == Wait::Sync || to == Spot::Pageable {
-            self.work_enqueued(stream);
-            let until = self.enqueued(ordinal);
-            // SAFETY: the program passed memory that it says is writable; a bad pointer is its own fault.
-            let dst = unsafe { HostTarget::new(dst) };
-            let result = self.device.copy_from_device_blocking(stream.handle, src, dst);
-            self.note(ordinal, result)?;
-            // What the device changed in mirrored memory has come with the answer.
-            self.after_wait();
-            self.work_finished(ordinal, Target::Stream(stream.handle), until);
-            return self.take_pending(ordinal);
-        }
-        let landing = Arc::new(Landing {
-            base: dst.addr,
-            len: dst.extent().unwrap_or(0),
-            landed: AtomicBool::new(false),
-        });
-        {
-            let mut landings = self.landings.lock();
-            landings.retain(|l| !l.landed.load(Ordering::Acquire));
-            landings.push(landing.clone());
-        }
-        let (sticky, pending) = (self.of(ordinal).sticky.clone(), self.of(ordinal).pending.clone());
-        let done = Box::new(move |result: Result<()>| {
-            if let Err(error) = result {
-                if error.code.is_sticky() {
-                    let _ =
-                        sticky.compare_exchange(0, error.code as u32, Ordering::Relaxed, Ordering::Relaxed);
-                    super::fatbin::forget_functions();
-                } else {
-                    pending.lock().get_or_insert(error);
-                }
-            }
-            landing.landed.store(true, Ordering::Release);
-        });
-        // SAFETY: pinned memory stays mapped until work that uses it is done: freeing and unregistering wait.
-        let dst = unsafe { HostTarget::new(dst) };
-        self.device.copy_from_device_into(stream.handle, src, dst, done);
-        self.work_enqueued(stream);
-        self.check_sticky(ordinal)
-    }
-
-    /// Host to host, in the stream's order.
-    fn copy_on_host(&self, stream: &Stream, dst: Region, src: Region, to: Spot) -> Result<()> {
-        self.stream_synchronize(stream)?;
-        // SAFETY: the program passed memory that it says is readable and writable; a bad pointer is its own fault.
-        unsafe { move_region(dst, src) };
-        if to == Spot::Mirrored {
-            self.host_wrote();
-        }
-        Ok(())
-    }
-
-    /// Before pinned memory is read at call time that CUDA would read in stream order: whatever the program put before
-    /// this copy and may write there must be done.
-    fn before_reading(&self, stream: &Stream, src: &Region) -> Result<()> {
-        let (base, len) = (src.addr, src.extent().unwrap_or(0));
+    /// Whether a copy is under way to any of the `len` bytes at `base`.
+    pub fn overlap(&self, base: u64, len: u64) -> bool {
         let overlaps = |l: &Arc<Landing>| {
             !l.landed.load(Ordering::Acquire) && l.base < base.saturating_add(len) && base < l.base + l.len
         };
-        if self.host.waiting_functions() > 0 || self.landings.lock().iter().any(overlaps) {
-            self.stream_synchronize(stream)?;
-        }
-        Ok(())
-    }
-
-    /// Fills a region (its width in bytes) with the low `element` (1, 2 or 4) bytes of `value`. Plain runs:
-    /// [`Region::linear`]. A region without bytes is fine.
-    pub fn fill(&self, stream: &Stream, region: Region, value: u32, element: u32, wait: Wait) -> Result<()> {
-        if region.width == 0 || region.height == 0 || region.depth == 0 {
-            return Ok(());
-        }
-        if let Some(captured) = capture::divert(stream, || Ok(Op::Fill(region, value, element))) {
-            return captured;
-        }
-        self.check_sticky(stream.ordinal)?;
-        let shape =
-            CopyBox { width: region.width, height: region.height, depth: region.depth, ..CopyBox::default() };
-        let place = Place { addr: region.addr, row_pitch: region.row_pitch, slice_pitch: region.slice_pitch };
-        let mut region = shape.region(&place)?;
-        region.bytes().ok_or_else(|| invalid("The box is too large"))?;
-        let step = u64::from(element);
-        let strided = region.height > 1 && region.row_pitch % step != 0;
-        if !matches!(element, 1 | 2 | 4) || region.addr % step != 0 || region.width % step != 0 || strided {
-            return Err(invalid(format!("Elements of {element} bytes do not fit the region")));
-        }
-        let spot = self.spot(&mut region)?;
-        match spot {
-            Spot::Pageable => Err(invalid("Ordinary host memory cannot be filled by the device")),
-            Spot::Registered => {
-                self.stream_synchronize(stream)?;
-                let mut cursor = RegionCursor::new(region);
-                let pattern = value.to_le_bytes();
-                while let Some((addr, run)) = cursor.run() {
-                    // SAFETY: the region lies in memory that the program registered.
-                    let row = unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, run as usize) };
-                    row.iter_mut().zip(pattern[..element as usize].iter().cycle()).for_each(|(b, p)| *b = *p);
-                    cursor.advance(run);
-                }
-                Ok(())
-            }
-            Spot::Device | Spot::Direct | Spot::Mirrored => {
-                if spot == Spot::Mirrored {
-                    self.before_device_work()?;
-                }
-                self.work_elsewhere(stream, &[region.addr]);
-                self.note(stream.ordinal, self.device.memset(stream.handle, region, value, element))?;
-                self.work_enqueued(stream);
-                if wait == Wait::Sync && spot != Spot::Device {
-                    self.stream_synchronize(stream)?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-/// Moves a region to another of the same shape.
-///
-/// # Safety
-/// The source must be readable and the destination writable.
-unsafe fn move_region(dst: Region, src: Region) {
-    let (mut to, mut from) = (RegionCursor::new(dst), RegionCursor::new(src));
-    while let (Some((d, room)), Some((s, run))) = (to.run(), from.run()) {
-        let n = room.min(run);
-        // SAFETY: the caller says so; `copy` allows overlap.
-        unsafe { std::ptr::copy(s as *const u8, d as *mut u8, n as usize) };
-        to.advance(n);
-        from.advance(n);
+        self.0.lock().iter().any(overlaps)
     }
 }
 
@@ -422,30 +145,10 @@ mod tests {
     #[test]
     fn pitches_without_meaning_are_ignored() {
         let what = CopyBox { width: 8, height: 1, depth: 1, ..CopyBox::default() };
-        let region = what.region(&Place { addr: 4096, row_pitch: 3, slice_pitch: 0 }).unwrap();
+        let region = what.region(&CopySide { addr: 4096, row_pitch: 3, slice_pitch: 0 }).unwrap();
         assert_eq!(region, Region::linear(4096, 8));
         let what = CopyBox { height: 2, ..what };
-        let error = what.region(&Place { addr: 4096, row_pitch: 7, slice_pitch: 0 }).unwrap_err();
+        let error = what.region(&CopySide { addr: 4096, row_pitch: 7, slice_pitch: 0 }).unwrap_err();
         assert_eq!(error.code, Code::InvalidPitchValue);
-    }
-
-    #[test]
-    fn regions_are_moved_row_by_row() {
-        let src: Vec<u8> = (0..64).collect();
-        let mut dst = vec![0u8; 64];
-        let shape = |addr: u64, row_pitch: u64| Region {
-            addr,
-            row_pitch,
-            slice_pitch: row_pitch * 2,
-            width: 3,
-            height: 2,
-            depth: 2,
-        };
-        // SAFETY: both regions lie within their vectors.
-        unsafe { move_region(shape(dst.as_mut_ptr() as u64, 4), shape(src.as_ptr() as u64, 8)) };
-        assert_eq!(dst[..16], [0, 1, 2, 0, 8, 9, 10, 0, 16, 17, 18, 0, 24, 25, 26, 0]);
-        // SAFETY: as above.
-        let packed = unsafe { HostSource::new(shape(src.as_ptr() as u64, 8)) }.gather();
-        assert_eq!(packed, [0, 1, 2, 8, 9, 10, 16, 17, 18, 24, 25, 26]);
     }
 }

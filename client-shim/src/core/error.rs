@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 
 pub use rgpu_device::{Code, Error, Result};
 
-use super::process;
 use rgpu_remote::trace;
 
 thread_local! {
+    /// CUDA keeps the last error for each thread, whether or not there is a core.
     static LAST: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -74,20 +74,14 @@ pub fn set_last(code: u32) {
     let _ = LAST.try_with(|last| last.set(code));
 }
 
-/// The thread's last error (`cudaPeekAtLastError`), 0 if none; a sticky error of the current device counts.
-pub fn peek_last() -> u32 {
-    let last = LAST.try_with(Cell::get).unwrap_or(0);
-    if last != 0 { last } else { sticky() }
+/// The thread's last error, 0 if none.
+pub(super) fn last() -> u32 {
+    LAST.try_with(Cell::get).unwrap_or(0)
 }
 
-/// As [`peek_last`], and clears it (`cudaGetLastError`); a sticky error stays.
-pub fn take_last() -> u32 {
-    let last = LAST.try_with(|last| last.replace(0)).unwrap_or(0);
-    if last != 0 { last } else { sticky() }
-}
-
-fn sticky() -> u32 {
-    process::existing().map_or(0, |core| core.sticky_code(super::thread::ordinal_hint()))
+/// As [`last`], and clears it.
+pub(super) fn take_own_last() -> u32 {
+    LAST.try_with(|last| last.replace(0)).unwrap_or(0)
 }
 
 /// Writes a line to stderr if `RGPU_LOG` is set (to anything but `0` or `off`).
@@ -134,10 +128,10 @@ mod tests {
         assert_eq!(guard_runtime("a", || Ok(())), 0);
         assert_eq!(guard_runtime("b", || panic!("boom")), Code::Unknown as u32);
         assert_eq!(guard_runtime("c", || Err(Code::NotReady.into())), Code::NotReady as u32);
-        assert_eq!(peek_last(), Code::Unknown as u32);
-        assert_eq!(take_last(), Code::Unknown as u32);
-        assert_eq!(take_last(), 0);
+        assert_eq!(last(), Code::Unknown as u32);
+        assert_eq!(take_own_last(), Code::Unknown as u32);
+        assert_eq!(take_own_last(), 0);
         assert_eq!(guard_driver("d", || Err(Code::InvalidConfiguration.into())), Code::InvalidValue as u32);
-        assert_eq!(take_last(), 0);
+        assert_eq!(take_own_last(), 0);
     }
 }

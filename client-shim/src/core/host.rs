@@ -21,7 +21,7 @@ unsafe extern "C" {
 
 /// A host function that waits for its stream; it is given the status of its device.
 pub struct HostFunction {
-    /// What to call.
+    /// The program's function; its argument is the status, a [`Code`] number.
     pub function: Box<dyn FnOnce(u32) + Send>,
     /// Asks for the status when the time has come.
     pub status: Box<dyn Fn() -> u32 + Send>,
@@ -36,7 +36,7 @@ struct Mirror {
     host: u64,
 }
 
-/// See [`HostSide::pull`].
+/// Has what finished work changed in mirrored memory sent here, for [`Device::collect_shared_writes`] to hand out.
 pub type Pull = Box<dyn Fn() + Send + Sync>;
 
 /// All mirrored memory, by the device's address.
@@ -90,14 +90,6 @@ impl HostSide {
     /// Tells it how to have the device's changes sent at a time when nothing was waited for.
     pub fn set_pull(&self, pull: Pull) {
         let _ = self.pull.set(pull);
-    }
-
-    /// Has what finished work changed in mirrored memory sent here, for
-    /// [`Device::collect_shared_writes`] to hand out.
-    pub fn pull(&self) {
-        if let Some(pull) = self.pull.get() {
-            pull();
-        }
     }
 
     /// Mirrored memory at `addr` has its host copy at `host` (the same address, or memory that the program registered).

@@ -11,7 +11,7 @@ use super::error::{Code, Error, Result};
 /// Magic number of the wrapper that nvcc puts round a fat binary.
 const WRAPPER_MAGIC: u32 = 0x466243B1;
 
-/// The wrapper itself.
+/// The wrapper, as nvcc's host code has it in its data.
 #[repr(C)]
 struct Wrapper {
     magic: u32,
@@ -33,7 +33,7 @@ pub struct Image {
 enum Bytes {
     /// The program's own; the address of the data, and its length.
     Kept(usize, usize),
-    /// A copy.
+    /// A copy that the image owns.
     Copied(Vec<u8>),
 }
 
@@ -91,7 +91,7 @@ impl Image {
         Self { bytes: Bytes::Copied(bytes), parts: Vec::new() }
     }
 
-    /// The bytes.
+    /// The image itself, without the parts that it was linked from.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get()
     }

@@ -1,7 +1,17 @@
 //! The heart of the shim, behind both doors, in the driver API's terms.
 //!
 //! A door turns a call into calls on [`Core`], which [`current`] creates at the first CUDA call and not
-//! before. What a door needs to know:
+//! before. The files form layers, and each uses only what is named before it:
+//!
+//! 1. what everything uses: [`error`], [`registry`] (handles), `generation`, `lifecycle`, and single objects like
+//!    [`Stream`] and [`Context`];
+//! 2. [`session`]: where the device is, and [`servers`]: how it is found;
+//! 3. the owners, of which none knows the core: `devices` (progress and errors), `contexts`, `streams`, `memory`,
+//!    `virtual_memory`, `module`, `library`, and of [`graph`] the store and the captures;
+//! 4. [`process`]: the [`Core`], which has one of each owner, and the process's life with it;
+//! 5. `calls`: what the doors ask of the core.
+//!
+//! What a door needs to know:
 //!
 //! - [`error::guard_runtime`] and [`error::guard_driver`] wrap every exported function: they catch panics and keep the
 //!   last error.
@@ -12,42 +22,53 @@
 //!   [`Core::driver_context`] (`InvalidContext` where none is current).
 //! - Codes are [`rgpu_device::Code`]; those that only the runtime knows become the driver's in `guard_driver`.
 
-pub mod context;
-pub mod copy;
+mod calls;
+mod context;
+mod contexts;
+mod copy;
 mod device_heap;
+mod devices;
 pub mod error;
 pub mod event;
 pub mod fatbin;
-pub mod heap;
-pub mod host;
+mod generation;
+pub mod graph;
+mod heap;
+mod host;
 mod image;
-pub mod launch;
-pub mod memory;
-pub mod module;
-pub mod occupancy;
+pub mod last_error;
+mod launch;
+mod library;
+pub mod lifecycle;
+mod memory;
+mod module;
+mod params;
 pub mod process;
+mod registration;
 pub mod registry;
-pub mod relaunch;
 pub mod servers;
 pub mod session;
-pub mod shared;
+mod shared;
 mod sketch;
 #[cfg(feature = "in-process")]
 mod soft_gpu;
-pub mod stream;
+mod stream;
+mod streams;
 pub mod thread;
 pub mod virtual_memory;
+mod work;
 
 #[cfg(all(test, feature = "in-process"))]
 mod tests;
 
+pub use calls::relaunch;
 pub use context::Context;
-pub use copy::{CopyBox, Direction, Place, Wait};
+pub use copy::{CopyBox, CopySide, Direction, Wait};
 pub use error::{Code, Error, Result};
-#[allow(unused_imports)] // For the doors.
-pub use event::Event;
-pub use launch::{Config, Params};
-pub use memory::{PointerInfo, PointerKind};
-pub use module::{Function, Kernel, Library, Module};
+pub use launch::Config;
+pub use library::{Kernel, Library};
+pub use memory::map::{PointerInfo, PointerKind};
+pub use module::{Function, Module};
+pub use params::Params;
 pub use process::{Core, current, existing};
 pub use stream::Stream;

@@ -1,7 +1,6 @@
-//! Modules (of one context), libraries (of all), and the functions in them.
+//! Modules, each of one context, and the functions in them.
 
 use std::collections::HashMap;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -9,12 +8,13 @@ use parking_lot::Mutex;
 use rgpu_device::{FunctionInfo, GlobalKind, Handle, ModuleInfo, Ordinal};
 
 use super::context::Context;
-use super::error::{Code, Error, Result, invalid, say_once};
-use super::fatbin::ManagedVariable;
+use super::devices::Devices;
+use super::error::{Code, Error, Result, invalid, not_implemented, say_once};
+use super::generation;
 use super::image::{self, Image};
-use super::process::Core;
-use super::registry::{NumberMap, Raw};
-use super::thread;
+use super::memory::Memory;
+use super::params::ParamLayout;
+use super::registry::{NumberMap, Raw, Registry};
 
 /// A module, loaded on a device.
 pub struct Module {
@@ -22,11 +22,11 @@ pub struct Module {
     pub raw: Raw,
     /// The device's handle.
     pub handle: Handle,
-    /// The device.
+    /// The ordinal of the device it is loaded on.
     pub ordinal: Ordinal,
     /// Handle of the context that it belongs to.
     pub context: Raw,
-    /// What is in it, once the device has told; see [`Core::module_info`].
+    /// What is in it, once the device has told; see [`Modules::module_info`].
     info: OnceLock<ModuleInfo>,
     /// What is known about the kernels of a module that was begun.
     sketch: Option<Vec<FunctionInfo>>,
@@ -50,10 +50,8 @@ pub struct Function {
     max_dynamic_shared: AtomicI32,
     /// `CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`.
     pub carveout: AtomicI32,
-    /// Bytes of its parameter block.
-    pub(super) param_bytes: u32,
-    /// Whether there are bytes between the parameters.
-    gaps: bool,
+    /// How its parameters are put together.
+    layout: ParamLayout,
     /// What a launch needs to know about the kernel.
     declared: FunctionInfo,
 }
@@ -62,6 +60,11 @@ pub struct Function {
 const NOT_ASKED: i32 = i32::MIN;
 
 impl Module {
+    /// Whether it has a kernel of this name.
+    pub fn has_function(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
     /// What a launch needs to know about each kernel.
     fn declared(&self) -> &[FunctionInfo] {
         match (&self.sketch, self.info.get()) {
@@ -74,151 +77,97 @@ impl Module {
 
 impl Function {
     /// What a launch needs to know about the kernel: its name, its parameters and its bounds. The rest may be zeros;
-    /// [`Core::function_info`] has everything.
+    /// [`Modules::function_info`] has everything.
     pub fn declared(&self) -> &FunctionInfo {
         &self.declared
     }
 
-    /// Puts the parameter block together. `None` where an argument is null, or the block too long.
-    ///
-    /// # Safety
-    /// `args` must point to as many pointers as the kernel has parameters, and each but a null one to an argument.
+    /// How its parameters are put together.
     #[inline(always)]
-    pub(super) unsafe fn pack_short<'b>(
-        &self,
-        args: *const *const std::ffi::c_void,
-        block: &'b mut [MaybeUninit<u8>; super::relaunch::SHORT],
-    ) -> Option<&'b [u8]> {
-        let size = self.param_bytes as usize;
-        if size > block.len() {
-            return None;
-        }
-        let out = block.as_mut_ptr().cast::<u8>();
-        if self.gaps {
-            // SAFETY: the block is longer than that.
-            unsafe { out.write_bytes(0, size) };
-        }
-        let mut next = args;
-        for param in &self.declared.params {
-            // SAFETY: the caller passes a pointer for every parameter, to so many bytes; `size` is the largest end of any
-            // parameter, so all lie in the block.
-            unsafe {
-                let from = (*next).cast::<u8>();
-                next = next.add(1);
-                if from.is_null() {
-                    return None;
-                }
-                let to = out.add(param.offset as usize);
-                // The common sizes take no call.
-                match param.size {
-                    8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
-                    4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
-                    size => std::ptr::copy_nonoverlapping(from, to, size as usize),
-                }
-            }
-        }
-        // SAFETY: every byte up to `size` belongs to a parameter, or was zeroed.
-        Some(unsafe { std::slice::from_raw_parts(out, size) })
+    pub fn layout(&self) -> &ParamLayout {
+        &self.layout
     }
 }
 
-/// Code that is loaded on each device when first used there (`CUlibrary`; a registered fat binary is one).
-pub struct Library {
-    /// The program's handle.
-    pub raw: Raw,
-    image: Image,
-    /// Why a part of it is not loaded.
-    pub(super) left_out: OnceLock<Error>,
-    /// As loaded, by context; failures are remembered.
-    loaded: Mutex<NumberMap<Raw, Result<Arc<Module>>>>,
-    kernels: Mutex<HashMap<String, Arc<Kernel>>>,
-    /// Managed variables that nvcc's code registered.
-    managed: Vec<ManagedVariable>,
-    /// Where they were placed.
-    placed: Mutex<Vec<(String, u64)>>,
+/// The living modules and functions.
+pub struct Modules {
+    devices: Arc<Devices>,
+    memory: Arc<Memory>,
+    modules: Registry<Module>,
+    functions: Registry<Function>,
 }
 
-/// A kernel of a library (`CUkernel`, `cudaKernel_t`), on whatever device.
-pub struct Kernel {
-    /// The program's handle.
-    pub raw: Raw,
-    /// Its library.
-    pub library: Arc<Library>,
-    /// Its (mangled) name.
-    pub name: String,
-}
+impl Modules {
+    /// Nothing is loaded yet, on any device.
+    pub fn new(devices: Arc<Devices>, memory: Arc<Memory>) -> Self {
+        Self { devices, memory, modules: Registry::new("module"), functions: Registry::new("function") }
+    }
 
-impl Core {
     /// `cuModuleLoadData`: a fat binary (wrapper or container), a cubin, or PTX text ending in NUL.
     ///
     /// # Safety
     /// `image` must point to one of these.
-    pub unsafe fn module_load(&self, context: &Arc<Context>, image: *const u8) -> Result<Arc<Module>> {
+    pub unsafe fn module_load(&self, context: &Context, image: *const u8) -> Result<Arc<Module>> {
         // SAFETY: the caller's promise; the image is not kept beyond this call.
         let image = unsafe { Image::at(image) }?;
-        let image = image.loadable(&self.infos[context.ordinal as usize]);
+        let image = image.loadable(self.devices.info(context.ordinal)?);
         let (image, _) = image.inspect_err(|error| say_once(&error.message))?;
         self.module_load_bytes(context, &image)
     }
 
-    /// As [`Core::module_load`], from bytes that were read from a file or linked.
-    pub fn module_load_bytes(&self, context: &Arc<Context>, image: &[u8]) -> Result<Arc<Module>> {
+    /// As [`Modules::module_load`], from bytes that were read from a file or linked.
+    pub fn module_load_bytes(&self, context: &Context, image: &[u8]) -> Result<Arc<Module>> {
         let mut placed = Vec::new();
         let loaded = self.place_managed(context, image, &mut placed).and_then(|()| {
             let module = self.load(context, image, &placed, false)?;
             if !placed.is_empty() {
                 // Their initial values have come with the answer.
-                self.after_wait();
-                self.host_wrote();
+                self.devices.after_wait();
+                self.devices.shared().host_wrote();
             }
             let _ = module.managed.set(placed.iter().map(|(_, addr)| *addr).collect());
             Ok(module)
         });
         if loaded.is_err() {
             for (_, addr) in placed {
-                let _ = self.managed_variable_free(addr);
+                let _ = self.memory.managed_variable_free(addr);
             }
         }
         loaded
     }
 
     /// Allocates the managed variables of an image that nvcc's code has not registered.
-    fn place_managed(
-        &self,
-        context: &Arc<Context>,
-        image: &[u8],
-        placed: &mut Vec<(String, u64)>,
-    ) -> Result<()> {
-        let device = &self.infos[context.ordinal as usize];
+    fn place_managed(&self, context: &Context, image: &[u8], placed: &mut Vec<(String, u64)>) -> Result<()> {
+        let device = self.devices.info(context.ordinal)?;
         for (name, size) in image::managed(image, device) {
-            placed.push((name, self.managed_variable_alloc(context, size)?));
+            placed.push((name, self.memory.managed_variable_alloc(context, size)?));
         }
         Ok(())
     }
 
     /// Loads an image. With `late`, that it cannot be loaded may be found out later.
-    fn load(
+    pub(super) fn load(
         &self,
-        context: &Arc<Context>,
+        context: &Context,
         image: &[u8],
         managed: &[(String, u64)],
         late: bool,
     ) -> Result<Arc<Module>> {
         let ordinal = context.ordinal;
-        let handle = self.device_handle();
-        let device = &self.infos[ordinal as usize];
+        let handle = self.devices.new_handle();
+        let device = self.devices.info(ordinal)?;
         let loaded = image::for_device(image, device).and_then(|bytes| {
-            if managed.is_empty() && self.device.module_begin(ordinal, handle, &bytes, late)? {
+            if managed.is_empty() && self.devices.device().module_begin(ordinal, handle, &bytes, late)? {
                 if let Some(kernels) = image::sketch(&bytes, device) {
                     return Ok((None, Some(kernels)));
                 }
-                let info = self.device.module_info(handle)?;
+                let info = self.devices.device().module_info(handle)?;
                 let kernels = info.functions.clone();
                 return Ok((Some(info), Some(kernels)));
             }
-            Ok((Some(self.device.module_load(ordinal, handle, &bytes, managed)?), None))
+            Ok((Some(self.devices.device().module_load(ordinal, handle, &bytes, managed)?), None))
         });
-        let (info, sketch) = match self.note(ordinal, loaded) {
+        let (info, sketch) = match self.devices.note(ordinal, loaded) {
             Ok(loaded) => loaded,
             Err(error) => {
                 say_once(&error.message);
@@ -252,7 +201,7 @@ impl Core {
     fn told<'m>(&self, module: &'m Module, info: ModuleInfo) -> &'m ModuleInfo {
         module.info.get_or_init(|| {
             for global in info.globals.iter().filter(|global| global.kind != GlobalKind::Managed) {
-                self.variable_known(module.ordinal, module.context, global.addr, global.size);
+                self.memory.variable_known(module.ordinal, module.context, global.addr, global.size);
             }
             info
         })
@@ -263,7 +212,7 @@ impl Core {
         if let Some(info) = module.info.get() {
             return Ok(info);
         }
-        let info = match self.note(module.ordinal, self.device.module_info(module.handle)) {
+        let info = match self.devices.note(module.ordinal, self.devices.device().module_info(module.handle)) {
             Ok(info) => info,
             Err(error) => {
                 say_once(&error.message);
@@ -282,7 +231,7 @@ impl Core {
 
     /// Asks what is in the modules of which that is not known yet: an address may be one of their variables'.
     #[cold]
-    pub(super) fn ask_about_modules(&self) {
+    pub fn ask_about_modules(&self) {
         for module in self.modules.filter(|module| module.info.get().is_none()) {
             let _ = self.module_info(&module); // the module's user sees why not
         }
@@ -307,7 +256,8 @@ impl Core {
             return Ok(known);
         }
         let own = self.function_info(function)?.static_shared;
-        let room = self.launch_limits(function.module.ordinal).shared_per_block.saturating_sub(own) as i32;
+        let room =
+            self.devices.launch_limits(function.module.ordinal).shared_per_block.saturating_sub(own) as i32;
         let set = function.max_dynamic_shared.compare_exchange(
             NOT_ASKED,
             room,
@@ -326,31 +276,23 @@ impl Core {
     pub fn module_unload(&self, raw: Raw) -> Result<()> {
         let module = self.modules.remove(raw)?;
         self.forget_module(&module);
-        let mut unloaded = self.note(module.ordinal, self.device.module_unload(module.handle));
+        let mut unloaded =
+            self.devices.note(module.ordinal, self.devices.device().module_unload(module.handle));
         for addr in module.managed.get().into_iter().flatten() {
-            unloaded = unloaded.and(self.managed_variable_free(*addr));
+            unloaded = unloaded.and(self.memory.managed_variable_free(*addr));
         }
         unloaded
     }
 
     /// Forgets what hangs on a module that is going away.
-    pub(super) fn forget_module(&self, module: &Module) {
-        super::fatbin::forget_functions();
+    fn forget_module(&self, module: &Module) {
+        generation::begin_new();
         for global in module.info.get().iter().flat_map(|info| &info.globals) {
-            self.variable_gone(global.addr);
+            self.memory.variable_gone(global.addr);
         }
         for (_, function) in module.functions.lock().drain() {
             let _ = self.functions.remove(function.raw);
         }
-    }
-
-    /// Forgets the libraries' modules for which `which` holds.
-    pub(super) fn forget_loaded(&self, which: impl Fn(&Module) -> bool) {
-        let registered: Vec<Arc<Library>> = self.fat_binaries.read().values().cloned().collect();
-        for library in self.libraries.filter(|_| true).iter().chain(&registered) {
-            library.loaded.lock().retain(|_, module| module.as_ref().is_ok_and(|module| !which(module)));
-        }
-        super::fatbin::forget_functions();
     }
 
     /// `cuModuleGetFunction`; the same function has the same handle each time.
@@ -364,7 +306,8 @@ impl Core {
         }
         let declared = &module.declared()[index as usize];
         if module.sketch.is_some() {
-            self.note(module.ordinal, self.device.module_function(module.handle, index, name))?;
+            self.devices
+                .note(module.ordinal, self.devices.device().module_function(module.handle, index, name))?;
         }
         let function = self.functions.insert(|raw| Function {
             raw,
@@ -372,11 +315,7 @@ impl Core {
             index,
             max_dynamic_shared: AtomicI32::new(NOT_ASKED),
             carveout: AtomicI32::new(-1),
-            param_bytes: declared.param_bytes(),
-            gaps: {
-                let ends = declared.params.iter().map(|p| p.offset + p.size);
-                std::iter::once(0).chain(ends).zip(&declared.params).any(|(end, p)| p.offset != end)
-            },
+            layout: ParamLayout::new(&declared.params),
             declared: declared.clone(),
         });
         functions.insert(index, function.clone());
@@ -388,17 +327,6 @@ impl Core {
         match self.module_info(module)?.globals.iter().find(|global| global.name == name) {
             Some(global) => Ok((global.addr, global.size)),
             None => Err(Error::new(Code::NotFound, format!("The module has no variable {name}"))),
-        }
-    }
-
-    /// The function behind a handle. A kernel's handle gives its function in `context`, as CUDA allows.
-    pub fn function(&self, context: &Arc<Context>, raw: Raw) -> Result<Arc<Function>> {
-        match self.functions.get(raw) {
-            Ok(function) => Ok(function),
-            Err(error) => match self.kernels.get(raw) {
-                Ok(kernel) => self.kernel_function(context, &kernel),
-                Err(_) => Err(error),
-            },
         }
     }
 
@@ -425,7 +353,7 @@ impl Core {
     pub fn function_set_attribute(&self, function: &Function, attribute: u32, value: i32) -> Result<()> {
         match attribute {
             8 => {
-                let most = self.launch_limits(function.module.ordinal).shared_per_block_optin;
+                let most = self.devices.launch_limits(function.module.ordinal).shared_per_block_optin;
                 let room = most.saturating_sub(self.function_info(function)?.static_shared);
                 if value < 0 || value as u32 > room {
                     return Err(invalid(format!(
@@ -434,7 +362,7 @@ impl Core {
                 }
                 function.max_dynamic_shared.store(value, Ordering::Relaxed);
                 // What was found possible may not be any more.
-                super::fatbin::forget_functions();
+                generation::begin_new();
                 Ok(())
             }
             9 if (-1..=100).contains(&value) => {
@@ -443,153 +371,37 @@ impl Core {
             }
             9 => Err(invalid(format!("A carve-out of {value} percent is not possible"))),
             14 if value == 0 => Ok(()),
-            11..=15 => Err(super::error::not_implemented("thread block clusters")),
+            11..=15 => Err(not_implemented("thread block clusters")),
             _ => Err(invalid(format!("Function attribute {attribute} cannot be set"))),
         }
     }
 
-    /// `cuLibraryLoadData`. The image is copied unless `preserved`, when the program promises to keep it.
-    ///
-    /// # Safety
-    /// As for [`Core::module_load`].
-    pub unsafe fn library_load(&self, image: *const u8, preserved: bool) -> Result<Arc<Library>> {
-        // SAFETY: the caller's promise.
-        let image = unsafe { Image::at(image) }?;
-        Ok(self.new_library(if preserved { image } else { image.into_copy() }, Vec::new()))
+    /// The function behind a handle.
+    pub fn registered_function(&self, raw: Raw) -> Result<Arc<Function>> {
+        self.functions.get(raw)
     }
 
-    /// As [`Core::library_load`], from bytes.
-    pub fn library_load_bytes(&self, image: Vec<u8>) -> Result<Arc<Library>> {
-        Ok(self.new_library(Image::of(image), Vec::new()))
+    /// Whether the module is neither unloaded nor gone with its context.
+    pub fn is_loaded(&self, module: &Module) -> bool {
+        self.modules.contains(module.raw)
     }
 
-    /// A library over an image.
-    pub(super) fn new_library(&self, image: Image, managed: Vec<ManagedVariable>) -> Arc<Library> {
-        self.libraries.insert(|raw| Library {
-            raw,
-            image,
-            left_out: OnceLock::new(),
-            loaded: Mutex::default(),
-            kernels: Mutex::default(),
-            managed,
-            placed: Mutex::default(),
-        })
-    }
-
-    /// The library behind a handle.
-    pub fn library(&self, raw: Raw) -> Result<Arc<Library>> {
-        self.libraries.get(raw)
-    }
-
-    /// `cuLibraryUnload`.
-    pub fn library_unload(&self, raw: Raw) -> Result<()> {
-        let library = self.libraries.remove(raw)?;
-        for (_, kernel) in library.kernels.lock().drain() {
-            let _ = self.kernels.remove(kernel.raw);
-        }
-        let modules: Vec<_> = library.loaded.lock().drain().filter_map(|(_, module)| module.ok()).collect();
+    /// Unloads the modules of a context that is being destroyed.
+    pub fn unload_all_of(&self, context: Raw) -> Result<()> {
+        self.functions.remove_where(|function| function.module.context == context);
         let mut result = Ok(());
-        for module in modules {
-            if self.modules.contains(module.raw) {
-                result = result.and(self.module_unload(module.raw));
-            }
+        for module in self.modules.remove_where(|module| module.context == context) {
+            self.forget_module(&module);
+            result = result.and(self.devices.device().module_unload(module.handle));
         }
         result
     }
 
-    /// `cuLibraryGetModule`: the library as loaded in a context.
-    pub fn library_module(&self, context: &Arc<Context>, library: &Library) -> Result<Arc<Module>> {
-        // Held while loading: another thread that wants this library has to wait for it anyway.
-        let mut loaded = library.loaded.lock();
-        if let Some(known) = loaded.get(&context.raw) {
-            return known.clone();
+    /// The device has just been reset: forgets what was loaded on it.
+    pub fn forget(&self, ordinal: Ordinal) {
+        self.functions.remove_where(|function| function.module.ordinal == ordinal);
+        for module in self.modules.remove_where(|module| module.ordinal == ordinal) {
+            self.forget_module(&module);
         }
-        let module = self.load_library(context, library);
-        if !module.as_ref().is_err_and(|error| error.code.is_sticky()) {
-            loaded.insert(context.raw, module.clone());
-        }
-        module
-    }
-
-    fn load_library(&self, context: &Arc<Context>, library: &Library) -> Result<Arc<Module>> {
-        let mut placed = library.placed.lock();
-        // A reset of their device takes the variables with it.
-        if placed.iter().any(|(_, addr)| self.managed_variable_at(*addr).is_none()) {
-            placed.clear();
-        }
-        let known = !placed.is_empty();
-        if !known {
-            for variable in &library.managed {
-                let addr = self.managed_variable_alloc(context, variable.size)?;
-                placed.push((variable.name.clone(), addr));
-            }
-        }
-        // Loading writes the initial values, which on a second device must not undo what was written since.
-        let mut kept: Vec<Vec<u8>> = Vec::new();
-        if known {
-            self.wait_until_idle()?;
-            for (variable, (_, addr)) in library.managed.iter().zip(placed.iter()) {
-                let size = variable.size as usize;
-                // SAFETY: the variable was placed in host-visible memory of this size.
-                kept.push(unsafe { std::slice::from_raw_parts(*addr as *const u8, size) }.to_vec());
-            }
-        }
-        let image = library.image.loadable(&self.infos[context.ordinal as usize]);
-        let (image, left_out) = image.inspect_err(|error| say_once(&error.message))?;
-        if let Some(error) = left_out {
-            let _ = library.left_out.set(error);
-        }
-        let module = self.load(context, &image, &placed, true)?;
-        if !placed.is_empty() {
-            // Their initial values have come with the answer.
-            self.after_wait();
-        }
-        for ((_, addr), bytes) in placed.iter().zip(&kept) {
-            // SAFETY: as above.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), *addr as *mut u8, bytes.len()) };
-        }
-        self.host_wrote();
-        for (variable, (_, addr)) in library.managed.iter().zip(placed.iter()) {
-            variable.tell(*addr);
-        }
-        Ok(module)
-    }
-
-    /// `cuLibraryGetKernel`; [`Code::NotFound`] where there is none of this name.
-    pub fn library_kernel(&self, library: &Arc<Library>, name: &str) -> Result<Arc<Kernel>> {
-        if let Some(kernel) = library.kernels.lock().get(name) {
-            return Ok(kernel.clone());
-        }
-        let context = match thread::top().filter(|context| context.is_alive()) {
-            Some(context) => context,
-            None => self.primary_retain_quietly(thread::selected())?,
-        };
-        if !self.library_module(&context, library)?.names.contains_key(name) {
-            return Err(Error::new(Code::NotFound, format!("The library has no kernel {name}")));
-        }
-        Ok(self.kernel_named(library, name))
-    }
-
-    /// A kernel that is known to exist, or whose existence is checked when it is first used.
-    pub(super) fn kernel_named(&self, library: &Arc<Library>, name: &str) -> Arc<Kernel> {
-        let mut kernels = library.kernels.lock();
-        if let Some(kernel) = kernels.get(name) {
-            return kernel.clone();
-        }
-        let kernel =
-            self.kernels.insert(|raw| Kernel { raw, library: library.clone(), name: name.to_string() });
-        kernels.insert(name.to_string(), kernel.clone());
-        kernel
-    }
-
-    /// The kernel behind a handle.
-    pub fn kernel(&self, raw: Raw) -> Result<Arc<Kernel>> {
-        self.kernels.get(raw)
-    }
-
-    /// `cuKernelGetFunction`.
-    pub fn kernel_function(&self, context: &Arc<Context>, kernel: &Kernel) -> Result<Arc<Function>> {
-        let module = self.library_module(context, &kernel.library)?;
-        self.module_function(&module, &kernel.name)
     }
 }

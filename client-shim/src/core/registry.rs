@@ -16,6 +16,7 @@ pub type Raw = usize;
 /// Where handles start: not a canonical address, so that following one faults and none is ever mistaken for a pointer.
 const FIRST: usize = 0x0052_4750_0000_0040;
 
+/// It is the process's, not a core's, so that no two objects of any kind ever have the same handle.
 static NEXT: AtomicUsize = AtomicUsize::new(FIRST);
 
 /// A handle that was never given out before, of whatever kind.

@@ -39,7 +39,7 @@ fn built_without(code: Code) -> Error {
 
 /// A device with its reserved addresses.
 pub struct Session {
-    /// The device.
+    /// What executes the calls: a connection to one server or several, or the software GPU in this process.
     pub device: Arc<dyn Device>,
     /// How its addresses are used.
     pub plan: AddressPlan,
@@ -73,7 +73,11 @@ impl Session {
         let chosen = IN_PROCESS_CHOSEN.load(Ordering::Acquire);
         if chosen || std::env::var("RGPU_IN_PROCESS").is_ok_and(|v| !matches!(v.as_str(), "" | "0")) {
             #[cfg(feature = "in-process")]
-            return Self::in_process(if chosen { Default::default() } else { soft_gpu::config_of_environment()? });
+            return Self::in_process(if chosen {
+                Default::default()
+            } else {
+                soft_gpu::config_of_environment()?
+            });
             #[cfg(not(feature = "in-process"))]
             return Err(built_without(Code::NoDevice));
         }

@@ -4,15 +4,16 @@
 //! at the host's copy anew ([`rgpu_device::Device::invalidate_shared`]) before work that could see it, and what it
 //! changed is stored in the host's copy after each wait. Without mirrored memory nothing of this costs anything.
 
-use rgpu_remote::Application;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use rgpu_device::Range;
+use rgpu_device::{Device, Range};
+use rgpu_remote::Application;
 
-use super::error::{Result, invalid};
+use super::error::{Code, Error, Result, invalid};
+use super::generation;
 use super::heap::Spans;
-use super::process::Core;
+use super::host::HostSide;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -21,10 +22,11 @@ const GRANULE: u64 = 64 << 10;
 
 /// The shared range: who has which part of it, and who looked when.
 pub struct SharedSpace {
+    range: Range,
     free: Mutex<Spans>,
-    /// Mirrored pinned and registered allocations.
+    /// How many mirrored allocations are pinned or registered memory.
     pinned: AtomicUsize,
-    /// Mirrored managed allocations.
+    /// How many mirrored allocations are managed memory.
     managed: AtomicUsize,
     /// Whether the host may have written managed memory since the device was told to look.
     host_turn: AtomicBool,
@@ -36,6 +38,7 @@ impl SharedSpace {
         let mut free = Spans::new();
         free.release(range.base, range.size);
         Self {
+            range,
             free: Mutex::new(free),
             pinned: AtomicUsize::new(0),
             managed: AtomicUsize::new(0),
@@ -49,7 +52,7 @@ impl SharedSpace {
         self.free.lock().take(step, GRANULE)
     }
 
-    /// Gives room back.
+    /// Gives back the room for `size` bytes at `addr` that [`SharedSpace::take`] found.
     pub fn release(&self, addr: u64, size: u64) {
         if let Some(step) = room(size) {
             self.free.lock().release(addr, step);
@@ -63,7 +66,7 @@ impl SharedSpace {
     /// A mirrored allocation came to life.
     pub fn mirror_added(&self, managed: bool) {
         self.counter(managed).fetch_add(1, Ordering::Relaxed);
-        super::fatbin::forget_functions();
+        generation::begin_new();
         self.host_turn.store(true, Ordering::Relaxed);
     }
 
@@ -76,68 +79,63 @@ impl SharedSpace {
     pub fn any(&self) -> bool {
         self.pinned.load(Ordering::Relaxed) != 0 || self.managed.load(Ordering::Relaxed) != 0
     }
-}
 
-fn room(size: u64) -> Option<u64> {
-    size.checked_add(PAGE)?.checked_next_multiple_of(GRANULE)
-}
-
-impl Core {
     /// To be called before enqueueing work that may read mirrored memory on the device.
     #[inline]
-    pub(super) fn before_device_work(&self) -> Result<()> {
-        if self.shared.any() { self.look_again() } else { Ok(()) }
+    pub fn before_device_work(&self, device: &dyn Device) -> Result<()> {
+        if self.any() { self.look_again(device) } else { Ok(()) }
     }
 
     #[cold]
-    fn look_again(&self) -> Result<()> {
-        let managed = self.shared.managed.load(Ordering::Relaxed) != 0
-            && self.shared.host_turn.swap(false, Ordering::Relaxed);
-        if managed || self.shared.pinned.load(Ordering::Relaxed) != 0 {
-            self.device.invalidate_shared()?;
+    fn look_again(&self, device: &dyn Device) -> Result<()> {
+        let managed =
+            self.managed.load(Ordering::Relaxed) != 0 && self.host_turn.swap(false, Ordering::Relaxed);
+        if managed || self.pinned.load(Ordering::Relaxed) != 0 {
+            device.invalidate_shared()?;
         }
         Ok(())
     }
 
     /// To be called after waiting for the device: takes over what it changed.
     #[inline]
-    pub(super) fn after_wait(&self) {
-        if self.shared.any() {
-            self.device.collect_shared_writes(&mut |addr, bytes| self.host.store_mirrored(addr, bytes));
-            self.shared.host_turn.store(true, Ordering::Relaxed);
+    pub fn after_wait(&self, device: &dyn Device, host: &HostSide) {
+        if self.any() {
+            device.collect_shared_writes(&mut |addr, bytes| host.store_mirrored(addr, bytes));
+            self.host_turn.store(true, Ordering::Relaxed);
         }
     }
 
     /// The host wrote to mirrored memory on the program's behalf.
-    pub(super) fn host_wrote(&self) {
-        self.shared.host_turn.store(true, Ordering::Relaxed);
+    pub fn host_wrote(&self) {
+        self.host_turn.store(true, Ordering::Relaxed);
     }
 
     /// Makes pages of the shared range usable by the host: in a session with a server they are this process's own.
-    pub(super) fn map_host_pages(&self, addr: u64, size: u64) -> Result<()> {
+    pub fn map_host_pages(&self, addr: u64, size: u64) -> Result<()> {
         self.remap(addr, size, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_NORESERVE)
     }
 
-    /// Takes them back.
-    pub(super) fn unmap_host_pages(&self, addr: u64, size: u64) -> Result<()> {
+    /// Takes pages back that [`SharedSpace::map_host_pages`] made usable: touching them faults.
+    pub fn unmap_host_pages(&self, addr: u64, size: u64) -> Result<()> {
         self.remap(addr, size, libc::PROT_NONE, libc::MAP_NORESERVE)
     }
 
     fn remap(&self, addr: u64, size: u64, protection: i32, extra: i32) -> Result<()> {
-        if !self.plan.shared.contains(addr, size) {
+        if !self.range.contains(addr, size) {
             return Err(invalid(format!("{addr:#x} is not in the shared range")));
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | extra;
-        // SAFETY: the shared range is reserved for this core (`session::reserve` claimed it and checked the plan), and
-        // the caller owns these pages of it.
+        // SAFETY: the shared range is reserved for this session's device, whose plan says so, and the caller owns these
+        // pages of it.
         let got = unsafe { libc::mmap(addr as *mut _, size as usize, protection, flags, -1, 0) };
         if got == libc::MAP_FAILED {
             let why = std::io::Error::last_os_error();
-            return Err(super::Error::new(
-                super::Code::OutOfMemory,
-                format!("Cannot map host memory: {why}"),
-            ));
+            return Err(Error::new(Code::OutOfMemory, format!("Cannot map host memory: {why}")));
         }
         Ok(())
     }
+}
+
+fn room(size: u64) -> Option<u64> {
+    size.checked_add(PAGE)?.checked_next_multiple_of(GRANULE)
 }

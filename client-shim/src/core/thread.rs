@@ -9,7 +9,9 @@ use super::error::{Code, Result};
 use rgpu_device::Ordinal;
 
 thread_local! {
+    /// What `cudaSetDevice` chose: each thread has its own, by CUDA's rules.
     static SELECTED: Cell<Ordinal> = const { Cell::new(0) };
+    /// The contexts that are current, one above the other: each thread has its own stack, by CUDA's rules.
     static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
 }
 

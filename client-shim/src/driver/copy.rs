@@ -5,7 +5,7 @@ use rgpu_device::Region;
 use super::stream::stream_of;
 use super::types::*;
 use super::*;
-use crate::core::{CopyBox, Direction, Place, Wait};
+use crate::core::{CopyBox, CopySide, Direction, Wait};
 
 /// One side of a 2D or 3D copy.
 struct Side {
@@ -21,7 +21,7 @@ struct Side {
 
 impl Side {
     /// The address of the first byte and the pitches; whether it is device memory (`None`: to be found out).
-    fn place(&self, width: usize) -> Result<(Place, Option<bool>)> {
+    fn place(&self, width: usize) -> Result<(CopySide, Option<bool>)> {
         let (base, device) = match self.kind {
             MEMORYTYPE_HOST => (self.host, Some(false)),
             MEMORYTYPE_DEVICE => (self.device, Some(true)),
@@ -39,7 +39,7 @@ impl Side {
             base.checked_add(z)?.checked_add(y)?.checked_add(self.x as u64)
         });
         match (addr, slice) {
-            (Some(addr), Some(slice_pitch)) => Ok((Place { addr, row_pitch: row, slice_pitch }, device)),
+            (Some(addr), Some(slice_pitch)) => Ok((CopySide { addr, row_pitch: row, slice_pitch }, device)),
             _ => Err(Error::new(Code::InvalidValue, "a copy's offsets overflow")),
         }
     }

@@ -218,7 +218,7 @@ door! {
         if flags != 0 || out.is_null() {
             return Err(Code::InvalidValue.into());
         }
-        set(out, graph::create())
+        set(out, graph::create()?)
     }
     fn cuGraphDestroy(graph: Raw) |core| {
         graph::destroy(graph)
@@ -502,7 +502,7 @@ door! {
         if references == 0 || flags != 1 {
             return Err(invalid("an object needs references and CU_USER_OBJECT_NO_DESTRUCTOR_SYNC"));
         }
-        set(out, graph::object_create(HostCall { function, data }, references))
+        set(out, graph::object_create(HostCall { function, data }, references)?)
     }
     fn cuUserObjectRetain(object: Raw, count: u32) |core| {
         graph::object_retain(object, count)

@@ -10,7 +10,7 @@ use rgpu_device::{Code, Device, DeviceInfo};
 
 use super::results::{Result, Return};
 use crate::core::session::Session;
-use crate::core::{Core, error, existing, process};
+use crate::core::{Core, error, existing, lifecycle};
 
 /// How many initialisations have not been undone.
 static INITIALIZED: AtomicU32 = AtomicU32::new(0);
@@ -44,7 +44,7 @@ impl Observer {
 
     /// Opens a session of NVML's own.
     fn open() -> Result<Self> {
-        if process::is_over() {
+        if lifecycle::is_over() {
             return Err(Return::UNINITIALIZED);
         }
         let session = Session::observe().map_err(|e| {

@@ -11,7 +11,7 @@ use super::abi::{In, Out, api, enter, enter_stream};
 use super::types::{ArrayRef, ChannelDesc, Extent, StreamRef};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::registry::Registry;
-use crate::core::{Code, CopyBox, Direction, Place, Result, Wait};
+use crate::core::{Code, CopyBox, CopySide, Direction, Result, Wait};
 
 /// `cudaArraySurfaceLoadStore | cudaArrayTextureGather`, which change nothing about the memory.
 const PLAIN_FLAGS: c_uint = 0x02 | 0x08;
@@ -54,7 +54,7 @@ impl Array {
         &self,
         (x, y, z): (usize, usize, usize),
         (width, height, depth): (usize, usize, usize),
-    ) -> Result<Place> {
+    ) -> Result<CopySide> {
         let fits =
             |start: usize, len: usize, room: usize| start.checked_add(len).is_some_and(|end| end <= room);
         if !fits(x, width, self.row_bytes())
@@ -64,7 +64,7 @@ impl Array {
             return Err(invalid("the copy reaches over the array's edge"));
         }
         let slice = self.pitch * self.rows() as u64;
-        Ok(Place {
+        Ok(CopySide {
             addr: self.addr + x as u64 + y as u64 * self.pitch + z as u64 * slice,
             row_pitch: self.pitch,
             slice_pitch: slice,
@@ -144,8 +144,8 @@ fn copy_rows(
 /// Copies a rectangle (`width` in bytes) between two places.
 #[allow(clippy::too_many_arguments)]
 fn copy_rectangle(
-    dst: Place,
-    src: Place,
+    dst: CopySide,
+    src: CopySide,
     width: usize,
     height: usize,
     kind: c_int,
@@ -160,8 +160,8 @@ fn copy_rectangle(
 }
 
 /// A rectangle in plain memory.
-fn pitched(addr: usize, pitch: usize) -> Place {
-    Place { addr: addr as u64, row_pitch: pitch as u64, slice_pitch: 0 }
+fn pitched(addr: usize, pitch: usize) -> CopySide {
+    CopySide { addr: addr as u64, row_pitch: pitch as u64, slice_pitch: 0 }
 }
 
 /// `cudaCreateChannelDesc`
@@ -332,7 +332,7 @@ mod tests {
         let place = array.place((8, 1, 2), (32, 4, 1)).unwrap();
         assert_eq!(
             place,
-            Place { addr: 0x1000 + 8 + 256 + 2 * 5 * 256, row_pitch: 256, slice_pitch: 5 * 256 }
+            CopySide { addr: 0x1000 + 8 + 256 + 2 * 5 * 256, row_pitch: 256, slice_pitch: 5 * 256 }
         );
         assert!(array.place((8, 1, 2), (33, 4, 1)).is_err());
         assert!(array.place((8, 2, 2), (32, 4, 1)).is_err());

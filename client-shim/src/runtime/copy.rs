@@ -9,7 +9,7 @@ use super::array::array;
 use super::device::ordinal;
 use super::types::{ArrayRef, Extent, Memcpy3DParms, Memcpy3DPeerParms, PitchedPtr, Pos, StreamRef, kind};
 use crate::core::error::invalid;
-use crate::core::{Code, CopyBox, Direction, Place, Result, Wait, current};
+use crate::core::{Code, CopyBox, CopySide, Direction, Result, Wait, current};
 
 /// A plain copy.
 fn copy(
@@ -46,8 +46,8 @@ fn copy_2d(
     }
     let (core, _, stream) = enter_stream(stream, pt)?;
     let what = CopyBox {
-        dst: Place { addr: dst as u64, row_pitch: dst_pitch as u64, slice_pitch: 0 },
-        src: Place { addr: src as u64, row_pitch: src_pitch as u64, slice_pitch: 0 },
+        dst: CopySide { addr: dst as u64, row_pitch: dst_pitch as u64, slice_pitch: 0 },
+        src: CopySide { addr: src as u64, row_pitch: src_pitch as u64, slice_pitch: 0 },
         width: width as u64,
         height: height as u64,
         depth: 1,
@@ -56,7 +56,7 @@ fn copy_2d(
 }
 
 /// One side of a box copy: an array or a pointer, of which exactly one must be given.
-fn side(array_ref: ArrayRef, pos: Pos, ptr: PitchedPtr, extent: Extent, element: usize) -> Result<Place> {
+fn side(array_ref: ArrayRef, pos: Pos, ptr: PitchedPtr, extent: Extent, element: usize) -> Result<CopySide> {
     let bytes = |n: usize, size: usize| n.checked_mul(size).ok_or_else(|| invalid("a copy is too large"));
     let width = bytes(extent.width, element)?;
     match (array_ref, ptr.ptr) {
@@ -68,7 +68,7 @@ fn side(array_ref: ArrayRef, pos: Pos, ptr: PitchedPtr, extent: Extent, element:
                 .and_then(|o| o.checked_add(pos.x))
                 .and_then(|o| o.checked_add(addr))
                 .ok_or_else(|| invalid("a copy begins beyond all memory"))?;
-            Ok(Place { addr: offset as u64, row_pitch: ptr.pitch as u64, slice_pitch: slice as u64 })
+            Ok(CopySide { addr: offset as u64, row_pitch: ptr.pitch as u64, slice_pitch: slice as u64 })
         }
         (raw, 0) => {
             let array = array(raw)?;
@@ -364,8 +364,8 @@ mod tests {
             ..Memcpy3DParms::default()
         };
         let what = copy_box_of(&p).unwrap();
-        assert_eq!(what.src, Place { addr: 0x1000 + 640 + 128 + 3, row_pitch: 64, slice_pitch: 640 });
-        assert_eq!(what.dst, Place { addr: 0x9000, row_pitch: 32, slice_pitch: 128 });
+        assert_eq!(what.src, CopySide { addr: 0x1000 + 640 + 128 + 3, row_pitch: 64, slice_pitch: 640 });
+        assert_eq!(what.dst, CopySide { addr: 0x9000, row_pitch: 32, slice_pitch: 128 });
         assert_eq!((what.width, what.height, what.depth), (16, 4, 2));
 
         let narrow = Memcpy3DParms { dst_ptr: PitchedPtr { pitch: 8, ..p.dst_ptr }, ..p };

@@ -357,12 +357,12 @@ api! {
 
 /// `cudaGetLastError`
 pub(crate) extern "C" fn get_last_error() -> c_int {
-    crate::core::error::take_last() as c_int
+    crate::core::last_error::take_last() as c_int
 }
 
 /// `cudaPeekAtLastError`
 pub(crate) extern "C" fn peek_at_last_error() -> c_int {
-    crate::core::error::peek_last() as c_int
+    crate::core::last_error::peek_last() as c_int
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::types::{
     MemsetParams, NodeRef, PitchedPtr, kind, launch_attribute, location, node_type,
 };
 use crate::core::error::{invalid, not_implemented};
-use crate::core::{Code, Config, CopyBox, Direction, Error, Params, Place, Result, current};
+use crate::core::{Code, Config, CopyBox, CopySide, Direction, Error, Params, Result, current};
 use crate::graph::{self, GraphAllocation, HostCall, Kernel, Op};
 
 /// `cudaMemAllocationTypePinned`.
@@ -49,7 +49,8 @@ pub(super) fn copy_node(params: &Memcpy3DParms) -> Result<Op> {
 
 /// What a plain copy node does.
 pub(super) fn copy_1d(dst: usize, src: usize, count: usize, kind: c_int) -> Result<Op> {
-    let place = |addr: usize| Place { addr: addr as u64, row_pitch: count as u64, slice_pitch: count as u64 };
+    let place =
+        |addr: usize| CopySide { addr: addr as u64, row_pitch: count as u64, slice_pitch: count as u64 };
     let what = CopyBox { dst: place(dst), src: place(src), width: count as u64, height: 1, depth: 1 };
     Ok(Op::Copy(what, Direction::from_number(kind as u32)?))
 }
@@ -345,7 +346,7 @@ api! {
         if flags != 0 {
             return Err(invalid("flags must be 0"));
         }
-        out.set(graph::create())
+        out.set(graph::create()?)
     }
 
     /// `cudaGraphDestroy`
@@ -610,7 +611,7 @@ api! {
         let Op::Copy(what, direction) = graph::op(node)? else {
             return Err(invalid("this is no copy node"));
         };
-        let pitched = |place: Place| PitchedPtr {
+        let pitched = |place: CopySide| PitchedPtr {
             ptr: place.addr as usize,
             pitch: place.row_pitch as usize,
             xsize: what.width as usize,
@@ -761,7 +762,7 @@ api! {
         if references == 0 || flags != 1 {
             return Err(invalid("an object needs references and cudaUserObjectNoDestructorSync"));
         }
-        out.set(graph::object_create(HostCall { function, data }, references))
+        out.set(graph::object_create(HostCall { function, data }, references)?)
     }
 
     /// `cudaUserObjectRetain`

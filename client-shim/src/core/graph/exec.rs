@@ -5,17 +5,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::op::Op;
-use crate::core::error::invalid;
+use crate::core::error::{Result, invalid};
 use crate::core::registry::Raw;
-use crate::core::{Core, Direction, PointerKind, Result, Stream};
 
 /// One thing that an executable graph does.
 #[derive(Clone)]
-pub(super) struct Step {
+pub struct Step {
     /// The node that it came from.
-    pub(super) node: Raw,
-    pub(super) op: Op,
-    pub(super) enabled: bool,
+    pub node: Raw,
+    /// The work: never a child graph, whose steps are listed instead.
+    pub op: Op,
+    /// Whether it is done at all.
+    pub enabled: bool,
 }
 
 /// Why an executable graph cannot be made to do what another graph does.
@@ -39,26 +40,9 @@ impl Exec {
         Self { steps: Mutex::new(Arc::new(steps)), flags }
     }
 
-    /// How many nodes it executes.
-    #[cfg(test)]
-    pub(super) fn steps(&self) -> usize {
-        self.steps.lock().len()
-    }
-
-    /// Puts everything on a stream.
-    pub fn launch(&self, core: &Core, stream: &Stream) -> Result<()> {
-        let steps = self.steps.lock().clone();
-        // Host memory that the graph itself may have changed must not be read before that is done.
-        let mut host_changes = false;
-        for step in steps.iter().filter(|s| s.enabled) {
-            if host_changes && reads_host(core, &step.op) && !super::capture::is_capturing(stream) {
-                core.stream_synchronize(stream)?;
-                host_changes = false;
-            }
-            step.op.run(core, stream)?;
-            host_changes |= changes_host(core, &step.op);
-        }
-        Ok(())
+    /// What the graph does at present, in the order in which it is put on a stream.
+    pub fn steps(&self) -> Arc<Vec<Step>> {
+        self.steps.lock().clone()
     }
 
     /// Makes a node's step do something else.
@@ -107,28 +91,5 @@ impl Exec {
             step.op = new.op.clone();
         }
         Ok(())
-    }
-}
-
-/// Whether an address is memory that the host sees without the device's help.
-fn is_host(core: &Core, addr: u64) -> bool {
-    matches!(core.pointer_info(addr).kind, PointerKind::Unregistered | PointerKind::Host)
-}
-
-/// Whether the work reads host memory when it is put on a stream.
-fn reads_host(core: &Core, op: &Op) -> bool {
-    match op {
-        Op::Copy(_, Direction::HostToDevice | Direction::HostToHost) => true,
-        Op::Copy(what, Direction::Infer) => is_host(core, what.src.addr),
-        _ => false,
-    }
-}
-
-/// Whether the work changes host memory.
-fn changes_host(core: &Core, op: &Op) -> bool {
-    match op {
-        Op::Host(_) | Op::Copy(_, Direction::DeviceToHost | Direction::HostToHost) => true,
-        Op::Copy(what, Direction::Infer) => is_host(core, what.dst.addr),
-        _ => false,
     }
 }

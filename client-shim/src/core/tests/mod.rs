@@ -1,12 +1,13 @@
 //! The core over a software GPU in this process.
 
+mod virtual_memory;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rgpu_device::Region;
 
 use super::context::Context;
-use super::memory::PointerKind;
 use super::session::Session;
 use super::*;
 
@@ -127,15 +128,15 @@ fn boxes_are_copied() {
     let (addr, pitch) = core.alloc_pitch(&context, 100, 20 * 3).unwrap();
     assert!(pitch >= 100 && pitch % 512 == 0);
     let data = pattern(100 * 20 * 3);
-    let device = Place { addr, row_pitch: pitch, slice_pitch: pitch * 20 };
-    let host = Place { addr: data.as_ptr() as u64, row_pitch: 100, slice_pitch: 2000 };
+    let device = CopySide { addr, row_pitch: pitch, slice_pitch: pitch * 20 };
+    let host = CopySide { addr: data.as_ptr() as u64, row_pitch: 100, slice_pitch: 2000 };
     let what = CopyBox { dst: device, src: host, width: 100, height: 20, depth: 3 };
     core.copy_box(&stream, &what, Direction::HostToDevice, Wait::Sync).unwrap();
     // A part of it comes back: 10 bytes of 4 rows of 2 slices.
     let mut part = vec![0u8; 80];
     let back = CopyBox {
-        dst: Place { addr: part.as_mut_ptr() as u64, row_pitch: 10, slice_pitch: 40 },
-        src: Place { addr: addr + 5 + 2 * pitch + pitch * 20, ..device },
+        dst: CopySide { addr: part.as_mut_ptr() as u64, row_pitch: 10, slice_pitch: 40 },
+        src: CopySide { addr: addr + 5 + 2 * pitch + pitch * 20, ..device },
         width: 10,
         height: 4,
         depth: 2,
@@ -147,7 +148,7 @@ fn boxes_are_copied() {
             assert_eq!(part[z * 40 + y * 10..][..10], data[from..from + 10]);
         }
     }
-    let narrow = CopyBox { src: Place { row_pitch: 9, ..back.src }, ..back };
+    let narrow = CopyBox { src: CopySide { row_pitch: 9, ..back.src }, ..back };
     assert_eq!(code(core.copy_box(&stream, &narrow, Direction::Infer, Wait::Sync)), Code::InvalidPitchValue);
     core.free(addr).unwrap();
 }

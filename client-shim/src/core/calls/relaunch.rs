@@ -2,7 +2,7 @@
 //!
 //! Programs launch few kernels, very often. What was looked up, checked and encoded for a launch is remembered, so that
 //! the next one costs no more than putting its arguments together and handing them on. Whatever may make a
-//! difference begins a new [generation](fatbin::forget_functions), in which nothing is remembered: a function, a stream
+//! difference begins a new [generation], in which nothing is remembered: a function, a stream
 //! or a context that goes away, a sticky error, another limit, memory that is shared with the host, a capture.
 //! While any of that lasts, nothing is remembered either.
 //!
@@ -14,19 +14,21 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rgpu_device::{Device, Launch, Ordinal, ParamInfo, PreparedLaunch};
-
-use super::context::Context;
-use super::error::{self, Result};
-use super::fatbin;
-use super::launch::{Config, Params};
-use super::module::Function;
-use super::process::{Core, WorkCount, existing, is_alive};
-use super::registry::Raw;
-use super::stream::Stream;
-use super::thread;
-use crate::graph::capture;
+use rgpu_device::{Device, Launch, Ordinal, PreparedLaunch};
 use rgpu_remote::trace;
+
+use crate::core::context::Context;
+use crate::core::error::{self, Result};
+use crate::core::generation;
+use crate::core::launch::Config;
+use crate::core::lifecycle::is_alive;
+use crate::core::module::Function;
+use crate::core::params::{DenseParams, Params, SHORT};
+use crate::core::process::{Core, existing};
+use crate::core::registry::Raw;
+use crate::core::stream::Stream;
+use crate::core::thread;
+use crate::core::work::WorkCount;
 
 /// Through which door a launch comes: how it names its kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,7 +70,8 @@ struct Recent {
     key: Key,
     generation: u64,
     prepared: PreparedLaunch,
-    plan: Option<Plan>,
+    /// How its parameter block is put together, where there is a faster way than the function's layout.
+    dense: Option<DenseParams>,
     context: Arc<Context>,
     function: Arc<Function>,
     stream: Arc<Stream>,
@@ -81,63 +84,6 @@ struct Recent {
 
 /// How many are remembered.
 const RECENT: usize = 64;
-/// Kernels with longer parameter blocks are not.
-pub(super) const SHORT: usize = 256;
-
-/// How a parameter block is put together that consists of arguments of four and eight bytes without gaps, as most do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Plan {
-    count: usize,
-    /// A bit for each that has eight bytes, the first lowest.
-    wide: u64,
-    size: usize,
-}
-
-impl Plan {
-    fn new(params: &[ParamInfo]) -> Option<Self> {
-        let mut plan = Self { count: params.len(), wide: 0, size: 0 };
-        for (i, param) in params.iter().enumerate() {
-            let fits = i < 64 && param.offset as usize == plan.size && matches!(param.size, 4 | 8);
-            if !fits || plan.size + 8 > SHORT {
-                return None;
-            }
-            plan.wide |= u64::from(param.size == 8) << i;
-            plan.size += param.size as usize;
-        }
-        Some(plan)
-    }
-
-    /// # Safety
-    /// As for [`Function::pack_short`].
-    #[inline(always)]
-    unsafe fn pack<'b>(
-        &self,
-        args: *const *const c_void,
-        block: &'b mut [MaybeUninit<u8>; SHORT],
-    ) -> Option<&'b [u8]> {
-        let start = block.as_mut_ptr().cast::<u8>();
-        let (mut to, mut wide) = (start, self.wide);
-        for i in 0..self.count {
-            // SAFETY: the caller passes a pointer for every parameter, to so many bytes; all of them lie in the block.
-            unsafe {
-                let from = *args.add(i);
-                if from.is_null() {
-                    return None;
-                }
-                if wide & 1 != 0 {
-                    to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned());
-                    to = to.add(8);
-                } else {
-                    to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned());
-                    to = to.add(4);
-                }
-            }
-            wide >>= 1;
-        }
-        // SAFETY: so many bytes were written.
-        Some(unsafe { std::slice::from_raw_parts(start, self.size) })
-    }
-}
 
 type Table = [Option<Recent>; RECENT];
 
@@ -151,6 +97,7 @@ impl Drop for Lately {
 }
 
 thread_local! {
+    /// Each thread looks only at its own, without a lock.
     static LATELY: Lately = const { Lately(RefCell::new(None)) };
 }
 
@@ -177,21 +124,21 @@ pub unsafe fn launch_again(
     // nothing below leads to.
     let recent = unsafe { (*table.cast::<Table>()).get_unchecked(key.slot()) }.as_ref()?;
     if !recent.key.is(&key)
-        || recent.generation != fatbin::generation()
+        || recent.generation != generation::current()
         || top != Arc::as_ptr(&recent.context)
     {
         return None;
     }
     // Kernels without parameters need no arguments.
-    if !is_alive() || (args.is_null() && !matches!(&recent.plan, Some(plan) if plan.count == 0)) {
+    if !is_alive() || (args.is_null() && !matches!(&recent.dense, Some(dense) if dense.is_empty())) {
         return None;
     }
     let mut block = [MaybeUninit::<u8>::uninit(); SHORT];
     // SAFETY: the caller's promise; only kernels whose parameters fit are remembered.
     let params = unsafe {
-        match &recent.plan {
-            Some(plan) => plan.pack(args, &mut block),
-            None => recent.function.pack_short(args, &mut block),
+        match &recent.dense {
+            Some(dense) => dense.gather(args, &mut block),
+            None => recent.function.layout().gather(args, &mut block),
         }
     }?;
     // SAFETY: it is the living core's, which is never freed.
@@ -206,7 +153,7 @@ pub unsafe fn launch_again(
 #[cold]
 fn failed(door: Door, ordinal: Ordinal, error: error::Error) -> u32 {
     if let Some(core) = existing() {
-        core.note_error(ordinal, &error);
+        core.devices.note_error(ordinal, &error);
     }
     match door {
         Door::Runtime => error::guard_runtime("cudaLaunchKernel", || Err(error)),
@@ -239,7 +186,7 @@ impl Core {
         config: &Config,
         args: *const *const c_void,
     ) -> Result<()> {
-        let generation = fatbin::generation();
+        let generation = generation::current();
         let context = self.runtime_context()?;
         let stream = self.stream(&context, raw_stream, per_thread)?;
         let function = self.function_for(&context, host)?;
@@ -262,7 +209,7 @@ impl Core {
         config: &Config,
         params: Params,
     ) -> Result<()> {
-        let generation = fatbin::generation();
+        let generation = generation::current();
         let context = self.driver_context()?;
         let function = self.function(&context, raw_function)?;
         let stream = self.stream(&context, raw_stream, per_thread)?;
@@ -286,12 +233,12 @@ impl Core {
         function: Arc<Function>,
         config: &Config,
     ) {
-        let size = function.param_bytes as usize;
+        let size = function.layout().size();
         let lasting = stream.context != context.raw
             || size > SHORT
-            || self.sticky_code(stream.ordinal) != 0
-            || self.shared.any()
-            || capture::is_any()
+            || self.devices.sticky_code(stream.ordinal) != 0
+            || self.devices.shared().any()
+            || self.captures.is_any()
             || trace::is_on();
         if lasting {
             return;
@@ -306,16 +253,16 @@ impl Core {
             cooperative: config.cooperative,
             params: &[0; SHORT][..size],
         };
-        if let Some(prepared) = self.device.prepare_launch(launch) {
-            let plan = Plan::new(&function.declared().params);
-            let work = &raw const self.of(stream.ordinal).work;
+        if let Some(prepared) = self.devices.device().prepare_launch(launch) {
+            let dense = function.layout().dense();
+            let work = std::ptr::from_ref(self.devices.work(stream.ordinal));
             let legacy = stream.is_legacy();
-            let device = Arc::as_ptr(&self.device);
+            let device = Arc::as_ptr(self.devices.device());
             remember(Recent {
                 key,
                 generation,
                 prepared,
-                plan,
+                dense,
                 context,
                 function,
                 stream,
@@ -330,31 +277,6 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn plans_put_blocks_together() {
-        let params = |list: &[(u32, u32)]| -> Vec<ParamInfo> {
-            list.iter().map(|&(offset, size)| ParamInfo { offset, size }).collect()
-        };
-        let plan = Plan::new(&params(&[(0, 8), (8, 4), (12, 4), (16, 8)])).unwrap();
-        let (a, b, c, d) = (1u64 << 40, 2u32, 3u32, u64::MAX);
-        let args: [*const c_void; 4] =
-            [(&raw const a).cast(), (&raw const b).cast(), (&raw const c).cast(), (&raw const d).cast()];
-        let mut block = [MaybeUninit::uninit(); SHORT];
-        // SAFETY: there are four pointers, to values of these sizes.
-        let packed = unsafe { plan.pack(args.as_ptr(), &mut block) }.unwrap();
-        let expected = [&a.to_le_bytes()[..], &b.to_le_bytes(), &c.to_le_bytes(), &d.to_le_bytes()].concat();
-        assert_eq!(packed, expected);
-        let null: [*const c_void; 4] = [std::ptr::null(); 4];
-        // SAFETY: null pointers are not followed.
-        assert_eq!(unsafe { plan.pack(null.as_ptr(), &mut block) }, None);
-        // Gaps, other sizes, too many.
-        assert_eq!(Plan::new(&params(&[(0, 4), (8, 8)])), None);
-        assert_eq!(Plan::new(&params(&[(0, 1)])), None);
-        let many: Vec<(u32, u32)> = (0..33).map(|i| (8 * i, 8)).collect();
-        assert_eq!(Plan::new(&params(&many)), None);
-        assert_eq!(Plan::new(&[]).map(|p| p.size), Some(0));
-    }
 
     #[test]
     fn keys_tell_all_differences() {

@@ -1,8 +1,8 @@
 //! How many blocks of a kernel fit on a multiprocessor.
 
-use super::error::{Result, invalid};
-use super::module::Function;
-use super::process::Core;
+use crate::core::error::{Result, invalid};
+use crate::core::module::Function;
+use crate::core::process::Core;
 
 const WARP: u32 = 32;
 
@@ -17,20 +17,20 @@ struct Multiprocessor {
 }
 
 impl Core {
-    fn multiprocessor(&self, function: &Function) -> Multiprocessor {
-        let info = &self.infos[function.module.ordinal as usize];
+    fn multiprocessor(&self, function: &Function) -> Result<Multiprocessor> {
+        let info = self.devices.info(function.module.ordinal)?;
         let get = |number: u32, missing: u32| match info.attribute(number) {
             n if n > 0 => n as u32,
             _ => missing,
         };
-        Multiprocessor {
+        Ok(Multiprocessor {
             threads: get(39, 2048),
             blocks: get(106, 32),
             registers: get(82, 65536),
             shared: u64::from(get(81, 164 << 10)),
             reserved_shared: u64::from(get(111, 0)),
             threads_per_block: get(1, 1024),
-        }
+        })
     }
 
     /// `cudaOccupancyMaxActiveBlocksPerMultiprocessor`.
@@ -38,7 +38,7 @@ impl Core {
         if block_size == 0 {
             return Err(invalid("A block has at least one thread"));
         }
-        let has = self.multiprocessor(function);
+        let has = self.multiprocessor(function)?;
         let info = self.function_info(function)?;
         let most = if info.max_threads == 0 { has.threads_per_block } else { info.max_threads };
         if block_size > most.min(has.threads_per_block) {
@@ -76,7 +76,7 @@ impl Core {
         dynamic_shared: &dyn Fn(u32) -> u64,
         limit: u32,
     ) -> Result<(u32, u32)> {
-        let has = self.multiprocessor(function);
+        let has = self.multiprocessor(function)?;
         let info = self.function_info(function)?;
         let mut most = if info.max_threads == 0 { has.threads_per_block } else { info.max_threads };
         most = most.min(has.threads_per_block);
@@ -97,7 +97,7 @@ impl Core {
             }
             size -= WARP;
         }
-        let processors = self.launch_limits(function.module.ordinal).multiprocessors;
+        let processors = self.devices.launch_limits(function.module.ordinal).multiprocessors;
         Ok((best.0 * processors, best.1))
     }
 
@@ -106,7 +106,7 @@ impl Core {
         if blocks == 0 || blocks > self.occupancy_blocks(function, block_size, 0)? {
             return Err(invalid(format!("{blocks} blocks of {block_size} threads do not fit")));
         }
-        let has = self.multiprocessor(function);
+        let has = self.multiprocessor(function)?;
         let each = (has.shared / u64::from(blocks)) & !127;
         let own = has.reserved_shared + u64::from(self.function_info(function)?.static_shared);
         let most = self.max_dynamic_shared(function)?.max(0) as u64;

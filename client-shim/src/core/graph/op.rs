@@ -7,14 +7,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rgpu_device::Region;
 
-use crate::core::error::invalid;
-use crate::core::launch::pack;
+use crate::core::context::Context;
+use crate::core::copy::{CopyBox, Direction};
+use crate::core::error::{Result, invalid};
+use crate::core::event::Event;
+use crate::core::launch::Config;
+use crate::core::lifecycle;
+use crate::core::memory::Memory;
+use crate::core::module::Function;
+use crate::core::params::Params;
 use crate::core::registry::{NumberMap, Raw};
-use crate::core::{Config, Context, CopyBox, Core, Direction, Event, Function, Params, Result, Stream, Wait};
-
-/// The tags of the driver's `extra` array.
-const BUFFER_POINTER: usize = 1;
-const BUFFER_SIZE: usize = 2;
 
 /// The kinds of nodes, numbered as `cudaGraphNodeType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +37,9 @@ pub enum NodeKind {
 /// A function of the program's with its argument.
 #[derive(Debug, Clone, Copy)]
 pub struct HostCall {
-    /// The function.
+    /// The program's function.
     pub function: unsafe extern "C" fn(*mut c_void),
-    /// Its argument.
+    /// What the function is called with.
     pub data: *mut c_void,
 }
 
@@ -47,7 +49,7 @@ unsafe impl Send for HostCall {}
 unsafe impl Sync for HostCall {}
 
 impl HostCall {
-    /// Calls it.
+    /// Calls the function, on the calling thread.
     pub fn call(self) {
         // SAFETY: the program gave both, to be called so.
         unsafe { (self.function)(self.data) }
@@ -57,13 +59,13 @@ impl HostCall {
 /// A kernel with its arguments.
 #[derive(Clone)]
 pub struct Kernel {
-    /// The kernel.
+    /// The kernel, as loaded on its device.
     pub function: Arc<Function>,
-    /// What the program calls it.
+    /// What the program calls it: a host address, or the function's handle.
     pub symbol: usize,
     /// How it is launched.
     pub config: Config,
-    /// The parameter block.
+    /// The parameter block, as the device gets it.
     pub params: Arc<Vec<u8>>,
     /// Where each parameter lies in it, for a program that asks for them.
     pub pointers: Arc<Vec<usize>>,
@@ -81,9 +83,9 @@ impl Kernel {
         params: Params,
     ) -> Result<Self> {
         let params = {
-            let mut block = vec![MaybeUninit::uninit(); function.declared().param_bytes() as usize];
-            // SAFETY: the caller's promise.
-            Arc::new(unsafe { pack(&function, params, &mut block) }?.to_vec())
+            let mut block = vec![MaybeUninit::uninit(); function.layout().size()];
+            // SAFETY: the caller's promise; the block has the layout's size.
+            Arc::new(unsafe { function.layout().pack(params, &mut block) }?.to_vec())
         };
         let base = params.as_ptr() as usize;
         let pointers =
@@ -92,50 +94,58 @@ impl Kernel {
     }
 }
 
-/// Addresses that graphs allocated and nobody has freed yet, and how much there is.
-static ALLOCATIONS: Mutex<Option<NumberMap<u64, u64>>> = Mutex::new(None);
-
-/// Bytes that graphs have allocated.
-pub fn allocated_bytes() -> u64 {
-    ALLOCATIONS.lock().as_ref().map_or(0, |a| a.values().sum())
+/// What graphs have allocated: the addresses that nobody has freed yet, and how much lies there.
+pub struct GraphAllocations {
+    memory: Arc<Memory>,
+    bytes: Mutex<NumberMap<u64, u64>>,
 }
 
-/// The program has freed an address: no graph will.
-pub fn forget_allocation(addr: u64) {
-    if let Some(allocations) = ALLOCATIONS.lock().as_mut() {
-        allocations.remove(&addr);
+impl GraphAllocations {
+    /// No graph has allocated anything yet; what they will is taken from `memory`.
+    pub fn new(memory: Arc<Memory>) -> Self {
+        Self { memory, bytes: Mutex::default() }
+    }
+
+    /// Bytes that graphs have allocated.
+    pub fn total(&self) -> u64 {
+        self.bytes.lock().values().sum()
+    }
+
+    /// The program has freed an address: no graph will.
+    pub fn forget(&self, addr: u64) {
+        self.bytes.lock().remove(&addr);
+    }
+
+    /// Allocates memory for a node.
+    pub fn allocate(self: &Arc<Self>, context: &Context, bytes: u64) -> Result<Arc<GraphAllocation>> {
+        if bytes == 0 {
+            return Err(invalid("a graph cannot allocate nothing"));
+        }
+        let addr = self.memory.alloc(context, bytes)?;
+        self.bytes.lock().insert(addr, bytes);
+        Ok(Arc::new(GraphAllocation { addr, bytes, ordinal: context.ordinal, owner: self.clone() }))
     }
 }
 
 /// Memory that a graph allocates. Its address is fixed when the node is made, so the memory is there from
 /// then on, until the program frees it or nothing refers to the node any more.
 pub struct GraphAllocation {
-    /// Where it is.
+    /// The device address where it starts.
     pub addr: u64,
-    /// How much was asked for.
+    /// Bytes, as asked for.
     pub bytes: u64,
-    /// The device.
+    /// The ordinal of the device it is on.
     pub ordinal: u32,
-}
-
-impl GraphAllocation {
-    /// Allocates.
-    pub fn new(core: &Core, context: &Arc<Context>, bytes: u64) -> Result<Arc<Self>> {
-        if bytes == 0 {
-            return Err(invalid("a graph cannot allocate nothing"));
-        }
-        let addr = core.alloc(context, bytes)?;
-        ALLOCATIONS.lock().get_or_insert_default().insert(addr, bytes);
-        Ok(Arc::new(Self { addr, bytes, ordinal: context.ordinal }))
-    }
+    owner: Arc<GraphAllocations>,
 }
 
 impl Drop for GraphAllocation {
     fn drop(&mut self) {
-        let ours = ALLOCATIONS.lock().as_mut().is_some_and(|a| a.remove(&self.addr).is_some());
-        if ours && let Some(core) = crate::core::existing() {
+        let ours = self.owner.bytes.lock().remove(&self.addr).is_some();
+        // When the process is ending, or in a forked child, the device is no longer this process's to call.
+        if ours && lifecycle::is_usable() {
             // At worst the device is lost, and the memory with it.
-            let _ = core.free(self.addr);
+            let _ = self.owner.memory.free(self.addr);
         }
     }
 }
@@ -145,28 +155,28 @@ impl Drop for GraphAllocation {
 pub enum Op {
     /// Nothing: a place to wait.
     Empty,
-    /// A kernel.
+    /// A kernel launch.
     Kernel(Kernel),
-    /// A copy.
+    /// A copy of a box, with what the program said about its direction.
     Copy(CopyBox, Direction),
     /// A fill with the low bytes (1, 2 or 4) of a value.
     Fill(Region, u32, u32),
     /// A function of the program's.
     Host(HostCall),
-    /// Recording an event.
+    /// Recording an event in the stream that the graph is launched in.
     Record(Arc<Event>),
     /// Waiting for an event.
     Wait(Arc<Event>),
-    /// Allocating memory.
+    /// Allocating memory, which is there as long as the node is.
     Alloc(Arc<GraphAllocation>),
     /// Freeing an address that a graph allocated.
     Free(u64),
-    /// A graph.
+    /// A child graph, by its handle.
     Child(Raw),
 }
 
 impl Op {
-    /// Its kind.
+    /// What kind of node does this.
     pub fn kind(&self) -> NodeKind {
         match self {
             Self::Empty => NodeKind::Empty,
@@ -179,36 +189,6 @@ impl Op {
             Self::Alloc(_) => NodeKind::MemAlloc,
             Self::Free(_) => NodeKind::MemFree,
             Self::Child(_) => NodeKind::Graph,
-        }
-    }
-
-    /// Puts the work on a stream.
-    pub fn run(&self, core: &Core, stream: &Stream) -> Result<()> {
-        match self {
-            Self::Kernel(kernel) => {
-                let len = kernel.params.len();
-                let extra: [*const c_void; 5] = [
-                    BUFFER_POINTER as *const c_void,
-                    kernel.params.as_ptr().cast(),
-                    BUFFER_SIZE as *const c_void,
-                    (&raw const len).cast(),
-                    std::ptr::null(),
-                ];
-                // SAFETY: the block was laid out for this kernel, and `extra` is as the driver has it.
-                unsafe {
-                    core.launch(&kernel.function, stream, &kernel.config, Params::Extra(extra.as_ptr()))
-                }
-            }
-            Self::Copy(what, direction) => core.copy_box(stream, what, *direction, Wait::Async),
-            Self::Fill(region, value, element) => core.fill(stream, *region, *value, *element, Wait::Async),
-            Self::Host(call) => {
-                let call = *call;
-                core.host_function(stream, true, Box::new(move |_| call.call()))
-            }
-            Self::Record(event) => core.event_record(event, stream),
-            Self::Wait(event) => core.stream_wait_event(stream, event),
-            // The memory is there as long as the node is; children were flattened.
-            Self::Empty | Self::Alloc(_) | Self::Free(_) | Self::Child(_) => Ok(()),
         }
     }
 }

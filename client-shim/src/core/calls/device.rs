@@ -1,0 +1,43 @@
+//! Devices: what they tell about themselves, their limits, peers, and waiting for all of one's work.
+
+use rgpu_device::{DeviceInfo, Limit, Ordinal, Target};
+
+use super::forward;
+use crate::core::error::Result;
+use crate::core::process::Core;
+
+forward! { devices:
+    /// The number of the sticky error of a device, 0 if it has none.
+    fn sticky_code(&self, ordinal: Ordinal) -> u32;
+    /// A limit's value (`cudaDeviceGetLimit`), in bytes.
+    fn get_limit(&self, ordinal: Ordinal, limit: Limit) -> Result<u64>;
+    /// Sets a limit (`cudaDeviceSetLimit`), in bytes.
+    fn set_limit(&self, ordinal: Ordinal, limit: Limit, value: u64) -> Result<()>;
+    /// Whether kernels of `from` may use memory of `to` (`cudaDeviceCanAccessPeer`).
+    fn can_access_peer(&self, from: Ordinal, to: Ordinal) -> Result<bool>;
+    /// `cudaDeviceEnablePeerAccess`, from the current device to `peer`.
+    fn enable_peer_access(&self, from: Ordinal, peer: Ordinal) -> Result<()>;
+    /// `cudaDeviceDisablePeerAccess`.
+    fn disable_peer_access(&self, from: Ordinal, peer: Ordinal) -> Result<()>;
+}
+
+impl Core {
+    /// How many devices there are.
+    pub fn device_count(&self) -> u32 {
+        self.devices.count()
+    }
+
+    /// What a device tells about itself; [`Code::InvalidDevice`](crate::core::Code::InvalidDevice) where there is none of this
+    /// number.
+    pub fn device_info(&self, ordinal: Ordinal) -> Result<&DeviceInfo> {
+        self.devices.info(ordinal)
+    }
+
+    /// Waits for all work of the device (`cudaDeviceSynchronize`, `cuCtxSynchronize`).
+    pub fn device_synchronize(&self, ordinal: Ordinal) -> Result<()> {
+        self.captures.refuse_any()?;
+        self.devices.info(ordinal)?;
+        self.devices.check_sticky(ordinal)?;
+        self.devices.wait(ordinal, Target::Device(ordinal))
+    }
+}

@@ -1,0 +1,83 @@
+//! Streams and events, those of a capture included: what is captured goes into a graph instead.
+
+use std::sync::Arc;
+
+use super::forward;
+use crate::core::context::Context;
+use crate::core::error::{Code, Error, Result};
+use crate::core::event::Event;
+use crate::core::process::Core;
+use crate::core::registry::Raw;
+use crate::core::stream::Stream;
+
+forward! { streams:
+    /// The stream behind what a program passed. 0 is the legacy default stream, or with `per_thread` (a caller compiled
+    /// for per-thread default streams, `_ptds`/`_ptsz`) the thread's own; 1 and 2 are always these. A stream of
+    /// another context is returned as it is.
+    fn stream(&self, context: &Arc<Context>, raw: Raw, per_thread: bool) -> Result<Arc<Stream>>;
+    /// Creates a stream; `flags` 1 is non-blocking.
+    fn stream_create(&self, context: &Arc<Context>, flags: u32, priority: i32) -> Result<Arc<Stream>>;
+    /// Destroys a created stream; its work goes on to its end. Default streams are an invalid handle.
+    fn stream_destroy(&self, raw: Raw) -> Result<()>;
+    /// Least and greatest priority (`cudaDeviceGetStreamPriorityRange`), e.g. `(0, -5)`.
+    fn stream_priorities(&self) -> (i32, i32);
+    /// Calls `function` with the stream's status (a [`Code`] number, 0 if well) on a thread of the shim once
+    /// the stream gets there; the stream waits for its return. With `only_if_well` it is not called after an error
+    /// (`cudaLaunchHostFunc`), else it is (`cudaStreamAddCallback`).
+    fn host_function(
+        &self, stream: &Stream, only_if_well: bool, function: Box<dyn FnOnce(u32) + Send>
+    ) -> Result<()>;
+    /// Creates an event. Unknown flags, and interprocess with timing, are an invalid value.
+    fn event_create(&self, context: &Arc<Context>, flags: u32) -> Result<Arc<Event>>;
+    /// The event behind a handle.
+    fn event(&self, raw: Raw) -> Result<Arc<Event>>;
+    /// Destroys an event; whoever waits for it still does.
+    fn event_destroy(&self, raw: Raw) -> Result<()>;
+    /// Milliseconds between two records.
+    fn event_elapsed(&self, start: &Event, end: &Event) -> Result<f32>;
+}
+
+impl Core {
+    /// Whether all work of the stream is done.
+    pub fn stream_query(&self, stream: &Stream) -> Result<bool> {
+        self.captures.refuse(stream)?;
+        self.streams.stream_query(stream)
+    }
+
+    /// Waits for all work of the stream.
+    pub fn stream_synchronize(&self, stream: &Stream) -> Result<()> {
+        self.captures.refuse(stream)?;
+        self.streams.stream_synchronize(stream)
+    }
+
+    /// Makes later work of the stream wait for the event's most recent record.
+    pub fn stream_wait_event(&self, stream: &Stream, event: &Event) -> Result<()> {
+        match self.captures.wait(stream, event.raw) {
+            Some(captured) => captured,
+            None => self.streams.stream_wait_event(stream, event),
+        }
+    }
+
+    /// Records the event in the stream (which must be on the event's device, or it is an invalid handle).
+    pub fn event_record(&self, event: &Event, stream: &Stream) -> Result<()> {
+        if event.ordinal != stream.ordinal {
+            return Err(Error::new(Code::InvalidHandle, "The event and the stream are on different devices"));
+        }
+        match self.captures.record(event.raw, stream) {
+            Some(captured) => captured,
+            None => self.streams.event_record(event, stream),
+        }
+    }
+
+    /// Whether the most recent record is done (true if it was never recorded).
+    pub fn event_query(&self, event: &Event) -> Result<bool> {
+        self.captures.refuse_event(event.raw)?;
+        self.streams.event_query(event)
+    }
+
+    /// Waits for the most recent record.
+    pub fn event_synchronize(&self, event: &Event) -> Result<()> {
+        self.captures.refuse_event(event.raw)?;
+        self.streams.event_synchronize(event)
+    }
+}

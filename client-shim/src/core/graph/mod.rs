@@ -1,0 +1,107 @@
+//! Graphs: work that is described once and launched many times, and its capture from streams.
+//!
+//! [`store::GraphStore`] owns the graphs and [`captures::Captures`] what is being captured; both are the [`Core`]'s. The doors
+//! use the functions here and in [`capture`], which work on the process's core.
+//!
+//! [`Core`]: crate::core::Core
+
+pub mod capture;
+pub mod captures;
+pub mod exec;
+pub mod op;
+pub mod store;
+
+use std::sync::Arc;
+
+pub use exec::{Exec, Mismatch};
+pub use op::{GraphAllocation, HostCall, Kernel, Op};
+
+use super::error::Result;
+use super::process::{current, existing};
+use super::registry::Raw;
+
+/// Functions that are the process's core's graphs' methods of the same name.
+macro_rules! of_the_core {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
+        $($(#[$doc])* pub fn $name($($arg: $type),*) -> Result<$result> {
+            current()?.graphs.$name($($arg),*)
+        })*
+    };
+}
+
+of_the_core! {
+    /// `cudaGraphDestroy`
+    fn destroy(graph: Raw) -> ();
+    /// `cudaGraphNodeFindInClone`
+    fn find_in_clone(node: Raw, clone: Raw) -> Raw;
+    /// Whether there is a graph of this handle.
+    fn check(graph: Raw) -> ();
+    /// Adds a node to a graph, after the nodes it depends on: the node's handle. Dependencies of another graph, or given
+    /// twice, are an invalid value.
+    fn add(graph: Raw, dependencies: &[Raw], op: Op) -> Raw;
+    /// `cudaGraphAddChildGraphNode`: the child is copied.
+    fn add_child(graph: Raw, dependencies: &[Raw], child: Raw) -> Raw;
+    /// `cudaGraphDestroyNode`: the node's edges go with it.
+    fn destroy_node(node: Raw) -> ();
+    /// What a node does.
+    fn op(node: Raw) -> Op;
+    /// Makes a node do something else of its kind.
+    fn set_op(node: Raw, op: Op) -> ();
+    /// `cudaGraphAddDependencies`
+    fn add_edges(graph: Raw, edges: &[(Raw, Raw)]) -> ();
+    /// `cudaGraphRemoveDependencies`
+    fn remove_edges(graph: Raw, edges: &[(Raw, Raw)]) -> ();
+    /// `cudaGraphGetNodes`
+    fn nodes(graph: Raw) -> Vec<Raw>;
+    /// `cudaGraphGetRootNodes`
+    fn roots(graph: Raw) -> Vec<Raw>;
+    /// `cudaGraphGetEdges`
+    fn edges(graph: Raw) -> Vec<(Raw, Raw)>;
+    /// `cudaGraphNodeGetDependencies`
+    fn dependencies(node: Raw) -> Vec<Raw>;
+    /// `cudaGraphNodeGetDependentNodes`
+    fn dependents(node: Raw) -> Vec<Raw>;
+    /// `cudaGraphInstantiate`: the handle of what can be launched.
+    fn instantiate(graph: Raw, flags: u64) -> Raw;
+    /// The executable graph behind a handle.
+    fn exec(raw: Raw) -> Arc<Exec>;
+    /// `cudaGraphExecDestroy`
+    fn exec_destroy(raw: Raw) -> ();
+    /// `cudaGraphExecUpdate`: the outer error is about the handles, the inner one about the graphs.
+    fn exec_update(exec: Raw, graph: Raw) -> std::result::Result<(), Mismatch>;
+    /// `cudaUserObjectRetain`
+    fn object_retain(object: Raw, count: u32) -> ();
+    /// `cudaUserObjectRelease`: the last reference destroys it.
+    fn object_release(object: Raw, count: u32) -> ();
+    /// `cudaGraphRetainUserObject`; with `moved` the caller's references become the graph's.
+    fn retain_object(graph: Raw, object: Raw, count: u32, moved: bool) -> ();
+    /// `cudaGraphReleaseUserObject`
+    fn release_object(graph: Raw, object: Raw, count: u32) -> ();
+}
+
+/// `cudaGraphCreate`
+pub fn create() -> Result<Raw> {
+    Ok(current()?.graphs.create())
+}
+
+/// `cudaGraphClone`
+pub fn clone(graph: Raw) -> Result<Raw> {
+    current()?.graphs.clone_graph(graph)
+}
+
+/// `cudaUserObjectCreate`
+pub fn object_create(destroy: HostCall, references: u32) -> Result<Raw> {
+    Ok(current()?.graphs.object_create(destroy, references))
+}
+
+/// Bytes that graphs have allocated.
+pub fn allocated_bytes() -> u64 {
+    existing().map_or(0, |core| core.graph_allocations.total())
+}
+
+/// The program has freed an address: no graph will.
+pub fn forget_allocation(addr: u64) {
+    if let Some(core) = existing() {
+        core.graph_allocations.forget(addr);
+    }
+}

@@ -1,0 +1,496 @@
+//! All graphs of a core, their nodes, what was instantiated of them, and user objects.
+//!
+//! They live behind one lock, which is never held while a node's work is done or dropped.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::exec::{Exec, Mismatch, Step};
+use super::op::{HostCall, Op};
+use crate::core::error::{Code, Error, Result, invalid};
+use crate::core::registry::{NumberMap, Raw, fresh};
+
+/// A node: the graph it is in, and the work it stands for.
+#[derive(Clone)]
+struct Node {
+    graph: Raw,
+    op: Op,
+}
+
+/// A graph: nodes, and the order between them.
+#[derive(Default)]
+struct Graph {
+    nodes: Vec<Raw>,
+    /// Pairs of nodes: the second comes after the first.
+    edges: Vec<(Raw, Raw)>,
+    /// For a clone: which of its nodes stands for which of the original's.
+    origin: NumberMap<Raw, Raw>,
+    /// Whether it is a child graph, which belongs to its node.
+    is_child: bool,
+    /// User objects that it keeps alive, and how many references of each.
+    objects: NumberMap<Raw, u32>,
+}
+
+/// All graphs, by their handles.
+#[derive(Default)]
+struct Tables {
+    graphs: NumberMap<Raw, Graph>,
+    nodes: NumberMap<Raw, Node>,
+    execs: NumberMap<Raw, Arc<Exec>>,
+    objects: NumberMap<Raw, UserObject>,
+}
+
+/// Something of the program's that lives as long as it is referred to.
+struct UserObject {
+    references: u64,
+    destroy: HostCall,
+}
+
+fn no_graph(raw: Raw) -> Error {
+    invalid(format!("{raw:#x} is not a graph"))
+}
+
+impl Tables {
+    fn graph(&mut self, raw: Raw) -> Result<&mut Graph> {
+        self.graphs.get_mut(&raw).ok_or_else(|| no_graph(raw))
+    }
+
+    fn node(&mut self, raw: Raw) -> Result<&mut Node> {
+        self.nodes.get_mut(&raw).ok_or_else(|| invalid(format!("{raw:#x} is not a node")))
+    }
+
+    /// The graph of a node, which must be alive.
+    fn graph_of(&mut self, node: Raw) -> Result<&mut Graph> {
+        let graph = self.node(node)?.graph;
+        self.graph(graph)
+    }
+
+    fn add_node(&mut self, graph: Raw, dependencies: &[Raw], op: Op) -> Result<Raw> {
+        let mut seen = HashSet::new();
+        for dependency in dependencies {
+            if self.node(*dependency)?.graph != graph || !seen.insert(*dependency) {
+                return Err(invalid("a dependency is in another graph, or given twice"));
+            }
+        }
+        let raw = fresh();
+        let target = self.graph(graph)?;
+        target.nodes.push(raw);
+        target.edges.extend(dependencies.iter().map(|from| (*from, raw)));
+        self.nodes.insert(raw, Node { graph, op });
+        Ok(raw)
+    }
+
+    /// Removes a graph with everything in it; what was in it is returned, to be dropped without the lock.
+    fn remove_graph(&mut self, raw: Raw) -> Vec<Op> {
+        let Some(graph) = self.graphs.remove(&raw) else { return Vec::new() };
+        let mut ops = Vec::new();
+        for node in graph.nodes {
+            if let Some(node) = self.nodes.remove(&node) {
+                if let Op::Child(child) = node.op {
+                    ops.extend(self.remove_graph(child));
+                }
+                ops.push(node.op);
+            }
+        }
+        ops
+    }
+
+    fn clone_graph(&mut self, raw: Raw, is_child: bool) -> Result<Raw> {
+        let source = self.graph(raw)?;
+        let (nodes, edges) = (source.nodes.clone(), source.edges.clone());
+        let copy = fresh();
+        let mut origin = NumberMap::default();
+        let mut copies = Vec::new();
+        for node in nodes {
+            let op = match self.node(node)?.op.clone() {
+                Op::Child(child) => Op::Child(self.clone_graph(child, true)?),
+                op => op,
+            };
+            let raw = fresh();
+            origin.insert(node, raw);
+            copies.push(raw);
+            self.nodes.insert(raw, Node { graph: copy, op });
+        }
+        let edges = edges.iter().map(|(from, to)| (origin[from], origin[to])).collect();
+        let graph = Graph { nodes: copies, edges, origin, is_child, objects: NumberMap::default() };
+        self.graphs.insert(copy, graph);
+        Ok(copy)
+    }
+
+    /// The nodes in an order that honours the edges and otherwise that of their creation.
+    fn order(&mut self, raw: Raw) -> Result<Vec<Raw>> {
+        let graph = self.graph(raw)?;
+        let mut waits: HashMap<Raw, usize> = graph.nodes.iter().map(|n| (*n, 0)).collect();
+        let mut next: HashMap<Raw, Vec<Raw>> = HashMap::new();
+        for (from, to) in &graph.edges {
+            *waits.entry(*to).or_default() += 1;
+            next.entry(*from).or_default().push(*to);
+        }
+        let mut ready: VecDeque<Raw> = graph.nodes.iter().copied().filter(|n| waits[n] == 0).collect();
+        let mut order = Vec::with_capacity(graph.nodes.len());
+        while let Some(node) = ready.pop_front() {
+            order.push(node);
+            for to in next.get(&node).into_iter().flatten() {
+                if let Some(left) = waits.get_mut(to) {
+                    *left -= 1;
+                    if *left == 0 {
+                        ready.push_back(*to);
+                    }
+                }
+            }
+        }
+        if order.len() == graph.nodes.len() { Ok(order) } else { Err(invalid("the graph has a cycle")) }
+    }
+
+    /// Appends what the graph does, child graphs included.
+    fn flatten(&mut self, raw: Raw, steps: &mut Vec<Step>) -> Result<()> {
+        for node in self.order(raw)? {
+            match self.node(node)?.op.clone() {
+                Op::Child(child) => self.flatten(child, steps)?,
+                op => steps.push(Step { node, op, enabled: true }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `to` is `from` or comes after it.
+    fn reaches(&mut self, from: Raw, to: &HashSet<Raw>) -> bool {
+        let Ok(graph) = self.graph_of(from) else { return false };
+        let (mut open, mut seen) = (vec![from], HashSet::new());
+        while let Some(node) = open.pop() {
+            if to.contains(&node) {
+                return true;
+            }
+            if seen.insert(node) {
+                open.extend(graph.edges.iter().filter(|e| e.0 == node).map(|e| e.1));
+            }
+        }
+        false
+    }
+}
+
+/// All graphs of a core.
+#[derive(Default)]
+pub struct GraphStore(Mutex<Tables>);
+
+impl GraphStore {
+    /// Runs `f` with the tables.
+    fn with<T>(&self, f: impl FnOnce(&mut Tables) -> T) -> T {
+        f(&mut self.0.lock())
+    }
+
+    /// Whether one of the nodes `to` is `from` or comes after it.
+    pub(super) fn reaches(&self, from: Raw, to: &HashSet<Raw>) -> bool {
+        self.with(|tables| tables.reaches(from, to))
+    }
+
+    /// `cudaGraphCreate`
+    pub fn create(&self) -> Raw {
+        let raw = fresh();
+        self.with(|tables| tables.graphs.insert(raw, Graph::default()));
+        raw
+    }
+
+    /// `cudaGraphDestroy`
+    pub fn destroy(&self, graph: Raw) -> Result<()> {
+        let (ops, objects) = self.with(|tables| {
+            let found = tables.graph(graph)?;
+            if found.is_child {
+                return Err(invalid("a child graph belongs to its node"));
+            }
+            let objects = std::mem::take(&mut found.objects);
+            Ok((tables.remove_graph(graph), objects))
+        })?;
+        drop(ops);
+        for (object, count) in objects {
+            self.object_release(object, count)?;
+        }
+        Ok(())
+    }
+
+    /// `cudaGraphClone`
+    pub fn clone_graph(&self, graph: Raw) -> Result<Raw> {
+        self.with(|tables| tables.clone_graph(graph, false))
+    }
+
+    /// `cudaGraphNodeFindInClone`
+    pub fn find_in_clone(&self, node: Raw, clone: Raw) -> Result<Raw> {
+        self.with(|tables| {
+            let found = tables.graph(clone)?.origin.get(&node).copied();
+            found.ok_or_else(|| invalid("the graph is no clone of the node's"))
+        })
+    }
+
+    /// Whether there is a graph of this handle.
+    pub fn check(&self, graph: Raw) -> Result<()> {
+        self.with(|tables| tables.graph(graph).map(drop))
+    }
+
+    /// Adds a node to a graph, after the nodes it depends on: the node's handle. Dependencies of another graph, or given
+    /// twice, are an invalid value.
+    pub fn add(&self, graph: Raw, dependencies: &[Raw], op: Op) -> Result<Raw> {
+        self.with(|tables| tables.add_node(graph, dependencies, op))
+    }
+
+    /// `cudaGraphAddChildGraphNode`: the child is copied.
+    pub fn add_child(&self, graph: Raw, dependencies: &[Raw], child: Raw) -> Result<Raw> {
+        self.with(|tables| {
+            let copy = tables.clone_graph(child, true)?;
+            let added = tables.add_node(graph, dependencies, Op::Child(copy));
+            if added.is_err() {
+                tables.remove_graph(copy);
+            }
+            added
+        })
+    }
+
+    /// `cudaGraphDestroyNode`: the node's edges go with it.
+    pub fn destroy_node(&self, node: Raw) -> Result<()> {
+        let ops = self.with(|tables| {
+            let graph = tables.graph_of(node)?;
+            graph.nodes.retain(|n| *n != node);
+            graph.edges.retain(|e| e.0 != node && e.1 != node);
+            let op = tables.nodes.remove(&node).map(|n| n.op);
+            let mut ops = Vec::new();
+            if let Some(Op::Child(child)) = op {
+                ops = tables.remove_graph(child);
+            }
+            ops.extend(op);
+            Ok::<_, Error>(ops)
+        })?;
+        drop(ops);
+        Ok(())
+    }
+
+    /// What a node does.
+    pub fn op(&self, node: Raw) -> Result<Op> {
+        self.with(|tables| Ok(tables.node(node)?.op.clone()))
+    }
+
+    /// Makes a node do something else of its kind.
+    pub fn set_op(&self, node: Raw, op: Op) -> Result<()> {
+        let old = self.with(|tables| {
+            let node = tables.node(node)?;
+            if node.op.kind() != op.kind() {
+                return Err(invalid("the node is of another kind"));
+            }
+            Ok(std::mem::replace(&mut node.op, op))
+        })?;
+        drop(old);
+        Ok(())
+    }
+
+    /// `cudaGraphAddDependencies`
+    pub fn add_edges(&self, graph: Raw, edges: &[(Raw, Raw)]) -> Result<()> {
+        self.with(|tables| {
+            for (from, to) in edges {
+                if tables.node(*from)?.graph != graph || tables.node(*to)?.graph != graph || from == to {
+                    return Err(invalid("an edge's nodes are not two of this graph's"));
+                }
+            }
+            let found = tables.graph(graph)?;
+            if edges.iter().any(|edge| found.edges.contains(edge)) {
+                return Err(invalid("there is such an edge already"));
+            }
+            found.edges.extend(edges);
+            Ok(())
+        })
+    }
+
+    /// `cudaGraphRemoveDependencies`
+    pub fn remove_edges(&self, graph: Raw, edges: &[(Raw, Raw)]) -> Result<()> {
+        self.with(|tables| {
+            let found = tables.graph(graph)?;
+            if edges.iter().any(|edge| !found.edges.contains(edge)) {
+                return Err(invalid("there is no such edge"));
+            }
+            found.edges.retain(|edge| !edges.contains(edge));
+            Ok(())
+        })
+    }
+
+    /// `cudaGraphGetNodes`
+    pub fn nodes(&self, graph: Raw) -> Result<Vec<Raw>> {
+        self.with(|tables| Ok(tables.graph(graph)?.nodes.clone()))
+    }
+
+    /// `cudaGraphGetRootNodes`
+    pub fn roots(&self, graph: Raw) -> Result<Vec<Raw>> {
+        self.with(|tables| {
+            let graph = tables.graph(graph)?;
+            let roots = graph.nodes.iter().filter(|n| graph.edges.iter().all(|e| e.1 != **n));
+            Ok(roots.copied().collect())
+        })
+    }
+
+    /// `cudaGraphGetEdges`
+    pub fn edges(&self, graph: Raw) -> Result<Vec<(Raw, Raw)>> {
+        self.with(|tables| Ok(tables.graph(graph)?.edges.clone()))
+    }
+
+    /// `cudaGraphNodeGetDependencies`
+    pub fn dependencies(&self, node: Raw) -> Result<Vec<Raw>> {
+        self.with(|tables| {
+            Ok(tables.graph_of(node)?.edges.iter().filter(|e| e.1 == node).map(|e| e.0).collect())
+        })
+    }
+
+    /// `cudaGraphNodeGetDependentNodes`
+    pub fn dependents(&self, node: Raw) -> Result<Vec<Raw>> {
+        self.with(|tables| {
+            Ok(tables.graph_of(node)?.edges.iter().filter(|e| e.0 == node).map(|e| e.1).collect())
+        })
+    }
+
+    /// `cudaGraphInstantiate`: the handle of what can be launched.
+    pub fn instantiate(&self, graph: Raw, flags: u64) -> Result<Raw> {
+        self.with(|tables| {
+            let mut steps = Vec::new();
+            tables.flatten(graph, &mut steps)?;
+            let raw = fresh();
+            tables.execs.insert(raw, Arc::new(Exec::new(steps, flags)));
+            Ok(raw)
+        })
+    }
+
+    /// The executable graph behind a handle.
+    pub fn exec(&self, raw: Raw) -> Result<Arc<Exec>> {
+        self.with(|tables| tables.execs.get(&raw).cloned())
+            .ok_or_else(|| invalid(format!("{raw:#x} is not an executable graph")))
+    }
+
+    /// `cudaGraphExecDestroy`
+    pub fn exec_destroy(&self, raw: Raw) -> Result<()> {
+        let removed = self.with(|tables| tables.execs.remove(&raw));
+        removed.map(drop).ok_or_else(|| invalid(format!("{raw:#x} is not an executable graph")))
+    }
+
+    /// `cudaGraphExecUpdate`: the outer error is about the handles, the inner one about the graphs.
+    pub fn exec_update(&self, exec: Raw, graph: Raw) -> Result<std::result::Result<(), Mismatch>> {
+        let exec = self.exec(exec)?;
+        let mut steps = Vec::new();
+        self.with(|tables| tables.flatten(graph, &mut steps))?;
+        Ok(exec.update(&steps))
+    }
+
+    /// `cudaUserObjectCreate`
+    pub fn object_create(&self, destroy: HostCall, references: u32) -> Raw {
+        let raw = fresh();
+        self.with(|tables| {
+            tables.objects.insert(raw, UserObject { references: u64::from(references), destroy })
+        });
+        raw
+    }
+
+    /// `cudaUserObjectRetain`
+    pub fn object_retain(&self, object: Raw, count: u32) -> Result<()> {
+        self.with(|tables| {
+            let found =
+                tables.objects.get_mut(&object).ok_or_else(|| invalid("this is not a user object"))?;
+            found.references += u64::from(count);
+            Ok(())
+        })
+    }
+
+    /// `cudaUserObjectRelease`: the last reference destroys it.
+    pub fn object_release(&self, object: Raw, count: u32) -> Result<()> {
+        let destroyed = self.with(|tables| {
+            let found =
+                tables.objects.get_mut(&object).ok_or_else(|| invalid("this is not a user object"))?;
+            found.references = found.references.checked_sub(u64::from(count)).ok_or(Code::InvalidValue)?;
+            Ok::<_, Error>(if found.references == 0 { tables.objects.remove(&object) } else { None })
+        })?;
+        if let Some(object) = destroyed {
+            object.destroy.call();
+        }
+        Ok(())
+    }
+
+    /// `cudaGraphRetainUserObject`; with `moved` the caller's references become the graph's.
+    pub fn retain_object(&self, graph: Raw, object: Raw, count: u32, moved: bool) -> Result<()> {
+        self.check(graph)?;
+        self.object_retain(object, if moved { 0 } else { count })?;
+        self.with(|tables| {
+            *tables.graph(graph)?.objects.entry(object).or_default() += count;
+            Ok(())
+        })
+    }
+
+    /// `cudaGraphReleaseUserObject`
+    pub fn release_object(&self, graph: Raw, object: Raw, count: u32) -> Result<()> {
+        self.with(|tables| {
+            let held = tables.graph(graph)?.objects.get_mut(&object).ok_or_else(|| invalid("not held"))?;
+            *held = held.checked_sub(count).ok_or_else(|| invalid("the graph has fewer references"))?;
+            Ok::<_, Error>(())
+        })?;
+        self.object_release(object, count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(store: &GraphStore, graph: Raw, len: usize) -> Vec<Raw> {
+        let mut nodes: Vec<Raw> = Vec::new();
+        for _ in 0..len {
+            let last: Vec<Raw> = nodes.last().copied().into_iter().collect();
+            nodes.push(store.add(graph, &last, Op::Empty).unwrap());
+        }
+        nodes
+    }
+
+    #[test]
+    fn edges_and_order() {
+        let store = GraphStore::default();
+        let graph = store.create();
+        let nodes = chain(&store, graph, 3);
+        let first = store.add(graph, &[], Op::Empty).unwrap();
+        store.add_edges(graph, &[(first, nodes[0])]).unwrap();
+        assert!(store.add_edges(graph, &[(first, nodes[0])]).is_err());
+        assert_eq!(store.with(|s| s.order(graph)).unwrap(), [first, nodes[0], nodes[1], nodes[2]]);
+        assert_eq!(store.roots(graph).unwrap(), [first]);
+        assert_eq!(store.dependencies(nodes[0]).unwrap(), [first]);
+        assert_eq!(store.dependents(nodes[0]).unwrap(), [nodes[1]]);
+        store.add_edges(graph, &[(nodes[2], first)]).unwrap();
+        assert!(store.instantiate(graph, 0).is_err());
+        store.remove_edges(graph, &[(nodes[2], first)]).unwrap();
+        store.destroy_node(nodes[1]).unwrap();
+        assert_eq!(store.edges(graph).unwrap(), [(first, nodes[0])]);
+        store.destroy(graph).unwrap();
+        assert!(store.op(first).is_err() && store.destroy(graph).is_err());
+    }
+
+    #[test]
+    fn children_are_copies() {
+        let store = GraphStore::default();
+        let (outer, inner) = (store.create(), store.create());
+        let nodes = chain(&store, inner, 2);
+        let child = store.add_child(outer, &[], inner).unwrap();
+        chain(&store, inner, 5);
+        store.destroy(inner).unwrap();
+        let exec = store.exec(store.instantiate(outer, 0).unwrap()).unwrap();
+        assert_eq!(exec.steps().len(), 2);
+        let Op::Child(copy) = store.op(child).unwrap() else { panic!("not a child") };
+        assert!(store.find_in_clone(nodes[1], copy).is_ok());
+        assert!(store.destroy(copy).is_err());
+        store.destroy(outer).unwrap();
+        assert!(store.check(copy).is_err());
+    }
+
+    #[test]
+    fn updates_need_the_same_shape() {
+        let store = GraphStore::default();
+        let (a, b, c) = (store.create(), store.create(), store.create());
+        chain(&store, a, 2);
+        chain(&store, b, 2);
+        chain(&store, c, 3);
+        let exec = store.instantiate(a, 0).unwrap();
+        assert!(store.exec_update(exec, b).unwrap().is_ok());
+        assert!(matches!(store.exec_update(exec, c).unwrap(), Err(Mismatch::Topology)));
+        store.exec_destroy(exec).unwrap();
+        assert!(store.exec_update(exec, b).is_err());
+    }
+}
