@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use rgpu_control::api::PolicySettings;
-use rgpu_placement::{PolicyConfig, SwitchSpec};
+use rgpu_placement::{PolicyTable, SwitchSpec};
 
 use crate::engine::{Limits, ProfileSettings, Settings};
 
@@ -39,6 +39,8 @@ pub struct Config {
     pub heartbeat_ms: u64,
     /// The network interface assumed for machines that are no nodes.
     pub client_nic_mbps: u64,
+    /// The policies that there are.
+    pub policies: PolicyTable,
     /// The policy that decides, until the API sets another one.
     pub policy: PolicySettings,
     /// The network's switches.
@@ -74,31 +76,27 @@ pub struct TlsFiles {
 
 impl Default for Config {
     fn default() -> Self {
-        let policy = PolicyConfig::new("drmaestro");
+        // What the engine is told has its defaults there.
+        let engine = Settings::default();
         Self {
             listen: "127.0.0.1:7080".into(),
             data_dir: "/var/lib/rgpu-broker".into(),
             insecure: false,
             open_metrics: false,
-            lease_ttl_s: 60,
-            node_timeout_s: 6,
-            heartbeat_ms: 1000,
-            client_nic_mbps: 10_000,
-            policy: PolicySettings {
-                name: policy.name,
-                network_aware: policy.network_aware,
-                link_limit: policy.link_limit,
-                max_remote_share: policy.max_remote_share,
-                remote_preference: policy.remote_preference,
-            },
-            switches: Vec::new(),
+            lease_ttl_s: engine.lease_ttl_s,
+            node_timeout_s: engine.node_timeout_ms / 1000,
+            heartbeat_ms: engine.heartbeat_ms,
+            client_nic_mbps: engine.default_nic_mbps,
+            policies: engine.policies,
+            policy: engine.policy,
+            switches: engine.switches,
             node_switches: BTreeMap::new(),
-            profiles: Vec::new(),
+            profiles: engine.profiles,
             default_profile: None,
-            limits: Limits::default(),
-            tenants: BTreeMap::new(),
+            limits: engine.limits,
+            tenants: engine.tenants,
             tls: None,
-            encrypt: false,
+            encrypt: engine.encrypt,
             data_ca: None,
         }
     }
@@ -209,6 +207,7 @@ impl Config {
             lease_ttl_s: self.lease_ttl_s,
             node_timeout_ms: self.node_timeout_s * 1000,
             heartbeat_ms: self.heartbeat_ms,
+            policies: self.policies.clone(),
             policy: self.policy.clone(),
             default_nic_mbps: self.client_nic_mbps,
             switches: self.switches.clone(),

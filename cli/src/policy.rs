@@ -1,8 +1,11 @@
 //! `rgpu policy`: by which policy a broker places leases.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use rgpu_control::api::{Policies, PolicySettings};
+use clap::Arg;
+use rgpu_control::api::{Policies, PolicySettings, SettingValue};
+use rgpu_placement::policy::{PolicyTable, Setting, Value};
 
 use crate::control::{BrokerArguments, explain, print_json};
 use crate::{Failure, Outcome};
@@ -30,39 +33,77 @@ enum Action {
     Set(Change),
 }
 
-#[derive(clap::Args, Default)]
+/// What is to be set: a policy's name, and settings by name, as the table of policies has them.
+#[derive(Default)]
 struct Change {
-    /// The policy (`rgpu policy` lists them)
-    #[arg(long)]
     name: Option<String>,
-    /// Whether the network's load counts
-    #[arg(long, value_name = "BOOL")]
-    network_aware: Option<bool>,
-    /// Up to which part of its capacity a link is loaded with remote traffic
-    #[arg(long, value_name = "PART", value_parser = parse_number)]
-    link_limit: Option<f64>,
-    /// The share of devices that may be given remotely
-    #[arg(long, value_name = "PART", value_parser = parse_number)]
-    max_remote_share: Option<f64>,
-    /// By which factor remote devices cost more
-    #[arg(long, value_name = "FACTOR", value_parser = parse_number)]
-    remote_preference: Option<f64>,
+    settings: BTreeMap<String, SettingValue>,
 }
 
-fn parse_number(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| format!("{text:?} is no number from 0 upwards"))
+/// A setting's name as a flag has it.
+fn flag(setting: Setting) -> String {
+    setting.name().replace('_', "-")
+}
+
+/// Reads a setting's value; JSON carries no infinite ones.
+fn parse(setting: Setting, text: &str) -> Result<SettingValue, String> {
+    let value = setting.parse(text).map_err(|e| e.to_string())?;
+    setting.check_finite(value).map_err(|e| e.to_string())?;
+    Ok(match value {
+        Value::Flag(value) => SettingValue::Flag(value),
+        Value::Number(value) => SettingValue::Number(value),
+    })
+}
+
+impl clap::Args for Change {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let table = PolicyTable::standard();
+        let names: Vec<&str> = table.names().collect();
+        let name = Arg::new("name").long("name").value_name("NAME");
+        let name = name.help(format!("The policy: {} (the broker's list counts)", names.join(", ")));
+        table.broker_settings().into_iter().fold(command.arg(name), |command, setting| {
+            let kind = if matches!(setting, Setting::Flag(_)) { "BOOL" } else { "NUMBER" };
+            let arg = Arg::new(setting.name()).long(flag(setting)).value_name(kind);
+            let limits = if matches!(setting, Setting::Flag(_)) { String::new() } else { setting.limits() };
+            let help = match limits.as_str() {
+                "" => setting.about().to_owned(),
+                limits => format!("{}, {limits}", setting.about()),
+            };
+            command.arg(arg.help(help).value_parser(move |text: &str| parse(setting, text)))
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Change {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        let mut change = Change::default();
+        change.update_from_arg_matches(matches)?;
+        Ok(change)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        if let Some(name) = matches.get_one::<String>("name") {
+            self.name = Some(name.clone());
+        }
+        for setting in PolicyTable::standard().broker_settings() {
+            if let Some(value) = matches.get_one::<SettingValue>(setting.name()) {
+                self.settings.insert(setting.name().into(), *value);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Change {
     fn apply(&self, settings: &PolicySettings) -> PolicySettings {
-        PolicySettings {
-            name: self.name.clone().unwrap_or_else(|| settings.name.clone()),
-            network_aware: self.network_aware.unwrap_or(settings.network_aware),
-            link_limit: self.link_limit.unwrap_or(settings.link_limit),
-            max_remote_share: self.max_remote_share.unwrap_or(settings.max_remote_share),
-            remote_preference: self.remote_preference.unwrap_or(settings.remote_preference),
-        }
+        let mut after = settings.clone();
+        after.name = self.name.clone().unwrap_or(after.name);
+        after.settings.extend(self.settings.iter().map(|(name, value)| (name.clone(), *value)));
+        after
     }
 }
 
@@ -90,35 +131,56 @@ pub fn main(arguments: &Arguments) -> Outcome {
 
 fn describe(policies: &Policies) -> Vec<String> {
     let active = &policies.active;
-    vec![
-        format!("policy             {}", active.name),
-        format!("network-aware      {}", active.network_aware),
-        format!("link-limit         {}", active.link_limit),
-        format!("max-remote-share   {}", active.max_remote_share),
-        format!("remote-preference  {}", active.remote_preference),
-        format!("(there are {})", policies.names.join(", ")),
-    ]
+    let mut lines = vec![format!("policy             {}", active.name)];
+    // In the table's order; a newer broker may have more of them.
+    let known = PolicyTable::standard().broker_settings();
+    let place = |name: &str| known.iter().position(|setting| setting.name() == name).unwrap_or(known.len());
+    let mut settings: Vec<_> = active.settings.iter().collect();
+    settings.sort_by_key(|(name, _)| place(name));
+    lines.extend(settings.into_iter().map(|(name, value)| format!("{:<18} {value}", name.replace('_', "-"))));
+    lines.push(format!("(there are {})", policies.names.join(", ")));
+    lines
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        change: Change,
+    }
+
+    fn change(line: &str) -> Result<Change, clap::Error> {
+        Line::try_parse_from(line.split_whitespace()).map(|line| line.change)
+    }
 
     #[test]
     fn what_is_not_given_stays() {
-        let before = PolicySettings {
-            name: "a".into(),
-            network_aware: true,
-            link_limit: 0.5,
-            max_remote_share: 1.0,
-            remote_preference: 1.25,
-        };
-        assert_eq!(Change::default().apply(&before), before);
-        let change = Change { name: Some("b".into()), link_limit: Some(0.9), ..Change::default() };
-        let after = change.apply(&before);
-        assert_eq!((after.name.as_str(), after.link_limit, after.remote_preference), ("b", 0.9, 1.25));
-        assert!(parse_number("-1").is_err() && parse_number("NaN").is_err());
+        let settings = [
+            ("network_aware", SettingValue::Flag(true)),
+            ("link_limit", SettingValue::Number(0.5)),
+            ("max_remote_share", SettingValue::Number(1.0)),
+            ("remote_preference", SettingValue::Number(1.25)),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
+        let before = PolicySettings { name: "a".into(), settings };
+        assert_eq!(change("set").unwrap().apply(&before), before);
+        let after = change("set --name b --link-limit 0.9 --network-aware false").unwrap().apply(&before);
+        assert_eq!(after.name, "b");
+        assert_eq!(after.settings["link_limit"], SettingValue::Number(0.9));
+        assert_eq!(after.settings["network_aware"], SettingValue::Flag(false));
+        assert_eq!(after.settings["remote_preference"], SettingValue::Number(1.25));
+        for wrong in
+            ["--link-limit -1", "--link-limit NaN", "--link-limit inf", "--network-aware 1", "--max-sliver 1"]
+        {
+            assert!(change(&format!("set {wrong}")).is_err(), "{wrong}");
+        }
         let text = describe(&Policies { active: after, names: vec!["a".into(), "b".into()] }).join("\n");
         assert!(text.contains("link-limit         0.9") && text.contains("a, b"), "{text}");
+        assert!(text.starts_with("policy             b\nnetwork-aware      false\n"), "{text}");
     }
 }

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rgpu_placement::PolicyConfig;
+use rgpu_placement::policy::setting::Number;
+use rgpu_placement::policy::{
+    MAX_REMOTE_SHARE, MAX_SLIVER, NETWORK_AWARE, PolicyConfig, PolicyTable, Setting, Value,
+};
 use rgpu_simulator::study::{self, Input, Source, Study};
 use rgpu_simulator::{Assumptions, Mix, Rounds, Trials, Workload, allocation, paper, report, statistics};
 
@@ -135,9 +138,12 @@ struct Paper {
 
 #[derive(clap::Args)]
 struct Policies {
-    /// drmaestro, firmament, first-fit, best-fit, random, fgd; several with commas between
-    #[arg(long = "policy", value_name = "NAME", value_delimiter = ',', default_value = "drmaestro")]
+    #[arg(long = "policy", value_name = "NAME", value_delimiter = ',', default_value = PolicyConfig::NAMES[0],
+        help = format!("{}; several with commas between", PolicyConfig::NAMES.join(", ")), long_help = policy_help())]
     names: Vec<String>,
+    #[arg(long = "set", value_name = "SETTING=VALUE", value_parser = parse_setting,
+        help = "Set something of the policies, such as wait_weight=0.1; --help lists what", long_help = setting_help())]
+    set: Vec<(Setting, Value)>,
     /// Place without regard to the network's load and to objectives
     #[arg(long)]
     no_network_awareness: bool,
@@ -167,14 +173,55 @@ impl AssumptionArguments {
     }
 }
 
+/// The policies with what each does, for the long help.
+fn policy_help() -> String {
+    let table = PolicyTable::standard();
+    let rows = table.rows().iter().map(|row| format!("{:<10} {}", row.name, row.about));
+    ["Policies, several with commas between:".to_owned()]
+        .into_iter()
+        .chain(rows)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The settings with what each means, for the long help.
+fn setting_help() -> String {
+    let settings = PolicyTable::standard().settings().into_iter().map(|setting| {
+        format!(
+            "{}: {}, {} [default: {}]",
+            setting.name(),
+            setting.about(),
+            setting.limits(),
+            setting.default()
+        )
+    });
+    let first = "Sets something of all policies that know of it:".to_owned();
+    [first].into_iter().chain(settings).collect::<Vec<_>>().join("\n")
+}
+
+/// Reads `NAME=VALUE`.
+fn parse_setting(text: &str) -> Result<(Setting, Value), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not SETTING=VALUE"))?;
+    let setting = PolicyTable::standard().setting(name.trim()).map_err(|e| e.to_string())?;
+    let value = setting.parse(value.trim()).map_err(|e| e.to_string())?;
+    Ok((setting, value))
+}
+
 impl Policies {
+    /// Whether `--set` names this setting.
+    fn sets(&self, number: &Number) -> bool {
+        self.set.iter().any(|(setting, _)| setting.name() == number.name)
+    }
+
     fn configs(&self) -> Result<Vec<PolicyConfig>, Failure> {
         let config = |name: &String| {
-            let config = PolicyConfig {
-                network_aware: !self.no_network_awareness,
-                max_remote_share: self.max_remote,
-                ..PolicyConfig::new(name.as_str())
-            };
+            let mut config = PolicyConfig::named(name)
+                .map_err(fail)?
+                .with(&NETWORK_AWARE, !self.no_network_awareness)
+                .with(&MAX_REMOTE_SHARE, self.max_remote);
+            for (setting, value) in &self.set {
+                config.set(*setting, *value).map_err(fail)?;
+            }
             config.build().map_err(fail)?;
             Ok(config)
         };
@@ -297,7 +344,9 @@ fn openb(arguments: &Openb, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Fail
     let sliver = arguments.max_sliver.unwrap_or(if arguments.demand > 1.0 { 0.04 } else { 1.0 });
     for config in &mut policies {
         config.typical.clone_from(&typical);
-        config.max_sliver = (sliver * f64::from(rgpu_placement::WHOLE)).round() as u16;
+        if !arguments.policies.sets(&MAX_SLIVER) {
+            *config = config.clone().with(&MAX_SLIVER, sliver);
+        }
     }
     let trials = Trials {
         cluster: &cluster,
@@ -313,9 +362,9 @@ fn openb(arguments: &Openb, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Fail
     let tried = tried.map_err(fail)?;
     print!("{}", trials.text(&tried));
     for config in &policies {
-        let of_policy = tried.iter().filter(|one| one.policy == config.name);
+        let of_policy = tried.iter().filter(|one| one.policy == config.name());
         let times: Vec<u64> = of_policy.flat_map(|one| one.times.iter().copied()).collect();
-        tell_times(&config.name, &times);
+        tell_times(config.name(), &times);
     }
     if let Some(path) = &arguments.json {
         write_json(path, &trials.json(&tried))?;
@@ -374,6 +423,7 @@ mod tests {
             "sim run --cluster c.csv --generate 4096 --rate 16 --policy fgd --plots plots --rounds on-change",
             "sim openb --nodes n.csv --pods p.csv --policy fgd,drmaestro --demand 1.3 --seeds 10 --json o.json",
             "sim openb --nodes n.csv --pods p.csv --max-remote 10%",
+            "sim run --cluster c.csv --generate 9 --policy drmaestro --set wait_weight=0.1 --set network_aware=false",
             "sim paper drmaestro --table 5",
         ];
         for line in lines {
@@ -391,6 +441,9 @@ mod tests {
             "sim run --cluster c.csv --jobs j.csv --rounds 0s",
             "sim openb --nodes n.csv --pods p.csv --max-remote 110%",
             "sim paper drmaestro --table 6",
+            "sim run --cluster c.csv --generate 9 --set wait_weight=-1",
+            "sim run --cluster c.csv --generate 9 --set colour=1",
+            "sim run --cluster c.csv --generate 9 --set wait_weight",
             "sim paper another",
         ] {
             assert!(parse(line).is_err(), "{line}");

@@ -92,6 +92,26 @@ pub enum ErrorCode {
     Unavailable,
 }
 
+/// What a policy's setting can be set to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged, expecting = "a policy's setting is true, false or a number")]
+pub enum SettingValue {
+    /// On or off.
+    Flag(bool),
+    /// A number, which is finite: JSON has no other.
+    Number(f64),
+}
+
+impl std::fmt::Display for SettingValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SettingValue::Flag(value) => value.fmt(f),
+            SettingValue::Number(value) => value.fmt(f),
+        }
+    }
+}
+
 records! {
     /// The body of an answer that is no success.
     pub struct ErrorBody {
@@ -553,19 +573,14 @@ records! {
 
     // ---- the rest ----
 
-    /// The settings of the policy that decides.
-    #[serde(deny_unknown_fields)]
+    /// The settings of the policy that decides. In JSON, the settings stand beside the name.
     pub struct PolicySettings {
         /// Its name.
         pub name: String,
-        /// Whether the network's load counts.
-        pub network_aware: bool,
-        /// Up to which part of its capacity a link is loaded with remote traffic.
-        pub link_limit: f64,
-        /// The share of devices that may be given remotely.
-        pub max_remote_share: f64,
-        /// By which factor remote devices cost more.
-        pub remote_preference: f64,
+        /// What is set, by the setting's name. Which settings there are, their types and their limits are the broker's to
+        /// know: the table of policies has them.
+        #[serde(flatten)]
+        pub settings: std::collections::BTreeMap<String, SettingValue>,
     }
     /// The policies.
     pub struct Policies {

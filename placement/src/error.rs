@@ -66,6 +66,19 @@ pub enum Error {
     /// No policy has this name.
     #[error("No policy is named {0:?}; there are {1}")]
     UnknownPolicy(String, String),
+    /// No policy has a setting of this name.
+    #[error("No policy has a setting {0:?}; there are {1}")]
+    UnknownSetting(String, String),
+    /// A policy's setting has a value of another type, or out of its limits.
+    #[error("{name} is {value}: it must be {limits}")]
+    Setting {
+        /// The setting's name.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// What it must be.
+        limits: String,
+    },
     /// Costs too great for the solver's integers.
     #[error("The cost {0} of an arc is negative, not a number, or too great")]
     Cost(f64),

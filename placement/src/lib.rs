@@ -6,8 +6,8 @@
 //! - [`Job`], [`Task`], [`DeviceRequest`]: what is to be placed; [`Profile`]: how an application behaves.
 //! - [`State`]: what runs now and what is free; completion times follow from it.
 //! - [`Queue`]: what waits, longest first.
-//! - [`Policy`]: looks at a state and at waiting jobs, and gives [`Decisions`]; [`PolicyConfig`] builds one by
-//!   name.
+//! - [`Policy`]: looks at a state and at waiting jobs, and gives [`Decisions`]; the [`PolicyTable`] says which there are,
+//!   and [`PolicyConfig`] builds one.
 //!
 //! `docs/placement.md` has the model and the contract in prose.
 
@@ -34,7 +34,7 @@ pub use ids::{
 };
 pub use job::{DeviceRequest, Job, Task};
 pub use placement::{Grant, Placement, RegionShare, TaskPlacement};
-pub use policy::{Decisions, Explanation, Policy, PolicyConfig, Reason, Work};
+pub use policy::{Decisions, Explanation, Policy, PolicyConfig, PolicyKind, PolicyTable, Reason, Work};
 pub use profile::{Conditions, Interference, Profile, Profiles};
 pub use queue::{Queue, Waiting};
 pub use rng::Rng;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rgpu_placement::PolicyConfig;
+use rgpu_placement::policy::MAX_REMOTE_SHARE;
 use rgpu_simulator::{Assumptions, allocation, load_nodes, load_pods};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -16,10 +17,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let assumptions = Assumptions::default();
     let cluster = Arc::new(load_nodes(&PathBuf::from(nodes), &assumptions)?);
     let pods = load_pods(&PathBuf::from(pods))?;
-    let mut config = PolicyConfig::new(policy.as_str());
+    let mut config = PolicyConfig::named(policy)?;
     config.typical = allocation::typical(&pods, &cluster, &assumptions);
     if let [max_remote, ..] = rest {
-        config.max_remote_share = max_remote.parse()?;
+        config = config.with(&MAX_REMOTE_SHARE, max_remote.parse()?);
     }
     for seed in 1..=seeds.parse()? {
         config.seed = seed;

@@ -220,7 +220,7 @@ mod tests {
     fn trial(name: &str, pods: &[Pod], seed: u64, demand: f64) -> Allocated {
         let cluster = cluster();
         let assumptions = Assumptions::default();
-        let policy = PolicyConfig { seed, ..PolicyConfig::new(name) };
+        let policy = PolicyConfig::named(name).unwrap().with_seed(seed);
         let trial =
             Trial { cluster: &cluster, pods, assumptions: &assumptions, policy: &policy, demand, seed };
         run(&trial, None, &|_| {}).unwrap().0
@@ -258,7 +258,7 @@ mod tests {
         assert!((part.sliver_percent - 12.5).abs() < 1e-9 && part.idle_percent == 37.5);
         let none = [pod("r", 1, 0, 0)];
         let cluster = cluster();
-        let policy = PolicyConfig::new("first-fit");
+        let policy = PolicyConfig::named("first-fit").unwrap();
         let assumptions = Assumptions::default();
         let trial = Trial {
             cluster: &cluster,

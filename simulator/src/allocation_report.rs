@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rgpu_placement::{Cluster, PolicyConfig};
+use rgpu_placement::policy::{MAX_REMOTE_SHARE, MAX_SLIVER};
+use rgpu_placement::{Cluster, PolicyConfig, WHOLE};
 use serde_json::{Map, Value, json};
 
 use crate::allocation::{Allocated, Mark, Trial, run};
@@ -64,7 +65,7 @@ impl Trials<'_> {
         let configs: Vec<PolicyConfig> = self
             .policies
             .iter()
-            .flat_map(|config| (1..=self.seeds).map(|seed| PolicyConfig { seed, ..config.clone() }))
+            .flat_map(|config| (1..=self.seeds).map(|seed| config.clone().with_seed(seed)))
             .collect();
         parallel::map(&configs, threads, |config| {
             let trial = Trial {
@@ -76,7 +77,7 @@ impl Trials<'_> {
                 seed: config.seed,
             };
             let (allocated, times) = run(&trial, clock, progress)?;
-            Ok(Tried { policy: config.name.clone(), seed: config.seed, allocated, times })
+            Ok(Tried { policy: config.name().to_owned(), seed: config.seed, allocated, times })
         })
     }
 
@@ -124,16 +125,16 @@ impl Trials<'_> {
             let of = |value: &dyn Fn(&Allocated) -> f64| -> Vec<f64> {
                 tried
                     .iter()
-                    .filter(|one| one.policy == config.name)
+                    .filter(|one| one.policy == config.name())
                     .map(|one| value(&one.allocated))
                     .collect()
             };
-            let mut row = vec![config.name.clone()];
+            let mut row = vec![config.name().to_owned()];
             for mark in &marks {
                 let values =
                     of(&|allocated| allocated.at(*mark).map_or(0.0, |mark| mark.gpus_allocated_percent));
                 row.push(format!("{:.2} ±{:.2}%", mean(&values), deviation(&values)));
-                let published = self.published(&config.name, *mark);
+                let published = self.published(config.name(), *mark);
                 row.push(published.map_or(String::new(), |value| format!("{value:.1}%")));
             }
             let last =
@@ -190,18 +191,18 @@ impl Trials<'_> {
                 for mark in &marks {
                     let values: Vec<f64> = tried
                         .iter()
-                        .filter(|one| one.policy == config.name)
+                        .filter(|one| one.policy == config.name())
                         .filter_map(|one| Some(one.allocated.at(*mark)?.gpus_allocated_percent))
                         .collect();
                     percent.insert(mark.to_string(), json!(mean(&values)));
-                    if let Some(value) = self.published(&config.name, *mark) {
+                    if let Some(value) = self.published(config.name(), *mark) {
                         beside.insert(mark.to_string(), json!(value));
                     }
                 }
                 json!({
-                    "policy": config.name,
-                    "max_remote_percent": config.max_remote_share.min(1.0) * 100.0,
-                    "max_sliver_percent": f64::from(config.max_sliver) / 10.0,
+                    "policy": config.name(),
+                    "max_remote_percent": config.get(&MAX_REMOTE_SHARE) * 100.0,
+                    "max_sliver_percent": (config.get(&MAX_SLIVER) * f64::from(WHOLE)).round() / 10.0,
                     "gpus_allocated_percent": percent,
                     "published": beside,
                 })
@@ -225,14 +226,14 @@ impl Trials<'_> {
     /// GPUs allocated against demand, the mean over the seeds.
     pub fn plot(&self, tried: &[Tried]) -> Plot {
         let series = self.policies.iter().map(|config| {
-            let of_policy: Vec<&Tried> = tried.iter().filter(|one| one.policy == config.name).collect();
+            let of_policy: Vec<&Tried> = tried.iter().filter(|one| one.policy == config.name()).collect();
             let demands = of_policy.first().map(|one| one.allocated.marks.as_slice()).unwrap_or_default();
             let point = |mark: &Mark| {
                 let same = |one: &&Tried| Some(one.allocated.at(mark.demand_percent)?.gpus_allocated_percent);
                 let values: Vec<f64> = of_policy.iter().filter_map(same).collect();
                 (f64::from(mark.demand_percent), mean(&values))
             };
-            Series { name: config.name.clone(), points: demands.iter().map(point).collect() }
+            Series { name: config.name().to_owned(), points: demands.iter().map(point).collect() }
         });
         Plot {
             title: "GPUs allocated as demand grows".into(),
@@ -269,7 +270,7 @@ mod tests {
             cluster: &cluster,
             pods: &pods,
             assumptions: Assumptions::default(),
-            policies: &["best-fit", "random"].map(PolicyConfig::new),
+            policies: &["best-fit", "random"].map(|name| PolicyConfig::named(name).unwrap()),
             demand: 1.3,
             seeds: 3,
         };

@@ -31,7 +31,7 @@ fn submit(id: u32, at: u64) -> Submission {
 }
 
 fn simulate(setup: &Setup<'_>, name: &str) -> Outcome {
-    let mut policy = PolicyConfig::new(name).build().unwrap();
+    let mut policy = PolicyConfig::named(name).unwrap().build().unwrap();
     run(setup, policy.as_mut(), None, &|_| {}).unwrap().0
 }
 
@@ -230,7 +230,7 @@ fn no_policy_ever_exceeds_a_capacity() {
         for rounds in [Rounds::OnChange(Micros(0)), Rounds::Every(seconds(1))] {
             let (cluster, profiles, jobs) = mixed(7);
             let setup = Setup { cluster, profiles, warm_up: &[], jobs: &jobs, rounds, explain: &[] };
-            let policy = PolicyConfig { seed: 3, ..PolicyConfig::new(name) }.build();
+            let policy = PolicyConfig::named(name).unwrap().with_seed(3).build();
             let mut auditor = Auditor { policy: policy.unwrap(), audits: 0 };
             let (outcome, _) = run(&setup, &mut auditor, None, &|_| {}).unwrap();
             assert!(auditor.audits > 50, "{name}");
@@ -266,7 +266,7 @@ fn a_clock_changes_no_outcome() {
     let setup = Setup { cluster, profiles, warm_up: &[], jobs: &jobs, rounds, explain: &[] };
     let ticks = std::sync::atomic::AtomicU64::new(0);
     let clock = || ticks.fetch_add(7, std::sync::atomic::Ordering::Relaxed);
-    let mut policy = PolicyConfig::new("best-fit").build().unwrap();
+    let mut policy = PolicyConfig::named("best-fit").unwrap().build().unwrap();
     let (outcome, times) = run(&setup, policy.as_mut(), Some(&clock), &|_| {}).unwrap();
     assert_eq!(outcome, simulate(&setup, "best-fit"));
     assert_eq!(times.len() as u64, outcome.rounds);

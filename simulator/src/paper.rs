@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use rgpu_placement::policy::NETWORK_AWARE;
 use rgpu_placement::{
     Cluster, ClusterBuilder, DeviceSpec, Job, JobId, NodeId, NodeSpec, NumaSpec, PolicyConfig, Task,
 };
@@ -125,9 +126,9 @@ pub struct Run {
 }
 
 /// The configuration of one of [`POLICIES`].
-fn policy(index: usize, seed: u64) -> PolicyConfig {
+fn policy(index: usize, seed: u64) -> Result<PolicyConfig> {
     let name = if index == 0 { "firmament" } else { "drmaestro" };
-    PolicyConfig { network_aware: index == 2, seed, ..PolicyConfig::new(name) }
+    Ok(PolicyConfig::named(name)?.with(&NETWORK_AWARE, index == 2).with_seed(seed))
 }
 
 fn simulate(
@@ -161,7 +162,7 @@ fn simulate(
         rounds: Rounds::Every(ROUND),
         explain: &[],
     };
-    let mut policy = policy(index, seed).build()?;
+    let mut policy = policy(index, seed)?.build()?;
     let (outcome, times) = run(&setup, policy.as_mut(), clock, progress)?;
     let summary = Summary::new(&cluster, &jobs, &outcome);
     Ok(Run { policy: index, seed, summary, details: details.then_some((jobs, outcome)), times })

@@ -142,11 +142,7 @@ impl Study {
             let mut policy = config.build()?;
             let (outcome, times) = run(&setup, policy.as_mut(), clock, progress)?;
             let summary = Summary::new(&self.cluster, &self.jobs.jobs, &outcome);
-            let name = match config.name.as_str() {
-                "drmaestro" if !config.network_aware => "drmaestro-unaware".to_owned(),
-                name => name.to_owned(),
-            };
-            Ok(Studied { name, summary, outcome, times })
+            Ok(Studied { name: config.label(), summary, outcome, times })
         })
     }
 

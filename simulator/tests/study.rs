@@ -23,7 +23,7 @@ fn input(cluster: &str, jobs: &str) -> Input {
 }
 
 fn policies() -> Vec<PolicyConfig> {
-    PolicyConfig::NAMES.iter().map(|name| PolicyConfig { seed: 1, ..PolicyConfig::new(*name) }).collect()
+    PolicyConfig::NAMES.iter().map(|name| PolicyConfig::named(name).unwrap().with_seed(1)).collect()
 }
 
 /// All that a study writes, as one text.

@@ -6,9 +6,13 @@ use std::sync::LazyLock;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use rgpu_control::api::{ErrorBody, ErrorCode};
+use rgpu_placement::PolicyTable;
+use rgpu_placement::policy::Setting;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn, PathsBuilder};
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Type};
+use utoipa::openapi::schema::{
+    AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, Type,
+};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     ComponentsBuilder, Content, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, ResponseBuilder,
@@ -176,6 +180,27 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
     .build()
 }
 
+/// The settings of policies as the table of policies has them.
+fn policy_settings() -> RefOr<Schema> {
+    let name = ObjectBuilder::new().schema_type(Type::String).description(Some("Its name."));
+    let mut object = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(Some("The settings of the policy that decides."))
+        .property("name", name)
+        .required("name");
+    for setting in PolicyTable::standard().broker_settings() {
+        let value = match setting {
+            Setting::Flag(_) => ObjectBuilder::new().schema_type(Type::Boolean),
+            Setting::Number(_) => ObjectBuilder::new()
+                .schema_type(Type::Number)
+                .format(Some(SchemaFormat::KnownFormat(KnownFormat::Double))),
+        };
+        let value = value.description(Some(format!("{}.", setting.about())));
+        object = object.property(setting.name(), value).required(setting.name());
+    }
+    object.additional_properties(Some(AdditionalProperties::FreeForm(false))).into()
+}
+
 /// The OpenAPI description of the API.
 pub fn openapi() -> OpenApi {
     let mut paths = PathsBuilder::new().build();
@@ -193,6 +218,8 @@ pub fn openapi() -> OpenApi {
         }
     }
     schemas.extend(list);
+    schemas.insert("PolicySettings".into(), policy_settings());
+    schemas.remove("SettingValue");
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some("A role token: `rgpu broker token`, or POST /v1/tokens"))

@@ -39,14 +39,16 @@ pub(super) struct File {
     pub profile: Vec<FileProfile>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-pub(super) struct FilePolicy {
-    pub name: Option<Spanned<String>>,
-    pub network_aware: Option<Spanned<bool>>,
-    pub link_limit: Option<Spanned<f64>>,
-    pub max_remote_share: Option<Spanned<f64>>,
-    pub remote_preference: Option<Spanned<f64>>,
+/// The policy's name, and its settings by name: which ones there are, the table of policies says.
+pub(super) type FilePolicy = BTreeMap<String, Spanned<FileSetting>>;
+
+/// What stands behind a key of `[policy]`.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a text, true, false or a number")]
+pub(super) enum FileSetting {
+    Flag(bool),
+    Number(f64),
+    Text(String),
 }
 
 #[derive(Deserialize, Default)]

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rgpu_placement::{PolicyConfig, Profile, SwitchSpec};
+use rgpu_control::api::SettingValue;
+use rgpu_placement::{Profile, SwitchSpec};
 use toml::Spanned;
 
-use super::file::{File, FilePolicy, FileProfile, FileSwitch};
-use super::said::{Source, name_problem, ranged};
+use super::file::{File, FilePolicy, FileProfile, FileSetting, FileSwitch};
+use super::said::{Said, Source, name_problem, ranged};
 use super::{Config, ConfigError, Overrides, TlsFiles};
-use crate::engine::{Limits, POLICY_RANGES, ProfileSettings};
+use crate::engine::{Limits, ProfileSettings, from_control, setting};
 
 impl Config {
     /// The same, with the file's text. Relative paths in it are relative to the file's directory.
@@ -116,31 +117,39 @@ impl Config {
         flag: Option<String>,
         file: FilePolicy,
     ) -> Result<(), ConfigError> {
-        let policy = &mut self.policy;
-        if let Some(name) = source.pick(flag, "policy", file.name) {
-            if !PolicyConfig::NAMES.contains(&name.value.as_str()) {
-                let why = format!("the policies are {}", PolicyConfig::NAMES.join(", "));
+        let (name, settings): (Vec<_>, Vec<_>) = file.into_iter().partition(|(key, _)| key == "name");
+        let name = name.into_iter().next().map(|(_, name)| source.said(name));
+        let name = name
+            .map(|said| match said.value {
+                FileSetting::Text(name) => Ok(Said { value: name, at: said.at }),
+                other => Err(said_wrong(&said.at, "policy.name", other, "it must be a policy's name")),
+            })
+            .transpose()?;
+        let flag = source.pick(flag, "policy", None);
+        if let Some(name) = flag.or(name) {
+            if let Err(why) = self.policies.find(&name.value) {
                 return Err(name.wrong("policy.name", format!("{:?}", name.value), why));
             }
-            policy.name = name.value;
+            self.policy.name = name.value;
         }
-        if let Some(aware) = file.network_aware {
-            policy.network_aware = aware.into_inner();
+        for (name, value) in settings {
+            let key = format!("policy.{name}");
+            let Said { value, at } = source.said(value);
+            let value = match value {
+                FileSetting::Flag(value) => SettingValue::Flag(value),
+                FileSetting::Number(value) => SettingValue::Number(value),
+                FileSetting::Text(_) => {
+                    return Err(said_wrong(&at, &key, value, "it must be true, false or a number"));
+                }
+            };
+            let checked = setting(&self.policies, &name)
+                .and_then(|setting| setting.check_finite(from_control(value)).map(|()| setting));
+            match checked {
+                Ok(setting) => self.policy.settings.insert(setting.name().into(), value),
+                Err(why) => return Err(Said { value, at }.wrong(&key, value, why)),
+            };
         }
-        let said = |value: Option<Spanned<f64>>| value.map(|value| source.said(value));
-        ranged(&mut policy.link_limit, "policy.link_limit", said(file.link_limit), POLICY_RANGES.link_limit)?;
-        ranged(
-            &mut policy.max_remote_share,
-            "policy.max_remote_share",
-            said(file.max_remote_share),
-            POLICY_RANGES.max_remote_share,
-        )?;
-        ranged(
-            &mut policy.remote_preference,
-            "policy.remote_preference",
-            said(file.remote_preference),
-            POLICY_RANGES.remote_preference,
-        )
+        Ok(())
     }
 
     fn set_switches(
@@ -238,4 +247,14 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// That a value of `[policy]` is of the wrong kind.
+fn said_wrong(at: &str, key: &str, value: FileSetting, why: &str) -> ConfigError {
+    let shown = match value {
+        FileSetting::Flag(value) => value.to_string(),
+        FileSetting::Number(value) => value.to_string(),
+        FileSetting::Text(value) => format!("{value:?}"),
+    };
+    Said { value: (), at: at.into() }.wrong(key, shown, why)
 }

@@ -1,5 +1,7 @@
 //! Tests of the configuration.
 
+use rgpu_control::api::SettingValue;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -65,7 +67,10 @@ fn all_of_a_file_is_heeded() {
     )
     .unwrap();
     assert_eq!(config.data_dir, Path::new("dir/state"));
-    assert_eq!((config.lease_ttl_s, config.policy.name.as_str(), config.policy.link_limit), (10, "fgd", 2.0));
+    assert_eq!((config.lease_ttl_s, config.policy.name.as_str()), (10, "fgd"));
+    assert_eq!(config.policy.settings["link_limit"], SettingValue::Number(2.0));
+    assert_eq!(config.policy.settings["network_aware"], SettingValue::Flag(false));
+    assert_eq!(config.policy.settings["max_remote_share"], SettingValue::Number(1.0));
     let tls = config.tls.as_ref().unwrap();
     assert_eq!((tls.certificate.as_path(), tls.key.as_path()), (Path::new("dir/c.pem"), Path::new("/k.pem")));
     assert_eq!(config.switches[1].parent.as_deref(), Some("core"));
@@ -105,6 +110,11 @@ fn mistakes_name_the_key_and_the_line() {
         ("[policy]\nname = 'best'", &["line 2", "policy.name", "drmaestro"]),
         ("[policy]\nlink_limit = nan", &["line 2", "policy.link_limit"]),
         ("[policy]\nremote_preference = 0.5", &["line 2", "remote_preference", "from 1 to 1000"]),
+        ("[policy]\nname = 7", &["line 2", "policy.name = 7"]),
+        ("[policy]\nlink_limit = 'x'", &["line 2", "policy.link_limit = \"x\""]),
+        ("[policy]\nlink_limit = inf", &["line 2", "policy.link_limit", "from 0 to 1000"]),
+        ("[policy]\nnetwork_aware = 1", &["line 2", "policy.network_aware", "true or false"]),
+        ("[policy]\nmax_sliver = 0.5", &["line 2", "policy.max_sliver", "there are network_aware"]),
         ("[[switch]]\nname = 'a'\n", &["uplink_mbps"]),
         ("[[switch]]\nname = 'a'\nparent = 'b'\nuplink_mbps = 1", &["line 3", "switch.parent", "\"b\""]),
         ("[[switch]]\nname = 'a'\nparent = 'a'\nuplink_mbps = 1", &["line 3", "circle"]),

@@ -15,8 +15,9 @@ use tokio::sync::Notify;
 
 use super::clock::{Clock, Timeline};
 use super::events::{EventLog, Happened};
+use super::settings::complete;
 use super::traffic::Others;
-use super::{Counters, Settings, problem};
+use super::{Counters, Settings, StartError, problem};
 use crate::store::{Kept, LeaseRecord, NodeRecord, Write};
 
 /// A lease and what is known of it besides.
@@ -110,6 +111,19 @@ pub(crate) struct Held {
     pub ending: u64,
 }
 
+/// How a lease ends, which decides what is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It was granted, and its holder gave it back (or the broker could not keep its promise).
+    Released,
+    /// Whoever asked for it gave up before it was granted.
+    Withdrawn,
+    /// It was not renewed, or nobody asked for it any more while it waited.
+    Expired,
+    /// Its node or a device of it is gone.
+    Revoked,
+}
+
 /// How to take a change back.
 enum Undo {
     /// With the deadline that it had.
@@ -190,25 +204,29 @@ const CONFIGURED_POLICY: &str = "configured_policy";
 
 impl Core {
     /// What was stored, as it is when the engine starts.
-    pub fn restore(settings: Arc<Settings>, clock: Arc<dyn Clock>, kept: Kept) -> Result<Core, String> {
+    pub fn restore(settings: Arc<Settings>, clock: Arc<dyn Clock>, kept: Kept) -> Result<Core, StartError> {
         let (now, unix_ms) = (clock.elapsed().as_millis() as u64, clock.unix().as_millis() as u64);
-        let stored: u64 = kept.settings.get(ORDERS).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let stored_orders: u64 = kept.settings.get(ORDERS).and_then(|text| text.parse().ok()).unwrap_or(0);
         // A policy that was set through the API counts until the configuration's is a different one.
-        let configured = serde_json::to_string(&settings.policy).map_err(|e| e.to_string())?;
+        // Either was perhaps written by a release that knew fewer settings.
+        let stored = |key| -> Result<Option<PolicySettings>, StartError> {
+            let Some(text) = kept.settings.get(key) else { return Ok(None) };
+            let policy = serde_json::from_str(text).map_err(StartError::Policy)?;
+            Ok(Some(complete(&settings.policies, policy)))
+        };
         let mut policy = settings.policy.clone();
-        if kept.settings.get(CONFIGURED_POLICY) == Some(&configured)
-            && let Some(set) = kept.settings.get(POLICY)
+        if stored(CONFIGURED_POLICY)?.as_ref() == Some(&policy)
+            && let Some(set) = stored(POLICY)?
         {
-            policy = serde_json::from_str(set)
-                .map_err(|e| format!("the policy in the broker's state is damaged: {e}"))?;
+            policy = set;
         }
         let waiting = || kept.leases.iter().filter(|lease| lease.state == LeaseState::Waiting);
         let earliest = waiting().map(|lease| lease.submitted_ms).min().unwrap_or(unix_ms).min(unix_ms);
         let mut core = Core {
             events: EventLog::new(settings.events, unix_ms),
             time: Timeline { clock, started_ms: now, before_s: (unix_ms - earliest) as f64 / 1000.0 },
-            orders: (stored + 1).max(unix_ms * 1000),
-            stored_orders: stored,
+            orders: (stored_orders + 1).max(unix_ms * 1000),
+            stored_orders,
             settings,
             leases: HashMap::new(),
             nodes: BTreeMap::new(),
@@ -258,7 +276,7 @@ impl Core {
             .map(|entry| entry.record.id)
             .collect();
         for id in never {
-            core.end(id, super::leases::End::Released, "the broker was restarted before it was granted");
+            core.end(id, End::Released, "the broker was restarted before it was granted");
         }
         core.note("broker_started", None, None, "the broker has started".into());
         Ok(core)

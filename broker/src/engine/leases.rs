@@ -5,8 +5,9 @@ use rgpu_control::api::*;
 use rgpu_control::token::{Grant, PublicKey, Role};
 use rgpu_placement::{DeviceRequest, Error, JobId, NodeId, WHOLE};
 
-use super::core::{Core, wanted};
+use super::core::{Core, End, wanted};
 use super::model::{self, MIB, ProfileTable};
+use super::settings::policy_config;
 use super::{Caller, Limits, problem};
 use crate::store::LeaseRecord;
 
@@ -18,16 +19,6 @@ pub(crate) const MAX_DEVICES: u16 = 16;
 pub(crate) struct Found {
     pub node: String,
     pub device: u32,
-}
-
-/// Why a lease ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    Released,
-    /// Before it was granted.
-    Withdrawn,
-    Expired,
-    Revoked,
 }
 
 /// Refuses requests that are nonsense, whatever the state.
@@ -108,7 +99,8 @@ impl Core {
             self.everything = Some(all);
         }
         let Some(cluster) = &self.everything else { unreachable!("it was just made") };
-        let disaggregates = model::policy_config(&self.policy, 0).disaggregates();
+        let policy = policy_config(&self.settings.policies, &self.policy, 0).map_err(internal)?;
+        let disaggregates = policy.disaggregates();
         let client = NodeId(cluster.nodes().len() as u32 - 1);
         let home = cluster.find(home).unwrap_or(client);
         let wish = model::device_request(cluster, request, profiles.traffic_mbps(request));

@@ -31,13 +31,15 @@ use parking_lot::Mutex;
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_control::token::{Claims, PrivateKey, PublicKey, Role, RoleClaims};
+use rgpu_placement::policy::NETWORK_AWARE;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 pub use clock::{Clock, SystemClock};
 pub use counters::{Counters, Histogram};
 pub use events::Events;
-pub use settings::{Limits, POLICY_RANGES, ProfileSettings, Settings};
+pub use settings::{Limits, ProfileSettings, Settings};
+pub(crate) use settings::{from_control, setting};
 
 use self::clock::Timeline;
 use self::core::{Core, Entry};
@@ -64,8 +66,11 @@ pub struct Caller {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A setting makes no sense.
-    #[error("{0}")]
-    Settings(String),
+    #[error(transparent)]
+    Settings(#[from] rgpu_placement::Error),
+    /// The policy that was set through the API cannot be read back.
+    #[error("the policy in the broker's state is damaged: {0}")]
+    Policy(serde_json::Error),
     /// The state cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -180,14 +185,13 @@ impl Engine {
         mut store: Box<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> Result<Engine, StartError> {
-        let wrong = |e: rgpu_placement::Error| StartError::Settings(e.to_string());
         let settings = Arc::new(settings);
-        let profiles = ProfileTable::new(&settings).map_err(wrong)?;
+        let profiles = ProfileTable::new(&settings)?;
         let trial = model::client_spec(&settings, "trial".into());
-        model::cluster(&settings, std::iter::once(trial)).map_err(wrong)?;
+        model::cluster(&settings, std::iter::once(trial))?;
         let kept = store.load()?;
-        let core = Core::restore(settings.clone(), clock, kept).map_err(StartError::Settings)?;
-        let planner = Planner::new(settings.clone(), &core.policy).map_err(wrong)?;
+        let core = Core::restore(settings.clone(), clock, kept)?;
+        let planner = Planner::new(settings.clone(), &core.policy)?;
         let (changes, messages) = std::sync::mpsc::channel();
         let (wakes, woken) = std::sync::mpsc::channel();
         let inner = Arc::new(Inner {
@@ -601,13 +605,11 @@ impl Engine {
     /// Sets the policy that decides from now on.
     pub async fn set_policy(&self, caller: &Caller, settings: PolicySettings) -> Result<Policies, Problem> {
         admin(caller)?;
-        settings::check_policy(&settings).map_err(|why| problem(ErrorCode::BadRequest, why))?;
+        let config = settings::check_policy(&self.0.settings.policies, &settings)
+            .map_err(|why| problem(ErrorCode::BadRequest, why.to_string()))?;
         self.write(move |core| {
-            let text = format!(
-                "the policy is {}, {}",
-                settings.name,
-                if settings.network_aware { "aware of the network" } else { "not aware of the network" }
-            );
+            let aware = if config.get(&NETWORK_AWARE) { "aware" } else { "not aware" };
+            let text = format!("the policy is {}, {aware} of the network", settings.name);
             core.put_policy(settings)?;
             core.changes.policy = true;
             core.note("policy_changed", None, None, text);

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rgpu_control::api::{LeaseRequest, PolicySettings};
+use rgpu_control::api::LeaseRequest;
 use rgpu_placement::{
     CapabilitySet, Cluster, ClusterBuilder, DeviceKind, DeviceRequest, DeviceSpec, Job, JobId, ModelSet,
-    NodeId, NodeSpec, PolicyConfig, Profile, ProfileId, Profiles, Task, WHOLE,
+    NodeId, NodeSpec, Profile, ProfileId, Profiles, Task, WHOLE,
 };
 
 use super::Settings;
@@ -156,19 +156,6 @@ pub(crate) fn task(wish: DeviceRequest, home: NodeId, disaggregates: bool) -> Ta
     match disaggregates {
         true => Task { only: vec![home], ..task },
         false => Task { preferred: vec![home], ..task },
-    }
-}
-
-/// The library's settings for the API's.
-pub(crate) fn policy_config(policy: &PolicySettings, seed: u64) -> PolicyConfig {
-    PolicyConfig {
-        seed,
-        disaggregated: vec![DeviceKind::Gpu],
-        network_aware: policy.network_aware,
-        link_limit: policy.link_limit,
-        max_remote_share: policy.max_remote_share,
-        remote_preference: policy.remote_preference,
-        ..PolicyConfig::new(policy.name.clone())
     }
 }
 

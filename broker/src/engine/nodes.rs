@@ -4,8 +4,7 @@ use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::ModelSet;
 
-use super::core::{Core, Entry, NodeLive};
-use super::leases::End;
+use super::core::{Core, End, Entry, NodeLive};
 use super::problem;
 use crate::store::{LeaseRecord, NodeRecord};
 

@@ -20,6 +20,7 @@ use super::core::held_grants;
 use super::feed::{News, Seen};
 use super::leases::Found;
 use super::model::{self, MIB, ProfileTable};
+use super::settings::policy_config;
 use crate::store::{LeaseRecord, NodeRecord};
 
 /// Job numbers are used once, because policies learn from each new one; at this one, all begins anew.
@@ -124,7 +125,7 @@ pub(crate) struct Totals {
 
 impl Planner {
     pub fn new(settings: Arc<Settings>, policy: &PolicySettings) -> Result<Self, rgpu_placement::Error> {
-        let config = model::policy_config(policy, settings.seed);
+        let config = policy_config(&settings.policies, policy, settings.seed)?;
         Ok(Self {
             profiles: ProfileTable::new(&settings)?,
             policy: config.build()?,
@@ -166,9 +167,9 @@ impl Planner {
         if let Some(settings) = &news.policy
             && (*settings != self.policy_settings || self.next_job >= LAST_JOB)
         {
-            let config = model::policy_config(settings, self.settings.seed);
-            match config.build() {
-                Ok(policy) => {
+            let config = policy_config(&self.settings.policies, settings, self.settings.seed);
+            match config.and_then(|config| Ok((config.build()?, config))) {
+                Ok((policy, config)) => {
                     self.policy = policy;
                     self.watched.clear();
                     // What jobs may use depends on it: the model is built anew, too.

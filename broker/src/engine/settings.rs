@@ -1,10 +1,10 @@
 //! What the engine is told when it starts.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
-use rgpu_control::api::PolicySettings;
-use rgpu_placement::{PolicyConfig, Profile, SwitchSpec};
+use rgpu_control::api::{PolicySettings, SettingValue};
+use rgpu_placement::policy::{DISAGGREGATE_NVMES, Setting, Value};
+use rgpu_placement::{Error, PolicyConfig, PolicyTable, Profile, SwitchSpec};
 
 /// How the engine works.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Settings {
     pub node_timeout_ms: u64,
     /// How often nodes are to say something, in milliseconds.
     pub heartbeat_ms: u64,
+    /// The policies that there are.
+    pub policies: PolicyTable,
     /// The policy that decides, unless another one was set through the API.
     pub policy: PolicySettings,
     /// For policies that draw lots.
@@ -46,17 +48,13 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
+        let policies = PolicyTable::standard();
         Self {
             lease_ttl_s: 60,
             node_timeout_ms: 6000,
             heartbeat_ms: 1000,
-            policy: PolicySettings {
-                name: "drmaestro".into(),
-                network_aware: true,
-                link_limit: 1.0,
-                max_remote_share: 1.0,
-                remote_preference: 1.25,
-            },
+            policy: default_policy(&policies),
+            policies,
             seed: 0,
             default_nic_mbps: 10_000,
             switches: Vec::new(),
@@ -93,38 +91,82 @@ pub struct Limits {
     pub max_leases: Option<u64>,
 }
 
-/// What a policy's numbers can be.
-pub struct PolicyRanges {
-    /// The part of a link's capacity up to which it may be loaded.
-    pub link_limit: RangeInclusive<f64>,
-    /// The part of all devices that may be given remotely.
-    pub max_remote_share: RangeInclusive<f64>,
-    /// By which factor a remote device costs more.
-    pub remote_preference: RangeInclusive<f64>,
+/// The policy that decides where nobody says anything: the table's first, with default settings.
+pub(crate) fn default_policy(policies: &PolicyTable) -> PolicySettings {
+    let name = policies.names().next().unwrap_or_default().to_owned();
+    complete(policies, PolicySettings { name, settings: BTreeMap::new() })
 }
 
-/// The same in the configuration and in the API.
-pub const POLICY_RANGES: PolicyRanges =
-    PolicyRanges { link_limit: 0.0..=1000.0, max_remote_share: 0.0..=1.0, remote_preference: 1.0..=1000.0 };
+/// A policy with the defaults of those settings that it doesn't name.
+pub(crate) fn complete(policies: &PolicyTable, mut policy: PolicySettings) -> PolicySettings {
+    for setting in policies.broker_settings() {
+        let default = to_control(setting.default());
+        policy.settings.entry(setting.name().into()).or_insert(default);
+    }
+    policy
+}
 
-/// Says what is wrong with a policy, if anything is.
-pub(crate) fn check_policy(policy: &PolicySettings) -> Result<(), String> {
-    if !PolicyConfig::NAMES.contains(&policy.name.as_str()) {
-        return Err(format!(
-            "there is no policy {:?}: the policies are {}",
-            policy.name,
-            PolicyConfig::NAMES.join(", ")
-        ));
+/// A setting's value as the API has it.
+pub(crate) fn to_control(value: Value) -> SettingValue {
+    match value {
+        Value::Flag(value) => SettingValue::Flag(value),
+        Value::Number(value) => SettingValue::Number(value),
     }
-    let ranges = POLICY_RANGES;
-    for (what, value, range) in [
-        ("link_limit", policy.link_limit, ranges.link_limit),
-        ("max_remote_share", policy.max_remote_share, ranges.max_remote_share),
-        ("remote_preference", policy.remote_preference, ranges.remote_preference),
-    ] {
-        if !range.contains(&value) {
-            return Err(format!("{what} is {value}: it must be from {} to {}", range.start(), range.end()));
-        }
+}
+
+/// A setting's value as the placement has it.
+pub(crate) fn from_control(value: SettingValue) -> Value {
+    match value {
+        SettingValue::Flag(value) => Value::Flag(value),
+        SettingValue::Number(value) => Value::Number(value),
     }
-    Ok(())
+}
+
+/// A setting that an administrator can set, by its name.
+pub(crate) fn setting(policies: &PolicyTable, name: &str) -> Result<Setting, Error> {
+    let settings = policies.broker_settings();
+    settings.iter().find(|setting| setting.name() == name).copied().ok_or_else(|| {
+        let names: Vec<&str> = settings.iter().map(|setting| setting.name()).collect();
+        Error::UnknownSetting(name.into(), names.join(", "))
+    })
+}
+
+/// How the placement's policy is built. Fails where the table has no such policy or setting, or a value is out of limits.
+pub(crate) fn policy_config(
+    policies: &PolicyTable,
+    policy: &PolicySettings,
+    seed: u64,
+) -> Result<PolicyConfig, Error> {
+    // Only GPUs are leased.
+    let mut config = policies.config(&policy.name)?.with_seed(seed).with(&DISAGGREGATE_NVMES, false);
+    for (name, value) in &policy.settings {
+        let (setting, value) = (setting(policies, name)?, from_control(*value));
+        setting.check_finite(value)?;
+        config.set(setting, value)?;
+    }
+    Ok(config)
+}
+
+/// Says what is wrong with a policy that somebody sets through the API, if anything is: nothing is guessed there, and so
+/// every setting must be named.
+pub(crate) fn check_policy(
+    policies: &PolicyTable,
+    policy: &PolicySettings,
+) -> Result<PolicyConfig, PolicyError> {
+    let config = policy_config(policies, policy, 0)?;
+    match policies.broker_settings().iter().find(|setting| !policy.settings.contains_key(setting.name())) {
+        Some(missing) => Err(PolicyError::Missing(missing.name())),
+        None => Ok(config),
+    }
+}
+
+/// Why a policy is not set.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PolicyError {
+    /// Its name, or a setting, is wrong.
+    #[error(transparent)]
+    Wrong(#[from] Error),
+    /// A setting is left out.
+    #[error("the setting {0} is missing")]
+    Missing(&'static str),
 }

@@ -2,6 +2,7 @@
 
 mod faults;
 mod leases;
+mod new_policy;
 mod nodes;
 mod placing;
 mod random;

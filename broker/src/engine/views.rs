@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use rgpu_control::api::*;
 use rgpu_control::ticket::LeaseServer;
 use rgpu_control::token::{Claims, LeaseClaims, Role};
-use rgpu_placement::PolicyConfig;
 
 use super::core::{Core, Entry, Held, NodeEntry};
 use super::model::ProfileTable;
@@ -274,7 +273,7 @@ impl Core {
     pub fn policies(&self) -> Policies {
         Policies {
             active: self.policy.clone(),
-            names: PolicyConfig::NAMES.iter().map(|name| (*name).to_owned()).collect(),
+            names: self.settings.policies.names().map(str::to_owned).collect(),
         }
     }
 

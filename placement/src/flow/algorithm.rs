@@ -10,16 +10,8 @@ use super::error::Error;
 use super::network::Network;
 use super::network_simplex::NetworkSimplex;
 use super::solution::Solution;
+use super::solver::Solver;
 use super::successive_shortest_paths::SuccessiveShortestPaths;
-
-/// Finds optimal flows.
-pub trait Solver {
-    /// The algorithm's name.
-    fn name(&self) -> &'static str;
-
-    /// Finds a flow of least cost and potentials that prove it, or says why there is none.
-    fn solve(&mut self, network: &Network) -> Result<Solution, Error>;
-}
 
 /// The algorithms that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -1,12 +1,12 @@
 //! The choice between algorithms, made by trying.
 
-use super::algorithm::Solver;
 use super::cost_scaling;
 use super::error::Error;
 use super::network::Network;
 use super::prepare::{self, Limits};
-use super::repair::State;
+use super::repair::Pseudoflow;
 use super::solution::Solution;
+use super::solver::Solver;
 use super::split::Split;
 
 /// Shortest paths from one supply after another while they stay short, as they do where there is room to spare; else
@@ -36,10 +36,10 @@ impl Solver for Auto {
 }
 
 /// Solves, and keeps what later repairs need.
-pub(super) fn solve(network: &Network, limits: &Limits) -> Result<State, Error> {
+pub(super) fn solve(network: &Network, limits: &Limits) -> Result<Pseudoflow, Error> {
     let split = Split::new(network, limits);
     let core = split.core.clone();
-    let mut state = State::empty(split);
+    let mut state = Pseudoflow::empty(split);
     let arcs = state.split.rows.len() + core.len();
     let work = (TIMES * arcs).min(MOST).max(LARGE_TIMES * arcs);
     if state.route_some(work) {

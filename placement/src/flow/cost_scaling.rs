@@ -2,13 +2,13 @@
 
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::algorithm::Solver;
 use super::error::Error;
 use super::network::Network;
 use super::prepare::{self, Limits};
 use super::repair;
 use super::residual::NONE;
 use super::solution::Solution;
+use super::solver::Solver;
 use super::split::Split;
 
 /// Cost scaling by push and relabel (Goldberg and Tarjan), in which unit sources bid for their arcs as in Bertsekas's
@@ -38,13 +38,13 @@ impl Solver for CostScaling {
 }
 
 /// Solves, and keeps what later repairs need.
-pub(super) fn solve(network: &Network, limits: &Limits, split: Split) -> Result<repair::State, Error> {
+pub(super) fn solve(network: &Network, limits: &Limits, split: Split) -> Result<repair::Pseudoflow, Error> {
     // Potentials fall by a few times the tolerance for each node of a path, and sums of two are taken.
     let largest =
         i128::from(limits.cost.max(1)) * i128::from(SCALE) * (network.node_bound() as i128 + 2) * 16;
     let mut state = if largest > i128::from(-LOWEST) {
         // Shortest paths alone need no room for a scale.
-        repair::State::empty(split)
+        repair::Pseudoflow::empty(split)
     } else {
         scale(split, limits).map_err(|error| count_unrouted(network, limits, error))?.into_repair()
     };
@@ -56,15 +56,15 @@ pub(super) fn solve(network: &Network, limits: &Limits, split: Split) -> Result<
 fn count_unrouted(network: &Network, limits: &Limits, error: Error) -> Error {
     let split = Split::new(network, limits);
     let (excess, chosen) = (split.supplies.clone(), vec![NONE; split.sources.len()]);
-    match (&error, repair::State::without_costs(split, excess, chosen).route()) {
+    match (&error, repair::Pseudoflow::without_costs(split, excess, chosen).route()) {
         (Error::Infeasible { .. }, Err(counted)) => counted,
         _ => error,
     }
 }
 
 /// Runs the phases.
-fn scale(split: Split, limits: &Limits) -> Result<State, Error> {
-    let mut state = State::new(split);
+fn scale(split: Split, limits: &Limits) -> Result<Refinement, Error> {
+    let mut state = Refinement::new(split);
     let mut epsilon = limits.cost.max(1) * SCALE;
     loop {
         epsilon = (epsilon / FACTOR).max(1);
@@ -75,7 +75,7 @@ fn scale(split: Split, limits: &Limits) -> Result<State, Error> {
     }
 }
 
-struct State {
+struct Refinement {
     /// With scaled costs in its core, but not in its rows.
     split: Split,
     /// Of the core; scaled.
@@ -178,7 +178,7 @@ const LOWEST: i64 = i64::MIN / 4;
 /// Nodes with at most so many arcs look at all of them once more to find out what their next unit would cost.
 const FEW: u32 = 8;
 
-impl State {
+impl Refinement {
     fn new(mut split: Split) -> Self {
         for arc in &mut split.core {
             arc.cost *= SCALE;
@@ -369,7 +369,8 @@ impl State {
             None => Ok(()),
             Some(0) => {
                 self.patience = None;
-                repair::State::without_costs(self.split.clone(), self.excess(), self.chosen.clone()).route()
+                repair::Pseudoflow::without_costs(self.split.clone(), self.excess(), self.chosen.clone())
+                    .route()
             }
             Some(patience) => {
                 *patience -= 1;
@@ -401,13 +402,13 @@ impl State {
     }
 
     /// Rounds potentials to whole units, and takes back what is not optimal at those.
-    fn into_repair(mut self) -> repair::State {
+    fn into_repair(mut self) -> repair::Pseudoflow {
         for arc in &mut self.split.core {
             arc.cost /= SCALE;
         }
         let potentials = self.potentials.iter().map(|potential| potential.div_euclid(SCALE)).collect();
         let excess = self.excess();
-        let mut state = repair::State::new(self.split, potentials, excess, self.chosen);
+        let mut state = repair::Pseudoflow::new(self.split, potentials, excess, self.chosen);
         for source in 0..state.chosen.len() as u32 {
             state.release_if_worse(source);
         }

@@ -1,11 +1,11 @@
 //! Cycle cancelling: any flow first, then cheaper around cycles of negative cost until there are none.
 
-use super::algorithm::Solver;
 use super::error::Error;
 use super::network::Network;
 use super::prepare;
 use super::residual::{NONE, Residual};
 use super::solution::Solution;
+use super::solver::Solver;
 use super::successive_shortest_paths::route;
 
 /// Klein's cycle cancelling. Cycles are found by Bellman and Ford's search, all that its parents form at once.

@@ -6,7 +6,8 @@
 
 use std::fmt::Write as _;
 
-use super::network::{ArcId, Network, UNLIMITED};
+use super::ids::ArcId;
+use super::network::{Network, UNLIMITED};
 use super::solution::Solution;
 
 /// The most nodes that a file may announce.

@@ -1,6 +1,6 @@
 //! Why a network has no optimum, or cannot be built.
 
-use super::network::{ArcId, NodeId};
+use super::ids::{ArcId, NodeId};
 
 /// Why a network has no optimum, or cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

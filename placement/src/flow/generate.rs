@@ -1,7 +1,8 @@
 //! Networks to test and to measure with, the same ones from the same seed.
 
 use super::error::Error;
-use super::network::{ArcId, Network, NodeId, UNLIMITED};
+use super::ids::{ArcId, NodeId};
+use super::network::{Network, UNLIMITED};
 
 /// Random numbers from a seed (SplitMix64), so that this module needs nobody else's.
 #[derive(Clone, Debug)]

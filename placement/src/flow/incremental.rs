@@ -2,8 +2,9 @@
 
 use super::algorithm::Algorithm;
 use super::error::Error;
+use super::ids::{ArcId, NodeId};
 use super::live::Live;
-use super::network::{Arc, ArcId, Network, NodeId, UNLIMITED};
+use super::network::{Arc, Network, UNLIMITED};
 use super::prepare::{self, MAX_FLOW};
 use super::solution::{Flaw, Solution};
 

@@ -5,7 +5,7 @@ use super::columns::Columns;
 use super::error::Error;
 use super::network::{Arc, Network};
 use super::prepare::Limits;
-use super::repair::{NOWHERE, State};
+use super::repair::{NOWHERE, Pseudoflow};
 use super::residual::NONE;
 use super::solution::Solution;
 use super::split::{BACKWARD, CoreArc, RowArc, SOURCE, Span, Split, row_cost};
@@ -19,7 +19,7 @@ const MAX_POTENTIAL: i64 = 1 << 61;
 /// A split network with its flow, potentials, and where everything is.
 #[derive(Debug)]
 pub(super) struct Live {
-    state: State,
+    state: Pseudoflow,
     limits: Limits,
     /// For each node of the network: its number in the core, or as a source with `SOURCE` set, or `NONE`.
     names: Vec<u32>,
@@ -47,7 +47,7 @@ impl Live {
         Ok(Self::new(network, *limits, auto::solve(network, limits)?))
     }
 
-    fn new(network: &Network, limits: Limits, state: State) -> Self {
+    fn new(network: &Network, limits: Limits, state: Pseudoflow) -> Self {
         let mut live = Self {
             names: vec![NONE; network.node_bound()],
             places: vec![NONE; network.arc_bound()],
@@ -108,7 +108,7 @@ impl Live {
             excess[tail as usize] -= flow;
             excess[head as usize] += flow;
         }
-        let state = State::new(split, potentials, excess, chosen);
+        let state = Pseudoflow::new(split, potentials, excess, chosen);
         let mut live = Self::new(network, *limits, state);
         live.changed_sources = (0..live.state.chosen.len() as u32).collect();
         live.changed_core = (0..live.state.potentials.len() as u32).collect();
@@ -117,7 +117,7 @@ impl Live {
 
     /// Tells the head of a source's arc about it.
     fn note_row_arc(&mut self, source: u32, place: u32) {
-        let State { columns, split, using, hubs, .. } = &mut self.state;
+        let Pseudoflow { columns, split, using, hubs, .. } = &mut self.state;
         if let Some(columns) = columns {
             columns.add(split.rows[place as usize], source, place, using[source as usize], hubs);
         }
@@ -163,7 +163,7 @@ impl Live {
     /// Asserts that what follows changes step by step is what would be found anew.
     #[cfg(test)]
     pub fn assert_consistent(&self) {
-        let State { split, using, users, position, hubs, .. } = &self.state;
+        let Pseudoflow { split, using, users, position, hubs, .. } = &self.state;
         let fresh = Columns::new(split, using, hubs);
         let sorted = |columns: &Columns, node: u32| {
             let mut entries = columns.of(node).to_vec();
@@ -305,7 +305,7 @@ impl Live {
     /// Notes that a node's arcs are about to be removed, one after another.
     pub fn clear_node(&mut self, node: u32) {
         let name = self.names[node as usize];
-        if let State { columns: Some(columns), split, .. } = &mut self.state
+        if let Pseudoflow { columns: Some(columns), split, .. } = &mut self.state
             && name != NONE
             && name & SOURCE != 0
         {
@@ -370,7 +370,7 @@ impl Live {
             }
             self.garbage += (span.limit - span.start) as usize;
             span = Span { start, end: start + length, limit: start + length };
-            if let State { columns: Some(columns), .. } = &mut self.state {
+            if let Pseudoflow { columns: Some(columns), .. } = &mut self.state {
                 for (from, to) in (row_before.start..).zip(start..start + length) {
                     columns.relocate(from, to);
                 }
@@ -405,7 +405,7 @@ impl Live {
             if state.chosen[source] == place {
                 state.release(source as u32);
             }
-            let State { split, columns, .. } = state;
+            let Pseudoflow { split, columns, .. } = state;
             if let Some(columns) = columns {
                 columns.remove(split.rows[place as usize].head, place);
             }

@@ -7,7 +7,7 @@
 use super::columns::Entry;
 use super::news::News;
 use super::queue::Queue;
-use super::repair::{FAR, State};
+use super::repair::{FAR, Pseudoflow};
 use super::residual::NONE;
 use super::split::Split;
 
@@ -169,7 +169,7 @@ impl Local {
     }
 }
 
-impl State {
+impl Pseudoflow {
     /// Routes waiting sources near by while that is easy: until searches have looked at too many arcs, or more than a few
     /// sources could not be routed. Says whether all was easy.
     ///

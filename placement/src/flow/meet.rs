@@ -6,7 +6,7 @@
 use super::local::{Mark, UNREACHED};
 use super::news::News;
 use super::queue::Queue;
-use super::repair::{FAR, State};
+use super::repair::{FAR, Pseudoflow};
 use super::residual::NONE;
 
 /// What a search from both sides needs, kept from one to the next.
@@ -177,7 +177,7 @@ impl Meeting {
     }
 }
 
-impl State {
+impl Pseudoflow {
     /// Routes what is left, one excess after another. Leaves what it cannot route.
     pub(super) fn route_meeting(&mut self) {
         if self.columns.is_none() {

@@ -1,6 +1,7 @@
 //! Nodes with supplies, arcs with capacities and costs.
 
 use super::error::Error;
+use super::ids::{ArcId, NodeId};
 
 /// A capacity without a limit.
 pub const UNLIMITED: i64 = i64::MAX;
@@ -15,28 +16,6 @@ const MAX_NODES: usize = (1 << 31) - 1;
 
 /// What stands in `tails` for an arc that was removed.
 const REMOVED: u32 = u32::MAX;
-
-/// A node of a [`Network`]; valid until it is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(pub(super) u32);
-
-/// An arc of a [`Network`]; valid until it is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ArcId(pub(super) u32);
-
-impl NodeId {
-    /// Its place, counted from 0 in the order of adding.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl ArcId {
-    /// Its place, counted from 0 in the order of adding.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// An arc, as it was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Network simplex: from spanning tree to better spanning tree.
 
-use super::algorithm::Solver;
 use super::error::Error;
 use super::network::Network;
 use super::prepare::{self, Limits};
 use super::residual::NONE;
 use super::solution::Solution;
+use super::solver::Solver;
 use super::split::fill_loops;
 
 /// The primal network simplex method, with strongly feasible trees (Cunningham), so that it ends, and the entering arc

@@ -1,7 +1,7 @@
 //! What sources are told when potentials rise.
 
 use super::columns::Entry;
-use super::repair::{FAR, State, User};
+use super::repair::{FAR, Pseudoflow, User};
 
 /// Sources to be told, when potentials rise, that a node has become more attractive.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl User {
     }
 }
 
-impl State {
+impl Pseudoflow {
     /// Tells sources that nodes, which they have arcs to, have become more attractive.
     pub(super) fn tell(&mut self, news: &News) {
         for &Told { node, source, head, extra } in &news.told {

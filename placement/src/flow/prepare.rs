@@ -1,7 +1,8 @@
 //! What every solver checks first: that an optimum can exist, and that sums will fit.
 
 use super::error::Error;
-use super::network::{ArcId, Network, UNLIMITED};
+use super::ids::ArcId;
+use super::network::{Network, UNLIMITED};
 
 /// What a network's numbers allow.
 #[derive(Clone, Copy, Debug)]

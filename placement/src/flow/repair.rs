@@ -16,7 +16,7 @@ use super::split::{RowArc, Span, Split};
 ///
 /// The potential of a unit source is implied: it makes the reduced cost of the arc that the source uses zero.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct Pseudoflow {
     pub split: Split,
     /// Of the core's nodes.
     pub potentials: Vec<i64>,
@@ -76,7 +76,7 @@ impl User {
     }
 }
 
-impl State {
+impl Pseudoflow {
     pub fn new(split: Split, potentials: Vec<i64>, excess: Vec<i64>, chosen: Vec<u32>) -> Self {
         let nodes = split.core_nodes.len();
         let mut counts = vec![0u32; nodes];

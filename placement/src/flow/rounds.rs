@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::error::Error;
-use super::repair::{FAR, State};
+use super::repair::{FAR, Pseudoflow};
 use super::residual::NONE;
 
 /// What a search needs, kept from one to the next.
@@ -77,7 +77,7 @@ const BUCKETS: usize = 1 << 10;
 /// A round is content when it has reached deficits for one part in so many of the excess.
 const ENOUGH: i64 = 2;
 
-impl State {
+impl Pseudoflow {
     /// Takes every excess to a deficit. No arc with room may have a negative reduced cost, and none will.
     pub fn route(&mut self) -> Result<(), Error> {
         #[cfg(test)]

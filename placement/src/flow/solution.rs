@@ -1,6 +1,7 @@
 //! A flow, and the potentials that prove it optimal.
 
-use super::network::{ArcId, Network, NodeId, UNLIMITED};
+use super::ids::{ArcId, NodeId};
+use super::network::{Network, UNLIMITED};
 
 /// A flow of least cost, with its proof.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::algorithm::Solver;
 use super::error::Error;
 use super::network::Network;
 use super::prepare;
 use super::residual::{NONE, Residual};
 use super::solution::Solution;
+use super::solver::Solver;
 
 /// Successive shortest paths with potentials (Busacker and Gowen; Edmonds and Karp): one search by Dijkstra from all
 /// nodes with excess to the nearest with a deficit, then as much flow as fits along shortest paths, and again.

@@ -3,16 +3,25 @@
 mod explain;
 mod flow_model;
 mod fragmentation;
-mod greedy;
+pub mod greedy;
+mod local;
+pub mod setting;
+pub mod table;
 
 #[cfg(test)]
 mod tests;
 
 pub use explain::{Candidate, Explanation, Step};
+pub use flow_model::settings::{
+    AFFINITY_PREFERENCE, DISAGGREGATE_GPUS, DISAGGREGATE_NVMES, LINK_LIMIT, MAX_REMOTE_SHARE, MAX_SLIVER,
+    NETWORK_AWARE, REMOTE_PREFERENCE, WAIT_WEIGHT,
+};
+pub use setting::{Setting, Value};
+pub use table::{PolicyConfig, PolicyKind, PolicyTable};
 
 use crate::cluster::Cluster;
 use crate::error::Error;
-use crate::ids::{DeviceKind, JobId};
+use crate::ids::JobId;
 use crate::placement::Placement;
 use crate::queue::Waiting;
 use crate::state::State;
@@ -23,7 +32,7 @@ use crate::usage::Usage;
 /// A policy may keep what it learnt from round to round, but its decisions follow from its configuration (with
 /// its seed) and from the sequence of calls alone.
 pub trait Policy {
-    /// The name under which [`PolicyConfig::build`] knows it.
+    /// The name that it has in the [table](table).
     fn name(&self) -> &'static str;
 
     /// One scheduling round. `waiting` comes longest waiting first, as [`Queue::waiting`](crate::Queue::waiting)
@@ -99,106 +108,6 @@ pub struct Work {
     pub nodes: u64,
     /// Arcs of these networks.
     pub arcs: u64,
-}
-
-/// How to build a policy.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PolicyConfig {
-    /// One of [`PolicyConfig::NAMES`].
-    pub name: String,
-    /// For policies that draw lots, and for breaking ties.
-    pub seed: u64,
-    /// The kinds of devices that may be remote (ignored by policies that place everything in one node).
-    pub disaggregated: Vec<DeviceKind>,
-    /// Whether completion times are expected under the measured network load, and jobs postponed whose
-    /// objective no placement keeps (`drmaestro` only).
-    pub network_aware: bool,
-    /// The part of a link's capacity up to which remote devices may load it; infinite: only links without
-    /// any capacity are ruled out.
-    pub link_limit: f64,
-    /// The greatest part of the devices' given thousandths, over the whole cluster, that may be remote.
-    pub max_remote_share: f64,
-    /// By which factor a remote device costs more than a local one of equal utility (P of equation 7), at least 1.
-    pub remote_preference: f64,
-    /// By which factor a node costs more that is not among a task's preferred ones, at least 1.
-    pub affinity_preference: f64,
-    /// By how much the cost of leaving a task unscheduled grows with every round (W of equation 8), for a job as long
-    /// as the mean; with the cube of the length for others.
-    pub wait_weight: f64,
-    /// Parts of devices are held back that would leave over more than so many thousandths of a device, except where
-    /// no other device has the same amount left over (`drmaestro` only). [`WHOLE`](crate::WHOLE): nothing is held
-    /// back. For clusters in which more is asked for than there is: what is given is used up, but parts that are
-    /// hard to complete wait long.
-    pub max_sliver: u16,
-    /// The workload's typical tasks and how frequent each is (`fgd`, and ties in `drmaestro`). Empty: learnt
-    /// from the tasks that were seen.
-    pub typical: Vec<(crate::Task, f64)>,
-}
-
-impl PolicyConfig {
-    /// Every policy's name.
-    pub const NAMES: [&'static str; 6] = ["drmaestro", "firmament", "first-fit", "best-fit", "random", "fgd"];
-
-    /// The policy of that name with default settings: GPUs and NVMes disaggregated, network-aware, links used
-    /// up to their capacity.
-    pub fn new(name: impl Into<String>) -> PolicyConfig {
-        PolicyConfig {
-            name: name.into(),
-            seed: 0,
-            disaggregated: DeviceKind::ALL.to_vec(),
-            network_aware: true,
-            link_limit: 1.0,
-            max_remote_share: 1.0,
-            remote_preference: 1.25,
-            affinity_preference: 2.0,
-            wait_weight: 0.021,
-            max_sliver: crate::WHOLE,
-            typical: Vec::new(),
-        }
-    }
-
-    /// Whether the policy ever gives devices of other nodes: what [`Job::check`](crate::Job::check) must know.
-    pub fn disaggregates(&self) -> bool {
-        self.name == "drmaestro" && !self.disaggregated.is_empty()
-    }
-
-    /// Builds the policy.
-    pub fn build(&self) -> Result<Box<dyn Policy + Send>, Error> {
-        let range = |what, value: f64, must| {
-            let of = format!("policy {:?}", self.name);
-            Err(Error::Range { what, of, value: value.to_string(), must })
-        };
-        for (what, value) in [("link_limit", self.link_limit), ("max_remote_share", self.max_remote_share)] {
-            if value.is_nan() || value < 0.0 {
-                return range(what, value, "not negative");
-            }
-        }
-        for (what, value) in
-            [("remote_preference", self.remote_preference), ("affinity_preference", self.affinity_preference)]
-        {
-            if !(1.0..=1000.0).contains(&value) {
-                return range(what, value, "from 1 to 1000");
-            }
-        }
-        if !(0.0..=1000.0).contains(&self.wait_weight) {
-            return range("wait_weight", self.wait_weight, "from 0 to 1000");
-        }
-        for (_, frequency) in &self.typical {
-            if !frequency.is_finite() || *frequency <= 0.0 {
-                return range("a typical task's frequency", *frequency, "greater than 0");
-            }
-        }
-        let greedy = |rule| Ok(Box::new(greedy::Greedy::new(rule, self.seed, &self.typical)) as Box<_>);
-        match self.name.as_str() {
-            "first-fit" => greedy(greedy::Rule::FirstFit),
-            "best-fit" => greedy(greedy::Rule::BestFit),
-            "random" => greedy(greedy::Rule::Random),
-            "fgd" => greedy(greedy::Rule::Fgd),
-            "drmaestro" => Ok(Box::new(flow_model::FlowModel::new("drmaestro", self))),
-            "firmament" => Ok(Box::new(flow_model::FlowModel::new("firmament", self))),
-            name => Err(Error::UnknownPolicy(name.into(), PolicyConfig::NAMES.join(", "))),
-        }
-    }
 }
 
 /// A copy of the state's usage to try things out on, in the memory of an earlier one.

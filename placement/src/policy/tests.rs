@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cluster::{ClusterBuilder, DeviceSpec, NodeSpec, NumaSpec, WHOLE};
-use crate::ids::{CapabilitySet, DeviceId, LinkId, ModelSet, NodeId, ProfileId};
+use crate::ids::{CapabilitySet, DeviceId, DeviceKind, LinkId, ModelSet, NodeId, ProfileId};
 use crate::job::{DeviceRequest, Job, Task};
 use crate::profile::{Interference, Profile, Profiles};
 use crate::queue::Queue;
@@ -33,6 +33,10 @@ fn queue(jobs: impl IntoIterator<Item = Job>) -> Queue {
     queue
 }
 
+fn config(name: &str) -> PolicyConfig {
+    PolicyConfig::named(name).unwrap()
+}
+
 fn build(config: &PolicyConfig) -> Box<dyn Policy + Send> {
     config.build().unwrap()
 }
@@ -57,13 +61,13 @@ fn home(decisions: &Decisions, id: u32) -> Option<(u32, Vec<u32>)> {
 #[test]
 fn names_are_checked() {
     for name in PolicyConfig::NAMES {
-        assert_eq!(build(&PolicyConfig::new(name)).name(), name);
+        assert_eq!(build(&config(name)).name(), name);
     }
-    let unknown = PolicyConfig::new("worst-fit").build().err().unwrap();
+    let unknown = PolicyConfig::named("worst-fit").err().unwrap();
     assert!(unknown.to_string().contains("fgd"), "{unknown}");
-    let negative = PolicyConfig { link_limit: -1.0, ..PolicyConfig::new("drmaestro") };
-    assert!(matches!(negative.build(), Err(Error::Range { what: "link_limit", .. })));
-    let endless = PolicyConfig { wait_weight: f64::INFINITY, ..PolicyConfig::new("drmaestro") };
+    let negative = config("drmaestro").with(&LINK_LIMIT, -1.0);
+    assert!(matches!(negative.build(), Err(Error::Setting { name: "link_limit", .. })));
+    let endless = config("drmaestro").with(&WAIT_WEIGHT, f64::INFINITY);
     assert!(endless.build().is_err());
 }
 
@@ -74,7 +78,7 @@ fn disaggregation_uses_what_is_stranded() {
     for name in PolicyConfig::NAMES {
         let mut state = state(nodes(), Profiles::unknown());
         let mut queue = queue([job(0, gpu_task(1, 100)), job(1, gpu_task(1, 100)), job(2, gpu_task(1, 100))]);
-        let decisions = round(build(&PolicyConfig::new(name)).as_mut(), &mut state, &mut queue, 0.0);
+        let decisions = round(build(&config(name)).as_mut(), &mut state, &mut queue, 0.0);
         if name == "drmaestro" {
             assert_eq!(decisions.placed.len(), 2);
             assert_eq!(decisions.left, [(JobId(2), Reason::NoRoom)]);
@@ -100,7 +104,7 @@ fn local_devices_come_first_and_go_to_whom_they_are_worth_most() {
     let mut jobs = [job(0, gpu_task(1, 10)), job(1, gpu_task(1, 10))];
     jobs[1].profile = ProfileId(1);
     let mut queue = queue(jobs);
-    let mut policy = build(&PolicyConfig { network_aware: false, ..PolicyConfig::new("drmaestro") });
+    let mut policy = build(&config("drmaestro").with(&NETWORK_AWARE, false));
     let decisions = round(policy.as_mut(), &mut state, &mut queue, 0.0);
     assert_eq!(home(&decisions, 0), Some((0, vec![1])));
     assert_eq!(home(&decisions, 1), Some((0, vec![0])));
@@ -112,7 +116,7 @@ fn bandwidth_is_a_limit() {
     let mut state = state(vec![node("a", 8, 0), node("b", 0, 4)], Profiles::unknown());
     // 10,000 Mbit/s carry two of 4,000.
     let mut queue = queue((0..3).map(|id| job(id, gpu_task(1, 4000))));
-    let mut policy = build(&PolicyConfig::new("drmaestro"));
+    let mut policy = build(&config("drmaestro"));
     let decisions = round(policy.as_mut(), &mut state, &mut queue, 0.0);
     assert_eq!(decisions.placed.len(), 2);
     assert_eq!(decisions.left, [(JobId(2), Reason::NoBandwidth)]);
@@ -126,7 +130,7 @@ fn bandwidth_is_a_limit() {
 
 #[test]
 fn the_share_of_remote_devices_is_a_limit() {
-    let config = PolicyConfig { max_remote_share: 0.5, ..PolicyConfig::new("drmaestro") };
+    let config = config("drmaestro").with(&MAX_REMOTE_SHARE, 0.5);
     let mut state = state(vec![node("a", 8, 2), node("b", 0, 8)], Profiles::unknown());
     let mut policy = build(&config);
     let mut queue = queue((0..8).map(|id| job(id, gpu_task(1, 1))));
@@ -150,7 +154,7 @@ fn placements_that_break_the_goal_are_postponed_until_they_have_waited() {
         let mut state = state(nodes(), sensitive());
         state.set_external_mbps(LinkId(1), load_mbps).unwrap();
         let mut queue = queue([goal(0)]);
-        let config = PolicyConfig { network_aware: aware, ..PolicyConfig::new("drmaestro") };
+        let config = config("drmaestro").with(&NETWORK_AWARE, aware);
         let decisions = round(build(&config).as_mut(), &mut state, &mut queue, 0.0);
         assert_eq!(decisions.placed.len(), placed, "{load_mbps} {aware}");
         if placed == 0 {
@@ -163,7 +167,7 @@ fn placements_that_break_the_goal_are_postponed_until_they_have_waited() {
     let mut state = state(nodes(), sensitive());
     state.set_external_mbps(LinkId(1), 5000).unwrap();
     let mut queue = queue([goal(0)]);
-    let mut policy = build(&PolicyConfig { wait_weight: 0.4, ..PolicyConfig::new("drmaestro") });
+    let mut policy = build(&config("drmaestro").with(&WAIT_WEIGHT, 0.4));
     let waits = (0..10)
         .position(|now| !round(policy.as_mut(), &mut state, &mut queue, f64::from(now)).placed.is_empty());
     assert_eq!(waits, Some(3));
@@ -173,7 +177,7 @@ fn placements_that_break_the_goal_are_postponed_until_they_have_waited() {
 fn a_goal_that_cannot_be_kept_is_not_waited_for() {
     let mut state = state(vec![node("a", 8, 0), node("b", 0, 4)], sensitive());
     let mut queue = queue([Job { goal_s: Some(50.0), ..job(0, gpu_task(1, 100)) }]);
-    let decisions = round(build(&PolicyConfig::new("drmaestro")).as_mut(), &mut state, &mut queue, 0.0);
+    let decisions = round(build(&config("drmaestro")).as_mut(), &mut state, &mut queue, 0.0);
     assert_eq!(decisions.placed.len(), 1);
 }
 
@@ -181,7 +185,7 @@ fn a_goal_that_cannot_be_kept_is_not_waited_for() {
 fn running_jobs_are_not_disturbed() {
     // The first tolerates a load of (130 / 120 − 1) / 0.5 = 1/6 by others: 1,667 Mbit/s.
     let mut state = state(vec![node("a", 8, 0), node("b", 0, 4)], sensitive());
-    let mut policy = build(&PolicyConfig::new("drmaestro"));
+    let mut policy = build(&config("drmaestro"));
     let mut queue = queue([Job { goal_s: Some(130.0), ..job(0, gpu_task(1, 100)) }]);
     assert_eq!(round(policy.as_mut(), &mut state, &mut queue, 0.0).placed.len(), 1);
     let tolerated = state.tolerated_mbps(LinkId(1));
@@ -208,7 +212,7 @@ fn neighbours_are_not_harmed() {
         Job { profile: ProfileId(1), ..job(1, Task { only: vec![NodeId(0)], ..Task::new(1000, 1) }) },
         Job { profile: ProfileId(1), ..job(2, Task::new(1000, 1)) },
     ]);
-    let mut policy = build(&PolicyConfig::new("drmaestro"));
+    let mut policy = build(&config("drmaestro"));
     let decisions = round(policy.as_mut(), &mut state, &mut queue, 0.0);
     let calm = home(&decisions, 0).unwrap().0;
     assert_ne!(home(&decisions, 2).unwrap().0, calm);
@@ -224,7 +228,7 @@ fn gangs_start_together_or_not_at_all() {
         let mut state = state(nodes, Profiles::unknown());
         let gang = |id| Job { tasks: vec![gpu_task(1, 1); 2], ..job(id, Task::default()) };
         let mut queue = queue([gang(0), gang(1)]);
-        let decisions = round(build(&PolicyConfig::new(name)).as_mut(), &mut state, &mut queue, 0.0);
+        let decisions = round(build(&config(name)).as_mut(), &mut state, &mut queue, 0.0);
         assert_eq!(decisions.placed.len(), 1, "{name}");
         assert_eq!(decisions.placed[0].1.tasks.len(), 2);
         assert!(matches!(decisions.left[..], [(_, Reason::NoRoom)]), "{name}");
@@ -237,7 +241,7 @@ fn sub_tasks_come_from_several_nodes() {
     let mut state = state(vec![node("a", 8, 1), node("b", 0, 2), node("c", 0, 1)], Profiles::unknown());
     let task = Task::new(1000, 1).with_gpus(4);
     let mut queue = queue([job(0, task)]);
-    let decisions = round(build(&PolicyConfig::new("drmaestro")).as_mut(), &mut state, &mut queue, 0.0);
+    let decisions = round(build(&config("drmaestro")).as_mut(), &mut state, &mut queue, 0.0);
     let (home, mut devices) = home(&decisions, 0).unwrap();
     devices.sort();
     assert_eq!((home, devices), (0, vec![0, 1, 2, 3]));
@@ -247,7 +251,7 @@ fn sub_tasks_come_from_several_nodes() {
 
 #[test]
 fn slivers_are_spared() {
-    let config = PolicyConfig { max_sliver: 50, ..PolicyConfig::new("drmaestro") };
+    let config = self::config("drmaestro").with(&MAX_SLIVER, 0.05);
     let mut state = state(vec![node("a", 8, 2)], Profiles::unknown());
     let part = |milli| Task::new(1000, 1).with(DeviceRequest::part(milli));
     let mut policy = build(&config);
@@ -271,7 +275,7 @@ fn affinity_models_and_numa() {
         let mut wants = gpu_task(3, 0);
         wants.devices[0].models = ModelSet::EMPTY.with(a100);
         let mut queue = queue([job(0, wants), job(1, Task { only: vec![NodeId(1)], ..Task::new(1000, 1) })]);
-        let decisions = round(build(&PolicyConfig::new(name)).as_mut(), &mut state, &mut queue, 0.0);
+        let decisions = round(build(&config(name)).as_mut(), &mut state, &mut queue, 0.0);
         let placement = &decisions.placed.iter().find(|(id, _)| *id == JobId(0)).unwrap().1;
         assert_eq!(placement.tasks[0].grants[0].device, DeviceId(2), "{name}");
         if placement.tasks[0].node == NodeId(1) {
@@ -282,7 +286,7 @@ fn affinity_models_and_numa() {
     }
     let mut state = state(nodes, Profiles::unknown());
     let mut queue = queue([job(0, Task { preferred: vec![NodeId(1)], ..Task::new(1000, 1) })]);
-    let decisions = round(build(&PolicyConfig::new("drmaestro")).as_mut(), &mut state, &mut queue, 0.0);
+    let decisions = round(build(&config("drmaestro")).as_mut(), &mut state, &mut queue, 0.0);
     assert_eq!(home(&decisions, 0).unwrap().0, 1);
 }
 
@@ -290,7 +294,7 @@ fn affinity_models_and_numa() {
 fn decisions_are_explained() {
     for name in PolicyConfig::NAMES {
         let mut state = state(vec![node("a", 8, 1), node("b", 0, 1)], Profiles::unknown());
-        let mut policy = build(&PolicyConfig::new(name));
+        let mut policy = build(&config(name));
         let mut queue = queue([job(0, gpu_task(1, 10)), job(1, gpu_task(9, 10))]);
         policy.watch(JobId(0));
         policy.watch(JobId(1));
@@ -319,7 +323,7 @@ fn divided(name: &str, instances: usize, whole: usize) -> NodeSpec {
 fn a_program_gets_one_instance_of_a_node_and_nothing_beside_it() {
     let gang = |id, count| job(id, Task::new(0, 0).with_gpus(count));
     for name in PolicyConfig::NAMES {
-        let mut policy = build(&PolicyConfig::new(name));
+        let mut policy = build(&config(name));
         // Two in one node are too many, though both are free. Two programs have one each.
         let mut state = state(vec![divided("a", 2, 0)], Profiles::unknown());
         let mut queue = queue([gang(0, 2), gang(1, 1), gang(2, 1)]);
@@ -341,7 +345,7 @@ fn a_gang_gets_instances_of_several_nodes() {
     for at_once in [true, false] {
         let nodes = ["a", "b", "c"].map(|name| divided(name, 2, 0)).to_vec();
         let mut state = state(nodes, Profiles::unknown());
-        let mut policy = build(&PolicyConfig::new("drmaestro"));
+        let mut policy = build(&config("drmaestro"));
         let gang = |id| job(id, Task::new(0, 0).with_gpus(3));
         let rounds = if at_once { vec![vec![gang(0), gang(1)]] } else { vec![vec![gang(0)], vec![gang(1)]] };
         for jobs in rounds {
@@ -387,7 +391,7 @@ fn what_is_needed_is_where_it_is_offered_and_explained_where_it_is_not() {
         let mut state = state(nodes(), Profiles::unknown());
         let needs = state.cluster().capability("encryption").unwrap();
         let task = Task::new(1000, 1).with(DeviceRequest { needs, ..DeviceRequest::gpus(1) });
-        let mut policy = build(&PolicyConfig::new(name));
+        let mut policy = build(&config(name));
         let mut queue = queue([job(0, task.clone()), job(1, task)]);
         policy.watch(JobId(0));
         policy.watch(JobId(1));
@@ -528,7 +532,7 @@ proptest! {
     fn nothing_over_capacity_and_the_same_again(nodes in clusters(), jobs in jobs(), seed in 0u64..4) {
         for name in PolicyConfig::NAMES {
             for network_aware in [false, true] {
-                let config = PolicyConfig { seed, network_aware, ..PolicyConfig::new(name) };
+                let config = config(name).with_seed(seed).with(&NETWORK_AWARE, network_aware);
                 let first = history(&config, &nodes, &jobs);
                 prop_assert_eq!(&first, &history(&config, &nodes, &jobs), "{} is not deterministic", name);
                 if name != "drmaestro" {
@@ -542,7 +546,7 @@ proptest! {
     fn what_is_checked_can_run(nodes in clusters(), jobs in jobs()) {
         // A job of one task and one request that passes the check starts in the empty cluster.
         for name in ["drmaestro", "firmament", "first-fit"] {
-            let config = PolicyConfig { link_limit: f64::INFINITY, ..PolicyConfig::new(name) };
+            let config = config(name).with(&LINK_LIMIT, f64::INFINITY);
             for job in &jobs {
                 let nodes: Vec<_> = nodes.iter().map(|n| NodeSpec { nic_mbps: n.nic_mbps + 1, ..n.clone() }).collect();
                 let mut state = state(nodes, interfering());

@@ -112,15 +112,25 @@ async fn every_policy_serves_clients_elsewhere_and_the_choice_is_kept() {
         world.check();
     }
     let good = &world.settings.policy;
+    let number = |name: &str, value| {
+        let mut policy = good.clone();
+        policy.settings.insert(name.into(), SettingValue::Number(value));
+        policy
+    };
+    let mut incomplete = good.clone();
+    incomplete.settings.remove("link_limit");
     for (odd, part) in [
+        (incomplete, "link_limit is missing"),
+        (number("network_aware", 1.0), "network_aware"),
+        (number("max_sliver", 0.5), "max_sliver"),
         (PolicySettings { name: "dice".into(), ..good.clone() }, "dice"),
-        (PolicySettings { link_limit: 1e300, ..good.clone() }, "link_limit"),
-        (PolicySettings { link_limit: -0.1, ..good.clone() }, "link_limit"),
-        (PolicySettings { link_limit: f64::NAN, ..good.clone() }, "link_limit"),
-        (PolicySettings { max_remote_share: 1.01, ..good.clone() }, "max_remote_share"),
-        (PolicySettings { max_remote_share: -1.0, ..good.clone() }, "max_remote_share"),
-        (PolicySettings { remote_preference: 0.99, ..good.clone() }, "remote_preference"),
-        (PolicySettings { remote_preference: f64::INFINITY, ..good.clone() }, "remote_preference"),
+        (number("link_limit", 1e300), "link_limit"),
+        (number("link_limit", -0.1), "link_limit"),
+        (number("link_limit", f64::NAN), "link_limit"),
+        (number("max_remote_share", 1.01), "max_remote_share"),
+        (number("max_remote_share", -1.0), "max_remote_share"),
+        (number("remote_preference", 0.99), "remote_preference"),
+        (number("remote_preference", f64::INFINITY), "remote_preference"),
     ] {
         let refused = world.engine.set_policy(&boss(), odd).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::BadRequest);

@@ -9,6 +9,7 @@
 
 mod explaining;
 mod phases;
+pub(super) mod settings;
 mod solo;
 mod view;
 
@@ -18,12 +19,13 @@ use super::explain::{Explanation, Watched};
 use super::fragmentation::Fragmentation;
 use super::{Decisions, Policy, PolicyConfig, Reason};
 use crate::error::Error;
-use crate::ids::{DeviceKind, JobId};
+use crate::ids::JobId;
 use crate::job::{Job, Task};
 use crate::placement::Placement;
 use crate::queue::Waiting;
 use crate::state::State;
 use crate::usage::Usage;
+use settings::FlowSettings;
 use view::View;
 
 /// Jobs in one batch. More would find slightly cheaper placements in great crowds, in much more time.
@@ -32,11 +34,11 @@ const BATCH: usize = 512;
 /// A batch's jobs may want this many times what is free: not every job will take its share.
 const OVERBOOK: u64 = 2;
 
-/// The policy.
+/// Both policies: they differ in their settings.
 #[derive(Debug)]
 pub struct FlowModel {
     name: &'static str,
-    settings: Settings,
+    settings: FlowSettings,
     fragmentation: Fragmentation,
     learnt: Vec<bool>,
     /// How many jobs were seen, and how long they take alone in all.
@@ -44,26 +46,6 @@ pub struct FlowModel {
     seen_work_s: f64,
     scratch: Option<Usage>,
     watched: Watched,
-}
-
-/// What of the configuration matters in a round.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub disaggregated: [bool; DeviceKind::COUNT],
-    pub network_aware: bool,
-    pub link_limit: f64,
-    pub max_remote_share: f64,
-    pub remote_preference: f64,
-    pub affinity_preference: f64,
-    pub wait_weight: f64,
-    pub max_sliver: u16,
-}
-
-impl Settings {
-    /// The greatest preference factor that an arc can have.
-    pub fn worst_preference(&self) -> f64 {
-        self.remote_preference * self.affinity_preference
-    }
 }
 
 /// Jobs that are the same to the model.
@@ -86,24 +68,20 @@ impl<'a> Class<'a> {
 }
 
 impl FlowModel {
-    /// `drmaestro`, or `firmament` if nothing is to be disaggregated.
-    pub fn new(name: &'static str, config: &PolicyConfig) -> FlowModel {
-        let mut disaggregated = [false; DeviceKind::COUNT];
-        if name == "drmaestro" {
-            config.disaggregated.iter().for_each(|kind| disaggregated[kind.index()] = true);
-        }
+    /// The flow model with remote devices.
+    pub fn drmaestro(config: &PolicyConfig) -> FlowModel {
+        FlowModel::new(config, FlowSettings::drmaestro(config))
+    }
+
+    /// The flow model with local devices only.
+    pub fn firmament(config: &PolicyConfig) -> FlowModel {
+        FlowModel::new(config, FlowSettings::firmament(config))
+    }
+
+    fn new(config: &PolicyConfig, settings: FlowSettings) -> FlowModel {
         FlowModel {
-            name,
-            settings: Settings {
-                disaggregated,
-                network_aware: config.network_aware && name == "drmaestro",
-                link_limit: config.link_limit,
-                max_remote_share: config.max_remote_share,
-                remote_preference: config.remote_preference,
-                affinity_preference: config.affinity_preference,
-                wait_weight: config.wait_weight,
-                max_sliver: config.max_sliver,
-            },
+            name: config.name(),
+            settings,
             fragmentation: Fragmentation::new(&config.typical),
             learnt: Vec::new(),
             seen: 0,

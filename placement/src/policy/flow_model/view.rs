@@ -1,14 +1,14 @@
 //! What a round looks at: the free amounts as they are while it decides, and what costs follow from them.
 
-use super::{OVERBOOK, Settings};
+use super::OVERBOOK;
+use super::settings::FlowSettings;
 use crate::cluster::{Cluster, WHOLE};
 use crate::cost;
 use crate::ids::{DeviceId, DeviceKind, LinkId, NodeId};
 use crate::job::{DeviceRequest, Job, Task};
 use crate::placement::{Grant, Placement, TaskPlacement};
 use crate::policy::Work;
-use crate::policy::fragmentation::{Fragmentation, Shape};
-use crate::policy::greedy::fgd_cost;
+use crate::policy::fragmentation::{Fragmentation, Shape, fgd_cost};
 use crate::profile::{Conditions, Profiles};
 use crate::queue::Waiting;
 use crate::state::{Neighbour, State};
@@ -30,7 +30,7 @@ pub struct View<'a> {
     pub profiles: &'a Profiles,
     pub external: &'a [u64],
     pub usage: Usage,
-    pub settings: &'a Settings,
+    pub settings: &'a FlowSettings,
     pub fragmentation: &'a mut Fragmentation,
     pub work: Work,
     pub state: &'a State,
