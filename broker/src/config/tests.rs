@@ -1,6 +1,7 @@
 //! Tests of the configuration.
 
 use super::*;
+use rgpu_control::units::parse_bytes;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(text, Path::new("dir/broker.toml"), Overrides::default())

@@ -163,25 +163,15 @@ fn soft_config() -> Result<rgpu_softgpu::Config> {
         config.devices = value.parse().map_err(|_| bad("RGPU_SOFT_DEVICES", &value))?;
     }
     if let Ok(value) = std::env::var("RGPU_SOFT_CC") {
-        config.compute_capability = value
-            .split_once('.')
-            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
-            .ok_or_else(|| bad("RGPU_SOFT_CC", &value))?;
+        config.compute_capability =
+            rgpu_control::units::parse_capability(&value).map_err(|_| bad("RGPU_SOFT_CC", &value))?;
     }
     Ok(config)
 }
 
-/// A number of bytes with an optional K, M, G or T (powers of 1024).
+/// A number of bytes, as everywhere.
 fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let (digits, shift) = match text.chars().last()?.to_ascii_uppercase() {
-        'K' => (&text[..text.len() - 1], 10),
-        'M' => (&text[..text.len() - 1], 20),
-        'G' => (&text[..text.len() - 1], 30),
-        'T' => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
-    };
-    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+    rgpu_control::units::parse_bytes(text).ok()
 }
 
 /// Where the arena of an in-process device may lie: between where the kernel puts programs and where it puts libraries.
