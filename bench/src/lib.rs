@@ -29,6 +29,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use rgpu_control::units;
+
 use report::{Conditions, Report};
 use rig::Rig;
 use way::Way;
@@ -153,12 +155,7 @@ struct Common {
 }
 
 fn parse_size(text: &str) -> Result<usize, String> {
-    let (digits, shift) = match text.chars().last() {
-        Some('K') => (&text[..text.len() - 1], 10),
-        Some('M') => (&text[..text.len() - 1], 20),
-        _ => (text, 0),
-    };
-    let size = digits.parse::<usize>().ok().and_then(|n| n.checked_mul(1 << shift));
+    let size = units::parse_bytes(text).ok().and_then(|size| usize::try_from(size).ok());
     size.filter(|n| (1..=1 << 30).contains(n))
         .ok_or_else(|| format!("{text:?} is no size from 1 byte to 1024M, such as 4K"))
 }

@@ -8,6 +8,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use rgpu_control::units;
+
 use crate::Failure;
 
 /// What a link adds.
@@ -101,28 +103,23 @@ fn pass(mut to: TcpStream, from: &Receiver<Piece>) {
     let _ = to.shutdown(Shutdown::Both); // the other side may have gone first
 }
 
-/// Reads a duration such as `5ms`, `250us` or `0.1s`.
+/// Reads a time from 0 to 60 s, such as `5ms`, `250us` or `0.1s`. The unit is wanted: a bare number would be taken for milliseconds by
+/// some and is seconds elsewhere.
 pub fn parse_delay(text: &str) -> Result<Duration, String> {
-    let (number, scale) = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]
-        .iter()
-        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)))
-        .ok_or_else(|| format!("{text:?} is no duration, such as 5ms or 250us"))?;
-    match number.trim().parse::<f64>() {
-        Ok(n) if n >= 0.0 && n * scale <= 60.0 => Ok(Duration::from_secs_f64(n * scale)),
-        _ => Err(format!("{text:?} is no duration from 0 to 60 s, such as 5ms or 250us")),
-    }
+    let delay = units::parse_duration(text).ok().filter(|_| has_unit(text));
+    delay
+        .filter(|delay| *delay <= Duration::from_secs(60))
+        .ok_or_else(|| format!("{text:?} is no duration from 0 to 60 s with its unit, such as 5ms or 250us"))
 }
 
-/// Reads a rate such as `1Gbit` or `100Mbit`, in bits a second.
+/// Reads a rate with its unit, such as `1Gbit` or `100Mbit`, in bits a second.
 pub fn parse_rate(text: &str) -> Result<f64, String> {
-    let (number, scale) = [("Kbit", 1e3), ("Mbit", 1e6), ("Gbit", 1e9)]
-        .iter()
-        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)))
-        .ok_or_else(|| format!("{text:?} is no rate, such as 1Gbit or 100Mbit"))?;
-    match number.trim().parse::<f64>() {
-        Ok(n) if n.is_finite() && n > 0.0 => Ok(n * scale),
-        _ => Err(format!("{text:?} is no rate, such as 1Gbit or 100Mbit")),
-    }
+    let rate = units::parse_rate(text).ok().filter(|rate| has_unit(text) && *rate > 0.0);
+    rate.map(|mbps| mbps * 1e6).ok_or_else(|| format!("{text:?} is no rate, such as 1Gbit or 100Mbit"))
+}
+
+fn has_unit(text: &str) -> bool {
+    text.trim_end().ends_with(|c: char| c.is_ascii_alphabetic())
 }
 
 #[cfg(test)]

@@ -247,7 +247,7 @@ impl Service {
 
     fn follow_with(what: String, command: &mut Command, encrypts: bool) -> Result<Self, Failure> {
         let mut process = command
-            .env("RGPU_LOG", "warn")
+            .env(rgpu_control::settings::LOG_VARIABLE, "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

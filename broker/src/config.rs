@@ -17,7 +17,6 @@ use rgpu_placement::{PolicyTable, SwitchSpec};
 
 use crate::engine::{Limits, ProfileSettings, Settings};
 
-pub use file::parse_bytes;
 pub use said::name_problem;
 
 /// What the broker is told before it starts.

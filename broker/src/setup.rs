@@ -162,21 +162,6 @@ pub fn issue(key: &PrivateKey, role: Role, name: &str, valid_s: u64) -> Result<I
     Ok(IssuedToken { token: key.sign(&Claims::Role(claims)), expires })
 }
 
-/// Reads a time span such as `30d`, `12h`, `15m` or `90s`, in seconds.
-pub fn parse_span(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no time span, such as 30d, 12h, 15m or 90s");
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..end].parse().map_err(|_| wrong())?;
-    let unit = match &text[end..] {
-        "d" => 86_400,
-        "h" => 3600,
-        "m" => 60,
-        "" | "s" => 1,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(unit).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,15 +218,5 @@ mod tests {
         assert!(issue(&key, Role::Tenant, "a\nb", 60).is_err());
         assert!(issue(&key, Role::Tenant, "ann", 0).is_err());
         assert!(issue(&key, Role::Tenant, "ann", u64::MAX).is_err());
-    }
-
-    #[test]
-    fn spans_are_read() {
-        for (text, seconds) in [("30d", 2_592_000), ("2h", 7200), ("15m", 900), ("90s", 90), ("7", 7)] {
-            assert_eq!(parse_span(text), Ok(seconds));
-        }
-        for wrong in ["", "d", "1.5d", "-1d", "1w", "99999999999999999d"] {
-            assert!(parse_span(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rgpu_broker::config::{Config, Overrides};
-use rgpu_broker::setup::{self, parse_span};
+use rgpu_broker::setup;
+use rgpu_control::settings::{BROKER_CONFIG_VARIABLE, BROKER_DATA_DIR_VARIABLE};
 use rgpu_control::token::Role;
+use rgpu_control::units::parse_seconds;
 
 use crate::{Failure, Outcome};
 
@@ -31,7 +33,7 @@ pub struct Arguments {
 #[derive(clap::Args)]
 struct Serve {
     /// The configuration
-    #[arg(long, value_name = "FILE", env = "RGPU_BROKER_CONFIG")]
+    #[arg(long, value_name = "FILE", env = BROKER_CONFIG_VARIABLE)]
     config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,
@@ -48,7 +50,7 @@ enum Command {
     /// Make a key, unless there is one
     Key {
         /// Where the broker's state is to be
-        #[arg(long, value_name = "DIR", env = "RGPU_BROKER_DATA_DIR")]
+        #[arg(long, value_name = "DIR", env = BROKER_DATA_DIR_VARIABLE)]
         data_dir: PathBuf,
     },
     /// Issue a role token, with the broker's key; no broker need be running
@@ -58,10 +60,10 @@ enum Command {
     )]
     Token {
         /// The configuration
-        #[arg(long, value_name = "FILE", env = "RGPU_BROKER_CONFIG")]
+        #[arg(long, value_name = "FILE", env = BROKER_CONFIG_VARIABLE)]
         config: Option<PathBuf>,
         /// Where the key is, instead of where the configuration says
-        #[arg(long, value_name = "DIR", env = "RGPU_BROKER_DATA_DIR")]
+        #[arg(long, value_name = "DIR", env = BROKER_DATA_DIR_VARIABLE)]
         data_dir: Option<PathBuf>,
         /// What it allows: `admin`, `tenant` or `node`
         #[arg(long, value_parser = parse_role)]
@@ -70,7 +72,7 @@ enum Command {
         #[arg(long)]
         name: String,
         /// For how long, such as 30d, 12h or 90s
-        #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_span)]
+        #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_seconds)]
         valid: u64,
         /// A file to write it to, which only you can read; it must not be there yet [default: stdout]
         #[arg(long, value_name = "FILE")]

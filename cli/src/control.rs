@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use rgpu_control::{BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, Broker, ClientError, Tls};
+use rgpu_control::settings::{self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE};
+use rgpu_control::{Broker, ClientError, Tls};
 
 use crate::Failure;
 
@@ -42,14 +43,10 @@ pub fn parse_identity(text: &str) -> Result<Identity, String> {
     }
 }
 
-fn variable(name: &str) -> Option<std::ffi::OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
-}
-
 impl BrokerArguments {
     /// The broker's address, where one is known.
     pub fn url(&self) -> Option<String> {
-        self.broker.clone().or_else(|| Some(variable(BROKER_VARIABLE)?.to_string_lossy().into_owned()))
+        self.broker.clone().or_else(|| settings::text(BROKER_VARIABLE))
     }
 
     /// Whether anything of this was said on the command line.
@@ -66,8 +63,7 @@ impl BrokerArguments {
             let text = "Say which broker to ask: --broker URL, or RGPU_BROKER (start one with `rgpu broker`)";
             Failure::with_status(text, 2)
         })?;
-        let file =
-            self.broker_token_file.clone().or_else(|| variable(BROKER_TOKEN_VARIABLE).map(PathBuf::from));
+        let file = self.broker_token_file.clone().or_else(|| settings::path(BROKER_TOKEN_VARIABLE));
         let file = file.ok_or_else(|| {
             let text = "Say who you are: --broker-token-file FILE, or RGPU_BROKER_TOKEN_FILE; the broker's administrator \
                         issues the token (`rgpu broker token --role tenant --name YOU`)";

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use rgpu_control::settings::SERVER_VARIABLE;
+use rgpu_control::units;
 use rgpu_protocol::hello::DeviceInfo;
 
 use crate::{Failure, Outcome, probe, run};
@@ -12,7 +14,7 @@ use crate::{Failure, Outcome, probe, run};
 #[command(after_help = "Examples:\n  rgpu devices --server gpuhost:7070\n  rgpu devices --local")]
 pub struct Arguments {
     /// The server to ask
-    #[arg(long, value_name = "HOST:PORT", env = "RGPU_SERVER")]
+    #[arg(long, value_name = "HOST:PORT", env = SERVER_VARIABLE)]
     server: Option<String>,
     /// List this machine's NVIDIA GPUs, which `rgpu serve --device nvidia` would serve
     #[arg(long)]
@@ -74,18 +76,11 @@ pub fn describe(ordinal: usize, device: &DeviceInfo) -> String {
     format!(
         "{ordinal}: {}, compute capability {major}.{minor}, {}{multiprocessors}, CUDA {}.{}, {}",
         device.name,
-        memory(device.total_memory),
+        units::bytes(device.total_memory),
         device.driver_version / 1000,
         device.driver_version % 1000 / 10,
         uuid(device.uuid)
     )
-}
-
-fn memory(bytes: u64) -> String {
-    match bytes {
-        0..0x4000_0000 => format!("{} MiB", bytes >> 20),
-        _ => format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64),
-    }
 }
 
 fn uuid(bytes: [u8; 16]) -> String {

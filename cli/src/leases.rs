@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use rgpu_control::LeaseId;
 use rgpu_control::api::{Lease, LeaseChange};
+use rgpu_control::units::{self, parse_bytes, parse_share};
 
 use crate::Outcome;
 use crate::control::{BrokerArguments, explain, print_json};
 use crate::table::Table;
-use crate::units::{self, parse_bytes, parse_share};
 
 /// List a broker's leases, give one back, or change one.
 ///

@@ -13,6 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
+use rgpu_control::settings::{self, LIBRARY_VARIABLE};
+
 use crate::Failure;
 
 /// The library's file name.
@@ -24,10 +26,9 @@ pub const LINK_NAMES: [&str; 6] =
 
 /// Finds the library: where `RGPU_LIBRARY` says, else beside this command, else in `../lib`.
 pub fn find() -> Result<PathBuf, Failure> {
-    if let Some(path) = std::env::var_os("RGPU_LIBRARY").filter(|path| !path.is_empty()) {
-        let path = PathBuf::from(path);
+    if let Some(path) = settings::path(LIBRARY_VARIABLE) {
         return path.canonicalize().map_err(|e| {
-            Failure::new(format!("RGPU_LIBRARY names {}, which cannot be used: {e}", path.display()))
+            Failure::new(format!("{LIBRARY_VARIABLE} names {}, which cannot be used: {e}", path.display()))
         });
     }
     let command = std::env::current_exe()

@@ -2,13 +2,12 @@
 
 use std::io::IsTerminal;
 
+use rgpu_control::settings::LOG_VARIABLE;
 use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The variable that says which events are written.
-const LOG_VARIABLE: &str = "RGPU_LOG";
 /// Where it is not set.
 const DEFAULT_LOG: &str = "info";
 

@@ -29,7 +29,6 @@ mod sim;
 mod solve;
 mod status;
 mod table;
-mod units;
 
 #[cfg(not(feature = "bench"))]
 left_out::left_out!(bench, "bench");

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use rgpu_control::api::Node;
+use rgpu_control::units;
 
 use crate::Outcome;
 use crate::control::{BrokerArguments, explain, print_json};
 use crate::table::Table;
-use crate::units;
 
 /// List a broker's nodes, keep new leases from one, or forget one.
 #[derive(clap::Args)]

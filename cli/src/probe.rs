@@ -5,6 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rgpu_control::settings::{self, TOKEN_FILE_VARIABLE};
 use rgpu_protocol::hello::{
     Hello, HelloAnswer, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix, Range, Status, message,
 };
@@ -32,8 +33,8 @@ pub struct Server {
 
 /// The token that a file holds; empty without a file. `RGPU_TOKEN_FILE` names one where `file` doesn't.
 pub fn token(file: Option<&Path>) -> Result<Vec<u8>, String> {
-    let named = std::env::var_os("RGPU_TOKEN_FILE").filter(|name| !name.is_empty());
-    let Some(file) = file.or(named.as_deref().map(Path::new)) else { return Ok(Vec::new()) };
+    let named = settings::path(TOKEN_FILE_VARIABLE);
+    let Some(file) = file.or(named.as_deref()) else { return Ok(Vec::new()) };
     let token =
         std::fs::read(file).map_err(|e| format!("Cannot read the token file {}: {e}", file.display()))?;
     Ok(token.trim_ascii().to_vec())

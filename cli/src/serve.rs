@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use rgpu_control::settings;
+use rgpu_control::units::{parse_bytes, parse_capability};
 use rgpu_server::agent::AgentOptions;
 use rgpu_server::{DeviceSpec, Encryption, Options, TlsOptions};
 
 use crate::control::{Identity, parse_identity};
-use crate::units::{parse_bytes, parse_capability};
 use crate::{Failure, Outcome};
 
 /// Serve GPUs to CUDA programs: one process of its own for each.
@@ -20,7 +21,7 @@ use crate::{Failure, Outcome};
     Prints one line with the address when it listens; port 0 picks a free port.")]
 pub struct Arguments {
     /// Where to listen; other than on this machine itself, a token is needed, or --insecure
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
+    #[arg(long, value_name = "ADDR", default_value = settings::SERVE_LISTEN)]
     listen: String,
     /// The GPUs: `nvidia` for the machine's own, `software` for a software GPU (each also with `:N` for N of them),
     /// or `auto`: NVIDIA's where there are any, else a software GPU
@@ -34,14 +35,16 @@ pub struct Arguments {
     /// service where it runs, else by pacing
     #[arg(long, value_name = "HOW", default_value = "auto")]
     partition: rgpu_server::Partition,
-    /// Memory of each GPU, shared by all applications, such as 512M or 2G [default: all; of a software GPU 4G]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(help = format!("Memory of each GPU, shared by all applications, such as 512M or 2G [default: all; of a software GPU {}G]",
+        settings::SOFTWARE_MEMORY >> 30),
+        long, value_name = "BYTES", value_parser = parse_bytes)]
     memory: Option<u64>,
     /// Processor cores that each application's software GPU uses [default: all]
     #[arg(long, value_name = "N")]
     workers: Option<u32>,
-    /// Compute capability that the software GPU reports [default: 8.0]
-    #[arg(long, value_name = "X.Y", value_parser = parse_capability)]
+    #[arg(help = format!("Compute capability that the software GPU reports [default: {}.{}]",
+        settings::SOFTWARE_CAPABILITY.0, settings::SOFTWARE_CAPABILITY.1),
+        long, value_name = "X.Y", value_parser = parse_capability)]
     compute_capability: Option<(u32, u32)>,
     /// Which transports to offer: `tcp`, `shm` (shared memory, to programs on this machine), `rdma`, or `auto` for all that
     /// there are
@@ -54,7 +57,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     image_cache: Option<PathBuf>,
     /// How much of it to keep; 0 keeps nothing
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1G")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = IMAGE_CACHE_SIZE)]
     image_cache_size: u64,
     /// Servers that programs' copies may go to without passing through the program, separated by commas: HOST, HOST:PORT,
     /// or `any` [default: those that the broker names; on a loopback address, servers on loopback addresses]
@@ -79,6 +82,9 @@ pub struct Arguments {
     #[command(flatten)]
     cluster: Cluster,
 }
+
+/// [`settings::IMAGE_CACHE_BYTES`] as people write it.
+const IMAGE_CACHE_SIZE: &str = "1G";
 
 /// The cluster that this machine's GPUs belong to.
 #[derive(clap::Args)]
@@ -130,8 +136,8 @@ impl Cluster {
 }
 
 fn default_image_cache() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let caches = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+    let caches = settings::path("XDG_CACHE_HOME")
+        .or_else(|| settings::path("HOME").map(|home| home.join(".cache")))?;
     Some(caches.join("rgpu").join("images"))
 }
 
@@ -173,4 +179,34 @@ pub fn main(arguments: Arguments) -> Outcome {
 /// Serves one application.
 pub fn app_server() -> Outcome {
     Ok(rgpu_server::app_server_main())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_server() {
+        let line = Line::try_parse_from(["serve"]).unwrap().arguments;
+        assert_eq!(line.image_cache_size, settings::IMAGE_CACHE_BYTES);
+        assert_eq!(line.image_cache_size, Options::default().image_cache_bytes);
+        let help = <Line as clap::CommandFactory>::command().render_long_help().to_string();
+        let device = DeviceSpec::default();
+        let (major, minor) = device.compute_capability;
+        let shown = [
+            format!("of a software GPU {}G]", device.memory >> 30),
+            format!("[default: {major}.{minor}]"),
+            format!("[default: {}]", settings::SERVE_LISTEN),
+        ];
+        for part in shown {
+            assert!(help.contains(&part), "{part}: {help}");
+        }
+    }
 }

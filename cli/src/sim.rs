@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use rgpu_control::units::{parse_duration, parse_part};
 use rgpu_placement::policy::setting::Number;
 use rgpu_placement::policy::{
     MAX_REMOTE_SHARE, MAX_SLIVER, NETWORK_AWARE, PolicyConfig, PolicyTable, Setting, Value,
 };
 use rgpu_simulator::study::{self, Input, Source, Study};
-use rgpu_simulator::{Assumptions, Mix, Rounds, Trials, Workload, allocation, paper, report, statistics};
+use rgpu_simulator::{
+    Assumptions, Micros, Mix, Rounds, Trials, Workload, allocation, paper, report, statistics,
+};
 
 use crate::{Failure, Outcome};
 
@@ -62,7 +65,7 @@ struct Run {
     #[arg(long, value_name = "RATE")]
     rate: Option<f64>,
     /// When the scheduler is called: an interval like 1s or 500ms, or on-change
-    #[arg(long, value_name = "WHEN", default_value = "1s", value_parser = study::parse_rounds)]
+    #[arg(long, value_name = "WHEN", default_value = "1s", value_parser = parse_rounds)]
     rounds: Rounds,
     /// For everything that is drawn by lot
     #[arg(long, default_value_t = 1)]
@@ -102,7 +105,7 @@ struct Openb {
     seeds: u64,
     /// drmaestro holds parts of GPUs back that would leave over more than this [default: 4% if more is asked for than
     /// there is, else 100%: nothing is held back]
-    #[arg(long, value_name = "PART", value_parser = study::parse_part)]
+    #[arg(long, value_name = "PART", value_parser = parse_part)]
     max_sliver: Option<f64>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
@@ -148,7 +151,7 @@ struct Policies {
     #[arg(long)]
     no_network_awareness: bool,
     /// The greatest part of the devices given that may be remote, like 10%
-    #[arg(long, value_name = "PART", default_value = "100%", value_parser = study::parse_part)]
+    #[arg(long, value_name = "PART", default_value = "100%", value_parser = parse_part)]
     max_remote: f64,
     /// How many simulations to run at once [default: as many as there are cores]
     #[arg(long, value_name = "N")]
@@ -231,6 +234,18 @@ impl Policies {
 
 fn fail(error: impl std::fmt::Display) -> Failure {
     Failure::new(error.to_string())
+}
+
+/// When the scheduler is called: an interval of at least a microsecond such as `2s` or `500ms`, or `on-change`.
+fn parse_rounds(text: &str) -> Result<Rounds, String> {
+    if text == "on-change" {
+        return Ok(Rounds::OnChange(Micros(0)));
+    }
+    let seconds = parse_duration(text).ok().map(|interval| interval.as_secs_f64());
+    seconds
+        .filter(|seconds| (1e-6..=1e6).contains(seconds))
+        .map(|seconds| Rounds::Every(Micros::from_seconds(seconds)))
+        .ok_or_else(|| format!("{text:?} is neither an interval like 1s or 500ms nor on-change"))
 }
 
 fn threads(wanted: Option<usize>) -> usize {
@@ -414,6 +429,17 @@ mod tests {
 
     fn parse(line: &str) -> Result<Arguments, clap::Error> {
         Line::try_parse_from(line.split(' ')).map(|line| line.arguments)
+    }
+
+    #[test]
+    fn rounds_are_an_interval_or_each_change() {
+        assert_eq!(parse_rounds("2s"), Ok(Rounds::Every(Micros(2_000_000))));
+        assert_eq!(parse_rounds("250ms"), Ok(Rounds::Every(Micros(250_000))));
+        assert_eq!(parse_rounds("1m"), Ok(Rounds::Every(Micros(60_000_000))));
+        assert_eq!(parse_rounds("on-change"), Ok(Rounds::OnChange(Micros(0))));
+        for text in ["", "s", "0s", "-1s", "nans", "1w", "infs", "never"] {
+            assert!(parse_rounds(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //!   token* says what a program may use, and is checked by servers without asking the broker.
 //! - [`proof`]: what a program shows a server: a lease token, and the proof that it was issued to this program's holder.
 //! - [`ticket`]: the file by which a program is told its lease.
+//! - [`settings`]: the environment variables that rgpu reads, and defaults that several crates must agree on.
+//! - [`units`]: sizes, times, rates and shares as people write them.
 //! - [`Broker`] (feature `client`): the REST API, as blocking calls.
 //!
 //! Nothing here is on the data path. Times are seconds since 1970 (`u64`, UTC); memory is in bytes; shares of a device are
@@ -16,21 +18,15 @@ mod client;
 mod id;
 pub mod proof;
 mod request;
+pub mod settings;
 pub mod ticket;
 pub mod token;
+pub mod units;
 
 #[cfg(feature = "client")]
 pub use client::{Broker, ClientError, Tls};
 pub use id::LeaseId;
-
-/// The environment variable that names the broker, `http://HOST:PORT` or `https://HOST:PORT`.
-pub const BROKER_VARIABLE: &str = "RGPU_BROKER";
-/// The environment variable that names the file with the caller's role token.
-pub const BROKER_TOKEN_VARIABLE: &str = "RGPU_BROKER_TOKEN_FILE";
-/// The environment variable that names the [ticket](ticket) of a program's lease.
-pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
-/// The environment variable that says which of the cluster's nodes this machine is, where its host name doesn't.
-pub const NODE_VARIABLE: &str = "RGPU_NODE";
+pub use settings::{BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, LEASE_VARIABLE, NODE_VARIABLE};
 
 /// Seconds since 1970.
 pub fn unix_time() -> u64 {

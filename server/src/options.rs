@@ -2,6 +2,7 @@
 
 use crate::agent::AgentOptions;
 use crate::partition::{self, Partition};
+use rgpu_control::settings;
 use rgpu_protocol::transport::{CONNECTORS, Choice, Connectors};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -73,7 +74,7 @@ impl DeviceSpec {
 /// The most ordinals that are supported.
 pub const MAX_DEVICES: u32 = 16;
 /// Memory of a software GPU where nothing else was said.
-pub const SOFTWARE_MEMORY: u64 = 4 << 30;
+pub const SOFTWARE_MEMORY: u64 = settings::SOFTWARE_MEMORY;
 
 impl Default for DeviceSpec {
     fn default() -> Self {
@@ -82,7 +83,7 @@ impl Default for DeviceSpec {
             count: 1,
             memory: SOFTWARE_MEMORY,
             workers: 0,
-            compute_capability: (8, 0),
+            compute_capability: settings::SOFTWARE_CAPABILITY,
             driver: None,
             numbers: Vec::new(),
             partition: Partition::Auto,
@@ -193,7 +194,7 @@ impl Default for Options {
             device: DeviceSpec::default(),
             token_file: None,
             image_cache: None,
-            image_cache_bytes: 1 << 30,
+            image_cache_bytes: settings::IMAGE_CACHE_BYTES,
             insecure: false,
             broker_key: None,
             max_sessions: 128,

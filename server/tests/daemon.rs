@@ -8,7 +8,9 @@ use mock::MockDevice;
 use pipe::PipeConnector;
 use rgpu_control::token::{Claims, Grant, LeaseClaims, PrivateKey};
 use rgpu_control::{LeaseId, proof, unix_time};
-use rgpu_device::{Code, Device, Host, HostData, Launch, MemoryKind, Region, Result, Target};
+use rgpu_device::{
+    Code, Device, Host, HostData, HostSource, HostTarget, Launch, MemoryKind, Region, Result, Target,
+};
 use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
 use rgpu_protocol::transport::{CONNECTORS, Choice, Connectors, Shm, Tcp, local_name};
 use rgpu_remote::{ConnectOptions, Credential, Remote};
@@ -438,11 +440,14 @@ fn a_transport_is_a_file_and_an_entry_of_a_list() {
         session.mem_alloc(0, addr, size, MemoryKind::Device).unwrap();
         let data: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
         let (there, here) = (Region::linear(addr, size), Region::linear(data.as_ptr() as u64, size));
-        session.copy_to_device(0, there, here.addr, HostData::Borrowed(here)).unwrap();
+        // SAFETY: `data` is readable until the blocking copy back has returned.
+        let source = unsafe { HostSource::new(here) };
+        session.copy_to_device(0, there, here.addr, HostData::Borrowed(source)).unwrap();
         let mut back = vec![0u8; data.len()];
         let into = Region::linear(back.as_mut_ptr() as u64, size);
         // SAFETY: `back` is writable.
-        unsafe { session.copy_from_device_blocking(0, there, into).unwrap() };
+        let into = unsafe { HostTarget::new(into) };
+        session.copy_from_device_blocking(0, there, into).unwrap();
         assert!(back == data);
         // The process is gone with its client, as over any transport.
         daemon.wait_for_children(1);

@@ -13,7 +13,6 @@ use crate::openb::{self, Assumptions};
 use crate::parallel;
 use crate::plot::{Plot, Series, cdf, worst_to_best};
 use crate::report::{Summary, align, gpus_over_time, jobs_csv, normalised, samples_csv, write};
-use crate::time::Micros;
 use crate::workload::{Workload, poisson_arrivals};
 
 /// Where jobs come from.
@@ -255,51 +254,4 @@ fn pods(
         jobs.push(Submission::new(job, &applications.profiles));
     }
     Ok(Jobs { jobs, warm_up: Vec::new() })
-}
-
-/// An interval of rounds as it is written: `2s`, `500ms`, or `on-change`.
-pub fn parse_rounds(text: &str) -> Result<Rounds, String> {
-    let wrong = || format!("{text:?} is neither an interval like 1s or 500ms nor on-change");
-    if text == "on-change" {
-        return Ok(Rounds::OnChange(Micros(0)));
-    }
-    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 1e-3),
-        (None, Some(number)) => (number, 1.0),
-        (None, None) => return Err(wrong()),
-    };
-    match number.parse::<f64>() {
-        Ok(seconds) if (1e-6..=1e6).contains(&(seconds * unit)) => {
-            Ok(Rounds::Every(Micros::from_seconds(seconds * unit)))
-        }
-        _ => Err(wrong()),
-    }
-}
-
-/// A part as it is written: `10%` or `0.1`.
-pub fn parse_part(text: &str) -> Result<f64, String> {
-    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
-    match number.trim().parse::<f64>() {
-        Ok(value) if (0.0..=1.0).contains(&(value * unit)) => Ok(value * unit),
-        _ => Err(format!("{text:?} is no part of a whole, like 10% or 0.1")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parses_options() {
-        assert_eq!(parse_rounds("2s"), Ok(Rounds::Every(Micros(2_000_000))));
-        assert_eq!(parse_rounds("250ms"), Ok(Rounds::Every(Micros(250_000))));
-        assert_eq!(parse_rounds("on-change"), Ok(Rounds::OnChange(Micros(0))));
-        for text in ["", "s", "0s", "-1s", "nans", "1m", "infs"] {
-            assert!(parse_rounds(text).is_err(), "{text}");
-        }
-        assert_eq!((parse_part("10%"), parse_part("0.25")), (Ok(0.1), Ok(0.25)));
-        for text in ["", "%", "101%", "-1%", "nan", "2"] {
-            assert!(parse_part(text).is_err(), "{text}");
-        }
-    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use rgpu_control::units::parse_bytes;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
@@ -118,22 +119,6 @@ impl<'de> Deserialize<'de> for Limit {
         }
         deserializer.deserialize_any(Visitor)
     }
-}
-
-/// A number of bytes: `1048576`, `512M`, `4GiB`; always in powers of 1024.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no size, such as 512MiB or 4GiB");
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..end].parse().map_err(|_| wrong())?;
-    let shift = match text[end..].trim_start().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        "t" | "tib" => 40,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
 impl FileLimits {

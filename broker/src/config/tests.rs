@@ -3,6 +3,7 @@
 use rgpu_control::api::SettingValue;
 
 use super::*;
+use rgpu_control::units::parse_bytes;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(text, Path::new("dir/broker.toml"), Overrides::default())

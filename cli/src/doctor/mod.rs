@@ -9,6 +9,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use rgpu_control::settings::SERVER_VARIABLE;
+
 use crate::Outcome;
 
 /// Check what rgpu needs: the library, the server, and (given a command) whether it can run under rgpu.
@@ -20,7 +22,7 @@ use crate::Outcome;
     rgpu doctor ./vector_add")]
 pub struct Arguments {
     /// The server to check
-    #[arg(long, value_name = "HOST:PORT", env = "RGPU_SERVER")]
+    #[arg(long, value_name = "HOST:PORT", env = SERVER_VARIABLE)]
     server: Option<String>,
     /// A file with the token that the server asks for
     #[arg(long, value_name = "FILE")]

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use rgpu_control::api::{ErrorCode, Lease, LeaseRequest, LeaseState, this_machine};
 use rgpu_control::ticket::{self, Ticket};
 use rgpu_control::token::PrivateKey;
-use rgpu_control::{Broker, ClientError, LEASE_VARIABLE, LeaseId, NODE_VARIABLE};
+use rgpu_control::units::{parse_bytes, parse_duration, parse_mbps, parse_share};
+use rgpu_control::{Broker, ClientError, LEASE_VARIABLE, LeaseId, NODE_VARIABLE, settings};
 use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
 
 use super::child::{Held, Woken};
 use crate::control::{BrokerArguments, TRY_LATER, explain};
-use crate::units::{parse_bytes, parse_duration, parse_rate, parse_share};
 use crate::{Failure, control};
 
 /// What to ask a broker for.
@@ -39,12 +39,12 @@ pub struct LeaseArguments {
     profile: Option<String>,
     /// The time from now to its end that the program is to keep, such as 90s or 1.5h
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "With a broker")]
-    goal: Option<f64>,
+    goal: Option<Duration>,
     /// How important that is, from 1 (most) to 10
     #[arg(long, value_name = "N", value_parser = parse_importance, help_heading = "With a broker")]
     importance: Option<f64>,
     /// Traffic that each remote GPU is going to make, such as 200Mbit [default: the profile's]
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "With a broker")]
+    #[arg(long, value_name = "RATE", value_parser = parse_mbps, help_heading = "With a broker")]
     traffic: Option<u64>,
     /// Fail (status 75) where nothing is free now, instead of waiting in the queue
     #[arg(long, help_heading = "With a broker")]
@@ -114,10 +114,10 @@ impl LeaseArguments {
     }
 
     fn request(&self, program: &Path, transport: Option<Choice>, key: &PrivateKey) -> LeaseRequest {
-        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let program =
             program.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let transport = transport.map(|choice| choice.name().to_owned()).or_else(|| set(TRANSPORT_VARIABLE));
+        let transport =
+            transport.map(|choice| choice.name().to_owned()).or_else(|| settings::text(TRANSPORT_VARIABLE));
         LeaseRequest {
             name: self.name.clone().unwrap_or(program),
             gpus: self.gpus.unwrap_or(1),
@@ -125,17 +125,17 @@ impl LeaseArguments {
             share_milli: self.share.unwrap_or(1000),
             models: self.model.clone(),
             machine: this_machine(),
-            node: self.node.clone().or_else(|| set(NODE_VARIABLE)),
+            node: self.node.clone().or_else(|| settings::text(NODE_VARIABLE)),
             holder: key.public().to_text(),
             transport: transport.unwrap_or_else(|| "auto".into()),
             profile: self.profile.clone(),
             scale: None,
-            goal_s: self.goal,
+            goal_s: self.goal.map(|goal| goal.as_secs_f64()),
             importance: self.importance,
             traffic_mbps: self.traffic,
             wait_s: self.wait.map_or(SILENCE.as_secs() as u32, |wait| wait.min(SILENCE.as_secs() as u32)),
             now_or_never: self.now || self.wait == Some(0),
-            encrypt: self.encrypt || set(ENCRYPT_VARIABLE).is_some_and(|value| value != "0"),
+            encrypt: self.encrypt || settings::is_on(ENCRYPT_VARIABLE),
         }
     }
 }

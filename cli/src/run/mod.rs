@@ -10,12 +10,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::library::{self, Links};
-use crate::units::{parse_bytes, parse_capability};
 use crate::{Failure, Outcome};
 use child::{Ended, Held};
 use lease::{Asked, LeaseArguments, Leased};
-use rgpu_control::LEASE_VARIABLE;
-use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
+use rgpu_control::settings::{
+    self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, CONNECT_TIMEOUT_S, IN_PROCESS_VARIABLE, LEASE_VARIABLE,
+    LIBRARY_VARIABLE, NODE_VARIABLE, SERVER_VARIABLE, SOFT_CAPABILITY_VARIABLE, SOFT_DEVICES_VARIABLE,
+    SOFT_MEMORY_VARIABLE, SOFT_WORKERS_VARIABLE, TOKEN_FILE_VARIABLE,
+};
+use rgpu_control::units::{parse_bytes, parse_capability};
+use rgpu_protocol::transport::{
+    CA_VARIABLE, Choice, ENCRYPT_VARIABLE, FINGERPRINT_VARIABLE, TRANSPORT_VARIABLE,
+};
 use statistics::{Report, Statistics};
 
 /// Start a CUDA program that uses a server's GPU instead of one in this machine.
@@ -24,22 +30,7 @@ use statistics::{Report, Statistics};
 /// ends. The program's exit status, or the signal it died of, becomes this command's. Programs that it starts use
 /// the same GPU.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  \
-    rgpu run --server gpuhost:7070 --token-file token -- ./train --epochs 3\n  \
-    rgpu run --gpus 1 --gpu-memory 4GiB --share 25% --broker http://broker:7080 -- ./train\n  \
-    rgpu run --in-process --workers 4 -- ./vector_add\n  \
-    rgpu run --server gpuhost:7070 --stats=json:stats.json -- python3 train.py\n\n\
-    Environment:\n  \
-    RGPU_BROKER   the broker, where neither --broker nor --server nor --in-process is given\n  \
-    RGPU_BROKER_TOKEN_FILE  the file with the token for the broker, where --broker-token-file is not given\n  \
-    RGPU_NODE     which of the cluster's nodes this machine is, where --node is not given\n  \
-    RGPU_SERVER   the server, where nothing of that is known\n  \
-    RGPU_TRANSPORT  auto, shm, tcp or rdma, where --transport is not given\n  \
-    RGPU_ENCRYPT  1 for --encrypt\n  \
-    RGPU_TLS_FINGERPRINT  certificates of servers that may be used, sha256:…, separated by commas; encrypts, too\n  \
-    RGPU_TLS_CA   a file with certificates (PEM) that sign those of servers that may be used; encrypts, too\n  \
-    RGPU_CONNECT_TIMEOUT  how many seconds connecting may take [default: 8]\n  \
-    RGPU_LIBRARY  where librgpu.so is, if neither beside this command nor in ../lib")]
+#[command(after_help = after_help())]
 pub struct Arguments {
     /// The server whose GPU to use, or several, HOST:PORT,HOST:PORT, whose GPUs the program sees as its own
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "in_process")]
@@ -77,6 +68,28 @@ pub struct Arguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+/// Examples, and what the environment says where options don't.
+fn after_help() -> String {
+    format!(
+        "Examples:\n  \
+         rgpu run --server gpuhost:7070 --token-file token -- ./train --epochs 3\n  \
+         rgpu run --gpus 1 --gpu-memory 4GiB --share 25% --broker http://broker:7080 -- ./train\n  \
+         rgpu run --in-process --workers 4 -- ./vector_add\n  \
+         rgpu run --server gpuhost:7070 --stats=json:stats.json -- python3 train.py\n\n\
+         Environment (all of it: docs/environment.md):\n  \
+         {BROKER_VARIABLE}   the broker, where neither --broker nor --server nor --in-process is given\n  \
+         {BROKER_TOKEN_VARIABLE}  the file with the token for the broker, where --broker-token-file is not given\n  \
+         {NODE_VARIABLE}     which of the cluster's nodes this machine is, where --node is not given\n  \
+         {SERVER_VARIABLE}   the server, where nothing of that is known\n  \
+         {TRANSPORT_VARIABLE}  auto, shm, tcp or rdma, where --transport is not given\n  \
+         {ENCRYPT_VARIABLE}  1 for --encrypt\n  \
+         {FINGERPRINT_VARIABLE}  certificates of servers that may be used, sha256:…, separated by commas; encrypts, too\n  \
+         {CA_VARIABLE}   a file with certificates (PEM) that sign those of servers that may be used; encrypts, too\n  \
+         RGPU_CONNECT_TIMEOUT  how many seconds connecting may take [default: {CONNECT_TIMEOUT_S}]\n  \
+         {LIBRARY_VARIABLE}  where librgpu.so is, if neither beside this command nor in ../lib"
+    )
 }
 
 /// Where the program's GPU is.
@@ -157,11 +170,11 @@ fn find_place(arguments: &Arguments) -> Result<Place, Failure> {
         return Err(Failure::with_status(text, 2));
     }
     // A lease covers the programs that its program starts, also those that it starts like this.
-    let inherited = std::env::var_os(LEASE_VARIABLE).is_some_and(|value| !value.is_empty());
+    let inherited = settings::variable(LEASE_VARIABLE).is_some();
     if lease.given() || (lease.broker_known() && !inherited) {
         return Ok(Place::Leased);
     }
-    if !inherited && !is_set("RGPU_SERVER") && !is_set("RGPU_IN_PROCESS") {
+    if !inherited && !settings::is_on(SERVER_VARIABLE) && !settings::is_on(IN_PROCESS_VARIABLE) {
         return Err(Failure::with_status(
             "Say which GPU to use: --broker URL for one that a broker leases, --server HOST:PORT for a server's (start one \
              with `rgpu serve`), or --in-process for the software GPU inside the program",
@@ -177,22 +190,18 @@ fn cannot_start(program: &OsString, error: &std::io::Error) -> Failure {
     Failure::with_status(format!("Cannot start {}: {error}", program.to_string_lossy()), status)
 }
 
-fn is_set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
-}
-
 /// Says by the environment where the GPU is.
 fn choose_device(command: &mut Command, arguments: &Arguments, place: Place) -> Result<(), Failure> {
     if place != Place::Inherited {
-        for other in [LEASE_VARIABLE, "RGPU_SERVER", "RGPU_IN_PROCESS"] {
+        for other in [LEASE_VARIABLE, SERVER_VARIABLE, IN_PROCESS_VARIABLE] {
             command.env_remove(other);
         }
     }
     if let Some(server) = &arguments.server {
         server.split(',').try_for_each(|one| check_address(one.trim()))?;
-        command.env("RGPU_SERVER", server);
+        command.env(SERVER_VARIABLE, server);
     } else if arguments.in_process {
-        command.env("RGPU_IN_PROCESS", "1");
+        command.env(IN_PROCESS_VARIABLE, "1");
     }
     if let Some(transport) = arguments.transport {
         command.env(TRANSPORT_VARIABLE, transport.name());
@@ -204,19 +213,19 @@ fn choose_device(command: &mut Command, arguments: &Arguments, place: Place) -> 
         let file = file
             .canonicalize()
             .map_err(|e| Failure::new(format!("Cannot use the token file {}: {e}", file.display())))?;
-        command.env("RGPU_TOKEN_FILE", file);
+        command.env(TOKEN_FILE_VARIABLE, file);
     }
     if let Some(memory) = arguments.memory {
-        command.env("RGPU_SOFT_MEMORY", memory.to_string());
+        command.env(SOFT_MEMORY_VARIABLE, memory.to_string());
     }
     if let Some(workers) = arguments.workers {
-        command.env("RGPU_SOFT_WORKERS", workers.to_string());
+        command.env(SOFT_WORKERS_VARIABLE, workers.to_string());
     }
     if let Some(devices) = arguments.devices {
-        command.env("RGPU_SOFT_DEVICES", devices.to_string());
+        command.env(SOFT_DEVICES_VARIABLE, devices.to_string());
     }
     if let Some((major, minor)) = arguments.compute_capability {
-        command.env("RGPU_SOFT_CC", format!("{major}.{minor}"));
+        command.env(SOFT_CAPABILITY_VARIABLE, format!("{major}.{minor}"));
     }
     Ok(())
 }

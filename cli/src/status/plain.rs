@@ -1,8 +1,9 @@
 //! The cluster as text.
 
 use crate::table::{Table, printable};
-use crate::{leases, nodes, units};
+use crate::{leases, nodes};
 use rgpu_control::api::{Device, Job, Summary};
+use rgpu_control::units;
 
 use super::Snapshot;
 

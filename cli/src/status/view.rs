@@ -8,8 +8,9 @@ use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 use rgpu_control::api::{Device, Event, Lease, LeaseState, Node};
 
 use super::{Snapshot, plain};
+use crate::leases;
 use crate::table::printable;
-use crate::{leases, units};
+use rgpu_control::units;
 
 /// What is shown.
 pub struct View {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rgpu_control::units::{parse_bytes, parse_capability};
 use rgpu_device::{AddressPlan, Device, Host, Range};
 use rgpu_softgpu::SoftGpu;
 
@@ -21,8 +22,7 @@ pub fn config_of_environment() -> Result<rgpu_softgpu::Config> {
     let bad =
         |name: &str, value: &str| Error::new(Code::NoDevice, format!("{name}={value} is not understood"));
     if let Ok(value) = std::env::var("RGPU_SOFT_MEMORY") {
-        config.memory_bytes_per_device =
-            parse_bytes(&value).ok_or_else(|| bad("RGPU_SOFT_MEMORY", &value))?;
+        config.memory_bytes_per_device = parse_bytes(&value).map_err(|_| bad("RGPU_SOFT_MEMORY", &value))?;
     }
     if let Ok(value) = std::env::var("RGPU_SOFT_WORKERS") {
         config.workers = value.parse().map_err(|_| bad("RGPU_SOFT_WORKERS", &value))?;
@@ -31,25 +31,9 @@ pub fn config_of_environment() -> Result<rgpu_softgpu::Config> {
         config.devices = value.parse().map_err(|_| bad("RGPU_SOFT_DEVICES", &value))?;
     }
     if let Ok(value) = std::env::var("RGPU_SOFT_CC") {
-        config.compute_capability = value
-            .split_once('.')
-            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
-            .ok_or_else(|| bad("RGPU_SOFT_CC", &value))?;
+        config.compute_capability = parse_capability(&value).map_err(|_| bad("RGPU_SOFT_CC", &value))?;
     }
     Ok(config)
-}
-
-/// A number of bytes with an optional K, M, G or T (powers of 1024).
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let (digits, shift) = match text.chars().last()?.to_ascii_uppercase() {
-        'K' => (&text[..text.len() - 1], 10),
-        'M' => (&text[..text.len() - 1], 20),
-        'G' => (&text[..text.len() - 1], 30),
-        'T' => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
-    };
-    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Where the arena of an in-process device may lie: between where the kernel puts programs and where it puts libraries.
@@ -92,11 +76,11 @@ mod tests {
 
     #[test]
     fn bytes_have_units() {
-        assert_eq!(parse_bytes("4096"), Some(4096));
-        assert_eq!(parse_bytes("512m"), Some(512 << 20));
-        assert_eq!(parse_bytes(" 2 G "), Some(2 << 30));
-        assert_eq!(parse_bytes(""), None);
-        assert_eq!(parse_bytes("many"), None);
-        assert_eq!(parse_bytes("99999999999G"), None);
+        assert_eq!(parse_bytes("4096").ok(), Some(4096));
+        assert_eq!(parse_bytes("512m").ok(), Some(512 << 20));
+        assert_eq!(parse_bytes(" 2 G ").ok(), Some(2 << 30));
+        assert_eq!(parse_bytes("").ok(), None);
+        assert_eq!(parse_bytes("many").ok(), None);
+        assert_eq!(parse_bytes("99999999999G").ok(), None);
     }
 }

@@ -1,0 +1,301 @@
+//! The environment variables that rgpu reads: their names, their defaults, and the one table of them all.
+//!
+//! `docs/environment.md` is written from [`all`]; a test compares the two, and looks through the sources for variables that have no row.
+//! A variable that is set to nothing counts as not set.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The server whose GPUs a program uses, `HOST:PORT`, or several with commas between.
+pub const SERVER_VARIABLE: &str = "RGPU_SERVER";
+/// Whether a program has the software GPU inside itself.
+pub const IN_PROCESS_VARIABLE: &str = "RGPU_IN_PROCESS";
+/// The file with the token that a server asks for.
+pub const TOKEN_FILE_VARIABLE: &str = "RGPU_TOKEN_FILE";
+/// The broker, `http://HOST:PORT` or `https://HOST:PORT`.
+pub const BROKER_VARIABLE: &str = "RGPU_BROKER";
+/// The file with the caller's role token.
+pub const BROKER_TOKEN_VARIABLE: &str = "RGPU_BROKER_TOKEN_FILE";
+/// The broker's configuration.
+pub const BROKER_CONFIG_VARIABLE: &str = "RGPU_BROKER_CONFIG";
+/// The directory of the broker's state and key.
+pub const BROKER_DATA_DIR_VARIABLE: &str = "RGPU_BROKER_DATA_DIR";
+/// The [ticket](crate::ticket) of a program's lease.
+pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
+/// Which of the cluster's nodes this machine is, where its host name doesn't say.
+pub const NODE_VARIABLE: &str = "RGPU_NODE";
+/// Where `librgpu.so` is.
+pub const LIBRARY_VARIABLE: &str = "RGPU_LIBRARY";
+/// What is written to standard error.
+pub const LOG_VARIABLE: &str = "RGPU_LOG";
+/// Memory of each software GPU inside a program.
+pub const SOFT_MEMORY_VARIABLE: &str = "RGPU_SOFT_MEMORY";
+/// Processor cores that the software GPU inside a program uses.
+pub const SOFT_WORKERS_VARIABLE: &str = "RGPU_SOFT_WORKERS";
+/// How many software GPUs there are inside a program.
+pub const SOFT_DEVICES_VARIABLE: &str = "RGPU_SOFT_DEVICES";
+/// The compute capability of the software GPU inside a program.
+pub const SOFT_CAPABILITY_VARIABLE: &str = "RGPU_SOFT_CC";
+
+/// How many seconds connecting to a server may take, where `RGPU_CONNECT_TIMEOUT` does not say.
+pub const CONNECT_TIMEOUT_S: u64 = 20;
+/// How many seconds copies wait for the way from one server to another, where `RGPU_PEER_PATIENCE` does not say.
+pub const PEER_PATIENCE_S: u64 = 1;
+/// Memory of a software GPU where nothing was said, in bytes.
+pub const SOFTWARE_MEMORY: u64 = 4 << 30;
+/// The compute capability of a software GPU where nothing was said: major and minor.
+pub const SOFTWARE_CAPABILITY: (u32, u32) = (8, 0);
+/// How many bytes of programs' GPU code a server keeps from one session to the next, where nothing was said.
+pub const IMAGE_CACHE_BYTES: u64 = 1 << 30;
+/// Where a server listens, where nothing was said.
+pub const SERVE_LISTEN: &str = "127.0.0.1:7070";
+
+/// A variable's value, where it is set to something.
+pub fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// A variable's value as text; bytes that are no UTF-8 are replaced.
+pub fn text(name: &str) -> Option<String> {
+    variable(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// A variable's value as a path.
+pub fn path(name: &str) -> Option<PathBuf> {
+    variable(name).map(PathBuf::from)
+}
+
+/// Whether a variable says yes: is set to anything but nothing and `0`.
+pub fn is_on(name: &str) -> bool {
+    variable(name).is_some_and(|value| value != "0")
+}
+
+/// Who reads a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// The library in a program; so `rgpu run` hands it on.
+    Program,
+    /// The `rgpu` command.
+    Command,
+    /// `rgpu broker`; each stands for an option of it.
+    Broker,
+    /// rgpu's own tests.
+    Tests,
+}
+
+/// A row of the table.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The variable.
+    pub name: &'static str,
+    /// Who reads it.
+    pub reader: Reader,
+    /// What happens where it is not set; empty where nothing does.
+    pub default: String,
+    /// What it says, and in which form.
+    pub meaning: &'static str,
+}
+
+/// Every variable that rgpu reads.
+pub fn all() -> Vec<Setting> {
+    let row = |reader, name, default: &dyn std::fmt::Display, meaning| Setting {
+        name,
+        reader,
+        default: default.to_string(),
+        meaning,
+    };
+    let program =
+        |name, default: &dyn std::fmt::Display, meaning| row(Reader::Program, name, default, meaning);
+    let command =
+        |name, default: &dyn std::fmt::Display, meaning| row(Reader::Command, name, default, meaning);
+    let broker = |name, default: &dyn std::fmt::Display, meaning| row(Reader::Broker, name, default, meaning);
+    let tests = |name, default: &dyn std::fmt::Display, meaning| row(Reader::Tests, name, default, meaning);
+    let capability = format!("{}.{}", SOFTWARE_CAPABILITY.0, SOFTWARE_CAPABILITY.1);
+    vec![
+        program(
+            LEASE_VARIABLE,
+            &"",
+            "the file with the ticket of the program's lease, which `rgpu run` writes; counts for more than `RGPU_SERVER`",
+        ),
+        program(
+            SERVER_VARIABLE,
+            &"",
+            "the server whose GPUs to use, `HOST:PORT`; several with commas between",
+        ),
+        program(IN_PROCESS_VARIABLE, &"`0`", "`1`: the software GPU inside the program, without a server"),
+        program(TOKEN_FILE_VARIABLE, &"", "the file with the token that the server asks for"),
+        program("RGPU_TRANSPORT", &"`auto`", "how to talk to the server: `auto`, `shm`, `tcp` or `rdma`"),
+        program("RGPU_RDMA_DEVICE", &"the first that works", "the RDMA device to use; servers read it, too"),
+        program("RGPU_ENCRYPT", &"`0`", "`1`: what leaves the machine is encrypted (TLS)"),
+        program(
+            "RGPU_TLS_FINGERPRINT",
+            &"",
+            "certificates of servers that may be used, `sha256:…`, with commas between; encrypts, too",
+        ),
+        program(
+            "RGPU_TLS_CA",
+            &"",
+            "a file with certificates (PEM) that sign those of servers that may be used; encrypts, too",
+        ),
+        program(
+            "RGPU_CONNECT_TIMEOUT",
+            &CONNECT_TIMEOUT_S,
+            "how many seconds connecting may take, from 1 to 3600",
+        ),
+        program(
+            "RGPU_PEER_PATIENCE",
+            &PEER_PATIENCE_S,
+            "how many seconds copies between servers wait for a way that leads past the program",
+        ),
+        program("RGPU_STATS_FILE", &"", "a file for counts of what was sent; `rgpu run --stats` sets it"),
+        program("RGPU_TRACE", &"", "a file for every call with its times at both ends, for Perfetto"),
+        program(
+            SOFT_MEMORY_VARIABLE,
+            &format!("`{}G`", SOFTWARE_MEMORY >> 30),
+            "with `RGPU_IN_PROCESS`: memory of each software GPU, such as `512M`",
+        ),
+        program(
+            SOFT_WORKERS_VARIABLE,
+            &"all",
+            "with `RGPU_IN_PROCESS`: processor cores that the software GPU uses",
+        ),
+        program(SOFT_DEVICES_VARIABLE, &1, "with `RGPU_IN_PROCESS`: number of software GPUs"),
+        program(
+            SOFT_CAPABILITY_VARIABLE,
+            &format!("`{capability}`"),
+            "with `RGPU_IN_PROCESS`: compute capability of the software GPU",
+        ),
+        program(
+            LOG_VARIABLE,
+            &"",
+            "what is written to standard error. A program writes what goes wrong where it is set to anything but `0` and `off`. `rgpu serve` and `rgpu broker` write the levels that it names, for all targets or for single ones: `debug`, `info,rgpu_server::peer=trace`; `info` where it is not set",
+        ),
+        command(
+            BROKER_VARIABLE,
+            &"",
+            "the broker, `http://HOST:PORT` or `https://HOST:PORT`, where `--broker` is not given",
+        ),
+        command(
+            BROKER_TOKEN_VARIABLE,
+            &"",
+            "the file with the token for the broker, where `--broker-token-file` is not given",
+        ),
+        command(NODE_VARIABLE, &"the broker recognises it", "which of the cluster's nodes this machine is"),
+        command(LIBRARY_VARIABLE, &"beside the command, else `../lib`", "where `librgpu.so` is"),
+        broker(BROKER_CONFIG_VARIABLE, &"", "the configuration: `--config`"),
+        broker(
+            BROKER_DATA_DIR_VARIABLE,
+            &"`/var/lib/rgpu-broker`",
+            "the directory of state and key: `--data-dir`",
+        ),
+        broker("RGPU_BROKER_LISTEN", &"`127.0.0.1:7080`", "where it listens: `--listen`"),
+        broker("RGPU_BROKER_INSECURE", &"`false`", "beyond this machine without TLS: `--insecure`"),
+        broker("RGPU_BROKER_OPEN_METRICS", &"`false`", "`/metrics` without a token: `--open-metrics`"),
+        broker(
+            "RGPU_BROKER_LEASE_TTL_S",
+            &60,
+            "after how many seconds a lease ends that is not renewed: `--lease-ttl-s`",
+        ),
+        broker(
+            "RGPU_BROKER_NODE_TIMEOUT_S",
+            &6,
+            "after how many silent seconds a node is lost: `--node-timeout-s`",
+        ),
+        broker("RGPU_BROKER_HEARTBEAT_MS", &1000, "how often nodes speak: `--heartbeat-ms`"),
+        broker(
+            "RGPU_BROKER_CLIENT_NIC_MBPS",
+            &10_000,
+            "network of machines that are no nodes, in Mbit/s: `--client-nic-mbps`",
+        ),
+        broker("RGPU_BROKER_POLICY", &"`drmaestro`", "the policy that decides: `--policy`"),
+        broker(
+            "RGPU_BROKER_DEFAULT_PROFILE",
+            &"",
+            "the profile of programs that name none: `--default-profile`",
+        ),
+        broker("RGPU_BROKER_TLS_CERTIFICATE", &"", "the broker's certificate (PEM): `--tls-certificate`"),
+        broker("RGPU_BROKER_TLS_KEY", &"", "its private key (PEM): `--tls-key`"),
+        broker(
+            "RGPU_BROKER_TLS_CLIENT_CA",
+            &"",
+            "the authority (PEM) that signs clients' certificates: `--tls-client-ca`",
+        ),
+        tests(
+            "RGPU_TEST_BINARIES",
+            &"built first",
+            "the directory with `rgpu` and `librgpu.so` that the end-to-end tests use",
+        ),
+        tests("RGPU_TEST_KEEP", &"", "anything: keep the files of test clusters"),
+        tests(
+            "RGPU_TEST_LOG",
+            &"",
+            "where a shell that the end-to-end tests start writes its standard error; they set it themselves",
+        ),
+        tests("RGPU_WRITE_DOCS", &"", "anything: write pages like this one instead of comparing them"),
+        tests("RGPU_FUZZ_ROUNDS", &3000, "how many random instructions the opcode tests try"),
+        tests("RGPU_PROGRAMS", &150, "how many random kernels they run"),
+        tests("RGPU_FIRST_PROGRAM", &0, "the number of the first"),
+    ]
+}
+
+/// The page `docs/environment.md`.
+pub fn page() -> String {
+    let mut page = String::from(
+        "# Environment variables\n\n\
+         Every variable that rgpu reads. One that is set to nothing counts as not set. Sizes, times, rates and parts of a whole are written \
+         the\nsame way everywhere, in options, in the broker's configuration and here:\n\n\
+         | what | examples | meaning |\n| --- | --- | --- |\n\
+         | size | `4096`, `512M`, `2GiB`, `1 g` | bytes; K, M, G, T and KiB, MiB, GiB, TiB in either case are powers of 1024 |\n\
+         | time | `90`, `90s`, `1.5h`, `200ms` | seconds, unless `us`, `ms`, `s`, `m` or `min`, `h` or `d` follows |\n\
+         | rate | `200`, `200Mbit`, `1.5 Gbit/s` | Mbit/s (10^6 bits), unless `Kbit`, `Mbit` or `Gbit` follows |\n\
+         | part | `25%`, `0.25` | of a whole, from 0 to 1 |\n\n\
+         This page is written from `control/src/settings.rs`; after changing that, run\n\
+         `RGPU_WRITE_DOCS=1 cargo test -p rgpu --test environment`.\n",
+    );
+    let parts = [
+        (
+            Reader::Program,
+            "Read by the library in a program",
+            "`rgpu run` has options for most of them, and sets them for the program.",
+        ),
+        (Reader::Command, "Read by the command", "An option on the command line counts for more."),
+        (
+            Reader::Broker,
+            "Read by `rgpu broker`",
+            "Options count for more, the configuration's file for less ([broker.md](broker.md)).",
+        ),
+        (Reader::Tests, "Read by rgpu's own tests", "They change nothing in rgpu itself."),
+    ];
+    for (reader, title, text) in parts {
+        page += &format!("\n## {title}\n\n{text}\n\n| variable | default | meaning |\n| --- | --- | --- |\n");
+        for setting in all().iter().filter(|setting| setting.reader == reader) {
+            page += &format!("| `{}` | {} | {} |\n", setting.name, setting.default, setting.meaning);
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_variable_has_one_row() {
+        let mut names: Vec<&str> = all().iter().map(|setting| setting.name).collect();
+        let rows = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), rows);
+        for setting in all() {
+            assert!(setting.name.starts_with("RGPU_") && !setting.meaning.is_empty(), "{setting:?}");
+            assert!(page().contains(&format!("| `{}` |", setting.name)), "{setting:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_set_is_nothing() {
+        assert_eq!((variable("RGPU_THAT_NOBODY_SETS"), text("RGPU_THAT_NOBODY_SETS")), (None, None));
+        assert!(path("RGPU_THAT_NOBODY_SETS").is_none() && !is_on("RGPU_THAT_NOBODY_SETS"));
+        assert!(path("CARGO_MANIFEST_DIR").is_some() && is_on("CARGO_MANIFEST_DIR"));
+    }
+}
