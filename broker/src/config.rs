@@ -134,6 +134,14 @@ pub enum ConfigError {
     },
 }
 
+/// An address that may not be listened on without TLS.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0} is reached from other machines, and without TLS others could read the tokens on the way: set tls.certificate and \
+     tls.key, or listen on 127.0.0.1, or say --insecure"
+)]
+pub struct Unencrypted(pub SocketAddr);
+
 /// What flags and the environment say; they precede the file.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Overrides {
@@ -225,13 +233,10 @@ impl Config {
     }
 
     /// Whether these addresses may be listened on with this configuration.
-    pub fn may_listen(&self, addresses: &[SocketAddr]) -> Result<(), String> {
+    pub fn may_listen(&self, addresses: &[SocketAddr]) -> Result<(), Unencrypted> {
         let beyond = addresses.iter().find(|address| !address.ip().is_loopback());
         match beyond {
-            Some(address) if self.tls.is_none() && !self.insecure => Err(format!(
-                "{address} is reached from other machines, and without TLS others could read the tokens on the way: \
-                 set tls.certificate and tls.key, or listen on 127.0.0.1, or say --insecure"
-            )),
+            Some(address) if self.tls.is_none() && !self.insecure => Err(Unencrypted(*address)),
             _ => Ok(()),
         }
     }

@@ -74,15 +74,15 @@ impl Default for Metrics {
 
 /// What the engine knows at one moment.
 pub struct Snapshot {
-    /// Its counters.
+    /// What the engine has counted since it started.
     pub counters: Counters,
-    /// The nodes.
+    /// The nodes, lost ones included.
     pub nodes: Vec<Node>,
-    /// The devices.
+    /// The devices of all nodes.
     pub devices: Vec<Device>,
     /// The leases that have not ended.
     pub leases: Vec<Lease>,
-    /// The release.
+    /// The broker's release.
     pub version: String,
 }
 

@@ -127,7 +127,7 @@ impl Server {
         &self.key
     }
 
-    /// What decides.
+    /// The engine behind the API: the state, and everything that can be done with it.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
@@ -185,7 +185,7 @@ async fn listen(config: &Config) -> Result<TcpListener, ServeError> {
     let failed = |why: String| ServeError::Listen { listen: config.listen.clone(), why };
     let addresses: Vec<SocketAddr> =
         tokio::net::lookup_host(&config.listen).await.map_err(|e| failed(e.to_string()))?.collect();
-    config.may_listen(&addresses).map_err(failed)?;
+    config.may_listen(&addresses).map_err(|e| failed(e.to_string()))?;
     TcpListener::bind(addresses.as_slice()).await.map_err(|e| failed(e.to_string()))
 }
 

@@ -109,9 +109,9 @@ pub fn make_key(data_dir: &Path) -> Result<bool, SetupError> {
 /// What [`init`] made.
 #[derive(Debug)]
 pub struct Made {
-    /// The configuration.
+    /// The configuration file that was written.
     pub config: PathBuf,
-    /// The key.
+    /// The file of the private key that tokens are signed with.
     pub key: PathBuf,
     /// The first administrator's token.
     pub admin_token: PathBuf,

@@ -19,7 +19,7 @@ pub struct NodeSpec {
     pub memory_mib: u64,
     /// The NUMA regions; empty means a single one that has everything. Their sums must be the node's.
     pub numa: Vec<NumaSpec>,
-    /// The devices.
+    /// The devices in it, which get their numbers in this order.
     pub devices: Vec<DeviceSpec>,
     /// The network interface's capacity in Mbit/s, in each direction.
     pub nic_mbps: u64,
@@ -124,7 +124,7 @@ pub struct SwitchSpec {
 /// A node of a [`Cluster`].
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its name.
+    /// The name, unique among things of its sort in the cluster.
     pub name: String,
     /// Thousandths of processor cores.
     pub cpu_milli: u64,
@@ -159,7 +159,7 @@ pub struct Device {
     pub node: NodeId,
     /// GPU or NVMe.
     pub kind: DeviceKind,
-    /// The model.
+    /// The model, by its number among those of the cluster.
     pub model: ModelId,
     /// Its memory in MiB.
     pub memory_mib: u64,
@@ -178,7 +178,7 @@ pub struct Device {
 /// A switch of a [`Cluster`].
 #[derive(Clone, Debug)]
 pub struct Switch {
-    /// Its name.
+    /// The name, unique among things of its sort in the cluster.
     pub name: String,
     /// The switch above.
     pub parent: Option<SwitchId>,
@@ -220,7 +220,7 @@ pub struct ClusterBuilder {
 }
 
 impl ClusterBuilder {
-    /// Nothing yet.
+    /// A cluster without nodes, switches or capabilities, to which these are then added.
     pub fn new() -> ClusterBuilder {
         ClusterBuilder::default()
     }
@@ -232,7 +232,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Adds nodes.
+    /// Adds nodes, which get their numbers in this order.
     #[must_use]
     pub fn nodes(mut self, nodes: impl IntoIterator<Item = NodeSpec>) -> ClusterBuilder {
         self.nodes.extend(nodes);

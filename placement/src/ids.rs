@@ -24,7 +24,7 @@ id!(
     LinkId
 );
 id!(
-    /** A job, numbered by the caller. Numbers should be dense (0, 1, 2, …): a [`State`](crate::State) keeps a
+    /** A job, numbered by the caller. Numbers should be dense (0, 1, 2, …): a [`ClusterState`](crate::ClusterState) keeps a
     vector of them. */
     JobId
 );
@@ -71,9 +71,9 @@ pub struct ModelSet(u64);
 impl ModelSet {
     /// How many models a cluster may have.
     pub const LIMIT: usize = 64;
-    /// Every model.
+    /// The set of all models: a request that takes whatever there is.
     pub const ANY: ModelSet = ModelSet(u64::MAX);
-    /// No model.
+    /// The set without any model, to which models are added.
     pub const EMPTY: ModelSet = ModelSet(0);
 
     /// The set with `model` added.
@@ -101,7 +101,7 @@ pub struct CapabilitySet(u64);
 impl CapabilitySet {
     /// How many capabilities a cluster may know.
     pub const LIMIT: usize = 64;
-    /// No capability.
+    /// The set without any capability: a request that needs none.
     pub const NONE: CapabilitySet = CapabilitySet(0);
 
     /// The set of the capability with that number alone.

@@ -4,7 +4,7 @@
 //!
 //! - [`Cluster`]: nodes, devices, switches; built and checked once by a [`ClusterBuilder`].
 //! - [`Job`], [`Task`], [`DeviceRequest`]: what is to be placed; [`Profile`]: how an application behaves.
-//! - [`State`]: what runs now and what is free; completion times follow from it.
+//! - [`ClusterState`]: what runs now and what is free; completion times follow from it.
 //! - [`Queue`]: what waits, longest first.
 //! - [`Policy`]: looks at a state and at waiting jobs, and gives [`Decisions`]; the [`PolicyTable`] says which there are,
 //!   and [`PolicyConfig`] builds one.
@@ -13,6 +13,7 @@
 
 mod cluster;
 pub mod cost;
+mod decisions;
 mod error;
 pub mod flow;
 mod ids;
@@ -38,5 +39,5 @@ pub use policy::{Decisions, Explanation, Policy, PolicyConfig, PolicyKind, Polic
 pub use profile::{Conditions, Interference, Profile, Profiles};
 pub use queue::{Queue, Waiting};
 pub use rng::Rng;
-pub use state::{Running, State};
+pub use state::{ClusterState, Running};
 pub use usage::Usage;

@@ -34,7 +34,7 @@ pub struct RegionShare {
 /// A device, or a part of one, that is given to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The device.
+    /// The device, in the task's node (local) or in another one (remote).
     pub device: DeviceId,
     /// Thousandths of it (1000 for a whole one).
     pub milli: u16,

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Everything here is a pure function; the simulator and the broker evaluate it anew whenever a neighbour
-//! starts or stops (see [`State::completion_s`](crate::State::completion_s)).
+//! starts or stops (see [`ClusterState::completion_s`](crate::ClusterState::completion_s)).
 
 use std::collections::HashMap;
 

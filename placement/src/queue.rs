@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::decisions::Decisions;
 use crate::error::Error;
 use crate::ids::JobId;
 use crate::job::Job;
-use crate::policy::Decisions;
 
 /// A waiting job.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// The job.
+    /// The job as it was submitted.
     pub job: Arc<Job>,
     /// In how many rounds it was left unscheduled: the paper's counter W of equation 8.
     pub rounds: u32,
@@ -121,8 +121,8 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decisions::{Reason, Work};
     use crate::job::Task;
-    use crate::policy::{Reason, Work};
 
     fn job(id: u32, submit_s: f64) -> Arc<Job> {
         Arc::new(Job { submit_s, ..Job::new(JobId(id), format!("j{id}"), Task::default()) })

@@ -13,11 +13,11 @@ use crate::usage::Usage;
 /// A job that runs.
 #[derive(Clone, Debug)]
 pub struct Running {
-    /// The job.
+    /// The job as it was submitted.
     pub job: Arc<Job>,
     /// Where it runs.
     pub placement: Placement,
-    /// Since when.
+    /// When it started, in seconds of the caller's time.
     pub started_s: f64,
     /// The part of its work that was done by `since_s`.
     done: f64,
@@ -41,7 +41,7 @@ impl Running {
 
 /// The cluster and everything that runs in it.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct ClusterState {
     cluster: Arc<Cluster>,
     profiles: Arc<Profiles>,
     usage: Usage,
@@ -56,10 +56,10 @@ pub struct State {
     passing: Vec<Vec<JobId>>,
 }
 
-impl State {
+impl ClusterState {
     /// An empty cluster.
-    pub fn new(cluster: Arc<Cluster>, profiles: Arc<Profiles>) -> State {
-        State {
+    pub fn new(cluster: Arc<Cluster>, profiles: Arc<Profiles>) -> ClusterState {
+        ClusterState {
             usage: Usage::new(&cluster, if profiles.any_interference() { profiles.len() } else { 0 }),
             external_mbps: vec![0; cluster.links()],
             running: Vec::new(),
@@ -72,12 +72,12 @@ impl State {
         }
     }
 
-    /// The cluster.
+    /// The cluster that jobs are placed in; it never changes.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// The profiles.
+    /// How jobs behave; completion times follow from it.
     pub fn profiles(&self) -> &Arc<Profiles> {
         &self.profiles
     }
@@ -320,7 +320,7 @@ impl State {
     /// that of its slowest task. `None` if it doesn't run.
     ///
     /// A job progresses by `1 / completion_s` per second; who drives a clock recomputes this for the jobs that
-    /// [`State::start`] and [`State::finish`] name.
+    /// [`ClusterState::start`] and [`ClusterState::finish`] name.
     pub fn completion_s(&self, id: JobId) -> Option<f64> {
         let running = self.running(id)?;
         let profile = self.profiles.get(running.job.profile);
@@ -338,7 +338,7 @@ impl State {
 /// What a newcomer must know of a task in the same node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Neighbour {
-    /// Its profile.
+    /// The profile of the job that the neighbour belongs to.
     pub profile: ProfileId,
     /// How long it still runs.
     pub remaining_s: f64,
@@ -397,7 +397,7 @@ pub(crate) fn conditions_at(cluster: &Cluster, at: &TaskPlacement) -> Conditions
 
 /// How much traffic a link may carry in all before a job that is placed so would break its objective: its own, and
 /// of others' as much as its slack allows.
-pub(crate) fn tolerance_mbps(state: &State, job: &Job, placement: &Placement, link: LinkId) -> f64 {
+pub(crate) fn tolerance_mbps(state: &ClusterState, job: &Job, placement: &Placement, link: LinkId) -> f64 {
     let Some(goal) = job.goal_s.filter(|_| job.importance < 10.0) else { return f64::INFINITY };
     let profile = state.profiles.get(job.profile);
     let mut own: Vec<(LinkId, u64)> = Vec::new();
@@ -449,13 +449,13 @@ mod tests {
     use crate::placement::Grant;
     use crate::profile::Profile;
 
-    fn state() -> State {
+    fn state() -> ClusterState {
         let node = |name: &str, gpus| {
             NodeSpec::new(name, 4000, 100).with_nic(1000).with_devices(gpus, DeviceSpec::gpu("T4", 16))
         };
         let cluster = ClusterBuilder::new().nodes([node("a", 0), node("b", 2)]).build().unwrap();
         let profile = Profile { remote_s: 120.0, sensitivity: 0.5, ..Profile::new("p", 100.0) };
-        State::new(Arc::new(cluster), Arc::new(Profiles::new(vec![profile]).unwrap()))
+        ClusterState::new(Arc::new(cluster), Arc::new(Profiles::new(vec![profile]).unwrap()))
     }
 
     fn job(id: u32, mbps: u64) -> Arc<Job> {
@@ -495,7 +495,7 @@ mod tests {
     fn wrong_placements_change_nothing() {
         let mut state = state();
         let before = state.usage().clone();
-        let refuse = |state: &mut State, placement: Placement| {
+        let refuse = |state: &mut ClusterState, placement: Placement| {
             let result = state.start(job(0, 200), placement, 0.0);
             assert!(matches!(result, Err(Error::BadPlacement { .. })), "{result:?}");
         };

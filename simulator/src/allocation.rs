@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rgpu_placement::{
-    Cluster, DeviceId, DeviceKind, JobId, LinkId, PolicyConfig, Profiles, Rng, State, Task, Waiting,
+    Cluster, ClusterState, DeviceId, DeviceKind, JobId, LinkId, PolicyConfig, Profiles, Rng, Task, Waiting,
 };
 
 use crate::engine::{Clock, Progress};
@@ -14,13 +14,13 @@ use crate::openb::{Assumptions, Pod};
 
 /// What is to be tried.
 pub struct Trial<'a> {
-    /// The cluster.
+    /// The cluster, empty when the trial begins.
     pub cluster: &'a Arc<Cluster>,
     /// The trace's pods.
     pub pods: &'a [Pod],
     /// What the trace does not say.
     pub assumptions: &'a Assumptions,
-    /// The policy.
+    /// The policy that places each pod.
     pub policy: &'a PolicyConfig,
     /// Demand at the end, as a part of the capacity.
     pub demand: f64,
@@ -128,7 +128,7 @@ pub fn run(
     }
     let order = order(pods, trial.seed, (capacity as f64 * demand).round() as u64)?;
     let mut policy = trial.policy.build()?;
-    let mut state = State::new(cluster.clone(), Arc::new(Profiles::unknown()));
+    let mut state = ClusterState::new(cluster.clone(), Arc::new(Profiles::unknown()));
     let mut allocated = Allocated {
         marks: Vec::new(),
         pods: order.len(),
@@ -139,7 +139,7 @@ pub fn run(
     };
     let mut times = Vec::with_capacity(if clock.is_some() { order.len() } else { 0 });
     let percent = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 };
-    let mark = |state: &State, demand_percent| {
+    let mark = |state: &ClusterState, demand_percent| {
         let used = state.usage().totals();
         Mark {
             demand_percent,

@@ -27,7 +27,7 @@ const PUBLISHED_TRACE: (usize, u64, u64) = (1213, 6212, 6_086_800);
 pub struct Tried {
     /// The policy's name.
     pub policy: String,
-    /// The seed.
+    /// The seed of the pods' order and of the policy.
     pub seed: u64,
     /// What was given away.
     pub allocated: Allocated,
@@ -37,13 +37,13 @@ pub struct Tried {
 
 /// Trials of several policies.
 pub struct Trials<'a> {
-    /// The cluster.
+    /// The cluster, empty when each trial begins.
     pub cluster: &'a Arc<Cluster>,
     /// The trace's pods.
     pub pods: &'a [Pod],
     /// What the trace does not say.
     pub assumptions: Assumptions,
-    /// The policies.
+    /// The policies that are compared; each is tried with every seed.
     pub policies: &'a [PolicyConfig],
     /// Demand at the end, as a part of the capacity.
     pub demand: f64,

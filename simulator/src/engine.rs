@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rgpu_placement::{
-    Cluster, DeviceKind, Explanation, Job, JobId, Placement, Policy, Profiles, Queue, Reason, State,
+    Cluster, ClusterState, DeviceKind, Explanation, Job, JobId, Placement, Policy, Profiles, Queue, Reason,
     TaskPlacement,
 };
 
@@ -33,13 +33,13 @@ pub enum Rounds {
 pub struct WarmUp {
     /// The job; all its tasks run in one node, without devices.
     pub submission: Submission,
-    /// The node.
+    /// The node in which it runs, all of its devices there.
     pub node: rgpu_placement::NodeId,
 }
 
 /// Everything that a simulation needs.
 pub struct Setup<'a> {
-    /// The cluster.
+    /// The cluster, empty but for what is warm.
     pub cluster: Arc<Cluster>,
     /// How jobs behave.
     pub profiles: Arc<Profiles>,
@@ -80,7 +80,7 @@ impl JobOutcome {
 /// The cluster at one moment, from then on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// The moment, since the simulation's beginning.
     pub at: Micros,
     /// Thousandths of GPUs given to jobs.
     pub gpu_milli: u64,
@@ -105,7 +105,7 @@ pub struct Outcome {
     pub rounds: u64,
     /// How often a running job's completion time changed.
     pub reevaluations: u64,
-    /// Events handled.
+    /// How many events were handled: submissions, ends and rounds.
     pub events: u64,
     /// The explanations asked for, of the last decision about each job.
     pub explanations: Vec<Explanation>,
@@ -146,7 +146,7 @@ struct Progressing {
 
 struct Engine<'a, 'b> {
     setup: &'b Setup<'a>,
-    state: State,
+    state: ClusterState,
     queue: Queue,
     events: Events<Happening>,
     running: Vec<Option<Progressing>>,
@@ -225,7 +225,7 @@ impl<'a, 'b> Engine<'a, 'b> {
     fn new(setup: &'b Setup<'a>) -> Result<Self> {
         let mut engine = Engine {
             setup,
-            state: State::new(setup.cluster.clone(), setup.profiles.clone()),
+            state: ClusterState::new(setup.cluster.clone(), setup.profiles.clone()),
             queue: Queue::new(),
             events: Events::default(),
             running: Vec::new(),

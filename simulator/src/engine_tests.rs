@@ -134,7 +134,7 @@ impl Policy for Auditor {
 
     fn schedule(
         &mut self,
-        state: &State,
+        state: &ClusterState,
         waiting: &[Waiting],
         now_s: f64,
     ) -> Result<Decisions, rgpu_placement::Error> {

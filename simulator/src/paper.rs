@@ -22,9 +22,9 @@ use crate::workload::{Mix, Workload};
 /// What the paper prints about one number of jobs and machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scenario {
-    /// Jobs submitted.
+    /// How many jobs are submitted.
     pub jobs: usize,
-    /// Machines.
+    /// How many machines the cluster has.
     pub machines: usize,
     /// How kinds of jobs are drawn.
     pub mix: Mix,
@@ -115,9 +115,9 @@ pub fn cluster(machines: usize) -> Result<Cluster> {
 pub struct Run {
     /// Which of [`POLICIES`].
     pub policy: usize,
-    /// The seed.
+    /// The seed of the workload and of the policy.
     pub seed: u64,
-    /// The gist.
+    /// Makespan, violated objectives, waiting times and use of the devices.
     pub summary: Summary,
     /// All, of the first seed only.
     pub details: Option<(Vec<Submission>, Outcome)>,

@@ -29,7 +29,7 @@ pub struct Plot {
     pub steps: bool,
     /// Whether the horizontal axis is logarithmic.
     pub log_x: bool,
-    /// The curves.
+    /// The curves, in the order of the legend and of the colours.
     pub series: Vec<Series>,
 }
 

@@ -1,6 +1,5 @@
 //! Results as text: aligned tables, CSV, summaries.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use rgpu_placement::{Cluster, DeviceKind, WHOLE};
@@ -42,7 +41,7 @@ pub fn align(rows: &[Vec<String>]) -> String {
 /// The gist of one simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Jobs submitted.
+    /// How many jobs were submitted, warm ones not counted.
     pub jobs: usize,
     /// Jobs that ended.
     pub ended: usize,
@@ -64,7 +63,7 @@ pub struct Summary {
     pub rounds: u64,
     /// Changes of running jobs' completion times.
     pub reevaluations: u64,
-    /// Postponements.
+    /// How often jobs were postponed that would have fitted, for the sake of their objectives or of others': the sum over all jobs and rounds.
     pub postponed: u64,
 }
 
@@ -125,7 +124,7 @@ impl Summary {
         }
     }
 
-    /// As JSON.
+    /// The summary as a JSON object: times in seconds, shares in percent.
     pub fn json(&self) -> Value {
         json!({
             "jobs": self.jobs,
@@ -179,62 +178,70 @@ impl Summary {
     }
 }
 
-/// A text as a field of a CSV file.
-fn field(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
+/// The text of a CSV file. Fields are quoted where they must be.
+fn csv_text<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    const MEMORY: &str = "memory takes whatever is written";
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(header).expect(MEMORY);
+    rows.for_each(|row| writer.write_record(row).expect(MEMORY));
+    String::from_utf8(writer.into_inner().expect(MEMORY)).expect("fields are texts")
 }
 
-/// One row for each job.
+/// One row for each job. Times are seconds; `normalised` is the time from start to end by the time alone.
 pub fn jobs_csv(cluster: &Cluster, jobs: &[Submission], outcome: &Outcome) -> String {
-    let mut text = String::from(
-        "name,submitted_s,started_s,ended_s,alone_s,run_s,normalised,goal_s,violated,node,devices,remote,postponed\n",
-    );
+    let header = [
+        "name",
+        "submitted_s",
+        "started_s",
+        "ended_s",
+        "alone_s",
+        "run_s",
+        "normalised",
+        "goal_s",
+        "violated",
+        "node",
+        "devices",
+        "remote",
+        "postponed",
+    ];
     let seconds = |time: Option<Micros>| time.map(|time| time.to_string()).unwrap_or_default();
-    for (job, result) in jobs.iter().zip(&outcome.jobs) {
+    let rows = jobs.iter().zip(&outcome.jobs).map(|(job, result)| {
         let run = result.run();
-        let normalised =
-            run.map(|run| format!("{:.6}", run.seconds() / job.alone.seconds())).unwrap_or_default();
-        let node = result.start.map_or("", |_| cluster.nodes()[result.node as usize].name.as_str());
-        let _ = writeln!(
-            text,
-            "{},{},{},{},{},{},{normalised},{},{},{},{},{},{}",
-            field(&job.job.name),
-            job.at,
+        let normalised = run.map(|run| format!("{:.6}", run.seconds() / job.alone.seconds()));
+        let node = result.start.map(|_| cluster.nodes()[result.node as usize].name.clone());
+        [
+            job.job.name.clone(),
+            job.at.to_string(),
             seconds(result.start),
             seconds(result.end),
-            job.alone,
+            job.alone.to_string(),
             seconds(run),
+            normalised.unwrap_or_default(),
             seconds(job.job.goal_s.map(Micros::from_seconds)),
-            u8::from(violated(job, result)),
-            field(node),
-            result.devices,
-            result.remote,
-            result.postponed,
-        );
-    }
-    text
+            u8::from(violated(job, result)).to_string(),
+            node.unwrap_or_default(),
+            result.devices.to_string(),
+            result.remote.to_string(),
+            result.postponed.to_string(),
+        ]
+    });
+    csv_text(header, rows)
 }
 
-/// One row for each moment at which something changed.
+/// One row for each moment at which something changed. GPUs and cores are whole ones, with fractions.
 pub fn samples_csv(outcome: &Outcome) -> String {
-    let mut text = String::from("time_s,gpus,remote_gpus,cores,running,waiting\n");
     let milli = |value: u64| format!("{}.{:03}", value / 1000, value % 1000);
-    for sample in &outcome.samples {
-        let _ = writeln!(
-            text,
-            "{},{},{},{},{},{}",
-            sample.at,
+    let rows = outcome.samples.iter().map(|sample| {
+        [
+            sample.at.to_string(),
             milli(sample.gpu_milli),
             milli(sample.remote_gpu_milli),
             milli(sample.cpu_milli),
-            sample.running,
-            sample.waiting
-        );
-    }
-    text
+            sample.running.to_string(),
+            sample.waiting.to_string(),
+        ]
+    });
+    csv_text(["time_s", "gpus", "remote_gpus", "cores", "running", "waiting"], rows)
 }
 
 #[cfg(test)]

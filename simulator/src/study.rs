@@ -29,11 +29,11 @@ pub enum Source {
 pub struct Input {
     /// Nodes: the simulator's own format, or a node list of an `openb` trace.
     pub cluster: PathBuf,
-    /// Switches.
+    /// Switches, one a row; without them, all nodes are at the core of the network.
     pub switches: Option<PathBuf>,
     /// Profiles; without them, the Rodinia programs.
     pub profiles: Option<PathBuf>,
-    /// Jobs.
+    /// Where the jobs come from.
     pub jobs: Source,
     /// New arrival times, so many a second, for the jobs of a file.
     pub rate: Option<f64>,
@@ -45,21 +45,21 @@ pub struct Input {
 
 /// A cluster and jobs, ready to be simulated under any policy.
 pub struct Study {
-    /// The cluster.
+    /// The cluster, empty when each simulation begins.
     pub cluster: Arc<Cluster>,
     /// How jobs behave.
     pub profiles: Arc<Profiles>,
-    /// The jobs.
+    /// The jobs to submit, and those that run from the beginning.
     pub jobs: Jobs,
 }
 
 /// What came of a study under one policy.
 pub struct Studied {
-    /// The policy.
+    /// The policy's label: its name, and what is set unlike the defaults.
     pub name: String,
-    /// The gist.
+    /// Makespan, violated objectives, waiting times and use of the devices.
     pub summary: Summary,
-    /// All.
+    /// What became of every job, and the cluster over time.
     pub outcome: Outcome,
     /// How long the rounds took in microseconds, if there was a clock.
     pub times: Vec<u64>,

@@ -12,7 +12,7 @@ impl Micros {
         Micros((seconds * 1e6).round() as u64)
     }
 
-    /// In seconds.
+    /// The same in seconds, with fractions.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e6
     }

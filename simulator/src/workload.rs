@@ -19,7 +19,7 @@ pub enum Mix {
 /// Jobs to be made up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
-    /// How many.
+    /// How many jobs are made up.
     pub jobs: usize,
     /// Arrivals a second, in the mean; infinite: all at the beginning.
     pub rate: f64,

@@ -30,6 +30,57 @@ fn the_example_says_the_defaults() {
     assert!(all.default_profile.is_some() && all.limits.max_memory.is_some());
 }
 
+/// The default that a row of the page's table tells for a key.
+fn told(key: &str) -> String {
+    let page = include_str!("../../../docs/broker.md");
+    let row = page.lines().find(|line| line.starts_with(&format!("| `{key}`"))).unwrap_or_else(|| {
+        panic!("docs/broker.md has no row for {key}");
+    });
+    row.trim_end_matches('|').rsplit('|').next().unwrap().trim().trim_matches('`').to_owned()
+}
+
+#[test]
+fn the_page_and_the_help_tell_the_defaults() {
+    let config = Config::default();
+    let help = <Overrides as clap::Args>::augment_args(clap::Command::new("broker"));
+    let defaults = [
+        ("listen", config.listen.clone()),
+        ("data_dir", config.data_dir.display().to_string()),
+        ("insecure", config.insecure.to_string()),
+        ("open_metrics", config.open_metrics.to_string()),
+        ("lease_ttl_s", config.lease_ttl_s.to_string()),
+        ("node_timeout_s", config.node_timeout_s.to_string()),
+        ("heartbeat_ms", config.heartbeat_ms.to_string()),
+        ("client_nic_mbps", config.client_nic_mbps.to_string()),
+        ("policy.name", config.policy.name.clone()),
+        ("encrypt", config.encrypt.to_string()),
+    ];
+    for (key, value) in &defaults {
+        assert_eq!(&told(key), value, "docs/broker.md, {key}");
+        let flag = if *key == "policy.name" { "policy" } else { key };
+        let Some(argument) = help.get_arguments().find(|argument| argument.get_id() == flag) else {
+            assert_eq!(*key, "encrypt", "no flag sets {key}");
+            continue;
+        };
+        // A flag that is given or not has no default to tell.
+        let text = argument.get_help().unwrap().to_string();
+        let expected = format!("[default: {value}]");
+        assert_eq!(text.contains(&expected), !matches!(value.as_str(), "true" | "false"), "--{flag}: {text}");
+    }
+    let settings = config.policy.settings.values().map(ToString::to_string).collect::<Vec<_>>();
+    let page = include_str!("../../../docs/broker.md");
+    for name in config.policy.settings.keys() {
+        assert!(page.contains(&format!("`{name}`")) || page.contains(&format!("`policy.{name}`")), "{name}");
+    }
+    // By name.
+    assert_eq!(settings, ["1", "1", "true", "1.25"]);
+    assert_eq!(told("policy.network_aware"), "true`, 1, 1, 1.25");
+    let example = include_str!("../../../packaging/broker.toml");
+    let names = config.policies.names().collect::<Vec<_>>();
+    let (last, names) = names.split_last().unwrap();
+    assert!(example.contains(&format!("# {} or {last}.", names.join(", "))));
+}
+
 #[test]
 fn all_of_a_file_is_heeded() {
     let config = parse(
@@ -142,7 +193,7 @@ fn without_encryption_only_this_machine() {
     let (near, far) = ("127.0.0.1:1".parse().unwrap(), "10.0.0.1:1".parse().unwrap());
     let mut config = Config::default();
     assert!(config.may_listen(&[near]).is_ok());
-    assert!(config.may_listen(&[near, far]).unwrap_err().contains("--insecure"));
+    assert!(config.may_listen(&[near, far]).unwrap_err().to_string().contains("--insecure"));
     config.insecure = true;
     assert!(config.may_listen(&[far]).is_ok());
 }

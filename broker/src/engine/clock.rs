@@ -16,7 +16,7 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock(Instant);
 
 impl SystemClock {
-    /// Begins now.
+    /// A clock whose elapsed time begins now.
     pub fn new() -> Self {
         Self(Instant::now())
     }

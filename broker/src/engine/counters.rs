@@ -3,7 +3,7 @@
 /// What the engine has done since it started. Times are sums, in microseconds, so that rates can be taken.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
-    /// Placement rounds.
+    /// Placement rounds that were run.
     pub rounds: u64,
     /// Time in which the placement library decided.
     pub schedule_us: u64,
@@ -30,13 +30,13 @@ pub struct Counters {
     pub rebuild_us: u64,
     /// Requests for leases that were accepted.
     pub requests: u64,
-    /// Leases granted.
+    /// Leases that were granted and stored.
     pub grants: u64,
     /// Times from request to grant, in seconds.
     pub grant_times: Histogram,
-    /// Leases renewed.
+    /// Renewals of leases, waiting ones included.
     pub renewals: u64,
-    /// Leases changed.
+    /// Leases whose memory or share was changed while they were active.
     pub changes: u64,
     /// Leases given back by their holders.
     pub released: u64,
@@ -50,11 +50,11 @@ pub struct Counters {
     pub limited: u64,
     /// Requests refused because they can never be granted.
     pub impossible: u64,
-    /// Heartbeats heard.
+    /// Heartbeats of nodes that were taken.
     pub heartbeats: u64,
     /// Nodes that were lost.
     pub nodes_lost: u64,
-    /// Transactions committed.
+    /// Transactions of the store that were committed.
     pub commits: u64,
     /// Records written in them.
     pub records: u64,
@@ -85,7 +85,7 @@ impl Histogram {
     pub const BOUNDS: [f64; 16] =
         [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0];
 
-    /// Counts one.
+    /// Counts one duration, in seconds, in the first bucket whose bound is not below it.
     pub fn add(&mut self, seconds: f64) {
         self.counts[Self::BOUNDS.partition_point(|bound| *bound < seconds)] += 1;
         self.sum_s += seconds;

@@ -21,6 +21,30 @@ pub(crate) struct Found {
     pub device: u32,
 }
 
+/// Why a lease does not get what a placement round found for it: mostly because the state has changed since the round began.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotGranted {
+    #[error("the lease is gone")]
+    Gone,
+    #[error("the lease does not wait any more")]
+    NotWaiting,
+    #[error("{found} devices were found for {wanted}")]
+    Count { found: usize, wanted: u16 },
+    #[error("node {0} is not available any more")]
+    NodeGone(String),
+    #[error("node {node} has no device {device} any more")]
+    DeviceGone { node: String, device: u32 },
+    #[error("device {device} of node {node} was given to another lease")]
+    Taken { node: String, device: u32 },
+    #[error("device {device} of node {node} was found twice")]
+    Twice { node: String, device: u32 },
+    #[error(
+        "devices {} and {} of node {node} were found for one program, which can use no other device beside an instance of a \
+         partitioned GPU", devices[0], devices[1]
+    )]
+    Beside { node: String, devices: [u32; 2] },
+}
+
 /// Refuses requests that are nonsense, whatever the state.
 pub(crate) fn check_request(request: &LeaseRequest, profiles: &ProfileTable) -> Result<(), Problem> {
     let bad = |text: String| Err(problem(ErrorCode::BadRequest, text));
@@ -195,17 +219,22 @@ impl Core {
     }
 
     /// The grants of what a round found for a lease, if it all is (still) free.
-    pub fn grants(&self, request: &LeaseRequest, home: &str, found: &[Found]) -> Result<Vec<Grant>, String> {
+    pub fn grants(
+        &self,
+        request: &LeaseRequest,
+        home: &str,
+        found: &[Found],
+    ) -> Result<Vec<Grant>, NotGranted> {
         if found.len() != usize::from(request.gpus) {
-            return Err(format!("{} devices were found for {}", found.len(), request.gpus));
+            return Err(NotGranted::Count { found: found.len(), wanted: request.gpus });
         }
         let mut grants: Vec<Grant> = Vec::with_capacity(found.len());
         for Found { node, device } in found {
             let entry = self.nodes.get(node).filter(|entry| entry.available());
-            let entry = entry.ok_or_else(|| format!("node {node} is not available any more"))?;
+            let entry = entry.ok_or_else(|| NotGranted::NodeGone(node.clone()))?;
             let report = entry
                 .device(*device)
-                .ok_or_else(|| format!("node {node} has no device {device} any more"))?;
+                .ok_or_else(|| NotGranted::DeviceGone { node: node.clone(), device: *device })?;
             let (milli, memory) = self.used(node, *device);
             let free = report.memory.saturating_sub(memory);
             let (share, memory) = if report.partitionable {
@@ -220,20 +249,16 @@ impl Core {
             };
             if milli + u32::from(share) > u32::from(WHOLE) || memory > free || memory < request.memory.max(1)
             {
-                return Err(format!("device {device} of node {node} was given to another lease"));
+                return Err(NotGranted::Taken { node: node.clone(), device: *device });
             }
             if grants.iter().any(|grant| grant.node == *node && grant.device == *device) {
-                return Err(format!("device {device} of node {node} was found twice"));
+                return Err(NotGranted::Twice { node: node.clone(), device: *device });
             }
             let alone = |index| entry.device(index).is_some_and(|report| report.alone);
             if let Some(other) =
                 grants.iter().find(|grant| grant.node == *node && (report.alone || alone(grant.device)))
             {
-                return Err(format!(
-                    "devices {} and {device} of node {node} were found for one program, which can use no other device beside \
-                     an instance of a partitioned GPU",
-                    other.device
-                ));
+                return Err(NotGranted::Beside { node: node.clone(), devices: [other.device, *device] });
             }
             grants.push(Grant { node: node.clone(), device: *device, memory, share_milli: share });
         }
@@ -257,10 +282,10 @@ impl Core {
     }
 
     /// Gives a waiting lease what a round found for it.
-    pub fn grant(&mut self, id: LeaseId, found: &[Found]) -> Result<(), String> {
-        let entry = self.leases.get(&id).ok_or("the lease is gone")?;
+    pub fn grant(&mut self, id: LeaseId, found: &[Found]) -> Result<(), NotGranted> {
+        let entry = self.leases.get(&id).ok_or(NotGranted::Gone)?;
         if entry.record.state != LeaseState::Waiting {
-            return Err("the lease does not wait any more".into());
+            return Err(NotGranted::NotWaiting);
         }
         let mut record = LeaseRecord::clone(&entry.record);
         let submit_s = entry.live.submit_s;

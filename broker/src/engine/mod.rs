@@ -402,7 +402,7 @@ impl Engine {
         Ok(self.0.core.lock().node_views())
     }
 
-    /// A node.
+    /// The node of that name, whatever state it is in.
     pub fn node(&self, _caller: &Caller, name: &str) -> Result<Node, Problem> {
         let core = self.0.core.lock();
         let entry = core.nodes.get(name).ok_or_else(|| nodes::no_node(name))?;
@@ -597,7 +597,7 @@ impl Engine {
 
     // ---- the rest ----
 
-    /// The policies.
+    /// The policies that there are, and how the one that decides is set.
     pub fn policies(&self, _caller: &Caller) -> Result<Policies, Problem> {
         Ok(self.0.core.lock().policies())
     }

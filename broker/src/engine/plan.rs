@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::{
-    CapabilitySet, Decisions, DeviceId, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet,
-    NodeId, Placement, Policy, Queue, State, Task, TaskPlacement,
+    CapabilitySet, ClusterState, Decisions, DeviceId, DeviceKind, DeviceRequest, Explanation, Grant, JobId,
+    ModelSet, NodeId, Placement, Policy, Queue, Task, TaskPlacement,
 };
 
 use super::Settings;
@@ -84,7 +84,7 @@ pub(crate) struct Planner {
     policy: Box<dyn Policy + Send>,
     policy_settings: PolicySettings,
     disaggregates: bool,
-    state: Option<State>,
+    state: Option<ClusterState>,
     queue: Queue,
     nodes: HashMap<String, NodeId>,
     /// By node: its name outside of the model.
@@ -245,7 +245,7 @@ impl Planner {
         self.nodes = model::numbers(&cluster);
         self.free = (nodes.len()..nodes.len() + places).rev().map(|i| NodeId(i as u32)).collect();
         self.declared = vec![0; cluster.nodes().len()];
-        self.state = Some(State::new(cluster, self.profiles.profiles.clone()));
+        self.state = Some(ClusterState::new(cluster, self.profiles.profiles.clone()));
     }
 
     /// Makes the model's part of a lease what the lease is now. False if there is no place for its client.

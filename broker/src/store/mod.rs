@@ -50,9 +50,9 @@ pub enum StoreError {
 /// A lease, as it is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LeaseRecord {
-    /// Its id.
+    /// The id, which no other lease ever has.
     pub id: LeaseId,
-    /// Whose.
+    /// The tenant that asked for it.
     pub tenant: String,
     /// What was asked for; the amounts are as they were changed later.
     pub request: LeaseRequest,
@@ -105,11 +105,11 @@ pub enum Write {
 /// What is kept.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Kept {
-    /// The leases.
+    /// The leases that have not been forgotten, in no particular order.
     pub leases: Vec<LeaseRecord>,
     /// In how many rounds waiting leases were left, where that was stored.
     pub rounds: std::collections::BTreeMap<LeaseId, u32>,
-    /// The nodes.
+    /// The nodes, in no particular order.
     pub nodes: Vec<NodeRecord>,
     /// Single values by name.
     pub settings: std::collections::BTreeMap<String, String>,

@@ -182,14 +182,14 @@ mod tests {
     use super::*;
     use crate::store::{LeaseRecord, NodeRecord};
 
-    /// A directory that is removed afterwards.
-    struct Place(PathBuf);
+    /// A directory for a test, removed afterwards.
+    struct Scratch(PathBuf);
 
-    impl Place {
-        fn new() -> Place {
+    impl Scratch {
+        fn new() -> Scratch {
             let path = std::env::temp_dir().join(format!("rgpu-store-{}", LeaseId::random()));
             std::fs::create_dir(&path).unwrap();
-            Place(path)
+            Scratch(path)
         }
 
         fn file(&self) -> PathBuf {
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for Scratch {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_was_stored_is_there_again() {
-        let place = Place::new();
+        let place = Scratch::new();
         let mut store = SqliteStore::open(&place.file()).unwrap();
         store.commit(&[lease(1), lease(u64::MAX), node("n0"), Write::Setting("a", "1".into())]).unwrap();
         store.commit(&[lease(u64::MAX), Write::ForgetLease(LeaseId(1)), node("n1")]).unwrap();
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn rounds_are_kept_while_a_lease_is() {
-        let place = Place::new();
+        let place = Scratch::new();
         let mut store = SqliteStore::open(&place.file()).unwrap();
         let ids = [LeaseId(1), LeaseId(u64::MAX)];
         store
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_file_of_the_first_version_is_taken_over() {
-        let place = Place::new();
+        let place = Scratch::new();
         let mut store = SqliteStore::open(&place.file()).unwrap();
         store.commit(&[lease(1), node("n0")]).unwrap();
         store.connection.execute_batch("DROP TABLE waits; PRAGMA user_version = 1;").unwrap();
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_file_has_one_broker() {
-        let place = Place::new();
+        let place = Scratch::new();
         let _store = SqliteStore::open(&place.file()).unwrap();
         let error = SqliteStore::open(&place.file()).err().unwrap().to_string();
         assert!(error.contains("another broker"), "{error}");
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_changes_nothing() {
-        let place = Place::new();
+        let place = Scratch::new();
         let mut store = SqliteStore::open(&place.file()).unwrap();
         store.commit(&[lease(0)]).unwrap();
         let pages: i64 = store.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_read_only_file_is_an_error_and_changes_nothing() {
-        let place = Place::new();
+        let place = Scratch::new();
         let mut store = SqliteStore::open(&place.file()).unwrap();
         store.connection.pragma_update(None, "query_only", true).unwrap();
         let error = store.commit(&[lease(0)]).unwrap_err();
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn files_of_others_of_later_releases_and_damaged_ones_are_refused() {
-        let place = Place::new();
+        let place = Scratch::new();
         std::fs::write(place.file(), vec![7; 10_000]).unwrap();
         let error = SqliteStore::open(&place.file()).err().unwrap().to_string();
         assert!(error.contains("not a database") && error.contains("state.sqlite"), "{error}");

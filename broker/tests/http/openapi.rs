@@ -63,6 +63,38 @@ fn every_path_and_method_of_the_contract_is_described_and_no_other() {
     assert_eq!(operations(&described()), contract);
 }
 
+/// The operations that no method of the client calls: descriptions and metrics are for other programs.
+const FOR_OTHERS: [&str; 2] = ["OPENAPI", "METRICS"];
+
+#[test]
+fn the_client_knows_every_path() {
+    let paths = include_str!("../../../control/src/api.rs").split_once("pub mod paths {").unwrap().1;
+    let paths = paths.split_once("\n}").unwrap().0;
+    let client = include_str!("../../../control/src/client.rs");
+    let names = paths.lines().filter_map(|line| line.trim().strip_prefix("pub const "));
+    let names: Vec<&str> = names.map(|line| line.split(':').next().unwrap()).collect();
+    assert!(names.len() >= 19, "{names:?}");
+    for name in names {
+        let used = client.contains(&format!("paths::{name},"))
+            || client.contains(&format!("paths::{name})"))
+            || client.contains(&format!("paths::{name}."));
+        assert_eq!(used, !FOR_OTHERS.contains(&name), "control/src/client.rs and paths::{name}");
+    }
+}
+
+#[test]
+fn the_documentation_lists_every_operation() {
+    let page = include_str!("../../../docs/broker.md");
+    for (path, method) in operations(&described()) {
+        let name = format!("`{method} {path}");
+        let listed = page.match_indices(&name).any(|(at, _)| {
+            let next = page[at + name.len()..].chars().next();
+            matches!(next, Some('`' | '?'))
+        });
+        assert!(listed, "docs/broker.md does not list {method} {path}");
+    }
+}
+
 #[test]
 fn every_described_operation_answers_and_only_for_its_roles() {
     let bench = broker("");

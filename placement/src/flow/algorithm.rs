@@ -50,7 +50,7 @@ impl Algorithm {
         }
     }
 
-    /// A solver.
+    /// A solver that uses this algorithm.
     pub fn solver(self) -> Box<dyn Solver> {
         match self {
             Self::Auto => Box::new(Auto),

@@ -39,7 +39,7 @@ impl Random {
 /// machine, and to its job's node for tasks that wait; machines and jobs have arcs to the sink.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduling {
-    /// Machines.
+    /// How many machines there are, each a node of the network.
     pub machines: usize,
     /// Tasks, each a unit of supply.
     pub tasks: usize,
@@ -54,7 +54,7 @@ pub struct Scheduling {
 /// A scheduler's network with names for its parts.
 #[derive(Clone, Debug)]
 pub struct SchedulingNetwork {
-    /// The network.
+    /// The network, which is balanced and has a solution.
     pub network: Network,
     /// A node for each task.
     pub tasks: Vec<NodeId>,

@@ -163,7 +163,7 @@ impl Network {
         Ok(self.supplies[node.index()])
     }
 
-    /// An arc.
+    /// An arc as it was added, with its capacity and cost as they are now.
     pub fn arc(&self, arc: ArcId) -> Result<Arc, Error> {
         let index = self.check_arc(arc)?;
         Ok(Arc {

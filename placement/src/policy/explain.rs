@@ -12,7 +12,7 @@ use crate::job::{DeviceRequest, not_offered};
 pub struct Explanation {
     /// The job's name.
     pub job: String,
-    /// The policy.
+    /// The name of the policy that decided.
     pub policy: String,
     /// When it was decided.
     pub now_s: f64,

@@ -11,8 +11,8 @@ use crate::job::{DeviceRequest, Job, Task};
 use crate::profile::{Interference, Profile, Profiles};
 use crate::queue::Queue;
 
-fn state(nodes: Vec<NodeSpec>, profiles: Profiles) -> State {
-    State::new(Arc::new(ClusterBuilder::new().nodes(nodes).build().unwrap()), Arc::new(profiles))
+fn state(nodes: Vec<NodeSpec>, profiles: Profiles) -> ClusterState {
+    ClusterState::new(Arc::new(ClusterBuilder::new().nodes(nodes).build().unwrap()), Arc::new(profiles))
 }
 
 fn node(name: &str, cores: u64, gpus: usize) -> NodeSpec {
@@ -42,7 +42,7 @@ fn build(config: &PolicyConfig) -> Box<dyn Policy + Send> {
 }
 
 /// One round; starts what was placed.
-fn round(policy: &mut dyn Policy, state: &mut State, queue: &mut Queue, now_s: f64) -> Decisions {
+fn round(policy: &mut dyn Policy, state: &mut ClusterState, queue: &mut Queue, now_s: f64) -> Decisions {
     let decisions = policy.schedule(state, queue.waiting(), now_s).unwrap();
     for (id, placement) in &decisions.placed {
         let job = queue.waiting().iter().find(|waiting| waiting.job.id == *id).unwrap().job.clone();
@@ -479,7 +479,7 @@ fn interfering() -> Profiles {
     profiles
 }
 
-/// Several rounds in which jobs end now and then. `State::start` refuses whatever doesn't fit or isn't whole.
+/// Several rounds in which jobs end now and then. `ClusterState::start` refuses whatever doesn't fit or isn't whole.
 fn history(config: &PolicyConfig, nodes: &[NodeSpec], jobs: &[Job]) -> Vec<(JobId, Placement)> {
     let mut state = state(nodes.to_vec(), interfering());
     let empty = state.usage().clone();

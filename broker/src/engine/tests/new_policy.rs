@@ -61,7 +61,11 @@ fn a_new_policy_runs_in_the_simulator() {
     let folder = std::env::temp_dir().join(format!("rgpu-new-policy-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let cluster = folder.join("cluster.csv");
-    std::fs::write(&cluster, "name,count,cpu_milli,memory_mib,gpus\nn,4,64000,262144,4\n").unwrap();
+    std::fs::write(
+        &cluster,
+        "name,count,cpu_milli,memory_mib,gpus,gpu_memory_mib\nn,4,64000,262144,4,16384\n",
+    )
+    .unwrap();
     let workload = Workload { jobs: 40, rate: 1.0, mix: Mix::Uniform, goal: None, seed: 1 };
     let input = Input {
         cluster,

@@ -96,7 +96,7 @@ async fn what_waits_is_explained_when_somebody_asks() {
 async fn every_policy_serves_clients_elsewhere_and_the_choice_is_kept() {
     let (mut world, mut nodes) = with_nodes(Settings::default(), &[2, 2]).await;
     let names = world.engine.policies(&boss()).unwrap().names;
-    assert_eq!(names.len(), 6);
+    assert_eq!(names, rgpu_placement::PolicyConfig::NAMES);
     for name in names {
         let policy = PolicySettings { name: name.clone(), ..world.settings.policy.clone() };
         world.engine.set_policy(&boss(), policy).await.unwrap();

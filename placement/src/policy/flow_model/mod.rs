@@ -23,7 +23,7 @@ use crate::ids::JobId;
 use crate::job::{Job, Task};
 use crate::placement::Placement;
 use crate::queue::Waiting;
-use crate::state::State;
+use crate::state::ClusterState;
 use crate::usage::Usage;
 use settings::FlowSettings;
 use view::View;
@@ -91,7 +91,7 @@ impl FlowModel {
         }
     }
 
-    fn learn(&mut self, state: &State, job: &Job) {
+    fn learn(&mut self, state: &ClusterState, job: &Job) {
         let i = job.id.index();
         if self.learnt.len() <= i {
             self.learnt.resize(i + 1, false);
@@ -109,7 +109,12 @@ impl Policy for FlowModel {
         self.name
     }
 
-    fn schedule(&mut self, state: &State, waiting: &[Waiting], now_s: f64) -> Result<Decisions, Error> {
+    fn schedule(
+        &mut self,
+        state: &ClusterState,
+        waiting: &[Waiting],
+        now_s: f64,
+    ) -> Result<Decisions, Error> {
         for waiting in waiting {
             self.learn(state, &waiting.job);
         }

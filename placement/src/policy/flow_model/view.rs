@@ -11,7 +11,7 @@ use crate::policy::Work;
 use crate::policy::fragmentation::{Fragmentation, Shape, fgd_cost};
 use crate::profile::{Conditions, Profiles};
 use crate::queue::Waiting;
-use crate::state::{Neighbour, State};
+use crate::state::{ClusterState, Neighbour};
 use crate::usage::Usage;
 
 /// So much the growth of fragmentation (0 to 100) weighs in a cost: it decides between places that are equal
@@ -33,7 +33,7 @@ pub struct View<'a> {
     pub settings: &'a FlowSettings,
     pub fragmentation: &'a mut Fragmentation,
     pub work: Work,
-    pub state: &'a State,
+    pub state: &'a ClusterState,
     /// How much traffic each link may carry before a job breaks its objective: not a number until it is asked for.
     pub tolerated: Vec<f64>,
     /// Per node, what the tasks there have before them; `None` until it is asked for.
@@ -341,7 +341,7 @@ impl View<'_> {
         cost::unscheduled_cost(self.settings.worst_preference(), 0.0)
     }
 
-    /// Equation 8.
+    /// What it costs to leave the job waiting: equation 8, with the rounds it has waited.
     pub fn unscheduled(&self, waiting: &Waiting) -> f64 {
         cost::unscheduled_cost(self.settings.worst_preference(), self.waited(waiting))
     }

@@ -27,7 +27,7 @@ use crate::ids::{JobId, NodeId};
 use crate::job::{Job, Task};
 use crate::placement::{Placement, TaskPlacement};
 use crate::queue::Waiting;
-use crate::state::State;
+use crate::state::ClusterState;
 use crate::usage::Usage;
 
 /// Which node a task goes to, and which of that node's devices it gets.
@@ -158,7 +158,12 @@ impl<R: Rule> Policy for Greedy<R> {
         self.name
     }
 
-    fn schedule(&mut self, state: &State, waiting: &[Waiting], now_s: f64) -> Result<Decisions, Error> {
+    fn schedule(
+        &mut self,
+        state: &ClusterState,
+        waiting: &[Waiting],
+        now_s: f64,
+    ) -> Result<Decisions, Error> {
         let cluster = state.cluster().clone();
         self.rule.begin(&cluster);
         let mut usage = super::scratch(&mut self.scratch, state);
