@@ -11,6 +11,7 @@ use rgpu_protocol::hello::{self, Hello, HelloAnswer, Prefix, Status};
 use rgpu_protocol::transport::{Choice, Kind, local_name};
 use rgpu_remote::{ConnectOptions, Credential, Remote};
 use rgpu_server::{DeviceSpec, Options};
+use rgpu_test_runner::Test;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
         Some("serve") => return serve(arguments.get(2)),
         _ => {}
     }
-    let tests: &[(&str, fn())] = &[
+    let tests: &'static [(&str, fn())] = &[
         ("a_session_has_a_process_of_its_own", a_session_has_a_process_of_its_own),
         ("an_application_server_is_confined", an_application_server_is_confined),
         ("a_process_is_gone_with_its_client", a_process_is_gone_with_its_client),
@@ -74,17 +75,18 @@ fn main() -> ExitCode {
         ("a_forked_child_leaves_the_session_alone", a_forked_child_leaves_the_session_alone),
         ("closed_descriptors_are_an_error", closed_descriptors_are_an_error),
     ];
-    let filter = arguments.iter().skip(1).find(|a| !a.starts_with('-'));
-    for (over, kind) in [("tcp", Kind::Tcp), ("shm", Kind::Shm)] {
-        OVER_SHM.store(kind == Kind::Shm, SeqCst);
-        for (name, test) in tests {
-            if filter.is_none_or(|f| name.contains(f.as_str())) {
+    let ways = [("tcp", Kind::Tcp), ("shm", Kind::Shm)];
+    let all = ways.into_iter().flat_map(|(over, kind)| {
+        // One at a time: over which transport they connect is said to all of the program.
+        tests.iter().map(move |(name, test)| {
+            Test::alone(format!("{over}::{name}"), move || {
+                OVER_SHM.store(kind == Kind::Shm, SeqCst);
                 test();
-                println!("test {name} ({over}) ... ok");
-            }
-        }
-    }
-    ExitCode::SUCCESS
+                Ok(())
+            })
+        })
+    });
+    rgpu_test_runner::main(all.collect())
 }
 
 fn serve(file: Option<&String>) -> ExitCode {
