@@ -298,7 +298,7 @@ impl Daemon {
         let arranged =
             match self.partitions.arrange(&self.device, terms, hello.features & FEATURE_OBSERVE != 0) {
                 Ok(arranged) => arranged,
-                Err(why) => return refuse(&why),
+                Err(why) => return refuse(&why.to_string()),
             };
         let sessions = self.children.lock().unwrap_or_else(PoisonError::into_inner).len();
         let slot = if sessions < self.max_sessions { self.ledger.take_slot() } else { None };
@@ -310,7 +310,7 @@ impl Daemon {
         {
             self.ledger.clear_slot(slot);
             tracing::warn!("{peer}: refused: {why}");
-            let _ = say(&*wire, &HelloAnswer::refused(Status::Credential, why));
+            let _ = say(&*wire, &HelloAnswer::refused(Status::Credential, why.to_string()));
             return;
         }
         let name = printable(&hello.program);
@@ -510,7 +510,8 @@ impl Daemon {
         }
         // Who may come as they are may still bring a lease, and is held to it.
         if *leases && !(*everybody && hello.credential.is_empty()) {
-            return self.leases.admit_bound(&hello.credential, hello.session, binding).map(Some);
+            let admitted = self.leases.admit_bound(&hello.credential, hello.session, binding);
+            return admitted.map(Some).map_err(|e| e.to_string());
         }
         match (*everybody, hello.credential.is_empty()) {
             (true, _) => Ok(None),
