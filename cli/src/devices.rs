@@ -37,8 +37,8 @@ pub fn main(arguments: &Arguments) -> Outcome {
         return Err(Failure::with_status(text, 2));
     };
     run::check_address(server)?;
-    let token = probe::token(arguments.token_file.as_deref()).map_err(Failure::new)?;
-    let found = probe::ask(server, &token).map_err(Failure::new)?;
+    let token = probe::token(arguments.token_file.as_deref())?;
+    let found = probe::ask(server, &token)?;
     for (ordinal, device) in found.answer.devices.iter().enumerate() {
         println!("{}", describe(ordinal, device));
     }
@@ -52,7 +52,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
 #[cfg(feature = "serve")]
 fn list_local(driver: Option<&Path>) -> Outcome {
     let found = rgpu_server::inventory::nvidia_devices(driver);
-    for (ordinal, device) in found.map_err(Failure::new)?.iter().enumerate() {
+    for (ordinal, device) in found.map_err(|e| Failure::new(e.to_string()))?.iter().enumerate() {
         println!("{}", describe(ordinal, device));
     }
     Ok(ExitCode::SUCCESS)

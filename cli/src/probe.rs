@@ -1,14 +1,17 @@
 //! Asking a server what it has, without being a CUDA program.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rgpu_control::settings::{self, TOKEN_FILE_VARIABLE};
 use rgpu_protocol::hello::{
     Hello, HelloAnswer, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix, Range, Status, message,
 };
+use rgpu_protocol::wire::DecodeError;
+
+use crate::Failure;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -19,6 +22,112 @@ const PROPOSALS: [Range; 3] = [
     Range { base: 0x3000_0000_0000, size: 256 * GIB },
     Range { base: 0x1400_0000_0000, size: 64 * GIB },
 ];
+
+/// Why a server told nothing. Each says what to do, where something can be done.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The token cannot be read.
+    #[error("Cannot read the token file {}: {why}", .file.display())]
+    Token {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// The name means nothing.
+    #[error("{address} is unknown: {why}")]
+    Unknown {
+        /// What was to be reached.
+        address: String,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// The name means no address.
+    #[error("{0} has no address")]
+    NoAddress(String),
+    /// Nobody was reached.
+    #[error("Cannot connect to {address}: {why}{}", advice(.why))]
+    Connect {
+        /// What was to be reached.
+        address: String,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// Somebody was reached who says nothing.
+    #[error("{0} accepted the connection but says nothing; is it an rgpu server?")]
+    Silent(String),
+    /// Somebody was reached who hangs up.
+    #[error("{0} closed the connection instead of answering; is it an rgpu server?")]
+    Closed(String),
+    /// The connection broke.
+    #[error("The connection to {address} failed: {why}")]
+    Lost {
+        /// The server.
+        address: String,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// What answers speaks another language.
+    #[error("What answers at {address} is no rgpu server: {why}")]
+    Stranger {
+        /// Who answers.
+        address: String,
+        /// What is wrong with the answer's beginning.
+        why: DecodeError,
+    },
+    /// The rest of the answer cannot be read.
+    #[error("The answer of the server {address} is malformed: {why}")]
+    Malformed {
+        /// The server.
+        address: String,
+        /// What is wrong with it.
+        why: DecodeError,
+    },
+    /// The server is of another release.
+    #[error(
+        "The server {address} speaks version {}.{} of the protocol, and this rgpu {MAJOR}.{MINOR}: use the same release on \
+         both sides",
+        .version.0,
+        .version.1
+    )]
+    Version {
+        /// The server.
+        address: String,
+        /// Its protocol version.
+        version: (u16, u16),
+    },
+    /// The server does not want to.
+    #[error("The server {address} refuses: {why}")]
+    Refused {
+        /// The server.
+        address: String,
+        /// What it said.
+        why: String,
+    },
+    /// None of the ranges of addresses that are proposed suits the server.
+    #[error("The server {address} has no free addresses: {why}")]
+    NoRange {
+        /// The server.
+        address: String,
+        /// What it said.
+        why: String,
+    },
+}
+
+/// What may help where nobody was reached.
+fn advice(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::ConnectionRefused => "; is `rgpu serve` running there?",
+        io::ErrorKind::TimedOut => "; is the address right, and no firewall in between?",
+        _ => "",
+    }
+}
+
+impl From<ProbeError> for Failure {
+    fn from(error: ProbeError) -> Self {
+        Self::new(error.to_string())
+    }
+}
 
 /// What a server said.
 #[derive(Debug)]
@@ -32,16 +141,15 @@ pub struct Server {
 }
 
 /// The token that a file holds; empty without a file. `RGPU_TOKEN_FILE` names one where `file` doesn't.
-pub fn token(file: Option<&Path>) -> Result<Vec<u8>, String> {
+pub fn token(file: Option<&Path>) -> Result<Vec<u8>, ProbeError> {
     let named = settings::path(TOKEN_FILE_VARIABLE);
     let Some(file) = file.or(named.as_deref()) else { return Ok(Vec::new()) };
-    let token =
-        std::fs::read(file).map_err(|e| format!("Cannot read the token file {}: {e}", file.display()))?;
+    let token = std::fs::read(file).map_err(|why| ProbeError::Token { file: file.to_owned(), why })?;
     Ok(token.trim_ascii().to_vec())
 }
 
 /// Opens a session, and ends it once the server has answered.
-pub fn ask(address: &str, token: &[u8]) -> Result<Server, String> {
+pub fn ask(address: &str, token: &[u8]) -> Result<Server, ProbeError> {
     let mut refused = String::new();
     for range in PROPOSALS {
         let server = ask_with(address, token, range)?;
@@ -49,25 +157,21 @@ pub fn ask(address: &str, token: &[u8]) -> Result<Server, String> {
             Status::Accepted => return Ok(server),
             Status::RangeRefused => refused.clone_from(&server.answer.message),
             Status::Version | Status::Credential | Status::Unavailable => {
-                return Err(format!("The server {address} refuses: {}", server.answer.message));
+                return Err(ProbeError::Refused { address: address.into(), why: server.answer.message });
             }
         }
     }
-    Err(format!("The server {address} has no free addresses: {refused}"))
+    Err(ProbeError::NoRange { address: address.into(), why: refused })
 }
 
-fn ask_with(address: &str, token: &[u8], range: Range) -> Result<Server, String> {
+fn ask_with(address: &str, token: &[u8], range: Range) -> Result<Server, ProbeError> {
     let started = Instant::now();
     let mut stream = connect(address)?;
     let connected = started.elapsed();
-    let lost = |e: std::io::Error| match e.kind() {
-        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
-            format!("{address} accepted the connection but says nothing; is it an rgpu server?")
-        }
-        std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset => {
-            format!("{address} closed the connection instead of answering; is it an rgpu server?")
-        }
-        _ => format!("The connection to {address} failed: {e}"),
+    let lost = |why: io::Error| match why.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ProbeError::Silent(address.into()),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => ProbeError::Closed(address.into()),
+        _ => ProbeError::Lost { address: address.into(), why },
     };
     stream.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(lost)?;
@@ -84,38 +188,29 @@ fn ask_with(address: &str, token: &[u8], range: Range) -> Result<Server, String>
     let mut bytes = [0; PREFIX_BYTES];
     stream.read_exact(&mut bytes).map_err(lost)?;
     let prefix = Prefix::parse(&bytes, MAX_HELLO_ANSWER)
-        .map_err(|e| format!("What answers at {address} is no rgpu server: {e}"))?;
+        .map_err(|why| ProbeError::Stranger { address: address.into(), why })?;
     let mut body = vec![0; prefix.length as usize];
     stream.read_exact(&mut body).map_err(lost)?;
     let answer = HelloAnswer::parse(prefix, &body)
-        .map_err(|e| format!("The answer of the server {address} is malformed: {e}"))?;
+        .map_err(|why| ProbeError::Malformed { address: address.into(), why })?;
     if prefix.major != MAJOR {
-        return Err(format!(
-            "The server {address} speaks version {}.{} of the protocol, and this rgpu {MAJOR}.{MINOR}: use \
-             the same release on both sides",
-            prefix.major, prefix.minor
-        ));
+        let version = (prefix.major, prefix.minor);
+        return Err(ProbeError::Version { address: address.into(), version });
     }
     Ok(Server { version: (prefix.major, prefix.minor), answer, times: (connected, started.elapsed()) })
 }
 
-fn connect(address: &str) -> Result<TcpStream, String> {
-    let meanings = address.to_socket_addrs().map_err(|e| format!("{address} is unknown: {e}"))?;
-    let mut last = format!("{address} has no address");
+fn connect(address: &str) -> Result<TcpStream, ProbeError> {
+    let meanings =
+        address.to_socket_addrs().map_err(|why| ProbeError::Unknown { address: address.into(), why })?;
+    let mut last = ProbeError::NoAddress(address.into());
     for meaning in meanings {
         match TcpStream::connect_timeout(&meaning, PATIENCE) {
             Ok(stream) => {
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
-            Err(e) => {
-                let advice = match e.kind() {
-                    std::io::ErrorKind::ConnectionRefused => "; is `rgpu serve` running there?",
-                    std::io::ErrorKind::TimedOut => "; is the address right, and no firewall in between?",
-                    _ => "",
-                };
-                last = format!("Cannot connect to {address}: {e}{advice}");
-            }
+            Err(why) => last = ProbeError::Connect { address: address.into(), why },
         }
     }
     Err(last)
@@ -144,14 +239,14 @@ mod tests {
     #[test]
     fn other_versions_and_strangers_are_named() {
         let mut other = message(&HelloAnswer::refused(Status::Unavailable, "closed for lunch"));
-        let error = ask(&answering(other.clone()), b"").unwrap_err();
+        let error = ask(&answering(other.clone()), b"").unwrap_err().to_string();
         assert!(error.contains("closed for lunch"), "{error}");
         other[4..6].copy_from_slice(&(MAJOR + 1).to_le_bytes());
-        let error = ask(&answering(other), b"").unwrap_err();
+        let error = ask(&answering(other), b"").unwrap_err().to_string();
         assert!(error.contains("same release"), "{error}");
-        let error = ask(&answering(b"HTTP/1.1 400 Bad Request\r\n".to_vec()), b"").unwrap_err();
+        let error = ask(&answering(b"HTTP/1.1 400 Bad Request\r\n".to_vec()), b"").unwrap_err().to_string();
         assert!(error.contains("no rgpu server"), "{error}");
-        let error = ask(&answering(Vec::new()), b"").unwrap_err();
+        let error = ask(&answering(Vec::new()), b"").unwrap_err().to_string();
         assert!(error.contains("closed the connection"), "{error}");
     }
 
@@ -160,7 +255,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
-        let error = ask(&address, b"").unwrap_err();
+        let error = ask(&address, b"").unwrap_err().to_string();
         assert!(error.contains("rgpu serve"), "{error}");
     }
 }

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 /// The hidden subcommand under which the machine's NVIDIA devices are looked for.
 pub const INVENTORY_COMMAND: &str = "__nvidia-devices";
@@ -28,8 +28,45 @@ const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 /// known that was free, and how much.
 type Found = (DeviceInfo, (String, (bool, u64)));
 
-/// The machine's NVIDIA devices, as its driver or the one at `driver` tells; or why there are none.
-pub fn nvidia_devices(driver: Option<&Path>) -> Result<Vec<DeviceInfo>, String> {
+/// Why NVIDIA devices could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryError {
+    /// No process could be started that looks.
+    #[error("a process could not be started: {0}")]
+    Start(io::Error),
+    /// It failed without saying why.
+    #[error("the process that looked for them failed: {0}")]
+    Failed(ExitStatus),
+    /// It failed and said why: what the driver said, or that there is none.
+    #[error("{0}")]
+    Told(String),
+    /// It said something that is no list of devices.
+    #[error("the process that looked for them said something malformed: {0}")]
+    Malformed(wire::DecodeError),
+    /// It could not say what it had found.
+    #[error("{0}")]
+    Answer(io::Error),
+    /// The driver works, and shows nothing.
+    #[error("the NVIDIA driver has no device for this process")]
+    NoDevice,
+    /// A process that was shown these devices alone saw others.
+    #[error("others were found")]
+    Others,
+    /// Devices that one process is shown at a time.
+    #[error("{names} cannot be used: {why}")]
+    Group {
+        /// Their names, as `CUDA_VISIBLE_DEVICES` takes them.
+        names: String,
+        /// What went wrong.
+        why: Box<InventoryError>,
+    },
+}
+
+/// The machine's NVIDIA devices, as its driver or the one at `driver` tells.
+///
+/// # Errors
+/// Why there are none.
+pub fn nvidia_devices(driver: Option<&Path>) -> Result<Vec<DeviceInfo>, InventoryError> {
     Ok(look(driver)?.into_iter().map(|seen| seen.info).collect())
 }
 
@@ -45,10 +82,9 @@ pub(crate) struct Seen {
 }
 
 /// Has another process look.
-pub(crate) fn look(driver: Option<&Path>) -> Result<Vec<Seen>, String> {
+pub(crate) fn look(driver: Option<&Path>) -> Result<Vec<Seen>, InventoryError> {
     let mut command = inventory_command(driver);
-    let devices: Vec<Found> = wire::from_bytes(&ask(&mut command)?)
-        .map_err(|e| format!("the process that looked for them said something malformed: {e}"))?;
+    let devices: Vec<Found> = wire::from_bytes(&ask(&mut command)?).map_err(InventoryError::Malformed)?;
     let seen = |(info, (name, (known, free))): Found| Seen { info, free: known.then_some(free), name };
     Ok(devices.into_iter().map(seen).collect())
 }
@@ -60,14 +96,14 @@ fn inventory_command(driver: Option<&Path>) -> Command {
     command
 }
 
-fn ask(command: &mut Command) -> Result<Vec<u8>, String> {
-    let output = command.output().map_err(|e| format!("a process could not be started: {e}"))?;
+fn ask(command: &mut Command) -> Result<Vec<u8>, InventoryError> {
+    let output = command.output().map_err(InventoryError::Start)?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
         let text = text.trim().strip_prefix(PREFIX).unwrap_or(text.trim());
         return Err(match text {
-            "" => format!("the process that looked for them failed: {}", output.status),
-            text => text.to_owned(),
+            "" => InventoryError::Failed(output.status),
+            text => InventoryError::Told(text.to_owned()),
         });
     }
     Ok(output.stdout)
@@ -80,7 +116,8 @@ const PREFIX: &str = "rgpu: ";
 pub fn inventory_main(driver: Option<&OsStr>) -> ExitCode {
     let driver = driver.map(Path::new);
     let visible = std::env::var(VISIBLE).ok();
-    let result = nvidia::look(driver, visible.as_deref()).map_err(|e| e.message).and_then(|looked| {
+    let looked = nvidia::look(driver, visible.as_deref()).map_err(|e| InventoryError::Told(e.message));
+    let result = looked.and_then(|looked| {
         let found = match looked {
             Looked::Devices(devices) => devices.into_iter().map(found).collect(),
             Looked::Apart(names, groups) => apart(&names, &groups, |names| {
@@ -88,12 +125,12 @@ pub fn inventory_main(driver: Option<&OsStr>) -> ExitCode {
                 ask(command.env(VISIBLE, names))
             })?,
         };
-        io::stdout().write_all(&wire::to_bytes(&found)).map_err(|e| e.to_string())
+        io::stdout().write_all(&wire::to_bytes(&found)).map_err(InventoryError::Answer)
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{PREFIX}{message}");
+        Err(why) => {
+            eprintln!("{PREFIX}{why}");
             ExitCode::FAILURE
         }
     }
@@ -107,17 +144,18 @@ fn found(seen: nvidia::Seen) -> Found {
 fn apart(
     names: &[String],
     groups: &[Vec<usize>],
-    ask: impl Fn(&str) -> Result<Vec<u8>, String>,
-) -> Result<Vec<Found>, String> {
+    ask: impl Fn(&str) -> Result<Vec<u8>, InventoryError>,
+) -> Result<Vec<Found>, InventoryError> {
     let mut all: Vec<Option<Found>> = vec![None; names.len()];
     for group in groups {
         let shown: Vec<&str> = group.iter().map(|at| names[*at].as_str()).collect();
         let shown = shown.join(",");
         let devices = ask(&shown).and_then(|bytes| {
-            let devices: Vec<Found> = wire::from_bytes(&bytes).map_err(|e| e.to_string())?;
-            if devices.len() == group.len() { Ok(devices) } else { Err("others were found".into()) }
+            let devices: Vec<Found> = wire::from_bytes(&bytes).map_err(InventoryError::Malformed)?;
+            if devices.len() == group.len() { Ok(devices) } else { Err(InventoryError::Others) }
         });
-        let devices = devices.map_err(|why| format!("{shown} cannot be used: {why}"))?;
+        let devices =
+            devices.map_err(|why| InventoryError::Group { names: shown.clone(), why: Box::new(why) })?;
         for (at, device) in group.iter().zip(devices) {
             all[*at] = Some(device);
         }
@@ -155,7 +193,7 @@ pub fn settle(spec: DeviceSpec) -> io::Result<Settled> {
 
 fn settle_with(
     mut spec: DeviceSpec,
-    look: impl FnOnce(Option<&Path>) -> Result<Vec<Seen>, String>,
+    look: impl FnOnce(Option<&Path>) -> Result<Vec<Seen>, InventoryError>,
 ) -> io::Result<Settled> {
     let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
     if spec.count > MAX_DEVICES {
@@ -167,14 +205,14 @@ fn settle_with(
     if spec.kind != DeviceKind::Software {
         let found = look(spec.driver.as_deref());
         let found = found.and_then(|devices| match devices.is_empty() {
-            true => Err("the NVIDIA driver has no device for this process".to_owned()),
+            true => Err(InventoryError::NoDevice),
             false => Ok(devices),
         });
         match found {
             Ok(devices) => return settle_nvidia(spec, devices),
             // Whoever names a driver means it.
             Err(why) if spec.kind == DeviceKind::Nvidia || spec.driver.is_some() => {
-                return Err(io::Error::new(io::ErrorKind::NotFound, why));
+                return Err(io::Error::new(io::ErrorKind::NotFound, why.to_string()));
             }
             Err(why) => {
                 tracing::info!("using the software GPU, because there is no NVIDIA GPU: {why}");
@@ -187,7 +225,7 @@ fn settle_with(
         spec.memory = SOFTWARE_MEMORY;
     }
     let capacity = vec![spec.memory; spec.count as usize];
-    let partitions = Partitions::new(&spec, &capacity).map_err(invalid)?;
+    let partitions = Partitions::new(&spec, &capacity).map_err(|e| invalid(e.to_string()))?;
     Ok(Settled { spec, capacity, infos: Vec::new(), partitions })
 }
 
@@ -215,7 +253,7 @@ fn settle_nvidia(mut spec: DeviceSpec, mut devices: Vec<Seen>) -> io::Result<Set
     }
     let capacity: Vec<u64> = devices.iter().map(|seen| capacity(seen, spec.memory)).collect();
     let partitions = Partitions::new(&spec, &capacity)
-        .map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))?;
+        .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e.to_string()))?;
     for (ordinal, seen) in devices.iter().enumerate() {
         let name = if seen.name.is_empty() { String::new() } else { format!(" ({})", seen.name) };
         tracing::info!(
@@ -263,16 +301,16 @@ mod tests {
         Seen { info, free, name: name.into() }
     }
 
-    fn two(_: Option<&Path>) -> Result<Vec<Seen>, String> {
+    fn two(_: Option<&Path>) -> Result<Vec<Seen>, InventoryError> {
         Ok(vec![seen(None, ""), seen(Some(15 << 30), "")])
     }
 
-    fn partitioned(_: Option<&Path>) -> Result<Vec<Seen>, String> {
+    fn partitioned(_: Option<&Path>) -> Result<Vec<Seen>, InventoryError> {
         Ok(vec![seen(None, "GPU-a"), seen(None, "MIG-b"), seen(None, "MIG-c")])
     }
 
-    fn none(_: Option<&Path>) -> Result<Vec<Seen>, String> {
-        Err("it was looked for everywhere".into())
+    fn none(_: Option<&Path>) -> Result<Vec<Seen>, InventoryError> {
+        Err(InventoryError::Told("it was looked for everywhere".into()))
     }
 
     #[test]
@@ -326,8 +364,9 @@ mod tests {
         let all = apart(&names, &groups, answer).unwrap();
         assert_eq!(all.iter().map(|(_, (name, _))| name.as_str()).collect::<Vec<_>>(), names);
         let fewer = |_: &str| Ok(wire::to_bytes(&vec![device("x")]));
-        assert!(apart(&names, &groups, fewer).unwrap_err().contains("GPU-a,GPU-d"));
-        let error = apart(&names, &groups, |_| Err("no permission".into())).unwrap_err();
+        assert!(apart(&names, &groups, fewer).unwrap_err().to_string().contains("GPU-a,GPU-d"));
+        let refused = |_: &str| Err(InventoryError::Told("no permission".into()));
+        let error = apart(&names, &groups, refused).unwrap_err().to_string();
         assert!(error.contains("no permission"), "{error}");
     }
 }

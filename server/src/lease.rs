@@ -9,23 +9,23 @@
 //! are not older than those which its token names, and never because the broker is silent. What has ended is remembered until
 //! its tokens have run out.
 
-use crate::ledger::{Ledger, Terms, Used, monotonic_ns};
+mod process;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use crate::ledger::{Ledger, Terms, monotonic_ns};
+use process::{Process, Terminations};
+use record::Record;
 use rgpu_control::LeaseId;
-use rgpu_control::api::{GrantUsage, LeaseReport, Orders, Peer};
+use rgpu_control::api::{LeaseReport, Orders, Peer};
 use rgpu_control::proof::{Binding, Verifier};
 use rgpu_control::token::{CLOCK_SKEW_S, Grant, LeaseClaims, PublicKey, TokenError};
 use rgpu_control::unix_time;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// So long a session that is ended gets to say goodbye.
-const FAREWELL_TIME: Duration = Duration::from_secs(1);
-/// The shares that are reported are of a time at least so long.
-const WINDOW_NS: u64 = 1_000_000_000;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The leases that this server serves, or has ended lately.
 pub struct LeaseTable {
@@ -50,62 +50,31 @@ struct Inner {
     unconfirmed: BTreeMap<LeaseId, LeaseReport>,
 }
 
-/// A lease.
-struct Record {
-    version: u64,
-    /// Orders before this version say nothing about it.
-    orders: u64,
-    tenant: String,
-    /// As far as is known: it may have been renewed since.
-    expires: u64,
-    /// Whether orders have named it.
-    ordered: bool,
-    /// The other nodes that it gives something of, as orders say.
-    nodes: Vec<Peer>,
-    terms: Vec<Terms>,
-    /// What was used before the entry in the ledger was made; all of it where there is none.
-    used: Vec<Used>,
-    /// Received and sent by sessions that are over.
-    bytes: (u64, u64),
-    /// Its entry in the ledger, while it has sessions.
-    entry: Option<usize>,
-    /// By slot.
-    sessions: HashMap<usize, Option<Process>>,
-    /// Why it was ended.
-    ended: Option<String>,
-    windows: Vec<Window>,
-}
-
-/// A time over which a share is measured.
-#[derive(Debug, Clone, Copy, Default)]
-struct Window {
-    since: u64,
-    busy_ns: u64,
-    share_milli: u32,
-}
-
-/// A session's process, by a descriptor that never means another one.
-struct Process(OwnedFd);
-
-impl Process {
-    fn open(pid: u32) -> io::Result<Self> {
-        // SAFETY: plain system call.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a fresh descriptor, which is close-on-exec.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
-    }
-
-    fn signal(&self, signal: i32) {
-        // It may be gone already, which is as good.
-        // SAFETY: plain system call without an info structure.
-        unsafe {
-            let none = std::ptr::null::<libc::siginfo_t>();
-            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, none, 0)
-        };
-    }
+/// Why a lease is not served. It is said on both sides: to the program whose session is refused, and in the server's log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseError {
+    /// The broker's key is not known yet.
+    #[error("the server has not reached its broker yet: try again in a moment")]
+    NoIdentity,
+    /// The hello brings no lease.
+    #[error("it wants a lease: start the program with `rgpu run --broker URL`")]
+    Missing,
+    /// Its token is no good, or the lease has ended.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// It gives a device that is not there.
+    #[error("the lease gives device {device} of this server ({node}), which has {devices}")]
+    NoDevice {
+        /// The device's number.
+        device: u32,
+        /// The server's node.
+        node: String,
+        /// How many devices the server has.
+        devices: u32,
+    },
+    /// The ledger has no entry left.
+    #[error("the server serves too many leases at once")]
+    TooMany,
 }
 
 /// Somebody who has shown a good lease.
@@ -118,27 +87,6 @@ pub struct Admission {
     /// What it gives of this server, in the order of the program's ordinals.
     pub terms: Vec<Terms>,
     claims: LeaseClaims,
-}
-
-/// Processes that are to end.
-#[derive(Default)]
-struct Farewells(Vec<Process>);
-
-impl Farewells {
-    /// They have been told why; those who don't go are made to.
-    fn carry_out(self) {
-        if self.0.is_empty() {
-            return;
-        }
-        self.0.iter().for_each(|process| process.signal(libc::SIGTERM));
-        let kill = move || {
-            std::thread::sleep(FAREWELL_TIME);
-            self.0.iter().for_each(|process| process.signal(libc::SIGKILL));
-        };
-        if let Err(e) = std::thread::Builder::new().name("farewell".into()).stack_size(64 << 10).spawn(kill) {
-            tracing::error!("no thread could be started: {e}");
-        }
-    }
 }
 
 fn unix_ms() -> u64 {
@@ -185,7 +133,7 @@ impl LeaseTable {
     ///
     /// # Errors
     /// Why it is refused, in words for both sides.
-    pub fn admit(&self, credential: &[u8], session: u64) -> Result<Admission, String> {
+    pub fn admit(&self, credential: &[u8], session: u64) -> Result<Admission, LeaseError> {
         self.admit_bound(credential, session, None)
     }
 
@@ -198,7 +146,7 @@ impl LeaseTable {
         credential: &[u8],
         session: u64,
         binding: Option<&Binding>,
-    ) -> Result<Admission, String> {
+    ) -> Result<Admission, LeaseError> {
         self.admit_at(credential, session, unix_ms(), binding)
     }
 
@@ -208,16 +156,16 @@ impl LeaseTable {
         session: u64,
         now_ms: u64,
         binding: Option<&Binding>,
-    ) -> Result<Admission, String> {
+    ) -> Result<Admission, LeaseError> {
         let mut inner = self.lock();
         let Inner { verifier, node, .. } = &mut *inner;
         let Some(verifier) = verifier else {
-            return Err("the server has not reached its broker yet: try again in a moment".into());
+            return Err(LeaseError::NoIdentity);
         };
         if credential.is_empty() {
-            return Err("it wants a lease: start the program with `rgpu run --broker URL`".into());
+            return Err(LeaseError::Missing);
         }
-        let claims = verifier.admit_bound(credential, session, now_ms, binding).map_err(|e| e.to_string())?;
+        let claims = verifier.admit_bound(credential, session, now_ms, binding)?;
         let node = node.clone();
         inner.check_not_ended(&claims)?;
         let terms = match inner.leases.get(&claims.lease) {
@@ -228,7 +176,7 @@ impl LeaseTable {
     }
 
     /// What grants give of this node.
-    fn terms(&self, node: &str, grants: &[Grant]) -> Result<Vec<Terms>, String> {
+    fn terms(&self, node: &str, grants: &[Grant]) -> Result<Vec<Terms>, LeaseError> {
         let own = grants.iter().filter(|grant| grant.node == node);
         own.map(|grant| match grant.device {
             device if device < self.devices => Ok(Terms {
@@ -236,10 +184,7 @@ impl LeaseTable {
                 memory: grant.memory,
                 share_milli: u32::from(grant.share_milli).clamp(1, 1000),
             }),
-            device => Err(format!(
-                "the lease gives device {device} of this server ({node}), which has {}",
-                self.devices
-            )),
+            device => Err(LeaseError::NoDevice { device, node: node.to_owned(), devices: self.devices }),
         })
         .collect()
     }
@@ -248,7 +193,7 @@ impl LeaseTable {
     ///
     /// # Errors
     /// The lease has ended since it was admitted.
-    pub fn begin(&self, admission: &Admission, slot: usize) -> Result<(), String> {
+    pub fn begin(&self, admission: &Admission, slot: usize) -> Result<(), LeaseError> {
         let first = {
             let mut inner = self.lock();
             inner.prune(unix_time());
@@ -272,7 +217,7 @@ impl LeaseTable {
                 Some(entry) => entry,
                 None => {
                     let entry = self.ledger.take_lease(&record.terms, &record.used);
-                    entry.ok_or("the server serves too many leases at once")?
+                    entry.ok_or(LeaseError::TooMany)?
                 }
             };
             record.entry = Some(entry);
@@ -295,7 +240,7 @@ impl LeaseTable {
                 return;
             }
         };
-        let mut farewells = Farewells::default();
+        let mut terminations = Terminations::default();
         if let Some(record) = self.lock().leases.get_mut(&lease)
             && let Some(place) = record.sessions.get_mut(&slot)
         {
@@ -303,11 +248,11 @@ impl LeaseTable {
                 None => *place = Some(process),
                 Some(why) => {
                     self.ledger.slot(slot).set_reason(why);
-                    farewells.0.push(process);
+                    terminations.0.push(process);
                 }
             }
         }
-        farewells.carry_out();
+        terminations.carry_out();
     }
 
     /// The session in a slot is over, and its process gone: the slot is free for others.
@@ -329,7 +274,7 @@ impl LeaseTable {
                 self.ledger.clear_lease(entry);
             }
             if last && record.ended.is_some() {
-                inner.bury(lease);
+                inner.remove_ended(lease);
             }
             last
         };
@@ -341,7 +286,7 @@ impl LeaseTable {
     /// Takes the broker's orders: leases of running sessions get the memory and share that stand there, and those that are not
     /// there any more are ended. Orders older than the latest ones are ignored.
     pub fn apply(&self, orders: &Orders) {
-        let (mut farewells, mut changed) = (Farewells::default(), false);
+        let (mut terminations, mut changed) = (Terminations::default(), false);
         {
             let mut inner = self.lock();
             if orders.version <= inner.applied {
@@ -391,11 +336,11 @@ impl LeaseTable {
                 .map(|(id, _)| *id)
                 .collect();
             for id in gone {
-                changed |= inner.finish(&self.ledger, id, &mut farewells);
+                changed |= inner.finish(&self.ledger, id, &mut terminations);
             }
             inner.prune(unix_time());
         }
-        farewells.carry_out();
+        terminations.carry_out();
         if changed {
             self.tell();
         }
@@ -464,145 +409,38 @@ impl Inner {
         self.ended.retain(|_, until| *until >= unix);
     }
 
-    fn check_not_ended(&self, claims: &LeaseClaims) -> Result<(), String> {
+    fn check_not_ended(&self, claims: &LeaseClaims) -> Result<(), LeaseError> {
         let id = claims.lease;
         let known = self.leases.get(&id);
         let ended = self.ended.contains_key(&id)
             || known.is_some_and(|record| record.ended.is_some())
             // The orders would name it.
             || known.is_none() && self.applied > 0 && claims.orders <= self.applied;
-        if ended { Err(TokenError::Ended(id).to_string()) } else { Ok(()) }
+        if ended { Err(TokenError::Ended(id).into()) } else { Ok(()) }
     }
 
     /// Ends a lease; true if nothing of it is left.
-    fn finish(&mut self, ledger: &Ledger, id: LeaseId, farewells: &mut Farewells) -> bool {
+    fn finish(&mut self, ledger: &Ledger, id: LeaseId, terminations: &mut Terminations) -> bool {
         let Some(record) = self.leases.get_mut(&id) else { return false };
         let text = format!("lease {id} has ended: it was given back or revoked, or not renewed in time");
         for (slot, process) in &mut record.sessions {
             ledger.slot(*slot).set_reason(&text);
-            farewells.0.extend(process.take());
+            terminations.0.extend(process.take());
         }
         tracing::info!(tenant = record.tenant, sessions = record.sessions.len(), "{text}");
         record.ended = Some(text);
         if record.sessions.is_empty() {
-            self.bury(id);
+            self.remove_ended(id);
             return true;
         }
         false
     }
 
     /// Nothing is left of a lease that has ended.
-    fn bury(&mut self, id: LeaseId) {
+    fn remove_ended(&mut self, id: LeaseId) {
         if let Some(record) = self.leases.remove(&id) {
             self.ended.insert(id, record.expires.saturating_add(CLOCK_SKEW_S));
             self.unconfirmed.insert(id, record.last_report(id));
         }
     }
 }
-
-impl Record {
-    fn new(version: u64, orders: u64, tenant: &str, expires: u64, terms: Vec<Terms>) -> Self {
-        Self {
-            version,
-            orders,
-            tenant: tenant.to_owned(),
-            expires,
-            ordered: false,
-            nodes: Vec::new(),
-            terms,
-            used: Vec::new(),
-            bytes: (0, 0),
-            entry: None,
-            sessions: HashMap::new(),
-            ended: None,
-            windows: Vec::new(),
-        }
-    }
-
-    /// Another version of it.
-    fn change(&mut self, ledger: &Ledger, id: LeaseId, version: u64, terms: Vec<Terms>) {
-        let devices = |terms: &[Terms]| terms.iter().map(|t| t.device).collect::<Vec<_>>();
-        if self.entry.is_some() && devices(&terms) != devices(&self.terms) {
-            // What a running program has as device 0 cannot become another one.
-            tracing::error!(
-                "lease {id} cannot change its devices from {:?} to {:?} while programs use it",
-                devices(&self.terms),
-                devices(&terms)
-            );
-            return;
-        }
-        self.version = version;
-        if terms != self.terms {
-            tracing::info!("lease {id} now gives {terms:?}");
-            self.terms = terms;
-            if let Some(entry) = self.entry {
-                ledger.set_terms(entry, &self.terms);
-            }
-        }
-    }
-
-    fn used_in(&self, ledger: &Ledger, entry: usize) -> Vec<Used> {
-        (0..self.terms.len()).map(|ordinal| ledger.used(entry, ordinal)).collect()
-    }
-
-    fn report(&mut self, ledger: &Ledger, id: LeaseId, now: u64) -> LeaseReport {
-        let used = self.entry.map_or_else(|| self.used.clone(), |entry| self.used_in(ledger, entry));
-        self.windows.resize(self.terms.len(), Window::default());
-        let (mut bytes_in, mut bytes_out) = self.bytes;
-        for slot in self.sessions.keys() {
-            bytes_in += ledger.slot(*slot).bytes_in.load(SeqCst);
-            bytes_out += ledger.slot(*slot).bytes_out.load(SeqCst);
-        }
-        let mut reports = self.reports((bytes_in, bytes_out), &used);
-        for (ordinal, (usage, window)) in reports.iter_mut().zip(&mut self.windows).enumerate() {
-            window.measure(now, used.get(ordinal).map_or(0, |used| used.busy_ns));
-            usage.share_milli = window.share_milli;
-        }
-        LeaseReport { lease: id, version: self.version, sessions: self.sessions.len() as u32, usage: reports }
-    }
-
-    /// When its last session is over.
-    fn last_report(&self, id: LeaseId) -> LeaseReport {
-        LeaseReport {
-            lease: id,
-            version: self.version,
-            sessions: 0,
-            usage: self.reports(self.bytes, &self.used),
-        }
-    }
-
-    /// What was used of each device, without the share.
-    fn reports(&self, (bytes_in, bytes_out): (u64, u64), used: &[Used]) -> Vec<GrantUsage> {
-        let of = |(ordinal, terms): (usize, &Terms)| {
-            let used = used.get(ordinal).copied().unwrap_or_default();
-            // A connection is for all devices; what went over it is told once.
-            let first = ordinal == 0;
-            GrantUsage {
-                device: terms.device,
-                memory: used.memory,
-                peak_memory: used.peak_memory,
-                busy_ms: used.busy_ns / 1_000_000,
-                share_milli: 0,
-                launches: used.launches,
-                bytes_in: if first { bytes_in } else { 0 },
-                bytes_out: if first { bytes_out } else { 0 },
-            }
-        };
-        self.terms.iter().enumerate().map(of).collect()
-    }
-}
-
-impl Window {
-    fn measure(&mut self, now: u64, busy_ns: u64) {
-        let time = now.saturating_sub(self.since);
-        if self.since == 0 {
-            *self = Self { since: now, busy_ns, share_milli: 0 };
-        } else if time >= WINDOW_NS {
-            let share = u128::from(busy_ns.saturating_sub(self.busy_ns)) * 1000 / u128::from(time);
-            *self = Self { since: now, busy_ns, share_milli: share.min(u128::from(u32::MAX)) as u32 };
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -8,18 +8,19 @@
 //! processes add what they use. What a lease has been promised of a device is the sum over its applications' slots; it never
 //! exceeds the lease's grant, and the sum over all applications never exceeds the device's memory.
 
-use crate::budget::Budget;
+mod block;
+#[cfg(test)]
+mod tests;
+
+pub use block::{SLOTS, Slot};
+
 use crate::options::MAX_DEVICES;
+use block::{Block, GrantEntry, LEASES, LeaseEntry};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// The most applications at a time.
-pub const SLOTS: usize = 256;
-/// The most leases that have an application at a time.
-const LEASES: usize = SLOTS;
-const REASON_BYTES: usize = 240;
 /// So long a promise may wait for memory of applications that are ending. Only one whose process hangs takes that long.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked again.
@@ -27,68 +28,6 @@ const LOOK: Duration = Duration::from_millis(2);
 /// After so many looks the server process of an application that has ended has noticed that. Looks are counted, not time: on a
 /// machine that stops all of its processes for a while, time goes by in which no other process could notice anything.
 const NOTICED_LOOKS: u32 = 10;
-
-/// An application's part of the ledger. All zeros when nothing has happened yet.
-#[repr(C)]
-pub struct Slot {
-    /// 0 free, 1 taken.
-    taken: AtomicU32,
-    /// Whether the hello was answered and the session began.
-    pub begun: AtomicU32,
-    /// Whether the application has gone, and what it has will be free in a moment.
-    ending: AtomicU32,
-    /// 1 + the number of its lease's entry; 0 without a lease.
-    lease: AtomicU32,
-    /// By the application's device ordinals.
-    granted: [AtomicU64; MAX_DEVICES as usize],
-    /// Likewise: what of that is allocated.
-    allocated: [AtomicU64; MAX_DEVICES as usize],
-    /// Kernel launches executed to their end.
-    pub launches: AtomicU64,
-    /// Bytes received.
-    pub bytes_in: AtomicU64,
-    /// Bytes sent.
-    pub bytes_out: AtomicU64,
-    /// Most device memory allocated at a time.
-    pub peak_memory: AtomicU64,
-    /// Percent of a heartbeat's time in which kernels were executing.
-    busy_percent: AtomicU32,
-    /// When that was measured: [`monotonic_ns`].
-    busy_at: AtomicU64,
-    reason_length: AtomicU32,
-    reason: [AtomicU8; REASON_BYTES],
-}
-
-/// What a lease gives of one device, and what is used of that.
-#[repr(C)]
-struct GrantEntry {
-    /// 1 + the device's number; 0 where there is no such grant.
-    device: AtomicU32,
-    share_milli: AtomicU32,
-    cap: AtomicU64,
-    peak: AtomicU64,
-    launches: AtomicU64,
-    /// Device time used, in ns.
-    used_ns: AtomicU64,
-    budget: Budget,
-}
-
-#[repr(C)]
-struct LeaseEntry {
-    taken: AtomicU32,
-    grants: [GrantEntry; MAX_DEVICES as usize],
-}
-
-#[repr(C)]
-struct Block {
-    capacity: [AtomicU64; MAX_DEVICES as usize],
-    /// By device: the most memory that all applications together have had allocated at a time.
-    peak: [AtomicU64; MAX_DEVICES as usize],
-    /// The slots from this one on have never been taken.
-    fresh: AtomicU32,
-    slots: [Slot; SLOTS],
-    leases: [LeaseEntry; LEASES],
-}
 
 /// What a lease gives of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +51,7 @@ pub struct Used {
     pub busy_ns: u64,
     /// Kernels launched.
     pub launches: u64,
-    /// Until when the time used has been paid for: see [`Budget`].
+    /// Until when the time used has been paid for: see [`Budget`](crate::budget::Budget).
     pub paid_until: u64,
 }
 
@@ -125,18 +64,7 @@ pub struct Ledger {
 impl Ledger {
     /// Makes one for devices with this much memory each.
     pub fn new(capacity: &[u64]) -> io::Result<Self> {
-        // SAFETY: the name is a valid string; the result is a fresh descriptor.
-        let fd = unsafe { libc::memfd_create(c"rgpu-ledger".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: as above.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: plain system call.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), size_of::<Block>() as libc::off_t) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let ledger = Self::map(fd)?;
+        let ledger = Self::map(Block::create()?)?;
         for (place, bytes) in ledger.block.capacity.iter().zip(capacity) {
             place.store(*bytes, SeqCst);
         }
@@ -145,24 +73,7 @@ impl Ledger {
 
     /// Maps one that another process has made.
     pub fn map(fd: OwnedFd) -> io::Result<Self> {
-        // SAFETY: all zeros is a valid stat.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: `stat` is a valid place for the answer.
-        let known = unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) } == 0;
-        if !known || (stat.st_size as u64) < size_of::<Block>() as u64 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a ledger"));
-        }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let size = size_of::<Block>();
-        // SAFETY: a fresh shared mapping.
-        let at = unsafe {
-            libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0)
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: page-aligned, long enough, unmapped never, and any bytes are valid atomics.
-        Ok(Self { block: unsafe { &*at.cast::<Block>() }, fd })
+        Ok(Self { block: Block::map(&fd)?, fd })
     }
 
     /// The descriptor, for handing on.
@@ -522,205 +433,4 @@ pub fn monotonic_ns() -> u64 {
     // SAFETY: `now` is a valid place for the answer; the clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-impl Slot {
-    /// The application has gone: what it has will be free in a moment.
-    pub fn set_ending(&self) {
-        self.ending.store(1, SeqCst);
-    }
-
-    /// Says how busy the application has lately kept its device.
-    pub fn set_busy(&self, percent: u32, now: u64) {
-        self.busy_percent.store(percent, SeqCst);
-        self.busy_at.store(now, SeqCst);
-    }
-
-    /// Says why the session ended; the first reason counts.
-    pub fn set_reason(&self, text: &str) {
-        if self.reason_length.load(SeqCst) > 0 {
-            return;
-        }
-        let bytes = &text.as_bytes()[..text.len().min(REASON_BYTES)];
-        for (place, byte) in self.reason.iter().zip(bytes) {
-            place.store(*byte, SeqCst);
-        }
-        self.reason_length.store(bytes.len() as u32, SeqCst);
-    }
-
-    /// Why the session ended, if that was said.
-    pub fn reason(&self) -> Option<String> {
-        let length = (self.reason_length.load(SeqCst) as usize).min(REASON_BYTES);
-        let bytes: Vec<u8> = self.reason[..length].iter().map(|b| b.load(SeqCst)).collect();
-        (length > 0).then(|| String::from_utf8_lossy(&bytes).into_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn promises_never_exceed_the_memory() {
-        let ledger = Ledger::new(&[1000]).unwrap();
-        let (a, b) = (ledger.take_slot().unwrap(), ledger.take_slot().unwrap());
-        assert_eq!(ledger.grant(a, 0, 600, 800), 800);
-        assert_eq!(ledger.grant(b, 0, 150, 300), 150);
-        assert_eq!(ledger.grant(b, 0, 100, 300), 0);
-        assert_eq!(ledger.grant(b, 5, 1, 1), 0);
-        assert_eq!(ledger.unpromised(0), 50);
-        ledger.take_back(a, 0, 300);
-        assert_eq!(ledger.unpromised(0), 350);
-        ledger.clear_slot(a);
-        assert_eq!(ledger.unpromised(0), 850);
-        assert_eq!(ledger.grant(b, 0, u64::MAX, u64::MAX), 0);
-    }
-
-    fn terms(device: u32, memory: u64) -> Terms {
-        Terms { device, memory, share_milli: 1000 }
-    }
-
-    #[test]
-    fn applications_of_a_lease_share_its_grant() {
-        let ledger = Ledger::new(&[1000, 1000]).unwrap();
-        let lease = ledger.take_lease(&[terms(1, 400), terms(0, 100)], &[]).unwrap();
-        let (a, b, other) =
-            (ledger.take_slot().unwrap(), ledger.take_slot().unwrap(), ledger.take_slot().unwrap());
-        ledger.bind(a, lease);
-        ledger.bind(b, lease);
-        assert_eq!(ledger.grant(a, 0, 300, 300), 300);
-        assert_eq!((ledger.free(b, 0), ledger.free(b, 1), ledger.free(b, 2)), (100, 100, 0));
-        assert_eq!(ledger.grant(b, 0, 60, 200), 60);
-        assert_eq!(ledger.grant(b, 0, 50, 50), 0);
-        assert_eq!(ledger.grant(b, 2, 1, 1), 0);
-        // The other sees what is left of the devices, not of the lease.
-        assert_eq!((ledger.free(other, 0), ledger.free(other, 1)), (1000, 640));
-        assert_eq!(ledger.grant(other, 1, 900, 640), 640);
-        assert_eq!(ledger.grant(b, 0, 40, 40), 0);
-        assert_eq!((ledger.used(lease, 0).memory, ledger.used(lease, 0).peak_memory), (360, 360));
-        ledger.clear_slot(a);
-        assert_eq!((ledger.used(lease, 0).memory, ledger.used(lease, 0).peak_memory), (60, 360));
-        assert_eq!(ledger.cap(b, 0), Some(400));
-        assert_eq!(ledger.cap(other, 0), None);
-    }
-
-    #[test]
-    fn a_smaller_lease_counts_at_once() {
-        let ledger = Ledger::new(&[1000]).unwrap();
-        let lease = ledger.take_lease(&[terms(0, 500)], &[]).unwrap();
-        let slot = ledger.take_slot().unwrap();
-        ledger.bind(slot, lease);
-        assert_eq!(ledger.grant(slot, 0, 400, 400), 400);
-        assert!(ledger.allocate(slot, 0, 150));
-        ledger.set_terms(lease, &[terms(0, 200)]);
-        assert_eq!((ledger.excess(slot, 0), ledger.free(slot, 0)), (200, 0));
-        assert!(!ledger.allocate(slot, 0, 100) && ledger.allocate(slot, 0, 50));
-        ledger.deallocate(slot, 0, 100);
-        assert!(ledger.allocate(slot, 0, 100));
-        ledger.take_back(slot, 0, 200);
-        assert_eq!(ledger.excess(slot, 0), 0);
-        assert_eq!(ledger.grant(slot, 0, 1, 1), 0);
-    }
-
-    #[test]
-    fn a_devices_peak_is_of_what_all_have_allocated_at_a_time() {
-        let ledger = Ledger::new(&[1000, 1000]).unwrap();
-        let lease = ledger.take_lease(&[terms(1, 400)], &[]).unwrap();
-        let slots: [usize; 3] = std::array::from_fn(|_| ledger.take_slot().unwrap());
-        let [a, b, other] = slots;
-        [a, b].into_iter().for_each(|slot| ledger.bind(slot, lease));
-        // What is promised is not yet used.
-        assert_eq!((ledger.grant(a, 0, 200, 200), ledger.grant(b, 0, 200, 200)), (200, 200));
-        assert_eq!(ledger.grant(other, 1, 500, 500), 500);
-        assert_eq!([ledger.peak(0), ledger.peak(1), ledger.peak(99)], [0; 3]);
-        assert!(ledger.allocate(a, 0, 150) && ledger.allocate(other, 1, 400));
-        assert_eq!(ledger.peak(1), 550);
-        ledger.deallocate(other, 1, 300);
-        assert!(ledger.allocate(b, 0, 200));
-        assert_eq!(ledger.peak(1), 550, "450 at a time are less");
-        // The lease's ordinal 0 is device 1, everybody else's is device 0; what is refused is not counted.
-        assert!(!ledger.allocate(a, 0, 100) && ledger.allocate(other, 0, 70));
-        assert_eq!([ledger.peak(0), ledger.peak(1)], [70, 550]);
-        // It stays what it was when they have gone, and the next begin with nothing.
-        slots.into_iter().for_each(|slot| ledger.clear_slot(slot));
-        let next = ledger.take_slot().unwrap();
-        assert!(ledger.allocate(next, 1, 551));
-        assert_eq!([ledger.peak(0), ledger.peak(1)], [70, 551]);
-        // More than there is would be seen, whoever allowed it.
-        assert!(ledger.allocate(next, 0, 1001));
-        assert_eq!(ledger.peak(0), 1001);
-    }
-
-    #[test]
-    fn every_slot_that_was_ever_taken_counts() {
-        let ledger = Ledger::new(&[1000]).unwrap();
-        let slots: Vec<usize> = (0..SLOTS).map_while(|_| ledger.take_slot()).collect();
-        assert_eq!((slots.len(), ledger.take_slot()), (SLOTS, None));
-        slots.iter().for_each(|slot| assert_eq!(ledger.grant(*slot, 0, 1, 1), 1));
-        assert_eq!(ledger.unpromised(0), 1000 - SLOTS as u64);
-        slots[1..].iter().for_each(|slot| ledger.clear_slot(*slot));
-        assert_eq!((ledger.unpromised(0), ledger.take_slot()), (999, Some(1)));
-    }
-
-    #[test]
-    fn memory_of_the_ending_is_waited_for() {
-        let ledger = std::sync::Arc::new(Ledger::new(&[1000]).unwrap());
-        let (a, b) = (ledger.take_slot().unwrap(), ledger.take_slot().unwrap());
-        assert_eq!(ledger.grant(a, 0, 1000, 1000), 1000);
-        assert_eq!(ledger.grant(b, 0, 500, 500), 0);
-        ledger.slot(a).set_ending();
-        let other = ledger.clone();
-        let reaper = std::thread::spawn(move || {
-            std::thread::sleep(5 * NOTICED_LOOKS * LOOK);
-            other.clear_slot(a);
-        });
-        assert_eq!(ledger.grant(b, 0, 500, 500), 500);
-        reaper.join().unwrap();
-    }
-
-    #[test]
-    fn time_is_charged_to_the_lease() {
-        let ledger = Ledger::new(&[10, 10]).unwrap();
-        let half = Terms { share_milli: 500, ..terms(1, 1) };
-        let lease = ledger.take_lease(&[terms(0, 1), half], &[]).unwrap();
-        let now = 1 << 40;
-        ledger.charge(lease, 0, 1 << 30, now);
-        ledger.charge(lease, 1, 1 << 30, now);
-        ledger.launched(lease, 1, 3);
-        assert_eq!(ledger.delay_ns(lease, 0, now), 0);
-        assert!(ledger.delay_ns(lease, 1, now) > 1 << 30);
-        let used = [ledger.used(lease, 0), ledger.used(lease, 1)];
-        assert_eq!((used[0].busy_ns, used[1].busy_ns, used[1].launches), (1 << 30, 1 << 30, 3));
-        // A lease that comes again has its debts.
-        ledger.clear_lease(lease);
-        let again = ledger.take_lease(&[terms(0, 1), half], &used).unwrap();
-        assert_eq!(ledger.used(again, 1), used[1]);
-        assert!(ledger.delay_ns(again, 1, now) > 1 << 30);
-        assert_eq!((0..2 * LEASES).filter_map(|_| ledger.take_lease(&[], &[])).count(), LEASES - 1);
-    }
-
-    #[test]
-    fn the_busy_add_up_while_they_are_busy() {
-        let ledger = Ledger::new(&[10]).unwrap();
-        let (a, b) = (ledger.take_slot().unwrap(), ledger.take_slot().unwrap());
-        let now = monotonic_ns();
-        ledger.slot(a).set_busy(30, now);
-        ledger.slot(b).set_busy(40, now);
-        assert_eq!(ledger.busy_percent_at(now), 70);
-        ledger.slot(b).set_busy(90, now);
-        assert_eq!(ledger.busy_percent_at(now), 100);
-        ledger.clear_slot(b);
-        assert_eq!(ledger.busy_percent(), 30);
-        assert_eq!(ledger.busy_percent_at(now + 2 * BUSY_LASTS.as_nanos() as u64), 0);
-    }
-
-    #[test]
-    fn two_maps_see_one_ledger() {
-        let ledger = Ledger::new(&[10]).unwrap();
-        let other = Ledger::map(ledger.fd.try_clone().unwrap()).unwrap();
-        let slot = ledger.take_slot().unwrap();
-        other.slot(slot).set_reason("over");
-        other.slot(slot).set_reason("again");
-        assert_eq!(ledger.slot(slot).reason().as_deref(), Some("over"));
-    }
 }

@@ -22,7 +22,7 @@ impl Observed {
     pub fn open(spec: &DeviceSpec) -> Result<Self> {
         if spec.kind == DeviceKind::Nvidia && spec.visible.len() > 1 {
             // One process may not be shown all of them.
-            let failed = |text| Error::new(Code::NoDevice, text);
+            let failed = |e: inventory::InventoryError| Error::new(Code::NoDevice, e.to_string());
             let infos = inventory::nvidia_devices(spec.driver.as_deref()).map_err(failed)?;
             let infos: Vec<DeviceInfo> = infos.into_iter().map(convert::described).collect();
             let uuids = infos.iter().map(|info| info.uuid).collect();

@@ -92,10 +92,26 @@ impl Default for DeviceSpec {
     }
 }
 
+/// Why an option's value is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// There is no such kind of device.
+    #[error(
+        "device `{0}` is not known; there is `software`, `nvidia` (each also with `:N` for N of them), and `auto`"
+    )]
+    Device(String),
+    /// There cannot be so many devices.
+    #[error("`{0}` does not name a number of devices from 1 to {MAX_DEVICES}")]
+    Count(String),
+    /// Connections cannot be encrypted in such a way.
+    #[error("`{0}` is not known: there are off, offer and require")]
+    Encryption(String),
+}
+
 /// `software` or `software:N`, `nvidia` or `nvidia:N`, `auto`. (`softgpu` is `software`.)
 impl FromStr for DeviceSpec {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = OptionError;
+    fn from_str(text: &str) -> Result<Self, OptionError> {
         let (kind, count) = match text.split_once(':') {
             Some((kind, count)) => (kind, Some(count)),
             None => (text, None),
@@ -104,17 +120,12 @@ impl FromStr for DeviceSpec {
             "software" | "softgpu" => DeviceKind::Software,
             "nvidia" => DeviceKind::Nvidia,
             "auto" if count.is_none() => DeviceKind::Auto,
-            _ => {
-                return Err(format!(
-                    "device `{text}` is not known; there is `software`, `nvidia` (each also with `:N` for N \
-                     of them), and `auto`"
-                ));
-            }
+            _ => return Err(OptionError::Device(text.to_owned())),
         };
         let count = match count.map(str::parse) {
             None => 0,
             Some(Ok(count @ 1..=MAX_DEVICES)) => count,
-            _ => return Err(format!("`{text}` does not name a number of devices from 1 to {MAX_DEVICES}")),
+            _ => return Err(OptionError::Count(text.to_owned())),
         };
         Ok(Self { kind, count, memory: 0, ..Self::default() })
     }
@@ -132,13 +143,13 @@ pub enum Encryption {
 }
 
 impl FromStr for Encryption {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = OptionError;
+    fn from_str(text: &str) -> Result<Self, OptionError> {
         match text {
             "off" => Ok(Self::Off),
             "offer" => Ok(Self::Offer),
             "require" => Ok(Self::Require),
-            _ => Err(format!("`{text}` is not known: there are off, offer and require")),
+            _ => Err(OptionError::Encryption(text.to_owned())),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::mps::Mps;
 use crate::options::{DeviceKind, DeviceSpec};
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// How the name of an instance of a partitioned GPU begins.
@@ -30,15 +31,46 @@ pub enum Partition {
     Mig,
 }
 
+/// Why devices cannot be divided as somebody wants.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PartitionError {
+    /// There is no such way to divide devices.
+    #[error("`{0}` is none of `auto`, `pacing`, `mps` and `mig`")]
+    Unknown(String),
+    /// The devices are no NVIDIA devices.
+    #[error("--partition says how NVIDIA devices are divided; a software GPU divides itself")]
+    Software,
+    /// The multi-process service is wanted and does not run.
+    #[error(
+        "--partition mps needs NVIDIA's multi-process service, and nobody answers at {}: start it as this user with \
+         `nvidia-cuda-mps-control -d`, or set CUDA_MPS_PIPE_DIRECTORY to where it is",
+        .0.display()
+    )]
+    NoService(PathBuf),
+    /// One process would need an instance of a partitioned GPU and another device beside it.
+    #[error(
+        "CUDA shows a process one instance of a partitioned GPU (MIG) and no other device beside it, and {giver} gives {} \
+         ({}): ask for one GPU for each program",
+        .devices.len(),
+        .devices.join(", ")
+    )]
+    Several {
+        /// Who gives them: a lease, or the server where there is none.
+        giver: &'static str,
+        /// The devices' names.
+        devices: Vec<String>,
+    },
+}
+
 impl FromStr for Partition {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = PartitionError;
+    fn from_str(text: &str) -> Result<Self, PartitionError> {
         Ok(match text {
             "auto" => Self::Auto,
             "pacing" => Self::Pacing,
             "mps" => Self::Mps,
             "mig" => Self::Mig,
-            _ => return Err(format!("`{text}` is none of `auto`, `pacing`, `mps` and `mig`")),
+            _ => return Err(PartitionError::Unknown(text.to_owned())),
         })
     }
 }
@@ -112,11 +144,11 @@ impl Partitions {
     ///
     /// # Errors
     /// What was asked for is not there.
-    pub fn new(spec: &DeviceSpec, capacity: &[u64]) -> Result<Self, String> {
+    pub fn new(spec: &DeviceSpec, capacity: &[u64]) -> Result<Self, PartitionError> {
         Self::with(spec, capacity, Mps::from_environment())
     }
 
-    fn with(spec: &DeviceSpec, capacity: &[u64], mps: Mps) -> Result<Self, String> {
+    fn with(spec: &DeviceSpec, capacity: &[u64], mps: Mps) -> Result<Self, PartitionError> {
         let partition = spec.partition;
         if spec.kind != DeviceKind::Nvidia {
             return match partition {
@@ -125,21 +157,14 @@ impl Partitions {
                     capacity: capacity.to_vec(),
                     ..Self::default()
                 }),
-                _ => {
-                    Err("--partition says how NVIDIA devices are divided; a software GPU divides itself"
-                        .into())
-                }
+                _ => Err(PartitionError::Software),
             };
         }
         let whole = (0..capacity.len()).any(|device| !spec.is_instance(device));
         let mps = match partition {
             Partition::Auto if whole && mps.answers() => Some(mps),
             Partition::Mps if whole && !mps.answers() => {
-                return Err(format!(
-                    "--partition mps needs NVIDIA's multi-process service, and nobody answers at {}: start it as this \
-                     user with `nvidia-cuda-mps-control -d`, or set CUDA_MPS_PIPE_DIRECTORY to where it is",
-                    mps.socket().display()
-                ));
+                return Err(PartitionError::NoService(mps.socket().into()));
             }
             Partition::Mps if whole => Some(mps),
             _ => None,
@@ -167,19 +192,14 @@ impl Partitions {
         spec: &DeviceSpec,
         terms: Option<&[Terms]>,
         looks: bool,
-    ) -> Result<Arrangement, String> {
+    ) -> Result<Arrangement, PartitionError> {
         let device = match terms {
             None => spec.clone(),
             Some(terms) => spec.only(terms.iter().map(|t| t.device).collect()),
         };
         if !looks && device.visible.len() > 1 && device.visible.iter().any(|name| is_instance(name)) {
-            return Err(format!(
-                "CUDA shows a process one instance of a partitioned GPU (MIG) and no other device beside it, and {} gives \
-                 {} ({}): ask for one GPU for each program",
-                if terms.is_some() { "the lease" } else { "this server, without a lease," },
-                device.visible.len(),
-                device.visible.join(", ")
-            ));
+            let giver = if terms.is_some() { "the lease" } else { "this server, without a lease," };
+            return Err(PartitionError::Several { giver, devices: device.visible });
         }
         let mut environment = Vec::new();
         if !device.visible.is_empty() {
@@ -228,7 +248,6 @@ impl Partitions {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
-    use std::path::PathBuf;
 
     const GIB: u64 = 1 << 30;
 
@@ -313,7 +332,7 @@ mod tests {
         let paced = parts.arrange(&spec, Some(&[terms(0, 250)]), false).unwrap();
         assert_eq!((paced.ceiling, paced.environment.len()), (100, 0));
         assert_eq!(paced.describe(), "pacing");
-        let error = Partitions::with(&nvidia(Partition::Mps, &[]), &[GIB], nobody()).unwrap_err();
+        let error = Partitions::with(&nvidia(Partition::Mps, &[]), &[GIB], nobody()).unwrap_err().to_string();
         assert!(
             error.contains("/nonexistent/nvidia-mps") && error.contains("nvidia-cuda-mps-control"),
             "{error}"
@@ -349,10 +368,10 @@ mod tests {
         let whole = parts.arrange(&spec, Some(&[terms(3, 250), terms(0, 250)]), false).unwrap();
         assert_eq!(variable(&whole, "CUDA_VISIBLE_DEVICES").as_deref(), Some("GPU-d,GPU-a"));
         for several in [&[terms(1, 1000), terms(2, 1000)][..], &[terms(0, 250), terms(1, 1000)]] {
-            let error = parts.arrange(&spec, Some(several), false).unwrap_err();
+            let error = parts.arrange(&spec, Some(several), false).unwrap_err().to_string();
             assert!(error.contains("the lease gives 2") && error.contains("MIG-b"), "{error}");
         }
-        assert!(parts.arrange(&spec, None, false).unwrap_err().contains("without a lease"));
+        assert!(parts.arrange(&spec, None, false).unwrap_err().to_string().contains("without a lease"));
         assert_eq!(parts.arrange(&spec, None, true).unwrap().device.count, 4);
     }
 
@@ -363,7 +382,7 @@ mod tests {
         let arranged = parts.arrange(&spec, Some(&[terms(0, 250)]), false).unwrap();
         assert_eq!((arranged.describe().as_str(), arranged.environment.len()), ("workers", 0));
         let odd = DeviceSpec { partition: Partition::Mps, ..spec };
-        assert!(Partitions::with(&odd, &[GIB], nobody()).unwrap_err().contains("--partition"));
+        assert!(Partitions::with(&odd, &[GIB], nobody()).unwrap_err().to_string().contains("--partition"));
         assert!("mps".parse() == Ok(Partition::Mps) && "MPS".parse::<Partition>().is_err());
     }
 }

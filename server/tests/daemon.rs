@@ -16,6 +16,7 @@ use rgpu_protocol::transport::{CONNECTORS, Choice, Connectors, Shm, Tcp, local_n
 use rgpu_remote::{ConnectOptions, Credential, Remote};
 use rgpu_server::app::OpenDevice;
 use rgpu_server::{DeviceSpec, Options};
+use rgpu_test_runner::Test;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
         Some("serve") => return serve(arguments.get(2)),
         _ => {}
     }
-    let tests: &[(&str, fn())] = &[
+    let tests: &'static [(&str, fn())] = &[
         ("a_session_has_a_process_of_its_own", a_session_has_a_process_of_its_own),
         ("an_application_server_is_confined", an_application_server_is_confined),
         ("a_process_is_gone_with_its_client", a_process_is_gone_with_its_client),
@@ -86,17 +87,18 @@ fn main() -> ExitCode {
         ("closed_descriptors_are_an_error", closed_descriptors_are_an_error),
         ("a_transport_is_a_file_and_an_entry_of_a_list", a_transport_is_a_file_and_an_entry_of_a_list),
     ];
-    let filter = arguments.iter().skip(1).find(|a| !a.starts_with('-'));
-    for (over, kind) in [("tcp", Tcp::KIND), ("shm", Shm::KIND)] {
-        OVER_SHM.store(kind == Shm::KIND, SeqCst);
-        for (name, test) in tests {
-            if filter.is_none_or(|f| name.contains(f.as_str())) {
+    let ways = [("tcp", Tcp::KIND), ("shm", Shm::KIND)];
+    let all = ways.into_iter().flat_map(|(over, kind)| {
+        // One at a time: over which transport they connect is said to all of the program.
+        tests.iter().map(move |(name, test)| {
+            Test::alone(format!("{over}::{name}"), move || {
+                OVER_SHM.store(kind == Shm::KIND, SeqCst);
                 test();
-                println!("test {name} ({over}) ... ok");
-            }
-        }
-    }
-    ExitCode::SUCCESS
+                Ok(())
+            })
+        })
+    });
+    rgpu_test_runner::main(all.collect())
 }
 
 fn serve(file: Option<&String>) -> ExitCode {

@@ -1,8 +1,7 @@
 //! What the end-to-end tests and `cargo xtask` share: the CUDA compiler ([`toolkit`]), the example
-//! programs ([`examples`]), what is carried to a machine with a GPU ([`gpu_check`]), the built binaries and a daemon ([`product`]), processes with time limits
-//! ([`process`]), a proxy that watches the wire ([`proxy`]), a broker with servers and clients ([`cluster`]), a pseudo-terminal
-//! ([`terminal`]), and a small test runner whose tests can be
-//! skipped while running ([`runner`]).
+//! programs ([`examples`]), what is carried to a machine with a GPU ([`gpu_check`]), the built binaries and a daemon ([`product`]),
+//! processes with time limits ([`process`]), a proxy that watches the wire ([`proxy`]), a broker with servers and clients ([`cluster`]),
+//! and a pseudo-terminal ([`terminal`]).
 
 pub mod cluster;
 pub mod examples;
@@ -10,6 +9,5 @@ pub mod gpu_check;
 pub mod process;
 pub mod product;
 pub mod proxy;
-pub mod runner;
 pub mod terminal;
 pub mod toolkit;

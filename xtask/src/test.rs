@@ -133,8 +133,8 @@ impl Counts {
                     _ => {}
                 }
             }
-        } else if let Some((name, verdict)) = line.strip_prefix("test ").and_then(|l| l.rsplit_once(" ... "))
-        {
+        } else if let Some((name, verdict)) = line.strip_prefix("test ").and_then(|l| l.split_once(" ... ")) {
+            let name = name.trim_end();
             if verdict.starts_with("ok") {
                 self.names_passed.push(name.to_owned());
             } else if verdict.starts_with("FAILED") {
@@ -162,7 +162,7 @@ mod tests {
             "running 3 tests",
             "test a::b ... ok",
             "test c ... ignored, no compiler here",
-            "test d ... FAILED (0.50 s)",
+            "test d    ... FAILED",
             "test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.50s",
             "running 1 test",
             "test result: ok. 20 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",

@@ -112,6 +112,6 @@ fn reach(server: Option<&str>, token_file: Option<&Path>) -> Finding {
             }
             Finding::Good(text)
         }
-        Err(message) => Finding::bad(message, advice),
+        Err(error) => Finding::bad(error.to_string(), advice),
     }
 }

@@ -137,22 +137,37 @@ impl Facts<'_> {
     }
 }
 
+/// Why a file is no program for this machine; said after its name.
+#[derive(Debug, thiserror::Error)]
+enum Unsuited {
+    #[error("cannot be read: {0}")]
+    Unreadable(std::io::Error),
+    #[error("is no ELF program")]
+    Alien,
+    #[error("is a 32-bit program")]
+    Bits32,
+    #[error("is no readable ELF program: {0}")]
+    Damaged(object::read::Error),
+    #[error("is for another kind of processor")]
+    Processor,
+}
+
 /// Reads an object for this machine.
-fn read(bytes: &[u8]) -> Result<Facts<'_>, String> {
+fn read(bytes: &[u8]) -> Result<Facts<'_>, Unsuited> {
     if !bytes.starts_with(&elf::ELFMAG) {
-        return Err("is no ELF program".to_owned());
+        return Err(Unsuited::Alien);
     }
     if bytes.get(4) != Some(&elf::ELFCLASS64) {
-        return Err("is a 32-bit program".to_owned());
+        return Err(Unsuited::Bits32);
     }
-    let header = Header::parse(bytes).map_err(|e| format!("is no readable ELF program: {e}"))?;
+    let header = Header::parse(bytes).map_err(Unsuited::Damaged)?;
     let machine = match std::env::consts::ARCH {
         "x86_64" => elf::EM_X86_64,
         "aarch64" => elf::EM_AARCH64,
         _ => header.e_machine(ENDIAN),
     };
     if header.e_machine(ENDIAN) != machine {
-        return Err("is for another kind of processor".to_owned());
+        return Err(Unsuited::Processor);
     }
     let mut facts = Facts::default();
     read_dynamic(header, bytes, &mut facts);
@@ -234,11 +249,18 @@ fn driver_path(bytes: &[u8]) -> Option<String> {
 /// Checks a program and the libraries that it is linked with.
 fn program(path: &Path, findings: &mut Vec<Finding>) {
     let name = path.display().to_string();
-    let bytes = fs::read(path).map_err(|e| format!("cannot be read: {e}"));
-    let facts = match bytes.as_ref().map_err(String::clone).and_then(|bytes| read(bytes)) {
+    let unsuited = |why: Unsuited| Finding::bad(format!("{name} {why}"), "name a program for this machine");
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) => {
+            findings.push(unsuited(Unsuited::Unreadable(e)));
+            return;
+        }
+    };
+    let facts = match read(&bytes) {
         Ok(facts) => facts,
         Err(why) => {
-            findings.push(Finding::bad(format!("{name} {why}"), "name a program for this machine"));
+            findings.push(unsuited(why));
             return;
         }
     };
@@ -443,8 +465,8 @@ mod tests {
             assert!(findings.len() == 1 && findings[0].is_bad(), "{findings:?}");
             assert!(findings[0].to_string().contains(what), "{findings:?}");
         }
-        assert_eq!(read(b"not a program").unwrap_err(), "is no ELF program");
-        assert_eq!(read(b"\x7fELF\x01\x01").unwrap_err(), "is a 32-bit program");
+        assert_eq!(read(b"not a program").err().unwrap().to_string(), "is no ELF program");
+        assert_eq!(read(b"\x7fELF\x01\x01").err().unwrap().to_string(), "is a 32-bit program");
     }
 
     #[test]

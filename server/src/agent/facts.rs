@@ -5,7 +5,7 @@ use crate::inventory::Settled;
 use crate::options::DeviceKind;
 use crate::partition::Enforcer;
 use rgpu_control::api::DeviceReport;
-use rgpu_control::token::{self, Claims, Role};
+use rgpu_control::token::{self, Claims, Role, TokenError};
 use rgpu_protocol::hello::DeviceInfo;
 use rgpu_protocol::transport::{Choice, Connectors};
 use std::io;
@@ -108,22 +108,46 @@ pub fn is_address(text: &str) -> bool {
         .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0))
 }
 
+/// Why a token is not this node's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// It is no token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// It is a lease's.
+    #[error("the token is a lease's; a node's is needed")]
+    Lease,
+    /// It is a tenant's.
+    #[error("the token is for the tenant {0}, not for a node: {ISSUE}")]
+    Tenant(String),
+    /// It is another node's.
+    #[error("the token is for the node {found}, and this is to be {given}: {ISSUE}")]
+    Other {
+        /// The node that the token is for.
+        found: String,
+        /// The one that this is to be.
+        given: String,
+    },
+    /// It is an administrator's, and nothing else names the node.
+    #[error("the token is an administrator's: {ISSUE}, or say --node NAME")]
+    Admin,
+}
+
+/// What helps.
+const ISSUE: &str = "issue one with `rgpu broker token --role node --name NAME`";
+
 /// The node's name: the one that was given, else the token's.
-pub fn name(given: Option<&str>, token: &str) -> Result<String, String> {
-    let claims = match token::peek(token) {
-        Ok(Claims::Role(claims)) => claims,
-        Ok(Claims::Lease(_)) => return Err("the token is a lease's; a node's is needed".into()),
-        Err(e) => return Err(e.to_string()),
-    };
-    let wanted = "issue one with `rgpu broker token --role node --name NAME`";
+///
+/// # Errors
+/// The token is not that node's.
+pub fn name(given: Option<&str>, token: &str) -> Result<String, NameError> {
+    let Claims::Role(claims) = token::peek(token)? else { return Err(NameError::Lease) };
     match (claims.role, given) {
-        (Role::Tenant, _) => {
-            Err(format!("the token is for the tenant {}, not for a node: {wanted}", claims.name))
-        }
+        (Role::Tenant, _) => Err(NameError::Tenant(claims.name)),
         (Role::Node, Some(name)) if name != claims.name => {
-            Err(format!("the token is for the node {}, and this is to be {name}: {wanted}", claims.name))
+            Err(NameError::Other { found: claims.name, given: name.to_owned() })
         }
-        (Role::Admin, None) => Err(format!("the token is an administrator's: {wanted}, or say --node NAME")),
+        (Role::Admin, None) => Err(NameError::Admin),
         (_, Some(name)) => Ok(name.to_owned()),
         (Role::Node, None) => Ok(claims.name),
     }
@@ -145,8 +169,8 @@ mod tests {
     fn the_token_names_the_node() {
         assert_eq!(name(None, &token(Role::Node, "n0")).unwrap(), "n0");
         assert_eq!(name(Some("n0"), &token(Role::Node, "n0")).unwrap(), "n0");
-        assert!(name(Some("n1"), &token(Role::Node, "n0")).unwrap_err().contains("n1"));
-        assert!(name(None, &token(Role::Tenant, "ann")).unwrap_err().contains("tenant ann"));
+        assert!(name(Some("n1"), &token(Role::Node, "n0")).unwrap_err().to_string().contains("n1"));
+        assert!(name(None, &token(Role::Tenant, "ann")).unwrap_err().to_string().contains("tenant ann"));
         assert!(name(None, &token(Role::Admin, "root")).is_err());
         assert_eq!(name(Some("n0"), &token(Role::Admin, "root")).unwrap(), "n0");
         assert!(name(Some("n0"), "no token").is_err());

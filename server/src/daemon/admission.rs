@@ -2,8 +2,9 @@
 
 use super::Daemon;
 use crate::greeting::{hear_any, say};
-use crate::lease::Admission;
+use crate::lease::{Admission, LeaseError};
 use crate::options::Options;
+use crate::partition::PartitionError;
 use rgpu_control::proof::Binding;
 use rgpu_control::token::PublicKey;
 use rgpu_protocol::hello::{FEATURE_LINK, Hello, HelloAnswer, HelloMore, MAJOR, MINOR, Prefix, Status};
@@ -100,8 +101,8 @@ pub(super) enum Refusal {
     #[error("the token is wrong")]
     WrongToken,
     /// The lease is not good, or not now; the text says why.
-    #[error("{0}")]
-    Lease(String),
+    #[error(transparent)]
+    Lease(LeaseError),
     #[error("its lease is for encrypted connections only: start the program with `rgpu run --encrypt`")]
     UnencryptedLease,
     /// A transport objects to what the client offers.
@@ -112,8 +113,8 @@ pub(super) enum Refusal {
     #[error("the server is being stopped")]
     Stopping,
     /// The devices cannot be divided as the lease wants; the text says why.
-    #[error("{0}")]
-    Devices(String),
+    #[error(transparent)]
+    Devices(PartitionError),
     #[error("it serves {0} applications already, which is its limit")]
     Full(usize),
     #[error("no process could be started: {0}")]

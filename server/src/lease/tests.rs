@@ -1,5 +1,6 @@
+use super::record::WINDOW_NS;
 use super::*;
-use rgpu_control::api::LeaseOrder;
+use rgpu_control::api::{GrantUsage, LeaseOrder};
 use rgpu_control::proof;
 use rgpu_control::token::{Claims, PrivateKey};
 use std::process::{Command, Stdio};
@@ -56,14 +57,17 @@ impl Site {
         self.sessions += 1;
         let token = self.broker.sign(&Claims::Lease(claims.clone()));
         let credential = proof::present(&token, &self.holder, self.sessions, "n0", unix_ms());
-        self.table.admit(&credential, self.sessions)
+        self.table.admit(&credential, self.sessions).map_err(|e| e.to_string())
     }
 
     /// Begins a session; its slot.
     fn begin(&mut self, claims: &LeaseClaims) -> Result<usize, String> {
         let admission = self.admit(claims)?;
         let slot = self.ledger.take_slot().unwrap();
-        self.table.begin(&admission, slot).inspect_err(|_| self.ledger.clear_slot(slot))?;
+        self.table
+            .begin(&admission, slot)
+            .inspect_err(|_| self.ledger.clear_slot(slot))
+            .map_err(|e| e.to_string())?;
         Ok(slot)
     }
 
@@ -90,7 +94,7 @@ fn only_good_leases_are_admitted() {
     let admission = site.admit(&claims).unwrap();
     assert_eq!(admission.terms, [Terms { device: 1, memory: 100 * MIB, share_milli: 250 }]);
     assert_eq!(admission.tenant, "ann");
-    assert!(site.table.admit(b"", 5).unwrap_err().contains("wants a lease"));
+    assert!(site.table.admit(b"", 5).unwrap_err().to_string().contains("wants a lease"));
 
     let refused = |site: &mut Site, claims: &LeaseClaims, part: &str| {
         let why = site.admit(claims).unwrap_err();
@@ -107,18 +111,18 @@ fn only_good_leases_are_admitted() {
 
     let token = site.broker.sign(&Claims::Lease(claims.clone()));
     let stolen = proof::present(&token, &PrivateKey::generate(), 77, "n0", unix_ms());
-    assert!(site.table.admit(&stolen, 77).unwrap_err().contains("proof"));
+    assert!(site.table.admit(&stolen, 77).unwrap_err().to_string().contains("proof"));
     let once = proof::present(&token, &site.holder, 78, "n0", unix_ms());
     site.table.admit(&once, 78).unwrap();
-    assert!(site.table.admit(&once, 78).unwrap_err().contains("replayed"));
+    assert!(site.table.admit(&once, 78).unwrap_err().to_string().contains("replayed"));
     let late = proof::present(&token, &site.holder, 79, "n0", unix_ms() - 61_000);
-    assert!(site.table.admit(&late, 79).unwrap_err().contains("clock"));
+    assert!(site.table.admit(&late, 79).unwrap_err().to_string().contains("clock"));
     let forged = PrivateKey::generate().sign(&Claims::Lease(claims.clone()));
     let forged = proof::present(&forged, &site.holder, 80, "n0", unix_ms());
-    assert!(site.table.admit(&forged, 80).unwrap_err().contains("forged"));
+    assert!(site.table.admit(&forged, 80).unwrap_err().to_string().contains("forged"));
     // What was replayed is still known when the agent registers again.
     site.table.set_identity("n0", site.broker.public());
-    assert!(site.table.admit(&once, 78).unwrap_err().contains("replayed"));
+    assert!(site.table.admit(&once, 78).unwrap_err().to_string().contains("replayed"));
 }
 
 #[test]
@@ -238,7 +242,7 @@ fn a_process_that_starts_when_its_lease_has_ended_is_ended() {
     let admission = site.admit(&claims).unwrap();
     let slot = site.begin(&claims).unwrap();
     site.table.apply(&site.orders(10, &[]));
-    assert!(site.table.begin(&admission, slot + 1).unwrap_err().contains("has ended"));
+    assert!(site.table.begin(&admission, slot + 1).unwrap_err().to_string().contains("has ended"));
     let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
     site.table.started(LeaseId(1), slot, child.id());
     assert!(!child.wait().unwrap().success());

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::product;
-use crate::runner::Skip;
+use rgpu_test_runner::Skip;
 
 /// Puts the calling thread into a namespace.
 fn join(namespace: RawFd) -> std::io::Result<()> {

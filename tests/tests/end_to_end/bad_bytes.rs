@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BODY};
 use rgpu_protocol::hello::{self, HelloAnswer, PREFIX_BYTES, Prefix, Status};
+use rgpu_test_runner::Test;
 use rgpu_tests::process;
 use rgpu_tests::product::Daemon;
 use rgpu_tests::proxy::Proxy;
-use rgpu_tests::runner::Test;
 
 use crate::context::{forwarded, product, serves};
 

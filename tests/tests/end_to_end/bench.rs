@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use rgpu_test_runner::Test;
 use rgpu_tests::process;
 use rgpu_tests::product::{clean, temporary};
-use rgpu_tests::runner::Test;
 use serde_json::Value;
 
 use crate::context::{plain, product};

@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rgpu_protocol::hello::{self, FEATURE_LINK, Hello, LinkAnswer, PREFIX_BYTES, Status};
 use rgpu_protocol::wire::from_bytes;
+use rgpu_test_runner::Test;
 use rgpu_tests::cluster::Setup;
 use rgpu_tests::process;
 use rgpu_tests::product::{Daemon, Stats, temporary};
-use rgpu_tests::runner::Test;
 
 use crate::cluster::on_hosts;
 use crate::context::{Followed, plain, product, serves};

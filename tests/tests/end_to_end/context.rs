@@ -7,10 +7,10 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use rgpu_test_runner::Skip;
 use rgpu_tests::examples::{self, Example, Linking};
 use rgpu_tests::process::{self, Finished, Running};
 use rgpu_tests::product::{Daemon, Product};
-use rgpu_tests::runner::Skip;
 use rgpu_tests::toolkit::{Toolkit, Version};
 
 static DAEMON: Mutex<Option<Daemon>> = Mutex::new(None);

@@ -1,9 +1,9 @@
 //! `rgpu serve --device nvidia`: what is said where there is no driver, and what stands in for one.
 
 use anyhow::{Result, ensure};
+use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::process;
 use rgpu_tests::product::{Daemon, clean};
-use rgpu_tests::runner::{Skip, Test};
 
 use crate::context::product;
 

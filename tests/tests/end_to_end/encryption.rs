@@ -5,10 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rgpu_test_runner::Test;
 use rgpu_tests::process::{self, Running};
 use rgpu_tests::product::{Daemon, Stats, temporary};
 use rgpu_tests::proxy::Proxy;
-use rgpu_tests::runner::Test;
 
 use crate::context::{Followed, forwarded, plain, product, signal};
 

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::gpu_check::Bundle;
 use rgpu_tests::process::{Finished, Running};
 use rgpu_tests::product::temporary;
-use rgpu_tests::runner::{Skip, Test};
 use rgpu_tests::toolkit::{Toolkit, Version};
 use serde_json::Value;
 

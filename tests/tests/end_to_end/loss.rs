@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rgpu_protocol::hello::{self, HelloAnswer, PREFIX_BYTES, Status};
+use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::process::{self, Running};
 use rgpu_tests::product::Daemon;
 use rgpu_tests::proxy::Proxy;
-use rgpu_tests::runner::{Skip, Test};
 
 use crate::context::{Followed, forwarded, plain, product, serves, signal};
 

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     tests.extend(gpu_check::tests());
     tests.extend(bench::tests());
     tests.extend(cluster::tests());
-    let code = rgpu_tests::runner::main(tests);
+    let code = rgpu_test_runner::main(tests);
     context::finish();
     code
 }

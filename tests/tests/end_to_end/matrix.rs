@@ -3,10 +3,10 @@
 //! runtime, CUDA 12 and 13; and eight at a time on one daemon.
 
 use anyhow::{Context, Result, ensure};
+use rgpu_test_runner::Test;
 use rgpu_tests::examples::{self, Linking};
 use rgpu_tests::process::{self, Finished};
 use rgpu_tests::product::Daemon;
-use rgpu_tests::runner::Test;
 use rgpu_tests::toolkit::Version;
 
 use crate::context::{driver_daemon, product, program, shared_daemon};

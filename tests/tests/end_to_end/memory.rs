@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rgpu_test_runner::Test;
 use rgpu_tests::process;
 use rgpu_tests::product::{Daemon, clean};
-use rgpu_tests::runner::Test;
 
 use crate::context::{Followed, forwarded, plain, product, signal};
 

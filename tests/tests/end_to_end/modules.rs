@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rgpu_test_runner::Test;
 use rgpu_tests::process;
 use rgpu_tests::product::{Daemon, temporary};
 use rgpu_tests::proxy::{Counts, Proxy};
-use rgpu_tests::runner::Test;
 
 use crate::context::{plain, product};
 

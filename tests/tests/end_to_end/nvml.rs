@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
+use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::process::{self, Finished};
 use rgpu_tests::product::Daemon;
-use rgpu_tests::runner::{Skip, Test};
 
 use crate::context::{plain, product};
 

@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::process;
 use rgpu_tests::product::{self, Stats, temporary};
-use rgpu_tests::runner::{Skip, Test};
 
 use crate::context::{Followed, forwarded, plain, product, shared_daemon};
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use rgpu_test_runner::Test;
 use rgpu_tests::process;
 use rgpu_tests::product::{Daemon, Stats, temporary};
 use rgpu_tests::proxy::{Counts, Proxy};
-use rgpu_tests::runner::Test;
 
 use crate::context::{plain, product};
 

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use rgpu_control::LeaseId;
 use rgpu_control::ticket::{LeaseServer, Ticket};
 use rgpu_control::token::{Claims, Grant, LeaseClaims, PrivateKey};
+use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::process::{self, Finished};
 use rgpu_tests::product::{Daemon, clean, temporary};
-use rgpu_tests::runner::{Skip, Test};
 
 use crate::context::{Followed, plain, product};
 

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use rgpu_tests::runner::{Skip, Test};
+use rgpu_test_runner::{Skip, Test};
 
 use crate::context::product;
 

@@ -1,10 +1,10 @@
 //! What people type, against a living cluster.
 
 use anyhow::{Context, Result, ensure};
+use rgpu_test_runner::Test;
 use rgpu_tests::cluster::Setup;
 use rgpu_tests::process;
 use rgpu_tests::product::{clean, temporary};
-use rgpu_tests::runner::Test;
 use rgpu_tests::terminal::Terminal;
 
 use super::{SOON, on_loopback, puppet};

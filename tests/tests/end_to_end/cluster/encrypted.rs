@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use rgpu_control::api::LeaseState;
+use rgpu_test_runner::Test;
 use rgpu_tests::cluster::{Cluster, Setup};
 use rgpu_tests::process;
 use rgpu_tests::product::{Stats, temporary};
-use rgpu_tests::runner::Test;
 
 use super::{SOON, on_hosts, on_loopback, puppet};
 use crate::between_servers::{Counted, counted};

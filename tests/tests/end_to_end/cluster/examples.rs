@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rgpu_control::api::LeaseState;
+use rgpu_test_runner::Test;
 use rgpu_tests::cluster::{Cluster, Setup, watch};
 use rgpu_tests::examples;
 use rgpu_tests::process::Running;
-use rgpu_tests::runner::Test;
 
 use super::{SOON, on_hosts, on_loopback};
 use crate::context::plain;

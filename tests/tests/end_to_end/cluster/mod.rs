@@ -14,9 +14,9 @@ mod tokens;
 use std::time::Duration;
 
 use anyhow::Result;
+use rgpu_test_runner::Test;
 use rgpu_tests::cluster::puppet::Puppet;
 use rgpu_tests::cluster::{Cluster, Setup};
-use rgpu_tests::runner::Test;
 
 use crate::context::{plain, product};
 

@@ -5,10 +5,10 @@ use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rgpu_test_runner::Test;
 use rgpu_tests::cluster::puppet::Puppet;
 use rgpu_tests::cluster::{Cluster, Setup};
 use rgpu_tests::product;
-use rgpu_tests::runner::Test;
 
 use super::{SOON, on_loopback};
 use crate::context::plain;

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use rgpu_control::api::LeaseChange;
+use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::cluster::puppet::Puppet;
 use rgpu_tests::cluster::{Cluster, Node, Setup};
 use rgpu_tests::process;
 use rgpu_tests::product::temporary;
-use rgpu_tests::runner::{Skip, Test};
 
 use super::{SOON, on_hosts, on_loopback, puppet};
 

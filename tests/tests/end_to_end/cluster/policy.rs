@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rgpu_control::LeaseId;
 use rgpu_control::api::LeaseExplanation;
+use rgpu_test_runner::Test;
 use rgpu_tests::cluster::network::Host;
 use rgpu_tests::cluster::puppet::Puppet;
 use rgpu_tests::cluster::{Cluster, Setup};
 use rgpu_tests::process;
-use rgpu_tests::runner::Test;
 
 use super::{on_hosts, puppet};
 

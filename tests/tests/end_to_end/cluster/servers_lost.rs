@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rgpu_control::api::{ErrorCode, Lease, LeaseState};
+use rgpu_test_runner::Test;
 use rgpu_tests::cluster::puppet::Puppet;
 use rgpu_tests::cluster::{Cluster, Setup, watch};
 use rgpu_tests::process::{self, Running};
-use rgpu_tests::runner::Test;
 
 use super::{SOON, on_hosts, on_loopback, puppet};
 use crate::context::plain;

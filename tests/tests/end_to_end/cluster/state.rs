@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use rgpu_control::api::{ErrorCode, LeaseRequest, LeaseState};
 use rgpu_control::token::PrivateKey;
+use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::cluster::{Cluster, Setup};
 use rgpu_tests::process;
 use rgpu_tests::product::clean;
-use rgpu_tests::runner::{Skip, Test};
 
 use super::{SOON, on_loopback, puppet};
 

@@ -11,11 +11,11 @@ use rgpu_control::api::{ErrorCode, Lease, LeaseRequest};
 use rgpu_control::ticket::Ticket;
 use rgpu_control::token::{Claims, LeaseClaims, PrivateKey, Role, RoleClaims};
 use rgpu_control::{ClientError, LEASE_VARIABLE, LeaseId, unix_time};
+use rgpu_test_runner::Test;
 use rgpu_tests::cluster::{Cluster, Setup};
 use rgpu_tests::process::{self, Finished};
 use rgpu_tests::product::clean;
 use rgpu_tests::proxy::Proxy;
-use rgpu_tests::runner::Test;
 
 use super::{SOON, on_loopback};
 use crate::context::{plain, product};
