@@ -2,8 +2,9 @@
 //!
 //! A program knocks on one of two doors: [`runtime`] (cuda*) or [`driver`] (cu*). Behind both stands
 //! [`core`], which knows contexts, streams, memory and modules in the driver API's terms, and which hands
-//! work to a [`rgpu_device::Device`]: either [`remote`], which forwards to a server, or the software GPU
-//! inside this very process. [`loader`] sees to it that the program's calls arrive here at all.
+//! work to a [`rgpu_device::Device`]: either [`rgpu_remote`], which forwards to a server, or the software GPU
+//! inside this very process (the feature `in-process`). [`loader`] sees to it that the program's calls arrive
+//! here at all.
 
 #![allow(dead_code)]
 

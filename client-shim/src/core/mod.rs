@@ -25,7 +25,6 @@
 mod calls;
 mod context;
 mod contexts;
-mod copy;
 mod device_heap;
 mod devices;
 pub mod error;
@@ -55,6 +54,7 @@ mod soft_gpu;
 mod stream;
 mod streams;
 pub mod thread;
+mod transfer;
 pub mod virtual_memory;
 mod work;
 
@@ -63,7 +63,6 @@ mod tests;
 
 pub use calls::relaunch;
 pub use context::Context;
-pub use copy::{CopyBox, CopySide, Direction, Wait};
 pub use error::{Code, Error, Result};
 pub use launch::Config;
 pub use library::{Kernel, Library};
@@ -72,3 +71,4 @@ pub use module::{Function, Module};
 pub use params::Params;
 pub use process::{Core, current, existing};
 pub use stream::Stream;
+pub use transfer::{CopyBox, CopySide, Direction, Wait};

@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use rgpu_device::Device;
 
 use super::contexts::Contexts;
-use super::copy::Landings;
 use super::devices::Devices;
 use super::error::{self, Code, Error, Result};
 use super::graph::captures::Captures;
@@ -19,6 +18,7 @@ use super::memory::Memory;
 use super::module::Modules;
 use super::session::{self, Session};
 use super::streams::Streams;
+use super::transfer::Landings;
 use super::virtual_memory::VirtualMemory;
 
 /// The process's core, once it is alive. It is never freed: the program's threads may be in it until the process ends.

@@ -187,4 +187,13 @@ mod tests {
         assert!(visible_devices("", 2).is_err() && visible_devices("-1", 2).is_err());
         assert!(visible_devices("1", 2).unwrap_err().message.contains("supported"));
     }
+
+    #[cfg(not(feature = "in-process"))]
+    #[test]
+    fn a_library_without_the_software_gpu_says_so() {
+        let refused = choose_in_process().unwrap_err();
+        assert_eq!(refused.code, Code::NotSupported);
+        assert!(refused.message.contains("built without the software GPU"), "{}", refused.message);
+        assert!(!IN_PROCESS_CHOSEN.load(Ordering::Acquire));
+    }
 }

@@ -14,13 +14,13 @@
 
 use rgpu_device::{HostData, HostSource, HostTarget, Region, RegionCursor, Target};
 
-use crate::core::copy::{CopyBox, CopySide, Direction, Wait};
 use crate::core::error::{Result, invalid};
 use crate::core::graph::captures::Captures;
 use crate::core::graph::op::Op;
 use crate::core::memory::map::Spot;
 use crate::core::process::Core;
 use crate::core::stream::Stream;
+use crate::core::transfer::{CopyBox, CopySide, Direction, Wait};
 
 /// Below this many bytes a copy from pageable memory is cheaper than waiting for its stream.
 const STAGED: u64 = 64 << 10;

@@ -7,7 +7,6 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use crate::core::context::Context;
-use crate::core::copy::{Direction, Wait};
 use crate::core::error::Result;
 use crate::core::graph::exec::Exec;
 use crate::core::graph::op::{GraphAllocation, Op};
@@ -15,6 +14,7 @@ use crate::core::memory::map::PointerKind;
 use crate::core::params::Params;
 use crate::core::process::Core;
 use crate::core::stream::Stream;
+use crate::core::transfer::{Direction, Wait};
 
 /// The tags of the driver's `extra` array.
 const BUFFER_POINTER: usize = 1;

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use rgpu_device::Region;
 
 use crate::core::context::Context;
-use crate::core::copy::{CopyBox, Direction};
 use crate::core::error::{Result, invalid};
 use crate::core::event::Event;
 use crate::core::launch::Config;
@@ -17,6 +16,7 @@ use crate::core::memory::Memory;
 use crate::core::module::Function;
 use crate::core::params::Params;
 use crate::core::registry::{NumberMap, Raw};
+use crate::core::transfer::{CopyBox, Direction};
 
 /// The kinds of nodes, numbered as `cudaGraphNodeType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -273,3 +273,57 @@ impl AddressMap {
         if accept(ranges.get(&addr)?) { ranges.remove(&addr) } else { None }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map() -> AddressMap {
+        AddressMap::new(Range { base: 0x10000, size: 0x10000 })
+    }
+
+    fn allocation(base: u64, size: u64, kind: Kind, context: Raw) -> Allocation {
+        Allocation { base, size, kept: size, kind, ordinal: 0, context, id: 0, flags: 0 }
+    }
+
+    #[test]
+    fn addresses_outside_the_agreed_ones_are_the_devices_only_where_a_variable_lies() {
+        let map = map();
+        map.insert(allocation(0x10000, 100, Kind::Pinned, 1));
+        assert!(map.is_devices(0x1ffff) && !map.is_devices(0x20000));
+        map.insert(allocation(0x20000, 8, Kind::Variable, 1));
+        assert!(map.is_devices(0x20007) && !map.is_devices(0x20008));
+        assert!(map.find(0x10000 + 99).is_some() && map.find(0x10000 + 100).is_none());
+    }
+
+    #[test]
+    fn mappings_side_by_side_are_one_run() {
+        let map = map();
+        let first = allocation(0x10000, 0x1000, Kind::Mapped, 0);
+        map.insert(first);
+        map.insert(allocation(0x11000, 0x1000, Kind::Mapped, 0));
+        map.insert(allocation(0x12000, 0x1000, Kind::Pinned, 0));
+        assert!(map.is_mapped_throughout(&first, 0x10800, 0x1800));
+        assert!(!map.is_mapped_throughout(&first, 0x10800, 0x1801));
+        assert!(!map.is_mapped_throughout(&first, 0x10800, u64::MAX));
+    }
+
+    #[test]
+    fn registered_memory_has_one_alias_and_goes_with_its_context() {
+        let map = map();
+        let entry = |id| Registered { size: 0x100, flags: 0, ordinal: 0, context: 7, id, alias: 0 };
+        assert!(map.register(0x1000, entry(1)));
+        assert!(!map.register(0x10ff, entry(2)) && !map.register(0xf01, entry(2)));
+        assert!(map.register(0x1100, entry(3)) && map.register(0xf00, entry(4)));
+        assert_eq!(map.set_alias(0x1000, 1, 0x5000), Some(0x5000));
+        assert_eq!(map.set_alias(0x1000, 1, 0x6000), Some(0x5000));
+        assert_eq!(map.set_alias(0x1000, 9, 0x6000), None);
+        assert_eq!(map.find_registered(0x10ff).map(|(base, r)| (base, r.alias)), Some((0x1000, 0x5000)));
+        assert!(map.take_device(0).is_empty());
+        assert_eq!(map.find_registered(0x1000).map(|(_, r)| r.alias), Some(0));
+        assert_eq!(map.unregister(0x1100).map(|r| r.id), Some(3));
+        map.insert(allocation(0x10000, 1, Kind::Managed, 7));
+        assert_eq!(map.take_context(7).len(), 1);
+        assert!(map.find_registered(0x1000).is_none() && map.find(0x10000).is_none());
+    }
+}
