@@ -7,9 +7,11 @@
 
 #![allow(dead_code)]
 
+mod abi;
 #[cfg(test)]
 mod api_docs;
 mod core;
+mod doors;
 mod driver;
 mod graph;
 mod in_process;
