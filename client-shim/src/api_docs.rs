@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::runtime::table::Node;
+use crate::doors::CUDA_VERSION;
+use crate::doors::table::Row;
 use crate::{driver, nvml, runtime};
 
 /// Set to write the page instead of comparing it.
@@ -21,17 +22,23 @@ fn page() -> String {
          This page is written from the tables in the code; after changing them, run\n\
          `RGPU_WRITE_DOCS=1 cargo test -p rgpu-client api_docs`.\n",
     );
-    let twin = |name: &str| name.ends_with("_ptds") || name.ends_with("_ptsz");
-    let mut lists = Vec::new();
-    for (title, skipped) in [("CUDA runtime 12.x", Node::V13), ("CUDA runtime 13.x", Node::V12)] {
-        let entries = runtime::table::status().filter(|e| e.1 != skipped && !twin(e.0));
-        lists.push((title, entries.map(|(name, _, implemented)| (name, implemented)).collect::<Vec<_>>()));
-    }
-    lists.push(("CUDA driver", driver::status().into_iter().filter(|e| !twin(e.0)).collect()));
-    lists.push(("NVML", nvml::status()));
+    let (oldest, newest) = (runtime::table::OLDEST, runtime::table::NEWEST);
+    let runtime_of = |version| -> Vec<_> {
+        let rows = runtime::table::TABLE.iter().filter(|row: &&Row| row.is_in(version));
+        rows.map(|row| (row.name, row.implemented)).collect()
+    };
+    let symbols = |table: &'static [Row]| -> Vec<_> {
+        let twin = |row: &&Row| row.symbol.ends_with("_ptsz");
+        table.iter().filter(|row| !twin(row)).map(|row| (row.symbol, row.implemented)).collect()
+    };
+    let lists = [
+        ("CUDA runtime 12.x", runtime_of(oldest)),
+        ("CUDA runtime 13.x", runtime_of(newest)),
+        ("CUDA driver", symbols(driver::table::TABLE)),
+        ("NVML", symbols(nvml::table::TABLE)),
+    ];
     for (title, mut entries) in lists {
         entries.sort_unstable();
-        entries.dedup();
         let (done, refused): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| e.1);
         let _ = write!(text, "\n## {title}\n\n{} implemented, {} unsupported.\n", done.len(), refused.len());
         for (what, names) in [("Implemented", done), ("Unsupported", refused)] {
@@ -53,4 +60,11 @@ fn the_page_says_what_the_tables_say() {
     }
     let found = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(found == page, "docs/api.md is out of date: {WRITE}=1 cargo test -p rgpu-client api_docs");
+}
+
+#[test]
+fn no_driver_is_newer_than_what_it_offers() {
+    for row in driver::table::TABLE {
+        assert!(row.since <= CUDA_VERSION, "{}", row.symbol);
+    }
 }

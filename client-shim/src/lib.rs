@@ -8,9 +8,11 @@
 
 #![allow(dead_code)]
 
+mod abi;
 #[cfg(test)]
 mod api_docs;
 mod core;
+mod doors;
 mod driver;
 mod in_process;
 mod loader;

@@ -1,11 +1,13 @@
 //! Contexts.
 
+use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
 use rgpu_device::Limit;
 
 use super::types::*;
 use super::*;
+use crate::abi::Out;
 
 /// The limit for a `CUlimit`; `None` for those that are kept but mean nothing here.
 fn limit(number: u32) -> Result<Option<Limit>> {
@@ -19,29 +21,29 @@ fn limit(number: u32) -> Result<Option<Limit>> {
     }))
 }
 
-fn create(core: &Core, context: *mut Opaque, flags: u32, device: Device) -> Result<()> {
+fn create(core: &Core, context: Out<Opaque>, flags: u32, device: Device) -> Result<()> {
     if context.is_null() {
         return Err(Error::new(Code::InvalidValue, "a result pointer is null"));
     }
-    set(context, core.context_create(ordinal(core, device)?, flags)?.raw as Opaque)
+    context.set(core.context_create(ordinal(core, device)?, flags)?.raw as Opaque)
 }
 
 door! {
-    fn cuCtxCreate(context: *mut Opaque, flags: u32, device: Device) |core| {
+    fn cuCtxCreate(context: Out<Opaque>, flags: u32, device: Device) |core| {
         create(core, context, flags, device)
     }
-    fn cuCtxCreate_v2(context: *mut Opaque, flags: u32, device: Device) |core| {
+    fn cuCtxCreate_v2(context: Out<Opaque>, flags: u32, device: Device) |core| {
         create(core, context, flags, device)
     }
     fn cuCtxCreate_v3(
-        context: *mut Opaque, _affinity: *const c_void, affinities: i32, flags: u32, device: Device,
+        context: Out<Opaque>, _affinity: *const c_void, affinities: i32, flags: u32, device: Device,
     ) |core| {
         if affinities != 0 {
             return Err(not_implemented("cuCtxCreate_v3 with execution affinity"));
         }
         create(core, context, flags, device)
     }
-    fn cuCtxCreate_v4(context: *mut Opaque, parameters: *const c_void, flags: u32, device: Device) |core| {
+    fn cuCtxCreate_v4(context: Out<Opaque>, parameters: *const c_void, flags: u32, device: Device) |core| {
         if !parameters.is_null() {
             return Err(not_implemented("cuCtxCreate_v4 with parameters"));
         }
@@ -59,45 +61,45 @@ door! {
     fn cuCtxPushCurrent_v2(context: Opaque) |core| {
         core.context_push(context as usize)
     }
-    fn cuCtxPopCurrent(context: *mut Opaque) |core| {
+    fn cuCtxPopCurrent(context: Out<Opaque>) |core| {
         let popped = core.context_pop()?;
-        set_if_wanted(context, popped.raw as Opaque);
+        context.set_if_wanted(popped.raw as Opaque);
         Ok(())
     }
-    fn cuCtxPopCurrent_v2(context: *mut Opaque) |core| {
+    fn cuCtxPopCurrent_v2(context: Out<Opaque>) |core| {
         let popped = core.context_pop()?;
-        set_if_wanted(context, popped.raw as Opaque);
+        context.set_if_wanted(popped.raw as Opaque);
         Ok(())
     }
     fn cuCtxSetCurrent(context: Opaque) |core| {
         core.context_set_current(context as usize)
     }
-    fn cuCtxGetCurrent(context: *mut Opaque) |core| {
-        set(context, core.context_current_raw() as Opaque)
+    fn cuCtxGetCurrent(context: Out<Opaque>) |core| {
+        context.set(core.context_current_raw() as Opaque)
     }
-    fn cuCtxGetDevice(device: *mut Device) |core| {
-        set(device, core.driver_context()?.ordinal as i32)
+    fn cuCtxGetDevice(device: Out<Device>) |core| {
+        device.set(core.driver_context()?.ordinal as i32)
     }
-    fn cuCtxGetDevice_v2(device: *mut Device, context: Opaque) |core| {
+    fn cuCtxGetDevice_v2(device: Out<Device>, context: Opaque) |core| {
         let context = if context.is_null() { core.driver_context()? } else { core.context(context as usize)? };
-        set(device, context.ordinal as i32)
+        device.set(context.ordinal as i32)
     }
-    fn cuCtxGetFlags(flags: *mut u32) |core| {
-        set(flags, core.driver_context()?.flags.load(Ordering::Relaxed))
+    fn cuCtxGetFlags(flags: Out<u32>) |core| {
+        flags.set(core.driver_context()?.flags.load(Ordering::Relaxed))
     }
     fn cuCtxSetFlags(flags: u32) |core| {
         core.driver_context()?.flags.store(flags, Ordering::Relaxed);
         Ok(())
     }
-    fn cuCtxGetId(context: Opaque, id: *mut u64) |core| {
+    fn cuCtxGetId(context: Opaque, id: Out<u64>) |core| {
         let context = if context.is_null() { core.driver_context()? } else { core.context(context as usize)? };
-        set(id, context.raw as u64)
+        id.set(context.raw as u64)
     }
-    fn cuCtxGetApiVersion(context: Opaque, version: *mut u32) |core| {
+    fn cuCtxGetApiVersion(context: Opaque, version: Out<u32>) |core| {
         if !context.is_null() {
             core.context(context as usize)?;
         }
-        set(version, 3020)
+        version.set(3020)
     }
     fn cuCtxSynchronize() |core| {
         core.device_synchronize(core.driver_context()?.ordinal)
@@ -106,11 +108,11 @@ door! {
         let context = if context.is_null() { core.driver_context()? } else { core.context(context as usize)? };
         core.device_synchronize(context.ordinal)
     }
-    fn cuCtxGetLimit(value: *mut usize, number: u32) |core| {
+    fn cuCtxGetLimit(value: Out<usize>, number: u32) |core| {
         let context = core.driver_context()?;
         match limit(number)? {
-            Some(limit) => set(value, core.get_limit(context.ordinal, limit)? as usize),
-            None => set(value, 0),
+            Some(limit) => value.set(core.get_limit(context.ordinal, limit)? as usize),
+            None => value.set(0),
         }
     }
     fn cuCtxSetLimit(number: u32, value: usize) |core| {
@@ -120,28 +122,28 @@ door! {
             None => Ok(()),
         }
     }
-    fn cuCtxGetCacheConfig(config: *mut u32) |core| {
+    fn cuCtxGetCacheConfig(config: Out<u32>) |core| {
         core.driver_context()?;
-        set(config, 0)
+        config.set(0)
     }
     fn cuCtxSetCacheConfig(config: u32) |core| {
         core.driver_context()?;
         if config > 3 { Err(Code::InvalidValue.into()) } else { Ok(()) }
     }
-    fn cuCtxGetSharedMemConfig(config: *mut u32) |core| {
+    fn cuCtxGetSharedMemConfig(config: Out<u32>) |core| {
         core.driver_context()?;
         // Banks of four bytes.
-        set(config, 1)
+        config.set(1)
     }
     fn cuCtxSetSharedMemConfig(config: u32) |core| {
         core.driver_context()?;
         if config > 2 { Err(Code::InvalidValue.into()) } else { Ok(()) }
     }
-    fn cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32) |core| {
+    fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) |core| {
         core.driver_context()?;
         let (its_least, its_greatest) = core.stream_priorities();
-        set_if_wanted(least, its_least);
-        set_if_wanted(greatest, its_greatest);
+        least.set_if_wanted(its_least);
+        greatest.set_if_wanted(its_greatest);
         Ok(())
     }
     fn cuCtxResetPersistingL2Cache() |core| {
@@ -158,11 +160,11 @@ door! {
         let own = core.driver_context()?.ordinal;
         core.disable_peer_access(own, core.context(peer as usize)?.ordinal)
     }
-    fn cuCtxAttach(context: *mut Opaque, flags: u32) |core| {
+    fn cuCtxAttach(context: Out<Opaque>, flags: u32) |core| {
         if flags != 0 {
             return Err(Code::InvalidValue.into());
         }
-        set(context, core.driver_context()?.raw as Opaque)
+        context.set(core.driver_context()?.raw as Opaque)
     }
     fn cuCtxDetach(context: Opaque) |core| {
         core.context_destroy(context as usize)

@@ -2,9 +2,12 @@
 
 use rgpu_device::Region;
 
+use std::ffi::c_void;
+
 use super::stream::stream_of;
 use super::types::*;
 use super::*;
+use crate::abi::In;
 use crate::core::{CopyBox, CopySide, Direction, Wait};
 
 /// One side of a 2D or 3D copy.
@@ -58,12 +61,8 @@ fn boxed(src: Side, dst: Side, [width, height, depth]: [usize; 3]) -> Result<(Co
     Ok((CopyBox { dst, src, width: width as u64, height: height as u64, depth: depth as u64 }, direction))
 }
 
-fn from_2d(parameters: *const Memcpy2d) -> Result<(CopyBox, Direction)> {
-    if parameters.is_null() {
-        return Err(Error::new(Code::InvalidValue, "the copy's parameters are null"));
-    }
-    // SAFETY: not null; the caller passes a CUDA_MEMCPY2D.
-    let p = unsafe { parameters.read_unaligned() };
+fn from_2d(parameters: In<Memcpy2d>) -> Result<(CopyBox, Direction)> {
+    let p = parameters.get()?;
     let src = Side {
         kind: p.src_memory_type,
         host: p.src_host as u64,
@@ -87,12 +86,12 @@ fn from_2d(parameters: *const Memcpy2d) -> Result<(CopyBox, Direction)> {
     boxed(src, dst, [p.width_in_bytes, p.height, 1])
 }
 
-pub(super) fn from_3d(parameters: *const Memcpy3d) -> Result<(CopyBox, Direction)> {
-    if parameters.is_null() {
-        return Err(Error::new(Code::InvalidValue, "the copy's parameters are null"));
-    }
-    // SAFETY: not null; the caller passes a CUDA_MEMCPY3D or CUDA_MEMCPY3D_PEER.
-    let p = unsafe { parameters.read_unaligned() };
+pub(super) fn from_3d(parameters: In<Memcpy3d>) -> Result<(CopyBox, Direction)> {
+    from_3d_value(&parameters.get()?)
+}
+
+/// As [`from_3d`], of a structure that has been read.
+pub(super) fn from_3d_value(p: &Memcpy3d) -> Result<(CopyBox, Direction)> {
     if p.src_lod != 0 || p.dst_lod != 0 {
         return Err(Error::new(Code::InvalidValue, "the level of detail of a copy must be 0"));
     }
@@ -174,113 +173,113 @@ fn fill(
 const DEFAULT: Opaque = std::ptr::null_mut();
 
 door! {
-    fn cuMemcpy / cuMemcpy_ptds(dst: DevicePtr, src: DevicePtr, bytes: usize) |core, PT| {
+    fn cuMemcpy<const PT>(dst: DevicePtr, src: DevicePtr, bytes: usize) |core| {
         copy(core, DEFAULT, PT, (dst, src, bytes), Direction::Infer, Wait::Sync)
     }
-    fn cuMemcpyAsync / cuMemcpyAsync_ptsz(dst: DevicePtr, src: DevicePtr, bytes: usize, stream: Opaque) |core, PT| {
+    fn cuMemcpyAsync<const PT>(dst: DevicePtr, src: DevicePtr, bytes: usize, stream: Opaque) |core| {
         copy(core, stream, PT, (dst, src, bytes), Direction::Infer, Wait::Async)
     }
-    fn cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(dst: DevicePtr, src: *const c_void, bytes: usize) |core, PT| {
+    fn cuMemcpyHtoD_v2<const PT>(dst: DevicePtr, src: *const c_void, bytes: usize) |core| {
         copy(core, DEFAULT, PT, (dst, src as u64, bytes), Direction::HostToDevice, Wait::Sync)
     }
-    fn cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(
+    fn cuMemcpyHtoDAsync_v2<const PT>(
         dst: DevicePtr, src: *const c_void, bytes: usize, stream: Opaque,
-    ) |core, PT| {
+    ) |core| {
         copy(core, stream, PT, (dst, src as u64, bytes), Direction::HostToDevice, Wait::Async)
     }
-    fn cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(dst: *mut c_void, src: DevicePtr, bytes: usize) |core, PT| {
+    fn cuMemcpyDtoH_v2<const PT>(dst: *mut c_void, src: DevicePtr, bytes: usize) |core| {
         copy(core, DEFAULT, PT, (dst as u64, src, bytes), Direction::DeviceToHost, Wait::Sync)
     }
-    fn cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(
+    fn cuMemcpyDtoHAsync_v2<const PT>(
         dst: *mut c_void, src: DevicePtr, bytes: usize, stream: Opaque,
-    ) |core, PT| {
+    ) |core| {
         copy(core, stream, PT, (dst as u64, src, bytes), Direction::DeviceToHost, Wait::Async)
     }
-    fn cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(dst: DevicePtr, src: DevicePtr, bytes: usize) |core, PT| {
+    fn cuMemcpyDtoD_v2<const PT>(dst: DevicePtr, src: DevicePtr, bytes: usize) |core| {
         copy(core, DEFAULT, PT, (dst, src, bytes), Direction::DeviceToDevice, Wait::Sync)
     }
-    fn cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(
+    fn cuMemcpyDtoDAsync_v2<const PT>(
         dst: DevicePtr, src: DevicePtr, bytes: usize, stream: Opaque,
-    ) |core, PT| {
+    ) |core| {
         copy(core, stream, PT, (dst, src, bytes), Direction::DeviceToDevice, Wait::Async)
     }
-    fn cuMemcpyPeer / cuMemcpyPeer_ptds(
+    fn cuMemcpyPeer<const PT>(
         dst: DevicePtr, _dst_context: Opaque, src: DevicePtr, _src_context: Opaque, bytes: usize,
-    ) |core, PT| {
+    ) |core| {
         copy(core, DEFAULT, PT, (dst, src, bytes), Direction::DeviceToDevice, Wait::Sync)
     }
-    fn cuMemcpyPeerAsync / cuMemcpyPeerAsync_ptsz(
+    fn cuMemcpyPeerAsync<const PT>(
         dst: DevicePtr, _dst_context: Opaque, src: DevicePtr, _src_context: Opaque, bytes: usize, stream: Opaque,
-    ) |core, PT| {
+    ) |core| {
         copy(core, stream, PT, (dst, src, bytes), Direction::DeviceToDevice, Wait::Async)
     }
-    fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(parameters: *const Memcpy2d) |core, PT| {
+    fn cuMemcpy2D_v2<const PT>(parameters: In<Memcpy2d>) |core| {
         copy_box(core, DEFAULT, PT, from_2d(parameters)?, Wait::Sync)
     }
-    fn cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(parameters: *const Memcpy2d) |core, PT| {
+    fn cuMemcpy2DUnaligned_v2<const PT>(parameters: In<Memcpy2d>) |core| {
         copy_box(core, DEFAULT, PT, from_2d(parameters)?, Wait::Sync)
     }
-    fn cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(parameters: *const Memcpy2d, stream: Opaque) |core, PT| {
+    fn cuMemcpy2DAsync_v2<const PT>(parameters: In<Memcpy2d>, stream: Opaque) |core| {
         copy_box(core, stream, PT, from_2d(parameters)?, Wait::Async)
     }
-    fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(parameters: *const Memcpy3d) |core, PT| {
+    fn cuMemcpy3D_v2<const PT>(parameters: In<Memcpy3d>) |core| {
         copy_box(core, DEFAULT, PT, from_3d(parameters)?, Wait::Sync)
     }
-    fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz(parameters: *const Memcpy3d, stream: Opaque) |core, PT| {
+    fn cuMemcpy3DAsync_v2<const PT>(parameters: In<Memcpy3d>, stream: Opaque) |core| {
         copy_box(core, stream, PT, from_3d(parameters)?, Wait::Async)
     }
-    fn cuMemcpy3DPeer / cuMemcpy3DPeer_ptds(parameters: *const Memcpy3d) |core, PT| {
+    fn cuMemcpy3DPeer<const PT>(parameters: In<Memcpy3d>) |core| {
         copy_box(core, DEFAULT, PT, from_3d(parameters)?, Wait::Sync)
     }
-    fn cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz(parameters: *const Memcpy3d, stream: Opaque) |core, PT| {
+    fn cuMemcpy3DPeerAsync<const PT>(parameters: In<Memcpy3d>, stream: Opaque) |core| {
         copy_box(core, stream, PT, from_3d(parameters)?, Wait::Async)
     }
-    fn cuMemsetD8_v2 / cuMemsetD8_v2_ptds(dst: DevicePtr, value: u8, count: usize) |core, PT| {
+    fn cuMemsetD8_v2<const PT>(dst: DevicePtr, value: u8, count: usize) |core| {
         fill(core, DEFAULT, PT, (dst, 0, count, 1), (value.into(), 1), Wait::Sync)
     }
-    fn cuMemsetD16_v2 / cuMemsetD16_v2_ptds(dst: DevicePtr, value: u16, count: usize) |core, PT| {
+    fn cuMemsetD16_v2<const PT>(dst: DevicePtr, value: u16, count: usize) |core| {
         fill(core, DEFAULT, PT, (dst, 0, count, 1), (value.into(), 2), Wait::Sync)
     }
-    fn cuMemsetD32_v2 / cuMemsetD32_v2_ptds(dst: DevicePtr, value: u32, count: usize) |core, PT| {
+    fn cuMemsetD32_v2<const PT>(dst: DevicePtr, value: u32, count: usize) |core| {
         fill(core, DEFAULT, PT, (dst, 0, count, 1), (value, 4), Wait::Sync)
     }
-    fn cuMemsetD8Async / cuMemsetD8Async_ptsz(dst: DevicePtr, value: u8, count: usize, stream: Opaque) |core, PT| {
+    fn cuMemsetD8Async<const PT>(dst: DevicePtr, value: u8, count: usize, stream: Opaque) |core| {
         fill(core, stream, PT, (dst, 0, count, 1), (value.into(), 1), Wait::Async)
     }
-    fn cuMemsetD16Async / cuMemsetD16Async_ptsz(dst: DevicePtr, value: u16, count: usize, stream: Opaque) |core, PT| {
+    fn cuMemsetD16Async<const PT>(dst: DevicePtr, value: u16, count: usize, stream: Opaque) |core| {
         fill(core, stream, PT, (dst, 0, count, 1), (value.into(), 2), Wait::Async)
     }
-    fn cuMemsetD32Async / cuMemsetD32Async_ptsz(dst: DevicePtr, value: u32, count: usize, stream: Opaque) |core, PT| {
+    fn cuMemsetD32Async<const PT>(dst: DevicePtr, value: u32, count: usize, stream: Opaque) |core| {
         fill(core, stream, PT, (dst, 0, count, 1), (value, 4), Wait::Async)
     }
-    fn cuMemsetD2D8_v2 / cuMemsetD2D8_v2_ptds(
+    fn cuMemsetD2D8_v2<const PT>(
         dst: DevicePtr, pitch: usize, value: u8, width: usize, height: usize,
-    ) |core, PT| {
+    ) |core| {
         fill(core, DEFAULT, PT, (dst, pitch, width, height), (value.into(), 1), Wait::Sync)
     }
-    fn cuMemsetD2D16_v2 / cuMemsetD2D16_v2_ptds(
+    fn cuMemsetD2D16_v2<const PT>(
         dst: DevicePtr, pitch: usize, value: u16, width: usize, height: usize,
-    ) |core, PT| {
+    ) |core| {
         fill(core, DEFAULT, PT, (dst, pitch, width, height), (value.into(), 2), Wait::Sync)
     }
-    fn cuMemsetD2D32_v2 / cuMemsetD2D32_v2_ptds(
+    fn cuMemsetD2D32_v2<const PT>(
         dst: DevicePtr, pitch: usize, value: u32, width: usize, height: usize,
-    ) |core, PT| {
+    ) |core| {
         fill(core, DEFAULT, PT, (dst, pitch, width, height), (value, 4), Wait::Sync)
     }
-    fn cuMemsetD2D8Async / cuMemsetD2D8Async_ptsz(
+    fn cuMemsetD2D8Async<const PT>(
         dst: DevicePtr, pitch: usize, value: u8, width: usize, height: usize, stream: Opaque,
-    ) |core, PT| {
+    ) |core| {
         fill(core, stream, PT, (dst, pitch, width, height), (value.into(), 1), Wait::Async)
     }
-    fn cuMemsetD2D16Async / cuMemsetD2D16Async_ptsz(
+    fn cuMemsetD2D16Async<const PT>(
         dst: DevicePtr, pitch: usize, value: u16, width: usize, height: usize, stream: Opaque,
-    ) |core, PT| {
+    ) |core| {
         fill(core, stream, PT, (dst, pitch, width, height), (value.into(), 2), Wait::Async)
     }
-    fn cuMemsetD2D32Async / cuMemsetD2D32Async_ptsz(
+    fn cuMemsetD2D32Async<const PT>(
         dst: DevicePtr, pitch: usize, value: u32, width: usize, height: usize, stream: Opaque,
-    ) |core, PT| {
+    ) |core| {
         fill(core, stream, PT, (dst, pitch, width, height), (value, 4), Wait::Async)
     }
 }

@@ -3,12 +3,16 @@
 //! What a link yields is an image for `cuModuleLoadData`. Here that is PTX text again, linked from the inputs.
 //! Machine code can't be linked.
 
+use std::ffi::c_void;
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
+
 use super::module::{JitLog, read_file};
 use super::types::*;
 use super::*;
+use crate::abi::{CStrArg, In, Out};
 use crate::core::registry::Registry;
-use parking_lot::Mutex;
-use std::sync::LazyLock;
 
 /// `CU_JIT_INPUT_PTX`.
 const INPUT_PTX: u32 = 1;
@@ -40,58 +44,61 @@ fn add(link: Opaque, kind: u32, data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn create(count: u32, options: *const u32, values: *mut *mut c_void, link: *mut Opaque) -> Result<()> {
-    JitLog::new(count, options, values).tell(Ok(()))?;
+fn create(count: u32, options: In<u32>, values: Out<*mut c_void>, link: Out<Opaque>) -> Result<()> {
+    // SAFETY: the program says that both lists have so many.
+    unsafe { JitLog::new(count, options, values) }.tell(Ok(()))?;
     let made = LINKS.insert(|raw| (raw, Link { inputs: Mutex::new(Vec::new()), image: Mutex::new(None) }));
-    set(link, made.0 as Opaque)
+    link.set(made.0 as Opaque)
 }
 
-/// The bytes that a caller describes by a pointer and a length.
-fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u8]> {
-    if data.is_null() {
-        return Err(Error::new(Code::InvalidValue, "the data to be linked are null"));
-    }
-    // SAFETY: the caller says that `len` bytes are there.
-    Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
+/// Adds what lies in memory.
+///
+/// # Safety
+/// `len` bytes lie at `data`, if any.
+unsafe fn add_data(link: Opaque, kind: u32, data: In<u8>, len: usize) -> Result<()> {
+    // SAFETY: the caller's promise.
+    add(link, kind, unsafe { data.bytes(len) }?)
 }
 
 door! {
-    fn cuLinkCreate(count: u32, options: *const u32, values: *mut *mut c_void, link: *mut Opaque) |core| {
+    fn cuLinkCreate(count: u32, options: In<u32>, values: Out<*mut c_void>, link: Out<Opaque>) |core| {
         create(count, options, values, link)
     }
-    fn cuLinkCreate_v2(count: u32, options: *const u32, values: *mut *mut c_void, link: *mut Opaque) |core| {
+    fn cuLinkCreate_v2(count: u32, options: In<u32>, values: Out<*mut c_void>, link: Out<Opaque>) |core| {
         create(count, options, values, link)
     }
     fn cuLinkAddData(
-        link: Opaque, kind: u32, data: *const c_void, len: usize, _name: *const c_char, _count: u32,
-        _options: *const u32, _values: *mut *mut c_void,
+        link: Opaque, kind: u32, data: In<u8>, len: usize, _name: CStrArg, _count: u32,
+        _options: In<u32>, _values: Out<*mut c_void>,
     ) |core| {
-        add(link, kind, bytes(data, len)?)
+        // SAFETY: the program says that so many bytes are there.
+        unsafe { add_data(link, kind, data, len) }
     }
     fn cuLinkAddData_v2(
-        link: Opaque, kind: u32, data: *const c_void, len: usize, _name: *const c_char, _count: u32,
-        _options: *const u32, _values: *mut *mut c_void,
+        link: Opaque, kind: u32, data: In<u8>, len: usize, _name: CStrArg, _count: u32,
+        _options: In<u32>, _values: Out<*mut c_void>,
     ) |core| {
-        add(link, kind, bytes(data, len)?)
+        // SAFETY: the program says that so many bytes are there.
+        unsafe { add_data(link, kind, data, len) }
     }
     fn cuLinkAddFile(
-        link: Opaque, kind: u32, path: *const c_char, _count: u32, _options: *const u32, _values: *mut *mut c_void,
+        link: Opaque, kind: u32, path: CStrArg, _count: u32, _options: In<u32>, _values: Out<*mut c_void>,
     ) |core| {
-        add(link, kind, &read_file(path)?)
+        add(link, kind, &read_file(&path)?)
     }
     fn cuLinkAddFile_v2(
-        link: Opaque, kind: u32, path: *const c_char, _count: u32, _options: *const u32, _values: *mut *mut c_void,
+        link: Opaque, kind: u32, path: CStrArg, _count: u32, _options: In<u32>, _values: Out<*mut c_void>,
     ) |core| {
-        add(link, kind, &read_file(path)?)
+        add(link, kind, &read_file(&path)?)
     }
-    fn cuLinkComplete(link: Opaque, image: *mut *mut c_void, size: *mut usize) |core| {
+    fn cuLinkComplete(link: Opaque, image: Out<*mut c_void>, size: Out<usize>) |core| {
         let link = LINKS.get(link as usize)?;
         let mut text = rgpu_image::link(&link.1.inputs.lock())?.into_bytes();
         text.push(0);
         let mut kept = link.1.image.lock();
         let kept = kept.insert(text.into_boxed_slice());
-        set(image, kept.as_mut_ptr().cast())?;
-        set_if_wanted(size, kept.len());
+        image.set(kept.as_mut_ptr().cast())?;
+        size.set_if_wanted(kept.len());
         Ok(())
     }
     fn cuLinkDestroy(link: Opaque) |core| {

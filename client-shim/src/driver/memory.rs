@@ -1,45 +1,51 @@
 //! Allocating memory, and asking whose an address is.
 
+use std::ffi::c_void;
+
 use super::stream::stream_of;
 use super::types::*;
 use super::*;
+use crate::abi::types::MemLocation;
+use crate::abi::{In, Out};
 use crate::core::{PointerInfo, PointerKind};
+use crate::doors::memory;
 
 /// A size of 0 is an error in the driver API.
 fn nonzero(bytes: usize) -> Result<u64> {
     if bytes == 0 { Err(Error::new(Code::InvalidValue, "a size is 0")) } else { Ok(bytes as u64) }
 }
 
-/// Writes one attribute of a pointer; `Ok(false)` where the address is not CUDA's.
-fn attribute(info: &PointerInfo, number: u32, place: *mut c_void) -> Result<bool> {
+/// Writes one attribute of a pointer, which is of the type that its number says; `Ok(false)` where the address is not
+/// CUDA's.
+fn attribute(info: &PointerInfo, number: u32, place: Out<c_void>) -> Result<bool> {
+    fn set<T>(place: Out<c_void>, value: T) -> Result<()> {
+        // SAFETY: the program has room for a value of the attribute's type.
+        unsafe { place.cast() }.set(value)
+    }
     let known = info.kind != PointerKind::Unregistered;
     let device_side = matches!(info.kind, PointerKind::Device | PointerKind::Managed);
+    let memory_type = match (known, device_side) {
+        (false, _) => 0,
+        (true, true) => MEMORYTYPE_DEVICE,
+        (true, false) => MEMORYTYPE_HOST,
+    };
     match number {
-        1 => set(place.cast(), info.context)?,
-        2 => set(
-            place.cast(),
-            if !known {
-                0u32
-            } else if device_side {
-                MEMORYTYPE_DEVICE
-            } else {
-                MEMORYTYPE_HOST
-            },
-        )?,
-        3 => set(place.cast(), info.device_pointer)?,
-        4 => set(place.cast(), if known { info.host_pointer } else { 0 })?,
-        6 => set(place.cast(), 0u32)?,
-        7 => set(place.cast(), info.buffer_id)?,
-        8 => set(place.cast(), u32::from(info.kind == PointerKind::Managed))?,
-        9 => set(place.cast(), if known { info.ordinal as i32 } else { -2 })?,
-        10 => set(place.cast(), 0u32)?,
-        11 | 19 => set(place.cast(), if known { info.base } else { 0 })?,
-        12 | 18 => set(place.cast(), info.size)?,
-        13 => set(place.cast(), u32::from(known))?,
-        14 | 15 => set(place.cast(), 0u64)?,
-        16 => set(place.cast(), if known { 3u32 } else { 0 })?,
-        17 => set(place.cast(), 0usize)?,
-        20 => set(place.cast(), info.buffer_id)?,
+        1 => set(place, info.context)?,
+        2 => set(place, memory_type)?,
+        3 => set(place, info.device_pointer)?,
+        4 => set(place, if known { info.host_pointer } else { 0 })?,
+        6 => set(place, 0u32)?,
+        7 => set(place, info.buffer_id)?,
+        8 => set(place, u32::from(info.kind == PointerKind::Managed))?,
+        9 => set(place, if known { info.ordinal as i32 } else { -2 })?,
+        10 => set(place, 0u32)?,
+        11 | 19 => set(place, if known { info.base } else { 0 })?,
+        12 | 18 => set(place, info.size)?,
+        13 => set(place, u32::from(known))?,
+        14 | 15 => set(place, 0u64)?,
+        16 => set(place, if known { 3u32 } else { 0 })?,
+        17 => set(place, 0usize)?,
+        20 => set(place, info.buffer_id)?,
         _ => {
             return Err(Error::new(Code::InvalidValue, format!("pointer attribute {number} does not exist")));
         }
@@ -48,51 +54,51 @@ fn attribute(info: &PointerInfo, number: u32, place: *mut c_void) -> Result<bool
 }
 
 door! {
-    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) |core| {
+    fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) |core| {
         let info = core.mem_info(core.driver_context()?.ordinal)?;
-        set_if_wanted(free, info.free as usize);
-        set_if_wanted(total, info.total as usize);
+        free.set_if_wanted(info.free as usize);
+        total.set_if_wanted(info.total as usize);
         Ok(())
     }
-    fn cuMemAlloc_v2(address: *mut DevicePtr, bytes: usize) |core| {
+    fn cuMemAlloc_v2(address: Out<DevicePtr>, bytes: usize) |core| {
         let bytes = nonzero(bytes)?;
         if address.is_null() {
             return Err(Code::InvalidValue.into());
         }
-        set(address, core.alloc(&core.driver_context()?, bytes)?)
+        address.set(core.alloc(&core.driver_context()?, bytes)?)
     }
-    fn cuMemAllocPitch_v2(address: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element: u32) |core| {
+    fn cuMemAllocPitch_v2(address: Out<DevicePtr>, pitch: Out<usize>, width: usize, height: usize, element: u32) |core| {
         if !matches!(element, 4 | 8 | 16) || address.is_null() || pitch.is_null() {
             return Err(Code::InvalidValue.into());
         }
         let (at, step) = core.alloc_pitch(&core.driver_context()?, nonzero(width)?, nonzero(height)?)?;
-        set(address, at)?;
-        set(pitch, step as usize)
+        address.set(at)?;
+        pitch.set(step as usize)
     }
     fn cuMemFree_v2(address: DevicePtr) |core| {
         core.driver_context()?;
-        core.free(address)
+        memory::free(core, address)
     }
-    fn cuMemAllocManaged(address: *mut DevicePtr, bytes: usize, flags: u32) |core| {
+    fn cuMemAllocManaged(address: Out<DevicePtr>, bytes: usize, flags: u32) |core| {
         let bytes = nonzero(bytes)?;
         if address.is_null() || !matches!(flags, 1 | 2) {
             return Err(Code::InvalidValue.into());
         }
-        set(address, core.managed_alloc(&core.driver_context()?, bytes, flags)?)
+        address.set(core.managed_alloc(&core.driver_context()?, bytes, flags)?)
     }
-    fn cuMemAllocHost_v2(address: *mut *mut c_void, bytes: usize) |core| {
+    fn cuMemAllocHost_v2(address: Out<*mut c_void>, bytes: usize) |core| {
         let bytes = nonzero(bytes)?;
         if address.is_null() {
             return Err(Code::InvalidValue.into());
         }
-        set(address, core.host_alloc(&core.driver_context()?, bytes, 0)? as *mut c_void)
+        address.set(core.host_alloc(&core.driver_context()?, bytes, 0)? as *mut c_void)
     }
-    fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: u32) |core| {
+    fn cuMemHostAlloc(address: Out<*mut c_void>, bytes: usize, flags: u32) |core| {
         let bytes = nonzero(bytes)?;
         if address.is_null() || flags > 7 {
             return Err(Code::InvalidValue.into());
         }
-        set(address, core.host_alloc(&core.driver_context()?, bytes, flags)? as *mut c_void)
+        address.set(core.host_alloc(&core.driver_context()?, bytes, flags)? as *mut c_void)
     }
     fn cuMemFreeHost(address: *mut c_void) |core| {
         core.driver_context()?;
@@ -108,36 +114,36 @@ door! {
         core.driver_context()?;
         core.host_unregister(address as u64)
     }
-    fn cuMemHostGetDevicePointer_v2(address: *mut DevicePtr, host: *mut c_void, flags: u32) |core| {
+    fn cuMemHostGetDevicePointer_v2(address: Out<DevicePtr>, host: *mut c_void, flags: u32) |core| {
         core.driver_context()?;
         if flags != 0 {
             return Err(Code::InvalidValue.into());
         }
-        set(address, core.host_device_pointer(host as u64)?)
+        address.set(core.host_device_pointer(host as u64)?)
     }
-    fn cuMemHostGetFlags(flags: *mut u32, host: *mut c_void) |core| {
+    fn cuMemHostGetFlags(flags: Out<u32>, host: *mut c_void) |core| {
         core.driver_context()?;
-        set(flags, core.host_flags(host as u64)?)
+        flags.set(core.host_flags(host as u64)?)
     }
-    fn cuMemGetAddressRange_v2(base: *mut DevicePtr, bytes: *mut usize, address: DevicePtr) |core| {
+    fn cuMemGetAddressRange_v2(base: Out<DevicePtr>, bytes: Out<usize>, address: DevicePtr) |core| {
         core.driver_context()?;
         let (start, len) = core.address_range(address)?;
-        set_if_wanted(base, start);
-        set_if_wanted(bytes, len as usize);
+        base.set_if_wanted(start);
+        bytes.set_if_wanted(len as usize);
         Ok(())
     }
-    fn cuMemAllocAsync / cuMemAllocAsync_ptsz(address: *mut DevicePtr, bytes: usize, stream: Opaque) |core, PER_THREAD| {
+    fn cuMemAllocAsync<const PT>(address: Out<DevicePtr>, bytes: usize, stream: Opaque) |core| {
         let bytes = nonzero(bytes)?;
         if address.is_null() {
             return Err(Code::InvalidValue.into());
         }
-        let stream = stream_of(core, stream, PER_THREAD)?;
-        set(address, core.alloc_async(&core.driver_context()?, &stream, bytes)?)
+        let stream = stream_of(core, stream, PT)?;
+        address.set(memory::alloc_async(core, &core.driver_context()?, &stream, bytes)?)
     }
-    fn cuMemFreeAsync / cuMemFreeAsync_ptsz(address: DevicePtr, stream: Opaque) |core, PER_THREAD| {
-        core.free_async(&*stream_of(core, stream, PER_THREAD)?, address)
+    fn cuMemFreeAsync<const PT>(address: DevicePtr, stream: Opaque) |core| {
+        memory::free_async(core, &*stream_of(core, stream, PT)?, address)
     }
-    fn cuPointerGetAttribute(place: *mut c_void, number: u32, address: DevicePtr) |core| {
+    fn cuPointerGetAttribute(place: Out<c_void>, number: u32, address: DevicePtr) |core| {
         core.driver_context()?;
         let info = core.pointer_info(address);
         if info.kind == PointerKind::Unregistered {
@@ -145,16 +151,16 @@ door! {
         }
         attribute(&info, number, place).map(|_| ())
     }
-    fn cuPointerGetAttributes(count: u32, numbers: *const u32, places: *mut *mut c_void, address: DevicePtr) |core| {
+    fn cuPointerGetAttributes(count: u32, numbers: In<u32>, places: In<Out<c_void>>, address: DevicePtr) |core| {
         core.driver_context()?;
         if count == 0 || numbers.is_null() || places.is_null() {
             return Err(Code::InvalidValue.into());
         }
         let info = core.pointer_info(address);
         for i in 0..count as usize {
-            // SAFETY: the caller says that both lists have `count` entries.
-            let (number, place) = unsafe { (numbers.add(i).read_unaligned(), places.add(i).read_unaligned()) };
-            attribute(&info, number, place)?;
+            // SAFETY: the program says that both lists have `count` entries.
+            let (number, place) = unsafe { (numbers.at(i), places.at(i)) };
+            attribute(&info, number.get()?, place.get()?)?;
         }
         Ok(())
     }
@@ -169,22 +175,22 @@ door! {
         // Advice is a hint.
         if matches!(advice, 1..=6) { Ok(()) } else { Err(Code::InvalidValue.into()) }
     }
-    fn cuMemAdvise_v2(_address: DevicePtr, _bytes: usize, advice: u32, _location: u64) |core| {
+    fn cuMemAdvise_v2(_address: DevicePtr, _bytes: usize, advice: u32, _location: MemLocation) |core| {
         if matches!(advice, 1..=6) { Ok(()) } else { Err(Code::InvalidValue.into()) }
     }
-    fn cuMemPrefetchAsync / cuMemPrefetchAsync_ptsz(address: DevicePtr, _bytes: usize, _device: Device, stream: Opaque)
-        |core, PER_THREAD|
+    fn cuMemPrefetchAsync<const PT>(address: DevicePtr, _bytes: usize, _device: Device, stream: Opaque)
+        |core|
     {
-        stream_of(core, stream, PER_THREAD)?;
+        stream_of(core, stream, PT)?;
         managed(core, address)
     }
-    fn cuMemPrefetchAsync_v2 / cuMemPrefetchAsync_v2_ptsz(
-        address: DevicePtr, _bytes: usize, _location: u64, flags: u32, stream: Opaque,
-    ) |core, PER_THREAD| {
+    fn cuMemPrefetchAsync_v2<const PT>(
+        address: DevicePtr, _bytes: usize, _location: MemLocation, flags: u32, stream: Opaque,
+    ) |core| {
         if flags != 0 {
             return Err(Code::InvalidValue.into());
         }
-        stream_of(core, stream, PER_THREAD)?;
+        stream_of(core, stream, PT)?;
         managed(core, address)
     }
 }

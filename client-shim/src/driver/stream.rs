@@ -1,9 +1,11 @@
 //! Streams, events and host functions.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::types::*;
 use super::*;
+use crate::abi::Out;
 use crate::core::Stream;
 use crate::graph::{HostCall, Op, capture};
 
@@ -33,17 +35,17 @@ fn ready(done: bool) -> Result<()> {
 }
 
 door! {
-    fn cuStreamCreate(stream: *mut Opaque, flags: u32) |core| {
+    fn cuStreamCreate(stream: Out<Opaque>, flags: u32) |core| {
         if flags > 1 || stream.is_null() {
             return Err(Code::InvalidValue.into());
         }
-        set(stream, core.stream_create(&core.driver_context()?, flags, 0)?.raw as Opaque)
+        stream.set(core.stream_create(&core.driver_context()?, flags, 0)?.raw as Opaque)
     }
-    fn cuStreamCreateWithPriority(stream: *mut Opaque, flags: u32, priority: i32) |core| {
+    fn cuStreamCreateWithPriority(stream: Out<Opaque>, flags: u32, priority: i32) |core| {
         if flags > 1 || stream.is_null() {
             return Err(Code::InvalidValue.into());
         }
-        set(stream, core.stream_create(&core.driver_context()?, flags, priority)?.raw as Opaque)
+        stream.set(core.stream_create(&core.driver_context()?, flags, priority)?.raw as Opaque)
     }
     fn cuStreamDestroy(stream: Opaque) |core| {
         core.stream_destroy(stream as usize)
@@ -51,73 +53,73 @@ door! {
     fn cuStreamDestroy_v2(stream: Opaque) |core| {
         core.stream_destroy(stream as usize)
     }
-    fn cuStreamQuery / cuStreamQuery_ptsz(stream: Opaque) |core, PER_THREAD| {
-        let stream = stream_of(core, stream, PER_THREAD)?;
+    fn cuStreamQuery<const PT>(stream: Opaque) |core| {
+        let stream = stream_of(core, stream, PT)?;
         ready(core.stream_query(&stream)?)
     }
-    fn cuStreamSynchronize / cuStreamSynchronize_ptsz(stream: Opaque) |core, PER_THREAD| {
-        let stream = stream_of(core, stream, PER_THREAD)?;
+    fn cuStreamSynchronize<const PT>(stream: Opaque) |core| {
+        let stream = stream_of(core, stream, PT)?;
         core.stream_synchronize(&stream)
     }
-    fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz(stream: Opaque, event: Opaque, flags: u32) |core, PER_THREAD| {
+    fn cuStreamWaitEvent<const PT>(stream: Opaque, event: Opaque, flags: u32) |core| {
         if flags > 1 {
             return Err(Code::InvalidValue.into());
         }
-        let stream = stream_of(core, stream, PER_THREAD)?;
+        let stream = stream_of(core, stream, PT)?;
         core.stream_wait_event(&stream, &*core.event(event as usize)?)
     }
-    fn cuStreamGetFlags / cuStreamGetFlags_ptsz(stream: Opaque, flags: *mut u32) |core, PER_THREAD| {
-        set(flags, stream_of(core, stream, PER_THREAD)?.flags)
+    fn cuStreamGetFlags<const PT>(stream: Opaque, flags: Out<u32>) |core| {
+        flags.set(stream_of(core, stream, PT)?.flags)
     }
-    fn cuStreamGetPriority / cuStreamGetPriority_ptsz(stream: Opaque, priority: *mut i32) |core, PER_THREAD| {
-        set(priority, stream_of(core, stream, PER_THREAD)?.priority)
+    fn cuStreamGetPriority<const PT>(stream: Opaque, priority: Out<i32>) |core| {
+        priority.set(stream_of(core, stream, PT)?.priority)
     }
-    fn cuStreamGetId / cuStreamGetId_ptsz(stream: Opaque, id: *mut u64) |core, PER_THREAD| {
-        set(id, stream_of(core, stream, PER_THREAD)?.id)
+    fn cuStreamGetId<const PT>(stream: Opaque, id: Out<u64>) |core| {
+        id.set(stream_of(core, stream, PT)?.id)
     }
-    fn cuStreamGetCtx / cuStreamGetCtx_ptsz(stream: Opaque, context: *mut Opaque) |core, PER_THREAD| {
-        set(context, stream_of(core, stream, PER_THREAD)?.context as Opaque)
+    fn cuStreamGetCtx<const PT>(stream: Opaque, context: Out<Opaque>) |core| {
+        context.set(stream_of(core, stream, PT)?.context as Opaque)
     }
-    fn cuStreamGetDevice / cuStreamGetDevice_ptsz(stream: Opaque, device: *mut Device) |core, PER_THREAD| {
-        set(device, stream_of(core, stream, PER_THREAD)?.ordinal as i32)
+    fn cuStreamGetDevice<const PT>(stream: Opaque, device: Out<Device>) |core| {
+        device.set(stream_of(core, stream, PT)?.ordinal as i32)
     }
-    fn cuStreamAttachMemAsync / cuStreamAttachMemAsync_ptsz(
+    fn cuStreamAttachMemAsync<const PT>(
         stream: Opaque, _address: DevicePtr, _length: usize, flags: u32,
-    ) |core, PER_THREAD| {
+    ) |core| {
         // A hint on who will use managed memory; visibility is that of all streams anyway.
-        stream_of(core, stream, PER_THREAD)?;
+        stream_of(core, stream, PT)?;
         if matches!(flags, 1 | 2 | 4) { Ok(()) } else { Err(Code::InvalidValue.into()) }
     }
-    fn cuStreamAddCallback / cuStreamAddCallback_ptsz(
+    fn cuStreamAddCallback<const PT>(
         stream: Opaque, function: Option<Callback>, data: *mut c_void, flags: u32,
-    ) |core, PER_THREAD| {
+    ) |core| {
         let Some(function) = function.filter(|_| flags == 0) else { return Err(Code::InvalidValue.into()) };
         let raw = stream as usize;
         let data = UserData(data);
-        let stream = stream_of(core, stream, PER_THREAD)?;
+        let stream = stream_of(core, stream, PT)?;
         capture::refuse(&stream)?;
         core.host_function(&stream, false, Box::new(move |status| callback(|| {
             // SAFETY: the program's own callback with the program's own data.
             unsafe { function(raw as Opaque, status, data.get()) }
         })))
     }
-    fn cuLaunchHostFunc / cuLaunchHostFunc_ptsz(
+    fn cuLaunchHostFunc<const PT>(
         stream: Opaque, function: Option<HostFunction>, data: *mut c_void,
-    ) |core, PER_THREAD| {
+    ) |core| {
         let Some(function) = function else { return Err(Code::InvalidValue.into()) };
         let call = HostCall { function, data };
-        let stream = stream_of(core, stream, PER_THREAD)?;
+        let stream = stream_of(core, stream, PT)?;
         if let Some(captured) = capture::divert(&stream, || Ok(Op::Host(call))) {
             return captured;
         }
         core.host_function(&stream, true, Box::new(move |_| callback(|| call.call())))
     }
 
-    fn cuEventCreate(event: *mut Opaque, flags: u32) |core| {
+    fn cuEventCreate(event: Out<Opaque>, flags: u32) |core| {
         if event.is_null() {
             return Err(Code::InvalidValue.into());
         }
-        set(event, core.event_create(&core.driver_context()?, flags)?.raw as Opaque)
+        event.set(core.event_create(&core.driver_context()?, flags)?.raw as Opaque)
     }
     fn cuEventDestroy(event: Opaque) |core| {
         core.event_destroy(event as usize)
@@ -125,16 +127,16 @@ door! {
     fn cuEventDestroy_v2(event: Opaque) |core| {
         core.event_destroy(event as usize)
     }
-    fn cuEventRecord / cuEventRecord_ptsz(event: Opaque, stream: Opaque) |core, PER_THREAD| {
+    fn cuEventRecord<const PT>(event: Opaque, stream: Opaque) |core| {
         let event = core.event(event as usize)?;
-        core.event_record(&event, &*stream_of(core, stream, PER_THREAD)?)
+        core.event_record(&event, &*stream_of(core, stream, PT)?)
     }
-    fn cuEventRecordWithFlags / cuEventRecordWithFlags_ptsz(event: Opaque, stream: Opaque, flags: u32) |core, PER_THREAD| {
+    fn cuEventRecordWithFlags<const PT>(event: Opaque, stream: Opaque, flags: u32) |core| {
         if flags > 1 {
             return Err(Code::InvalidValue.into());
         }
         let event = core.event(event as usize)?;
-        core.event_record(&event, &*stream_of(core, stream, PER_THREAD)?)
+        core.event_record(&event, &*stream_of(core, stream, PT)?)
     }
     fn cuEventQuery(event: Opaque) |core| {
         ready(core.event_query(&*core.event(event as usize)?)?)
@@ -142,12 +144,12 @@ door! {
     fn cuEventSynchronize(event: Opaque) |core| {
         core.event_synchronize(&*core.event(event as usize)?)
     }
-    fn cuEventElapsedTime(milliseconds: *mut f32, start: Opaque, end: Opaque) |core| {
+    fn cuEventElapsedTime(milliseconds: Out<f32>, start: Opaque, end: Opaque) |core| {
         let (start, end) = (core.event(start as usize)?, core.event(end as usize)?);
-        set(milliseconds, core.event_elapsed(&start, &end)?)
+        milliseconds.set(core.event_elapsed(&start, &end)?)
     }
-    fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: Opaque, end: Opaque) |core| {
+    fn cuEventElapsedTime_v2(milliseconds: Out<f32>, start: Opaque, end: Opaque) |core| {
         let (start, end) = (core.event(start as usize)?, core.event(end as usize)?);
-        set(milliseconds, core.event_elapsed(&start, &end)?)
+        milliseconds.set(core.event_elapsed(&start, &end)?)
     }
 }

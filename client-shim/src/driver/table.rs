@@ -1,687 +1,599 @@
-//! Every entry point of the driver API that programs may ask for, by the name and version with which
-//! `cuGetProcAddress` finds it. The versions are those at which an entry point's binary interface
-//! appeared or changed (public header `cudaTypedefs.h`).
+//! Every entry point of the driver API that programs may ask for, in the [form of all doors](crate::doors::table).
+//! The versions are those with which `cuGetProcAddress` finds a binary interface: at which it appeared or changed
+//! (public header `cudaTypedefs.h`). A driver keeps all that it ever had.
 
-/// The driver version that is offered: CUDA 13.0.
-pub const VERSION: u32 = 13000;
+use super::{
+    capture, context, copy, device, graph, info, launch, link, memory, module, proc_address, stream,
+    virtual_memory,
+};
+use crate::doors::table::{Address, entry_points, rows_of};
 
-use super::unsupported::*;
-use super::*;
-
-/// One binary interface of one entry point.
-#[derive(Clone, Copy)]
-pub struct Row {
-    /// The name without version suffix, as `cuGetProcAddress` takes it.
-    pub name: &'static str,
-    /// The CUDA version (13000 is 13.0) from which this interface is the one meant by the name.
-    pub version: u32,
-    /// Whether it is the variant whose default stream is the thread's own.
-    pub per_thread: bool,
-    /// The exported symbol.
-    pub symbol: &'static str,
-    /// Its address.
-    pub address: Address,
+entry_points! {
+    /// The entry points, ascending by name and version.
+    static TABLE refusing by super::not_supported;
+    cuArray3DCreate 2000 [unsupported];
+    cuArray3DCreate(_v2) 3020 [unsupported];
+    cuArray3DGetDescriptor 2000 [unsupported];
+    cuArray3DGetDescriptor(_v2) 3020 [unsupported];
+    cuArrayCreate 2000 [unsupported];
+    cuArrayCreate(_v2) 3020 [unsupported];
+    cuArrayDestroy 2000 [unsupported];
+    cuArrayGetDescriptor 2000 [unsupported];
+    cuArrayGetDescriptor(_v2) 3020 [unsupported];
+    cuArrayGetMemoryRequirements 11060 [unsupported];
+    cuArrayGetPlane 11020 [unsupported];
+    cuArrayGetSparseProperties 11010 [unsupported];
+    cuCheckpointProcessCheckpoint 12080 [unsupported];
+    cuCheckpointProcessGetRestoreThreadId 12080 [unsupported];
+    cuCheckpointProcessGetState 12080 [unsupported];
+    cuCheckpointProcessLock 12080 [unsupported];
+    cuCheckpointProcessRestore 12080 [unsupported];
+    cuCheckpointProcessUnlock 12080 [unsupported];
+    cuCoredumpGetAttribute 12010 [unsupported];
+    cuCoredumpGetAttributeGlobal 12010 [unsupported];
+    cuCoredumpSetAttribute 12010 [unsupported];
+    cuCoredumpSetAttributeGlobal 12010 [unsupported];
+    cuCtxAttach 2000 [context::cuCtxAttach];
+    cuCtxCreate 2000 [context::cuCtxCreate];
+    cuCtxCreate(_v2) 3020 [context::cuCtxCreate_v2];
+    cuCtxCreate(_v3) 11040 [context::cuCtxCreate_v3];
+    cuCtxCreate(_v4) 12050 [context::cuCtxCreate_v4];
+    cuCtxDestroy 2000 [context::cuCtxDestroy];
+    cuCtxDestroy(_v2) 4000 [context::cuCtxDestroy_v2];
+    cuCtxDetach 2000 [context::cuCtxDetach];
+    cuCtxDisablePeerAccess 4000 [context::cuCtxDisablePeerAccess];
+    cuCtxEnablePeerAccess 4000 [context::cuCtxEnablePeerAccess];
+    cuCtxFromGreenCtx 12040 [unsupported];
+    cuCtxGetApiVersion 3020 [context::cuCtxGetApiVersion];
+    cuCtxGetCacheConfig 3020 [context::cuCtxGetCacheConfig];
+    cuCtxGetCurrent 4000 [context::cuCtxGetCurrent];
+    cuCtxGetDevResource 12040 [unsupported];
+    cuCtxGetDevice 2000 [context::cuCtxGetDevice];
+    cuCtxGetDevice(_v2) 13000 [context::cuCtxGetDevice_v2];
+    cuCtxGetExecAffinity 11040 [unsupported];
+    cuCtxGetFlags 7000 [context::cuCtxGetFlags];
+    cuCtxGetId 12000 [context::cuCtxGetId];
+    cuCtxGetLimit 3010 [context::cuCtxGetLimit];
+    cuCtxGetSharedMemConfig 4020 [context::cuCtxGetSharedMemConfig];
+    cuCtxGetStreamPriorityRange 5050 [context::cuCtxGetStreamPriorityRange];
+    cuCtxPopCurrent 2000 [context::cuCtxPopCurrent];
+    cuCtxPopCurrent(_v2) 4000 [context::cuCtxPopCurrent_v2];
+    cuCtxPushCurrent 2000 [context::cuCtxPushCurrent];
+    cuCtxPushCurrent(_v2) 4000 [context::cuCtxPushCurrent_v2];
+    cuCtxRecordEvent 12050 [unsupported];
+    cuCtxResetPersistingL2Cache 11000 [context::cuCtxResetPersistingL2Cache];
+    cuCtxSetCacheConfig 3020 [context::cuCtxSetCacheConfig];
+    cuCtxSetCurrent 4000 [context::cuCtxSetCurrent];
+    cuCtxSetFlags 12010 [context::cuCtxSetFlags];
+    cuCtxSetLimit 3010 [context::cuCtxSetLimit];
+    cuCtxSetSharedMemConfig 4020 [context::cuCtxSetSharedMemConfig];
+    cuCtxSynchronize 2000 [context::cuCtxSynchronize];
+    cuCtxSynchronize(_v2) 13000 [context::cuCtxSynchronize_v2];
+    cuCtxWaitEvent 12050 [unsupported];
+    cuDestroyExternalMemory 10000 [unsupported];
+    cuDestroyExternalSemaphore 10000 [unsupported];
+    cuDevResourceGenerateDesc 12040 [unsupported];
+    cuDevSmResourceSplitByCount 12040 [unsupported];
+    cuDeviceCanAccessPeer 4000 [device::cuDeviceCanAccessPeer];
+    cuDeviceComputeCapability 2000 [device::cuDeviceComputeCapability];
+    cuDeviceGet 2000 [device::cuDeviceGet];
+    cuDeviceGetAttribute 2000 [device::cuDeviceGetAttribute];
+    cuDeviceGetByPCIBusId 4010 [device::cuDeviceGetByPCIBusId];
+    cuDeviceGetCount 2000 [device::cuDeviceGetCount];
+    cuDeviceGetDefaultMemPool 11020 [unsupported];
+    cuDeviceGetDevResource 12040 [unsupported];
+    cuDeviceGetExecAffinitySupport 11040 [device::cuDeviceGetExecAffinitySupport];
+    cuDeviceGetGraphMemAttribute 11040 [unsupported];
+    cuDeviceGetHostAtomicCapabilities 13000 [unsupported];
+    cuDeviceGetLuid 10000 [unsupported];
+    cuDeviceGetMemPool 11020 [unsupported];
+    cuDeviceGetName 2000 [device::cuDeviceGetName];
+    cuDeviceGetNvSciSyncAttributes 10020 [unsupported];
+    cuDeviceGetP2PAtomicCapabilities 13000 [unsupported];
+    cuDeviceGetP2PAttribute 8000 [device::cuDeviceGetP2PAttribute];
+    cuDeviceGetPCIBusId 4010 [device::cuDeviceGetPCIBusId];
+    cuDeviceGetProperties 2000 [device::cuDeviceGetProperties];
+    cuDeviceGetTexture1DLinearMaxWidth 11010 [device::cuDeviceGetTexture1DLinearMaxWidth];
+    cuDeviceGetUuid 9020 [device::cuDeviceGetUuid];
+    cuDeviceGetUuid(_v2) 11040 [device::cuDeviceGetUuid_v2];
+    cuDeviceGraphMemTrim 11040 [unsupported];
+    cuDevicePrimaryCtxGetState 7000 [device::cuDevicePrimaryCtxGetState];
+    cuDevicePrimaryCtxRelease 7000 [device::cuDevicePrimaryCtxRelease];
+    cuDevicePrimaryCtxRelease(_v2) 11000 [device::cuDevicePrimaryCtxRelease_v2];
+    cuDevicePrimaryCtxReset 7000 [device::cuDevicePrimaryCtxReset];
+    cuDevicePrimaryCtxReset(_v2) 11000 [device::cuDevicePrimaryCtxReset_v2];
+    cuDevicePrimaryCtxRetain 7000 [device::cuDevicePrimaryCtxRetain];
+    cuDevicePrimaryCtxSetFlags 7000 [device::cuDevicePrimaryCtxSetFlags];
+    cuDevicePrimaryCtxSetFlags(_v2) 11000 [device::cuDevicePrimaryCtxSetFlags_v2];
+    cuDeviceRegisterAsyncNotification 12040 [unsupported];
+    cuDeviceSetGraphMemAttribute 11040 [unsupported];
+    cuDeviceSetMemPool 11020 [unsupported];
+    cuDeviceTotalMem 2000 [unsupported];
+    cuDeviceTotalMem(_v2) 3020 [device::cuDeviceTotalMem_v2];
+    cuDeviceUnregisterAsyncNotification 12040 [unsupported];
+    cuDriverGetVersion 2020 [info::cuDriverGetVersion];
+    cuEventCreate 2000 [stream::cuEventCreate];
+    cuEventDestroy 2000 [stream::cuEventDestroy];
+    cuEventDestroy(_v2) 4000 [stream::cuEventDestroy_v2];
+    cuEventElapsedTime 2000 [stream::cuEventElapsedTime];
+    cuEventElapsedTime(_v2) 12080 [stream::cuEventElapsedTime_v2];
+    cuEventQuery 2000 [stream::cuEventQuery];
+    cuEventRecord 2000 / _ptsz 7000 [stream::cuEventRecord];
+    cuEventRecordWithFlags 11010 / _ptsz 11010 [stream::cuEventRecordWithFlags];
+    cuEventSynchronize 2000 [stream::cuEventSynchronize];
+    cuExternalMemoryGetMappedBuffer 10000 [unsupported];
+    cuExternalMemoryGetMappedMipmappedArray 10000 [unsupported];
+    cuFlushGPUDirectRDMAWrites 11030 [device::cuFlushGPUDirectRDMAWrites];
+    cuFuncGetAttribute 2020 [module::cuFuncGetAttribute];
+    cuFuncGetModule 11000 [module::cuFuncGetModule];
+    cuFuncGetName 12030 [module::cuFuncGetName];
+    cuFuncGetParamInfo 12040 [module::cuFuncGetParamInfo];
+    cuFuncIsLoaded 12040 [module::cuFuncIsLoaded];
+    cuFuncLoad 12040 [module::cuFuncLoad];
+    cuFuncSetAttribute 9000 [module::cuFuncSetAttribute];
+    cuFuncSetBlockShape 2000 [unsupported];
+    cuFuncSetCacheConfig 3000 [module::cuFuncSetCacheConfig];
+    cuFuncSetSharedMemConfig 4020 [module::cuFuncSetSharedMemConfig];
+    cuFuncSetSharedSize 2000 [unsupported];
+    cuGetErrorName 6000 [info::cuGetErrorName];
+    cuGetErrorString 6000 [info::cuGetErrorString];
+    cuGetExportTable 3000 [info::cuGetExportTable];
+    cuGetProcAddress 11030 [proc_address::cuGetProcAddress];
+    cuGetProcAddress(_v2) 12000 [proc_address::cuGetProcAddress_v2];
+    cuGetProcAddress_v2_ptsz 12000 [proc_address::cuGetProcAddress_v2_ptsz];
+    cuGraphAddBatchMemOpNode 11070 [unsupported];
+    cuGraphAddChildGraphNode 10000 [graph::cuGraphAddChildGraphNode];
+    cuGraphAddDependencies 10000 [graph::cuGraphAddDependencies];
+    cuGraphAddDependencies(_v2) 12030 [graph::cuGraphAddDependencies_v2];
+    cuGraphAddEmptyNode 10000 [graph::cuGraphAddEmptyNode];
+    cuGraphAddEventRecordNode 11010 [graph::cuGraphAddEventRecordNode];
+    cuGraphAddEventWaitNode 11010 [graph::cuGraphAddEventWaitNode];
+    cuGraphAddExternalSemaphoresSignalNode 11020 [unsupported];
+    cuGraphAddExternalSemaphoresWaitNode 11020 [unsupported];
+    cuGraphAddHostNode 10000 [graph::cuGraphAddHostNode];
+    cuGraphAddKernelNode 10000 [graph::cuGraphAddKernelNode];
+    cuGraphAddKernelNode(_v2) 12000 [graph::cuGraphAddKernelNode_v2];
+    cuGraphAddMemAllocNode 11040 [graph::cuGraphAddMemAllocNode];
+    cuGraphAddMemFreeNode 11040 [graph::cuGraphAddMemFreeNode];
+    cuGraphAddMemcpyNode 10000 [graph::cuGraphAddMemcpyNode];
+    cuGraphAddMemsetNode 10000 [graph::cuGraphAddMemsetNode];
+    cuGraphAddNode 12020 [graph::cuGraphAddNode];
+    cuGraphAddNode(_v2) 12030 [graph::cuGraphAddNode_v2];
+    cuGraphBatchMemOpNodeGetParams 11070 [unsupported];
+    cuGraphBatchMemOpNodeSetParams 11070 [unsupported];
+    cuGraphChildGraphNodeGetGraph 10000 [graph::cuGraphChildGraphNodeGetGraph];
+    cuGraphClone 10000 [graph::cuGraphClone];
+    cuGraphConditionalHandleCreate 12030 [unsupported];
+    cuGraphCreate 10000 [graph::cuGraphCreate];
+    cuGraphDebugDotPrint 11030 [graph::cuGraphDebugDotPrint];
+    cuGraphDestroy 10000 [graph::cuGraphDestroy];
+    cuGraphDestroyNode 10000 [graph::cuGraphDestroyNode];
+    cuGraphEventRecordNodeGetEvent 11010 [graph::cuGraphEventRecordNodeGetEvent];
+    cuGraphEventRecordNodeSetEvent 11010 [graph::cuGraphEventRecordNodeSetEvent];
+    cuGraphEventWaitNodeGetEvent 11010 [graph::cuGraphEventWaitNodeGetEvent];
+    cuGraphEventWaitNodeSetEvent 11010 [graph::cuGraphEventWaitNodeSetEvent];
+    cuGraphExecBatchMemOpNodeSetParams 11070 [unsupported];
+    cuGraphExecChildGraphNodeSetParams 11010 [unsupported];
+    cuGraphExecDestroy 10000 [graph::cuGraphExecDestroy];
+    cuGraphExecEventRecordNodeSetEvent 11010 [graph::cuGraphExecEventRecordNodeSetEvent];
+    cuGraphExecEventWaitNodeSetEvent 11010 [graph::cuGraphExecEventWaitNodeSetEvent];
+    cuGraphExecExternalSemaphoresSignalNodeSetParams 11020 [unsupported];
+    cuGraphExecExternalSemaphoresWaitNodeSetParams 11020 [unsupported];
+    cuGraphExecGetFlags 12000 [graph::cuGraphExecGetFlags];
+    cuGraphExecHostNodeSetParams 10020 [graph::cuGraphExecHostNodeSetParams];
+    cuGraphExecKernelNodeSetParams 10010 [graph::cuGraphExecKernelNodeSetParams];
+    cuGraphExecKernelNodeSetParams(_v2) 12000 [graph::cuGraphExecKernelNodeSetParams_v2];
+    cuGraphExecMemcpyNodeSetParams 10020 [graph::cuGraphExecMemcpyNodeSetParams];
+    cuGraphExecMemsetNodeSetParams 10020 [graph::cuGraphExecMemsetNodeSetParams];
+    cuGraphExecNodeSetParams 12020 [graph::cuGraphExecNodeSetParams];
+    cuGraphExecUpdate 10020 [graph::cuGraphExecUpdate];
+    cuGraphExecUpdate(_v2) 12000 [graph::cuGraphExecUpdate_v2];
+    cuGraphExternalSemaphoresSignalNodeGetParams 11020 [unsupported];
+    cuGraphExternalSemaphoresSignalNodeSetParams 11020 [unsupported];
+    cuGraphExternalSemaphoresWaitNodeGetParams 11020 [unsupported];
+    cuGraphExternalSemaphoresWaitNodeSetParams 11020 [unsupported];
+    cuGraphGetEdges 10000 [graph::cuGraphGetEdges];
+    cuGraphGetEdges(_v2) 12030 [graph::cuGraphGetEdges_v2];
+    cuGraphGetNodes 10000 [graph::cuGraphGetNodes];
+    cuGraphGetRootNodes 10000 [graph::cuGraphGetRootNodes];
+    cuGraphHostNodeGetParams 10000 [graph::cuGraphHostNodeGetParams];
+    cuGraphHostNodeSetParams 10000 [graph::cuGraphHostNodeSetParams];
+    cuGraphInstantiate 10000 [graph::cuGraphInstantiate];
+    cuGraphInstantiate(_v2) 11000 [graph::cuGraphInstantiate_v2];
+    cuGraphInstantiateWithFlags 11040 [graph::cuGraphInstantiateWithFlags];
+    cuGraphInstantiateWithParams 12000 / _ptsz 12000 [graph::cuGraphInstantiateWithParams];
+    cuGraphKernelNodeCopyAttributes 11000 [unsupported];
+    cuGraphKernelNodeGetAttribute 11000 [unsupported];
+    cuGraphKernelNodeGetParams 10000 [graph::cuGraphKernelNodeGetParams];
+    cuGraphKernelNodeGetParams(_v2) 12000 [graph::cuGraphKernelNodeGetParams_v2];
+    cuGraphKernelNodeSetAttribute 11000 [graph::cuGraphKernelNodeSetAttribute];
+    cuGraphKernelNodeSetParams 10000 [graph::cuGraphKernelNodeSetParams];
+    cuGraphKernelNodeSetParams(_v2) 12000 [graph::cuGraphKernelNodeSetParams_v2];
+    cuGraphLaunch 10000 / _ptsz 10000 [graph::cuGraphLaunch];
+    cuGraphMemAllocNodeGetParams 11040 [graph::cuGraphMemAllocNodeGetParams];
+    cuGraphMemFreeNodeGetParams 11040 [graph::cuGraphMemFreeNodeGetParams];
+    cuGraphMemcpyNodeGetParams 10000 [graph::cuGraphMemcpyNodeGetParams];
+    cuGraphMemcpyNodeSetParams 10000 [graph::cuGraphMemcpyNodeSetParams];
+    cuGraphMemsetNodeGetParams 10000 [graph::cuGraphMemsetNodeGetParams];
+    cuGraphMemsetNodeSetParams 10000 [graph::cuGraphMemsetNodeSetParams];
+    cuGraphNodeFindInClone 10000 [graph::cuGraphNodeFindInClone];
+    cuGraphNodeGetDependencies 10000 [graph::cuGraphNodeGetDependencies];
+    cuGraphNodeGetDependencies(_v2) 12030 [graph::cuGraphNodeGetDependencies_v2];
+    cuGraphNodeGetDependentNodes 10000 [graph::cuGraphNodeGetDependentNodes];
+    cuGraphNodeGetDependentNodes(_v2) 12030 [graph::cuGraphNodeGetDependentNodes_v2];
+    cuGraphNodeGetEnabled 11060 [graph::cuGraphNodeGetEnabled];
+    cuGraphNodeGetType 10000 [graph::cuGraphNodeGetType];
+    cuGraphNodeSetEnabled 11060 [graph::cuGraphNodeSetEnabled];
+    cuGraphNodeSetParams 12020 [graph::cuGraphNodeSetParams];
+    cuGraphReleaseUserObject 11030 [graph::cuGraphReleaseUserObject];
+    cuGraphRemoveDependencies 10000 [graph::cuGraphRemoveDependencies];
+    cuGraphRemoveDependencies(_v2) 12030 [graph::cuGraphRemoveDependencies_v2];
+    cuGraphRetainUserObject 11030 [graph::cuGraphRetainUserObject];
+    cuGraphUpload 11010 / _ptsz 11010 [graph::cuGraphUpload];
+    cuGraphicsMapResources 3000 / _ptsz 7000 [unsupported];
+    cuGraphicsResourceGetMappedMipmappedArray 5000 [unsupported];
+    cuGraphicsResourceGetMappedPointer 3000 [unsupported];
+    cuGraphicsResourceGetMappedPointer(_v2) 3020 [unsupported];
+    cuGraphicsResourceSetMapFlags 3000 [unsupported];
+    cuGraphicsResourceSetMapFlags(_v2) 6050 [unsupported];
+    cuGraphicsSubResourceGetMappedArray 3000 [unsupported];
+    cuGraphicsUnmapResources 3000 / _ptsz 7000 [unsupported];
+    cuGraphicsUnregisterResource 3000 [unsupported];
+    cuGreenCtxCreate 12040 [unsupported];
+    cuGreenCtxDestroy 12040 [unsupported];
+    cuGreenCtxGetDevResource 12040 [unsupported];
+    cuGreenCtxGetId 12090 [unsupported];
+    cuGreenCtxRecordEvent 12040 [unsupported];
+    cuGreenCtxStreamCreate 12050 [unsupported];
+    cuGreenCtxWaitEvent 12040 [unsupported];
+    cuImportExternalMemory 10000 [unsupported];
+    cuImportExternalSemaphore 10000 [unsupported];
+    cuInit 2000 [info::cuInit];
+    cuIpcCloseMemHandle 4010 [unsupported];
+    cuIpcGetEventHandle 4010 [unsupported];
+    cuIpcGetMemHandle 4010 [unsupported];
+    cuIpcOpenEventHandle 4010 [unsupported];
+    cuIpcOpenMemHandle 4010 [unsupported];
+    cuIpcOpenMemHandle(_v2) 11000 [unsupported];
+    cuKernelGetAttribute 12000 [module::cuKernelGetAttribute];
+    cuKernelGetFunction 12000 [module::cuKernelGetFunction];
+    cuKernelGetLibrary 12050 [module::cuKernelGetLibrary];
+    cuKernelGetName 12030 [module::cuKernelGetName];
+    cuKernelGetParamInfo 12040 [module::cuKernelGetParamInfo];
+    cuKernelSetAttribute 12000 [module::cuKernelSetAttribute];
+    cuKernelSetCacheConfig 12000 [module::cuKernelSetCacheConfig];
+    cuLaunch 2000 [unsupported];
+    cuLaunchCooperativeKernel 9000 / _ptsz 9000 [launch::cuLaunchCooperativeKernel];
+    cuLaunchCooperativeKernelMultiDevice 9000 [unsupported];
+    cuLaunchGrid 2000 [unsupported];
+    cuLaunchGridAsync 2000 [unsupported];
+    cuLaunchHostFunc 10000 / _ptsz 10000 [stream::cuLaunchHostFunc];
+    cuLaunchKernel 4000 / _ptsz 7000 [exported launch::cuLaunchKernel, launch::cuLaunchKernel_ptsz];
+    cuLaunchKernelEx 11060 / _ptsz 11060 [launch::cuLaunchKernelEx];
+    cuLibraryEnumerateKernels 12040 [module::cuLibraryEnumerateKernels];
+    cuLibraryGetGlobal 12000 [module::cuLibraryGetGlobal];
+    cuLibraryGetKernel 12000 [module::cuLibraryGetKernel];
+    cuLibraryGetKernelCount 12040 [module::cuLibraryGetKernelCount];
+    cuLibraryGetManaged 12000 [module::cuLibraryGetManaged];
+    cuLibraryGetModule 12000 [module::cuLibraryGetModule];
+    cuLibraryGetUnifiedFunction 12000 [unsupported];
+    cuLibraryLoadData 12000 [module::cuLibraryLoadData];
+    cuLibraryLoadFromFile 12000 [module::cuLibraryLoadFromFile];
+    cuLibraryUnload 12000 [module::cuLibraryUnload];
+    cuLinkAddData 5050 [link::cuLinkAddData];
+    cuLinkAddData(_v2) 6050 [link::cuLinkAddData_v2];
+    cuLinkAddFile 5050 [link::cuLinkAddFile];
+    cuLinkAddFile(_v2) 6050 [link::cuLinkAddFile_v2];
+    cuLinkComplete 5050 [link::cuLinkComplete];
+    cuLinkCreate 5050 [link::cuLinkCreate];
+    cuLinkCreate(_v2) 6050 [link::cuLinkCreate_v2];
+    cuLinkDestroy 5050 [link::cuLinkDestroy];
+    cuLogsCurrent 12090 [unsupported];
+    cuLogsDumpToFile 12090 [unsupported];
+    cuLogsDumpToMemory 12090 [unsupported];
+    cuLogsRegisterCallback 12090 [unsupported];
+    cuLogsUnregisterCallback 12090 [unsupported];
+    cuMemAddressFree 10020 [virtual_memory::cuMemAddressFree];
+    cuMemAddressReserve 10020 [virtual_memory::cuMemAddressReserve];
+    cuMemAdvise 8000 [memory::cuMemAdvise];
+    cuMemAdvise(_v2) 12020 [memory::cuMemAdvise_v2];
+    cuMemAlloc 2000 [unsupported];
+    cuMemAlloc(_v2) 3020 [memory::cuMemAlloc_v2];
+    cuMemAllocAsync 11020 / _ptsz 11020 [memory::cuMemAllocAsync];
+    cuMemAllocFromPoolAsync 11020 / _ptsz 11020 [unsupported];
+    cuMemAllocHost 2000 [unsupported];
+    cuMemAllocHost(_v2) 3020 [memory::cuMemAllocHost_v2];
+    cuMemAllocManaged 6000 [memory::cuMemAllocManaged];
+    cuMemAllocPitch 2000 [unsupported];
+    cuMemAllocPitch(_v2) 3020 [memory::cuMemAllocPitch_v2];
+    cuMemBatchDecompressAsync 12060 / _ptsz 12060 [unsupported];
+    cuMemCreate 10020 [virtual_memory::cuMemCreate];
+    cuMemDiscardAndPrefetchBatchAsync 13000 / _ptsz 13000 [unsupported];
+    cuMemDiscardBatchAsync 13000 / _ptsz 13000 [unsupported];
+    cuMemExportToShareableHandle 10020 [unsupported];
+    cuMemFree 2000 [unsupported];
+    cuMemFree(_v2) 3020 [memory::cuMemFree_v2];
+    cuMemFreeAsync 11020 / _ptsz 11020 [memory::cuMemFreeAsync];
+    cuMemFreeHost 2000 [memory::cuMemFreeHost];
+    cuMemGetAccess 10020 [virtual_memory::cuMemGetAccess];
+    cuMemGetAddressRange 2000 [unsupported];
+    cuMemGetAddressRange(_v2) 3020 [memory::cuMemGetAddressRange_v2];
+    cuMemGetAllocationGranularity 10020 [virtual_memory::cuMemGetAllocationGranularity];
+    cuMemGetAllocationPropertiesFromHandle 10020 [virtual_memory::cuMemGetAllocationPropertiesFromHandle];
+    cuMemGetDefaultMemPool 13000 [unsupported];
+    cuMemGetHandleForAddressRange 11070 [unsupported];
+    cuMemGetInfo 2000 [unsupported];
+    cuMemGetInfo(_v2) 3020 [memory::cuMemGetInfo_v2];
+    cuMemGetMemPool 13000 [unsupported];
+    cuMemHostAlloc 2020 [memory::cuMemHostAlloc];
+    cuMemHostGetDevicePointer 2020 [unsupported];
+    cuMemHostGetDevicePointer(_v2) 3020 [memory::cuMemHostGetDevicePointer_v2];
+    cuMemHostGetFlags 2030 [memory::cuMemHostGetFlags];
+    cuMemHostRegister 4000 [memory::cuMemHostRegister];
+    cuMemHostRegister(_v2) 6050 [memory::cuMemHostRegister_v2];
+    cuMemHostUnregister 4000 [memory::cuMemHostUnregister];
+    cuMemImportFromShareableHandle 10020 [unsupported];
+    cuMemMap 10020 [virtual_memory::cuMemMap];
+    cuMemMapArrayAsync 11010 / _ptsz 11010 [unsupported];
+    cuMemPoolCreate 11020 [unsupported];
+    cuMemPoolDestroy 11020 [unsupported];
+    cuMemPoolExportPointer 11020 [unsupported];
+    cuMemPoolExportToShareableHandle 11020 [unsupported];
+    cuMemPoolGetAccess 11020 [unsupported];
+    cuMemPoolGetAttribute 11020 [unsupported];
+    cuMemPoolImportFromShareableHandle 11020 [unsupported];
+    cuMemPoolImportPointer 11020 [unsupported];
+    cuMemPoolSetAccess 11020 [unsupported];
+    cuMemPoolSetAttribute 11020 [unsupported];
+    cuMemPoolTrimTo 11020 [unsupported];
+    cuMemPrefetchAsync 8000 / _ptsz 8000 [memory::cuMemPrefetchAsync];
+    cuMemPrefetchAsync(_v2) 12020 / _ptsz 12020 [memory::cuMemPrefetchAsync_v2];
+    cuMemPrefetchBatchAsync 13000 / _ptsz 13000 [unsupported];
+    cuMemRangeGetAttribute 8000 [unsupported];
+    cuMemRangeGetAttributes 8000 [unsupported];
+    cuMemRelease 10020 [virtual_memory::cuMemRelease];
+    cuMemRetainAllocationHandle 11000 [virtual_memory::cuMemRetainAllocationHandle];
+    cuMemSetAccess 10020 [virtual_memory::cuMemSetAccess];
+    cuMemSetMemPool 13000 [unsupported];
+    cuMemUnmap 10020 [virtual_memory::cuMemUnmap];
+    cuMemcpy 4000 / _ptds 7000 [copy::cuMemcpy];
+    cuMemcpy2D 2000 [unsupported];
+    cuMemcpy2D(_v2) 3020 / _ptds 7000 [copy::cuMemcpy2D_v2];
+    cuMemcpy2DAsync 2000 [unsupported];
+    cuMemcpy2DAsync(_v2) 3020 / _ptsz 7000 [copy::cuMemcpy2DAsync_v2];
+    cuMemcpy2DUnaligned 2000 [unsupported];
+    cuMemcpy2DUnaligned(_v2) 3020 / _ptds 7000 [copy::cuMemcpy2DUnaligned_v2];
+    cuMemcpy3D 2000 [unsupported];
+    cuMemcpy3D(_v2) 3020 / _ptds 7000 [copy::cuMemcpy3D_v2];
+    cuMemcpy3DAsync 2000 [unsupported];
+    cuMemcpy3DAsync(_v2) 3020 / _ptsz 7000 [copy::cuMemcpy3DAsync_v2];
+    cuMemcpy3DBatchAsync 12080 / _ptsz 12080 [unsupported];
+    cuMemcpy3DBatchAsync(_v2) 13000 / _ptsz 13000 [unsupported];
+    cuMemcpy3DPeer 4000 / _ptds 7000 [copy::cuMemcpy3DPeer];
+    cuMemcpy3DPeerAsync 4000 / _ptsz 7000 [copy::cuMemcpy3DPeerAsync];
+    cuMemcpyAsync 4000 / _ptsz 7000 [copy::cuMemcpyAsync];
+    cuMemcpyAtoA 2000 [unsupported];
+    cuMemcpyAtoA(_v2) 3020 / _ptds 7000 [unsupported];
+    cuMemcpyAtoD 2000 [unsupported];
+    cuMemcpyAtoD(_v2) 3020 / _ptds 7000 [unsupported];
+    cuMemcpyAtoH 2000 [unsupported];
+    cuMemcpyAtoH(_v2) 3020 / _ptds 7000 [unsupported];
+    cuMemcpyAtoHAsync 2000 [unsupported];
+    cuMemcpyAtoHAsync(_v2) 3020 / _ptsz 7000 [unsupported];
+    cuMemcpyBatchAsync 12080 / _ptsz 12080 [unsupported];
+    cuMemcpyBatchAsync(_v2) 13000 / _ptsz 13000 [unsupported];
+    cuMemcpyDtoA 2000 [unsupported];
+    cuMemcpyDtoA(_v2) 3020 / _ptds 7000 [unsupported];
+    cuMemcpyDtoD 2000 [unsupported];
+    cuMemcpyDtoD(_v2) 3020 / _ptds 7000 [copy::cuMemcpyDtoD_v2];
+    cuMemcpyDtoDAsync 3000 [unsupported];
+    cuMemcpyDtoDAsync(_v2) 3020 / _ptsz 7000 [copy::cuMemcpyDtoDAsync_v2];
+    cuMemcpyDtoH 2000 [unsupported];
+    cuMemcpyDtoH(_v2) 3020 / _ptds 7000 [copy::cuMemcpyDtoH_v2];
+    cuMemcpyDtoHAsync 2000 [unsupported];
+    cuMemcpyDtoHAsync(_v2) 3020 / _ptsz 7000 [copy::cuMemcpyDtoHAsync_v2];
+    cuMemcpyHtoA 2000 [unsupported];
+    cuMemcpyHtoA(_v2) 3020 / _ptds 7000 [unsupported];
+    cuMemcpyHtoAAsync 2000 [unsupported];
+    cuMemcpyHtoAAsync(_v2) 3020 / _ptsz 7000 [unsupported];
+    cuMemcpyHtoD 2000 [unsupported];
+    cuMemcpyHtoD(_v2) 3020 / _ptds 7000 [copy::cuMemcpyHtoD_v2];
+    cuMemcpyHtoDAsync 2000 [unsupported];
+    cuMemcpyHtoDAsync(_v2) 3020 / _ptsz 7000 [copy::cuMemcpyHtoDAsync_v2];
+    cuMemcpyPeer 4000 / _ptds 7000 [copy::cuMemcpyPeer];
+    cuMemcpyPeerAsync 4000 / _ptsz 7000 [copy::cuMemcpyPeerAsync];
+    cuMemsetD16 2000 [unsupported];
+    cuMemsetD16(_v2) 3020 / _ptds 7000 [copy::cuMemsetD16_v2];
+    cuMemsetD16Async 3020 / _ptsz 7000 [copy::cuMemsetD16Async];
+    cuMemsetD2D16 2000 [unsupported];
+    cuMemsetD2D16(_v2) 3020 / _ptds 7000 [copy::cuMemsetD2D16_v2];
+    cuMemsetD2D16Async 3020 / _ptsz 7000 [copy::cuMemsetD2D16Async];
+    cuMemsetD2D32 2000 [unsupported];
+    cuMemsetD2D32(_v2) 3020 / _ptds 7000 [copy::cuMemsetD2D32_v2];
+    cuMemsetD2D32Async 3020 / _ptsz 7000 [copy::cuMemsetD2D32Async];
+    cuMemsetD2D8 2000 [unsupported];
+    cuMemsetD2D8(_v2) 3020 / _ptds 7000 [copy::cuMemsetD2D8_v2];
+    cuMemsetD2D8Async 3020 / _ptsz 7000 [copy::cuMemsetD2D8Async];
+    cuMemsetD32 2000 [unsupported];
+    cuMemsetD32(_v2) 3020 / _ptds 7000 [copy::cuMemsetD32_v2];
+    cuMemsetD32Async 3020 / _ptsz 7000 [copy::cuMemsetD32Async];
+    cuMemsetD8 2000 [unsupported];
+    cuMemsetD8(_v2) 3020 / _ptds 7000 [copy::cuMemsetD8_v2];
+    cuMemsetD8Async 3020 / _ptsz 7000 [copy::cuMemsetD8Async];
+    cuMipmappedArrayCreate 5000 [unsupported];
+    cuMipmappedArrayDestroy 5000 [unsupported];
+    cuMipmappedArrayGetLevel 5000 [unsupported];
+    cuMipmappedArrayGetMemoryRequirements 11060 [unsupported];
+    cuMipmappedArrayGetSparseProperties 11010 [unsupported];
+    cuModuleEnumerateFunctions 12040 [module::cuModuleEnumerateFunctions];
+    cuModuleGetFunction 2000 [module::cuModuleGetFunction];
+    cuModuleGetFunctionCount 12040 [module::cuModuleGetFunctionCount];
+    cuModuleGetGlobal 2000 [unsupported];
+    cuModuleGetGlobal(_v2) 3020 [module::cuModuleGetGlobal_v2];
+    cuModuleGetLoadingMode 11070 [device::cuModuleGetLoadingMode];
+    cuModuleGetSurfRef 3000 [unsupported];
+    cuModuleGetTexRef 2000 [unsupported];
+    cuModuleLoad 2000 [module::cuModuleLoad];
+    cuModuleLoadData 2000 [module::cuModuleLoadData];
+    cuModuleLoadDataEx 2010 [module::cuModuleLoadDataEx];
+    cuModuleLoadFatBinary 2000 [module::cuModuleLoadFatBinary];
+    cuModuleUnload 2000 [module::cuModuleUnload];
+    cuMulticastAddDevice 12010 [unsupported];
+    cuMulticastBindAddr 12010 [unsupported];
+    cuMulticastBindMem 12010 [unsupported];
+    cuMulticastCreate 12010 [unsupported];
+    cuMulticastGetGranularity 12010 [unsupported];
+    cuMulticastUnbind 12010 [unsupported];
+    cuOccupancyAvailableDynamicSMemPerBlock 10020 [launch::cuOccupancyAvailableDynamicSMemPerBlock];
+    cuOccupancyMaxActiveBlocksPerMultiprocessor 6050 [launch::cuOccupancyMaxActiveBlocksPerMultiprocessor];
+    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags 7000 [launch::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags];
+    cuOccupancyMaxActiveClusters 11070 [unsupported];
+    cuOccupancyMaxPotentialBlockSize 6050 [launch::cuOccupancyMaxPotentialBlockSize];
+    cuOccupancyMaxPotentialBlockSizeWithFlags 7000 [launch::cuOccupancyMaxPotentialBlockSizeWithFlags];
+    cuOccupancyMaxPotentialClusterSize 11070 [unsupported];
+    cuParamSetSize 2000 [unsupported];
+    cuParamSetTexRef 2000 [unsupported];
+    cuParamSetf 2000 [unsupported];
+    cuParamSeti 2000 [unsupported];
+    cuParamSetv 2000 [unsupported];
+    cuPointerGetAttribute 4000 [memory::cuPointerGetAttribute];
+    cuPointerGetAttributes 7000 [memory::cuPointerGetAttributes];
+    cuPointerSetAttribute 6000 [memory::cuPointerSetAttribute];
+    cuProfilerInitialize 4000 [unsupported];
+    cuProfilerStart 4000 [info::cuProfilerStart];
+    cuProfilerStop 4000 [info::cuProfilerStop];
+    cuSignalExternalSemaphoresAsync 10000 / _ptsz 10000 [unsupported];
+    cuStreamAddCallback 5000 / _ptsz 7000 [stream::cuStreamAddCallback];
+    cuStreamAttachMemAsync 6000 / _ptsz 7000 [stream::cuStreamAttachMemAsync];
+    cuStreamBatchMemOp 8000 / _ptsz 8000 [unsupported];
+    cuStreamBatchMemOp(_v2) 11070 / _ptsz 11070 [unsupported];
+    cuStreamBeginCapture 10000 / _ptsz 10000 [capture::cuStreamBeginCapture];
+    cuStreamBeginCapture(_v2) 10010 / _ptsz 10010 [capture::cuStreamBeginCapture_v2];
+    cuStreamBeginCaptureToGraph 12030 / _ptsz 12030 [capture::cuStreamBeginCaptureToGraph];
+    cuStreamCopyAttributes 11000 / _ptsz 11000 [unsupported];
+    cuStreamCreate 2000 [stream::cuStreamCreate];
+    cuStreamCreateWithPriority 5050 [stream::cuStreamCreateWithPriority];
+    cuStreamDestroy 2000 [stream::cuStreamDestroy];
+    cuStreamDestroy(_v2) 4000 [stream::cuStreamDestroy_v2];
+    cuStreamEndCapture 10000 / _ptsz 10000 [capture::cuStreamEndCapture];
+    cuStreamGetAttribute 11000 / _ptsz 11000 [unsupported];
+    cuStreamGetCaptureInfo 10010 / _ptsz 10010 [capture::cuStreamGetCaptureInfo];
+    cuStreamGetCaptureInfo(_v2) 11030 / _ptsz 11030 [capture::cuStreamGetCaptureInfo_v2];
+    cuStreamGetCaptureInfo(_v3) 12030 / _ptsz 12030 [capture::cuStreamGetCaptureInfo_v3];
+    cuStreamGetCtx 9020 / _ptsz 9020 [stream::cuStreamGetCtx];
+    cuStreamGetCtx(_v2) 12050 / _ptsz 12050 [unsupported];
+    cuStreamGetDevice 12080 / _ptsz 12080 [stream::cuStreamGetDevice];
+    cuStreamGetFlags 5050 / _ptsz 7000 [stream::cuStreamGetFlags];
+    cuStreamGetGreenCtx 12040 [unsupported];
+    cuStreamGetId 12000 / _ptsz 12000 [stream::cuStreamGetId];
+    cuStreamGetPriority 5050 / _ptsz 7000 [stream::cuStreamGetPriority];
+    cuStreamIsCapturing 10000 / _ptsz 10000 [capture::cuStreamIsCapturing];
+    cuStreamQuery 2000 / _ptsz 7000 [stream::cuStreamQuery];
+    cuStreamSetAttribute 11000 / _ptsz 11000 [unsupported];
+    cuStreamSynchronize 2000 / _ptsz 7000 [stream::cuStreamSynchronize];
+    cuStreamUpdateCaptureDependencies 11030 / _ptsz 11030 [capture::cuStreamUpdateCaptureDependencies];
+    cuStreamUpdateCaptureDependencies(_v2) 12030 / _ptsz 12030 [capture::cuStreamUpdateCaptureDependencies_v2];
+    cuStreamWaitEvent 3020 / _ptsz 7000 [stream::cuStreamWaitEvent];
+    cuStreamWaitValue32 8000 / _ptsz 8000 [unsupported];
+    cuStreamWaitValue32(_v2) 11070 / _ptsz 11070 [unsupported];
+    cuStreamWaitValue64 9000 / _ptsz 9000 [unsupported];
+    cuStreamWaitValue64(_v2) 11070 / _ptsz 11070 [unsupported];
+    cuStreamWriteValue32 8000 / _ptsz 8000 [unsupported];
+    cuStreamWriteValue32(_v2) 11070 / _ptsz 11070 [unsupported];
+    cuStreamWriteValue64 9000 / _ptsz 9000 [unsupported];
+    cuStreamWriteValue64(_v2) 11070 / _ptsz 11070 [unsupported];
+    cuSurfObjectCreate 5000 [unsupported];
+    cuSurfObjectDestroy 5000 [unsupported];
+    cuSurfObjectGetResourceDesc 5000 [unsupported];
+    cuSurfRefGetArray 3000 [unsupported];
+    cuSurfRefSetArray 3000 [unsupported];
+    cuTensorMapEncodeIm2col 12000 [unsupported];
+    cuTensorMapEncodeIm2colWide 12080 [unsupported];
+    cuTensorMapEncodeTiled 12000 [unsupported];
+    cuTensorMapReplaceAddress 12000 [unsupported];
+    cuTexObjectCreate 5000 [unsupported];
+    cuTexObjectDestroy 5000 [unsupported];
+    cuTexObjectGetResourceDesc 5000 [unsupported];
+    cuTexObjectGetResourceViewDesc 5000 [unsupported];
+    cuTexObjectGetTextureDesc 5000 [unsupported];
+    cuTexRefCreate 2000 [unsupported];
+    cuTexRefDestroy 2000 [unsupported];
+    cuTexRefGetAddress 2000 [unsupported];
+    cuTexRefGetAddress(_v2) 3020 [unsupported];
+    cuTexRefGetAddressMode 2000 [unsupported];
+    cuTexRefGetArray 2000 [unsupported];
+    cuTexRefGetBorderColor 8000 [unsupported];
+    cuTexRefGetFilterMode 2000 [unsupported];
+    cuTexRefGetFlags 2000 [unsupported];
+    cuTexRefGetFormat 2000 [unsupported];
+    cuTexRefGetMaxAnisotropy 5000 [unsupported];
+    cuTexRefGetMipmapFilterMode 5000 [unsupported];
+    cuTexRefGetMipmapLevelBias 5000 [unsupported];
+    cuTexRefGetMipmapLevelClamp 5000 [unsupported];
+    cuTexRefGetMipmappedArray 5000 [unsupported];
+    cuTexRefSetAddress 2000 [unsupported];
+    cuTexRefSetAddress(_v2) 3020 [unsupported];
+    cuTexRefSetAddress2D 2020 [unsupported];
+    cuTexRefSetAddress2D(_v2) 3020 [unsupported];
+    cuTexRefSetAddress2D(_v3) 4010 [unsupported];
+    cuTexRefSetAddressMode 2000 [unsupported];
+    cuTexRefSetArray 2000 [unsupported];
+    cuTexRefSetBorderColor 8000 [unsupported];
+    cuTexRefSetFilterMode 2000 [unsupported];
+    cuTexRefSetFlags 2000 [unsupported];
+    cuTexRefSetFormat 2000 [unsupported];
+    cuTexRefSetMaxAnisotropy 5000 [unsupported];
+    cuTexRefSetMipmapFilterMode 5000 [unsupported];
+    cuTexRefSetMipmapLevelBias 5000 [unsupported];
+    cuTexRefSetMipmapLevelClamp 5000 [unsupported];
+    cuTexRefSetMipmappedArray 5000 [unsupported];
+    cuThreadExchangeStreamCaptureMode 10010 [capture::cuThreadExchangeStreamCaptureMode];
+    cuUserObjectCreate 11030 [graph::cuUserObjectCreate];
+    cuUserObjectRelease 11030 [graph::cuUserObjectRelease];
+    cuUserObjectRetain 11030 [graph::cuUserObjectRetain];
+    cuWaitExternalSemaphoresAsync 10000 / _ptsz 10000 [unsupported];
 }
 
-/// The address of an entry point.
-#[derive(Clone, Copy)]
-pub struct Address(pub *const ());
-// SAFETY: the address of a function may be read from any thread.
-unsafe impl Sync for Address {}
-// SAFETY: as above.
-unsafe impl Send for Address {}
-
-macro_rules! rows {
-    ($($name:ident $version:literal $per_thread:literal $symbol:ident,)*) => {
-        &[$(Row {
-            name: stringify!($name),
-            version: $version,
-            per_thread: $per_thread,
-            symbol: stringify!($symbol),
-            address: Address($symbol as *const ()),
-        },)*]
-    };
+/// Finds an entry point as `cuGetProcAddress` does: the newest interface that is not newer than `version`. The error
+/// tells whether the name is known, so that the version is too old.
+pub(crate) fn find(name: &str, version: u32, per_thread: bool) -> Result<Address, bool> {
+    let rows = rows_of(TABLE, name);
+    let twins = rows.iter().filter_map(|row| row.twin).filter(|twin| per_thread && twin.since <= version);
+    let plain = rows.iter().filter(|row| row.since <= version);
+    match (twins.last(), plain.last()) {
+        (Some(twin), _) => Ok(twin.address),
+        (None, Some(row)) => Ok(row.address),
+        (None, None) => Err(!rows.is_empty()),
+    }
 }
 
-/// All entry points, ordered by name, then the ordinary variants before the per-thread ones, each
-/// ascending by version.
-#[rustfmt::skip]
-pub static ROWS: &[Row] = rows![
-    cuArray3DCreate 2000 false cuArray3DCreate,
-    cuArray3DCreate 3020 false cuArray3DCreate_v2,
-    cuArray3DGetDescriptor 2000 false cuArray3DGetDescriptor,
-    cuArray3DGetDescriptor 3020 false cuArray3DGetDescriptor_v2,
-    cuArrayCreate 2000 false cuArrayCreate,
-    cuArrayCreate 3020 false cuArrayCreate_v2,
-    cuArrayDestroy 2000 false cuArrayDestroy,
-    cuArrayGetDescriptor 2000 false cuArrayGetDescriptor,
-    cuArrayGetDescriptor 3020 false cuArrayGetDescriptor_v2,
-    cuArrayGetMemoryRequirements 11060 false cuArrayGetMemoryRequirements,
-    cuArrayGetPlane 11020 false cuArrayGetPlane,
-    cuArrayGetSparseProperties 11010 false cuArrayGetSparseProperties,
-    cuCheckpointProcessCheckpoint 12080 false cuCheckpointProcessCheckpoint,
-    cuCheckpointProcessGetRestoreThreadId 12080 false cuCheckpointProcessGetRestoreThreadId,
-    cuCheckpointProcessGetState 12080 false cuCheckpointProcessGetState,
-    cuCheckpointProcessLock 12080 false cuCheckpointProcessLock,
-    cuCheckpointProcessRestore 12080 false cuCheckpointProcessRestore,
-    cuCheckpointProcessUnlock 12080 false cuCheckpointProcessUnlock,
-    cuCoredumpGetAttribute 12010 false cuCoredumpGetAttribute,
-    cuCoredumpGetAttributeGlobal 12010 false cuCoredumpGetAttributeGlobal,
-    cuCoredumpSetAttribute 12010 false cuCoredumpSetAttribute,
-    cuCoredumpSetAttributeGlobal 12010 false cuCoredumpSetAttributeGlobal,
-    cuCtxAttach 2000 false cuCtxAttach,
-    cuCtxCreate 2000 false cuCtxCreate,
-    cuCtxCreate 3020 false cuCtxCreate_v2,
-    cuCtxCreate 11040 false cuCtxCreate_v3,
-    cuCtxCreate 12050 false cuCtxCreate_v4,
-    cuCtxDestroy 2000 false cuCtxDestroy,
-    cuCtxDestroy 4000 false cuCtxDestroy_v2,
-    cuCtxDetach 2000 false cuCtxDetach,
-    cuCtxDisablePeerAccess 4000 false cuCtxDisablePeerAccess,
-    cuCtxEnablePeerAccess 4000 false cuCtxEnablePeerAccess,
-    cuCtxFromGreenCtx 12040 false cuCtxFromGreenCtx,
-    cuCtxGetApiVersion 3020 false cuCtxGetApiVersion,
-    cuCtxGetCacheConfig 3020 false cuCtxGetCacheConfig,
-    cuCtxGetCurrent 4000 false cuCtxGetCurrent,
-    cuCtxGetDevResource 12040 false cuCtxGetDevResource,
-    cuCtxGetDevice 2000 false cuCtxGetDevice,
-    cuCtxGetDevice 13000 false cuCtxGetDevice_v2,
-    cuCtxGetExecAffinity 11040 false cuCtxGetExecAffinity,
-    cuCtxGetFlags 7000 false cuCtxGetFlags,
-    cuCtxGetId 12000 false cuCtxGetId,
-    cuCtxGetLimit 3010 false cuCtxGetLimit,
-    cuCtxGetSharedMemConfig 4020 false cuCtxGetSharedMemConfig,
-    cuCtxGetStreamPriorityRange 5050 false cuCtxGetStreamPriorityRange,
-    cuCtxPopCurrent 2000 false cuCtxPopCurrent,
-    cuCtxPopCurrent 4000 false cuCtxPopCurrent_v2,
-    cuCtxPushCurrent 2000 false cuCtxPushCurrent,
-    cuCtxPushCurrent 4000 false cuCtxPushCurrent_v2,
-    cuCtxRecordEvent 12050 false cuCtxRecordEvent,
-    cuCtxResetPersistingL2Cache 11000 false cuCtxResetPersistingL2Cache,
-    cuCtxSetCacheConfig 3020 false cuCtxSetCacheConfig,
-    cuCtxSetCurrent 4000 false cuCtxSetCurrent,
-    cuCtxSetFlags 12010 false cuCtxSetFlags,
-    cuCtxSetLimit 3010 false cuCtxSetLimit,
-    cuCtxSetSharedMemConfig 4020 false cuCtxSetSharedMemConfig,
-    cuCtxSynchronize 2000 false cuCtxSynchronize,
-    cuCtxSynchronize 13000 false cuCtxSynchronize_v2,
-    cuCtxWaitEvent 12050 false cuCtxWaitEvent,
-    cuDestroyExternalMemory 10000 false cuDestroyExternalMemory,
-    cuDestroyExternalSemaphore 10000 false cuDestroyExternalSemaphore,
-    cuDevResourceGenerateDesc 12040 false cuDevResourceGenerateDesc,
-    cuDevSmResourceSplitByCount 12040 false cuDevSmResourceSplitByCount,
-    cuDeviceCanAccessPeer 4000 false cuDeviceCanAccessPeer,
-    cuDeviceComputeCapability 2000 false cuDeviceComputeCapability,
-    cuDeviceGet 2000 false cuDeviceGet,
-    cuDeviceGetAttribute 2000 false cuDeviceGetAttribute,
-    cuDeviceGetByPCIBusId 4010 false cuDeviceGetByPCIBusId,
-    cuDeviceGetCount 2000 false cuDeviceGetCount,
-    cuDeviceGetDefaultMemPool 11020 false cuDeviceGetDefaultMemPool,
-    cuDeviceGetDevResource 12040 false cuDeviceGetDevResource,
-    cuDeviceGetExecAffinitySupport 11040 false cuDeviceGetExecAffinitySupport,
-    cuDeviceGetGraphMemAttribute 11040 false cuDeviceGetGraphMemAttribute,
-    cuDeviceGetHostAtomicCapabilities 13000 false cuDeviceGetHostAtomicCapabilities,
-    cuDeviceGetLuid 10000 false cuDeviceGetLuid,
-    cuDeviceGetMemPool 11020 false cuDeviceGetMemPool,
-    cuDeviceGetName 2000 false cuDeviceGetName,
-    cuDeviceGetNvSciSyncAttributes 10020 false cuDeviceGetNvSciSyncAttributes,
-    cuDeviceGetP2PAtomicCapabilities 13000 false cuDeviceGetP2PAtomicCapabilities,
-    cuDeviceGetP2PAttribute 8000 false cuDeviceGetP2PAttribute,
-    cuDeviceGetPCIBusId 4010 false cuDeviceGetPCIBusId,
-    cuDeviceGetProperties 2000 false cuDeviceGetProperties,
-    cuDeviceGetTexture1DLinearMaxWidth 11010 false cuDeviceGetTexture1DLinearMaxWidth,
-    cuDeviceGetUuid 9020 false cuDeviceGetUuid,
-    cuDeviceGetUuid 11040 false cuDeviceGetUuid_v2,
-    cuDeviceGraphMemTrim 11040 false cuDeviceGraphMemTrim,
-    cuDevicePrimaryCtxGetState 7000 false cuDevicePrimaryCtxGetState,
-    cuDevicePrimaryCtxRelease 7000 false cuDevicePrimaryCtxRelease,
-    cuDevicePrimaryCtxRelease 11000 false cuDevicePrimaryCtxRelease_v2,
-    cuDevicePrimaryCtxReset 7000 false cuDevicePrimaryCtxReset,
-    cuDevicePrimaryCtxReset 11000 false cuDevicePrimaryCtxReset_v2,
-    cuDevicePrimaryCtxRetain 7000 false cuDevicePrimaryCtxRetain,
-    cuDevicePrimaryCtxSetFlags 7000 false cuDevicePrimaryCtxSetFlags,
-    cuDevicePrimaryCtxSetFlags 11000 false cuDevicePrimaryCtxSetFlags_v2,
-    cuDeviceRegisterAsyncNotification 12040 false cuDeviceRegisterAsyncNotification,
-    cuDeviceSetGraphMemAttribute 11040 false cuDeviceSetGraphMemAttribute,
-    cuDeviceSetMemPool 11020 false cuDeviceSetMemPool,
-    cuDeviceTotalMem 2000 false cuDeviceTotalMem,
-    cuDeviceTotalMem 3020 false cuDeviceTotalMem_v2,
-    cuDeviceUnregisterAsyncNotification 12040 false cuDeviceUnregisterAsyncNotification,
-    cuDriverGetVersion 2020 false cuDriverGetVersion,
-    cuEventCreate 2000 false cuEventCreate,
-    cuEventDestroy 2000 false cuEventDestroy,
-    cuEventDestroy 4000 false cuEventDestroy_v2,
-    cuEventElapsedTime 2000 false cuEventElapsedTime,
-    cuEventElapsedTime 12080 false cuEventElapsedTime_v2,
-    cuEventQuery 2000 false cuEventQuery,
-    cuEventRecord 2000 false cuEventRecord,
-    cuEventRecord 7000 true cuEventRecord_ptsz,
-    cuEventRecordWithFlags 11010 false cuEventRecordWithFlags,
-    cuEventRecordWithFlags 11010 true cuEventRecordWithFlags_ptsz,
-    cuEventSynchronize 2000 false cuEventSynchronize,
-    cuExternalMemoryGetMappedBuffer 10000 false cuExternalMemoryGetMappedBuffer,
-    cuExternalMemoryGetMappedMipmappedArray 10000 false cuExternalMemoryGetMappedMipmappedArray,
-    cuFlushGPUDirectRDMAWrites 11030 false cuFlushGPUDirectRDMAWrites,
-    cuFuncGetAttribute 2020 false cuFuncGetAttribute,
-    cuFuncGetModule 11000 false cuFuncGetModule,
-    cuFuncGetName 12030 false cuFuncGetName,
-    cuFuncGetParamInfo 12040 false cuFuncGetParamInfo,
-    cuFuncIsLoaded 12040 false cuFuncIsLoaded,
-    cuFuncLoad 12040 false cuFuncLoad,
-    cuFuncSetAttribute 9000 false cuFuncSetAttribute,
-    cuFuncSetBlockShape 2000 false cuFuncSetBlockShape,
-    cuFuncSetCacheConfig 3000 false cuFuncSetCacheConfig,
-    cuFuncSetSharedMemConfig 4020 false cuFuncSetSharedMemConfig,
-    cuFuncSetSharedSize 2000 false cuFuncSetSharedSize,
-    cuGetErrorName 6000 false cuGetErrorName,
-    cuGetErrorString 6000 false cuGetErrorString,
-    cuGetExportTable 3000 false cuGetExportTable,
-    cuGetProcAddress 11030 false cuGetProcAddress,
-    cuGetProcAddress 12000 false cuGetProcAddress_v2,
-    cuGraphAddBatchMemOpNode 11070 false cuGraphAddBatchMemOpNode,
-    cuGraphAddChildGraphNode 10000 false cuGraphAddChildGraphNode,
-    cuGraphAddDependencies 10000 false cuGraphAddDependencies,
-    cuGraphAddDependencies 12030 false cuGraphAddDependencies_v2,
-    cuGraphAddEmptyNode 10000 false cuGraphAddEmptyNode,
-    cuGraphAddEventRecordNode 11010 false cuGraphAddEventRecordNode,
-    cuGraphAddEventWaitNode 11010 false cuGraphAddEventWaitNode,
-    cuGraphAddExternalSemaphoresSignalNode 11020 false cuGraphAddExternalSemaphoresSignalNode,
-    cuGraphAddExternalSemaphoresWaitNode 11020 false cuGraphAddExternalSemaphoresWaitNode,
-    cuGraphAddHostNode 10000 false cuGraphAddHostNode,
-    cuGraphAddKernelNode 10000 false cuGraphAddKernelNode,
-    cuGraphAddKernelNode 12000 false cuGraphAddKernelNode_v2,
-    cuGraphAddMemAllocNode 11040 false cuGraphAddMemAllocNode,
-    cuGraphAddMemFreeNode 11040 false cuGraphAddMemFreeNode,
-    cuGraphAddMemcpyNode 10000 false cuGraphAddMemcpyNode,
-    cuGraphAddMemsetNode 10000 false cuGraphAddMemsetNode,
-    cuGraphAddNode 12020 false cuGraphAddNode,
-    cuGraphAddNode 12030 false cuGraphAddNode_v2,
-    cuGraphBatchMemOpNodeGetParams 11070 false cuGraphBatchMemOpNodeGetParams,
-    cuGraphBatchMemOpNodeSetParams 11070 false cuGraphBatchMemOpNodeSetParams,
-    cuGraphChildGraphNodeGetGraph 10000 false cuGraphChildGraphNodeGetGraph,
-    cuGraphClone 10000 false cuGraphClone,
-    cuGraphConditionalHandleCreate 12030 false cuGraphConditionalHandleCreate,
-    cuGraphCreate 10000 false cuGraphCreate,
-    cuGraphDebugDotPrint 11030 false cuGraphDebugDotPrint,
-    cuGraphDestroy 10000 false cuGraphDestroy,
-    cuGraphDestroyNode 10000 false cuGraphDestroyNode,
-    cuGraphEventRecordNodeGetEvent 11010 false cuGraphEventRecordNodeGetEvent,
-    cuGraphEventRecordNodeSetEvent 11010 false cuGraphEventRecordNodeSetEvent,
-    cuGraphEventWaitNodeGetEvent 11010 false cuGraphEventWaitNodeGetEvent,
-    cuGraphEventWaitNodeSetEvent 11010 false cuGraphEventWaitNodeSetEvent,
-    cuGraphExecBatchMemOpNodeSetParams 11070 false cuGraphExecBatchMemOpNodeSetParams,
-    cuGraphExecChildGraphNodeSetParams 11010 false cuGraphExecChildGraphNodeSetParams,
-    cuGraphExecDestroy 10000 false cuGraphExecDestroy,
-    cuGraphExecEventRecordNodeSetEvent 11010 false cuGraphExecEventRecordNodeSetEvent,
-    cuGraphExecEventWaitNodeSetEvent 11010 false cuGraphExecEventWaitNodeSetEvent,
-    cuGraphExecExternalSemaphoresSignalNodeSetParams 11020 false cuGraphExecExternalSemaphoresSignalNodeSetParams,
-    cuGraphExecExternalSemaphoresWaitNodeSetParams 11020 false cuGraphExecExternalSemaphoresWaitNodeSetParams,
-    cuGraphExecGetFlags 12000 false cuGraphExecGetFlags,
-    cuGraphExecHostNodeSetParams 10020 false cuGraphExecHostNodeSetParams,
-    cuGraphExecKernelNodeSetParams 10010 false cuGraphExecKernelNodeSetParams,
-    cuGraphExecKernelNodeSetParams 12000 false cuGraphExecKernelNodeSetParams_v2,
-    cuGraphExecMemcpyNodeSetParams 10020 false cuGraphExecMemcpyNodeSetParams,
-    cuGraphExecMemsetNodeSetParams 10020 false cuGraphExecMemsetNodeSetParams,
-    cuGraphExecNodeSetParams 12020 false cuGraphExecNodeSetParams,
-    cuGraphExecUpdate 10020 false cuGraphExecUpdate,
-    cuGraphExecUpdate 12000 false cuGraphExecUpdate_v2,
-    cuGraphExternalSemaphoresSignalNodeGetParams 11020 false cuGraphExternalSemaphoresSignalNodeGetParams,
-    cuGraphExternalSemaphoresSignalNodeSetParams 11020 false cuGraphExternalSemaphoresSignalNodeSetParams,
-    cuGraphExternalSemaphoresWaitNodeGetParams 11020 false cuGraphExternalSemaphoresWaitNodeGetParams,
-    cuGraphExternalSemaphoresWaitNodeSetParams 11020 false cuGraphExternalSemaphoresWaitNodeSetParams,
-    cuGraphGetEdges 10000 false cuGraphGetEdges,
-    cuGraphGetEdges 12030 false cuGraphGetEdges_v2,
-    cuGraphGetNodes 10000 false cuGraphGetNodes,
-    cuGraphGetRootNodes 10000 false cuGraphGetRootNodes,
-    cuGraphHostNodeGetParams 10000 false cuGraphHostNodeGetParams,
-    cuGraphHostNodeSetParams 10000 false cuGraphHostNodeSetParams,
-    cuGraphInstantiate 10000 false cuGraphInstantiate,
-    cuGraphInstantiate 11000 false cuGraphInstantiate_v2,
-    cuGraphInstantiateWithFlags 11040 false cuGraphInstantiateWithFlags,
-    cuGraphInstantiateWithParams 12000 false cuGraphInstantiateWithParams,
-    cuGraphInstantiateWithParams 12000 true cuGraphInstantiateWithParams_ptsz,
-    cuGraphKernelNodeCopyAttributes 11000 false cuGraphKernelNodeCopyAttributes,
-    cuGraphKernelNodeGetAttribute 11000 false cuGraphKernelNodeGetAttribute,
-    cuGraphKernelNodeGetParams 10000 false cuGraphKernelNodeGetParams,
-    cuGraphKernelNodeGetParams 12000 false cuGraphKernelNodeGetParams_v2,
-    cuGraphKernelNodeSetAttribute 11000 false cuGraphKernelNodeSetAttribute,
-    cuGraphKernelNodeSetParams 10000 false cuGraphKernelNodeSetParams,
-    cuGraphKernelNodeSetParams 12000 false cuGraphKernelNodeSetParams_v2,
-    cuGraphLaunch 10000 false cuGraphLaunch,
-    cuGraphLaunch 10000 true cuGraphLaunch_ptsz,
-    cuGraphMemAllocNodeGetParams 11040 false cuGraphMemAllocNodeGetParams,
-    cuGraphMemFreeNodeGetParams 11040 false cuGraphMemFreeNodeGetParams,
-    cuGraphMemcpyNodeGetParams 10000 false cuGraphMemcpyNodeGetParams,
-    cuGraphMemcpyNodeSetParams 10000 false cuGraphMemcpyNodeSetParams,
-    cuGraphMemsetNodeGetParams 10000 false cuGraphMemsetNodeGetParams,
-    cuGraphMemsetNodeSetParams 10000 false cuGraphMemsetNodeSetParams,
-    cuGraphNodeFindInClone 10000 false cuGraphNodeFindInClone,
-    cuGraphNodeGetDependencies 10000 false cuGraphNodeGetDependencies,
-    cuGraphNodeGetDependencies 12030 false cuGraphNodeGetDependencies_v2,
-    cuGraphNodeGetDependentNodes 10000 false cuGraphNodeGetDependentNodes,
-    cuGraphNodeGetDependentNodes 12030 false cuGraphNodeGetDependentNodes_v2,
-    cuGraphNodeGetEnabled 11060 false cuGraphNodeGetEnabled,
-    cuGraphNodeGetType 10000 false cuGraphNodeGetType,
-    cuGraphNodeSetEnabled 11060 false cuGraphNodeSetEnabled,
-    cuGraphNodeSetParams 12020 false cuGraphNodeSetParams,
-    cuGraphReleaseUserObject 11030 false cuGraphReleaseUserObject,
-    cuGraphRemoveDependencies 10000 false cuGraphRemoveDependencies,
-    cuGraphRemoveDependencies 12030 false cuGraphRemoveDependencies_v2,
-    cuGraphRetainUserObject 11030 false cuGraphRetainUserObject,
-    cuGraphUpload 11010 false cuGraphUpload,
-    cuGraphUpload 11010 true cuGraphUpload_ptsz,
-    cuGraphicsMapResources 3000 false cuGraphicsMapResources,
-    cuGraphicsMapResources 7000 true cuGraphicsMapResources_ptsz,
-    cuGraphicsResourceGetMappedMipmappedArray 5000 false cuGraphicsResourceGetMappedMipmappedArray,
-    cuGraphicsResourceGetMappedPointer 3000 false cuGraphicsResourceGetMappedPointer,
-    cuGraphicsResourceGetMappedPointer 3020 false cuGraphicsResourceGetMappedPointer_v2,
-    cuGraphicsResourceSetMapFlags 3000 false cuGraphicsResourceSetMapFlags,
-    cuGraphicsResourceSetMapFlags 6050 false cuGraphicsResourceSetMapFlags_v2,
-    cuGraphicsSubResourceGetMappedArray 3000 false cuGraphicsSubResourceGetMappedArray,
-    cuGraphicsUnmapResources 3000 false cuGraphicsUnmapResources,
-    cuGraphicsUnmapResources 7000 true cuGraphicsUnmapResources_ptsz,
-    cuGraphicsUnregisterResource 3000 false cuGraphicsUnregisterResource,
-    cuGreenCtxCreate 12040 false cuGreenCtxCreate,
-    cuGreenCtxDestroy 12040 false cuGreenCtxDestroy,
-    cuGreenCtxGetDevResource 12040 false cuGreenCtxGetDevResource,
-    cuGreenCtxGetId 12090 false cuGreenCtxGetId,
-    cuGreenCtxRecordEvent 12040 false cuGreenCtxRecordEvent,
-    cuGreenCtxStreamCreate 12050 false cuGreenCtxStreamCreate,
-    cuGreenCtxWaitEvent 12040 false cuGreenCtxWaitEvent,
-    cuImportExternalMemory 10000 false cuImportExternalMemory,
-    cuImportExternalSemaphore 10000 false cuImportExternalSemaphore,
-    cuInit 2000 false cuInit,
-    cuIpcCloseMemHandle 4010 false cuIpcCloseMemHandle,
-    cuIpcGetEventHandle 4010 false cuIpcGetEventHandle,
-    cuIpcGetMemHandle 4010 false cuIpcGetMemHandle,
-    cuIpcOpenEventHandle 4010 false cuIpcOpenEventHandle,
-    cuIpcOpenMemHandle 4010 false cuIpcOpenMemHandle,
-    cuIpcOpenMemHandle 11000 false cuIpcOpenMemHandle_v2,
-    cuKernelGetAttribute 12000 false cuKernelGetAttribute,
-    cuKernelGetFunction 12000 false cuKernelGetFunction,
-    cuKernelGetLibrary 12050 false cuKernelGetLibrary,
-    cuKernelGetName 12030 false cuKernelGetName,
-    cuKernelGetParamInfo 12040 false cuKernelGetParamInfo,
-    cuKernelSetAttribute 12000 false cuKernelSetAttribute,
-    cuKernelSetCacheConfig 12000 false cuKernelSetCacheConfig,
-    cuLaunch 2000 false cuLaunch,
-    cuLaunchCooperativeKernel 9000 false cuLaunchCooperativeKernel,
-    cuLaunchCooperativeKernel 9000 true cuLaunchCooperativeKernel_ptsz,
-    cuLaunchCooperativeKernelMultiDevice 9000 false cuLaunchCooperativeKernelMultiDevice,
-    cuLaunchGrid 2000 false cuLaunchGrid,
-    cuLaunchGridAsync 2000 false cuLaunchGridAsync,
-    cuLaunchHostFunc 10000 false cuLaunchHostFunc,
-    cuLaunchHostFunc 10000 true cuLaunchHostFunc_ptsz,
-    cuLaunchKernel 4000 false cuLaunchKernel,
-    cuLaunchKernel 7000 true cuLaunchKernel_ptsz,
-    cuLaunchKernelEx 11060 false cuLaunchKernelEx,
-    cuLaunchKernelEx 11060 true cuLaunchKernelEx_ptsz,
-    cuLibraryEnumerateKernels 12040 false cuLibraryEnumerateKernels,
-    cuLibraryGetGlobal 12000 false cuLibraryGetGlobal,
-    cuLibraryGetKernel 12000 false cuLibraryGetKernel,
-    cuLibraryGetKernelCount 12040 false cuLibraryGetKernelCount,
-    cuLibraryGetManaged 12000 false cuLibraryGetManaged,
-    cuLibraryGetModule 12000 false cuLibraryGetModule,
-    cuLibraryGetUnifiedFunction 12000 false cuLibraryGetUnifiedFunction,
-    cuLibraryLoadData 12000 false cuLibraryLoadData,
-    cuLibraryLoadFromFile 12000 false cuLibraryLoadFromFile,
-    cuLibraryUnload 12000 false cuLibraryUnload,
-    cuLinkAddData 5050 false cuLinkAddData,
-    cuLinkAddData 6050 false cuLinkAddData_v2,
-    cuLinkAddFile 5050 false cuLinkAddFile,
-    cuLinkAddFile 6050 false cuLinkAddFile_v2,
-    cuLinkComplete 5050 false cuLinkComplete,
-    cuLinkCreate 5050 false cuLinkCreate,
-    cuLinkCreate 6050 false cuLinkCreate_v2,
-    cuLinkDestroy 5050 false cuLinkDestroy,
-    cuLogsCurrent 12090 false cuLogsCurrent,
-    cuLogsDumpToFile 12090 false cuLogsDumpToFile,
-    cuLogsDumpToMemory 12090 false cuLogsDumpToMemory,
-    cuLogsRegisterCallback 12090 false cuLogsRegisterCallback,
-    cuLogsUnregisterCallback 12090 false cuLogsUnregisterCallback,
-    cuMemAddressFree 10020 false cuMemAddressFree,
-    cuMemAddressReserve 10020 false cuMemAddressReserve,
-    cuMemAdvise 8000 false cuMemAdvise,
-    cuMemAdvise 12020 false cuMemAdvise_v2,
-    cuMemAlloc 2000 false cuMemAlloc,
-    cuMemAlloc 3020 false cuMemAlloc_v2,
-    cuMemAllocAsync 11020 false cuMemAllocAsync,
-    cuMemAllocAsync 11020 true cuMemAllocAsync_ptsz,
-    cuMemAllocFromPoolAsync 11020 false cuMemAllocFromPoolAsync,
-    cuMemAllocFromPoolAsync 11020 true cuMemAllocFromPoolAsync_ptsz,
-    cuMemAllocHost 2000 false cuMemAllocHost,
-    cuMemAllocHost 3020 false cuMemAllocHost_v2,
-    cuMemAllocManaged 6000 false cuMemAllocManaged,
-    cuMemAllocPitch 2000 false cuMemAllocPitch,
-    cuMemAllocPitch 3020 false cuMemAllocPitch_v2,
-    cuMemBatchDecompressAsync 12060 false cuMemBatchDecompressAsync,
-    cuMemBatchDecompressAsync 12060 true cuMemBatchDecompressAsync_ptsz,
-    cuMemCreate 10020 false cuMemCreate,
-    cuMemDiscardAndPrefetchBatchAsync 13000 false cuMemDiscardAndPrefetchBatchAsync,
-    cuMemDiscardAndPrefetchBatchAsync 13000 true cuMemDiscardAndPrefetchBatchAsync_ptsz,
-    cuMemDiscardBatchAsync 13000 false cuMemDiscardBatchAsync,
-    cuMemDiscardBatchAsync 13000 true cuMemDiscardBatchAsync_ptsz,
-    cuMemExportToShareableHandle 10020 false cuMemExportToShareableHandle,
-    cuMemFree 2000 false cuMemFree,
-    cuMemFree 3020 false cuMemFree_v2,
-    cuMemFreeAsync 11020 false cuMemFreeAsync,
-    cuMemFreeAsync 11020 true cuMemFreeAsync_ptsz,
-    cuMemFreeHost 2000 false cuMemFreeHost,
-    cuMemGetAccess 10020 false cuMemGetAccess,
-    cuMemGetAddressRange 2000 false cuMemGetAddressRange,
-    cuMemGetAddressRange 3020 false cuMemGetAddressRange_v2,
-    cuMemGetAllocationGranularity 10020 false cuMemGetAllocationGranularity,
-    cuMemGetAllocationPropertiesFromHandle 10020 false cuMemGetAllocationPropertiesFromHandle,
-    cuMemGetDefaultMemPool 13000 false cuMemGetDefaultMemPool,
-    cuMemGetHandleForAddressRange 11070 false cuMemGetHandleForAddressRange,
-    cuMemGetInfo 2000 false cuMemGetInfo,
-    cuMemGetInfo 3020 false cuMemGetInfo_v2,
-    cuMemGetMemPool 13000 false cuMemGetMemPool,
-    cuMemHostAlloc 2020 false cuMemHostAlloc,
-    cuMemHostGetDevicePointer 2020 false cuMemHostGetDevicePointer,
-    cuMemHostGetDevicePointer 3020 false cuMemHostGetDevicePointer_v2,
-    cuMemHostGetFlags 2030 false cuMemHostGetFlags,
-    cuMemHostRegister 4000 false cuMemHostRegister,
-    cuMemHostRegister 6050 false cuMemHostRegister_v2,
-    cuMemHostUnregister 4000 false cuMemHostUnregister,
-    cuMemImportFromShareableHandle 10020 false cuMemImportFromShareableHandle,
-    cuMemMap 10020 false cuMemMap,
-    cuMemMapArrayAsync 11010 false cuMemMapArrayAsync,
-    cuMemMapArrayAsync 11010 true cuMemMapArrayAsync_ptsz,
-    cuMemPoolCreate 11020 false cuMemPoolCreate,
-    cuMemPoolDestroy 11020 false cuMemPoolDestroy,
-    cuMemPoolExportPointer 11020 false cuMemPoolExportPointer,
-    cuMemPoolExportToShareableHandle 11020 false cuMemPoolExportToShareableHandle,
-    cuMemPoolGetAccess 11020 false cuMemPoolGetAccess,
-    cuMemPoolGetAttribute 11020 false cuMemPoolGetAttribute,
-    cuMemPoolImportFromShareableHandle 11020 false cuMemPoolImportFromShareableHandle,
-    cuMemPoolImportPointer 11020 false cuMemPoolImportPointer,
-    cuMemPoolSetAccess 11020 false cuMemPoolSetAccess,
-    cuMemPoolSetAttribute 11020 false cuMemPoolSetAttribute,
-    cuMemPoolTrimTo 11020 false cuMemPoolTrimTo,
-    cuMemPrefetchAsync 8000 false cuMemPrefetchAsync,
-    cuMemPrefetchAsync 12020 false cuMemPrefetchAsync_v2,
-    cuMemPrefetchAsync 8000 true cuMemPrefetchAsync_ptsz,
-    cuMemPrefetchAsync 12020 true cuMemPrefetchAsync_v2_ptsz,
-    cuMemPrefetchBatchAsync 13000 false cuMemPrefetchBatchAsync,
-    cuMemPrefetchBatchAsync 13000 true cuMemPrefetchBatchAsync_ptsz,
-    cuMemRangeGetAttribute 8000 false cuMemRangeGetAttribute,
-    cuMemRangeGetAttributes 8000 false cuMemRangeGetAttributes,
-    cuMemRelease 10020 false cuMemRelease,
-    cuMemRetainAllocationHandle 11000 false cuMemRetainAllocationHandle,
-    cuMemSetAccess 10020 false cuMemSetAccess,
-    cuMemSetMemPool 13000 false cuMemSetMemPool,
-    cuMemUnmap 10020 false cuMemUnmap,
-    cuMemcpy 4000 false cuMemcpy,
-    cuMemcpy 7000 true cuMemcpy_ptds,
-    cuMemcpy2D 2000 false cuMemcpy2D,
-    cuMemcpy2D 3020 false cuMemcpy2D_v2,
-    cuMemcpy2D 7000 true cuMemcpy2D_v2_ptds,
-    cuMemcpy2DAsync 2000 false cuMemcpy2DAsync,
-    cuMemcpy2DAsync 3020 false cuMemcpy2DAsync_v2,
-    cuMemcpy2DAsync 7000 true cuMemcpy2DAsync_v2_ptsz,
-    cuMemcpy2DUnaligned 2000 false cuMemcpy2DUnaligned,
-    cuMemcpy2DUnaligned 3020 false cuMemcpy2DUnaligned_v2,
-    cuMemcpy2DUnaligned 7000 true cuMemcpy2DUnaligned_v2_ptds,
-    cuMemcpy3D 2000 false cuMemcpy3D,
-    cuMemcpy3D 3020 false cuMemcpy3D_v2,
-    cuMemcpy3D 7000 true cuMemcpy3D_v2_ptds,
-    cuMemcpy3DAsync 2000 false cuMemcpy3DAsync,
-    cuMemcpy3DAsync 3020 false cuMemcpy3DAsync_v2,
-    cuMemcpy3DAsync 7000 true cuMemcpy3DAsync_v2_ptsz,
-    cuMemcpy3DBatchAsync 12080 false cuMemcpy3DBatchAsync,
-    cuMemcpy3DBatchAsync 13000 false cuMemcpy3DBatchAsync_v2,
-    cuMemcpy3DBatchAsync 12080 true cuMemcpy3DBatchAsync_ptsz,
-    cuMemcpy3DBatchAsync 13000 true cuMemcpy3DBatchAsync_v2_ptsz,
-    cuMemcpy3DPeer 4000 false cuMemcpy3DPeer,
-    cuMemcpy3DPeer 7000 true cuMemcpy3DPeer_ptds,
-    cuMemcpy3DPeerAsync 4000 false cuMemcpy3DPeerAsync,
-    cuMemcpy3DPeerAsync 7000 true cuMemcpy3DPeerAsync_ptsz,
-    cuMemcpyAsync 4000 false cuMemcpyAsync,
-    cuMemcpyAsync 7000 true cuMemcpyAsync_ptsz,
-    cuMemcpyAtoA 2000 false cuMemcpyAtoA,
-    cuMemcpyAtoA 3020 false cuMemcpyAtoA_v2,
-    cuMemcpyAtoA 7000 true cuMemcpyAtoA_v2_ptds,
-    cuMemcpyAtoD 2000 false cuMemcpyAtoD,
-    cuMemcpyAtoD 3020 false cuMemcpyAtoD_v2,
-    cuMemcpyAtoD 7000 true cuMemcpyAtoD_v2_ptds,
-    cuMemcpyAtoH 2000 false cuMemcpyAtoH,
-    cuMemcpyAtoH 3020 false cuMemcpyAtoH_v2,
-    cuMemcpyAtoH 7000 true cuMemcpyAtoH_v2_ptds,
-    cuMemcpyAtoHAsync 2000 false cuMemcpyAtoHAsync,
-    cuMemcpyAtoHAsync 3020 false cuMemcpyAtoHAsync_v2,
-    cuMemcpyAtoHAsync 7000 true cuMemcpyAtoHAsync_v2_ptsz,
-    cuMemcpyBatchAsync 12080 false cuMemcpyBatchAsync,
-    cuMemcpyBatchAsync 13000 false cuMemcpyBatchAsync_v2,
-    cuMemcpyBatchAsync 12080 true cuMemcpyBatchAsync_ptsz,
-    cuMemcpyBatchAsync 13000 true cuMemcpyBatchAsync_v2_ptsz,
-    cuMemcpyDtoA 2000 false cuMemcpyDtoA,
-    cuMemcpyDtoA 3020 false cuMemcpyDtoA_v2,
-    cuMemcpyDtoA 7000 true cuMemcpyDtoA_v2_ptds,
-    cuMemcpyDtoD 2000 false cuMemcpyDtoD,
-    cuMemcpyDtoD 3020 false cuMemcpyDtoD_v2,
-    cuMemcpyDtoD 7000 true cuMemcpyDtoD_v2_ptds,
-    cuMemcpyDtoDAsync 3000 false cuMemcpyDtoDAsync,
-    cuMemcpyDtoDAsync 3020 false cuMemcpyDtoDAsync_v2,
-    cuMemcpyDtoDAsync 7000 true cuMemcpyDtoDAsync_v2_ptsz,
-    cuMemcpyDtoH 2000 false cuMemcpyDtoH,
-    cuMemcpyDtoH 3020 false cuMemcpyDtoH_v2,
-    cuMemcpyDtoH 7000 true cuMemcpyDtoH_v2_ptds,
-    cuMemcpyDtoHAsync 2000 false cuMemcpyDtoHAsync,
-    cuMemcpyDtoHAsync 3020 false cuMemcpyDtoHAsync_v2,
-    cuMemcpyDtoHAsync 7000 true cuMemcpyDtoHAsync_v2_ptsz,
-    cuMemcpyHtoA 2000 false cuMemcpyHtoA,
-    cuMemcpyHtoA 3020 false cuMemcpyHtoA_v2,
-    cuMemcpyHtoA 7000 true cuMemcpyHtoA_v2_ptds,
-    cuMemcpyHtoAAsync 2000 false cuMemcpyHtoAAsync,
-    cuMemcpyHtoAAsync 3020 false cuMemcpyHtoAAsync_v2,
-    cuMemcpyHtoAAsync 7000 true cuMemcpyHtoAAsync_v2_ptsz,
-    cuMemcpyHtoD 2000 false cuMemcpyHtoD,
-    cuMemcpyHtoD 3020 false cuMemcpyHtoD_v2,
-    cuMemcpyHtoD 7000 true cuMemcpyHtoD_v2_ptds,
-    cuMemcpyHtoDAsync 2000 false cuMemcpyHtoDAsync,
-    cuMemcpyHtoDAsync 3020 false cuMemcpyHtoDAsync_v2,
-    cuMemcpyHtoDAsync 7000 true cuMemcpyHtoDAsync_v2_ptsz,
-    cuMemcpyPeer 4000 false cuMemcpyPeer,
-    cuMemcpyPeer 7000 true cuMemcpyPeer_ptds,
-    cuMemcpyPeerAsync 4000 false cuMemcpyPeerAsync,
-    cuMemcpyPeerAsync 7000 true cuMemcpyPeerAsync_ptsz,
-    cuMemsetD16 2000 false cuMemsetD16,
-    cuMemsetD16 3020 false cuMemsetD16_v2,
-    cuMemsetD16 7000 true cuMemsetD16_v2_ptds,
-    cuMemsetD16Async 3020 false cuMemsetD16Async,
-    cuMemsetD16Async 7000 true cuMemsetD16Async_ptsz,
-    cuMemsetD2D16 2000 false cuMemsetD2D16,
-    cuMemsetD2D16 3020 false cuMemsetD2D16_v2,
-    cuMemsetD2D16 7000 true cuMemsetD2D16_v2_ptds,
-    cuMemsetD2D16Async 3020 false cuMemsetD2D16Async,
-    cuMemsetD2D16Async 7000 true cuMemsetD2D16Async_ptsz,
-    cuMemsetD2D32 2000 false cuMemsetD2D32,
-    cuMemsetD2D32 3020 false cuMemsetD2D32_v2,
-    cuMemsetD2D32 7000 true cuMemsetD2D32_v2_ptds,
-    cuMemsetD2D32Async 3020 false cuMemsetD2D32Async,
-    cuMemsetD2D32Async 7000 true cuMemsetD2D32Async_ptsz,
-    cuMemsetD2D8 2000 false cuMemsetD2D8,
-    cuMemsetD2D8 3020 false cuMemsetD2D8_v2,
-    cuMemsetD2D8 7000 true cuMemsetD2D8_v2_ptds,
-    cuMemsetD2D8Async 3020 false cuMemsetD2D8Async,
-    cuMemsetD2D8Async 7000 true cuMemsetD2D8Async_ptsz,
-    cuMemsetD32 2000 false cuMemsetD32,
-    cuMemsetD32 3020 false cuMemsetD32_v2,
-    cuMemsetD32 7000 true cuMemsetD32_v2_ptds,
-    cuMemsetD32Async 3020 false cuMemsetD32Async,
-    cuMemsetD32Async 7000 true cuMemsetD32Async_ptsz,
-    cuMemsetD8 2000 false cuMemsetD8,
-    cuMemsetD8 3020 false cuMemsetD8_v2,
-    cuMemsetD8 7000 true cuMemsetD8_v2_ptds,
-    cuMemsetD8Async 3020 false cuMemsetD8Async,
-    cuMemsetD8Async 7000 true cuMemsetD8Async_ptsz,
-    cuMipmappedArrayCreate 5000 false cuMipmappedArrayCreate,
-    cuMipmappedArrayDestroy 5000 false cuMipmappedArrayDestroy,
-    cuMipmappedArrayGetLevel 5000 false cuMipmappedArrayGetLevel,
-    cuMipmappedArrayGetMemoryRequirements 11060 false cuMipmappedArrayGetMemoryRequirements,
-    cuMipmappedArrayGetSparseProperties 11010 false cuMipmappedArrayGetSparseProperties,
-    cuModuleEnumerateFunctions 12040 false cuModuleEnumerateFunctions,
-    cuModuleGetFunction 2000 false cuModuleGetFunction,
-    cuModuleGetFunctionCount 12040 false cuModuleGetFunctionCount,
-    cuModuleGetGlobal 2000 false cuModuleGetGlobal,
-    cuModuleGetGlobal 3020 false cuModuleGetGlobal_v2,
-    cuModuleGetLoadingMode 11070 false cuModuleGetLoadingMode,
-    cuModuleGetSurfRef 3000 false cuModuleGetSurfRef,
-    cuModuleGetTexRef 2000 false cuModuleGetTexRef,
-    cuModuleLoad 2000 false cuModuleLoad,
-    cuModuleLoadData 2000 false cuModuleLoadData,
-    cuModuleLoadDataEx 2010 false cuModuleLoadDataEx,
-    cuModuleLoadFatBinary 2000 false cuModuleLoadFatBinary,
-    cuModuleUnload 2000 false cuModuleUnload,
-    cuMulticastAddDevice 12010 false cuMulticastAddDevice,
-    cuMulticastBindAddr 12010 false cuMulticastBindAddr,
-    cuMulticastBindMem 12010 false cuMulticastBindMem,
-    cuMulticastCreate 12010 false cuMulticastCreate,
-    cuMulticastGetGranularity 12010 false cuMulticastGetGranularity,
-    cuMulticastUnbind 12010 false cuMulticastUnbind,
-    cuOccupancyAvailableDynamicSMemPerBlock 10020 false cuOccupancyAvailableDynamicSMemPerBlock,
-    cuOccupancyMaxActiveBlocksPerMultiprocessor 6050 false cuOccupancyMaxActiveBlocksPerMultiprocessor,
-    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags 7000 false cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-    cuOccupancyMaxActiveClusters 11070 false cuOccupancyMaxActiveClusters,
-    cuOccupancyMaxPotentialBlockSize 6050 false cuOccupancyMaxPotentialBlockSize,
-    cuOccupancyMaxPotentialBlockSizeWithFlags 7000 false cuOccupancyMaxPotentialBlockSizeWithFlags,
-    cuOccupancyMaxPotentialClusterSize 11070 false cuOccupancyMaxPotentialClusterSize,
-    cuParamSetSize 2000 false cuParamSetSize,
-    cuParamSetTexRef 2000 false cuParamSetTexRef,
-    cuParamSetf 2000 false cuParamSetf,
-    cuParamSeti 2000 false cuParamSeti,
-    cuParamSetv 2000 false cuParamSetv,
-    cuPointerGetAttribute 4000 false cuPointerGetAttribute,
-    cuPointerGetAttributes 7000 false cuPointerGetAttributes,
-    cuPointerSetAttribute 6000 false cuPointerSetAttribute,
-    cuProfilerInitialize 4000 false cuProfilerInitialize,
-    cuProfilerStart 4000 false cuProfilerStart,
-    cuProfilerStop 4000 false cuProfilerStop,
-    cuSignalExternalSemaphoresAsync 10000 false cuSignalExternalSemaphoresAsync,
-    cuSignalExternalSemaphoresAsync 10000 true cuSignalExternalSemaphoresAsync_ptsz,
-    cuStreamAddCallback 5000 false cuStreamAddCallback,
-    cuStreamAddCallback 7000 true cuStreamAddCallback_ptsz,
-    cuStreamAttachMemAsync 6000 false cuStreamAttachMemAsync,
-    cuStreamAttachMemAsync 7000 true cuStreamAttachMemAsync_ptsz,
-    cuStreamBatchMemOp 8000 false cuStreamBatchMemOp,
-    cuStreamBatchMemOp 11070 false cuStreamBatchMemOp_v2,
-    cuStreamBatchMemOp 8000 true cuStreamBatchMemOp_ptsz,
-    cuStreamBatchMemOp 11070 true cuStreamBatchMemOp_v2_ptsz,
-    cuStreamBeginCapture 10000 false cuStreamBeginCapture,
-    cuStreamBeginCapture 10010 false cuStreamBeginCapture_v2,
-    cuStreamBeginCapture 10000 true cuStreamBeginCapture_ptsz,
-    cuStreamBeginCapture 10010 true cuStreamBeginCapture_v2_ptsz,
-    cuStreamBeginCaptureToGraph 12030 false cuStreamBeginCaptureToGraph,
-    cuStreamBeginCaptureToGraph 12030 true cuStreamBeginCaptureToGraph_ptsz,
-    cuStreamCopyAttributes 11000 false cuStreamCopyAttributes,
-    cuStreamCopyAttributes 11000 true cuStreamCopyAttributes_ptsz,
-    cuStreamCreate 2000 false cuStreamCreate,
-    cuStreamCreateWithPriority 5050 false cuStreamCreateWithPriority,
-    cuStreamDestroy 2000 false cuStreamDestroy,
-    cuStreamDestroy 4000 false cuStreamDestroy_v2,
-    cuStreamEndCapture 10000 false cuStreamEndCapture,
-    cuStreamEndCapture 10000 true cuStreamEndCapture_ptsz,
-    cuStreamGetAttribute 11000 false cuStreamGetAttribute,
-    cuStreamGetAttribute 11000 true cuStreamGetAttribute_ptsz,
-    cuStreamGetCaptureInfo 10010 false cuStreamGetCaptureInfo,
-    cuStreamGetCaptureInfo 11030 false cuStreamGetCaptureInfo_v2,
-    cuStreamGetCaptureInfo 12030 false cuStreamGetCaptureInfo_v3,
-    cuStreamGetCaptureInfo 10010 true cuStreamGetCaptureInfo_ptsz,
-    cuStreamGetCaptureInfo 11030 true cuStreamGetCaptureInfo_v2_ptsz,
-    cuStreamGetCaptureInfo 12030 true cuStreamGetCaptureInfo_v3_ptsz,
-    cuStreamGetCtx 9020 false cuStreamGetCtx,
-    cuStreamGetCtx 12050 false cuStreamGetCtx_v2,
-    cuStreamGetCtx 9020 true cuStreamGetCtx_ptsz,
-    cuStreamGetCtx 12050 true cuStreamGetCtx_v2_ptsz,
-    cuStreamGetDevice 12080 false cuStreamGetDevice,
-    cuStreamGetDevice 12080 true cuStreamGetDevice_ptsz,
-    cuStreamGetFlags 5050 false cuStreamGetFlags,
-    cuStreamGetFlags 7000 true cuStreamGetFlags_ptsz,
-    cuStreamGetGreenCtx 12040 false cuStreamGetGreenCtx,
-    cuStreamGetId 12000 false cuStreamGetId,
-    cuStreamGetId 12000 true cuStreamGetId_ptsz,
-    cuStreamGetPriority 5050 false cuStreamGetPriority,
-    cuStreamGetPriority 7000 true cuStreamGetPriority_ptsz,
-    cuStreamIsCapturing 10000 false cuStreamIsCapturing,
-    cuStreamIsCapturing 10000 true cuStreamIsCapturing_ptsz,
-    cuStreamQuery 2000 false cuStreamQuery,
-    cuStreamQuery 7000 true cuStreamQuery_ptsz,
-    cuStreamSetAttribute 11000 false cuStreamSetAttribute,
-    cuStreamSetAttribute 11000 true cuStreamSetAttribute_ptsz,
-    cuStreamSynchronize 2000 false cuStreamSynchronize,
-    cuStreamSynchronize 7000 true cuStreamSynchronize_ptsz,
-    cuStreamUpdateCaptureDependencies 11030 false cuStreamUpdateCaptureDependencies,
-    cuStreamUpdateCaptureDependencies 12030 false cuStreamUpdateCaptureDependencies_v2,
-    cuStreamUpdateCaptureDependencies 11030 true cuStreamUpdateCaptureDependencies_ptsz,
-    cuStreamUpdateCaptureDependencies 12030 true cuStreamUpdateCaptureDependencies_v2_ptsz,
-    cuStreamWaitEvent 3020 false cuStreamWaitEvent,
-    cuStreamWaitEvent 7000 true cuStreamWaitEvent_ptsz,
-    cuStreamWaitValue32 8000 false cuStreamWaitValue32,
-    cuStreamWaitValue32 11070 false cuStreamWaitValue32_v2,
-    cuStreamWaitValue32 8000 true cuStreamWaitValue32_ptsz,
-    cuStreamWaitValue32 11070 true cuStreamWaitValue32_v2_ptsz,
-    cuStreamWaitValue64 9000 false cuStreamWaitValue64,
-    cuStreamWaitValue64 11070 false cuStreamWaitValue64_v2,
-    cuStreamWaitValue64 9000 true cuStreamWaitValue64_ptsz,
-    cuStreamWaitValue64 11070 true cuStreamWaitValue64_v2_ptsz,
-    cuStreamWriteValue32 8000 false cuStreamWriteValue32,
-    cuStreamWriteValue32 11070 false cuStreamWriteValue32_v2,
-    cuStreamWriteValue32 8000 true cuStreamWriteValue32_ptsz,
-    cuStreamWriteValue32 11070 true cuStreamWriteValue32_v2_ptsz,
-    cuStreamWriteValue64 9000 false cuStreamWriteValue64,
-    cuStreamWriteValue64 11070 false cuStreamWriteValue64_v2,
-    cuStreamWriteValue64 9000 true cuStreamWriteValue64_ptsz,
-    cuStreamWriteValue64 11070 true cuStreamWriteValue64_v2_ptsz,
-    cuSurfObjectCreate 5000 false cuSurfObjectCreate,
-    cuSurfObjectDestroy 5000 false cuSurfObjectDestroy,
-    cuSurfObjectGetResourceDesc 5000 false cuSurfObjectGetResourceDesc,
-    cuSurfRefGetArray 3000 false cuSurfRefGetArray,
-    cuSurfRefSetArray 3000 false cuSurfRefSetArray,
-    cuTensorMapEncodeIm2col 12000 false cuTensorMapEncodeIm2col,
-    cuTensorMapEncodeIm2colWide 12080 false cuTensorMapEncodeIm2colWide,
-    cuTensorMapEncodeTiled 12000 false cuTensorMapEncodeTiled,
-    cuTensorMapReplaceAddress 12000 false cuTensorMapReplaceAddress,
-    cuTexObjectCreate 5000 false cuTexObjectCreate,
-    cuTexObjectDestroy 5000 false cuTexObjectDestroy,
-    cuTexObjectGetResourceDesc 5000 false cuTexObjectGetResourceDesc,
-    cuTexObjectGetResourceViewDesc 5000 false cuTexObjectGetResourceViewDesc,
-    cuTexObjectGetTextureDesc 5000 false cuTexObjectGetTextureDesc,
-    cuTexRefCreate 2000 false cuTexRefCreate,
-    cuTexRefDestroy 2000 false cuTexRefDestroy,
-    cuTexRefGetAddress 2000 false cuTexRefGetAddress,
-    cuTexRefGetAddress 3020 false cuTexRefGetAddress_v2,
-    cuTexRefGetAddressMode 2000 false cuTexRefGetAddressMode,
-    cuTexRefGetArray 2000 false cuTexRefGetArray,
-    cuTexRefGetBorderColor 8000 false cuTexRefGetBorderColor,
-    cuTexRefGetFilterMode 2000 false cuTexRefGetFilterMode,
-    cuTexRefGetFlags 2000 false cuTexRefGetFlags,
-    cuTexRefGetFormat 2000 false cuTexRefGetFormat,
-    cuTexRefGetMaxAnisotropy 5000 false cuTexRefGetMaxAnisotropy,
-    cuTexRefGetMipmapFilterMode 5000 false cuTexRefGetMipmapFilterMode,
-    cuTexRefGetMipmapLevelBias 5000 false cuTexRefGetMipmapLevelBias,
-    cuTexRefGetMipmapLevelClamp 5000 false cuTexRefGetMipmapLevelClamp,
-    cuTexRefGetMipmappedArray 5000 false cuTexRefGetMipmappedArray,
-    cuTexRefSetAddress 2000 false cuTexRefSetAddress,
-    cuTexRefSetAddress 3020 false cuTexRefSetAddress_v2,
-    cuTexRefSetAddress2D 2020 false cuTexRefSetAddress2D,
-    cuTexRefSetAddress2D 3020 false cuTexRefSetAddress2D_v2,
-    cuTexRefSetAddress2D 4010 false cuTexRefSetAddress2D_v3,
-    cuTexRefSetAddressMode 2000 false cuTexRefSetAddressMode,
-    cuTexRefSetArray 2000 false cuTexRefSetArray,
-    cuTexRefSetBorderColor 8000 false cuTexRefSetBorderColor,
-    cuTexRefSetFilterMode 2000 false cuTexRefSetFilterMode,
-    cuTexRefSetFlags 2000 false cuTexRefSetFlags,
-    cuTexRefSetFormat 2000 false cuTexRefSetFormat,
-    cuTexRefSetMaxAnisotropy 5000 false cuTexRefSetMaxAnisotropy,
-    cuTexRefSetMipmapFilterMode 5000 false cuTexRefSetMipmapFilterMode,
-    cuTexRefSetMipmapLevelBias 5000 false cuTexRefSetMipmapLevelBias,
-    cuTexRefSetMipmapLevelClamp 5000 false cuTexRefSetMipmapLevelClamp,
-    cuTexRefSetMipmappedArray 5000 false cuTexRefSetMipmappedArray,
-    cuThreadExchangeStreamCaptureMode 10010 false cuThreadExchangeStreamCaptureMode,
-    cuUserObjectCreate 11030 false cuUserObjectCreate,
-    cuUserObjectRelease 11030 false cuUserObjectRelease,
-    cuUserObjectRetain 11030 false cuUserObjectRetain,
-    cuWaitExternalSemaphoresAsync 10000 false cuWaitExternalSemaphoresAsync,
-    cuWaitExternalSemaphoresAsync 10000 true cuWaitExternalSemaphoresAsync_ptsz,
-];
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The function behind a symbol.
+    fn symbol(wanted: &str) -> Result<Address, bool> {
+        let twins = TABLE.iter().filter_map(|row| row.twin).map(|twin| (twin.symbol, twin.address));
+        let mut all = TABLE.iter().map(|row| (row.symbol, row.address)).chain(twins);
+        Ok(all.find(|(symbol, _)| *symbol == wanted).unwrap().1)
+    }
+
+    #[test]
+    fn the_right_interface_is_found_for_each_version() {
+        assert_eq!(find("cuGetProcAddress", 11030, false), symbol("cuGetProcAddress"));
+        assert_eq!(find("cuGetProcAddress", 12000, false), symbol("cuGetProcAddress_v2"));
+        assert_eq!(find("cuMemcpyHtoD", 13000, false), symbol("cuMemcpyHtoD_v2"));
+        assert_eq!(find("cuMemcpyHtoD", 13000, true), symbol("cuMemcpyHtoD_v2_ptds"));
+        assert_eq!(find("cuMemcpyHtoD", 3020, true), symbol("cuMemcpyHtoD_v2"));
+        assert_eq!(find("cuMemAlloc", 13000, true), symbol("cuMemAlloc_v2"));
+        assert_eq!(find("cuLaunchKernel", 13000, true), symbol("cuLaunchKernel_ptsz"));
+        assert_eq!(find("cuMemAlloc", 1000, false), Err(true));
+        assert_eq!(find("cuNoSuchThing", 13000, false), Err(false));
+        assert_eq!(find("", 13000, false), Err(false));
+    }
+
+    #[test]
+    fn the_table_is_sorted() {
+        assert!(TABLE.windows(2).all(|w| (w[0].name, w[0].since) < (w[1].name, w[1].since)));
+    }
+}

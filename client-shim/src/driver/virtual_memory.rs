@@ -1,34 +1,27 @@
 //! Virtual memory: addresses and memory apart from each other. See [`crate::core::virtual_memory`].
 
+use std::ffi::c_void;
+
 use super::types::*;
 use super::*;
+use crate::abi::types::{MemAccessDesc, MemLocation, location};
+use crate::abi::{In, Out};
 use crate::core::virtual_memory::{Access, GRANULARITY};
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`, the one type that devices' memory has.
 const TYPE_PINNED: u32 = 1;
-/// `CU_MEM_LOCATION_TYPE_DEVICE`.
-const LOCATION_DEVICE: u32 = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READ`.
 const PROT_READ: u64 = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
 const PROT_READ_WRITE: u64 = 3;
 
-/// An argument that C passes by address.
-fn given<T: Copy>(place: *const T) -> Result<T> {
-    if place.is_null() {
-        return Err(Error::new(Code::InvalidValue, "an argument pointer is null"));
-    }
-    // SAFETY: not null; that something lies there is the caller's part, as C has it.
-    Ok(unsafe { place.read_unaligned() })
-}
-
 /// The device that a location means.
-fn device_at(core: &Core, location: MemLocation) -> Result<u32> {
-    match location.kind {
-        LOCATION_DEVICE => ordinal(core, location.id),
+fn device_at(core: &Core, place: MemLocation) -> Result<u32> {
+    match place.kind {
+        location::DEVICE => ordinal(core, place.id),
         2..=4 => Err(Error::new(
             Code::NotSupported,
-            format!("virtual memory of the host (CUmemLocationType {}) is not supported", location.kind),
+            format!("virtual memory of the host (CUmemLocationType {}) is not supported", place.kind),
         )),
         other => Err(Error::new(Code::InvalidValue, format!("memory location type {other} does not exist"))),
     }
@@ -56,29 +49,29 @@ fn checked(core: &Core, wanted: &MemAllocationProp) -> Result<u32> {
 }
 
 door! {
-    fn cuMemGetAllocationGranularity(granularity: *mut usize, wanted: *const MemAllocationProp, option: u32) |core| {
-        checked(core, &given(wanted)?)?;
+    fn cuMemGetAllocationGranularity(granularity: Out<usize>, wanted: In<MemAllocationProp>, option: u32) |core| {
+        checked(core, &wanted.get()?)?;
         if option > 1 {
             return Err(Error::new(Code::InvalidValue, format!("granularity option {option} does not exist")));
         }
-        set(granularity, GRANULARITY as usize)
+        granularity.set(GRANULARITY as usize)
     }
-    fn cuMemAddressReserve(address: *mut DevicePtr, bytes: usize, alignment: usize, hint: DevicePtr, flags: u64) |core| {
+    fn cuMemAddressReserve(address: Out<DevicePtr>, bytes: usize, alignment: usize, hint: DevicePtr, flags: u64) |core| {
         if address.is_null() || flags != 0 {
             return Err(Code::InvalidValue.into());
         }
         let device = core.get_device();
-        set(address, core.address_reserve(device, bytes as u64, alignment as u64, hint)?)
+        address.set(core.address_reserve(device, bytes as u64, alignment as u64, hint)?)
     }
     fn cuMemAddressFree(address: DevicePtr, bytes: usize) |core| {
         core.address_free(address, bytes as u64)
     }
-    fn cuMemCreate(handle: *mut u64, bytes: usize, wanted: *const MemAllocationProp, flags: u64) |core| {
+    fn cuMemCreate(handle: Out<u64>, bytes: usize, wanted: In<MemAllocationProp>, flags: u64) |core| {
         if handle.is_null() || flags != 0 {
             return Err(Code::InvalidValue.into());
         }
-        let device = checked(core, &given(wanted)?)?;
-        set(handle, core.physical_create(device, bytes as u64)? as u64)
+        let device = checked(core, &wanted.get()?)?;
+        handle.set(core.physical_create(device, bytes as u64)? as u64)
     }
     fn cuMemRelease(handle: u64) |core| {
         core.physical_release(handle as usize)
@@ -92,15 +85,14 @@ door! {
     fn cuMemUnmap(address: DevicePtr, bytes: usize) |core| {
         core.unmap(address, bytes as u64)
     }
-    fn cuMemSetAccess(address: DevicePtr, bytes: usize, wanted: *const MemAccessDesc, count: usize) |core| {
+    fn cuMemSetAccess(address: DevicePtr, bytes: usize, wanted: In<MemAccessDesc>, count: usize) |core| {
         if wanted.is_null() || count == 0 {
             return Err(Code::InvalidValue.into());
         }
         let mut grants = Vec::new();
-        for i in 0..count {
-            // SAFETY: the caller says that `count` descriptions are there.
-            let one = unsafe { wanted.add(i).read_unaligned() };
-            let access = match u64::from(one.flags) {
+        // SAFETY: the program says that so many are there.
+        for one in unsafe { wanted.list(count) }? {
+            let access = match one.flags as u64 {
                 0 => Access::None,
                 PROT_READ_WRITE => Access::ReadWrite,
                 PROT_READ => {
@@ -118,24 +110,24 @@ door! {
         }
         Ok(())
     }
-    fn cuMemGetAccess(flags: *mut u64, location: *const MemLocation, address: DevicePtr) |core| {
-        let device = device_at(core, given(location)?)?;
-        set(flags, match core.access(address, device)? {
+    fn cuMemGetAccess(flags: Out<u64>, place: In<MemLocation>, address: DevicePtr) |core| {
+        let device = device_at(core, place.get()?)?;
+        flags.set(match core.access(address, device)? {
             Access::None => 0,
             Access::ReadWrite => PROT_READ_WRITE,
         })
     }
-    fn cuMemRetainAllocationHandle(handle: *mut u64, address: *mut c_void) |core| {
+    fn cuMemRetainAllocationHandle(handle: Out<u64>, address: *mut c_void) |core| {
         if handle.is_null() {
             return Err(Code::InvalidValue.into());
         }
-        set(handle, core.physical_retain(address as u64)? as u64)
+        handle.set(core.physical_retain(address as u64)? as u64)
     }
-    fn cuMemGetAllocationPropertiesFromHandle(properties: *mut MemAllocationProp, handle: u64) |core| {
+    fn cuMemGetAllocationPropertiesFromHandle(properties: Out<MemAllocationProp>, handle: u64) |core| {
         let (device, _) = core.physical_info(handle as usize)?;
-        set(properties, MemAllocationProp {
+        properties.set(MemAllocationProp {
             kind: TYPE_PINNED,
-            location: MemLocation { kind: LOCATION_DEVICE, id: device as i32 },
+            location: MemLocation { kind: location::DEVICE, id: device as i32 },
             ..MemAllocationProp::default()
         })
     }

@@ -176,14 +176,8 @@ fn target_of(name: &[u8], runtime_version: u32) -> Option<*const ()> {
     if !name.starts_with(b"cuda") && !name.starts_with(b"__cuda") {
         return None;
     }
-    let node = if runtime_version < 13000 { table::Node::V12 } else { table::Node::V13 };
-    let entries = table::entries();
-    let start = entries.partition_point(|entry| entry.name.as_bytes() < name);
-    entries[start..]
-        .iter()
-        .take_while(|entry| entry.name.as_bytes() == name)
-        .find(|entry| entry.node == table::Node::Both || entry.node == node)
-        .map(|entry| entry.address)
+    let name = std::str::from_utf8(name).ok()?;
+    table::find(name, runtime_version).map(|address| address.0)
 }
 
 /// Code that can be written to until this is dropped.

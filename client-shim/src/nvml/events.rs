@@ -8,13 +8,13 @@ use rgpu_device::telemetry::{Group, Metric};
 use super::handles::index;
 use super::results::{Result, Return};
 use super::types::{Device, EventData, FieldValue};
-use super::{get, observer, set};
+use super::{Out, observer};
 
 /// `nvmlEventSet_t`: all sets are the same, because nothing can be put into one.
 type EventSet = *const u8;
 static EVENT_SET: u8 = 0;
 
-fn wait(events: EventSet, place: *mut EventData, milliseconds: c_uint) -> Result<()> {
+fn wait(events: EventSet, place: Out<EventData>, milliseconds: c_uint) -> Result<()> {
     if events.is_null() || place.is_null() {
         return Err(Return::INVALID_ARGUMENT);
     }
@@ -50,25 +50,25 @@ fn field(device: u32, asked: FieldValue) -> FieldValue {
 
 nvml! {
     /// `nvmlEventSetCreate`.
-    fn nvmlEventSetCreate(place: *mut EventSet) {
-        set(place, &raw const EVENT_SET)
+    fn nvmlEventSetCreate(place: Out<EventSet>) {
+        place.set(&raw const EVENT_SET)
     }
     /// `nvmlEventSetFree`.
     fn nvmlEventSetFree(events: EventSet) {
         if events.is_null() { Err(Return::INVALID_ARGUMENT) } else { Ok(()) }
     }
     /// `nvmlEventSetWait`, which knows the first three fields.
-    fn nvmlEventSetWait(events: EventSet, place: *mut EventData, milliseconds: c_uint) {
+    fn nvmlEventSetWait(events: EventSet, place: Out<EventData>, milliseconds: c_uint) {
         wait(events, place, milliseconds)
     }
     /// `nvmlEventSetWait_v2`.
-    fn nvmlEventSetWait_v2(events: EventSet, place: *mut EventData, milliseconds: c_uint) {
+    fn nvmlEventSetWait_v2(events: EventSet, place: Out<EventData>, milliseconds: c_uint) {
         wait(events, place, milliseconds)
     }
     /// `nvmlDeviceGetSupportedEventTypes`.
-    fn nvmlDeviceGetSupportedEventTypes(device: Device, types: *mut u64) {
+    fn nvmlDeviceGetSupportedEventTypes(device: Device, types: Out<u64>) {
         index(device)?;
-        set(types, 0)
+        types.set(0)
     }
     /// `nvmlDeviceRegisterEvents`.
     fn nvmlDeviceRegisterEvents(device: Device, _types: u64, events: EventSet) {
@@ -76,15 +76,15 @@ nvml! {
         if events.is_null() { Err(Return::INVALID_ARGUMENT) } else { Err(Return::NOT_SUPPORTED) }
     }
     /// `nvmlDeviceGetFieldValues`: each value says for itself whether it is there.
-    fn nvmlDeviceGetFieldValues(device: Device, count: c_int, values: *mut FieldValue) {
+    fn nvmlDeviceGetFieldValues(device: Device, count: c_int, values: Out<FieldValue>) {
         let device = index(device)?;
         if count <= 0 || values.is_null() {
             return Err(Return::INVALID_ARGUMENT);
         }
         for i in 0..count as usize {
-            // SAFETY: the caller says that `count` of them are there.
-            let place = unsafe { values.add(i) };
-            set(place, field(device, get(place)?))?;
+            // SAFETY: the program says that `count` of them are there.
+            let place = unsafe { values.at(i) };
+            place.set(field(device, place.get()?))?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use rgpu_device::telemetry::{Metric, Text};
 
 use super::results::{Result, Return};
 use super::types::{Device, PciInfo, PciInfoExt, PciInfoOld, Uuid, version};
-use super::{get, observer, set, set_text, text, text_array};
+use super::{CStrArg, In, Out, observer, set_text, text_array, version_at};
 
 /// The most devices that a handle can name.
 const MAX_DEVICES: usize = 64;
@@ -85,47 +85,47 @@ fn find(found: impl Fn(u32, &DeviceInfo) -> bool) -> Result<Device> {
     handle(at.0 as u32)
 }
 
-fn by_index(index: c_uint, device: *mut Device) -> Result<()> {
+fn by_index(index: c_uint, device: Out<Device>) -> Result<()> {
     if index as usize >= observer::infos()?.len() {
         return Err(Return::INVALID_ARGUMENT);
     }
-    set(device, handle(index)?)
+    device.set(handle(index)?)
 }
 
-fn by_pci(bus_id: *const c_char, device: *mut Device) -> Result<()> {
-    let wanted = parse_pci(text(bus_id)?).ok_or(Return::INVALID_ARGUMENT)?;
-    set(device, find(|_, info| pci_address(info) == wanted)?)
+fn by_pci(bus_id: &CStrArg, device: Out<Device>) -> Result<()> {
+    let wanted = parse_pci(bus_id.text()?).ok_or(Return::INVALID_ARGUMENT)?;
+    device.set(find(|_, info| pci_address(info) == wanted)?)
 }
 
-fn count(place: *mut c_uint) -> Result<()> {
-    set(place, observer::infos()?.len().min(MAX_DEVICES) as c_uint)
+fn count(place: Out<c_uint>) -> Result<()> {
+    place.set(observer::infos()?.len().min(MAX_DEVICES) as c_uint)
 }
 
 nvml! {
     /// `nvmlDeviceGetCount`.
-    fn nvmlDeviceGetCount(place: *mut c_uint) {
+    fn nvmlDeviceGetCount(place: Out<c_uint>) {
         count(place)
     }
     /// `nvmlDeviceGetCount_v2`.
-    fn nvmlDeviceGetCount_v2(place: *mut c_uint) {
+    fn nvmlDeviceGetCount_v2(place: Out<c_uint>) {
         count(place)
     }
     /// `nvmlDeviceGetHandleByIndex`.
-    fn nvmlDeviceGetHandleByIndex(index: c_uint, device: *mut Device) {
+    fn nvmlDeviceGetHandleByIndex(index: c_uint, device: Out<Device>) {
         by_index(index, device)
     }
     /// `nvmlDeviceGetHandleByIndex_v2`.
-    fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut Device) {
+    fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: Out<Device>) {
         by_index(index, device)
     }
     /// `nvmlDeviceGetHandleByUUID`.
-    fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut Device) {
-        let wanted = text(uuid)?;
-        set(device, find(|_, info| uuid_text(&info.uuid) == wanted)?)
+    fn nvmlDeviceGetHandleByUUID(uuid: CStrArg, device: Out<Device>) {
+        let wanted = uuid.text()?;
+        device.set(find(|_, info| uuid_text(&info.uuid) == wanted)?)
     }
     /// `nvmlDeviceGetHandleByUUIDV`: in words (1) or bytes (2).
-    fn nvmlDeviceGetHandleByUUIDV(uuid: *const Uuid, device: *mut Device) {
-        let uuid = get(uuid)?;
+    fn nvmlDeviceGetHandleByUUIDV(uuid: In<Uuid>, device: Out<Device>) {
+        let uuid = uuid.get()?;
         if uuid.version != version::<Uuid>(1) {
             return Err(Return::ARGUMENT_VERSION_MISMATCH);
         }
@@ -134,41 +134,42 @@ nvml! {
             2 => find(|_, info| uuid.value[..16] == info.uuid)?,
             _ => return Err(Return::INVALID_ARGUMENT),
         };
-        set(device, found)
+        device.set(found)
     }
     /// `nvmlDeviceGetHandleByPciBusId`.
-    fn nvmlDeviceGetHandleByPciBusId(bus_id: *const c_char, device: *mut Device) {
-        by_pci(bus_id, device)
+    fn nvmlDeviceGetHandleByPciBusId(bus_id: CStrArg, device: Out<Device>) {
+        by_pci(&bus_id, device)
     }
     /// `nvmlDeviceGetHandleByPciBusId_v2`.
-    fn nvmlDeviceGetHandleByPciBusId_v2(bus_id: *const c_char, device: *mut Device) {
-        by_pci(bus_id, device)
+    fn nvmlDeviceGetHandleByPciBusId_v2(bus_id: CStrArg, device: Out<Device>) {
+        by_pci(&bus_id, device)
     }
     /// `nvmlDeviceGetHandleBySerial`.
-    fn nvmlDeviceGetHandleBySerial(serial: *const c_char, device: *mut Device) {
-        let wanted = text(serial)?;
-        set(device, find(|i, _| observer::text(i, Text::Serial, 0).is_ok_and(|serial| serial == wanted))?)
+    fn nvmlDeviceGetHandleBySerial(serial: CStrArg, device: Out<Device>) {
+        let wanted = serial.text()?;
+        device.set(find(|i, _| observer::text(i, Text::Serial, 0).is_ok_and(|serial| serial == wanted))?)
     }
     /// `nvmlDeviceGetIndex`.
-    fn nvmlDeviceGetIndex(device: Device, place: *mut c_uint) {
-        set(place, index(device)?)
+    fn nvmlDeviceGetIndex(device: Device, place: Out<c_uint>) {
+        place.set(index(device)?)
     }
     /// `nvmlDeviceGetName`.
-    fn nvmlDeviceGetName(device: Device, name: *mut c_char, length: c_uint) {
-        set_text(name, length, &observer::info(index(device)?)?.name)
+    fn nvmlDeviceGetName(device: Device, name: Out<c_char>, length: c_uint) {
+        // SAFETY: the program says that so many bytes are there.
+        unsafe { set_text(name, length, &observer::info(index(device)?)?.name) }
     }
     /// `nvmlDeviceGetUUID`.
-    fn nvmlDeviceGetUUID(device: Device, uuid: *mut c_char, length: c_uint) {
-        set_text(uuid, length, &uuid_text(&observer::info(index(device)?)?.uuid))
+    fn nvmlDeviceGetUUID(device: Device, uuid: Out<c_char>, length: c_uint) {
+        // SAFETY: the program says that so many bytes are there.
+        unsafe { set_text(uuid, length, &uuid_text(&observer::info(index(device)?)?.uuid)) }
     }
     /// `nvmlDeviceGetPciInfo`, version 1: without the subsystem's id.
-    fn nvmlDeviceGetPciInfo(device: Device, place: *mut PciInfoOld) {
+    fn nvmlDeviceGetPciInfo(device: Device, place: Out<PciInfoOld>) {
         let pci = pci(device)?;
         let bus_id = pci.bus_id_legacy;
-        if place.is_null() {
-            return Err(Return::INVALID_ARGUMENT);
-        }
-        // SAFETY: not null; the caller's structure has at least these fields.
+        place.check()?;
+        let place = place.as_ptr();
+        // SAFETY: not null; the program's structure has at least these fields.
         unsafe {
             (&raw mut (*place).bus_id).write_unaligned(bus_id);
             (&raw mut (*place).domain).write_unaligned(pci.domain);
@@ -179,24 +180,24 @@ nvml! {
         Ok(())
     }
     /// `nvmlDeviceGetPciInfo_v2`.
-    fn nvmlDeviceGetPciInfo_v2(device: Device, place: *mut PciInfoOld) {
+    fn nvmlDeviceGetPciInfo_v2(device: Device, place: Out<PciInfoOld>) {
         let PciInfo { bus_id_legacy: bus_id, domain, bus, device, device_id, subsystem_id, .. } = pci(device)?;
-        set(place, PciInfoOld { bus_id, domain, bus, device, device_id, subsystem_id })
+        place.set(PciInfoOld { bus_id, domain, bus, device, device_id, subsystem_id })
     }
     /// `nvmlDeviceGetPciInfo_v3`.
-    fn nvmlDeviceGetPciInfo_v3(device: Device, place: *mut PciInfo) {
-        set(place, pci(device)?)
+    fn nvmlDeviceGetPciInfo_v3(device: Device, place: Out<PciInfo>) {
+        place.set(pci(device)?)
     }
     /// `nvmlDeviceGetPciInfoExt`: a GPU is a display controller (3) for 3D (2), where it is on a bus at all.
-    fn nvmlDeviceGetPciInfoExt(device: Device, place: *mut PciInfoExt) {
-        let version_asked = get(place.cast::<u32>())?;
+    fn nvmlDeviceGetPciInfoExt(device: Device, place: Out<PciInfoExt>) {
+        let version_asked = version_at(place)?;
         if version_asked != version::<PciInfoExt>(1) {
             return Err(Return::ARGUMENT_VERSION_MISMATCH);
         }
         let PciInfo { domain, bus, device, device_id, subsystem_id, bus_id, .. } = pci(device)?;
         let (base_class, sub_class) = if device_id == 0 { (0, 0) } else { (3, 2) };
         let version = version_asked;
-        set(place, PciInfoExt {
+        place.set(PciInfoExt {
             version, domain, bus, device, device_id, subsystem_id, base_class, sub_class, bus_id,
         })
     }

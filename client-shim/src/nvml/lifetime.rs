@@ -5,45 +5,38 @@ use std::ffi::{c_char, c_int, c_uint};
 use rgpu_device::telemetry::Text;
 
 use super::results::{Result, Return};
-use super::{get, guard, observer, set, set_text};
+use super::{Out, guard, observer, set_text};
+use crate::abi::c_functions;
 
 /// `NVML_INIT_FLAG_NO_GPUS`: no devices are no failure.
 const NO_GPUS: u32 = 1;
 
-/// `nvmlInit`.
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlInit() -> u32 {
-    guard("nvmlInit", || observer::initialize(true))
-}
+c_functions! {
+    /// `nvmlInit`.
+    fn nvmlInit() -> u32 {
+        guard("nvmlInit", || observer::initialize(true))
+    }
 
-/// `nvmlInit_v2`.
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlInit_v2() -> u32 {
-    guard("nvmlInit_v2", || observer::initialize(true))
-}
+    /// `nvmlInit_v2`.
+    fn nvmlInit_v2() -> u32 {
+        guard("nvmlInit_v2", || observer::initialize(true))
+    }
 
-/// `nvmlInitWithFlags`.
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlInitWithFlags(flags: c_uint) -> u32 {
-    guard("nvmlInitWithFlags", || observer::initialize(flags & NO_GPUS == 0))
-}
+    /// `nvmlInitWithFlags`.
+    fn nvmlInitWithFlags(flags: c_uint) -> u32 {
+        guard("nvmlInitWithFlags", || observer::initialize(flags & NO_GPUS == 0))
+    }
 
-/// `nvmlShutdown`.
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlShutdown() -> u32 {
-    guard("nvmlShutdown", observer::shut_down)
-}
+    /// `nvmlShutdown`.
+    fn nvmlShutdown() -> u32 {
+        guard("nvmlShutdown", observer::shut_down)
+    }
 
-/// `nvmlErrorString`: needs no initialisation.
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlErrorString(result: c_uint) -> *const c_char {
-    Return(result).text().as_ptr()
+    /// `nvmlErrorString`: needs no initialisation.
+    fn nvmlErrorString(result: c_uint) -> *const c_char {
+        Return(result).text().as_ptr()
+    }
 }
-
-/// The functions above, which the macro doesn't list.
-#[cfg(test)]
-pub const MORE_NAMES: &[&str] =
-    &["nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown", "nvmlErrorString"];
 
 /// The version of the driver behind the devices; where that is not NVIDIA's, it is rgpu's own.
 fn driver_version() -> Result<String> {
@@ -53,10 +46,9 @@ fn driver_version() -> Result<String> {
     }
 }
 
-fn cuda_version(place: *mut c_int) -> Result<()> {
-    let version =
-        observer::infos()?.first().map_or(crate::driver::table::VERSION, |info| info.driver_version);
-    set(place, version as c_int)
+fn cuda_version(place: Out<c_int>) -> Result<()> {
+    let version = observer::infos()?.first().map_or(crate::doors::CUDA_VERSION, |info| info.driver_version);
+    place.set(version as c_int)
 }
 
 /// The longest text that NVML gives as a version.
@@ -80,27 +72,29 @@ fn process_name(pid: u32) -> Result<String> {
 
 nvml! {
     /// `nvmlSystemGetDriverVersion`.
-    fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uint) {
-        set_text(version, length, &driver_version()?)
+    fn nvmlSystemGetDriverVersion(version: Out<c_char>, length: c_uint) {
+        // SAFETY: the program says that so many bytes are there.
+        unsafe { set_text(version, length, &driver_version()?) }
     }
     /// `nvmlSystemGetNVMLVersion`: the interface's version, then the driver's.
-    fn nvmlSystemGetNVMLVersion(version: *mut c_char, length: c_uint) {
+    fn nvmlSystemGetNVMLVersion(version: Out<c_char>, length: c_uint) {
         let text = match observer::text(0, Text::NvmlVersion, 0) {
             Err(Return::NOT_SUPPORTED) => format!("13.{}", driver_version()?),
             other => other?,
         };
-        set_text(version, length, &text)
+        // SAFETY: the program says that so many bytes are there.
+        unsafe { set_text(version, length, &text) }
     }
     /// `nvmlSystemGetCudaDriverVersion`.
-    fn nvmlSystemGetCudaDriverVersion(version: *mut c_int) {
+    fn nvmlSystemGetCudaDriverVersion(version: Out<c_int>) {
         cuda_version(version)
     }
     /// `nvmlSystemGetCudaDriverVersion_v2`.
-    fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) {
+    fn nvmlSystemGetCudaDriverVersion_v2(version: Out<c_int>) {
         cuda_version(version)
     }
     /// `nvmlSystemGetProcessName`: of a process on this machine.
-    fn nvmlSystemGetProcessName(pid: c_uint, name: *mut c_char, length: c_uint) {
+    fn nvmlSystemGetProcessName(pid: c_uint, name: Out<c_char>, length: c_uint) {
         if name.is_null() || length == 0 {
             return Err(Return::INVALID_ARGUMENT);
         }
@@ -109,20 +103,21 @@ nvml! {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        set_text(name, length, &text[..end])
+        // SAFETY: the program says that so many bytes are there.
+        unsafe { set_text(name, length, &text[..end]) }
     }
     /// `nvmlSystemGetDriverBranch`: only a driver of NVIDIA's has one, and it is not told.
-    fn nvmlSystemGetDriverBranch(branch: *mut u32, _length: c_uint) {
-        get(branch)?;
+    fn nvmlSystemGetDriverBranch(branch: Out<u32>, _length: c_uint) {
+        branch.get()?;
         Err(Return::NOT_SUPPORTED)
     }
     /// `nvmlUnitGetCount`: S-class systems are not forwarded.
-    fn nvmlUnitGetCount(count: *mut c_uint) {
-        set(count, 0)
+    fn nvmlUnitGetCount(count: Out<c_uint>) {
+        count.set(0)
     }
     /// `nvmlGetExcludedDeviceCount`.
-    fn nvmlGetExcludedDeviceCount(count: *mut c_uint) {
-        set(count, 0)
+    fn nvmlGetExcludedDeviceCount(count: Out<c_uint>) {
+        count.set(0)
     }
 }
 

@@ -4,30 +4,25 @@
 //! its UUID, its memory), [measurements](rgpu_device::telemetry) that are asked of the server and kept for a moment
 //! ([`observer`]), and this process (its own use of a device). A question that a device has no answer to gets
 //! `NVML_ERROR_NOT_SUPPORTED`, as it does from devices that lack the thing; nothing is made up. A function that is not
-//! implemented at all says its name once in the log, and answers the same ([`unsupported`]).
+//! implemented at all says its name once in the log, and answers the same ([`refuse`]).
 //!
 //! NVML numbers devices without regard to `CUDA_VISIBLE_DEVICES`, may be used before and after a fork, and does not
 //! begin CUDA's session: where the program has made no CUDA call yet, a session of NVML's own asks the server.
 
 #![allow(non_snake_case)]
 
-/// Defines exported functions and lists their names. The body returns [`Result<()>`]; it runs only once NVML is
-/// initialised.
+/// Defines functions. The body returns [`Result<()>`]; it runs only once NVML is initialised.
 macro_rules! nvml {
     ($($(#[$meta:meta])* fn $name:ident ($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {
-        $(
+        $crate::abi::c_functions! {$(
             $(#[$meta])*
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($arg: $ty),*) -> u32 {
+            fn $name($($arg: $ty),*) -> u32 {
                 $crate::nvml::guard(stringify!($name), move || {
                     $crate::nvml::observer::check_initialized()?;
                     $body
                 })
             }
-        )*
-        /// The names of the functions in this file.
-        #[cfg(test)]
-        pub const NAMES: &[&str] = &[$(stringify!($name)),*];
+        )*}
     };
 }
 
@@ -39,73 +34,68 @@ mod memory;
 mod observer;
 mod processes;
 mod results;
+pub(crate) mod table;
 mod topology;
 mod types;
-mod unsupported;
 mod values;
 
-use std::ffi::{CStr, c_char};
+use std::collections::HashSet;
+use std::ffi::c_char;
 
+use parking_lot::Mutex;
+
+use crate::abi::{self, NotUtf8, NullPointer};
+use crate::core::error;
 use results::{Result, Return};
+
+/// A place for a result, with NVML's error for null.
+type Out<T> = abi::Out<T, Return>;
+/// A value that the caller points to, with NVML's error for null.
+type In<T> = abi::In<T, Return>;
+/// A C string, with NVML's error for null.
+type CStrArg = abi::CStrArg<Return>;
+
+impl From<NullPointer> for Return {
+    fn from(_: NullPointer) -> Self {
+        Self::INVALID_ARGUMENT
+    }
+}
+
+impl From<NotUtf8> for Return {
+    fn from(_: NotUtf8) -> Self {
+        Self::INVALID_ARGUMENT
+    }
+}
 
 /// Runs the body of an exported function: catches panics and logs failures.
 fn guard(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
-    let result = crate::core::error::guard_value(Err(Return::UNKNOWN), body);
+    let result = error::guard_value(Err(Return::UNKNOWN), body);
     match result {
         Ok(()) => 0,
         Err(code) => {
-            crate::core::error::log(&format!(
-                "{name}: {} (NVML error {})",
-                code.text().to_string_lossy(),
-                code.0
-            ));
+            error::log(&format!("{name}: {} (NVML error {})", code.text().to_string_lossy(), code.0));
             code.0
         }
     }
 }
 
-/// A place for a result; a null pointer is an invalid argument.
-fn set<T>(place: *mut T, value: T) -> Result<()> {
-    if place.is_null() {
-        return Err(Return::INVALID_ARGUMENT);
-    }
-    // SAFETY: not null; that it is fit to be written to is the caller's part, as C has it.
-    unsafe { place.write_unaligned(value) };
-    Ok(())
-}
-
-/// A value that the caller has put somewhere; a null pointer is an invalid argument.
-fn get<T: Copy>(place: *const T) -> Result<T> {
-    if place.is_null() {
-        return Err(Return::INVALID_ARGUMENT);
-    }
-    // SAFETY: not null; that it holds a value is the caller's part, as C has it.
-    Ok(unsafe { place.read_unaligned() })
-}
-
 /// Writes a string and its NUL into a caller's buffer of `len` bytes, if it fits.
-fn set_text(buffer: *mut c_char, len: u32, value: &str) -> Result<()> {
-    if buffer.is_null() {
-        return Err(Return::INVALID_ARGUMENT);
-    }
+///
+/// # Safety
+/// There are so many bytes.
+unsafe fn set_text(buffer: Out<c_char>, len: u32, value: &str) -> Result<()> {
+    buffer.check()?;
     if value.len() >= len as usize {
         return Err(Return::INSUFFICIENT_SIZE);
     }
-    // SAFETY: the caller says that `len` bytes are there, and that is enough.
-    unsafe {
-        std::ptr::copy_nonoverlapping(value.as_ptr(), buffer.cast(), value.len());
-        buffer.add(value.len()).write(0);
-    }
-    Ok(())
+    // SAFETY: the caller's promise.
+    unsafe { buffer.set_text(len as usize, value) }
 }
 
-/// A C string argument.
-fn text<'a>(pointer: *const c_char) -> Result<&'a str> {
-    if pointer.is_null() {
-        return Err(Return::INVALID_ARGUMENT);
-    }
-    // SAFETY: not null; the caller passes a C string.
-    unsafe { CStr::from_ptr(pointer) }.to_str().map_err(|_| Return::INVALID_ARGUMENT)
+/// The version that the caller has put at the beginning of a structure.
+fn version_at<T>(place: Out<T>) -> Result<u32> {
+    // SAFETY: structures with versions begin with them.
+    unsafe { place.cast::<u32>() }.get()
 }
 
 /// Fills an array of fixed size with a text and NULs, cut off where it doesn't fit.
@@ -116,25 +106,16 @@ fn text_array<const N: usize>(value: &str) -> [u8; N] {
     array
 }
 
-/// The entry points' names and whether each is implemented, for the documentation.
-#[cfg(test)]
-pub fn status() -> Vec<(&'static str, bool)> {
-    let lists = [
-        events::NAMES,
-        handles::NAMES,
-        identity::NAMES,
-        lifetime::NAMES,
-        lifetime::MORE_NAMES,
-        memory::NAMES,
-        processes::NAMES,
-        topology::NAMES,
-        values::NAMES,
-        values::MORE_NAMES,
-    ];
-    let done = lists.into_iter().flatten().map(|name| (*name, true));
-    let mut all: Vec<_> = done.chain(unsupported::NAMES.iter().map(|name| (*name, false))).collect();
-    all.sort_unstable();
-    all
+/// What a function answers that exists and is not implemented: as devices do that lack the thing. Its name is said once
+/// in the log.
+fn refuse(name: &'static str) -> u32 {
+    static SAID: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    error::guard_value(Return::UNKNOWN.0, || {
+        if SAID.lock().get_or_insert_default().insert(name) {
+            error::log(&format!("{name} is not implemented; the program is told that it is not supported"));
+        }
+        observer::check_initialized().err().unwrap_or(Return::NOT_SUPPORTED).0
+    })
 }
 
 #[cfg(test)]
@@ -144,20 +125,22 @@ mod tests {
     #[test]
     fn texts_fit_or_are_refused() {
         let mut buffer = [1 as c_char; 4];
-        assert_eq!(set_text(buffer.as_mut_ptr(), 4, "abcd"), Err(Return::INSUFFICIENT_SIZE));
-        assert_eq!(buffer, [1; 4]);
-        assert_eq!(set_text(buffer.as_mut_ptr(), 4, "abc"), Ok(()));
+        let place = buffer.as_mut_ptr();
+        // SAFETY: the buffer is there as long as the place is used, and has so many bytes.
+        unsafe {
+            assert_eq!(set_text(Out::new(place), 4, "abcd"), Err(Return::INSUFFICIENT_SIZE));
+            assert_eq!(buffer, [1; 4]);
+            assert_eq!(set_text(Out::new(place), 4, "abc"), Ok(()));
+            assert_eq!(set_text(Out::unwanted(), 4, ""), Err(Return::INVALID_ARGUMENT));
+        }
         assert_eq!(buffer, [97, 98, 99, 0]);
-        assert_eq!(set_text(std::ptr::null_mut(), 4, ""), Err(Return::INVALID_ARGUMENT));
         assert_eq!(text_array::<4>("abcdef"), *b"abc\0");
         assert_eq!(text_array::<4>("a"), *b"a\0\0\0");
     }
 
     #[test]
     fn no_name_is_listed_twice() {
-        let all = status();
-        let twice: Vec<_> = all.windows(2).filter(|w| w[0].0 == w[1].0).map(|w| w[0].0).collect();
-        assert!(twice.is_empty(), "{twice:?}");
+        assert!(table::TABLE.windows(2).all(|w| w[0].name < w[1].name));
     }
 
     #[test]

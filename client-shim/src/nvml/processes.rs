@@ -7,7 +7,7 @@ use rgpu_device::telemetry::Metric;
 use super::handles::index;
 use super::results::{Result, Return};
 use super::types::{Device, ProcessDetail, ProcessDetailList, ProcessV1, ProcessV2, version};
-use super::{get, observer, set};
+use super::{Out, observer};
 
 /// `NVML_VALUE_NOT_AVAILABLE`.
 const UNKNOWN: u64 = u64::MAX;
@@ -35,20 +35,30 @@ fn computing(device: Device) -> Result<Option<ProcessDetail>> {
     }))
 }
 
-/// Puts processes where there is room for `count` of them.
+/// Puts processes where there is room for so many; says how many there are, and whether there was room.
+fn put<T>(
+    found: Option<ProcessDetail>,
+    room: c_uint,
+    places: Out<T>,
+    make: impl Fn(ProcessDetail) -> T,
+) -> (c_uint, Result<()>) {
+    match found {
+        None => (0, Ok(())),
+        Some(_) if room == 0 => (1, Err(Return::INSUFFICIENT_SIZE)),
+        Some(found) => (1, places.set(make(found))),
+    }
+}
+
+/// Puts processes where there is room for `count` of them, which becomes how many there are.
 fn list<T>(
     found: Option<ProcessDetail>,
-    count: *mut c_uint,
-    places: *mut T,
+    count: Out<c_uint>,
+    places: Out<T>,
     make: impl Fn(ProcessDetail) -> T,
 ) -> Result<()> {
-    let room = get(count)?;
-    let Some(found) = found else { return set(count, 0) };
-    set(count, 1)?;
-    if room == 0 {
-        return Err(Return::INSUFFICIENT_SIZE);
-    }
-    set(places, make(found))
+    let (number, result) = put(found, count.get()?, places, make);
+    count.set(number)?;
+    result
 }
 
 fn first(p: ProcessDetail) -> ProcessV1 {
@@ -67,44 +77,44 @@ fn nobody(device: Device) -> Result<Option<ProcessDetail>> {
 
 nvml! {
     /// `nvmlDeviceGetComputeRunningProcesses`.
-    fn nvmlDeviceGetComputeRunningProcesses(device: Device, count: *mut c_uint, places: *mut ProcessV1) {
+    fn nvmlDeviceGetComputeRunningProcesses(device: Device, count: Out<c_uint>, places: Out<ProcessV1>) {
         list(computing(device)?, count, places, first)
     }
     /// `nvmlDeviceGetComputeRunningProcesses_v2`.
-    fn nvmlDeviceGetComputeRunningProcesses_v2(device: Device, count: *mut c_uint, places: *mut ProcessV2) {
+    fn nvmlDeviceGetComputeRunningProcesses_v2(device: Device, count: Out<c_uint>, places: Out<ProcessV2>) {
         list(computing(device)?, count, places, second)
     }
     /// `nvmlDeviceGetComputeRunningProcesses_v3`.
-    fn nvmlDeviceGetComputeRunningProcesses_v3(device: Device, count: *mut c_uint, places: *mut ProcessV2) {
+    fn nvmlDeviceGetComputeRunningProcesses_v3(device: Device, count: Out<c_uint>, places: Out<ProcessV2>) {
         list(computing(device)?, count, places, second)
     }
     /// `nvmlDeviceGetGraphicsRunningProcesses`.
-    fn nvmlDeviceGetGraphicsRunningProcesses(device: Device, count: *mut c_uint, places: *mut ProcessV1) {
+    fn nvmlDeviceGetGraphicsRunningProcesses(device: Device, count: Out<c_uint>, places: Out<ProcessV1>) {
         list(nobody(device)?, count, places, first)
     }
     /// `nvmlDeviceGetGraphicsRunningProcesses_v2`.
-    fn nvmlDeviceGetGraphicsRunningProcesses_v2(device: Device, count: *mut c_uint, places: *mut ProcessV2) {
+    fn nvmlDeviceGetGraphicsRunningProcesses_v2(device: Device, count: Out<c_uint>, places: Out<ProcessV2>) {
         list(nobody(device)?, count, places, second)
     }
     /// `nvmlDeviceGetGraphicsRunningProcesses_v3`.
-    fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: Device, count: *mut c_uint, places: *mut ProcessV2) {
+    fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: Device, count: Out<c_uint>, places: Out<ProcessV2>) {
         list(nobody(device)?, count, places, second)
     }
     /// `nvmlDeviceGetMPSComputeRunningProcesses`.
-    fn nvmlDeviceGetMPSComputeRunningProcesses(device: Device, count: *mut c_uint, places: *mut ProcessV1) {
+    fn nvmlDeviceGetMPSComputeRunningProcesses(device: Device, count: Out<c_uint>, places: Out<ProcessV1>) {
         list(nobody(device)?, count, places, first)
     }
     /// `nvmlDeviceGetMPSComputeRunningProcesses_v2`.
-    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(device: Device, count: *mut c_uint, places: *mut ProcessV2) {
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(device: Device, count: Out<c_uint>, places: Out<ProcessV2>) {
         list(nobody(device)?, count, places, second)
     }
     /// `nvmlDeviceGetMPSComputeRunningProcesses_v3`.
-    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(device: Device, count: *mut c_uint, places: *mut ProcessV2) {
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(device: Device, count: Out<c_uint>, places: Out<ProcessV2>) {
         list(nobody(device)?, count, places, second)
     }
     /// `nvmlDeviceGetRunningProcessDetailList`: mode 0 is compute, 1 graphics, 2 MPS.
-    fn nvmlDeviceGetRunningProcessDetailList(device: Device, place: *mut ProcessDetailList) {
-        let asked = get(place)?;
+    fn nvmlDeviceGetRunningProcessDetailList(device: Device, place: Out<ProcessDetailList>) {
+        let asked = place.get()?;
         if asked.version != version::<ProcessDetailList>(1) {
             return Err(Return::ARGUMENT_VERSION_MISMATCH);
         }
@@ -113,9 +123,8 @@ nvml! {
             1 | 2 => nobody(device)?,
             _ => return Err(Return::INVALID_ARGUMENT),
         };
-        let mut count = asked.count;
-        let result = list(found, &mut count, asked.entries, |process| process);
-        set(place, ProcessDetailList { count, ..asked })?;
+        let (count, result) = put(found, asked.count, asked.entries, |process| process);
+        place.set(ProcessDetailList { count, ..asked })?;
         result
     }
 }
@@ -135,12 +144,14 @@ mod tests {
         };
         let mut place = ProcessV1 { pid: 0, used_memory: 0 };
         let mut count = 0;
-        assert_eq!(list(Some(process), &mut count, &mut place, first), Err(Return::INSUFFICIENT_SIZE));
-        assert_eq!((count, place.pid), (1, 0));
-        assert_eq!(list(Some(process), &mut count, &mut place, first), Ok(()));
-        assert_eq!((count, place.pid, place.used_memory), (1, 7, 4096));
-        count = 5;
-        assert_eq!(list(None, &mut count, &mut place, first), Ok(()));
-        assert_eq!(count, 0);
+        // SAFETY: both variables outlive their places.
+        let (room, to) = unsafe { (Out::new(&raw mut count), Out::new(&raw mut place)) };
+        assert_eq!(list(Some(process), room, to, first), Err(Return::INSUFFICIENT_SIZE));
+        assert_eq!((room.get(), to.get().map(|p| p.pid)), (Ok(1), Ok(0)));
+        assert_eq!(list(Some(process), room, to, first), Ok(()));
+        assert_eq!((room.get(), to.get().map(|p| (p.pid, p.used_memory))), (Ok(1), Ok((7, 4096))));
+        room.set(5).unwrap();
+        assert_eq!(list(None, room, to, first), Ok(()));
+        assert_eq!(room.get(), Ok(0));
     }
 }

@@ -1,5 +1,7 @@
 //! NVML's structures, laid out as the public header `nvml.h` has them.
 
+use super::Out;
+
 /// `nvmlDevice_t`: points into a table of ours, and is never read through.
 pub type Device = *const u8;
 
@@ -112,7 +114,7 @@ pub struct ProcessDetailList {
     pub version: u32,
     pub mode: u32,
     pub count: u32,
-    pub entries: *mut ProcessDetail,
+    pub entries: Out<ProcessDetail>,
 }
 
 /// `nvmlDeviceAttributes_t`

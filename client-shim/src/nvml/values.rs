@@ -7,7 +7,7 @@ use rgpu_device::telemetry::Metric;
 use super::handles::index;
 use super::results::{Result, Return};
 use super::types::{Device, EccCounts, Temperature, Violation, version};
-use super::{get, observer, set};
+use super::{Out, observer};
 
 /// The number of a metric at an index; what the caller chooses must be below `limit`.
 fn value(device: Device, metric: Metric, of: u32, limit: u32) -> Result<u64> {
@@ -28,22 +28,22 @@ macro_rules! values {
      $(split $split:ident $split_metric:ident [$high:literal * $factor:literal + $low:literal] $split_type:ty;)*
     ) => {
         nvml! {
-            $(fn $one(device: Device, place: *mut $one_type) {
-                set(place, value(device, Metric::$one_metric, $at, u32::MAX)? as $one_type)
+            $(fn $one(device: Device, place: Out<$one_type>) {
+                place.set(value(device, Metric::$one_metric, $at, u32::MAX)? as $one_type)
             })*
-            $(fn $two(device: Device, first: *mut $two_type, second: *mut $two_type) {
+            $(fn $two(device: Device, first: Out<$two_type>, second: Out<$two_type>) {
                 let (a, b) = (value(device, Metric::$two_metric, 0, 2)?, value(device, Metric::$two_metric, 1, 2)?);
-                set(first, a as $two_type)?;
-                set(second, b as $two_type)
+                first.set(a as $two_type)?;
+                second.set(b as $two_type)
             })*
-            $(fn $of(device: Device, of: c_uint, place: *mut $of_type) {
-                set(place, value(device, Metric::$of_metric, of, $limit)? as $of_type)
+            $(fn $of(device: Device, of: c_uint, place: Out<$of_type>) {
+                place.set(value(device, Metric::$of_metric, of, $limit)? as $of_type)
             })*
-            $(fn $split(device: Device, high: c_uint, low: c_uint, place: *mut $split_type) {
+            $(fn $split(device: Device, high: c_uint, low: c_uint, place: Out<$split_type>) {
                 if high >= $high || low >= $low {
                     return Err(Return::INVALID_ARGUMENT);
                 }
-                set(place, value(device, Metric::$split_metric, high * $factor + low, u32::MAX)? as $split_type)
+                place.set(value(device, Metric::$split_metric, high * $factor + low, u32::MAX)? as $split_type)
             })*
         }
     };
@@ -113,12 +113,12 @@ values! {
 }
 
 /// The functions below, apart from the rows because their shapes are their own.
-mod shaped {
+pub(super) mod shaped {
     use super::*;
 
     nvml! {
         /// `nvmlDeviceGetClock`: current, application's, its default, highest for customers.
-        fn nvmlDeviceGetClock(device: Device, clock: c_uint, kind: c_uint, place: *mut c_uint) {
+        fn nvmlDeviceGetClock(device: Device, clock: c_uint, kind: c_uint, place: Out<c_uint>) {
             let metric = match kind {
                 0 => Metric::Clock,
                 1 => Metric::ApplicationClock,
@@ -126,73 +126,73 @@ mod shaped {
                 3 => Metric::CustomerBoostClock,
                 _ => return Err(Return::INVALID_ARGUMENT),
             };
-            set(place, value(device, metric, clock, 4)? as c_uint)
+            place.set(value(device, metric, clock, 4)? as c_uint)
         }
         /// `nvmlDeviceGetComputeMode`: every CUDA device has one.
-        fn nvmlDeviceGetComputeMode(device: Device, mode: *mut c_uint) {
+        fn nvmlDeviceGetComputeMode(device: Device, mode: Out<c_uint>) {
             /// `CU_DEVICE_ATTRIBUTE_COMPUTE_MODE`.
             const ATTRIBUTE: u32 = 20;
             let found = match value(device, Metric::ComputeMode, 0, 1) {
                 Err(Return::NOT_SUPPORTED) => observer::info(index(device)?)?.attribute(ATTRIBUTE) as c_uint,
                 other => other? as c_uint,
             };
-            set(mode, found)
+            mode.set(found)
         }
         /// `nvmlDeviceGetTemperatureV`.
-        fn nvmlDeviceGetTemperatureV(device: Device, place: *mut Temperature) {
-            let asked = get(place)?;
+        fn nvmlDeviceGetTemperatureV(device: Device, place: Out<Temperature>) {
+            let asked = place.get()?;
             if asked.version != version::<Temperature>(1) {
                 return Err(Return::ARGUMENT_VERSION_MISMATCH);
             }
             let degrees = value(device, Metric::Temperature, asked.sensor, 1)? as i32;
-            set(place, Temperature { degrees, ..asked })
+            place.set(Temperature { degrees, ..asked })
         }
         /// `nvmlDeviceGetViolationStatus`.
-        fn nvmlDeviceGetViolationStatus(device: Device, policy: c_uint, place: *mut Violation) {
+        fn nvmlDeviceGetViolationStatus(device: Device, policy: c_uint, place: Out<Violation>) {
             if policy > 11 {
                 return Err(Return::INVALID_ARGUMENT);
             }
             let get = |of| value(device, Metric::Violation, policy * 2 + of, u32::MAX);
-            set(place, Violation { reference: get(0)?, time: get(1)? })
+            place.set(Violation { reference: get(0)?, time: get(1)? })
         }
         /// `nvmlDeviceGetMemoryErrorCounter`.
         fn nvmlDeviceGetMemoryErrorCounter(
-            device: Device, kind: c_uint, counter: c_uint, location: c_uint, place: *mut u64,
+            device: Device, kind: c_uint, counter: c_uint, location: c_uint, place: Out<u64>,
         ) {
             if kind > 1 || counter > 1 || location > 7 {
                 return Err(Return::INVALID_ARGUMENT);
             }
-            set(place, value(device, Metric::EccErrorsAt, (kind * 2 + counter) * 16 + location, u32::MAX)?)
+            place.set(value(device, Metric::EccErrorsAt, (kind * 2 + counter) * 16 + location, u32::MAX)?)
         }
         /// `nvmlDeviceGetDetailedEccErrors`.
         fn nvmlDeviceGetDetailedEccErrors(
-            device: Device, kind: c_uint, counter: c_uint, place: *mut EccCounts,
+            device: Device, kind: c_uint, counter: c_uint, place: Out<EccCounts>,
         ) {
             if kind > 1 || counter > 1 {
                 return Err(Return::INVALID_ARGUMENT);
             }
             let at = |location| value(device, Metric::EccErrorsAt, (kind * 2 + counter) * 16 + location, u32::MAX);
-            set(place, EccCounts { l1: at(0)?, l2: at(1)?, memory: at(2)?, registers: at(3)? })
+            place.set(EccCounts { l1: at(0)?, l2: at(1)?, memory: at(2)?, registers: at(3)? })
         }
         /// `nvmlDeviceGetRemappedRows`.
         fn nvmlDeviceGetRemappedRows(
-            device: Device, correctable: *mut c_uint, uncorrectable: *mut c_uint, pending: *mut c_uint,
-            failure: *mut c_uint,
+            device: Device, correctable: Out<c_uint>, uncorrectable: Out<c_uint>, pending: Out<c_uint>,
+            failure: Out<c_uint>,
         ) {
-            let get = |of| Ok(value(device, Metric::RemappedRows, of, 4)? as c_uint);
+            let get = |of| value(device, Metric::RemappedRows, of, 4).map(|value| value as c_uint);
             let found = [get(0)?, get(1)?, get(2)?, get(3)?];
-            set(correctable, found[0])?;
-            set(uncorrectable, found[1])?;
-            set(pending, found[2])?;
-            set(failure, found[3])
+            correctable.set(found[0])?;
+            uncorrectable.set(found[1])?;
+            pending.set(found[2])?;
+            failure.set(found[3])
         }
         /// `nvmlDeviceGetRetiredPages`: how many there are; their addresses are not told.
         fn nvmlDeviceGetRetiredPages(
-            device: Device, cause: c_uint, count: *mut c_uint, _addresses: *mut u64,
+            device: Device, cause: c_uint, count: Out<c_uint>, _addresses: Out<u64>,
         ) {
-            let room = get(count)?;
+            let room = count.get()?;
             let found = value(device, Metric::RetiredPages, cause, 2)? as c_uint;
-            set(count, found)?;
+            count.set(found)?;
             match (found, room) {
                 (0, _) => Ok(()),
                 (_, 0) => Err(Return::INSUFFICIENT_SIZE),
@@ -201,5 +201,3 @@ mod shaped {
         }
     }
 }
-#[cfg(test)]
-pub use shaped::NAMES as MORE_NAMES;

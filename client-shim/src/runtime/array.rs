@@ -7,8 +7,10 @@ use std::sync::{Arc, LazyLock};
 
 use rgpu_device::Region;
 
-use super::abi::{In, Out, api, enter, enter_stream};
-use super::types::{ArrayRef, ChannelDesc, Extent, StreamRef};
+use super::entry::{api, enter, enter_stream};
+use super::types::{ArrayRef, ChannelDesc, Extent};
+use crate::abi::types::StreamRef;
+use crate::abi::{In, Out, c_functions};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::registry::Registry;
 use crate::core::{Code, CopyBox, CopySide, Direction, Result, Wait};
@@ -164,15 +166,17 @@ fn pitched(addr: usize, pitch: usize) -> CopySide {
     CopySide { addr: addr as u64, row_pitch: pitch as u64, slice_pitch: 0 }
 }
 
-/// `cudaCreateChannelDesc`
-pub(crate) extern "C" fn create_channel_desc(
-    x: c_int,
-    y: c_int,
-    z: c_int,
-    w: c_int,
-    f: c_int,
-) -> ChannelDesc {
-    ChannelDesc { x, y, z, w, f }
+c_functions! {
+    /// `cudaCreateChannelDesc`
+    fn create_channel_desc(
+        x: c_int,
+        y: c_int,
+        z: c_int,
+        w: c_int,
+        f: c_int,
+    ) -> ChannelDesc {
+        ChannelDesc { x, y, z, w, f }
+    }
 }
 
 api! {

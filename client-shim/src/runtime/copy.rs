@@ -4,12 +4,14 @@ use std::ffi::{c_int, c_void};
 
 use rgpu_device::Region;
 
-use super::abi::{In, api, enter_stream};
 use super::array::array;
-use super::device::ordinal;
-use super::types::{ArrayRef, Extent, Memcpy3DParms, Memcpy3DPeerParms, PitchedPtr, Pos, StreamRef, kind};
+use super::entry::{api, enter_stream};
+use super::types::{ArrayRef, Extent, Memcpy3DParms, Memcpy3DPeerParms, PitchedPtr, Pos, kind};
+use crate::abi::In;
+use crate::abi::types::StreamRef;
 use crate::core::error::invalid;
 use crate::core::{Code, CopyBox, CopySide, Direction, Result, Wait, current};
+use crate::doors::ordinal;
 
 /// A plain copy.
 fn copy(

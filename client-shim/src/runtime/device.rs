@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use rgpu_device::{DeviceInfo, Limit};
 
-use super::abi::{In, Out, api, c_string, enter};
+use super::entry::{api, enter};
 use super::types::{ChannelDesc, DEVICE_PROP_11_BYTES, DeviceProp12, DeviceProp13};
 use super::version::{RUNTIME_VERSION, RUNTIME_VERSION_12};
+use crate::abi::{CStrArg, In, Out};
 use crate::core::error::invalid;
-use crate::core::{Code, Core, Result, current, thread};
+use crate::core::{Code, Result, current, thread};
+use crate::doors::ordinal;
 
 /// The highest `cudaDeviceAttr` there is room for.
 const LAST_ATTRIBUTE: c_int = 151;
@@ -17,14 +19,6 @@ const LAST_ATTRIBUTE: c_int = 151;
 const MAP_HOST: c_uint = 8;
 /// Flags that `cudaSetDeviceFlags` takes.
 const DEVICE_FLAGS: c_uint = 0x07 | MAP_HOST | 0x10 | 0x80;
-
-/// A device ordinal that exists.
-pub(crate) fn ordinal(core: &Core, device: c_int) -> Result<u32> {
-    match u32::try_from(device) {
-        Ok(ordinal) if ordinal < core.device_count() => Ok(ordinal),
-        _ => Err(Code::InvalidDevice.into()),
-    }
-}
 
 /// What a device tells about itself.
 fn info(device: c_int) -> Result<&'static DeviceInfo> {
@@ -106,8 +100,9 @@ api! {
     fn set_valid_devices as "cudaSetValidDevices" (devices: In<c_int>, len: c_int) {
         let core = current()?;
         let len = usize::try_from(len).map_err(|_| invalid("a negative number of devices"))?;
+        // SAFETY: the program says that so many are there.
         let ordinals: Vec<u32> =
-            devices.list(len)?.into_iter().map(|d| ordinal(core, d)).collect::<Result<_>>()?;
+            unsafe { devices.list(len) }?.into_iter().map(|d| ordinal(core, d)).collect::<Result<_>>()?;
         if let Some(&first) = ordinals.first()
             && thread::top().is_none()
         {
@@ -237,20 +232,14 @@ api! {
         text.check()?;
         let (domain, bus, slot) = pci_address(info(device)?);
         let address = format!("{domain:04x}:{bus:02x}:{slot:02x}.0");
-        let Some(room) = usize::try_from(len).ok().and_then(|len| len.checked_sub(1)) else {
-            return Err(invalid("there is no room for the bus id"));
-        };
-        let bytes = &address.as_bytes()[..address.len().min(room)];
-        for (i, byte) in bytes.iter().chain([&0]).enumerate() {
-            text.at(i).set_if_wanted(*byte as c_char);
-        }
-        Ok(())
+        // SAFETY: the program says that so many bytes are there.
+        unsafe { text.set_text(len.max(0) as usize, &address) }
     }
 
     /// `cudaDeviceGetByPCIBusId`
-    fn by_pci_bus_id as "cudaDeviceGetByPCIBusId" (device: Out<c_int>, text: In<c_char>) {
+    fn by_pci_bus_id as "cudaDeviceGetByPCIBusId" (device: Out<c_int>, text: CStrArg) {
         device.check()?;
-        let text = c_string(text)?;
+        let text = text.c_str()?;
         let address = text.to_str().ok().and_then(parse_pci_address);
         let address = address.ok_or_else(|| invalid("this is not a bus id"))?;
         let core = current()?;
@@ -353,16 +342,6 @@ api! {
     fn profiler as "cudaProfilerStart" () {
         Ok(())
     }
-}
-
-/// `cudaGetLastError`
-pub(crate) extern "C" fn get_last_error() -> c_int {
-    crate::core::last_error::take_last() as c_int
-}
-
-/// `cudaPeekAtLastError`
-pub(crate) extern "C" fn peek_at_last_error() -> c_int {
-    crate::core::last_error::peek_last() as c_int
 }
 
 #[cfg(test)]

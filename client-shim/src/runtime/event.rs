@@ -2,8 +2,9 @@
 
 use std::ffi::c_uint;
 
-use super::abi::{Out, api, enter, enter_stream};
-use super::types::{EventRef, StreamRef};
+use super::entry::{api, enter, enter_stream};
+use crate::abi::Out;
+use crate::abi::types::{EventRef, StreamRef};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::event::INTERPROCESS;
 use crate::core::{Code, Result, current};

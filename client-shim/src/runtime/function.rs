@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::abi::{Out, api, enter};
-use super::device::ordinal;
+use super::entry::{api, enter};
 use super::types::FuncAttributes;
+use crate::abi::Out;
 use crate::core::error::invalid;
 use crate::core::{Code, Core, Error, Function, Result};
+use crate::doors::ordinal;
 
 /// The attributes that `cudaFuncSetAttribute` takes.
 const SETTABLE: std::ops::RangeInclusive<c_int> = 8..=15;

@@ -1,24 +1,29 @@
 //! Graphs: making them by hand, and asking about them. What they are is in [`crate::graph`].
 
-use std::ffi::{OsStr, c_char, c_int, c_uint, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{c_int, c_uint, c_void};
 
-use rgpu_device::Region;
-
-use super::abi::{In, Out, api, c_string, enter};
 use super::copy::copy_box_of;
-use super::device::ordinal;
-use super::types::{
-    Dim3, EventRef, Extent, GraphEdgeData, GraphNodeParams, GraphRef, HostFn, HostNodeParams,
-    KernelNodeParams, MemAllocNodeParams, MemLocation, MemPoolProps, Memcpy3DParms, MemcpyNodeParams,
-    MemsetParams, NodeRef, PitchedPtr, kind, launch_attribute, location, node_type,
+use super::entry::{api, enter};
+use super::types::{Dim3, Extent, KernelNodeParams, Memcpy3DParms, MemcpyNodeParams, PitchedPtr, kind};
+use crate::abi::types::{
+    EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostFn, HostNodeParams, MemAllocNodeParams,
+    MemsetParams, NodeRef, node_type,
 };
+use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
-use crate::core::{Code, Config, CopyBox, CopySide, Direction, Error, Params, Result, current};
-use crate::graph::{self, GraphAllocation, HostCall, Kernel, Op};
+use crate::core::{Code, Config, CopyBox, CopySide, Direction, Params, Result, current};
+use crate::doors::graph::{
+    Payload, add, alloc_node, alloc_params, check_edges, dot_print, event_of, event_op, fill_node,
+    fill_params, host_node, kernel_of, list_edges, list_edges_to, list_nodes, pairs, payload, set_attribute,
+    set_payload,
+};
+use crate::doors::ordinal;
+use crate::graph::{self, HostCall, Kernel, Op};
 
-/// `cudaMemAllocationTypePinned`.
-const PINNED: c_int = 1;
+// SAFETY: numbers and addresses.
+unsafe impl Payload for KernelNodeParams {}
+// SAFETY: numbers and addresses.
+unsafe impl Payload for MemcpyNodeParams {}
 
 /// What a kernel node does.
 pub(super) fn kernel(params: &KernelNodeParams) -> Result<Op> {
@@ -73,79 +78,21 @@ pub(super) fn copy_symbol(
     if to_symbol { copy_1d(place, other, count, kind) } else { copy_1d(other, place, count, kind) }
 }
 
-/// What a fill node does.
-pub(crate) fn fill_node(params: &MemsetParams) -> Result<Op> {
-    if !matches!(params.element_size, 1 | 2 | 4) {
-        return Err(invalid("elements have 1, 2 or 4 bytes"));
-    }
-    let width = params.width.checked_mul(params.element_size as usize);
-    let width = width.ok_or_else(|| invalid("a row is too long"))? as u64;
-    let region = Region {
-        addr: params.dst as u64,
-        row_pitch: if params.height <= 1 { width } else { params.pitch as u64 },
-        slice_pitch: 0,
-        width,
-        height: params.height as u64,
-        depth: 1,
-    };
-    Ok(Op::Fill(region, params.value, params.element_size))
-}
-
-/// What a host node does.
-pub(crate) fn host_node(params: &HostNodeParams) -> Result<Op> {
-    let function = params.func.ok_or_else(|| invalid("the function is null"))?;
-    Ok(Op::Host(HostCall { function, data: params.user_data }))
-}
-
-/// An allocation, made now; its address is filled in.
-pub(crate) fn alloc_node(params: &mut MemAllocNodeParams) -> Result<Op> {
-    let (core, context) = enter()?;
-    let place = params.pool_props.location;
-    if place.kind != location::DEVICE {
-        return Err(not_implemented("a graph's allocation outside device memory"));
-    }
-    let ordinal = ordinal(core, place.id)?;
-    let context = if ordinal == context.ordinal { context } else { core.primary_retain(ordinal)? };
-    let allocation = GraphAllocation::new(core, &context, params.bytes as u64)?;
-    params.ptr = allocation.addr as usize;
-    Ok(Op::Alloc(allocation))
-}
-
-/// Adds a node after checking where its handle goes.
-fn add(
-    out: Out<NodeRef>,
-    graph: GraphRef,
-    dependencies: In<NodeRef>,
-    count: usize,
-    op: impl FnOnce() -> Result<Op>,
-) -> Result<()> {
-    out.check()?;
-    graph::check(graph)?;
-    let dependencies = dependencies.list(count)?;
-    out.set(graph::add(graph, &dependencies, op()?)?)
-}
-
-/// Reads the beginning of a node's payload.
-pub(crate) fn payload<T: Copy>(params: &GraphNodeParams) -> Result<T> {
-    const { assert!(size_of::<T>() <= 29 * 8) };
-    In((&raw const params.payload).cast::<T>()).get()
-}
-
 /// What a node of the general kind does. The parameters may be filled in.
 pub(super) fn general(params: &mut GraphNodeParams) -> Result<Op> {
     Ok(match params.kind {
-        node_type::KERNEL => kernel(&payload(params)?)?,
-        node_type::MEMCPY => copy_node(&payload::<MemcpyNodeParams>(params)?.copy)?,
-        node_type::MEMSET => fill_node(&payload(params)?)?,
-        node_type::HOST => host_node(&payload(params)?)?,
+        node_type::KERNEL => kernel(&payload(params))?,
+        node_type::MEMCPY => copy_node(&payload::<MemcpyNodeParams>(params).copy)?,
+        node_type::MEMSET => fill_node(&payload(params))?,
+        node_type::HOST => host_node(&payload(params))?,
         node_type::EMPTY => Op::Empty,
-        node_type::WAIT_EVENT => Op::Wait(current()?.event(payload(params)?)?),
-        node_type::EVENT_RECORD => Op::Record(current()?.event(payload(params)?)?),
-        node_type::MEM_FREE => Op::Free(payload(params)?),
+        node_type::WAIT_EVENT => Op::Wait(current()?.event(payload(params))?),
+        node_type::EVENT_RECORD => Op::Record(current()?.event(payload(params))?),
+        node_type::MEM_FREE => Op::Free(payload(params)),
         node_type::MEM_ALLOC => {
-            let mut alloc: MemAllocNodeParams = payload(params)?;
+            let mut alloc: MemAllocNodeParams = payload(params);
             let op = alloc_node(&mut alloc)?;
-            Out((&raw mut params.payload).cast()).set_if_wanted(alloc);
+            set_payload(params, alloc);
             op
         }
         other => return Err(not_implemented(&format!("a graph node of type {other}"))),
@@ -163,180 +110,13 @@ fn add_general(
     let mut given = params.get()?;
     if given.kind == node_type::GRAPH {
         out.check()?;
-        let child: GraphRef = payload(&given)?;
-        return out.set(graph::add_child(graph, &dependencies.list(count)?, child)?);
+        let child: GraphRef = payload(&given);
+        // SAFETY: the program says that so many are there.
+        let dependencies = unsafe { dependencies.list(count) }?;
+        return out.set(graph::add_child(graph, &dependencies, child)?);
     }
     add(out, graph, dependencies, count, || general(&mut given))?;
     params.set(given)
-}
-
-/// Hands out a list as CUDA does: without a place for it only its length; else as much as there is room for,
-/// the rest of the room cleared.
-fn list<T: Copy>(
-    items: &[T],
-    count: Out<usize>,
-    store: impl Fn(usize, Option<T>),
-    wanted: bool,
-) -> Result<()> {
-    count.check()?;
-    if wanted {
-        let room = count.get()?;
-        (0..room).for_each(|i| store(i, items.get(i).copied()));
-        count.set(items.len().min(room))
-    } else {
-        count.set(items.len())
-    }
-}
-
-/// Hands out nodes.
-pub(crate) fn list_nodes(items: &[NodeRef], out: Out<NodeRef>, count: Out<usize>) -> Result<()> {
-    list(items, count, |i, node| out.at(i).set_if_wanted(node.unwrap_or(0)), !out.0.is_null())
-}
-
-/// Hands out nodes with the data of the edges to them, which is always the default.
-pub(crate) fn list_edges_to(
-    items: &[NodeRef],
-    out: Out<NodeRef>,
-    data: Out<GraphEdgeData>,
-    count: Out<usize>,
-) -> Result<()> {
-    list_nodes(items, out, count)?;
-    if !out.0.is_null() {
-        (0..count.get()?).for_each(|i| data.at(i).set_if_wanted(GraphEdgeData::default()));
-    }
-    Ok(())
-}
-
-/// Hands out edges.
-pub(crate) fn list_edges(
-    graph: GraphRef,
-    from: Out<NodeRef>,
-    to: Out<NodeRef>,
-    data: Out<GraphEdgeData>,
-    count: Out<usize>,
-) -> Result<()> {
-    if from.0.is_null() != to.0.is_null() {
-        return Err(invalid("both ends of the edges must be wanted, or neither"));
-    }
-    let store = |i, edge: Option<(NodeRef, NodeRef)>| {
-        let edge = edge.unwrap_or((0, 0));
-        from.at(i).set_if_wanted(edge.0);
-        to.at(i).set_if_wanted(edge.1);
-        data.at(i).set_if_wanted(GraphEdgeData::default());
-    };
-    list(&graph::edges(graph)?, count, store, !from.0.is_null())
-}
-
-/// Pairs of nodes; edge data other than the default is refused.
-pub(crate) fn pairs(
-    from: In<NodeRef>,
-    to: In<NodeRef>,
-    data: In<GraphEdgeData>,
-    count: usize,
-) -> Result<Vec<(NodeRef, NodeRef)>> {
-    check_edges(data, count)?;
-    Ok(from.list(count)?.into_iter().zip(to.list(count)?).collect())
-}
-
-/// Refuses edges that start something before its predecessor has ended.
-pub(crate) fn check_edges(data: In<GraphEdgeData>, count: usize) -> Result<()> {
-    if !data.0.is_null() && data.list(count)?.iter().any(|edge| *edge != GraphEdgeData::default()) {
-        return Err(not_implemented("a graph's programmatic edge"));
-    }
-    Ok(())
-}
-
-/// A kernel node's parts.
-pub(crate) fn kernel_of(node: NodeRef) -> Result<Kernel> {
-    match graph::op(node)? {
-        Op::Kernel(kernel) => Ok(kernel),
-        _ => Err(invalid("this is no kernel node")),
-    }
-}
-
-/// An event node's event.
-pub(crate) fn event_of(node: NodeRef, record: bool) -> Result<EventRef> {
-    match (graph::op(node)?, record) {
-        (Op::Record(event), true) | (Op::Wait(event), false) => Ok(event.raw),
-        _ => Err(invalid("the node is of another kind")),
-    }
-}
-
-/// An event node's work.
-pub(crate) fn event_op(event: EventRef, record: bool) -> Result<Op> {
-    let event = current()?.event(event)?;
-    Ok(if record { Op::Record(event) } else { Op::Wait(event) })
-}
-
-/// Sets an attribute of a kernel node: what is not cooperation is a hint, but for clusters.
-pub(crate) fn set_attribute(node: NodeRef, attribute: c_uint, value: [u64; 8]) -> Result<()> {
-    let mut kernel = kernel_of(node)?;
-    match attribute {
-        launch_attribute::COOPERATIVE => {
-            kernel.config.cooperative = value[0] as u32 != 0;
-            graph::set_op(node, Op::Kernel(kernel))
-        }
-        launch_attribute::CLUSTER_DIMENSION => Err(not_implemented("a launch in clusters of blocks")),
-        launch_attribute::ACCESS_POLICY_WINDOW
-        | launch_attribute::CLUSTER_SCHEDULING
-        | launch_attribute::PRIORITY
-        | launch_attribute::MEM_SYNC_DOMAIN_MAP
-        | launch_attribute::MEM_SYNC_DOMAIN
-        | launch_attribute::PREFERRED_CARVEOUT => Ok(()),
-        _ => Err(invalid("kernel nodes have no such attribute")),
-    }
-}
-
-/// What a fill node does, as it was made.
-pub(crate) fn fill_params(node: NodeRef) -> Result<MemsetParams> {
-    let Op::Fill(region, value, element_size) = graph::op(node)? else {
-        return Err(invalid("this is no fill node"));
-    };
-    Ok(MemsetParams {
-        dst: region.addr as usize,
-        pitch: region.row_pitch as usize,
-        value,
-        element_size,
-        width: region.width as usize / element_size as usize,
-        height: region.height as usize,
-    })
-}
-
-/// What an allocating node does.
-pub(crate) fn alloc_params(node: NodeRef) -> Result<MemAllocNodeParams> {
-    let Op::Alloc(allocation) = graph::op(node)? else {
-        return Err(invalid("this node allocates nothing"));
-    };
-    Ok(MemAllocNodeParams {
-        pool_props: MemPoolProps {
-            alloc_type: PINNED,
-            handle_types: 0,
-            location: MemLocation { kind: location::DEVICE, id: allocation.ordinal as c_int },
-            security_attributes: 0,
-            max_size: 0,
-            usage: 0,
-            reserved: [0; 54],
-        },
-        access_descs: std::ptr::null(),
-        access_desc_count: 0,
-        bytes: allocation.bytes as usize,
-        ptr: allocation.addr as usize,
-    })
-}
-
-/// Writes a graph's nodes with their kinds, and its edges, into a file.
-pub(crate) fn dot_print(graph: GraphRef, path: In<c_char>) -> Result<()> {
-    let path = c_string(path)?;
-    let mut text = String::from("digraph cuda {\n");
-    for node in graph::nodes(graph)? {
-        text += &format!("  n{node:x} [label=\"{:?}\"];\n", graph::op(node)?.kind());
-    }
-    for (from, to) in graph::edges(graph)? {
-        text += &format!("  n{from:x} -> n{to:x};\n");
-    }
-    text += "}\n";
-    std::fs::write(OsStr::from_bytes(path.as_bytes()), text)
-        .map_err(|e| Error::new(Code::OperatingSystem, format!("{}: {e}", path.to_string_lossy())))
 }
 
 api! {
@@ -430,7 +210,8 @@ api! {
         out: Out<NodeRef>, graph: GraphRef, after: In<NodeRef>, count: usize, child: GraphRef,
     ) {
         out.check()?;
-        out.set(graph::add_child(graph, &after.list(count)?, child)?)
+        // SAFETY: the program says that so many are there.
+        out.set(graph::add_child(graph, &unsafe { after.list(count) }?, child)?)
     }
 
     /// `cudaGraphAddEventRecordNode`
@@ -504,7 +285,7 @@ api! {
     fn get_edges_12 as "cudaGraphGetEdges" (
         graph: GraphRef, from: Out<NodeRef>, to: Out<NodeRef>, count: Out<usize>,
     ) {
-        list_edges(graph, from, to, Out(std::ptr::null_mut()), count)
+        list_edges(graph, from, to, Out::unwanted(), count)
     }
 
     /// `cudaGraphGetEdges` of 13.x, `cudaGraphGetEdges_v2` of 12.x
@@ -546,7 +327,7 @@ api! {
     fn add_dependencies_12 as "cudaGraphAddDependencies" (
         graph: GraphRef, from: In<NodeRef>, to: In<NodeRef>, count: usize,
     ) {
-        graph::add_edges(graph, &pairs(from, to, In(std::ptr::null()), count)?)
+        graph::add_edges(graph, &pairs(from, to, In::null(), count)?)
     }
 
     /// `cudaGraphAddDependencies` of 13.x, and with `_v2` of 12.x
@@ -560,7 +341,7 @@ api! {
     fn remove_dependencies_12 as "cudaGraphRemoveDependencies" (
         graph: GraphRef, from: In<NodeRef>, to: In<NodeRef>, count: usize,
     ) {
-        graph::remove_edges(graph, &pairs(from, to, In(std::ptr::null()), count)?)
+        graph::remove_edges(graph, &pairs(from, to, In::null(), count)?)
     }
 
     /// `cudaGraphRemoveDependencies` of 13.x, and with `_v2` of 12.x
@@ -791,7 +572,7 @@ api! {
     }
 
     /// `cudaGraphDebugDotPrint`: nodes with their kinds, and edges.
-    fn debug_dot_print as "cudaGraphDebugDotPrint" (graph: GraphRef, path: In<c_char>, _flags: c_uint) {
-        dot_print(graph, path)
+    fn debug_dot_print as "cudaGraphDebugDotPrint" (graph: GraphRef, path: CStrArg, _flags: c_uint) {
+        dot_print(graph, &path)
     }
 }

@@ -2,14 +2,17 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::abi::{In, Out, api, enter_stream};
-use super::graph::{copy_1d, copy_node, copy_symbol, event_op, fill_node, general, host_node, kernel};
-use super::types::{
+use super::entry::{api, enter_stream};
+use super::graph::{copy_1d, copy_node, copy_symbol, general, kernel};
+use super::types::{KernelNodeParams, Memcpy3DParms};
+use crate::abi::types::{
     EventRef, GraphExecRef, GraphExecUpdateResultInfo, GraphInstantiateParams, GraphNodeParams, GraphRef,
-    HostNodeParams, KernelNodeParams, Memcpy3DParms, MemsetParams, NodeRef, StreamRef,
+    HostNodeParams, MemsetParams, NodeRef, StreamRef,
 };
+use crate::abi::{In, Out};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Code, Error, Result};
+use crate::doors::graph::{event_op, fill_node, host_node};
 use crate::graph::{self, Mismatch};
 
 /// `cudaGraphExecUpdateResult`s.

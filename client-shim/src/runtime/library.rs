@@ -1,13 +1,14 @@
 //! Code that programs load by themselves: `cudaLibrary_t` and `cudaKernel_t`.
 
-use std::ffi::{OsStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{OsStr, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rgpu_device::GlobalKind;
 
-use super::abi::{In, Out, api, c_string, enter, name};
+use super::entry::{api, enter};
 use super::types::LibraryRef;
+use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Code, Context, Core, Error, Module, Result, current};
 
@@ -17,8 +18,12 @@ const BINARY_IS_PRESERVED: c_int = 1;
 /// Whether the program promises to keep the image; other library options are refused.
 fn preserved(options: In<c_int>, values: In<*mut c_void>, count: c_uint) -> Result<bool> {
     let mut preserved = false;
-    let values = if values.0.is_null() { vec![] } else { values.list(count as usize)? };
-    for (i, option) in options.list(count as usize)?.into_iter().enumerate() {
+    // SAFETY: the program says that both lists have so many, if any.
+    let (options, values) = unsafe {
+        let values = if values.is_null() { vec![] } else { values.list(count as usize)? };
+        (options.list(count as usize)?, values)
+    };
+    for (i, option) in options.into_iter().enumerate() {
         match option {
             BINARY_IS_PRESERVED => preserved = values.get(i).is_none_or(|value| !value.is_null()),
             _ => return Err(not_implemented("a library with a table of host functions")),
@@ -39,11 +44,11 @@ fn variable(
     ptr: Out<usize>,
     bytes: Out<usize>,
     library: LibraryRef,
-    text: In<c_char>,
+    text: &CStrArg,
     managed: bool,
 ) -> Result<()> {
     let (core, _, module) = module(library)?;
-    let name = name(text)?;
+    let name = text.text()?;
     let globals = &core.module_info(&module)?.globals;
     let found = globals.iter().find(|g| g.name == name && (g.kind == GlobalKind::Managed) == managed);
     let found =
@@ -56,7 +61,7 @@ fn variable(
 api! {
     /// `cudaLibraryLoadData`. The compiler's options have nothing to work on.
     fn load_data as "cudaLibraryLoadData" (
-        library: Out<LibraryRef>, code: *const u8, _jit_options: In<c_int>, _jit_values: In<*mut c_void>,
+        library: Out<LibraryRef>, code: In<u8>, _jit_options: In<c_int>, _jit_values: In<*mut c_void>,
         _jit_count: c_uint, options: In<c_int>, values: In<*mut c_void>, count: c_uint,
     ) {
         library.check()?;
@@ -66,19 +71,19 @@ api! {
         let core = current()?;
         let preserved = preserved(options, values, count)?;
         // SAFETY: the program passes an image, as the call demands.
-        library.set(unsafe { core.library_load(code, preserved) }?.raw)
+        library.set(unsafe { core.library_load(code.as_ptr(), preserved) }?.raw)
     }
 
     /// `cudaLibraryLoadFromFile`
     fn load_from_file as "cudaLibraryLoadFromFile" (
-        library: Out<LibraryRef>, file: In<c_char>, _jit_options: In<c_int>, _jit_values: In<*mut c_void>,
+        library: Out<LibraryRef>, file: CStrArg, _jit_options: In<c_int>, _jit_values: In<*mut c_void>,
         _jit_count: c_uint, options: In<c_int>, values: In<*mut c_void>, count: c_uint,
     ) {
         library.check()?;
-        let path = c_string(file)?;
+        let path = file.c_str()?;
         let core = current()?;
         preserved(options, values, count)?;
-        let image = std::fs::read(OsStr::from_bytes(path.as_bytes()))
+        let image = std::fs::read(OsStr::from_bytes(path.to_bytes()))
             .map_err(|e| Error::new(Code::FileNotFound, format!("{}: {e}", path.to_string_lossy())))?;
         library.set(core.library_load_bytes(image)?.raw)
     }
@@ -89,10 +94,10 @@ api! {
     }
 
     /// `cudaLibraryGetKernel`
-    fn get_kernel as "cudaLibraryGetKernel" (kernel: Out<usize>, library: LibraryRef, text: In<c_char>) {
+    fn get_kernel as "cudaLibraryGetKernel" (kernel: Out<usize>, library: LibraryRef, text: CStrArg) {
         kernel.check()?;
         let core = current()?;
-        kernel.set(core.library_kernel(&core.library(library)?, &name(text)?)?.raw)
+        kernel.set(core.library_kernel(&core.library(library)?, text.text()?)?.raw)
     }
 
     /// `cudaLibraryGetKernelCount`
@@ -110,22 +115,23 @@ api! {
         let (core, _, module) = module(library)?;
         let library = core.library(library)?;
         for (i, function) in core.module_info(&module)?.functions.iter().take(count as usize).enumerate() {
-            kernels.at(i).set(core.library_kernel(&library, &function.name)?.raw)?;
+            // SAFETY: the program says that there is room for `count`.
+            unsafe { kernels.at(i) }.set(core.library_kernel(&library, &function.name)?.raw)?;
         }
         Ok(())
     }
 
     /// `cudaLibraryGetGlobal`
     fn get_global as "cudaLibraryGetGlobal" (
-        ptr: Out<usize>, bytes: Out<usize>, library: LibraryRef, text: In<c_char>,
+        ptr: Out<usize>, bytes: Out<usize>, library: LibraryRef, text: CStrArg,
     ) {
-        variable(ptr, bytes, library, text, false)
+        variable(ptr, bytes, library, &text, false)
     }
 
     /// `cudaLibraryGetManaged`
     fn get_managed as "cudaLibraryGetManaged" (
-        ptr: Out<usize>, bytes: Out<usize>, library: LibraryRef, text: In<c_char>,
+        ptr: Out<usize>, bytes: Out<usize>, library: LibraryRef, text: CStrArg,
     ) {
-        variable(ptr, bytes, library, text, true)
+        variable(ptr, bytes, library, &text, true)
     }
 }

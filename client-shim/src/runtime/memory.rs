@@ -2,14 +2,13 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::abi::{In, Out, api, enter, enter_stream};
-use super::device::ordinal;
-use super::types::{
-    Extent, MemLocation, PitchedPtr, PointerAttributes12, PointerAttributes13, StreamRef, location,
-};
+use super::entry::{api, enter, enter_stream};
+use super::types::{Extent, PitchedPtr, PointerAttributes12, PointerAttributes13};
+use crate::abi::Out;
+use crate::abi::types::{MemLocation, StreamRef, location};
 use crate::core::error::invalid;
 use crate::core::{Code, Core, PointerKind, Result};
-use crate::graph::capture;
+use crate::doors::{memory, ordinal};
 
 /// `cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined`.
 const HOST_ALLOC_FLAGS: c_uint = 7;
@@ -96,12 +95,6 @@ fn prefetch(
     check_location(core, place).map_err(|_| Code::InvalidDevice.into())
 }
 
-/// The program has freed an address: pools and graphs no longer count it as theirs.
-fn forget(ptr: usize) {
-    super::pool::forget(ptr);
-    crate::graph::forget_allocation(ptr as u64);
-}
-
 api! {
     /// `cudaMalloc`
     fn malloc as "cudaMalloc" (ptr: Out<usize>, size: usize) {
@@ -116,9 +109,7 @@ api! {
         if ptr == 0 {
             return Ok(());
         }
-        core.free(ptr as u64)?;
-        forget(ptr);
-        Ok(())
+        memory::free(core, ptr as u64)
     }
 
     /// `cudaMallocPitch`
@@ -251,29 +242,24 @@ api! {
     }
 
     /// `cudaGetSymbolAddress`
-    fn get_symbol_address as "cudaGetSymbolAddress" (ptr: Out<usize>, symbol: In<c_void>) {
+    fn get_symbol_address as "cudaGetSymbolAddress" (ptr: Out<usize>, symbol: *const c_void) {
         ptr.check()?;
         let (core, context) = enter()?;
-        ptr.set(core.symbol_for(&context, symbol.0)?.0 as usize)
+        ptr.set(core.symbol_for(&context, symbol)?.0 as usize)
     }
 
     /// `cudaGetSymbolSize`
-    fn get_symbol_size as "cudaGetSymbolSize" (size: Out<usize>, symbol: In<c_void>) {
+    fn get_symbol_size as "cudaGetSymbolSize" (size: Out<usize>, symbol: *const c_void) {
         size.check()?;
         let (core, context) = enter()?;
-        size.set(core.symbol_for(&context, symbol.0)?.1 as usize)
+        size.set(core.symbol_for(&context, symbol)?.1 as usize)
     }
 
     /// `cudaMallocAsync`
     fn malloc_async<const PT> as "cudaMallocAsync" (ptr: Out<usize>, size: usize, stream: StreamRef) {
         ptr.check()?;
         let (core, context, stream) = enter_stream(stream, PT)?;
-        let captured = capture::is_capturing(&*stream);
-        let addr = core.alloc_async(&context, &stream, size as u64)? as usize;
-        if !captured {
-            super::pool::remember(None, stream.ordinal, addr, size as u64);
-        }
-        ptr.set(addr)
+        ptr.set(memory::alloc_async(core, &context, &stream, size as u64)? as usize)
     }
 
     /// `cudaFreeAsync`
@@ -282,12 +268,7 @@ api! {
         if ptr == 0 {
             return Err(invalid("null was never allocated"));
         }
-        let captured = capture::is_capturing(&*stream);
-        core.free_async(&stream, ptr as u64)?;
-        if !captured {
-            forget(ptr);
-        }
-        Ok(())
+        memory::free_async(core, &stream, ptr as u64)
     }
 
     /// `cudaStreamAttachMemAsync`: which stream uses managed memory is a hint here, where host and device may

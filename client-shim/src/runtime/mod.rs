@@ -8,17 +8,16 @@
 //! [`table`] lists all entry points. Functions whose stream argument can mean two things are generic over
 //! `PT`, which says that stream 0 is the calling thread's own default stream.
 
-pub(crate) mod abi;
 mod array;
-pub(crate) mod capture;
+mod capture;
 mod copy;
 mod device;
+mod entry;
 mod entry_point;
-pub mod errors;
+mod errors;
 mod event;
-mod exports;
 mod function;
-pub(crate) mod graph;
+mod graph;
 mod graph_exec;
 mod launch;
 mod library;
@@ -26,7 +25,6 @@ mod memory;
 mod pool;
 mod properties;
 mod stream;
-pub mod table;
-pub(crate) mod types;
-mod unsupported;
-pub mod version;
+pub(crate) mod table;
+mod types;
+pub(crate) mod version;

@@ -5,8 +5,9 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use parking_lot::Mutex;
 
-use super::abi::{In, Out, api, enter, enter_stream};
-use super::types::{EventRef, HostFn, StreamCallback, StreamRef, launch_attribute};
+use super::entry::{api, enter, enter_stream};
+use crate::abi::types::{EventRef, HostFn, StreamCallback, StreamRef, launch_attribute};
+use crate::abi::{In, Out};
 use crate::core::error::invalid;
 use crate::core::{Code, Result};
 use crate::graph::{HostCall, Op, capture};
