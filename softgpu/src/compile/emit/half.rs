@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::{Emitter, Result};
 use crate::compile::helpers;
 use crate::compile::op::{FloatOp, FloatUnary, Mode};
+use crate::compile::opcode::Rounding;
 use rgpu_image::ptx::ast::{Operand, Type};
-use rgpu_image::ptx::opcode::Rounding;
 
 /// Whether two numbers share a register.
 pub fn is_pair(ty: Type) -> bool {
@@ -130,7 +130,7 @@ impl<'a> Emitter<'a, '_> {
         } else {
             f(self, &values)?
         };
-        self.set(&o[0], ty, result)
+        self.set(self.operand(o, 0)?, ty, result)
     }
 
     /// Replaces a denormal `f16` by a zero of its sign.

@@ -1,6 +1,6 @@
 //! Rounding to `f16` and `bf16` where a single is not precise enough on the way.
 
-use rgpu_image::ptx::opcode::Rounding;
+use crate::compile::opcode::Rounding;
 
 /// How a rounding is passed to the functions here.
 pub fn mode(rounding: Rounding) -> i64 {
