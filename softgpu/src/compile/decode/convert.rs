@@ -64,15 +64,12 @@ impl Reader {
                 plain && rounding.is_none()
             } else if dst.bits() > src.bits() {
                 plain && rounding.is_none() && int_rounding.is_none()
-            } else if dst.bits() < src.bits() {
-                let half = matches!(dst, Type::F16 | Type::Bf16);
-                directed(rounding)
-                    && int_rounding.is_none()
-                    && (plain || half && src == Type::F32)
-                    && (!half || matches!(rounding, Some(Rounding::Nearest | Rounding::Zero)))
-                    && !(dst == Type::Bf16 && src != Type::F32)
             } else {
-                false
+                // Narrowing rounds, and so does going from one half to the other.
+                let half = matches!(dst, Type::F16 | Type::Bf16);
+                let clamps =
+                    half && src == Type::F32 && matches!(rounding, Some(Rounding::Nearest | Rounding::Zero));
+                directed(rounding) && int_rounding.is_none() && (plain || clamps)
             }
         } else {
             false

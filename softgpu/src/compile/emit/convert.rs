@@ -170,7 +170,10 @@ impl<'a> Emitter<'a, '_> {
             (Type::F32, false) => a,
             (_, true) => {
                 let mode = self.iconst(types::I32, helpers::half::mode(rounding));
-                let helper = helpers::half::f16_from_f64 as extern "C" fn(f64, u32) -> u32;
+                let helper = match c.dst {
+                    Type::Bf16 => helpers::half::bf16_from_f64 as extern "C" fn(f64, u32) -> u32,
+                    _ => helpers::half::f16_from_f64,
+                };
                 let value = self.call_helper(helper as usize, Some(types::I32), &[a, mode]);
                 let value = value.ok_or_else(|| self.refuse("A helper returned nothing"))?;
                 let value = self.b.ins().ireduce(types::I16, value);
