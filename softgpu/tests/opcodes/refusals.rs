@@ -107,6 +107,9 @@ fn a_kernel_that_cannot_be_executed_is_refused_and_the_others_run() {
 fn malformed_instructions_are_refused_when_the_module_is_loaded() {
     for instruction in [
         "createpolicy.fractional.L2::evict_first.b64;",
+        "createpolicy.fractional.L2::evict_first.b64 rd1, f1, f2;",
+        "createpolicy.range.global.L2::evict_first.b64 rd1, [rd2], 1;",
+        "createpolicy.cvt.L2.b64 rd1;",
         "prefetch.global.L1;",
         "add.u32 r1, r2;",
         "add.u32 r1, r2, r3, r4;",

@@ -112,10 +112,28 @@ impl Reader {
 
     /// `createpolicy`: a policy says how long data are worth keeping in a cache, so that any value will do.
     pub fn createpolicy(&mut self) -> Option<Op> {
-        self.form.others.clear();
-        self.form.spaces.clear();
         self.ty_of(&[Type::B64])?;
-        Some(Op::Policy)
+        if self.other("cvt") {
+            return self.other("L2").then_some(Op::Policy);
+        }
+        if self.other("range") {
+            if !matches!(self.take_space()?, None | Some(Space::Global)) {
+                return None;
+            }
+        } else if !self.other("fractional") {
+            return None;
+        }
+        let priorities = ["L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"];
+        let fits = match &self.form.others[..] {
+            [first] => priorities.contains(&first.as_str()),
+            [first, second] => {
+                priorities.contains(&first.as_str())
+                    && matches!(second.as_str(), "L2::evict_first" | "L2::evict_unchanged")
+            }
+            _ => false,
+        };
+        self.form.others.clear();
+        fits.then_some(Op::Policy)
     }
 
     /// `atom`, `red`

@@ -242,10 +242,13 @@ pub mod rules {
         hinted(form, roles, 0)
     }
 
-    /// `createpolicy`
+    /// `createpolicy`: for a range of addresses, for a fraction of the accesses, or made of an access property.
     pub fn createpolicy(form: &Form, _: usize) -> Option<Demands> {
-        let _ = form;
-        Demands::exactly(&[To(64)])
+        if form.has("range") {
+            return Demands::exactly(&[To(64), Address, From(32), From(32)]);
+        }
+        let (from, optional) = if form.has("fractional") { (32, 1) } else { (64, 0) };
+        Some(Demands { roles: vec![To(64), From(from)], optional })
     }
 
     /// `mbarrier`
