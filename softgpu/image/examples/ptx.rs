@@ -29,9 +29,6 @@ fn main() {
                     module.forms.len(),
                     start.elapsed(),
                 );
-                for form in module.forms.iter().filter(|f| !f.others.is_empty()) {
-                    println!("  {}: {:?}", form.text, form.others);
-                }
             }
             Err(error) => {
                 println!("{path}: {error}");

@@ -4,7 +4,7 @@
 use cranelift_codegen::ir::{self, types};
 
 use super::emit::class;
-use super::op::{Convert, Op};
+use super::op::{Floats, Op};
 use super::vars::Vars;
 use rgpu_image::ptx::ast::{Function, Operand, Statement, Type};
 
@@ -17,9 +17,9 @@ pub fn classes(function: &Function, ops: &[Op], vars: &Vars) -> Vec<ir::Type> {
     let mut votes = vec![0i32; classes.len()];
     for statement in &function.body {
         let Statement::Instruction(instruction) = statement else { continue };
-        let op = &ops[instruction.form.0 as usize];
+        let floats = ops[instruction.form.0 as usize].traits().floats;
         for (index, operand) in instruction.operands.iter().enumerate() {
-            let Some(float) = is_float(op, index) else { continue };
+            let Some(float) = is_float(floats, index) else { continue };
             let mut vote = |operand: &Operand| {
                 if let Operand::Reg(reg) = operand {
                     votes[reg.0 as usize] += if float { 2 } else { -1 };
@@ -44,21 +44,14 @@ pub fn classes(function: &Function, ops: &[Op], vars: &Vars) -> Vec<ir::Type> {
 }
 
 /// Whether an operand is used as a floating-point number; `None` where it does not matter.
-fn is_float(op: &Op, index: usize) -> Option<bool> {
-    let of = |ty: Type| Some(matches!(ty, Type::F32 | Type::F64));
-    match op {
-        Op::Float(_, ty, _)
-        | Op::Fma { ty, .. }
-        | Op::FloatMinMax { ty, .. }
-        | Op::FloatNeg { ty, .. }
-        | Op::FloatAbs { ty, .. }
-        | Op::Copysign(ty)
-        | Op::FloatUnary { ty, .. } => of(*ty),
-        Op::Setp { ty, .. } | Op::Testp(_, ty) if index > 0 => of(*ty),
-        Op::Cvt(Convert { dst, src, .. }) => of(if index == 0 { *dst } else { *src }),
-        Op::Ld { ty, .. } if index == 0 => of(*ty).filter(|&float| float),
-        Op::St { ty, .. } if index == 1 => of(*ty).filter(|&float| float),
-        Op::Mov(_) | Op::Selp(_) | Op::Ld { .. } | Op::St { .. } | Op::Call | Op::Setp { .. } => None,
-        _ => Some(false),
+fn is_float(floats: Floats, index: usize) -> Option<bool> {
+    let of = |ty: Type| matches!(ty, Type::F32 | Type::F64);
+    match floats {
+        Floats::Never => Some(false),
+        Floats::Whatever => None,
+        Floats::All(ty) => Some(of(ty)),
+        Floats::Sources(ty) => (index > 0).then_some(of(ty)),
+        Floats::Each(first, others) => Some(of(if index == 0 { first } else { others })),
+        Floats::Moved(at, ty) => (index == at && of(ty)).then_some(true),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::op::{MbarrierOp, Op, Place};
+use super::op::{Control, Op, Place};
 use super::vars::{Home, Vars};
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, LabelId, Operand, RegId, Statement, Symbol};
 
@@ -50,13 +50,15 @@ impl Flow {
                 Statement::Instruction(instruction) => {
                     let op = &ops[instruction.form.0 as usize];
                     at += 1;
-                    let ends = match op {
-                        Op::Bra | Op::Brx => true,
-                        Op::Ret | Op::Exit | Op::Trap => instruction.guard.is_none(),
-                        op => op.is_cut(),
+                    let control = op.traits().control;
+                    let ends = match control {
+                        Control::Branch | Control::Cut => true,
+                        Control::End => instruction.guard.is_none(),
+                        Control::Next => false,
                     };
                     if ends {
-                        flow.blocks.push(Block { first, end: at, cut: op.is_cut(), ..Block::default() });
+                        let cut = control == Control::Cut;
+                        flow.blocks.push(Block { first, end: at, cut, ..Block::default() });
                         first = at;
                     }
                 }
@@ -76,21 +78,18 @@ impl Flow {
         let mut successors = Vec::new();
         match function.body[block.first..block.end].last() {
             Some(Statement::Instruction(instruction)) => {
-                let falls = match &ops[instruction.form.0 as usize] {
-                    Op::Bra => {
-                        if let Some(Operand::Label(label)) = instruction.operands.first() {
-                            successors.push(self.labels[label.0 as usize]);
-                        }
+                let falls = match ops[instruction.form.0 as usize].traits().control {
+                    Control::Branch => {
+                        let target = match instruction.operands.first() {
+                            Some(Operand::Label(label)) => Some(*label),
+                            _ => None,
+                        };
+                        let targets = target.iter().chain(branch_targets(function, &instruction.operands));
+                        successors.extend(targets.map(|label| self.labels[label.0 as usize]));
                         instruction.guard.is_some()
                     }
-                    Op::Brx => {
-                        for label in branch_targets(function, instruction) {
-                            successors.push(self.labels[label.0 as usize]);
-                        }
-                        instruction.guard.is_some()
-                    }
-                    Op::Ret | Op::Exit | Op::Trap => instruction.guard.is_some(),
-                    _ => true,
+                    Control::End => instruction.guard.is_some(),
+                    Control::Next | Control::Cut => true,
                 };
                 if falls {
                     successors.extend(next);
@@ -198,8 +197,8 @@ pub fn instructions<'a>(function: &'a Function, block: &Block) -> impl Iterator<
 }
 
 /// Where a `brx.idx` may lead.
-pub fn branch_targets<'a>(function: &'a Function, instruction: &Instruction) -> &'a [LabelId] {
-    match instruction.operands.get(1) {
+pub fn branch_targets<'a>(function: &'a Function, operands: &[Operand]) -> &'a [LabelId] {
+    match operands.get(1) {
         Some(Operand::BranchTable(table)) => &function.branch_tables[*table as usize],
         _ => &[],
     }
@@ -217,54 +216,25 @@ pub fn visit(instruction: &Instruction, op: &Op, vars: &Vars, f: &mut dyn FnMut(
     if let Some(guard) = instruction.guard {
         f(guard.register.0, Access::Use);
     }
-    match op {
-        Op::AddCarry { carry_in, carry_out, .. } | Op::MadCarry { carry_in, carry_out, .. } => {
-            if *carry_in {
-                f(vars.carry, Access::Use);
-            }
-            if *carry_out {
-                f(vars.carry, Access::Define);
-            }
-        }
-        Op::Ret => {
-            for home in &vars.returns {
-                if let Home::Reg(reg) = home {
-                    f(*reg, Access::Use);
-                }
-            }
-        }
-        _ => {}
+    let traits = op.traits();
+    let (reads_carry, writes_carry) = traits.carry;
+    if reads_carry {
+        f(vars.carry, Access::Use);
     }
-    let defines = defined_operands(op);
+    if writes_carry {
+        f(vars.carry, Access::Define);
+    }
+    if matches!(op, Op::Ret) {
+        for home in &vars.returns {
+            if let Home::Reg(reg) = home {
+                f(*reg, Access::Use);
+            }
+        }
+    }
     for (index, operand) in instruction.operands.iter().enumerate() {
-        let defined = index < defines;
+        let defined = index == 0 && traits.has_result;
         let mut registers = |reg: RegId, access| f(reg.0, access);
         walk(operand, defined, vars, &mut registers, matches!(op, Op::St { .. }));
-    }
-}
-
-/// How many of the first operands are results.
-pub fn defined_operands(op: &Op) -> usize {
-    match op {
-        Op::St { .. }
-        | Op::Bra
-        | Op::Brx
-        | Op::Ret
-        | Op::Exit
-        | Op::Trap
-        | Op::Bar { reduce: None, .. }
-        | Op::Atom { result: false, .. }
-        | Op::Fence
-        | Op::Nop
-        | Op::CpAsync
-        | Op::Mbarrier {
-            op: MbarrierOp::Init | MbarrierOp::Invalidate | MbarrierOp::Arrive { result: false, .. },
-            ..
-        }
-        | Op::WmmaStore { .. }
-        | Op::Converge
-        | Op::Yield => 0,
-        _ => 1,
     }
 }
 

@@ -12,11 +12,11 @@
 
 use super::flow::Flow;
 use super::op::Op;
+use super::opcode::{Form, Opcode, Semantics};
 use super::unit::synthetic;
 use rgpu_image::ptx::ast::{
     AddressBase, FormId, Function, Instruction, Module, Operand, Space, Statement, Symbol,
 };
-use rgpu_image::ptx::opcode::{Form, Opcode, Semantics};
 
 /// What the lanes have done since they were last abreast.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,9 +49,9 @@ fn access(form: &Form) -> Option<(Access, bool)> {
 }
 
 /// Inserts the places where lanes wait for each other. `ops` are those of all forms, the synthetic ones
-/// first.
-pub fn insert(module: &mut Module, ops: &[Op]) {
-    let accesses: Vec<Option<(Access, bool)>> = module.forms.iter().map(access).collect();
+/// first, and `forms` the module's own.
+pub fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
+    let accesses: Vec<Option<(Access, bool)>> = forms.iter().map(access).collect();
     if accesses.iter().all(Option::is_none) {
         return;
     }

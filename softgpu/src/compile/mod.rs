@@ -1,9 +1,13 @@
 //! From PTX to machine code.
 //!
-//! [`Program::new`] decodes every instruction of a module, so that whatever cannot be executed is refused
-//! when the module is loaded, by name and line. [`Program::link`] fixes the addresses of the module's
-//! variables; [`Linked::kernel`] compiles a kernel the first time that it is asked for. What compiled
+//! [`Program::new`] decodes every instruction of a module. What is no PTX is refused then; a kernel with an
+//! instruction that cannot be executed, in itself or in a function that it calls, is refused when it is asked for
+//! ([`Linked::refusals`]), by name and line, and the others run. [`Program::link`] fixes the addresses of the
+//! module's variables; [`Linked::kernel`] compiles a kernel the first time that it is asked for. What compiled
 //! code expects of its surroundings is described in [`crate::abi`].
+//!
+//! What there is to execute stands in two tables: opcodes, as they are written, in `opcode`, and the operations that
+//! they come down to in `op`.
 
 mod classes;
 mod code;
@@ -15,6 +19,7 @@ mod inline;
 mod layout;
 mod lockstep;
 mod op;
+mod opcode;
 mod schedule;
 mod state;
 mod unit;
@@ -43,10 +48,18 @@ use vars::{Vars, parameter_offsets};
 
 pub(crate) use unit::{Builtin, TableEntry, synthetic};
 
-/// A module whose every instruction can be compiled.
+/// The base opcodes of PTX, such as `add`, and whether there are forms of each that can be executed.
+pub fn opcodes() -> impl Iterator<Item = (&'static str, bool)> {
+    let rows = opcode::Opcode::ALL.iter().map(|opcode| opcode.row()).filter(|row| !row.name.is_empty());
+    rows.map(|row| (row.name, !matches!(row.operands, opcode::Operands::Any)))
+}
+
+/// A module that has been decoded and checked.
 pub struct Program {
     unit: Unit,
     infos: Vec<FunctionInfo>,
+    /// Why kernels cannot be executed, by kernel.
+    refusals: Vec<Option<Error>>,
 }
 
 /// A variable of a module, to be placed in memory by the executor.
@@ -92,6 +105,7 @@ pub struct Environment {
 pub struct Linked {
     unit: Unit,
     environment: Environment,
+    refusals: Vec<Option<Error>>,
     kernels: Vec<Mutex<Option<Arc<abi::Kernel>>>>,
 }
 
@@ -99,12 +113,9 @@ impl Program {
     /// Checks a module and lays its variables out. `compute_capability` is 80 for 8.0.
     pub fn new(module: Module, compute_capability: u32) -> Result<Program, Error> {
         let unit = Unit::new(module, compute_capability)?;
-        let infos = unit
-            .kernels
-            .iter()
-            .map(|&id| info(&unit, id, compute_capability))
-            .collect::<Result<_, Error>>()?;
-        Ok(Program { unit, infos })
+        let kernels = unit.kernels.iter().map(|&id| info(&unit, id, compute_capability));
+        let (infos, refusals) = kernels.unzip();
+        Ok(Program { unit, infos, refusals })
     }
 
     /// The kernels. A launch names one by its index.
@@ -120,7 +131,7 @@ impl Program {
     /// Fixes the addresses of the variables.
     pub fn link(self, environment: Environment) -> Linked {
         let kernels = self.unit.kernels.iter().map(|_| Mutex::new(None)).collect();
-        Linked { unit: self.unit, environment, kernels }
+        Linked { unit: self.unit, environment, refusals: self.refusals, kernels }
     }
 }
 
@@ -147,10 +158,17 @@ impl<'a> Bodies<'a> {
     }
 }
 
-fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> Result<FunctionInfo, Error> {
-    let bodies = Bodies::new(unit, id)?;
-    let kernel = &*bodies.kernel;
-    let shared = bodies.shared(unit)?;
+/// What is known about a kernel, and why it cannot be executed, if it cannot.
+fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> (FunctionInfo, Option<Error>) {
+    let bodies = Bodies::new(unit, id);
+    let checked = bodies.as_ref().map_err(Error::clone).and_then(|bodies| {
+        unit.check_kernel(&bodies.kernel, &bodies.functions)?;
+        bodies.shared(unit)
+    });
+    let kernel = match &bodies {
+        Ok(bodies) => &*bodies.kernel,
+        Err(_) => &unit.module.functions[id.0 as usize],
+    };
     let vars = Vars::new(kernel, &unit.ops);
     let (offsets, _) = parameter_offsets(&kernel.params);
     let params = kernel
@@ -162,28 +180,45 @@ fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> Result<Function
     let limit = kernel.required_threads.or(kernel.max_threads).map_or(1024, product);
     let constants =
         unit.globals.iter().filter(|g| g.kind == GlobalKind::Constant).map(|g| g.size).sum::<u64>();
-    Ok(FunctionInfo {
+    let info = FunctionInfo {
         name: kernel.name.clone(),
         params: params.collect(),
         max_threads: limit.min(1024),
         registers: (kernel.registers.len() as u32).clamp(16, 64),
-        static_shared: shared.size,
+        static_shared: checked.as_ref().map_or(0, |shared| shared.size),
         local_bytes: vars.frame,
         const_bytes: u32::try_from(constants).unwrap_or(u32::MAX),
         ptx_version: unit.module.target_sm,
         binary_version: compute_capability,
         required_block: kernel.required_threads.unwrap_or_default(),
-    })
+    };
+    (info, checked.err())
 }
 
 impl Linked {
+    /// The kernels that cannot be executed, by their indices, and why.
+    pub fn refusals(&self) -> impl Iterator<Item = (u32, &Error)> {
+        (0..).zip(&self.refusals).filter_map(|(index, refusal)| Some((index, refusal.as_ref()?)))
+    }
+
+    /// The kernel with this index, if it has been compiled.
+    pub fn compiled(&self, index: u32) -> Option<Arc<abi::Kernel>> {
+        self.kernels.get(index as usize)?.lock().clone()
+    }
+
     /// The kernel with this index, compiled when first asked for.
+    ///
+    /// # Errors
+    /// Why it cannot be executed. [`Code::InvalidValue`] if there is none.
     pub fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>, Error> {
         let (Some(slot), Some(&id)) =
             (self.kernels.get(index as usize), self.unit.kernels.get(index as usize))
         else {
             return Err(Error::new(Code::InvalidValue, format!("The module has no kernel {index}")));
         };
+        if let Some(Some(refusal)) = self.refusals.get(index as usize) {
+            return Err(refusal.clone());
+        }
         let mut slot = slot.lock();
         if let Some(kernel) = &*slot {
             return Ok(kernel.clone());

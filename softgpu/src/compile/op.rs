@@ -1,8 +1,11 @@
-//! What an instruction means, decoded once for each distinct opcode with modifiers.
+//! The table of operations: what instructions come down to, decoded once for each distinct opcode with modifiers.
+//!
+//! A row of [`operations`] names an operation, what it has to know, its [`Traits`], and the function of the emitter
+//! that makes machine code of it.
 
+use super::opcode::{Combine, Compare, IntRounding, Rounding};
 use crate::abi::{ReduceOp, ShuffleMode, VoteMode};
 use rgpu_image::ptx::ast::Type;
-use rgpu_image::ptx::opcode::{Combine, Compare, IntRounding, Rounding};
 
 /// Integer operations with two sources and a result of the same type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +169,7 @@ pub struct Convert {
 }
 
 /// Shape and types of a matrix instruction.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MatrixShape {
     pub m: u32,
     pub n: u32,
@@ -199,224 +202,6 @@ pub enum MbarrierOp {
     Pending,
 }
 
-/// A decoded opcode.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Op {
-    /// Without effect here: prefetches, groups of copies that were performed at once…
-    Nop,
-    Mov(Type),
-    Int(IntOp, Type),
-    /// Double-width product.
-    MulWide(Type),
-    /// Double-width product plus an addend of that width.
-    MadWide(Type),
-    IntUnary(IntUnary, Type),
-    IntTernary(IntTernary, Type),
-    /// `add.cc`, `addc`, `sub.cc`, `subc`.
-    AddCarry {
-        ty: Type,
-        subtract: bool,
-        carry_in: bool,
-        carry_out: bool,
-    },
-    /// `mad.cc`, `madc`.
-    MadCarry {
-        ty: Type,
-        high: bool,
-        carry_in: bool,
-        carry_out: bool,
-    },
-    Bfi(Type),
-    Bmsk {
-        clamp: bool,
-    },
-    Szext {
-        signed: bool,
-        clamp: bool,
-    },
-    Prmt(PrmtMode),
-    Lop3 {
-        predicate: Option<Combine>,
-    },
-    Shf {
-        left: bool,
-        wrap: bool,
-    },
-    Dp4a {
-        a_signed: bool,
-        b_signed: bool,
-    },
-    Dp2a {
-        a_signed: bool,
-        b_signed: bool,
-        high: bool,
-    },
-    /// Packed 16-bit integers: add, min, max.
-    PackedInt {
-        op: IntOp,
-        signed: bool,
-    },
-    /// Logic on predicates.
-    PredLogic(IntOp),
-    PredNot,
-    Float(FloatOp, Type, Mode),
-    Fma {
-        ty: Type,
-        mode: Mode,
-        relu: bool,
-    },
-    FloatMinMax {
-        max: bool,
-        ty: Type,
-        ftz: bool,
-        nan: bool,
-        xorsign: bool,
-    },
-    FloatNeg {
-        ty: Type,
-        ftz: bool,
-    },
-    FloatAbs {
-        ty: Type,
-        ftz: bool,
-    },
-    Copysign(Type),
-    Testp(TestKind, Type),
-    FloatUnary {
-        op: FloatUnary,
-        ty: Type,
-        mode: Mode,
-        approx: bool,
-    },
-    Setp {
-        compare: Compare,
-        combine: Option<Combine>,
-        ty: Type,
-        ftz: bool,
-    },
-    Set {
-        compare: Compare,
-        combine: Option<Combine>,
-        dst: Type,
-        ty: Type,
-        ftz: bool,
-    },
-    Selp(Type),
-    Slct {
-        ty: Type,
-        select: Type,
-        ftz: bool,
-    },
-    Cvt(Convert),
-    /// `cvt.pack`: two integers narrowed with saturation.
-    CvtPack {
-        to: Type,
-        from: Type,
-        three: bool,
-    },
-    /// `cvt.rn.f16x2.f32` and its kin: two floats into one register.
-    CvtPair {
-        to: Type,
-        from: Type,
-        rounding: Rounding,
-        relu: bool,
-        satfinite: bool,
-    },
-    Ld {
-        place: Place,
-        ty: Type,
-        vector: u32,
-        order: Order,
-    },
-    St {
-        place: Place,
-        ty: Type,
-        vector: u32,
-        order: Order,
-    },
-    Atom {
-        shared: bool,
-        op: Combine,
-        ty: Type,
-        vector: u32,
-        result: bool,
-    },
-    Fence,
-    Mbarrier {
-        op: MbarrierOp,
-        shared: bool,
-    },
-    /// Copies from global to shared memory; the size is an operand.
-    CpAsync,
-    Cvta {
-        shared: bool,
-        to: bool,
-    },
-    Isspacep(SpaceTest),
-    Bra,
-    Brx,
-    Call,
-    Ret,
-    Exit,
-    Trap,
-    /// `createpolicy`: any value will do.
-    Policy,
-    /// `nanosleep`: lets others run.
-    Yield,
-    /// No instruction of PTX: the lanes of a warp wait for each other; see `lockstep`.
-    Converge,
-    Bar {
-        reduce: Option<ReduceOp>,
-        warp: bool,
-        arrive: bool,
-    },
-    Shfl {
-        mode: ShuffleMode,
-        sync: bool,
-    },
-    Vote {
-        mode: VoteMode,
-        sync: bool,
-    },
-    Match {
-        all: bool,
-        ty: Type,
-    },
-    Redux(ReduceOp),
-    ActiveMask,
-    Elect,
-    Video {
-        op: VideoOp,
-        lanes: u32,
-        d: Type,
-        a: Type,
-        b: Type,
-        sat: bool,
-        secondary: Secondary,
-        plus_one: bool,
-    },
-    /// `mma.sync`: fragments in registers.
-    Mma(Box<MatrixShape>),
-    WmmaMma(Box<MatrixShape>),
-    WmmaLoad {
-        fragment: Fragment,
-        shape: Box<MatrixShape>,
-        row: bool,
-        shared: bool,
-    },
-    WmmaStore {
-        shape: Box<MatrixShape>,
-        row: bool,
-        shared: bool,
-    },
-    Ldmatrix {
-        count: u32,
-        transpose: bool,
-        shared: bool,
-    },
-    Movmatrix,
-}
-
 /// The windows that `isspacep` asks about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceTest {
@@ -427,37 +212,246 @@ pub enum SpaceTest {
     Param,
 }
 
+/// How control goes on behind an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// With the next instruction.
+    Next,
+    /// Likewise, once others have come, or have had their turn: the thread stops here. See [`crate::abi`].
+    Cut,
+    /// At a label among the operands.
+    Branch,
+    /// Nowhere: the function or the thread ends.
+    End,
+}
+
+/// Whether operands are used as floating-point numbers, which decides how untyped registers are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Floats {
+    /// None is.
+    Never,
+    /// It does not matter.
+    Whatever,
+    /// All are of this type.
+    All(Type),
+    /// All but the first are of this type.
+    Sources(Type),
+    /// The first is of one type, the others are of another.
+    Each(Type, Type),
+    /// The one with this number is moved as a value of this type, and stays what it is unless that is a float.
+    Moved(usize, Type),
+}
+
+/// What everybody but the emitter has to know about an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traits {
+    /// How control goes on.
+    pub control: Control,
+    /// Whether it only computes, and cheaply: where its guard does not hold it is executed in vain, instead of being
+    /// branched around.
+    pub pure: bool,
+    /// Whether the first operand is written.
+    pub has_result: bool,
+    /// Whether it reads and writes the carry flag.
+    pub carry: (bool, bool),
+    /// Whether a loop around it may be waiting for another thread. Atomics count only where their result is used; the
+    /// caller knows.
+    pub observes_others: bool,
+    /// Which operands are floating-point numbers.
+    pub floats: Floats,
+}
+
+impl Traits {
+    /// Has an effect and no result.
+    const fn effect() -> Self {
+        let (control, floats) = (Control::Next, Floats::Never);
+        Self {
+            control,
+            pure: false,
+            has_result: false,
+            carry: (false, false),
+            observes_others: false,
+            floats,
+        }
+    }
+
+    /// Has a result.
+    const fn value() -> Self {
+        Self { has_result: true, ..Self::effect() }
+    }
+
+    /// Has a result and does nothing else.
+    const fn pure() -> Self {
+        Self { pure: true, ..Self::value() }
+    }
+
+    /// Threads stop there, and get a result.
+    const fn cut() -> Self {
+        Self { control: Control::Cut, ..Self::value() }
+    }
+
+    /// Control does not simply go on.
+    const fn control(control: Control) -> Self {
+        Self { control, ..Self::effect() }
+    }
+
+    const fn unless(self, impure: bool) -> Self {
+        Self { pure: self.pure && !impure, ..self }
+    }
+
+    const fn with_result(self, has_result: bool) -> Self {
+        Self { has_result, ..self }
+    }
+
+    const fn carry(self, reads: bool, writes: bool) -> Self {
+        Self { carry: (reads, writes), ..self }
+    }
+
+    const fn observing(self, observes_others: bool) -> Self {
+        Self { observes_others, ..self }
+    }
+
+    const fn floats(self, floats: Floats) -> Self {
+        Self { floats, ..self }
+    }
+}
+
+/// Hands all rows to a macro: the operation with its fields, its traits, and the emitter's function, which takes the
+/// fields and the operands.
+macro_rules! operations {
+    ($use:ident) => { $use! {
+        /// Without effect here: prefetches, groups of copies that were performed at once…
+        Nop = Traits::effect(), nop;
+        /// A form of an opcode that does not exist, or is not implemented. Kernels with it are refused.
+        Refused = Traits::effect(), refused;
+        Mov { ty: Type } = Traits::pure().floats(Floats::Whatever), mov;
+        Int { op: IntOp, ty: Type } = Traits::pure().unless(matches!(op, IntOp::Div | IntOp::Rem)), int;
+        /// Double-width product.
+        MulWide { ty: Type } = Traits::pure(), mul_wide;
+        /// Double-width product plus an addend of that width.
+        MadWide { ty: Type } = Traits::pure(), mad_wide;
+        IntUnary { op: IntUnary, ty: Type } = Traits::pure(), int_unary;
+        IntTernary { op: IntTernary, ty: Type } = Traits::pure().unless(matches!(op, IntTernary::Fns)), int_ternary;
+        /// `add.cc`, `addc`, `sub.cc`, `subc`.
+        AddCarry { ty: Type, subtract: bool, carry_in: bool, carry_out: bool }
+            = Traits::value().carry(*carry_in, *carry_out), add_carry;
+        /// `mad.cc`, `madc`.
+        MadCarry { ty: Type, high: bool, carry_in: bool, carry_out: bool }
+            = Traits::value().carry(*carry_in, *carry_out), mad_carry;
+        Bfi { ty: Type } = Traits::pure(), bfi;
+        Bmsk { clamp: bool } = Traits::pure(), bmsk;
+        Szext { signed: bool, clamp: bool } = Traits::pure(), szext;
+        Prmt { mode: PrmtMode } = Traits::pure(), prmt;
+        Lop3 { predicate: Option<Combine> } = Traits::pure(), lop3;
+        Shf { left: bool, wrap: bool } = Traits::pure(), shf;
+        Dp4a { a_signed: bool, b_signed: bool } = Traits::pure(), dp4a;
+        Dp2a { a_signed: bool, b_signed: bool, high: bool } = Traits::pure(), dp2a;
+        /// Packed 16-bit integers: add, min, max.
+        PackedInt { op: IntOp, signed: bool } = Traits::pure(), packed_int;
+        /// Logic on predicates.
+        PredLogic { op: IntOp } = Traits::pure(), pred_logic;
+        PredNot = Traits::pure(), pred_not;
+        Float { op: FloatOp, ty: Type, mode: Mode }
+            = Traits::pure()
+                .unless(*op == FloatOp::Div || ty.bits() < 32 || mode.rounding != Rounding::Nearest)
+                .floats(Floats::All(*ty)), float;
+        Fma { ty: Type, mode: Mode, relu: bool } = Traits::value().floats(Floats::All(*ty)), fma;
+        FloatMinMax { max: bool, ty: Type, ftz: bool, nan: bool, xorsign: bool }
+            = Traits::pure().floats(Floats::All(*ty)), float_min_max;
+        FloatNeg { ty: Type, ftz: bool } = Traits::pure().floats(Floats::All(*ty)), float_neg;
+        FloatAbs { ty: Type, ftz: bool } = Traits::pure().floats(Floats::All(*ty)), float_abs;
+        Copysign { ty: Type } = Traits::pure().floats(Floats::All(*ty)), copysign;
+        Testp { kind: TestKind, ty: Type } = Traits::pure().floats(Floats::Sources(*ty)), testp;
+        FloatUnary { op: FloatUnary, ty: Type, mode: Mode, approx: bool }
+            = Traits::value().floats(Floats::All(*ty)), float_unary;
+        Setp { compare: Compare, combine: Option<Combine>, ty: Type, ftz: bool }
+            = Traits::pure().floats(Floats::Sources(*ty)), setp;
+        Set { compare: Compare, combine: Option<Combine>, dst: Type, ty: Type, ftz: bool }
+            = Traits::pure(), set_compare;
+        Selp { ty: Type } = Traits::pure().floats(Floats::Whatever), selp;
+        Slct { ty: Type, select: Type, ftz: bool } = Traits::pure(), slct;
+        Cvt { convert: Convert } = Traits::value().floats(Floats::Each(convert.dst, convert.src)), cvt;
+        /// `cvt.pack`: two integers narrowed with saturation.
+        CvtPack { to: Type, three: bool } = Traits::value(), cvt_pack;
+        /// `cvt.rn.f16x2.f32` and its kin: two floats into one register.
+        CvtPair { to: Type, rounding: Rounding, relu: bool, satfinite: bool } = Traits::value(), cvt_pair;
+        Ld { place: Place, ty: Type, vector: u32, order: Order }
+            = Traits::value().observing(*order == Order::Strong).floats(Floats::Moved(0, *ty)), ld;
+        St { place: Place, ty: Type, vector: u32, order: Order }
+            = Traits::effect().floats(Floats::Moved(1, *ty)), st;
+        Atom { shared: bool, op: Combine, ty: Type, result: bool }
+            = Traits::effect().with_result(*result).observing(*result), atom;
+        Fence = Traits::effect().observing(true), fence;
+        Mbarrier { op: MbarrierOp, shared: bool }
+            = Traits::effect().with_result(op.has_result()).observing(matches!(op, MbarrierOp::Test { .. })),
+            mbarrier;
+        /// Copies from global to shared memory; the size is an operand. With a hint, the last operand is a policy.
+        CpAsync { hint: bool } = Traits::effect(), cp_async;
+        Cvta { shared: bool, to: bool } = Traits::pure(), cvta;
+        Isspacep { space: SpaceTest } = Traits::pure(), isspacep;
+        Bra = Traits::control(Control::Branch), bra;
+        Brx = Traits::control(Control::Branch), brx;
+        Call = Traits::value().floats(Floats::Whatever), call;
+        Ret = Traits::control(Control::End), end_of_function;
+        Exit = Traits::control(Control::End), exit;
+        Trap = Traits::control(Control::End), trap;
+        /// `createpolicy`: any value will do.
+        Policy = Traits::pure(), policy;
+        /// `nanosleep`: lets others run.
+        Yield = Traits::cut().with_result(false).observing(true), give_way;
+        /// No instruction of PTX: the lanes of a warp wait for each other; see `lockstep`.
+        Converge = Traits::cut().with_result(false), converge;
+        Bar { reduce: Option<ReduceOp>, warp: bool, arrive: bool } = Traits::cut().with_result(reduce.is_some()), bar;
+        Shfl { mode: ShuffleMode, sync: bool } = Traits::cut(), shfl;
+        Vote { mode: VoteMode, sync: bool } = Traits::cut(), vote;
+        Match { all: bool, ty: Type } = Traits::cut(), lane_match;
+        Redux { reduce: ReduceOp } = Traits::cut(), redux;
+        ActiveMask = Traits::cut(), active_mask;
+        Elect = Traits::cut(), elect;
+        Video { op: VideoOp, lanes: u32, d: Type, a: Type, b: Type, sat: bool, secondary: Secondary }
+            = Traits::value(), video;
+        /// `mma.sync`: fragments in registers.
+        Mma { shape: MatrixShape } = Traits::cut(), mma;
+        WmmaMma { shape: MatrixShape } = Traits::cut(), wmma_mma;
+        WmmaLoad { fragment: Fragment, shape: MatrixShape, row: bool, shared: bool } = Traits::value(), wmma_load;
+        WmmaStore { shape: MatrixShape, row: bool, shared: bool } = Traits::effect(), wmma_store;
+        Ldmatrix { count: u32, transpose: bool, shared: bool } = Traits::cut(), ldmatrix;
+        Movmatrix = Traits::cut(), movmatrix;
+    } };
+}
+pub(super) use operations;
+
+macro_rules! define {
+    ($($(#[$doc:meta])* $op:ident $({ $($field:ident: $ty:ty),* })? = $traits:expr, $emit:ident;)*) => {
+        /// A decoded opcode.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub enum Op { $($(#[$doc])* $op $({ $($field: $ty),* })?,)* }
+
+        impl Op {
+            /// What everybody but the emitter has to know about it.
+            #[allow(unused_variables)] // few traits depend on all fields
+            pub fn traits(&self) -> Traits {
+                match self { $(Self::$op $({ $($field),* })? => $traits,)* }
+            }
+        }
+    };
+}
+operations!(define);
+
 impl Op {
     /// Whether a thread stops here to wait for others or to let them go first.
     pub fn is_cut(&self) -> bool {
-        matches!(
-            self,
-            Op::Bar { .. }
-                | Op::Yield
-                | Op::Converge
-                | Op::Shfl { .. }
-                | Op::Vote { .. }
-                | Op::Match { .. }
-                | Op::Redux(_)
-                | Op::ActiveMask
-                | Op::Elect
-                | Op::Mma(_)
-                | Op::WmmaMma(_)
-                | Op::Ldmatrix { .. }
-                | Op::Movmatrix
-        )
+        self.traits().control == Control::Cut
     }
+}
 
-    /// Whether a loop around it may be waiting for another thread. Atomics count only where their result
-    /// is used; the caller knows.
-    pub fn may_observe_others(&self) -> bool {
-        matches!(
-            self,
-            Op::Ld { order: Order::Strong, .. }
-                | Op::Mbarrier { op: MbarrierOp::Test { .. }, .. }
-                | Op::Fence
-                | Op::Atom { result: true, .. }
-                | Op::Yield
-        )
+impl MbarrierOp {
+    /// Whether it yields something: a token, or what was asked.
+    const fn has_result(self) -> bool {
+        match self {
+            Self::Init | Self::Invalidate => false,
+            Self::Arrive { result, .. } => result,
+            Self::Test { .. } | Self::Pending => true,
+        }
     }
 }

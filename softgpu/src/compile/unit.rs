@@ -10,6 +10,7 @@ use super::GlobalLayout;
 use super::decode::decode;
 use super::flow::{Flow, read_registers};
 use super::op::{Op, Order, Place};
+use super::opcode::{Checker, Form};
 use super::vars::{Vars, is_scalar};
 use rgpu_image::ptx::ast::{
     Function, FunctionId, Instruction, Module, Operand, Statement, Symbol, Type, Variable,
@@ -36,7 +37,7 @@ pub mod synthetic {
 fn synthetic_ops() -> Vec<Op> {
     let bits = [Type::B8, Type::B16, Type::B32, Type::B64];
     let mut ops = vec![Op::Bra];
-    ops.extend(bits.map(Op::Mov));
+    ops.extend(bits.map(|ty| Op::Mov { ty }));
     let (place, vector, order) = (Place::Param, 1, Order::Weak);
     ops.extend(bits.map(|ty| Op::Ld { place, ty, vector, order }));
     ops.extend(bits.map(|ty| Op::St { place, ty, vector, order }));
@@ -136,8 +137,9 @@ impl Unit {
         if module.address_size != 64 {
             return Err(Error::new(Code::InvalidPtx, "PTX with addresses of 32 bits is not supported"));
         }
-        let ops = decode_all(&mut module)?;
-        super::lockstep::insert(&mut module, &ops);
+        let forms: Vec<Form> = module.forms.iter().map(|text| Form::parse(text)).collect();
+        let ops = decode_all(&mut module, &forms)?;
+        super::lockstep::insert(&mut module, &forms, &ops);
         // Numbers that stand for functions are never used twice in a process, so that a pointer to
         // another module's function is noticed.
         static NEXT: AtomicU64 = AtomicU64::new(1 << 20);
@@ -165,7 +167,6 @@ impl Unit {
         unit.collect_addressed();
         unit.collect_shapes();
         unit.find_stopping();
-        unit.check_pointers()?;
         Ok(unit)
     }
 
@@ -212,9 +213,6 @@ impl Unit {
     /// Every call has to lead somewhere.
     fn check_calls(&self) -> Result<(), Error> {
         for function in &self.module.functions {
-            if function.needs_cluster || function.required_cluster.is_some() {
-                return Err(refuse(function.line, "clusters of blocks are not supported"));
-            }
             for instruction in Self::instructions(function) {
                 if !matches!(self.op(instruction), Op::Call) {
                     continue;
@@ -323,7 +321,7 @@ impl Unit {
                 // Through a pointer: some function that does, if any does.
                 _ => self.addressed.iter().any(|id| self.observers.contains(id)),
             },
-            op => op.may_observe_others(),
+            op => op.traits().observes_others,
         }
     }
 
@@ -381,32 +379,66 @@ impl Unit {
         }
     }
 
+    /// Whether a kernel and the functions that it can reach can be executed; an error says what not.
+    pub fn check_kernel(&self, kernel: &Function, functions: &[FunctionId]) -> Result<(), Error> {
+        if kernel.needs_cluster || kernel.required_cluster.is_some() {
+            return Err(refuse(kernel.line, "clusters of blocks are not supported"));
+        }
+        let bodies = || {
+            let functions = functions.iter().map(|id| &self.module.functions[id.0 as usize]);
+            std::iter::once(kernel).chain(functions)
+        };
+        let mut refused: Vec<(u32, u32)> = Vec::new();
+        for instruction in bodies().flat_map(Self::instructions) {
+            let form = instruction.form.0;
+            if matches!(self.op(instruction), Op::Refused) && refused.iter().all(|&(_, other)| other != form)
+            {
+                refused.push((instruction.line, form));
+            }
+        }
+        if refused.is_empty() {
+            return bodies().try_for_each(|function| self.check_pointers(function));
+        }
+        refused.sort_unstable();
+        let named = refused.iter().take(8).map(|&(line, form)| format!("line {line}: {}", self.text(form)));
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = if refused.len() > 8 { format!(" and {} more", refused.len() - 8) } else { String::new() };
+        Err(Error::new(
+            Code::InvalidPtx,
+            format!("Kernel {} has PTX instructions that are not supported: {named}{more}", kernel.name),
+        ))
+    }
+
+    /// How the opcode of a form is written, with its modifiers; empty for forms that no text contains.
+    pub fn text(&self, form: u32) -> &str {
+        let own = form.checked_sub(synthetic::COUNT);
+        own.and_then(|form| self.module.forms.get(form as usize)).map_or("", String::as_str)
+    }
+
     /// Functions that have to be inlined cannot be called through a pointer.
-    fn check_pointers(&self) -> Result<(), Error> {
-        for function in &self.module.functions {
-            for instruction in Self::instructions(function) {
-                let (Op::Call, Some(Operand::Reg(_))) = (self.op(instruction), instruction.operands.get(1))
-                else {
-                    continue;
-                };
-                let shape = match instruction.operands.get(3) {
-                    Some(Operand::Prototype(index)) => {
-                        let prototype = &function.prototypes[*index as usize];
-                        self.shape(&prototype.params, &prototype.returns)
-                    }
-                    _ => continue,
-                };
-                for &id in &self.addressed {
-                    let callee = &self.module.functions[id.0 as usize];
-                    if self.inlined.contains(&id) && self.shape(&callee.params, &callee.returns) == shape {
-                        return Err(refuse(
-                            instruction.line,
-                            format!(
-                                "{} may be called through a pointer here, and threads wait for each other in it: not supported",
-                                callee.name
-                            ),
-                        ));
-                    }
+    fn check_pointers(&self, function: &Function) -> Result<(), Error> {
+        for instruction in Self::instructions(function) {
+            let (Op::Call, Some(Operand::Reg(_))) = (self.op(instruction), instruction.operands.get(1))
+            else {
+                continue;
+            };
+            let shape = match instruction.operands.get(3) {
+                Some(Operand::Prototype(index)) => {
+                    let prototype = &function.prototypes[*index as usize];
+                    self.shape(&prototype.params, &prototype.returns)
+                }
+                _ => continue,
+            };
+            for &id in &self.addressed {
+                let callee = &self.module.functions[id.0 as usize];
+                if self.inlined.contains(&id) && self.shape(&callee.params, &callee.returns) == shape {
+                    return Err(refuse(
+                        instruction.line,
+                        format!(
+                            "{} may be called through a pointer here, and threads wait for each other in it: not supported",
+                            callee.name
+                        ),
+                    ));
                 }
             }
         }
@@ -451,43 +483,24 @@ impl Unit {
     }
 }
 
-/// Decodes all forms, and renumbers them after the synthetic ones.
-fn decode_all(module: &mut Module) -> Result<Vec<Op>, Error> {
+/// Decodes all forms, checks the operands of what can be executed, and renumbers the forms after the synthetic ones.
+/// What cannot be executed becomes [`Op::Refused`]: kernels that do without it can run.
+fn decode_all(module: &mut Module, forms: &[Form]) -> Result<Vec<Op>, Error> {
     let mut ops = synthetic_ops();
-    let mut unknown = HashSet::new();
-    for (index, form) in module.forms.iter().enumerate() {
-        match decode(form) {
-            Some(op) => ops.push(op),
-            None => {
-                unknown.insert(index as u32);
-                ops.push(Op::Trap);
-            }
-        }
-    }
-    let mut refused: Vec<(u32, u32)> = Vec::new();
+    ops.extend(forms.iter().map(|form| decode(form).unwrap_or(Op::Refused)));
+    let mut checker = Checker::default();
     for function in &mut module.functions {
-        for statement in &mut function.body {
-            if let Statement::Instruction(instruction) = statement {
-                let form = instruction.form.0;
-                if unknown.contains(&form) && refused.iter().all(|&(_, other)| other != form) {
-                    refused.push((instruction.line, form));
-                }
-                instruction.form.0 += synthetic::COUNT;
+        let Function { body, registers, .. } = function;
+        for statement in body {
+            let Statement::Instruction(instruction) = statement else { continue };
+            let own = instruction.form.0 as usize;
+            instruction.form.0 += synthetic::COUNT;
+            if !matches!(ops[instruction.form.0 as usize], Op::Refused) {
+                checker
+                    .check(own, &forms[own], &mut instruction.operands, registers)
+                    .map_err(|why| refuse(instruction.line, why))?;
             }
         }
     }
-    if refused.is_empty() {
-        return Ok(ops);
-    }
-    refused.sort_unstable();
-    let names: Vec<String> = refused
-        .iter()
-        .take(8)
-        .map(|&(line, form)| format!("line {line}: {}", module.forms[form as usize].text))
-        .collect();
-    let more = if refused.len() > 8 { format!(" and {} more", refused.len() - 8) } else { String::new() };
-    Err(Error::new(
-        Code::InvalidPtx,
-        format!("PTX instructions that are not supported: {}{more}", names.join(", ")),
-    ))
+    Ok(ops)
 }

@@ -312,7 +312,9 @@ impl Device for SoftGpu {
             }
         };
         let functions = module_info.functions.clone();
-        let loaded = Arc::new(Module::new(ordinal, functions, Box::new(linked), variables));
+        let refusals = linked.refusals().map(|(index, why)| (index, why.clone())).collect();
+        let loaded =
+            Arc::new(Module::new(ordinal, functions, Box::new(linked), variables).refusing(refusals));
         state.modules.insert(module, loaded);
         Ok(module_info)
     }

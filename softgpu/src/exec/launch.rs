@@ -74,6 +74,9 @@ impl LaunchWork {
                 format!("The module has no function number {}", launch.function),
             ));
         };
+        if let Some(refusal) = module.refusal(launch.function) {
+            return Err(refusal.clone());
+        }
         check(launch, function, capacity)?;
         Ok(Self {
             function: launch.function,
@@ -89,7 +92,7 @@ impl LaunchWork {
 
     /// Makes the kernel ready to run.
     pub fn start(self, site: Site) -> Result<Grid> {
-        let kernel = self.module.kernels.kernel(self.function)?;
+        let kernel = self.module.kernel(self.function)?;
         let threads: u64 = self.block.iter().map(|&n| u64::from(n)).product();
         let local = local_stride(kernel.local_bytes, self.stack);
         if threads * local > LOCAL {

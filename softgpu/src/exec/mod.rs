@@ -10,6 +10,7 @@ mod arch;
 mod arena;
 mod barrier;
 mod block;
+mod contained;
 mod device;
 mod fault;
 mod governor;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rgpu_device::{Code, Error, FunctionInfo, GlobalInfo, GlobalKind, ModuleInfo, Ordinal, Range, Result};
 
+use super::contained::contained;
 use super::helpers;
 use crate::abi;
 use crate::compile::{Environment, GlobalLayout, Linked, Program};
@@ -13,11 +14,20 @@ use rgpu_image::{self as image, ptx};
 
 /// Where the kernels of a module come from.
 pub trait Kernels: Send + Sync {
+    /// The kernel with this index, if nothing has to be done for it.
+    fn compiled(&self, _index: u32) -> Option<Arc<abi::Kernel>> {
+        None
+    }
+
     /// The kernel with this index, compiled when first asked for.
     fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>>;
 }
 
 impl Kernels for Linked {
+    fn compiled(&self, index: u32) -> Option<Arc<abi::Kernel>> {
+        Linked::compiled(self, index)
+    }
+
     fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>> {
         Linked::kernel(self, index)
     }
@@ -29,12 +39,14 @@ pub struct Module {
     pub ordinal: Ordinal,
     /// Its kernels' descriptions.
     pub functions: Vec<FunctionInfo>,
-    /// Its kernels.
-    pub kernels: Box<dyn Kernels>,
+    /// Its kernels; see [`Module::kernel`].
+    kernels: Box<dyn Kernels>,
     /// Where its variables are, if it has any.
     pub variables: Option<u64>,
     /// What its kernels cost, by position.
     costs: Box<[Cost]>,
+    /// The kernels that cannot be executed, and why. Most modules have none.
+    refusals: Vec<(u32, Error)>,
 }
 
 impl Module {
@@ -46,7 +58,27 @@ impl Module {
         variables: Option<u64>,
     ) -> Self {
         let costs = functions.iter().map(|_| Cost::default()).collect();
-        Self { ordinal, functions, kernels, variables, costs }
+        Self { ordinal, functions, kernels, variables, costs, refusals: Vec::new() }
+    }
+
+    /// The same, some of whose kernels cannot be executed.
+    pub fn refusing(mut self, refusals: Vec<(u32, Error)>) -> Self {
+        self.refusals = refusals;
+        self
+    }
+
+    /// Why a kernel cannot be executed, if it cannot.
+    pub fn refusal(&self, function: u32) -> Option<&Error> {
+        self.refusals.iter().find(|(refused, _)| *refused == function).map(|(_, why)| why)
+    }
+
+    /// A kernel, compiled when it is first asked for. That the compiler fails, in whatever way, is an error of the
+    /// launch.
+    pub fn kernel(&self, function: u32) -> Result<Arc<abi::Kernel>> {
+        match self.kernels.compiled(function) {
+            Some(kernel) => Ok(kernel),
+            None => contained(|| self.kernels.kernel(function)),
+        }
     }
 
     /// What a kernel costs.
@@ -91,6 +123,10 @@ pub struct Checked {
 impl Checked {
     /// Reads an image for a device of this compute capability, and checks all of it.
     pub fn new(image: &[u8], capability: (u32, u32), managed: &[(String, u64)]) -> Result<Self> {
+        contained(|| Self::read(image, capability, managed))
+    }
+
+    fn read(image: &[u8], capability: (u32, u32), managed: &[(String, u64)]) -> Result<Self> {
         let capability = capability.0 * 10 + capability.1;
         let text = image::ptx_for(image, capability)?;
         let module = ptx::parse(&text).map_err(|e| Error::new(Code::InvalidPtx, e.to_string()))?;

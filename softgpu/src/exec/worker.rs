@@ -1,12 +1,12 @@
 //! The threads that run blocks and make copies.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
 use rgpu_device::{Code, Error, Ordinal, Result};
 
 use super::block::{Progress, Resident};
+use super::contained::contained;
 use super::fault::{self, Guard};
 use super::governor::{Governor, Seat};
 use super::grid::{Grid, nanoseconds};
@@ -98,18 +98,6 @@ fn run(shared: Arc<Shared>, index: u32) {
     if let Some((governor, seat)) = &worker.held {
         governor.leave(seat);
     }
-}
-
-/// Runs something that must not bring the worker down with it.
-fn contained<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let what = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("unknown");
-        Err(Error::new(Code::LaunchFailed, format!("The software GPU failed: {what}")))
-    })
 }
 
 impl Worker {

@@ -65,18 +65,13 @@ fn integers(kind: Kind, ty: &'static str) -> Vec<Case> {
     let mut all = Vec::new();
     let (bits, is_signed, f) = (width(ty), ty.starts_with('s'), kind.format);
     for mode in MODES {
-        if f == Format::Bf16 {
-            // Needs sm_90.
-            continue;
-        }
-        all.push(Case::simple(&format!("cvt.{mode}.{}.{ty}", kind.ty), &[int(bits)], kind.class, move |a| {
-            f.want(f.integer(number(a[0], ty), mode))
-        }));
+        let case =
+            Case::simple(&format!("cvt.{mode}.{}.{ty}", kind.ty), &[int(bits)], kind.class, move |a| {
+                f.want(f.integer(number(a[0], ty), mode))
+            });
+        all.push(case.target("sm_90"));
     }
     for mode in INT_MODES {
-        if f == Format::Bf16 {
-            continue;
-        }
         let register = bits.max(16);
         for (extra, flush) in [("", false), ("ftz.", true)] {
             if flush && f != Format::F32 {
@@ -88,7 +83,7 @@ fn integers(kind: Kind, ty: &'static str) -> Vec<Case> {
                 if f.is_nan(value) {
                     // 0, but from f64 or to 64 bits the number with only the top bit set.
                     return match (f, bits) {
-                        (Format::F32 | Format::F16, 8 | 16 | 32) => Want::Bits(0),
+                        (Format::F32 | Format::F16 | Format::Bf16, 8 | 16 | 32) => Want::Bits(0),
                         _ => Want::Bits(number(1 << (bits - 1), ty) as u64 & mask(register)),
                     };
                 }
@@ -107,17 +102,19 @@ fn floats() -> Vec<Case> {
         Case::simple(&opcode, &[(from.class, from.domain)], to.class, move |a| {
             to.format.want_of(&name, model(a[0]))
         })
+        .target("sm_90") // conversions of bf16 want it
     };
     // Narrowing rounds.
     for mode in MODES {
-        for (from, to) in [(F64, F32), (F64, F16), (F32, F16)] {
-            // Halves are rounded to the nearest or towards zero only.
-            if to.format == Format::F16 && matches!(mode, "rm" | "rp") {
-                continue;
-            }
+        for (from, to) in
+            [(F64, F32), (F64, F16), (F32, F16), (F32, BF16), (F64, BF16), (F16, BF16), (BF16, F16)]
+        {
             let (f, t) = (from.format, to.format);
             let name = format!("cvt.{mode}.{}.{}", to.ty, from.ty);
             all.push(case(name, from, to, Box::new(move |a| f.convert(a, t, mode))));
+            if t == Format::Bf16 {
+                continue;
+            }
             let name = format!("cvt.{mode}.sat.{}.{}", to.ty, from.ty);
             all.push(case(name, from, to, Box::new(move |a| t.saturate(f.convert(a, t, mode)))));
         }
@@ -128,9 +125,6 @@ fn floats() -> Vec<Case> {
             F32,
             Box::new(move |a| Format::F32.flush(Format::F64.convert(a, Format::F32, mode))),
         ));
-        if matches!(mode, "rm" | "rp") {
-            continue;
-        }
         let name = format!("cvt.{mode}.ftz.f16.f32");
         all.push(case(
             name,
@@ -140,12 +134,6 @@ fn floats() -> Vec<Case> {
         ));
     }
     for mode in ["rn", "rz"] {
-        all.push(case(
-            format!("cvt.{mode}.bf16.f32"),
-            F32,
-            BF16,
-            Box::new(move |a| Format::F32.convert(a, Format::Bf16, mode)),
-        ));
         for kind in [F16, BF16] {
             for relu in [false, true] {
                 let f = kind.format;
@@ -166,7 +154,7 @@ fn floats() -> Vec<Case> {
         }
     }
     // Widening is exact.
-    for (from, to) in [(F32, F64), (F16, F32), (F16, F64), (BF16, F32)] {
+    for (from, to) in [(F32, F64), (F16, F32), (F16, F64), (BF16, F32), (BF16, F64)] {
         let (f, t) = (from.format, to.format);
         all.push(case(
             format!("cvt.{}.{}", to.ty, from.ty),
@@ -185,6 +173,14 @@ fn floats() -> Vec<Case> {
         F64,
         Box::new(|a| Format::F32.convert(Format::F32.flush(a), Format::F64, "rn")),
     ));
+    for mode in INT_MODES {
+        all.push(case(
+            format!("cvt.{mode}.bf16.bf16"),
+            BF16,
+            BF16,
+            Box::new(move |a| Format::Bf16.integral(a, mode)),
+        ));
+    }
     for kind in [F16, F32, F64] {
         let (f, ty) = (kind.format, kind.ty);
         for mode in INT_MODES {

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use rgpu_softgpu::compile::opcodes;
+
 use super::case::Case;
 use super::{approx, atomics, bits, compare, convert, float, integer, matrix, memory, video, warp};
 
@@ -44,7 +46,7 @@ pub fn all_cases() -> Vec<Case> {
 }
 
 /// Every opcode that some case executes.
-fn covered() -> BTreeSet<String> {
+pub fn covered() -> BTreeSet<String> {
     let mut all: BTreeSet<String> = all_cases().into_iter().flat_map(|case| case.covers).collect();
     // Tested by themselves.
     all.extend(matrix::opcodes());
@@ -91,8 +93,8 @@ fn document() -> String {
         "# PTX opcodes\n\n\
          Written by `UPDATE_DOCS=1 cargo test -p rgpu-softgpu --test opcodes documentation`.\n\n\
          *Covered* means that a test executes the opcode, with these modifiers, on edge values and random ones, and compares\n\
-         the results with a model of its own. An opcode that the software GPU does not have is refused when a module is\n\
-         loaded, with its name and line.\n\n\
+         the results with a model of its own. A kernel that has an opcode which is not there, in itself or in a function that\n\
+         it calls, is refused when it is launched, with the opcode's name and line; the other kernels of its module run.\n\n\
          ## Opcodes of public programs\n\n\
          The {} opcodes that occur in 433 public CUDA programs (compiled for compute_80), commonest first: {count} are\n\
          covered, among them all of the first {run}. Each opcode counted once for every program it occurs in, {:.2} % are\n\
@@ -124,5 +126,10 @@ fn document() -> String {
             _ => writeln!(text, "- `{first}.` {}", last.join(" ")).unwrap(),
         }
     }
+    let missing: Vec<String> = opcodes()
+        .filter(|(_, can_be_executed)| !can_be_executed)
+        .map(|(name, _)| format!("`{name}`"))
+        .collect();
+    writeln!(text, "\n## Opcodes that are not there\n\nNot in any form: {}.", missing.join(", ")).unwrap();
     text
 }

@@ -76,12 +76,31 @@ impl Gpu {
         std::mem::take(&mut self.printed.0.lock().unwrap())
     }
 
-    /// Whether the device accepts a module.
-    pub fn accepts(&mut self, ptx: &str) -> Result<()> {
+    /// Whether the device loads a module.
+    pub fn loads(&mut self, ptx: &str) -> Result<()> {
         let module = self.next_module;
         self.next_module += 1;
         self.device.module_load(ORDINAL, module, ptx.as_bytes(), &[])?;
         self.device.module_unload(module)
+    }
+
+    /// Whether the device loads a module and lets each of its kernels run with one thread, all parameters being 0:
+    /// the errors of loading it, or those of the launches.
+    pub fn launches(&mut self, ptx: &str) -> Result<Vec<Result<()>>> {
+        let module = self.next_module;
+        self.next_module += 1;
+        let info = self.device.module_load(ORDINAL, module, ptx.as_bytes(), &[])?;
+        let mut results = Vec::new();
+        for (function, info) in (0..).zip(&info.functions) {
+            let params = vec![0; info.param_bytes() as usize];
+            let (stream, grid, block) = (STREAM, [1, 1, 1], [1, 1, 1]);
+            let (shared_bytes, cooperative, params) = (0, false, &params[..]);
+            let launch = Launch { stream, module, function, grid, block, shared_bytes, cooperative, params };
+            let launched = self.device.launch(launch);
+            results.push(launched.and_then(|()| self.device.synchronize_blocking(Target::Device(ORDINAL))));
+        }
+        self.device.module_unload(module)?;
+        Ok(results)
     }
 
     /// Runs a kernel and returns the output buffer.

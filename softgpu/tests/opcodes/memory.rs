@@ -339,6 +339,59 @@ fn addresses() -> Vec<Case> {
     }
     all.push(hints);
     all.extend(copies());
+    all.extend(policies());
+    all
+}
+
+/// `createpolicy`, and what takes a policy: whatever it says, no result depends on it.
+fn policies() -> Vec<Case> {
+    let mut all = Vec::new();
+    let mut forms = vec![
+        ("createpolicy.cvt.L2.b64".to_owned(), "a0"),
+        ("createpolicy.range.global.L2::evict_last.L2::evict_first.b64".to_owned(), "[pin], 64, 128"),
+        ("createpolicy.range.L2::evict_first.L2::evict_unchanged.b64".to_owned(), "[pin], size, size"),
+        ("createpolicy.range.global.L2::evict_normal.b64".to_owned(), "[pin+8], size, 4294967295"),
+        ("createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64".to_owned(), "0f00000000"),
+    ];
+    for priority in ["evict_last", "evict_normal", "evict_first", "evict_unchanged"] {
+        for fraction in ["", "1.0", "fraction"] {
+            forms.push((format!("createpolicy.fractional.L2::{priority}.b64"), fraction));
+        }
+    }
+    for (opcode, operands) in forms {
+        let comma = if operands.is_empty() { "" } else { ", " };
+        let body = format!(
+            ".shared .align 16 .b8 place[2048]; .reg .b32 at, size; .reg .f32 fraction; .reg .b64 policy; .reg .pred odd;
+             mul.lo.u32 at, tid, 16; mov.u32 scratch, place; add.u32 at, at, scratch;
+             cvt.u32.u64 size, a0; mov.f32 fraction, 0.25; mov.b64 policy, a1;
+             and.b32 scratch, size, 1; setp.ne.u32 odd, scratch, 0;
+             @odd {opcode} policy{comma}{operands};
+             ld.global.L2::cache_hint.b64 d0, [pin], policy;
+             cp.async.ca.shared.global.L2::cache_hint [at], [pin], 8, policy;
+             cp.async.ca.shared.global.L2::cache_hint [at+8], [pin], 8, 4, policy; cp.async.wait_all;
+             ld.shared.u64 d1, [at]; ld.shared.u64 d2, [at+8];
+             st.global.L2::cache_hint.b64 [pout+24], a0, policy;
+             atom.global.exch.L2::cache_hint.b64 d4, [pout+40], a0, policy;
+             red.global.xor.L2::cache_hint.b64 [pout+40], a1, policy;"
+        );
+        let outs = [Class::B64, Class::B64, Class::B64, Class::Raw, Class::B64, Class::Raw];
+        let mut case = Case::new(&opcode, &body, &[B64, B64], &outs, |a| {
+            [a[0], a[0], a[0] & 0xFFFF_FFFF, a[0], FILL, a[0] ^ a[1]].map(Want::Bits).to_vec()
+        });
+        for hinted in [
+            "ld.global.L2::cache_hint.b64",
+            "st.global.L2::cache_hint.b64",
+            "atom.global.exch.L2::cache_hint.b64",
+            "red.global.xor.L2::cache_hint.b64",
+            "cp.async.ca.shared.global.L2::cache_hint",
+        ] {
+            case = case.and(hinted);
+        }
+        all.push(case);
+    }
+    // As an opaque number, a policy can be kept and passed on.
+    let body = ".reg .b64 p, q; createpolicy.cvt.L2.b64 p, a0; mov.b64 q, p; sub.u64 d0, p, q;";
+    all.push(Case::new("createpolicy.cvt.L2.b64", body, &[B64], &[Class::B64], |_| vec![Want::Bits(0)]));
     all
 }
 

@@ -42,14 +42,94 @@ fn unsupported_instructions_are_refused_by_name_and_line() {
         "bra.nowhere r1;",
     ] {
         let text = module(&format!("mov.u32 r1, 1;\n{instruction}"));
-        match gpu().accepts(&text) {
+        match gpu().launches(&text).and_then(|mut results| results.remove(0)) {
             Ok(()) => wrong.push(format!("{instruction} is accepted")),
             Err(error) if error.code == Code::InvalidPtx && error.message.contains("line 8") => {}
             Err(error) => wrong.push(format!("{instruction}: {error}")),
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    gpu().accepts(&module("add.u32 r1, r2, r3;")).expect("what is supported is accepted");
+    let accepted = gpu().launches(&module("add.u32 r1, r2, r3;")).expect("it loads");
+    accepted.into_iter().collect::<Result<Vec<()>, _>>().expect("what is supported is accepted");
+}
+
+/// A module of four kernels: one that has nothing special, and three that come to an instruction which cannot be
+/// executed: by themselves, through a function, and through one that is called through a pointer.
+fn three_of_four(instruction: &str) -> String {
+    format!(
+        ".version 8.6\n.target sm_90\n.address_size 64
+.global .b64 table[1] = {{ by_pointer }};
+.func deep() {{\n .reg .b32 r<9>; .reg .b64 rd<9>; .reg .f32 f<9>; .reg .pred p<9>;\n{instruction}\nret; }}
+.func between() {{ call deep, (); ret; }}
+.func by_pointer() {{ call deep, (); ret; }}
+.visible .entry healthy() {{ .reg .b32 r<9>; mov.u32 r1, 1; ret; }}
+.visible .entry itself() {{ .reg .b32 r<9>; .reg .b64 rd<9>; .reg .f32 f<9>; .reg .pred p<9>;
+{instruction}
+ret; }}
+.visible .entry caller() {{ call between, (); ret; }}
+.visible .entry pointing() {{ .reg .b64 t;
+ld.global.u64 t, [table];
+kind: .callprototype _ ();
+call t, (), kind; ret; }}
+.visible .entry also_healthy() {{ ret; }}\n"
+    )
+}
+
+#[test]
+fn a_kernel_that_cannot_be_executed_is_refused_and_the_others_run() {
+    for instruction in [
+        "tex.2d.v4.f32.f32 {f1, f2, f3, f4}, [rd1, {f5, f6}];",
+        "setmaxnreg.inc.sync.aligned.u32 64;",
+        "add.u32.frob r1, r2, r3;",
+        "fence.proxy.tensormap::generic.acquire.gpu [rd1], 128;",
+        "mbarrier.arrive.expect_tx.shared.b64 rd2, [r1], r2;",
+        "cp.async.bulk.commit_group;",
+    ] {
+        let name = instruction.split(' ').next().unwrap().trim_end_matches(';');
+        let results = gpu().launches(&three_of_four(instruction)).expect("the module is loaded");
+        let names = ["healthy", "itself", "caller", "pointing", "also_healthy"];
+        let lines = [None, Some("line 13"), Some("line 7"), Some("line 7"), None];
+        for ((result, kernel), line) in results.into_iter().zip(names).zip(lines) {
+            let Some(line) = line else {
+                result.unwrap_or_else(|error| panic!("{instruction} disturbs {kernel}: {error}"));
+                continue;
+            };
+            let error = result.expect_err(kernel);
+            assert_eq!(error.code, Code::InvalidPtx, "{error}");
+            for word in [kernel, line, name] {
+                assert!(error.message.contains(word), "{kernel} is refused without {word}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn malformed_instructions_are_refused_when_the_module_is_loaded() {
+    for instruction in [
+        "createpolicy.fractional.L2::evict_first.b64;",
+        "createpolicy.fractional.L2::evict_first.b64 rd1, f1, f2;",
+        "createpolicy.range.global.L2::evict_first.b64 rd1, [rd2], 1;",
+        "createpolicy.cvt.L2.b64 rd1;",
+        "prefetch.global.L1;",
+        "add.u32 r1, r2;",
+        "add.u32 r1, r2, r3, r4;",
+        "ld.global.u32 r1, rd1;",
+        "mbarrier.init.shared.b64 [r1];",
+        "bar.red.popc.u32 r1, 0;",
+        "bar.sync;",
+        "lop3.b32 r1, r2, r3, r4, r5;",
+        "fns.b32 r1, r2;",
+        "vadd4.u32.u32.u32 r1, r2, r3;",
+        "cvt.rn.f16x2.f32 r1, f1;",
+        "cp.async.ca.shared.global [r1], [rd1], r2;",
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {f1, f2, f3, f4}, {r1, r2}, {r3};",
+        "brx.idx r1;",
+        "membar.gl r1;",
+    ] {
+        let error = gpu().loads(&module(&format!("mov.u32 r1, 1;\n{instruction}"))).expect_err(instruction);
+        assert_eq!(error.code, Code::InvalidPtx, "{instruction}: {error}");
+        assert!(error.message.contains("line 8"), "{instruction}: {error}");
+    }
 }
 
 fn run(body: &str) -> Result<Vec<u8>, rgpu_device::Error> {

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-pub use super::opcode::{Form, Opcode, Space, Type};
+pub use super::types::{Space, Type};
 
 /// Index into [`Function::registers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,13 +49,13 @@ pub struct Module {
     pub variables: Vec<Variable>,
     /// All functions, in order of first mention.
     pub functions: Vec<Function>,
-    /// Every distinct opcode with modifiers that occurs in the module.
-    pub forms: Vec<Form>,
+    /// Every distinct opcode with modifiers that occurs in the module, as written: `ld.global.nc.v4.f32`.
+    pub forms: Vec<String>,
 }
 
 impl Module {
     /// The opcode with its modifiers of an instruction.
-    pub fn form(&self, instruction: &Instruction) -> &Form {
+    pub fn form(&self, instruction: &Instruction) -> &str {
         &self.forms[instruction.form.0 as usize]
     }
 }

@@ -1,16 +1,15 @@
 //! PTX: the text that compilers for NVIDIA GPUs emit.
 //!
-//! [`parse`] turns it into an [`ast::Module`] in which every name is resolved. It knows the grammar, the scopes,
-//! and how many operands of what size the usual opcodes take; what a form of an opcode means, and whether
-//! there is such a form, is for whoever compiles the module.
+//! [`parse`] turns it into an [`ast::Module`] in which every name is resolved. It knows the grammar and the scopes;
+//! what an opcode with its modifiers means, whether there is such a one, and which operands it takes, is for
+//! whoever compiles the module.
 
 pub mod ast;
-mod check;
 mod expression;
 mod lexer;
-pub mod opcode;
 mod parser;
 mod special;
+mod types;
 
 pub use parser::parse;
 

@@ -1,10 +1,9 @@
-//! Opcodes of floating-point arithmetic, and conversions.
+//! Opcodes of floating-point arithmetic.
 
-use super::Reader;
-use super::{HALVES, INTS};
+use super::{HALVES, INTS, Reader};
 use crate::compile::op::*;
+use crate::compile::opcode::{Opcode, Rounding};
 use rgpu_image::ptx::ast::Type;
-use rgpu_image::ptx::opcode::{Opcode, Rounding};
 
 impl Reader {
     /// `.ftz` exists for single (and half) precision only.
@@ -30,7 +29,59 @@ impl Reader {
         }
     }
 
-    pub(super) fn fma(&mut self) -> Option<Op> {
+    /// `div` of floating-point numbers.
+    pub(super) fn float_div(&mut self) -> Option<Op> {
+        let ty = self.ty_of(&[Type::F32, Type::F64])?;
+        let inexact = Self::flag(&mut self.form.approx) | Self::flag(&mut self.form.full);
+        if inexact && ty != Type::F32 {
+            return None;
+        }
+        if inexact == self.form.rounding.is_some() {
+            // One or the other has to be said.
+            return None;
+        }
+        let mode = self.mode();
+        self.no_ftz_on_double(ty, mode)?;
+        Some(Op::Float { op: FloatOp::Div, ty, mode })
+    }
+
+    /// `neg`, `abs`
+    pub fn sign(&mut self) -> Option<Op> {
+        let negates = self.form.opcode == Opcode::Neg;
+        let ty = self.ty()?;
+        let ftz = Self::flag(&mut self.form.ftz);
+        match ty {
+            Type::S16 | Type::S32 | Type::S64 if !ftz => {
+                Some(Op::IntUnary { op: if negates { IntUnary::Neg } else { IntUnary::Abs }, ty })
+            }
+            _ if ty.is_float() && ty != Type::F32x2 && ty != Type::Tf32 => {
+                Some(if negates { Op::FloatNeg { ty, ftz } } else { Op::FloatAbs { ty, ftz } })
+            }
+            _ => None,
+        }
+    }
+
+    /// `copysign`
+    pub fn copysign(&mut self) -> Option<Op> {
+        Some(Op::Copysign { ty: self.ty_of(&[Type::F32, Type::F64])? })
+    }
+
+    /// `testp`
+    pub fn testp(&mut self) -> Option<Op> {
+        use TestKind as T;
+        let kinds = [
+            ("finite", T::Finite),
+            ("infinite", T::Infinite),
+            ("number", T::Number),
+            ("notanumber", T::NotANumber),
+            ("normal", T::Normal),
+            ("subnormal", T::Subnormal),
+        ];
+        Some(Op::Testp { kind: self.one_of(&kinds)?, ty: self.ty_of(&[Type::F32, Type::F64])? })
+    }
+
+    /// `fma`, and `mad` of floating-point numbers.
+    pub fn fma(&mut self) -> Option<Op> {
         let ty = self.ty()?;
         let mode = self.mode();
         let relu = self.other("relu");
@@ -41,12 +92,13 @@ impl Reader {
         Some(Op::Fma { ty, mode, relu })
     }
 
-    pub(super) fn min_max(&mut self) -> Option<Op> {
+    /// `min`, `max`
+    pub fn min_max(&mut self) -> Option<Op> {
         let max = self.form.opcode == Opcode::Max;
         let op = if max { IntOp::Max } else { IntOp::Min };
         let ty = self.ty()?;
         if INTS.contains(&ty) {
-            return Some(Op::Int(op, ty));
+            return Some(Op::Int { op, ty });
         }
         if matches!(ty, Type::U16x2 | Type::S16x2) {
             return Some(Op::PackedInt { op, signed: ty == Type::S16x2 });
@@ -66,7 +118,8 @@ impl Reader {
         Some(Op::FloatMinMax { max, ty, ftz, nan, xorsign })
     }
 
-    pub(super) fn float_unary(&mut self) -> Option<Op> {
+    /// `rcp`, `sqrt`, `rsqrt`, `sin`, `cos`, `lg2`, `ex2`, `tanh`
+    pub fn float_unary(&mut self) -> Option<Op> {
         use FloatUnary as U;
         let op = match self.form.opcode {
             Opcode::Rcp => U::Rcp,
@@ -76,7 +129,8 @@ impl Reader {
             Opcode::Cos => U::Cos,
             Opcode::Lg2 => U::Lg2,
             Opcode::Ex2 => U::Ex2,
-            _ => U::Tanh,
+            Opcode::Tanh => U::Tanh,
+            _ => return None,
         };
         let ty = self.ty()?;
         let approx = Self::flag(&mut self.form.approx);
@@ -100,78 +154,5 @@ impl Reader {
             _ => false,
         };
         (fits && !mode.sat).then_some(Op::FloatUnary { op, ty, mode, approx })
-    }
-
-    pub(super) fn cvt(&mut self) -> Option<Op> {
-        if self.other("pack") {
-            if !Self::flag(&mut self.form.sat) {
-                return None;
-            }
-            let to = self.ty_of(&[Type::U16, Type::S16, Type::U8, Type::S8])?;
-            let from = self.ty_of(&[Type::S32])?;
-            let three = self.ty().map(|ty| ty == Type::B32);
-            return match (to.bits(), three) {
-                (16, None) => Some(Op::CvtPack { to, from, three: false }),
-                (8, Some(true)) => Some(Op::CvtPack { to, from, three: true }),
-                _ => None,
-            };
-        }
-        let dst = self.ty()?;
-        let src = self.ty()?;
-        let rounding = self.form.rounding.take();
-        let int_rounding = self.form.int_rounding.take();
-        let ftz = Self::flag(&mut self.form.ftz);
-        let sat = Self::flag(&mut self.form.sat);
-        let relu = self.other("relu");
-        let satfinite = self.other("satfinite");
-        if matches!(dst, Type::F16x2 | Type::Bf16x2) {
-            let rounding = rounding.filter(|r| matches!(r, Rounding::Nearest | Rounding::Zero))?;
-            if src != Type::F32 || ftz || sat || int_rounding.is_some() {
-                return None;
-            }
-            return Some(Op::CvtPair { to: dst, from: src, rounding, relu, satfinite });
-        }
-        let is_int = |ty: Type| {
-            matches!(
-                ty,
-                Type::U8 | Type::S8 | Type::U16 | Type::S16 | Type::U32 | Type::S32 | Type::U64 | Type::S64
-            )
-        };
-        let is_scalar_float = |ty: Type| matches!(ty, Type::F16 | Type::Bf16 | Type::F32 | Type::F64);
-        let convert = Convert { dst, src, rounding, int_rounding, ftz, sat, relu, satfinite };
-        let directed = |r: Option<Rounding>| {
-            matches!(r, Some(Rounding::Nearest | Rounding::Zero | Rounding::Down | Rounding::Up))
-        };
-        let plain = !relu && !satfinite;
-        let fits = if is_int(dst) && is_int(src) {
-            plain && rounding.is_none() && int_rounding.is_none() && !ftz
-        } else if is_int(dst) && is_scalar_float(src) {
-            plain && int_rounding.is_some() && rounding.is_none()
-        } else if is_scalar_float(dst) && is_int(src) {
-            plain && directed(rounding) && int_rounding.is_none() && !ftz
-        } else if dst == Type::Tf32 && src == Type::F32 {
-            matches!(rounding, Some(Rounding::NearestAway | Rounding::Nearest | Rounding::Zero))
-                && !ftz
-                && !sat
-                && int_rounding.is_none()
-        } else if is_scalar_float(dst) && is_scalar_float(src) {
-            if dst == src {
-                plain && rounding.is_none()
-            } else if dst.bits() > src.bits() {
-                plain && rounding.is_none() && int_rounding.is_none()
-            } else if dst.bits() < src.bits() {
-                let half = matches!(dst, Type::F16 | Type::Bf16);
-                directed(rounding)
-                    && int_rounding.is_none()
-                    && (plain || half && src == Type::F32)
-                    && (!half || matches!(rounding, Some(Rounding::Nearest | Rounding::Zero)))
-                    && !(dst == Type::Bf16 && src != Type::F32)
-            } else {
-                false
-            }
-        } else {
-            false
-        };
-        fits.then_some(Op::Cvt(convert))
     }
 }

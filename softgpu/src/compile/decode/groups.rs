@@ -2,11 +2,11 @@
 
 use super::Reader;
 use crate::compile::op::*;
+use crate::compile::opcode::{Compare, Opcode, Rounding};
 use rgpu_image::ptx::ast::{Space, Type};
-use rgpu_image::ptx::opcode::{Compare, Opcode, Rounding};
 
 impl Reader {
-    pub(super) fn video_compare(&mut self) -> Option<Compare> {
+    fn video_compare(&mut self) -> Option<Compare> {
         use Compare as C;
         self.one_of(&[
             ("eq", C::Eq),
@@ -18,11 +18,12 @@ impl Reader {
         ])
     }
 
-    pub(super) fn video(&mut self) -> Option<Op> {
+    /// `vadd` and its kin.
+    pub fn video(&mut self) -> Option<Op> {
         use Opcode as O;
         use VideoOp as V;
         let opcode = self.form.opcode;
-        let lanes = match opcode.name().as_bytes().last() {
+        let lanes = match opcode.row().name.as_bytes().last() {
             Some(b'2') => 2,
             Some(b'4') => 4,
             _ => 1,
@@ -35,7 +36,6 @@ impl Reader {
             O::Vmax | O::Vmax2 | O::Vmax4 => V::Max,
             O::Vavrg2 | O::Vavrg4 => V::Avrg,
             O::Vset2 | O::Vset4 => V::Set(self.video_compare()?),
-            // Of the scalar forms, those above are implemented.
             _ => return None,
         };
         let types = &[Type::U32, Type::S32];
@@ -55,41 +55,41 @@ impl Reader {
         } else {
             Secondary::None
         };
-        Some(Op::Video { op, lanes, d, a, b, sat, secondary, plus_one: false })
+        Some(Op::Video { op, lanes, d, a, b, sat, secondary })
     }
 
     /// `m16n8k16` among the modifiers.
-    pub(super) fn shape(&mut self) -> Option<(u32, u32, u32)> {
+    fn shape(&mut self) -> Option<(u32, u32, u32)> {
         let at = self.form.others.iter().position(|m| parse_shape(m).is_some())?;
         parse_shape(&self.form.others.remove(at))
     }
 
-    pub(super) fn layout(&mut self) -> Option<bool> {
+    /// The next `row` or `col` among the modifiers: whether it is the former.
+    fn layout(&mut self) -> Option<bool> {
         let at = self.form.others.iter().position(|m| m == "row" || m == "col")?;
         Some(self.form.others.remove(at) == "row")
     }
 
-    pub(super) fn mma(&mut self) -> Option<Op> {
-        let aligned = Self::flag(&mut self.form.sync) & Self::flag(&mut self.form.aligned);
+    /// `mma`
+    pub fn mma(&mut self) -> Option<Op> {
+        self.sync_aligned()?;
         let (m, n, k) = self.shape()?;
         let (a_row, b_row) = (self.layout()?, self.layout()?);
         let (d, a, b, c) = (self.ty()?, self.ty()?, self.ty()?, self.ty()?);
         self.plain_rounding()?;
         let sat = self.other("satfinite");
-        let shape = Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat });
-        (aligned && crate::compile::emit::matrix::is_supported_mma(&shape)).then_some(Op::Mma(shape))
+        let shape = MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat };
+        crate::compile::emit::matrix::is_supported_mma(&shape).then_some(Op::Mma { shape })
     }
 
     /// Products are rounded to nearest, said or not.
-    pub(super) fn plain_rounding(&mut self) -> Option<()> {
+    fn plain_rounding(&mut self) -> Option<()> {
         matches!(self.form.rounding.take(), None | Some(Rounding::Nearest)).then_some(())
     }
 
-    pub(super) fn wmma(&mut self) -> Option<Op> {
-        let aligned = Self::flag(&mut self.form.sync) & Self::flag(&mut self.form.aligned);
-        if !aligned {
-            return None;
-        }
+    /// `wmma`
+    pub fn wmma(&mut self) -> Option<Op> {
+        self.sync_aligned()?;
         if self.other("mma") {
             let (m, n, k) = self.shape()?;
             let (a_row, b_row) = (self.layout()?, self.layout()?);
@@ -101,8 +101,8 @@ impl Reader {
             };
             self.plain_rounding()?;
             let sat = self.other("satfinite");
-            let shape = Box::new(MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat });
-            return crate::compile::emit::matrix::is_supported_wmma(&shape).then_some(Op::WmmaMma(shape));
+            let shape = MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat };
+            return crate::compile::emit::matrix::is_supported_wmma(&shape).then_some(Op::WmmaMma { shape });
         }
         let load = self.other("load");
         if !load && !self.other("store") {
@@ -118,8 +118,7 @@ impl Reader {
             _ => return None,
         };
         let ty = self.ty()?;
-        let shape =
-            Box::new(MatrixShape { m, n, k, a: ty, b: ty, c: ty, d: ty, a_row: row, b_row: row, sat: false });
+        let shape = MatrixShape { m, n, k, a: ty, b: ty, c: ty, d: ty, a_row: row, b_row: row, sat: false };
         if !crate::compile::emit::matrix::is_supported_fragment(fragment, &shape) {
             return None;
         }
@@ -128,6 +127,27 @@ impl Reader {
         } else {
             Op::WmmaStore { shape, row, shared }
         })
+    }
+
+    /// `ldmatrix`
+    pub fn ldmatrix(&mut self) -> Option<Op> {
+        self.sync_aligned()?;
+        let count = self.one_of(&[("x1", 1), ("x2", 2), ("x4", 4)])?;
+        let transpose = self.other("trans");
+        let shared = match self.take_space()? {
+            None => false,
+            Some(Space::Shared | Space::SharedCta) => true,
+            Some(_) => return None,
+        };
+        self.ty_of(&[Type::B16])?;
+        self.other("m8n8").then_some(Op::Ldmatrix { count, transpose, shared })
+    }
+
+    /// `movmatrix`
+    pub fn movmatrix(&mut self) -> Option<Op> {
+        self.sync_aligned()?;
+        self.ty_of(&[Type::B16])?;
+        (self.other("trans") && self.other("m8n8")).then_some(Op::Movmatrix)
     }
 }
 

@@ -2,12 +2,60 @@
 
 use super::Reader;
 use crate::compile::op::*;
+use crate::compile::opcode::{Combine, Opcode, Semantics};
 use rgpu_image::ptx::ast::{Space, Type};
-use rgpu_image::ptx::opcode::{Combine, Opcode, Semantics};
 
 impl Reader {
-    pub(super) fn load_store(&mut self) -> Option<Op> {
-        let store = self.form.opcode == Opcode::St;
+    /// `mov`
+    pub fn mov(&mut self) -> Option<Op> {
+        let ty = self.ty()?;
+        (ty == Type::Pred || (16..=64).contains(&ty.bits())).then_some(Op::Mov { ty })
+    }
+
+    /// `cvta`
+    pub fn cvta(&mut self) -> Option<Op> {
+        let to = Self::flag(&mut self.form.to);
+        let space = self.take_space()??;
+        self.ty_of(&[Type::U64])?;
+        match space {
+            Space::Shared | Space::SharedCta => Some(Op::Cvta { shared: true, to }),
+            Space::Global | Space::Local | Space::Const | Space::Param | Space::ParamEntry => {
+                Some(Op::Cvta { shared: false, to })
+            }
+            _ => None,
+        }
+    }
+
+    /// `isspacep`
+    pub fn isspacep(&mut self) -> Option<Op> {
+        let space = match self.take_space()?? {
+            Space::Const => SpaceTest::Const,
+            Space::Global => SpaceTest::Global,
+            Space::Local => SpaceTest::Local,
+            Space::Shared | Space::SharedCta | Space::SharedCluster => SpaceTest::Shared,
+            Space::Param | Space::ParamEntry => SpaceTest::Param,
+            _ => return None,
+        };
+        Some(Op::Isspacep { space })
+    }
+
+    /// `ld`, `ldu`
+    pub fn load(&mut self) -> Option<Op> {
+        let (place, ty, vector, order) = self.access()?;
+        Some(Op::Ld { place, ty, vector, order })
+    }
+
+    /// `st`
+    pub fn store(&mut self) -> Option<Op> {
+        let (place, ty, vector, order) = self.access()?;
+        if place == Place::Param && order != Order::Weak {
+            return None;
+        }
+        Some(Op::St { place, ty, vector, order })
+    }
+
+    /// What a load or store accesses, and how.
+    fn access(&mut self) -> Option<(Place, Type, u32, Order)> {
         let place = match self.take_space()? {
             None | Some(Space::Global | Space::Const | Space::Local) => Place::Generic,
             Some(Space::Shared | Space::SharedCta) => Place::Shared,
@@ -22,9 +70,6 @@ impl Reader {
             Some(_) => Order::Strong,
         };
         self.other("L2::cache_hint");
-        if store && place == Place::Param && order != Order::Weak {
-            return None;
-        }
         let vector = std::mem::replace(&mut self.form.vector, 1);
         let ty = self.ty()?;
         let simple = matches!(
@@ -48,13 +93,51 @@ impl Reader {
                 | Type::F16x2
                 | Type::Bf16x2
         );
-        if !simple {
-            return None;
-        }
-        Some(if store { Op::St { place, ty, vector, order } } else { Op::Ld { place, ty, vector, order } })
+        simple.then_some((place, ty, vector, order))
     }
 
-    pub(super) fn atomic(&mut self) -> Option<Op> {
+    /// `membar`, `fence`: some combination of modifiers says which accesses are ordered; here all are.
+    pub fn fence(&mut self) -> Option<Op> {
+        let f = &mut self.form;
+        (f.semantics, f.scope) = (None, None);
+        Some(Op::Fence)
+    }
+
+    /// `prefetch`, `prefetchu`, `applypriority`, and `discard`, which allows bytes to be lost, but need not lose them.
+    pub fn cache_hint(&mut self) -> Option<Op> {
+        self.form.spaces.clear();
+        self.form.others.retain(|m| !matches!(m.as_str(), "L1" | "L2"));
+        Some(Op::Nop)
+    }
+
+    /// `createpolicy`: a policy says how long data are worth keeping in a cache, so that any value will do.
+    pub fn createpolicy(&mut self) -> Option<Op> {
+        self.ty_of(&[Type::B64])?;
+        if self.other("cvt") {
+            return self.other("L2").then_some(Op::Policy);
+        }
+        if self.other("range") {
+            if !matches!(self.take_space()?, None | Some(Space::Global)) {
+                return None;
+            }
+        } else if !self.other("fractional") {
+            return None;
+        }
+        let priorities = ["L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"];
+        let fits = match &self.form.others[..] {
+            [first] => priorities.contains(&first.as_str()),
+            [first, second] => {
+                priorities.contains(&first.as_str())
+                    && matches!(second.as_str(), "L2::evict_first" | "L2::evict_unchanged")
+            }
+            _ => false,
+        };
+        self.form.others.clear();
+        fits.then_some(Op::Policy)
+    }
+
+    /// `atom`, `red`
+    pub fn atomic(&mut self) -> Option<Op> {
         let result = self.form.opcode == Opcode::Atom;
         let shared = match self.take_space()? {
             None | Some(Space::Global) => false,
@@ -94,10 +177,11 @@ impl Reader {
         if !fits || vector != 1 {
             return None;
         }
-        Some(Op::Atom { shared, op, ty, vector, result })
+        Some(Op::Atom { shared, op, ty, result })
     }
 
-    pub(super) fn cp(&mut self) -> Option<Op> {
+    /// `cp.async` and what belongs to it.
+    pub fn cp(&mut self) -> Option<Op> {
         if !self.other("async") {
             return None;
         }
@@ -119,15 +203,15 @@ impl Reader {
             return Some(Op::Nop);
         }
         let spaces = std::mem::take(&mut self.form.spaces);
-        self.other("L2::cache_hint");
+        let hint = self.other("L2::cache_hint");
         match spaces[..] {
-            [Space::Shared | Space::SharedCta, Space::Global] => Some(Op::CpAsync),
+            [Space::Shared | Space::SharedCta, Space::Global] => Some(Op::CpAsync { hint }),
             _ => None,
         }
     }
 
     /// Where the object is: whether in shared memory, or at a generic address.
-    pub(super) fn mbarrier_space(&mut self) -> Option<bool> {
+    fn mbarrier_space(&mut self) -> Option<bool> {
         match self.take_space()? {
             None => Some(false),
             Some(Space::Shared | Space::SharedCta) => Some(true),
@@ -135,7 +219,8 @@ impl Reader {
         }
     }
 
-    pub(super) fn mbarrier(&mut self) -> Option<Op> {
+    /// `mbarrier`
+    pub fn mbarrier(&mut self) -> Option<Op> {
         // Whatever the order that is asked for, one worker runs the whole block.
         self.form.others.retain(|m| !matches!(m.as_str(), "release" | "acquire" | "relaxed" | "cta"));
         (self.form.semantics, self.form.scope) = (None, None);

@@ -5,16 +5,16 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::{Emitter, Result, class, int_class};
 use crate::compile::op::{IntOp, IntTernary, IntUnary};
+use crate::compile::opcode::{Combine, Compare};
 use rgpu_image::ptx::ast::{Operand, Type};
-use rgpu_image::ptx::opcode::{Combine, Compare};
 
 impl<'a> Emitter<'a, '_> {
     /// Two sources, one result of the same type.
     pub fn int(&mut self, op: IntOp, ty: Type, o: &'a [Operand]) -> Result<()> {
         if let (IntOp::Shl | IntOp::Shr, Operand::Int(amount, _)) = (op, self.operand(o, 2)?) {
-            let a = self.src(&o[1], ty)?;
+            let a = self.src(self.operand(o, 1)?, ty)?;
             let value = self.shift_by_constant(op, ty, a, *amount as u32);
-            return self.set(&o[0], ty, value);
+            return self.set(self.operand(o, 0)?, ty, value);
         }
         let a = self.src(self.operand(o, 1)?, ty)?;
         let second = self.operand(o, 2)?;
@@ -34,7 +34,7 @@ impl<'a> Emitter<'a, '_> {
             IntOp::Div | IntOp::Rem => self.divide(op == IntOp::Rem, ty, a, b, positive),
             _ => self.int_value(op, ty, a, b),
         };
-        self.set(&o[0], ty, value)
+        self.set(self.operand(o, 0)?, ty, value)
     }
 
     fn shift_by_constant(&mut self, op: IntOp, ty: Type, a: Value, amount: u32) -> Value {
@@ -215,7 +215,7 @@ impl<'a> Emitter<'a, '_> {
     /// `mul.wide`
     pub fn mul_wide(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
         let product = self.wide_product(ty, o)?;
-        self.set(&o[0], Self::wide_type(ty), product)
+        self.set(self.operand(o, 0)?, Self::wide_type(ty), product)
     }
 
     /// `mad.wide`
@@ -223,7 +223,7 @@ impl<'a> Emitter<'a, '_> {
         let product = self.wide_product(ty, o)?;
         let c = self.src(self.operand(o, 3)?, Self::wide_type(ty))?;
         let sum = self.b.ins().iadd(product, c);
-        self.set(&o[0], Self::wide_type(ty), sum)
+        self.set(self.operand(o, 0)?, Self::wide_type(ty), sum)
     }
 
     /// One source.
@@ -263,7 +263,7 @@ impl<'a> Emitter<'a, '_> {
                 (self.b.ins().select(none, ones, found), Type::U32)
             }
         };
-        self.set(&o[0], ty, value)
+        self.set(self.operand(o, 0)?, ty, value)
     }
 
     /// Three sources.
@@ -279,7 +279,7 @@ impl<'a> Emitter<'a, '_> {
             let helper = crate::compile::helpers::fns as extern "C" fn(u32, u32, i32) -> u32;
             let value = self.call_helper(helper as usize, Some(types::I32), &[mask, base, offset]);
             let value = value.ok_or_else(|| self.refuse("A helper returned nothing"))?;
-            return self.set(&o[0], Type::B32, value);
+            return self.set(self.operand(o, 0)?, Type::B32, value);
         }
         let a = self.src(self.operand(o, 1)?, ty)?;
         let b = self.src(self.operand(o, 2)?, ty)?;
@@ -299,7 +299,7 @@ impl<'a> Emitter<'a, '_> {
             T::MadHiSat | T::Mad24HiSat => self.int_value(IntOp::AddSat, ty, product, c),
             _ => self.b.ins().iadd(product, c),
         };
-        self.set(&o[0], ty, sum)
+        self.set(self.operand(o, 0)?, ty, sum)
     }
 
     /// `add`, `min` and `max` of two 16-bit integers in one register.
@@ -312,7 +312,7 @@ impl<'a> Emitter<'a, '_> {
         let low = self.int_value(op, ty, a0, b0);
         let high = self.int_value(op, ty, a1, b1);
         let value = self.join_halves(low, high);
-        self.set(&o[0], Type::B32, value)
+        self.set(self.operand(o, 0)?, Type::B32, value)
     }
 
     /// The two 16-bit halves of a 32-bit integer, low first.
@@ -336,7 +336,22 @@ impl<'a> Emitter<'a, '_> {
         let a = self.src(self.operand(o, 1)?, Type::Pred)?;
         let b = self.src(self.operand(o, 2)?, Type::Pred)?;
         let value = self.int_value(op, Type::U8, a, b);
-        self.set(&o[0], Type::Pred, value)
+        self.set(self.operand(o, 0)?, Type::Pred, value)
+    }
+
+    /// `not` of a predicate.
+    pub fn pred_not(&mut self, o: &'a [Operand]) -> Result<()> {
+        let a = self.src(self.operand(o, 1)?, Type::Pred)?;
+        let not = self.b.ins().bxor_imm_u(a, 1);
+        self.set(self.operand(o, 0)?, Type::Pred, not)
+    }
+
+    /// `selp`
+    pub fn selp(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
+        let (a, b) = (self.src(self.operand(o, 1)?, ty)?, self.src(self.operand(o, 2)?, ty)?);
+        let p = self.src(self.operand(o, 3)?, Type::Pred)?;
+        let value = self.b.ins().select(p, a, b);
+        self.set(self.operand(o, 0)?, ty, value)
     }
 
     /// Compares two values of a type, yielding 0 or 1.
@@ -482,7 +497,7 @@ impl<'a> Emitter<'a, '_> {
                 self.join_halves(low, high)
             }
         };
-        self.set(&o[0], dst, value)
+        self.set(self.operand(o, 0)?, dst, value)
     }
 
     /// `slct`
@@ -498,6 +513,6 @@ impl<'a> Emitter<'a, '_> {
             self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, c, 0)
         };
         let value = self.b.ins().select(condition, a, b);
-        self.set(&o[0], ty, value)
+        self.set(self.operand(o, 0)?, ty, value)
     }
 }

@@ -5,8 +5,8 @@ use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, Value, types};
 
 use super::{Emitter, Result, class, int_class, user};
 use crate::compile::op::{IntOp, Place};
+use crate::compile::opcode::{Combine, Rounding};
 use rgpu_image::ptx::ast::{Operand, Type};
-use rgpu_image::ptx::opcode::{Combine, Rounding};
 
 impl<'a> Emitter<'a, '_> {
     /// `atom`, `red`

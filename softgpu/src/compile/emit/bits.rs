@@ -5,8 +5,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::{Emitter, Result, class};
 use crate::compile::op::PrmtMode;
+use crate::compile::opcode::Combine;
 use rgpu_image::ptx::ast::{Operand, Type};
-use rgpu_image::ptx::opcode::Combine;
 
 impl<'a> Emitter<'a, '_> {
     /// The low byte of an operand, as a 32-bit number.
@@ -48,7 +48,7 @@ impl<'a> Emitter<'a, '_> {
             self.b.ins().band(shifted, mask)
         };
         let value = self.resize(value, class(ty), false);
-        self.set(&o[0], ty, value)
+        self.set(self.operand(o, 0)?, ty, value)
     }
 
     /// `bfi`
@@ -66,7 +66,7 @@ impl<'a> Emitter<'a, '_> {
         let rest = self.b.ins().band(b, outside);
         let value = self.b.ins().bor(rest, field);
         let value = self.resize(value, class(ty), false);
-        self.set(&o[0], ty, value)
+        self.set(self.operand(o, 0)?, ty, value)
     }
 
     /// `bmsk`
@@ -78,7 +78,7 @@ impl<'a> Emitter<'a, '_> {
         let mask = self.ones(b);
         let mask = self.shift_left(mask, a);
         let value = self.b.ins().ireduce(types::I32, mask);
-        self.set(&o[0], Type::B32, value)
+        self.set(self.operand(o, 0)?, Type::B32, value)
     }
 
     /// `szext`: the low bits, extended.
@@ -95,7 +95,7 @@ impl<'a> Emitter<'a, '_> {
         let right = if signed { self.b.ins().sshr(left, spare) } else { self.b.ins().ushr(left, spare) };
         let value = self.b.ins().ushr_imm_u(right, 32);
         let value = self.b.ins().ireduce(types::I32, value);
-        self.set(&o[0], Type::U32, value)
+        self.set(self.operand(o, 0)?, Type::U32, value)
     }
 
     /// `prmt`
@@ -113,7 +113,7 @@ impl<'a> Emitter<'a, '_> {
             let selector = self.src(selector, Type::B32)?;
             self.permute(mode, bytes, selector)
         };
-        self.set(&o[0], Type::B32, value)
+        self.set(self.operand(o, 0)?, Type::B32, value)
     }
 
     /// The byte numbers that a mode chooses.
@@ -269,7 +269,7 @@ impl<'a> Emitter<'a, '_> {
             self.b.ins().ushr(both, n)
         };
         let value = self.b.ins().ireduce(types::I32, value);
-        self.set(&o[0], Type::B32, value)
+        self.set(self.operand(o, 0)?, Type::B32, value)
     }
 
     /// Part `index` of `bits` bits of a 32-bit number, extended to 32 bits.
@@ -292,7 +292,7 @@ impl<'a> Emitter<'a, '_> {
             let product = self.b.ins().imul(a, b);
             sum = self.b.ins().iadd(sum, product);
         }
-        self.set(&o[0], Type::B32, sum)
+        self.set(self.operand(o, 0)?, Type::B32, sum)
     }
 
     /// `dp2a`
@@ -306,6 +306,6 @@ impl<'a> Emitter<'a, '_> {
             let product = self.b.ins().imul(a, b);
             sum = self.b.ins().iadd(sum, product);
         }
-        self.set(&o[0], Type::B32, sum)
+        self.set(self.operand(o, 0)?, Type::B32, sum)
     }
 }

@@ -60,7 +60,7 @@ impl<'a> Emitter<'a, '_> {
         if carry_out {
             self.set_carry(carry)?;
         }
-        self.set(&o[0], ty, value)
+        self.set(self.operand(o, 0)?, ty, value)
     }
 
     /// `mad.cc`, `madc`.
@@ -80,6 +80,6 @@ impl<'a> Emitter<'a, '_> {
         if carry_out {
             self.set_carry(carry)?;
         }
-        self.set(&o[0], ty, value)
+        self.set(self.operand(o, 0)?, ty, value)
     }
 }

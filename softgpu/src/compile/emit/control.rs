@@ -88,10 +88,17 @@ impl<'a> Emitter<'a, '_> {
         Ok(true)
     }
 
+    /// `bra`, without a guard
+    pub fn bra(&mut self, o: &'a [Operand]) -> Result<bool> {
+        let target = self.target(self.operand(o, 0)?)?;
+        self.jump_to(target)?;
+        Ok(true)
+    }
+
     /// `brx.idx`
-    pub fn brx(&mut self, i: &'a Instruction) -> Result<()> {
-        let index = self.src(self.operand(&i.operands, 0)?, Type::U32)?;
-        let labels = branch_targets(self.function, i);
+    pub fn brx(&mut self, o: &'a [Operand]) -> Result<bool> {
+        let index = self.src(self.operand(o, 0)?, Type::U32)?;
+        let labels = branch_targets(self.function, o);
         if labels.is_empty() {
             return Err(self.refuse("The table of brx.idx is missing"));
         }
@@ -105,7 +112,35 @@ impl<'a> Emitter<'a, '_> {
         let calls: Vec<_> = blocks.iter().map(|&block| ir::BlockCall::new(block, [], pool)).collect();
         let table = self.b.create_jump_table(ir::JumpTableData::new(calls[0], &calls));
         self.b.ins().br_table(index, table);
+        Ok(true)
+    }
+
+    /// `ret`
+    pub fn end_of_function(&mut self, _: &'a [Operand]) -> Result<bool> {
+        self.ret()?;
+        Ok(true)
+    }
+
+    /// `exit`
+    pub fn exit(&mut self, _: &'a [Operand]) -> Result<bool> {
+        self.stop(abi::STOP_EXIT)?;
+        Ok(true)
+    }
+
+    /// `trap`, `brkpt`
+    pub fn trap(&mut self, _: &'a [Operand]) -> Result<bool> {
+        self.stop(abi::TRAP_INSTRUCTION)?;
+        Ok(true)
+    }
+
+    /// What has no effect here.
+    pub fn nop(&mut self, _: &'a [Operand]) -> Result<()> {
         Ok(())
+    }
+
+    /// What cannot be executed. Nobody gets here: kernels with such an instruction are refused before.
+    pub fn refused(&mut self, _: &'a [Operand]) -> Result<()> {
+        Err(self.refuse("The instruction is not supported"))
     }
 
     /// The end of a function; of a thread, in a kernel.

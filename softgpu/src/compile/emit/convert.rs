@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::{Emitter, Result, class, int_class};
 use crate::compile::helpers;
 use crate::compile::op::Convert;
+use crate::compile::opcode::{IntRounding, Rounding};
 use rgpu_image::ptx::ast::{Operand, Type};
-use rgpu_image::ptx::opcode::{IntRounding, Rounding};
 
 fn is_half(ty: Type) -> bool {
     matches!(ty, Type::F16 | Type::Bf16)
@@ -24,7 +24,7 @@ impl<'a> Emitter<'a, '_> {
             (true, false) => self.float_to_int(c, a)?,
             (true, true) => self.float_to_float(c, a)?,
         };
-        self.set(&o[0], c.dst, value)
+        self.set(self.operand(o, 0)?, c.dst, value)
     }
 
     fn int_to_int(&mut self, c: Convert, a: Value) -> Value {
@@ -170,7 +170,10 @@ impl<'a> Emitter<'a, '_> {
             (Type::F32, false) => a,
             (_, true) => {
                 let mode = self.iconst(types::I32, helpers::half::mode(rounding));
-                let helper = helpers::half::f16_from_f64 as extern "C" fn(f64, u32) -> u32;
+                let helper = match c.dst {
+                    Type::Bf16 => helpers::half::bf16_from_f64 as extern "C" fn(f64, u32) -> u32,
+                    _ => helpers::half::f16_from_f64,
+                };
                 let value = self.call_helper(helper as usize, Some(types::I32), &[a, mode]);
                 let value = value.ok_or_else(|| self.refuse("A helper returned nothing"))?;
                 let value = self.b.ins().ireduce(types::I16, value);
@@ -287,7 +290,7 @@ impl<'a> Emitter<'a, '_> {
         let high = self.narrow_half(lane, a, rounding, relu, satfinite);
         let low = self.narrow_half(lane, b, rounding, relu, satfinite);
         let value = self.join_halves(low, high);
-        self.set(&o[0], Type::B32, value)
+        self.set(self.operand(o, 0)?, Type::B32, value)
     }
 
     /// `cvt.pack`: two integers narrowed with saturation, above the upper half of a third one.
@@ -310,6 +313,6 @@ impl<'a> Emitter<'a, '_> {
             let c = self.b.ins().ishl_imm_u(c, i64::from(2 * bits));
             value = self.b.ins().bor(value, c);
         }
-        self.set(&o[0], Type::B32, value)
+        self.set(self.operand(o, 0)?, Type::B32, value)
     }
 }

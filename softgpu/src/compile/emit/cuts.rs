@@ -6,7 +6,6 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::{Emitter, Result, trusted};
 use crate::abi::{self, Cut, CutKind};
-use crate::compile::op::Op;
 use rgpu_image::ptx::ast::{Operand, RegId, Type};
 
 /// Offset of `Thread::op[n]`.
@@ -86,8 +85,8 @@ impl<'a> Emitter<'a, '_> {
         self.b.ins().jump(block, &[]);
     }
 
-    /// Emits an instruction that is a cut, and the way to the next block.
-    pub fn cut(&mut self, op: &'a Op, o: &'a [Operand]) -> Result<()> {
+    /// The block that follows the cut which is being emitted.
+    pub fn behind_cut(&mut self) -> Result<usize> {
         if self.latch.is_none() {
             return Err(self.refuse("A thread cannot stop inside a function that was not inlined"));
         }
@@ -95,74 +94,111 @@ impl<'a> Emitter<'a, '_> {
         if next >= self.blocks.len() {
             return Err(self.refuse("Nothing follows"));
         }
-        match op {
-            Op::Yield => self.stop_here(CutKind::Yield, false, next, &[]),
-            // Without a mask: whoever is here once nobody else in the warp can come.
-            Op::Converge => self.stop_here(CutKind::WarpSync, true, next, &[]),
-            Op::Bar { reduce, warp, arrive } => self.bar(*reduce, *warp, *arrive, next, o)?,
-            Op::Shfl { mode, sync } => {
-                let (value, predicate) = self.pair(o)?;
-                for n in 0..3 {
-                    let operand = self.src(self.operand(o, n + 1)?, Type::B32)?;
-                    self.store_op(n, operand);
-                }
-                if *sync {
-                    self.mask(o, 4)?;
-                }
-                let results = registers(&[value, predicate]);
-                self.stop_here(CutKind::Shuffle(*mode), !sync, next, &results);
-                self.result(value, 0, Type::B32)?;
-                self.result(predicate, 1, Type::Pred)?;
-            }
-            Op::Vote { mode, sync } => {
-                let destination = self.operand(o, 0)?;
-                let predicate = self.src(self.operand(o, 1)?, Type::Pred)?;
-                self.store_op(0, predicate);
-                if *sync {
-                    self.mask(o, 2)?;
-                }
-                let results = registers(&[Some(destination)]);
-                self.stop_here(CutKind::Vote(*mode), !sync, next, &results);
-                let ty = if *mode == abi::VoteMode::Ballot { Type::B32 } else { Type::Pred };
-                self.result(Some(destination), 0, ty)?;
-            }
-            Op::Match { all, ty } => {
-                let (value, predicate) = self.pair(o)?;
-                let operand = self.src(self.operand(o, 1)?, *ty)?;
-                self.store_op(0, operand);
-                self.mask(o, 2)?;
-                let results = registers(&[value, predicate]);
-                let kind = if *all { CutKind::MatchAll } else { CutKind::MatchAny };
-                self.stop_here(kind, false, next, &results);
-                self.result(value, 0, Type::B32)?;
-                self.result(predicate, 1, Type::Pred)?;
-            }
-            Op::Redux(reduce) => {
-                let destination = self.operand(o, 0)?;
-                let operand = self.src(self.operand(o, 1)?, Type::B32)?;
-                self.store_op(0, operand);
-                self.mask(o, 2)?;
-                let results = registers(&[Some(destination)]);
-                self.stop_here(CutKind::Redux(*reduce), false, next, &results);
-                self.result(Some(destination), 0, Type::B32)?;
-            }
-            Op::ActiveMask => {
-                let destination = self.operand(o, 0)?;
-                let results = registers(&[Some(destination)]);
-                self.stop_here(CutKind::ActiveMask, true, next, &results);
-                self.result(Some(destination), 0, Type::B32)?;
-            }
-            Op::Elect => {
-                let (value, predicate) = self.pair(o)?;
-                self.mask(o, 1)?;
-                let results = registers(&[value, predicate]);
-                self.stop_here(CutKind::Elect, false, next, &results);
-                self.result(value, 0, Type::B32)?;
-                self.result(predicate, 1, Type::Pred)?;
-            }
-            other => self.matrix_cut(other, next, o)?,
+        Ok(next)
+    }
+
+    /// Goes on behind a cut.
+    pub fn go_on(&mut self, next: usize) -> Result<bool> {
+        self.jump_to(next)?;
+        Ok(true)
+    }
+
+    /// `nanosleep`, and where a thread that reads must not run ahead of the one that writes.
+    pub fn give_way(&mut self, _: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
+        self.stop_here(CutKind::Yield, false, next, &[]);
+        self.go_on(next)
+    }
+
+    /// The lanes of a warp wait for each other. Without a mask: whoever is here once nobody else in the warp can come.
+    pub fn converge(&mut self, _: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
+        self.stop_here(CutKind::WarpSync, true, next, &[]);
+        self.go_on(next)
+    }
+
+    /// `shfl`
+    pub fn shfl(&mut self, mode: abi::ShuffleMode, sync: bool, o: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
+        let (value, predicate) = self.pair(o)?;
+        for n in 0..3 {
+            let operand = self.src(self.operand(o, n + 1)?, Type::B32)?;
+            self.store_op(n, operand);
         }
-        self.jump_to(next)
+        if sync {
+            self.mask(o, 4)?;
+        }
+        let results = registers(&[value, predicate]);
+        self.stop_here(CutKind::Shuffle(mode), !sync, next, &results);
+        self.result(value, 0, Type::B32)?;
+        self.result(predicate, 1, Type::Pred)?;
+        self.go_on(next)
+    }
+
+    /// `vote`
+    pub fn vote(&mut self, mode: abi::VoteMode, sync: bool, o: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
+        let destination = self.operand(o, 0)?;
+        let predicate = self.src(self.operand(o, 1)?, Type::Pred)?;
+        self.store_op(0, predicate);
+        if sync {
+            self.mask(o, 2)?;
+        }
+        let results = registers(&[Some(destination)]);
+        self.stop_here(CutKind::Vote(mode), !sync, next, &results);
+        let ty = if mode == abi::VoteMode::Ballot { Type::B32 } else { Type::Pred };
+        self.result(Some(destination), 0, ty)?;
+        self.go_on(next)
+    }
+
+    /// `match`
+    pub fn lane_match(&mut self, all: bool, ty: Type, o: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
+        let (value, predicate) = self.pair(o)?;
+        let operand = self.src(self.operand(o, 1)?, ty)?;
+        self.store_op(0, operand);
+        self.mask(o, 2)?;
+        let results = registers(&[value, predicate]);
+        let kind = if all { CutKind::MatchAll } else { CutKind::MatchAny };
+        self.stop_here(kind, false, next, &results);
+        self.result(value, 0, Type::B32)?;
+        self.result(predicate, 1, Type::Pred)?;
+        self.go_on(next)
+    }
+
+    /// `redux`
+    pub fn redux(&mut self, reduce: abi::ReduceOp, o: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
+        let destination = self.operand(o, 0)?;
+        let operand = self.src(self.operand(o, 1)?, Type::B32)?;
+        self.store_op(0, operand);
+        self.mask(o, 2)?;
+        let results = registers(&[Some(destination)]);
+        self.stop_here(CutKind::Redux(reduce), false, next, &results);
+        self.result(Some(destination), 0, Type::B32)?;
+        self.go_on(next)
+    }
+
+    /// `activemask`
+    pub fn active_mask(&mut self, o: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
+        let destination = self.operand(o, 0)?;
+        let results = registers(&[Some(destination)]);
+        self.stop_here(CutKind::ActiveMask, true, next, &results);
+        self.result(Some(destination), 0, Type::B32)?;
+        self.go_on(next)
+    }
+
+    /// `elect`
+    pub fn elect(&mut self, o: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
+        let (value, predicate) = self.pair(o)?;
+        self.mask(o, 1)?;
+        let results = registers(&[value, predicate]);
+        self.stop_here(CutKind::Elect, false, next, &results);
+        self.result(value, 0, Type::B32)?;
+        self.result(predicate, 1, Type::Pred)?;
+        self.go_on(next)
     }
 
     /// `d|p`, or `d` alone.
@@ -187,44 +223,47 @@ impl<'a> Emitter<'a, '_> {
         self.set(operand, ty, value)
     }
 
-    fn bar(
+    /// `bar`, `barrier`
+    pub fn bar(
         &mut self,
         reduce: Option<abi::ReduceOp>,
         warp: bool,
         arrive: bool,
-        next: usize,
         o: &'a [Operand],
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        let next = self.behind_cut()?;
         if warp {
             self.mask(o, 0)?;
             self.stop_here(CutKind::WarpSync, false, next, &[]);
-            return Ok(());
+            return self.go_on(next);
         }
-        let first = usize::from(reduce.is_some());
-        let number = match o.get(first) {
-            Some(operand) => self.src(operand, Type::U32)?,
-            // `bar.sync` has always had a number; `barrier.sync` too.
-            None => return Err(self.refuse("The barrier's number is missing")),
+        // With a reduction, the result comes first and the predicate last.
+        let (reduction, rest) = match (reduce, o) {
+            (Some(reduce), [destination, rest @ .., predicate]) => {
+                (Some((reduce, destination, predicate)), rest)
+            }
+            (Some(_), _) => return Err(self.refuse("An operand is missing")),
+            (None, rest) => (None, rest),
         };
-        let rest = &o[first + 1..];
-        // With a reduction, the predicate comes last.
-        let counted = rest.len() == 1 + first;
-        let count = if counted { self.src(&rest[0], Type::U32)? } else { self.iconst(types::I32, 0) };
+        let number = self.src(self.operand(rest, 0)?, Type::U32)?;
+        let count = match rest.get(1) {
+            Some(count) => self.src(count, Type::U32)?,
+            None => self.iconst(types::I32, 0),
+        };
         self.store_op(0, number);
         self.store_op(1, count);
-        let Some(reduce) = reduce else {
+        let Some((reduce, destination, predicate)) = reduction else {
             let kind = if arrive { CutKind::BarrierArrive } else { CutKind::Barrier };
             self.stop_here(kind, false, next, &[]);
-            return Ok(());
+            return self.go_on(next);
         };
-        let Some(predicate) = rest.last() else { return Err(self.refuse("The predicate is missing")) };
         let predicate = self.src(predicate, Type::Pred)?;
         self.store_op(2, predicate);
-        let destination = &o[0];
         let results = registers(&[Some(destination)]);
         self.stop_here(CutKind::BarrierReduce(reduce), false, next, &results);
         let ty = if reduce == abi::ReduceOp::Popc { Type::U32 } else { Type::Pred };
-        self.result(Some(destination), 0, ty)
+        self.result(Some(destination), 0, ty)?;
+        self.go_on(next)
     }
 }
 

@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{self, InstBuilder, Value, types};
 use super::{Emitter, Result};
 use crate::compile::helpers;
 use crate::compile::op::{FloatOp, FloatUnary, Mode, TestKind};
+use crate::compile::opcode::Rounding;
 use rgpu_image::ptx::ast::{Operand, Type};
-use rgpu_image::ptx::opcode::Rounding;
 
 /// The NaN that the devices produce in single precision.
 const NAN32: u32 = 0x7fff_ffff;
@@ -113,7 +113,7 @@ impl<'a> Emitter<'a, '_> {
             };
             self.directed(op, mode.rounding, &[a, b])?
         };
-        self.float_result(&o[0], ty, mode, value)
+        self.float_result(self.operand(o, 0)?, ty, mode, value)
     }
 
     /// `fma`, `mad`
@@ -129,7 +129,7 @@ impl<'a> Emitter<'a, '_> {
         } else {
             self.directed(Directed::Fma, mode.rounding, &[a, b, c])?
         };
-        self.float_result(&o[0], ty, mode, value)
+        self.float_result(self.operand(o, 0)?, ty, mode, value)
     }
 
     /// An operation rounded toward zero, down or up.
@@ -260,7 +260,7 @@ impl<'a> Emitter<'a, '_> {
         let a = self.float_src(self.operand(o, 1)?, ty, ftz)?;
         let b = self.float_src(self.operand(o, 2)?, ty, ftz)?;
         let value = self.min_max_value(max, nan, xorsign, a, b);
-        self.set(&o[0], ty, value)
+        self.set(self.operand(o, 0)?, ty, value)
     }
 
     /// The smaller or larger of two numbers; a NaN loses, or wins if `nan`. -0 is less than +0.
@@ -303,8 +303,18 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
+    /// `neg`
+    pub fn float_neg(&mut self, ty: Type, ftz: bool, o: &'a [Operand]) -> Result<()> {
+        self.float_sign(ty, ftz, false, o)
+    }
+
+    /// `abs`
+    pub fn float_abs(&mut self, ty: Type, ftz: bool, o: &'a [Operand]) -> Result<()> {
+        self.float_sign(ty, ftz, true, o)
+    }
+
     /// `neg`, `abs`
-    pub fn float_sign(&mut self, ty: Type, ftz: bool, abs: bool, o: &'a [Operand]) -> Result<()> {
+    fn float_sign(&mut self, ty: Type, ftz: bool, abs: bool, o: &'a [Operand]) -> Result<()> {
         if ty != Type::F32 && ty != Type::F64 {
             return self.half_sign(ty, ftz, abs, o);
         }
@@ -313,7 +323,7 @@ impl<'a> Emitter<'a, '_> {
         if ftz && ty == Type::F32 {
             self.flushed.insert(value);
         }
-        self.set(&o[0], ty, value)
+        self.set(self.operand(o, 0)?, ty, value)
     }
 
     /// `copysign`: the second operand's magnitude with the first one's sign.
@@ -321,7 +331,7 @@ impl<'a> Emitter<'a, '_> {
         let a = self.src(self.operand(o, 1)?, ty)?;
         let b = self.src(self.operand(o, 2)?, ty)?;
         let value = self.b.ins().fcopysign(b, a);
-        self.set(&o[0], ty, value)
+        self.set(self.operand(o, 0)?, ty, value)
     }
 
     /// `testp`
@@ -345,7 +355,7 @@ impl<'a> Emitter<'a, '_> {
                 self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, above, least - 1)
             }
         };
-        self.set(&o[0], Type::Pred, value)
+        self.set(self.operand(o, 0)?, Type::Pred, value)
     }
 
     /// `rcp`, `sqrt`, `rsqrt`, `sin`, `cos`, `lg2`, `ex2`, `tanh`
@@ -362,7 +372,7 @@ impl<'a> Emitter<'a, '_> {
         }
         let a = self.float_src(self.operand(o, 1)?, ty, mode.ftz)?;
         let value = self.float_unary_value(op, ty, mode, approx, a)?;
-        self.float_result(&o[0], ty, mode, value)
+        self.float_result(self.operand(o, 0)?, ty, mode, value)
     }
 
     pub(super) fn float_unary_value(

@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::{Emitter, Result};
 use crate::compile::helpers;
 use crate::compile::op::{FloatOp, FloatUnary, Mode};
+use crate::compile::opcode::Rounding;
 use rgpu_image::ptx::ast::{Operand, Type};
-use rgpu_image::ptx::opcode::Rounding;
 
 /// Whether two numbers share a register.
 pub fn is_pair(ty: Type) -> bool {
@@ -53,8 +53,9 @@ impl<'a> Emitter<'a, '_> {
             return self.single_to_bf16(value, rounding);
         }
         if rounding != Rounding::Nearest {
-            let helper = helpers::half::f16_from_f32_zero as extern "C" fn(f32) -> u32;
-            return self.half_helper(helper as usize, &[value]);
+            let helper = helpers::half::f16_from_f32 as extern "C" fn(f32, u32) -> u32;
+            let mode = self.iconst(types::I32, helpers::half::mode(rounding));
+            return self.half_helper(helper as usize, &[value, mode]);
         }
         let bits = self.recast(value, types::I32);
         let sign = self.b.ins().ushr_imm_u(bits, 16);
@@ -87,13 +88,22 @@ impl<'a> Emitter<'a, '_> {
 
     fn single_to_bf16(&mut self, value: Value, rounding: Rounding) -> Value {
         let bits = self.recast(value, types::I32);
-        let rounded = if rounding == Rounding::Nearest {
-            let odd = self.b.ins().ushr_imm_u(bits, 16);
-            let odd = self.b.ins().band_imm_u(odd, 1);
-            let sum = self.b.ins().iadd(bits, odd);
-            self.add_const(sum, 0x7fff)
-        } else {
-            bits
+        // What is cut off carries into the part that is kept, or does not.
+        let rounded = match rounding {
+            Rounding::Down | Rounding::Up => {
+                let negative = self.b.ins().sshr_imm_u(bits, 31);
+                let away = if rounding == Rounding::Down { negative } else { self.b.ins().bnot(negative) };
+                let most = self.b.ins().band_imm_u(away, 0xffff);
+                self.b.ins().iadd(bits, most)
+            }
+            Rounding::Nearest => {
+                let odd = self.b.ins().ushr_imm_u(bits, 16);
+                let odd = self.b.ins().band_imm_u(odd, 1);
+                let sum = self.b.ins().iadd(bits, odd);
+                self.add_const(sum, 0x7fff)
+            }
+            // The two others do not come here: decoding lets nobody round to these formats so.
+            Rounding::Zero | Rounding::NearestAway | Rounding::Stochastic => bits,
         };
         let result = self.b.ins().ushr_imm_u(rounded, 16);
         let nan = self.iconst(types::I32, 0x7fff);
@@ -130,7 +140,7 @@ impl<'a> Emitter<'a, '_> {
         } else {
             f(self, &values)?
         };
-        self.set(&o[0], ty, result)
+        self.set(self.operand(o, 0)?, ty, result)
     }
 
     /// Replaces a denormal `f16` by a zero of its sign.

@@ -13,7 +13,7 @@ use super::memory::Target;
 use super::{Emitter, Result, class, trusted, user};
 use crate::abi::{self, CutKind};
 use crate::compile::helpers::matrix::{self, Offsets, Spread, Spreads};
-use crate::compile::op::{Fragment, MatrixShape, Op, Place};
+use crate::compile::op::{Fragment, MatrixShape, Place};
 use rgpu_image::ptx::ast::{Operand, Type};
 
 /// Whether an `mma` is implemented.
@@ -107,39 +107,33 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// `mma`, `wmma.mma`, `ldmatrix`, `movmatrix`
-    pub fn matrix_cut(&mut self, op: &'a Op, next: usize, o: &'a [Operand]) -> Result<()> {
-        match op {
-            Op::Mma(shape) => {
-                let spreads = matrix::mma(shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
-                self.multiply(shape, spreads, next, o)
-            }
-            Op::WmmaMma(shape) => {
-                let spreads =
-                    matrix::wmma(shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
-                self.multiply(shape, spreads, next, o)
-            }
-            Op::Ldmatrix { count, transpose, shared } => self.ldmatrix(*count, *transpose, *shared, next, o),
-            Op::Movmatrix => {
-                let at = self.matrix_area(32);
-                let value = self.src(self.operand(o, 1)?, Type::B32)?;
-                let state = self.state_pointer();
-                self.b.ins().store(trusted(), value, state, at as i32);
-                let destination = self.operand(o, 0)?;
-                self.matrix_stop(matrix::transpose(at as usize, at as usize + 16), next, destination)?;
-                self.get_fragment(at + 16, Type::B32, destination)
-            }
-            _ => Err(self.refuse("A cut of an unknown kind")),
-        }
+    /// `mma`
+    pub fn mma(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
+        let spreads = matrix::mma(&shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
+        self.multiply(&shape, spreads, o)
     }
 
-    fn multiply(
-        &mut self,
-        shape: &MatrixShape,
-        spreads: Spreads,
-        next: usize,
-        o: &'a [Operand],
-    ) -> Result<()> {
+    /// `wmma.mma`
+    pub fn wmma_mma(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
+        let spreads = matrix::wmma(&shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
+        self.multiply(&shape, spreads, o)
+    }
+
+    /// `movmatrix`
+    pub fn movmatrix(&mut self, o: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
+        let at = self.matrix_area(32);
+        let value = self.src(self.operand(o, 1)?, Type::B32)?;
+        let state = self.state_pointer();
+        self.b.ins().store(trusted(), value, state, at as i32);
+        let destination = self.operand(o, 0)?;
+        self.matrix_stop(matrix::transpose(at as usize, at as usize + 16), next, destination)?;
+        self.get_fragment(at + 16, Type::B32, destination)?;
+        self.go_on(next)
+    }
+
+    fn multiply(&mut self, shape: &MatrixShape, spreads: Spreads, o: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
         let size = |spread: &Spread| (spread.words as u32 * 4).next_multiple_of(16);
         let total = size(&spreads.a) + size(&spreads.b) + size(&spreads.c) + size(&spreads.d);
         let a = self.matrix_area(total);
@@ -157,17 +151,13 @@ impl<'a> Emitter<'a, '_> {
         }
         let at = Offsets { a: a as usize, b: b as usize, c: c as usize, d: d as usize };
         self.matrix_stop(matrix::multiply(shape, spreads, at), next, destination)?;
-        self.get_fragment(d, shape.d, destination)
+        self.get_fragment(d, shape.d, destination)?;
+        self.go_on(next)
     }
 
-    fn ldmatrix(
-        &mut self,
-        count: u32,
-        transpose: bool,
-        shared: bool,
-        next: usize,
-        o: &'a [Operand],
-    ) -> Result<()> {
+    /// `ldmatrix`
+    pub fn ldmatrix(&mut self, count: u32, transpose: bool, shared: bool, o: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
         let at = self.matrix_area(32);
         let destination = self.operand(o, 0)?;
         if self.vector(destination).len() != count as usize {
@@ -190,7 +180,8 @@ impl<'a> Emitter<'a, '_> {
         self.b.switch_to_block(after);
         let operation = matrix::distribute(count as usize, transpose, at as usize, at as usize + 16);
         self.matrix_stop(operation, next, destination)?;
-        self.get_fragment(at + 16, Type::B32, destination)
+        self.get_fragment(at + 16, Type::B32, destination)?;
+        self.go_on(next)
     }
 
     /// Rows and columns of a fragment.
@@ -262,18 +253,18 @@ impl<'a> Emitter<'a, '_> {
     pub fn wmma_load(
         &mut self,
         fragment: Fragment,
-        shape: &MatrixShape,
+        shape: MatrixShape,
         row: bool,
         shared: bool,
         o: &'a [Operand],
     ) -> Result<()> {
         let spread = match fragment {
-            Fragment::A => matrix::wmma_a(shape),
-            Fragment::B => matrix::wmma_b(shape),
-            Fragment::C | Fragment::D => matrix::wmma_c(shape, shape.c),
+            Fragment::A => matrix::wmma_a(&shape),
+            Fragment::B => matrix::wmma_b(&shape),
+            Fragment::C | Fragment::D => matrix::wmma_c(&shape, shape.c),
         };
         let ty = Self::memory_type(shape.a);
-        let (rows, columns) = Self::dimensions(fragment, shape);
+        let (rows, columns) = Self::dimensions(fragment, &shape);
         let target =
             self.target_of(if shared { Place::Shared } else { Place::Generic }, self.operand(o, 1)?, 1)?;
         let stride = self.stride(o.get(2), if row { columns } else { rows })?;
@@ -318,12 +309,12 @@ impl<'a> Emitter<'a, '_> {
     /// `wmma.store`
     pub fn wmma_store(
         &mut self,
-        shape: &MatrixShape,
+        shape: MatrixShape,
         row: bool,
         shared: bool,
         o: &'a [Operand],
     ) -> Result<()> {
-        let spread = matrix::wmma_c(shape, shape.d);
+        let spread = matrix::wmma_c(&shape, shape.d);
         let ty = Self::memory_type(shape.d);
         let (rows, columns) = (shape.m, shape.n);
         let target =

@@ -65,13 +65,13 @@ impl<'a> Emitter<'a, '_> {
                     self.b.ins().bxor(phase, of_token)
                 };
                 let value = self.b.ins().icmp_imm_u(IntCC::NotEqual, over, 0);
-                self.set(&o[0], Type::Pred, value)
+                self.set(self.operand(o, 0)?, Type::Pred, value)
             }
             MbarrierOp::Pending => {
                 let token = self.src(self.operand(o, 1)?, Type::B64)?;
                 let count = self.b.ins().band_imm_u(token, MASK);
                 let count = self.b.ins().ireduce(types::I32, count);
-                self.set(&o[0], Type::U32, count)
+                self.set(self.operand(o, 0)?, Type::U32, count)
             }
         }
     }

@@ -248,6 +248,9 @@ impl<'a> Emitter<'a, '_> {
         }
         let width = ty.bytes();
         let target = self.target_of(place, destination, width * vector)?;
+        if target.flags.readonly() {
+            return Err(self.refuse("A kernel cannot write its parameters"));
+        }
         let total = width * vector;
         if order != Order::Weak && vector > 1 {
             if total > 16 {
@@ -286,8 +289,16 @@ impl<'a> Emitter<'a, '_> {
         value
     }
 
-    /// `cp.async`: copies at once. The fourth operand is how many bytes to read; the rest becomes zeros.
-    pub fn cp_async(&mut self, o: &'a [Operand]) -> Result<()> {
+    /// `membar`, `fence`
+    pub fn fence(&mut self, _: &'a [Operand]) -> Result<()> {
+        self.b.ins().fence();
+        Ok(())
+    }
+
+    /// `cp.async`: copies at once. The fourth operand is how many bytes to read; the rest becomes zeros. With a hint,
+    /// the last operand is a cache policy, which means nothing here.
+    pub fn cp_async(&mut self, hint: bool, o: &'a [Operand]) -> Result<()> {
+        let o = if hint { &o[..o.len().saturating_sub(1)] } else { o };
         let Operand::Int(size, _) = *self.operand(o, 2)? else {
             return Err(self.refuse("The size of cp.async has to be a constant"));
         };
@@ -378,14 +389,14 @@ impl<'a> Emitter<'a, '_> {
                 self.b.ins().isub(source, base)
             }
         };
-        self.set(&o[0], Type::U64, value)
+        self.set(self.operand(o, 0)?, Type::U64, value)
     }
 
     /// `isspacep`
     pub fn isspacep(&mut self, space: SpaceTest, o: &'a [Operand]) -> Result<()> {
         let address = self.src(self.operand(o, 1)?, Type::U64)?;
         let value = self.lies_in(space, address);
-        self.set(&o[0], Type::Pred, value)
+        self.set(self.operand(o, 0)?, Type::Pred, value)
     }
 
     fn lies_in(&mut self, space: SpaceTest, address: Value) -> Value {

@@ -104,7 +104,9 @@ pub struct Emitter<'a, 'f> {
     current: usize,
     /// Whether loads of what never changes may be moved out of loops.
     hoist: bool,
+    /// What is being emitted, for messages: its line, and its opcode with modifiers.
     line: u32,
+    text: &'a str,
 }
 
 /// The Cranelift type that holds a PTX type.
@@ -208,6 +210,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             current: 0,
             hoist: true,
             line: function.line,
+            text: "",
         }
     }
 
@@ -364,6 +367,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             for (index, statement) in function.body[first..end].iter().enumerate() {
                 if let Statement::Instruction(instruction) = statement {
                     self.line = instruction.line;
+                    self.text = self.cx.unit.text(instruction.form.0);
                     self.b.set_srcloc(ir::SourceLoc::new((first + index) as u32));
                     ended = self.instruction(instruction)?;
                 }
@@ -383,15 +387,15 @@ impl<'a, 'f> Emitter<'a, 'f> {
     fn instruction(&mut self, instruction: &'a Instruction) -> Result<bool> {
         let unit = self.cx.unit;
         let op = &unit.ops[instruction.form.0 as usize];
-        let Some(guard) = instruction.guard else { return self.operation(op, instruction) };
+        let Some(guard) = instruction.guard else { return self.operation(op, &instruction.operands) };
         let predicate = self.b.use_var(self.variables[guard.register.0 as usize]);
         if matches!(op, Op::Bra) {
             return self.conditional_branch(predicate, guard.negated, instruction);
         }
-        if is_pure(op) {
+        if op.traits().pure {
             let predicate = if guard.negated { self.b.ins().bxor_imm_u(predicate, 1) } else { predicate };
             self.choose = Some(predicate);
-            let ended = self.operation(op, instruction);
+            let ended = self.operation(op, &instruction.operands);
             self.choose = None;
             return ended;
         }
@@ -402,137 +406,18 @@ impl<'a, 'f> Emitter<'a, 'f> {
             self.b.ins().brif(predicate, then, &[], after, &[]);
         }
         self.b.switch_to_block(then);
-        if !self.operation(op, instruction)? {
+        if !self.operation(op, &instruction.operands)? {
             self.b.ins().jump(after, &[]);
         }
         self.b.switch_to_block(after);
         Ok(false)
     }
 
-    /// Emits what an instruction does when its guard holds; true when control does not go on behind it.
-    fn operation(&mut self, op: &'a Op, i: &'a Instruction) -> Result<bool> {
-        let o = &i.operands[..];
-        match op {
-            Op::Nop => {}
-            Op::Mov(ty) => self.mov(*ty, o)?,
-            Op::Policy => {
-                let zero = self.iconst(types::I64, 0);
-                self.set(&o[0], Type::B64, zero)?;
-            }
-            Op::Int(op, ty) => self.int(*op, *ty, o)?,
-            Op::MulWide(ty) => self.mul_wide(*ty, o)?,
-            Op::MadWide(ty) => self.mad_wide(*ty, o)?,
-            Op::IntUnary(op, ty) => self.int_unary(*op, *ty, o)?,
-            Op::IntTernary(op, ty) => self.int_ternary(*op, *ty, o)?,
-            Op::AddCarry { ty, subtract, carry_in, carry_out } => {
-                self.add_carry(*ty, *subtract, *carry_in, *carry_out, o)?;
-            }
-            Op::MadCarry { ty, high, carry_in, carry_out } => {
-                self.mad_carry(*ty, *high, *carry_in, *carry_out, o)?;
-            }
-            Op::Bfi(ty) => self.bfi(*ty, o)?,
-            Op::Bmsk { clamp } => self.bmsk(*clamp, o)?,
-            Op::Szext { signed, clamp } => self.szext(*signed, *clamp, o)?,
-            Op::Prmt(mode) => self.prmt(*mode, o)?,
-            Op::Lop3 { predicate } => self.lop3(*predicate, o)?,
-            Op::Shf { left, wrap } => self.shf(*left, *wrap, o)?,
-            Op::Dp4a { a_signed, b_signed } => self.dp4a(*a_signed, *b_signed, o)?,
-            Op::Dp2a { a_signed, b_signed, high } => self.dp2a(*a_signed, *b_signed, *high, o)?,
-            Op::PackedInt { op, signed } => self.packed_int(*op, *signed, o)?,
-            Op::PredLogic(op) => self.pred_logic(*op, o)?,
-            Op::PredNot => {
-                let a = self.src(&o[1], Type::Pred)?;
-                let not = self.b.ins().bxor_imm_u(a, 1);
-                self.set(&o[0], Type::Pred, not)?;
-            }
-            Op::Float(op, ty, mode) => self.float(*op, *ty, *mode, o)?,
-            Op::Fma { ty, mode, relu } => self.fma(*ty, *mode, *relu, o)?,
-            Op::FloatMinMax { max, ty, ftz, nan, xorsign } => {
-                self.float_min_max(*max, *ty, *ftz, *nan, *xorsign, o)?;
-            }
-            Op::FloatNeg { ty, ftz } => self.float_sign(*ty, *ftz, false, o)?,
-            Op::FloatAbs { ty, ftz } => self.float_sign(*ty, *ftz, true, o)?,
-            Op::Copysign(ty) => self.copysign(*ty, o)?,
-            Op::Testp(kind, ty) => self.testp(*kind, *ty, o)?,
-            Op::FloatUnary { op, ty, mode, approx } => self.float_unary(*op, *ty, *mode, *approx, o)?,
-            Op::Setp { compare, combine, ty, ftz } => self.setp(*compare, *combine, *ty, *ftz, o)?,
-            Op::Set { compare, combine, dst, ty, ftz } => {
-                self.set_compare(*compare, *combine, *dst, *ty, *ftz, o)?;
-            }
-            Op::Selp(ty) => {
-                let (a, b) = (self.src(&o[1], *ty)?, self.src(&o[2], *ty)?);
-                let p = self.src(&o[3], Type::Pred)?;
-                let value = self.b.ins().select(p, a, b);
-                self.set(&o[0], *ty, value)?;
-            }
-            Op::Slct { ty, select, ftz } => self.slct(*ty, *select, *ftz, o)?,
-            Op::Cvt(convert) => self.cvt(*convert, o)?,
-            Op::CvtPack { to, three, .. } => self.cvt_pack(*to, *three, o)?,
-            Op::CvtPair { to, rounding, relu, satfinite, .. } => {
-                self.cvt_pair(*to, *rounding, *relu, *satfinite, o)?;
-            }
-            Op::Ld { place, ty, vector, order } => self.ld(*place, *ty, *vector, *order, o)?,
-            Op::St { place, ty, vector, order } => self.st(*place, *ty, *vector, *order, o)?,
-            Op::Atom { shared, op, ty, result, .. } => self.atom(*shared, *op, *ty, *result, o)?,
-            Op::Fence => {
-                self.b.ins().fence();
-            }
-            Op::Mbarrier { op, shared } => self.mbarrier(*op, *shared, o)?,
-            Op::CpAsync => self.cp_async(o)?,
-            Op::Cvta { shared, to } => self.cvta(*shared, *to, o)?,
-            Op::Isspacep(space) => self.isspacep(*space, o)?,
-            Op::Bra => {
-                let target = self.target(&o[0])?;
-                self.jump_to(target)?;
-                return Ok(true);
-            }
-            Op::Brx => {
-                self.brx(i)?;
-                return Ok(true);
-            }
-            Op::Call => return self.call(o),
-            Op::Ret => {
-                self.ret()?;
-                return Ok(true);
-            }
-            Op::Exit => {
-                self.stop(abi::STOP_EXIT)?;
-                return Ok(true);
-            }
-            Op::Trap => {
-                self.stop(abi::TRAP_INSTRUCTION)?;
-                return Ok(true);
-            }
-            Op::Yield
-            | Op::Converge
-            | Op::Bar { .. }
-            | Op::Shfl { .. }
-            | Op::Vote { .. }
-            | Op::Match { .. }
-            | Op::Redux(_)
-            | Op::ActiveMask
-            | Op::Elect
-            | Op::Mma(_)
-            | Op::WmmaMma(_)
-            | Op::Ldmatrix { .. }
-            | Op::Movmatrix => {
-                self.cut(op, o)?;
-                return Ok(true);
-            }
-            Op::Video { op, lanes, d, a, b, sat, secondary, .. } => {
-                self.video(*op, *lanes, *d, *a, *b, *sat, *secondary, o)?;
-            }
-            Op::WmmaLoad { fragment, shape, row, shared } => {
-                self.wmma_load(*fragment, shape, *row, *shared, o)?;
-            }
-            Op::WmmaStore { shape, row, shared } => self.wmma_store(shape, *row, *shared, o)?,
-        }
-        Ok(false)
-    }
-
     /// The refusal of the instruction that is being emitted.
     fn refuse(&self, why: &str) -> Error {
-        Error::new(Code::InvalidPtx, format!("PTX line {}: {why} (in {})", self.line, self.function.name))
+        let Self { line, text, function, .. } = self;
+        let text = if text.is_empty() { String::new() } else { format!("{text}: ") };
+        Error::new(Code::InvalidPtx, format!("PTX line {line}: {text}{why} (in {})", function.name))
     }
 
     /// An operand that has to be there.
@@ -598,6 +483,9 @@ impl<'a, 'f> Emitter<'a, 'f> {
             }
             Operand::NotReg(reg) => {
                 let value = self.register(*reg);
+                if ty != Type::Pred || self.type_of(value) != types::I8 {
+                    return Err(self.refuse("Only a predicate can be negated"));
+                }
                 self.b.ins().bxor_imm_u(value, 1)
             }
             Operand::Int(bits, _) => match ty {
@@ -753,42 +641,33 @@ impl<'a, 'f> Emitter<'a, 'f> {
     }
 }
 
-/// Whether an operation only computes: executing it in vain does no harm.
-fn is_pure(op: &Op) -> bool {
-    match op {
-        Op::Mov(_)
-        | Op::Policy
-        | Op::MulWide(_)
-        | Op::MadWide(_)
-        | Op::IntUnary(..)
-        | Op::Bfi(_)
-        | Op::Bmsk { .. }
-        | Op::Szext { .. }
-        | Op::Prmt(_)
-        | Op::Lop3 { .. }
-        | Op::Shf { .. }
-        | Op::Dp4a { .. }
-        | Op::PackedInt { .. }
-        | Op::PredLogic(_)
-        | Op::PredNot
-        | Op::FloatMinMax { .. }
-        | Op::FloatNeg { .. }
-        | Op::FloatAbs { .. }
-        | Op::Copysign(_)
-        | Op::Testp(..)
-        | Op::Setp { .. }
-        | Op::Set { .. }
-        | Op::Selp(_)
-        | Op::Slct { .. }
-        | Op::Cvta { .. }
-        | Op::Isspacep(_) => true,
-        Op::Int(op, _) => !matches!(op, super::op::IntOp::Div | super::op::IntOp::Rem),
-        Op::IntTernary(op, _) => !matches!(op, super::op::IntTernary::Fns),
-        Op::Float(op, ty, mode) => {
-            *op != super::op::FloatOp::Div
-                && ty.bits() >= 32
-                && mode.rounding == rgpu_image::ptx::opcode::Rounding::Nearest
-        }
-        _ => false,
+/// Whether control ends with an operation; most say nothing, and it goes on.
+trait Ends {
+    fn ends(self) -> bool;
+}
+
+impl Ends for () {
+    fn ends(self) -> bool {
+        false
     }
 }
+
+impl Ends for bool {
+    fn ends(self) -> bool {
+        self
+    }
+}
+
+macro_rules! emitters {
+    ($($(#[$doc:meta])* $op:ident $({ $($field:ident: $ty:ty),* })? = $traits:expr, $emit:ident;)*) => {
+        impl<'a> Emitter<'a, '_> {
+            /// Emits what an instruction does when its guard holds; true when control does not go on behind it.
+            fn operation(&mut self, op: &'a Op, o: &'a [Operand]) -> Result<bool> {
+                match op { $(
+                    Op::$op $({ $($field),* })? => Ok(self.$emit($($(*$field,)*)? o)?.ends()),
+                )* }
+            }
+        }
+    };
+}
+super::op::operations!(emitters);

@@ -65,6 +65,12 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
+    /// `createpolicy`
+    pub fn policy(&mut self, o: &'a [Operand]) -> Result<()> {
+        let zero = self.iconst(types::I64, 0);
+        self.set(self.operand(o, 0)?, Type::B64, zero)
+    }
+
     fn part_bits(&self, ty: Type, parts: usize) -> Result<u32> {
         let bits = ty.bits() / parts.max(1) as u32;
         if matches!(bits, 8 | 16 | 32) && bits as usize * parts == ty.bits() as usize {

@@ -5,8 +5,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::{Emitter, Result};
 use crate::compile::op::{Secondary, VideoOp};
+use crate::compile::opcode::Compare;
 use rgpu_image::ptx::ast::{Operand, Type};
-use rgpu_image::ptx::opcode::Compare;
 
 impl<'a> Emitter<'a, '_> {
     /// `vadd4` and its kin. Lanes are computed in 64 bits, where nothing overflows.
@@ -73,7 +73,7 @@ impl<'a> Emitter<'a, '_> {
                 self.int_value(op, d, value, c)
             }
         };
-        self.set(&o[0], Type::B32, value)
+        self.set(self.operand(o, 0)?, Type::B32, value)
     }
 
     /// A lane, extended to 64 bits.

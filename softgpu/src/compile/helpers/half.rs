@@ -1,6 +1,6 @@
 //! Rounding to `f16` and `bf16` where a single is not precise enough on the way.
 
-use rgpu_image::ptx::opcode::Rounding;
+use crate::compile::opcode::Rounding;
 
 /// How a rounding is passed to the functions here.
 pub fn mode(rounding: Rounding) -> i64 {
@@ -119,14 +119,19 @@ pub extern "C" fn fma_bf16(a: f32, b: f32, c: f32) -> u32 {
     from_f64(BF16, sum, error, 0)
 }
 
-/// `cvt.rz.f16.f32`
-pub extern "C" fn f16_from_f32_zero(x: f32) -> u32 {
-    from_f64(F16, f64::from(x), 0.0, 1)
+/// `cvt.f16.f32`
+pub extern "C" fn f16_from_f32(x: f32, mode: u32) -> u32 {
+    from_f64(F16, f64::from(x), 0.0, mode)
 }
 
 /// `cvt.f16.f64`
 pub extern "C" fn f16_from_f64(x: f64, mode: u32) -> u32 {
     from_f64(F16, x, 0.0, mode)
+}
+
+/// `cvt.bf16.f64`
+pub extern "C" fn bf16_from_f64(x: f64, mode: u32) -> u32 {
+    from_f64(BF16, x, 0.0, mode)
 }
 
 fn from_int(format: Format, x: i64, signed: u32, mode: u32) -> u32 {

@@ -226,7 +226,7 @@ pub struct Offsets {
 /// The multiplication as a function of the threads' states. The sum of an element of D is formed in double
 /// precision and rounded once.
 pub fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn {
-    let shape = shape.clone();
+    let shape = *shape;
     Box::new(move |states| {
         let (m, n, k) = (shape.m as usize, shape.n as usize, shape.k as usize);
         if shape.d == Type::S32 {

@@ -3,7 +3,7 @@
 use std::arch::asm;
 
 use crate::compile::emit::Directed;
-use rgpu_image::ptx::opcode::Rounding;
+use crate::compile::opcode::Rounding;
 
 /// The control word with all exceptions masked and this rounding.
 const fn control(rounding: u32) -> u32 {

@@ -1,10 +1,10 @@
 //! Blocks, barriers, warps, faults.
 
-use rgpu_device::{Code, Device, Limit, Target};
+use rgpu_device::{Code, Device, FunctionInfo, Limit, Target};
 
 use super::super::Config;
 use super::kernels;
-use super::{LEGACY, Rig};
+use super::{LEGACY, MODULE, Module, Rig, Specs};
 
 #[test]
 fn every_thread_of_every_block_runs_once() {
@@ -188,6 +188,30 @@ fn impossible_launches_are_refused_at_once() {
     assert_eq!(stream.code, Code::InvalidHandle);
     rig.sync().unwrap();
     assert_eq!(rig.gpu.counters().launches, 0);
+}
+
+#[test]
+fn a_compiler_that_panics_fails_the_launch_and_nothing_else() {
+    let rig = Rig::new(&[]);
+    let load = || {
+        // There is no kernel behind the second function: whoever makes it ready panics.
+        let function = |name: &str| FunctionInfo { name: name.into(), ..FunctionInfo::default() };
+        let kernels = Box::new(Specs(vec![kernels::empty]));
+        rig.gpu
+            .insert_module(MODULE, Module::new(0, ["empty", "nothing"].map(function).into(), kernels, None));
+    };
+    for _ in 0..3 {
+        load();
+        rig.launch(LEGACY, 1, 1, 1, &[]);
+        let error = rig.sync().unwrap_err();
+        assert_eq!(error.code, Code::LaunchFailed);
+        assert!(error.message.contains("index out of bounds"), "{error}");
+        // The workers have survived it.
+        rig.gpu.reset(0).unwrap();
+        load();
+        rig.launch(LEGACY, 0, 1, 1, &[]);
+        rig.sync().unwrap();
+    }
 }
 
 #[test]

@@ -522,15 +522,10 @@ impl<'a> Parser<'a> {
 
     /// An instruction whose first word has just been read.
     fn instruction(&mut self, body: &mut Body<'a>, guard: Option<Guard>) -> Result<()> {
-        let at = self.lexer.start;
-        let line = at.line;
+        let line = self.lexer.start.line;
         let text = self.lexer.opcode();
         let form = self.form(text);
-        let operands = self.operands(body, form)?;
-        let described = &self.module.forms[form.0 as usize];
-        self.checker
-            .check(form.0, described, &operands, &body.function.registers)
-            .map_err(|why| error_at(at, why))?;
+        let operands = self.operands(body, text)?;
         body.function.body.push(Statement::Instruction(Instruction { form, line, guard, operands }));
         Ok(())
     }

@@ -11,9 +11,7 @@ use std::collections::HashMap;
 
 use super::ParseError;
 use super::ast::{FormId, FunctionId, GlobalId, Linkage, Module, Space, Symbol, Type, Variable};
-use super::check::Checker;
 use super::lexer::{Lexer, Position, Token, error_at};
-use super::opcode::Form;
 use scope::Scope;
 
 type Result<T> = std::result::Result<T, ParseError>;
@@ -30,7 +28,6 @@ pub fn parse(text: &str) -> Result<Module> {
         forms: HashMap::new(),
         fixups: Vec::new(),
         aliases: Vec::new(),
-        checker: Checker::default(),
     };
     parser.module()?;
     Ok(parser.module)
@@ -58,7 +55,6 @@ struct Parser<'a> {
     forms: HashMap<&'a str, FormId>,
     fixups: Vec<Fixup<'a>>,
     aliases: Vec<(&'a str, &'a str, Position)>,
-    checker: Checker,
 }
 
 impl<'a> Parser<'a> {
@@ -139,7 +135,7 @@ impl<'a> Parser<'a> {
             return *id;
         }
         let id = FormId(self.module.forms.len() as u32);
-        self.module.forms.push(Form::parse(text));
+        self.module.forms.push(text.to_owned());
         self.forms.insert(text, id);
         id
     }

@@ -1,8 +1,7 @@
 //! Operands of instructions.
 
-use super::super::ast::{AddressBase, FormId, Operand, RegId};
+use super::super::ast::{AddressBase, Operand, RegId};
 use super::super::expression::{TERM, Value, evaluate};
-use super::super::opcode::Opcode;
 use super::super::special::special;
 use super::function::Body;
 use super::scope::Name;
@@ -12,12 +11,11 @@ use super::{Parser, Result, Symbol, Token, describe};
 const MAX_DEPTH: u32 = 8;
 
 impl<'a> Parser<'a> {
-    /// All operands up to `;`.
-    pub(super) fn operands(&mut self, body: &mut Body<'a>, form: FormId) -> Result<Vec<Operand>> {
-        let opcode = self.module.forms[form.0 as usize].opcode;
-        match opcode {
-            Opcode::Call => return self.call(body),
-            Opcode::Bra => {
+    /// All operands of an instruction, up to `;`. Calls and branches have a grammar of their own.
+    pub(super) fn operands(&mut self, body: &mut Body<'a>, form: &str) -> Result<Vec<Operand>> {
+        match form.split('.').next() {
+            Some("call") => return self.call(body),
+            Some("bra") => {
                 let name = self.ident("A label")?;
                 let label = body.label(name, self.lexer.start);
                 self.expect(b';')?;

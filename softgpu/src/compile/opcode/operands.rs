@@ -1,0 +1,491 @@
+//! Whether an instruction has the operands that its opcode takes: how many, of what kind and size.
+//!
+//! Emission counts on it: an instruction that has passed has as many operands as its row in the table says.
+
+use super::form::{Combine, Form, MulPart};
+use rgpu_image::ptx::ast::{Operand, Register, Type};
+
+/// How many bits an operand has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    /// So many; 1 is a predicate.
+    Bits(u32),
+    /// As many as this one of the form's types.
+    OfType(usize),
+}
+
+/// What an operand has to be. `W` is how its size is given: a [`Width`] in the table, bits for a certain form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role<W> {
+    /// Written; a register of this size.
+    To(W),
+    /// Read; likewise, or a constant.
+    From(W),
+    /// Written; a register of at least this size. The second is how many there are (a vector).
+    WideTo(W, u32),
+    /// Read; likewise.
+    WideFrom(W, u32),
+    /// Written; a register, or a vector of this size in all.
+    AnyTo(W),
+    /// Read; likewise.
+    AnyFrom(W),
+    /// Written: a predicate, or two of them.
+    Predicates,
+    /// Written: a register of this size, and perhaps a predicate (`d|p`).
+    WithPredicate(W),
+    /// Written: a register of this size and a predicate.
+    AndPredicate(W),
+    /// Written: the registers of a matrix fragment; how many depends on its shape.
+    FragmentTo,
+    /// Read: likewise.
+    FragmentFrom,
+    /// In brackets.
+    Address,
+    /// An integer.
+    Constant,
+    /// Read: a register of 32 bits, a predicate, or a constant.
+    SizeOrPredicate,
+    /// A label.
+    Target,
+    /// A table of labels.
+    Targets,
+    /// What a call passes, or gets back.
+    Arguments,
+    /// What is called.
+    Callee,
+    /// The prototype of an indirect call, or nothing.
+    Signature,
+}
+
+use Role::*;
+
+/// The operands of an opcode.
+pub enum Operands {
+    /// These; so many of the last may be missing.
+    Listed(&'static [Role<Width>], usize),
+    /// What the form, and how many there are, say.
+    ByForm(fn(&Form, usize) -> Option<Demands>),
+    /// Whatever is written: the opcode cannot be executed.
+    Any,
+}
+
+/// The roles of a form's operands, and how many of the last may be missing.
+#[derive(Debug)]
+pub struct Demands {
+    roles: Vec<Role<u32>>,
+    optional: usize,
+}
+
+impl Demands {
+    fn exactly(roles: &[Role<u32>]) -> Option<Self> {
+        Some(Self { roles: roles.to_vec(), optional: 0 })
+    }
+}
+
+impl Operands {
+    /// What a form demands where an instruction has so many operands. `None` if its types do not say enough, which
+    /// no form that can be executed leads to.
+    pub fn demands(&self, form: &Form, count: usize) -> Option<Demands> {
+        match self {
+            Self::Listed(roles, optional) => {
+                let roles = roles.iter().map(|role| role.of(form)).collect::<Option<_>>()?;
+                Some(Demands { roles, optional: *optional })
+            }
+            Self::ByForm(rule) => rule(form, count),
+            Self::Any => None,
+        }
+    }
+}
+
+impl Role<Width> {
+    /// The same role with its size in bits.
+    fn of(self, form: &Form) -> Option<Role<u32>> {
+        let bits = |width| match width {
+            Width::Bits(bits) => Some(bits),
+            Width::OfType(index) => form.types.get(index).map(|ty: &Type| ty.bits()),
+        };
+        Some(match self {
+            To(width) => To(bits(width)?),
+            From(width) => From(bits(width)?),
+            WideTo(width, count) => WideTo(bits(width)?, count),
+            WideFrom(width, count) => WideFrom(bits(width)?, count),
+            AnyTo(width) => AnyTo(bits(width)?),
+            AnyFrom(width) => AnyFrom(bits(width)?),
+            Predicates => Predicates,
+            WithPredicate(width) => WithPredicate(bits(width)?),
+            AndPredicate(width) => AndPredicate(bits(width)?),
+            FragmentTo => FragmentTo,
+            FragmentFrom => FragmentFrom,
+            Address => Address,
+            Constant => Constant,
+            SizeOrPredicate => SizeOrPredicate,
+            Target => Target,
+            Targets => Targets,
+            Arguments => Arguments,
+            Callee => Callee,
+            Signature => Signature,
+        })
+    }
+}
+
+/// The rules of opcodes whose operands depend on their modifiers.
+pub mod rules {
+    use super::*;
+
+    fn bits(form: &Form, index: usize) -> Option<u32> {
+        form.types.get(index).map(|ty| ty.bits())
+    }
+
+    /// The same with a cache policy at the end, where the form has a hint.
+    fn hinted(form: &Form, mut roles: Vec<Role<u32>>, optional: usize) -> Option<Demands> {
+        if form.has("L2::cache_hint") {
+            roles.push(From(64));
+        }
+        Some(Demands { roles, optional })
+    }
+
+    /// `mul`
+    pub fn mul(form: &Form, _: usize) -> Option<Demands> {
+        let bits = bits(form, 0)?;
+        let wide = if form.part == Some(MulPart::Wide) { bits * 2 } else { bits };
+        Demands::exactly(&[To(wide), From(bits), From(bits)])
+    }
+
+    /// `mad`
+    pub fn mad(form: &Form, _: usize) -> Option<Demands> {
+        let bits = bits(form, 0)?;
+        let wide = if form.part == Some(MulPart::Wide) { bits * 2 } else { bits };
+        Demands::exactly(&[To(wide), From(bits), From(bits), From(wide)])
+    }
+
+    /// `lop3`, which with `.or` or `.and` has a predicate on either side.
+    pub fn lop3(form: &Form, _: usize) -> Option<Demands> {
+        let plain = [To(32), From(32), From(32), From(32), Constant];
+        if form.has("or") || form.has("and") {
+            let [_, a, b, c, table] = plain;
+            return Demands::exactly(&[AndPredicate(32), a, b, c, table, From(1)]);
+        }
+        Demands::exactly(&plain)
+    }
+
+    /// `setp`
+    pub fn setp(form: &Form, _: usize) -> Option<Demands> {
+        let mut roles = vec![Predicates, From(bits(form, 0)?), From(bits(form, 0)?)];
+        roles.resize(3 + usize::from(form.combine.is_some()), From(1));
+        Some(Demands { roles, optional: 0 })
+    }
+
+    /// `set`
+    pub fn set(form: &Form, _: usize) -> Option<Demands> {
+        let mut roles = vec![To(bits(form, 0)?), From(bits(form, 1)?), From(bits(form, 1)?)];
+        roles.resize(3 + usize::from(form.combine.is_some()), From(1));
+        Some(Demands { roles, optional: 0 })
+    }
+
+    /// `cvt`: one source, two that are packed, or two and what is packed below them.
+    pub fn cvt(form: &Form, _: usize) -> Option<Demands> {
+        let packed = [To(32), From(32), From(32), From(32)];
+        match (form.has("pack"), form.types.as_slice()) {
+            (true, types) => Demands::exactly(&packed[..types.len() + 1]),
+            (false, [Type::F16x2 | Type::Bf16x2, Type::F32]) => Demands::exactly(&packed[..3]),
+            (false, [to, from]) => Demands::exactly(&[WideTo(to.bits(), 1), WideFrom(from.bits(), 1)]),
+            (false, _) => None,
+        }
+    }
+
+    /// `mov`
+    pub fn mov(form: &Form, _: usize) -> Option<Demands> {
+        let bits = bits(form, 0)? * form.vector;
+        Demands::exactly(&[AnyTo(bits), AnyFrom(bits)])
+    }
+
+    /// `ld`, `ldu`
+    pub fn load(form: &Form, _: usize) -> Option<Demands> {
+        hinted(form, vec![WideTo(bits(form, 0)?, form.vector), Address], 0)
+    }
+
+    /// `st`
+    pub fn store(form: &Form, _: usize) -> Option<Demands> {
+        hinted(form, vec![Address, WideFrom(bits(form, 0)?, form.vector)], 0)
+    }
+
+    /// `atom`
+    pub fn atom(form: &Form, _: usize) -> Option<Demands> {
+        let bits = bits(form, 0)?;
+        let mut roles = vec![To(bits), Address, From(bits)];
+        roles.resize(3 + usize::from(form.combine == Some(Combine::Cas)), From(bits));
+        hinted(form, roles, 0)
+    }
+
+    /// `red`
+    pub fn red(form: &Form, _: usize) -> Option<Demands> {
+        hinted(form, vec![Address, From(bits(form, 0)?)], 0)
+    }
+
+    /// `cp.async` and what belongs to it.
+    pub fn cp(form: &Form, count: usize) -> Option<Demands> {
+        if form.has("mbarrier") {
+            return Demands::exactly(&[Address]);
+        }
+        if form.has("commit_group") || form.has("wait_all") {
+            return Demands::exactly(&[]);
+        }
+        if form.has("wait_group") {
+            return Demands::exactly(&[Constant]);
+        }
+        // How much of the source is read, or whether it is ignored, may be left out.
+        let mut roles = vec![Address, Address, Constant];
+        let hint = usize::from(form.has("L2::cache_hint"));
+        if count > roles.len() + hint {
+            roles.push(SizeOrPredicate);
+        }
+        hinted(form, roles, 0)
+    }
+
+    /// `createpolicy`: for a range of addresses, for a fraction of the accesses, or made of an access property.
+    pub fn createpolicy(form: &Form, _: usize) -> Option<Demands> {
+        if form.has("range") {
+            return Demands::exactly(&[To(64), Address, From(32), From(32)]);
+        }
+        let (from, optional) = if form.has("fractional") { (32, 1) } else { (64, 0) };
+        Some(Demands { roles: vec![To(64), From(from)], optional })
+    }
+
+    /// `mbarrier`
+    pub fn mbarrier(form: &Form, _: usize) -> Option<Demands> {
+        let arrives = form.has("arrive") || form.has("arrive_drop");
+        if form.has("init") {
+            Demands::exactly(&[Address, From(32)])
+        } else if form.has("inval") {
+            Demands::exactly(&[Address])
+        } else if arrives && form.has("noComplete") {
+            Demands::exactly(&[To(64), Address, From(32)])
+        } else if arrives {
+            Some(Demands { roles: vec![To(64), Address, From(32)], optional: 1 })
+        } else if form.has("test_wait") || form.has("try_wait") {
+            let phase = if form.has("parity") { 32 } else { 64 };
+            let mut roles = vec![To(1), Address, From(phase)];
+            // How long to wait at most.
+            let optional = usize::from(form.has("try_wait"));
+            roles.resize(3 + optional, From(32));
+            Some(Demands { roles, optional })
+        } else {
+            // How many arrivals are pending.
+            Demands::exactly(&[To(32), From(64)])
+        }
+    }
+
+    /// `bar`, `barrier`
+    pub fn bar(form: &Form, count: usize) -> Option<Demands> {
+        if form.has("warp") {
+            return Demands::exactly(&[From(32)]);
+        }
+        if !form.has("red") {
+            return Some(Demands { roles: vec![From(32), From(32)], optional: 1 });
+        }
+        let to = if form.ty() == Some(Type::Pred) { 1 } else { 32 };
+        // The count of threads stands before the predicate.
+        match count {
+            4 => Demands::exactly(&[To(to), From(32), From(32), From(1)]),
+            _ => Demands::exactly(&[To(to), From(32), From(1)]),
+        }
+    }
+
+    /// `shfl`
+    pub fn shfl(form: &Form, _: usize) -> Option<Demands> {
+        let mut roles = vec![WithPredicate(32), From(32), From(32), From(32)];
+        roles.resize(4 + usize::from(form.sync), From(32));
+        Some(Demands { roles, optional: 0 })
+    }
+
+    /// `vote`
+    pub fn vote(form: &Form, _: usize) -> Option<Demands> {
+        let result = if form.ty() == Some(Type::Pred) { 1 } else { 32 };
+        let mut roles = vec![To(result), From(1)];
+        roles.resize(2 + usize::from(form.sync), From(32));
+        Some(Demands { roles, optional: 0 })
+    }
+
+    /// `vadd` and its kin: those on scalars have a third source only for a second operation.
+    pub fn video(form: &Form, _: usize) -> Option<Demands> {
+        let lanes = form.opcode.row().name.ends_with(['2', '4']);
+        let second = form.has("add") || form.has("min") || form.has("max");
+        let roles = [To(32), From(32), From(32), From(32)];
+        Demands::exactly(&roles[..3 + usize::from(lanes || second)])
+    }
+
+    /// `wmma`
+    pub fn wmma(form: &Form, _: usize) -> Option<Demands> {
+        let (roles, optional) = if form.has("load") {
+            (vec![FragmentTo, Address, From(32)], 1)
+        } else if form.has("store") {
+            (vec![Address, FragmentFrom, From(32)], 1)
+        } else {
+            (vec![FragmentTo, FragmentFrom, FragmentFrom, FragmentFrom], 0)
+        };
+        Some(Demands { roles, optional })
+    }
+}
+
+/// What the forms of a module demand, worked out once for each.
+#[derive(Default)]
+pub struct Checker {
+    /// By the form's number: for how many operands, and what they have to be.
+    known: Vec<Option<(usize, Option<Demands>)>>,
+}
+
+impl Checker {
+    /// Checks the operands of an instruction, whose form has this number and can be executed; an error says
+    /// what is wrong.
+    pub fn check(
+        &mut self,
+        number: usize,
+        form: &Form,
+        operands: &mut [Operand],
+        registers: &[Register],
+    ) -> Result<(), String> {
+        if self.known.len() <= number {
+            self.known.resize_with(number + 1, || None);
+        }
+        let count = operands.len();
+        let slot = &mut self.known[number];
+        if slot.as_ref().is_none_or(|known| known.0 != count) {
+            *slot = Some((count, form.opcode.row().operands.demands(form, count)));
+        }
+        match slot {
+            Some((_, Some(demands))) => check(form, demands, operands, registers),
+            _ => Err(format!("The operands of {} are not known", form.text)),
+        }
+    }
+}
+
+fn check(form: &Form, demands: &Demands, operands: &[Operand], registers: &[Register]) -> Result<(), String> {
+    let Demands { roles, optional } = demands;
+    let (least, most) = (roles.len() - optional, roles.len());
+    if !(least..=most).contains(&operands.len()) {
+        let takes = if *optional == 0 { most.to_string() } else { format!("{least} to {most}") };
+        return Err(format!("{} takes {takes} operands, not {}", form.text, operands.len()));
+    }
+    for (index, (operand, role)) in operands.iter().zip(roles).enumerate() {
+        if let Err(why) = fits(operand, *role, registers) {
+            return Err(format!("Operand {} of {} {why}", index + 1, form.text));
+        }
+    }
+    Ok(())
+}
+
+fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<(), String> {
+    match role {
+        To(bits) => written(operand).and_then(|()| sized(operand, bits, bits, registers)),
+        From(1) => match operand {
+            Operand::Reg(_) | Operand::NotReg(_) | Operand::Int(..) => sized(operand, 1, 1, registers),
+            _ => Err("is no predicate".to_owned()),
+        },
+        From(bits) => scalar(operand).and_then(|()| sized(operand, bits, bits, registers)),
+        WideTo(bits, count) => vector(operand, count, |element| {
+            written(element).and_then(|()| sized(element, bits, u32::MAX, registers))
+        }),
+        WideFrom(bits, count) => vector(operand, count, |element| {
+            scalar(element).and_then(|()| sized(element, bits, u32::MAX, registers))
+        }),
+        AnyTo(bits) | AnyFrom(bits) => {
+            let to = matches!(role, AnyTo(_));
+            let Operand::Vector(elements) = operand else {
+                return fits(operand, if to { To(bits) } else { From(bits) }, registers);
+            };
+            // The parts together are as large as the whole.
+            let part = bits / elements.len().max(1) as u32;
+            if !matches!(elements.len(), 2 | 4) {
+                return Err("is not made of two or four parts".to_owned());
+            }
+            elements.iter().try_for_each(|e| fits(e, if to { To(part) } else { From(part) }, registers))
+        }
+        Predicates => match operand {
+            Operand::Pair(pair) => {
+                fits(&pair.0, To(1), registers).and_then(|()| fits(&pair.1, To(1), registers))
+            }
+            _ => fits(operand, To(1), registers),
+        },
+        WithPredicate(bits) => match operand {
+            Operand::Pair(pair) => {
+                fits(&pair.0, To(bits), registers).and_then(|()| fits(&pair.1, To(1), registers))
+            }
+            _ => fits(operand, To(bits), registers),
+        },
+        AndPredicate(bits) => match operand {
+            Operand::Pair(_) => fits(operand, WithPredicate(bits), registers),
+            _ => Err("is no register with a predicate".to_owned()),
+        },
+        FragmentTo => elements(operand).iter().try_for_each(written),
+        FragmentFrom => elements(operand).iter().try_for_each(scalar),
+        Address => is("address", matches!(operand, Operand::Address(..))),
+        Constant => is("constant", matches!(operand, Operand::Int(..))),
+        SizeOrPredicate => fits(operand, From(1), registers).or_else(|_| fits(operand, From(32), registers)),
+        Target => is("label", matches!(operand, Operand::Label(_))),
+        Targets => is("table of labels", matches!(operand, Operand::BranchTable(_))),
+        Arguments => is("list", matches!(operand, Operand::List(_))),
+        Callee => is("function", matches!(operand, Operand::Symbol(..) | Operand::Reg(_))),
+        Signature => {
+            is("prototype", matches!(operand, Operand::Prototype(_) | Operand::CallTable(_) | Operand::Sink))
+        }
+    }
+}
+
+fn is(what: &str, it_is: bool) -> Result<(), String> {
+    if it_is { Ok(()) } else { Err(format!("is no {what}")) }
+}
+
+/// The elements of a vector, or the operand itself.
+fn elements(operand: &Operand) -> &[Operand] {
+    match operand {
+        Operand::Vector(elements) => elements,
+        single => std::slice::from_ref(single),
+    }
+}
+
+fn written(operand: &Operand) -> Result<(), String> {
+    match operand {
+        Operand::Reg(_) | Operand::Sink => Ok(()),
+        _ => Err("is no register".to_owned()),
+    }
+}
+
+fn scalar(operand: &Operand) -> Result<(), String> {
+    match operand {
+        Operand::Reg(_)
+        | Operand::Int(..)
+        | Operand::F32(_)
+        | Operand::F64(_)
+        | Operand::Symbol(..)
+        | Operand::Special(_) => Ok(()),
+        _ => Err("is neither a register nor a constant".to_owned()),
+    }
+}
+
+/// The elements of a vector, or the operand itself where one is wanted.
+fn vector(
+    operand: &Operand,
+    count: u32,
+    check: impl Fn(&Operand) -> Result<(), String>,
+) -> Result<(), String> {
+    match operand {
+        Operand::Vector(elements) if elements.len() == count as usize => elements.iter().try_for_each(check),
+        Operand::Vector(elements) => Err(format!("has {} elements instead of {count}", elements.len())),
+        _ if count == 1 => check(operand),
+        _ => Err(format!("is no vector of {count}")),
+    }
+}
+
+/// Whether a register has between `low` and `high` bits; others have no size. Types of 8 bits live in larger
+/// registers.
+fn sized(operand: &Operand, low: u32, high: u32, registers: &[Register]) -> Result<(), String> {
+    let (Operand::Reg(id) | Operand::NotReg(id)) = operand else { return Ok(()) };
+    let Some(register) = registers.get(id.0 as usize) else { return Err("does not exist".to_owned()) };
+    let bits = register.ty.bits();
+    let high = if low == 8 { u32::MAX } else { high };
+    if (low..=high).contains(&bits) && (bits == 1) == (low == 1) {
+        Ok(())
+    } else {
+        Err(format!("({}) has {bits} bits instead of {low}", register.name))
+    }
+}
