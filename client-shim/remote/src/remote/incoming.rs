@@ -9,10 +9,12 @@ use std::sync::atomic::AtomicBool;
 /// Where the transport does not notice bad memory, copies of so many bytes look for it.
 pub(super) const CHECKED_FROM: usize = 4096;
 
-/// A thread that waits for an answer: its own lock and condition.
+/// A thread that waits for an answer.
 #[derive(Default)]
 pub(super) struct Waiter {
+    /// Whether there is an outcome.
     pub done: AtomicBool,
+    /// The answer's bytes, or why there are none.
     pub outcome: Mutex<Option<Result<Vec<u8>>>>,
     /// Goes with the lock of the [link](super::link)'s state.
     pub changed: Condvar,
