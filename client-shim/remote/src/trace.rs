@@ -5,7 +5,6 @@
 //! kept until the end, when the [clocks](Clocks) are known best.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -13,6 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use parking_lot::Mutex;
 use rgpu_protocol::calls::CALL_NAMES;
 use rgpu_protocol::frame::Traced;
+use serde::Serialize;
 
 /// The environment variable that names the file.
 const VARIABLE: &str = "RGPU_TRACE";
@@ -25,6 +25,81 @@ const ON: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
+
+/// An event of Chrome's trace format. Fields that a kind of event does not have are left out.
+#[derive(Debug, Serialize)]
+struct Event<'a> {
+    name: &'a str,
+    /// The category of a span.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cat: Option<&'static str>,
+    /// The kind of event: [`SPAN`] or [`METADATA`].
+    ph: &'static str,
+    /// When a span began, and how long it took, in microseconds.
+    #[serde(flatten)]
+    times: Option<Times>,
+    pid: u64,
+    tid: u64,
+    args: Args<'a>,
+}
+
+/// An event with a beginning and a duration ("complete" in the format's words).
+const SPAN: &str = "X";
+/// The name of a process or a thread.
+const METADATA: &str = "M";
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Times {
+    ts: f64,
+    dur: f64,
+}
+
+impl Times {
+    /// From nanoseconds.
+    fn new(start: u64, end: u64) -> Self {
+        let micros = |ns: u64| ns as f64 / 1000.0;
+        Self { ts: micros(start), dur: micros(end.saturating_sub(start)) }
+    }
+}
+
+/// What viewers show beside an event.
+#[derive(Debug, Default, Serialize)]
+struct Args<'a> {
+    /// Of a process or a thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    /// What a call of the program has returned, where that is not success.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<u32>,
+    /// The call's number in the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<u64>,
+}
+
+impl Args<'_> {
+    fn sequence(sequence: u64) -> Self {
+        Self { sequence: Some(sequence), ..Self::default() }
+    }
+}
+
+/// Whose time a span shows: a thread of a process, as the viewers group them.
+#[derive(Debug, Clone, Copy)]
+struct Track {
+    pid: u64,
+    tid: u64,
+}
+
+impl Track {
+    /// The calling thread of this program.
+    fn here() -> Self {
+        Self { pid: client_pid(), tid: thread() }
+    }
+
+    /// A thread of the server: 0 executes calls, what follows are its streams.
+    fn server(tid: u64) -> Self {
+        Self { pid: server_pid(), tid }
+    }
+}
 
 struct Trace {
     name: String,
@@ -150,8 +225,8 @@ pub fn abandon() {
 pub fn api(name: &str, start: u64, code: u32) {
     let end = now();
     with(|trace| {
-        let result = if code == 0 { String::new() } else { format!("\"error\":{code}") };
-        trace.span(name, "api", client_pid(), thread(), start, end, &result);
+        let args = Args { error: (code != 0).then_some(code), ..Args::default() };
+        trace.span(name, "api", Track::here(), (start, end), args);
     });
 }
 
@@ -160,8 +235,7 @@ pub fn api(name: &str, start: u64, code: u32) {
 pub fn posted(call: u16, sequence: u64, start: u64) {
     let end = now();
     with(|trace| {
-        let args = format!("\"sequence\":{sequence}");
-        trace.span(name_of(call), "posted", client_pid(), thread(), start, end, &args);
+        trace.span(name_of(call), "posted", Track::here(), (start, end), Args::sequence(sequence));
     });
 }
 
@@ -182,8 +256,7 @@ pub fn answered(call: u16, sequence: u64) {
             asked.received = Some(end);
             let start = asked.sent;
             trace.learn(sequence);
-            let args = format!("\"sequence\":{sequence}");
-            trace.span(name_of(call), "asked", client_pid(), thread(), start, end, &args);
+            trace.span(name_of(call), "asked", Track::here(), (start, end), Args::sequence(sequence));
         }
     });
 }
@@ -290,12 +363,11 @@ impl Trace {
         let clocks = self.clocks;
         let mut finished: Vec<(u64, u64, u64)> = Vec::new();
         for Traced { kind, call, sequence, stream, start, end } in std::mem::take(&mut self.kept) {
-            let args = format!("\"sequence\":{sequence}");
             match kind {
                 Traced::DISPATCHED => {
                     self.dispatched.insert(sequence, (call, end));
-                    let (start, end) = (clocks.ours(start), clocks.ours(end));
-                    self.span(name_of(call), "server", server_pid(), 0, start, end, &args);
+                    let times = (clocks.ours(start), clocks.ours(end));
+                    self.span(name_of(call), "server", Track::server(0), times, Args::sequence(sequence));
                 }
                 _ => finished.push((stream, sequence, end)),
             }
@@ -315,61 +387,43 @@ impl Trace {
                 self.name_thread(server_pid(), stream + 1, &format!("stream {stream}"));
             }
             let before = self.streams.insert(stream, end).unwrap_or(0);
-            let (start, end) = (clocks.ours(before.max(dispatched)), clocks.ours(end));
-            let args = format!("\"sequence\":{sequence}");
-            self.span(name_of(call), "executed", server_pid(), stream + 1, start, end, &args);
+            let times = (clocks.ours(before.max(dispatched)), clocks.ours(end));
+            let track = Track::server(stream + 1);
+            self.span(name_of(call), "executed", track, times, Args::sequence(sequence));
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn span(&mut self, name: &str, category: &str, pid: u64, tid: u64, start: u64, end: u64, args: &str) {
-        let micros = |ns: u64| format!("{}.{:03}", ns / 1000, ns % 1000);
-        let line = format!(
-            "{{\"name\":{},\"cat\":\"{category}\",\"ph\":\"X\",\"ts\":{},\"dur\":{},\"pid\":{pid},\"tid\":{tid},\
-             \"args\":{{{args}}}}}",
-            quoted(name),
-            micros(start),
-            micros(end.saturating_sub(start)),
-        );
-        self.line(&line);
+    fn span(
+        &mut self,
+        name: &str,
+        category: &'static str,
+        Track { pid, tid }: Track,
+        (start, end): (u64, u64),
+        args: Args<'_>,
+    ) {
+        let times = Some(Times::new(start, end));
+        self.event(&Event { name, cat: Some(category), ph: SPAN, times, pid, tid, args });
     }
 
     fn name_process(&mut self, pid: u64, name: &str) {
-        let args = format!("\"name\":{}", quoted(name));
-        self.line(&format!(
-            "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{pid},\"tid\":0,\"args\":{{{args}}}}}"
-        ));
+        self.metadata("process_name", pid, 0, name);
     }
 
     fn name_thread(&mut self, pid: u64, tid: u64, name: &str) {
-        let args = format!("\"name\":{}", quoted(name));
-        self.line(&format!(
-            "{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"args\":{{{args}}}}}"
-        ));
+        self.metadata("thread_name", pid, tid, name);
     }
 
-    fn line(&mut self, line: &str) {
+    fn metadata(&mut self, what: &str, pid: u64, tid: u64, name: &str) {
+        let args = Args { name: Some(name), ..Args::default() };
+        self.event(&Event { name: what, cat: None, ph: METADATA, times: None, pid, tid, args });
+    }
+
+    /// Writes an event in a line of its own.
+    fn event(&mut self, event: &Event<'_>) {
         let before: &[u8] = if self.any { b",\n" } else { b"[\n" };
         self.any = true;
-        self.write(|file| file.write_all(before).and_then(|()| file.write_all(line.as_bytes())));
+        self.write(|file| file.write_all(before).and_then(|()| Ok(serde_json::to_writer(file, event)?)));
     }
-}
-
-/// A text as JSON.
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c < ' ' => {
-                let _ = write!(out, "\\u{:04x}", c as u32); // a string takes everything
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]
@@ -410,6 +464,21 @@ mod tests {
 
     #[test]
     fn names_are_quoted() {
-        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
+        let args = Args { error: Some(2), ..Args::default() };
+        let name = "a\"b\\c\n";
+        let times = Some(Times::new(1_234_567, 1_234_667));
+        let event = Event { name, cat: Some("api"), ph: SPAN, times, pid: 1, tid: 2, args };
+        let line = serde_json::to_string(&event).unwrap();
+        let expected = r#"{"name":"a\"b\\c\n","cat":"api","ph":"X","ts":1234.567,"dur":0.1,"pid":1,"tid":2,"args":{"error":2}}"#;
+        assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn what_an_event_does_not_have_is_left_out() {
+        let args = Args { name: Some("p"), ..Args::default() };
+        let event =
+            Event { name: "process_name", cat: None, ph: METADATA, times: None, pid: 1, tid: 0, args };
+        let line = serde_json::to_string(&event).unwrap();
+        assert_eq!(line, r#"{"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"p"}}"#);
     }
 }

@@ -1,6 +1,6 @@
 //! The client's way to a server, until one of the [connectors](super::Connector) has something to offer over it.
 
-use super::connector::ConnectError;
+use super::error::ConnectError;
 use super::tls::{Tls, Trust};
 use super::{Carrier, Stream, TRANSPORT_VARIABLE, Tcp, local_name};
 use crate::stats::Stats;

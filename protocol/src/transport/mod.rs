@@ -11,6 +11,7 @@ pub mod blocking;
 mod connector;
 mod connectors;
 mod dial;
+mod error;
 mod kind;
 pub mod pass;
 mod rdma;
@@ -20,11 +21,10 @@ mod stream;
 mod tcp;
 pub mod tls;
 
-pub use connector::{
-    Accepted, ConnectError, Connector, Connectors, Established, Finish, Offer, Offered, StreamItself,
-};
+pub use connector::{Accepted, Connector, Connectors, Established, Finish, Offer, Offered, StreamItself};
 pub use connectors::{CONNECTORS, Choice, UnknownTransport, features, offered};
 pub use dial::{Dial, Encrypt};
+pub use error::ConnectError;
 pub use kind::Kind;
 pub use pass::{receive_descriptors, send_descriptors};
 pub use rdma::Rdma;

@@ -11,51 +11,50 @@
 //! While a host function is outstanding nobody waits here: the stream may be waiting for what the very thread does next that
 //! copies. The server's own limit does not hold then, either.
 
-use super::incoming::Pending;
-use super::link::{Link, Waiter};
-use super::outgoing::Payload;
+use super::incoming::Waiter;
 use parking_lot::Mutex;
-use rgpu_device::{Done, Handle, Result, Target};
-use rgpu_protocol::calls::Synchronize;
+use rgpu_device::Handle;
 use rgpu_protocol::{BULK_WINDOW, STREAM_WINDOW};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// After so many bytes on a stream the server is asked to say when they are done.
-const MARK: u64 = 8 << 20;
+pub(super) const MARK: u64 = 8 << 20;
 
 /// What was sent and is not known to be done.
 #[derive(Default)]
 pub(super) struct Bulk {
-    state: Mutex<State>,
+    pub state: Mutex<Undone>,
     /// Host functions that were put on a stream and have not returned, and streams that are held.
     host_funcs: AtomicUsize,
 }
 
+/// Bytes that are not known to be done.
 #[derive(Default)]
-struct State {
-    total: u64,
-    streams: HashMap<Handle, Stream>,
-    waiting: Vec<Arc<Waiter>>,
+pub(super) struct Undone {
+    pub total: u64,
+    pub streams: HashMap<Handle, Stream>,
+    pub waiting: Vec<Arc<Waiter>>,
 }
 
+/// A stream's part of them.
 #[derive(Default)]
-struct Stream {
-    undone: u64,
+pub(super) struct Stream {
+    pub undone: u64,
     /// The part of it that was sent, and that no synchronisation has been asked for.
-    unmarked: u64,
+    pub unmarked: u64,
 }
 
-impl State {
-    fn admits(&self, stream: Handle, bytes: u64) -> bool {
+impl Undone {
+    pub fn admits(&self, stream: Handle, bytes: u64) -> bool {
         let of_stream = self.streams.get(&stream).map_or(0, |s| s.undone);
         // What is longer than a window goes alone.
         (of_stream == 0 || of_stream + bytes <= STREAM_WINDOW)
             && (self.total == 0 || self.total + bytes <= BULK_WINDOW)
     }
 
-    fn forget(&mut self, stream: Handle) {
+    pub fn forget(&mut self, stream: Handle) {
         if let Some(gone) = self.streams.get_mut(&stream) {
             // Of what was asked for there will be word in any case.
             let unmarked = std::mem::take(&mut gone.unmarked);
@@ -63,7 +62,7 @@ impl State {
         }
     }
 
-    fn done(&mut self, stream: Handle, bytes: u64) {
+    pub fn done(&mut self, stream: Handle, bytes: u64) {
         self.total -= bytes;
         if let Some(its) = self.streams.get_mut(&stream) {
             its.undone -= bytes;
@@ -100,65 +99,5 @@ impl Bulk {
         let mut state = self.state.lock();
         let streams: Vec<Handle> = state.streams.keys().copied().collect();
         streams.into_iter().for_each(|stream| state.forget(stream));
-    }
-}
-
-impl Link {
-    /// Waits until so many bytes may be sent for a stream, and counts them.
-    pub(super) fn admit(self: &Arc<Self>, stream: Handle, bytes: u64) -> Result<()> {
-        loop {
-            let mut state = self.bulk.state.lock();
-            if state.admits(stream, bytes) || self.bulk.awaits_host_func() {
-                state.total += bytes;
-                state.streams.entry(stream).or_default().undone += bytes;
-                return Ok(());
-            }
-            self.check()?;
-            let unmarked: Vec<_> =
-                state.streams.iter().filter(|(_, s)| s.unmarked > 0).map(|(s, _)| *s).collect();
-            if unmarked.is_empty() {
-                let waiter = Arc::new(Waiter::default());
-                state.waiting.push(waiter.clone());
-                drop(state);
-                self.wait_for(&waiter)?;
-                continue;
-            }
-            drop(state);
-            unmarked.into_iter().try_for_each(|stream| self.mark_bytes(stream))?;
-        }
-    }
-
-    /// What [`Link::admit`] has counted was sent. Asks for word of it, if it is much, or if somebody waits for that.
-    pub(super) fn sent(self: &Arc<Self>, stream: Handle, bytes: u64) -> Result<()> {
-        let much = {
-            let mut state = self.bulk.state.lock();
-            let awaited = !state.waiting.is_empty();
-            let its = state.streams.entry(stream).or_default();
-            its.unmarked += bytes;
-            its.unmarked >= MARK || awaited
-        };
-        if much { self.mark_bytes(stream) } else { Ok(()) }
-    }
-
-    fn mark_bytes(self: &Arc<Self>, stream: Handle) -> Result<()> {
-        let bytes = {
-            let mut state = self.bulk.state.lock();
-            state.streams.get_mut(&stream).map_or(0, |s| std::mem::take(&mut s.unmarked))
-        };
-        if bytes == 0 {
-            return Ok(());
-        }
-        let link = self.clone();
-        let done: Done = Box::new(move |_| {
-            let waiting = {
-                let mut state = link.bulk.state.lock();
-                state.done(stream, bytes);
-                std::mem::take(&mut state.waiting)
-            };
-            waiting.iter().for_each(|waiter| link.wake(waiter, Ok(Vec::new())));
-        });
-        let call = Synchronize { target: super::convert::target(Target::Stream(stream)) };
-        // A failure has called `done`.
-        self.push(&call, Payload::NONE, Some(Pending::Done(done))).map(drop)
     }
 }

@@ -1,10 +1,11 @@
 //! Connecting: the list of transports is walked until the server has accepted a session over one of them.
 
+use super::fork::LOWEST_DESCRIPTOR;
 use super::hello::{Answered, exchange};
 use super::link::Link;
 use super::options::ConnectOptions;
 use super::reserve::{Reservation, candidates, next_free};
-use super::{LOWEST_DESCRIPTOR, Remote, convert, credit, direct, modules};
+use super::{Remote, convert, credit, direct, images};
 use parking_lot::Mutex;
 use rgpu_device::{Code, Error, Host, Range, Result, Seat};
 use rgpu_protocol::calls::{Call, Mark, PeerExpect};
@@ -262,7 +263,7 @@ impl<'a> Attempt<'a> {
             infos: answer.devices.into_iter().map(convert::device_info).collect(),
             direct: direct::DirectMemory::new(&plan, &memory_files),
             plan,
-            inventory: modules::Inventory::new(extras),
+            inventory: images::Inventory::new(extras),
             credit,
             mirrored: Mutex::default(),
             _reservation: reservation,

@@ -1,138 +1,112 @@
 //! Memory credit: what may be allocated without asking.
 
-use super::link::Link;
-use super::outgoing::Urgent;
 use parking_lot::Mutex;
-use rgpu_device::{Code, Error, Ordinal, Result};
+use rgpu_device::Ordinal;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::AtomicBool;
 
-/// Asked for at once, at least.
-const STEP: u64 = 2 << 20;
 /// So much unused credit is kept for the next allocation; more is given back.
 const KEPT: u64 = 512 << 20;
 
 /// The credit of each ordinal, and what it was spent on.
 pub(super) struct Credit {
-    state: Mutex<State>,
-    /// What the server calls back, by ordinal, for whoever has the state.
-    recalled: Mutex<HashMap<Ordinal, u64>>,
-    any_recalled: AtomicBool,
+    pub account: Mutex<Account>,
+    /// What the server calls back, by ordinal, for whoever has the account.
+    pub recalled: Mutex<HashMap<Ordinal, u64>>,
+    pub any_recalled: AtomicBool,
 }
 
-struct State {
+impl Credit {
+    /// With what the server has granted at first, by ordinal.
+    pub fn new(granted: Vec<u64>) -> Self {
+        let account = Mutex::new(Account { left: granted, spent: HashMap::new() });
+        Self { account, recalled: Mutex::default(), any_recalled: AtomicBool::new(false) }
+    }
+
+    /// Everything on an ordinal was released.
+    pub fn reset(&self, ordinal: Ordinal) {
+        self.account.lock().reset(ordinal);
+    }
+}
+
+/// What is left, and what was spent.
+pub(super) struct Account {
     left: Vec<u64>,
     /// By address: ordinal and size.
     spent: HashMap<u64, (Ordinal, u64)>,
 }
 
-impl Credit {
-    pub fn new(left: Vec<u64>) -> Self {
-        let state = Mutex::new(State { left, spent: HashMap::new() });
-        Self { state, recalled: Mutex::default(), any_recalled: AtomicBool::new(false) }
+impl Account {
+    /// What an ordinal has left; `None` where there is no such ordinal.
+    pub fn left(&self, ordinal: Ordinal) -> Option<u64> {
+        self.left.get(ordinal as usize).copied()
     }
 
-    /// The server calls credit back. Called by whoever reads the connection: it must not wait for the state, whose holder may be
-    /// waiting for an answer that is to be read.
-    pub fn recall(&self, link: &Link, ordinal: Ordinal, bytes: u64) {
-        // Each recall tells all that is too much as of then.
-        self.recalled.lock().insert(ordinal, bytes);
-        self.any_recalled.store(true, SeqCst);
-        self.return_recalled(link);
-    }
-
-    /// Returns what was called back and is not spent, unless somebody has the state, who will.
-    fn return_recalled(&self, link: &Link) {
-        while self.any_recalled.load(SeqCst) {
-            let Some(mut state) = self.state.try_lock() else { return };
-            self.any_recalled.store(false, SeqCst);
-            for (ordinal, bytes) in std::mem::take(&mut *self.recalled.lock()) {
-                let Some(left) = state.left.get_mut(ordinal as usize) else { continue };
-                let returned = bytes.min(*left);
-                if returned > 0 {
-                    *left -= returned;
-                    link.answer(Urgent::Credit(ordinal, returned));
-                }
-            }
+    /// The server has granted more.
+    pub fn grant(&mut self, ordinal: Ordinal, bytes: u64) {
+        if let Some(left) = self.left.get_mut(ordinal as usize) {
+            *left = left.saturating_add(bytes);
         }
     }
 
-    /// Spends credit on an allocation, asking for more where it does not suffice, then sends the
-    /// allocation with `post`. All under one lock, so that allocations and releases reach the server in
-    /// the order in which they were accounted for.
-    pub fn spend(
-        &self,
-        link: &Link,
-        ordinal: Ordinal,
-        addr: u64,
-        size: u64,
-        post: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
-        let spent = self.spend_locked(link, ordinal, addr, size, post);
-        self.return_recalled(link);
-        spent
+    /// Takes what is left, so many bytes at most, to return it to the server.
+    pub fn take(&mut self, ordinal: Ordinal, bytes: u64) -> u64 {
+        let Some(left) = self.left.get_mut(ordinal as usize) else { return 0 };
+        let taken = bytes.min(*left);
+        *left -= taken;
+        taken
     }
 
-    fn spend_locked(
-        &self,
-        link: &Link,
-        ordinal: Ordinal,
-        addr: u64,
-        size: u64,
-        post: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
-        let mut state = self.state.lock();
-        let at = ordinal as usize;
-        let Some(&left) = state.left.get(at) else {
-            return Err(Error::new(Code::InvalidDevice, format!("There is no device {ordinal}")));
-        };
-        if left < size {
-            let granted = link.credit_ask(ordinal, (size - left).next_multiple_of(STEP))?;
-            state.left[at] = left.saturating_add(granted);
-        }
-        if state.left[at] < size {
-            let text = format!("Device {ordinal} has no {size} bytes of memory left for this program");
-            return Err(Error::new(Code::OutOfMemory, text));
-        }
-        post()?;
-        state.left[at] -= size;
-        state.spent.insert(addr, (ordinal, size));
-        Ok(())
+    /// So much, which is left, was spent on an allocation.
+    pub fn spend(&mut self, ordinal: Ordinal, addr: u64, size: u64) {
+        self.take(ordinal, size);
+        self.spent.insert(addr, (ordinal, size));
     }
 
-    /// Sends a release with `post`, and regains the credit. False where nothing was allocated there.
-    pub fn regain(&self, link: &Link, addr: u64, post: impl FnOnce() -> Result<()>) -> Result<bool> {
-        let regained = self.regain_locked(link, addr, post);
-        self.return_recalled(link);
-        regained
+    /// Whether anything was allocated there.
+    pub fn has(&self, addr: u64) -> bool {
+        self.spent.contains_key(&addr)
     }
 
-    fn regain_locked(&self, link: &Link, addr: u64, post: impl FnOnce() -> Result<()>) -> Result<bool> {
-        let mut state = self.state.lock();
-        let Some(&(ordinal, size)) = state.spent.get(&addr) else { return Ok(false) };
-        post()?;
-        state.spent.remove(&addr);
-        let left = &mut state.left[ordinal as usize];
-        *left += size;
-        if *left > KEPT {
-            let excess = *left - KEPT / 2;
-            *left -= excess;
-            link.credit_return(ordinal, excess)?;
-        }
-        Ok(true)
+    /// Regains what was spent on an allocation. The ordinal, and how much is too much, and was taken out to be returned.
+    pub fn regain(&mut self, addr: u64) -> Option<(Ordinal, u64)> {
+        let (ordinal, size) = self.spent.remove(&addr)?;
+        self.grant(ordinal, size);
+        let left = self.left(ordinal).unwrap_or_default();
+        let excess = if left > KEPT { left - KEPT / 2 } else { 0 };
+        Some((ordinal, self.take(ordinal, excess)))
     }
 
-    /// Everything on an ordinal was released.
-    pub fn reset(&self, ordinal: Ordinal) {
-        let mut state = self.state.lock();
+    fn reset(&mut self, ordinal: Ordinal) {
         let mut regained = 0;
-        state.spent.retain(|_, (o, size)| {
+        self.spent.retain(|_, (o, size)| {
             let gone = *o == ordinal;
             regained += if gone { *size } else { 0 };
             !gone
         });
-        if let Some(left) = state.left.get_mut(ordinal as usize) {
-            *left += regained;
-        }
+        self.grant(ordinal, regained);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_released_is_left_again_and_too_much_is_returned() {
+        let credit = Credit::new(vec![KEPT, 0]);
+        let mut account = credit.account.lock();
+        assert_eq!((account.left(0), account.left(2)), (Some(KEPT), None));
+        account.spend(0, 0x1000, KEPT);
+        account.grant(0, KEPT);
+        assert!(account.has(0x1000) && !account.has(0x2000));
+        // Twice as much as is kept, of which half of that stays.
+        assert_eq!(account.regain(0x1000), Some((0, 2 * KEPT - KEPT / 2)));
+        assert_eq!((account.left(0), account.regain(0x1000)), (Some(KEPT / 2), None));
+        assert_eq!((account.take(0, KEPT), account.take(0, 1), account.take(7, 1)), (KEPT / 2, 0, 0));
+        account.grant(1, 10);
+        account.spend(1, 0x3000, 10);
+        account.reset(1);
+        assert_eq!(account.left(1), Some(10));
     }
 }

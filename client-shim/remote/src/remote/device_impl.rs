@@ -4,8 +4,7 @@ use super::Remote;
 use super::chunks::chunks;
 use super::convert;
 use super::direct;
-use super::incoming::{CHECKED_FROM, Pending};
-use super::link::Waiter;
+use super::incoming::{CHECKED_FROM, Pending, Waiter};
 use super::outgoing::{INLINE_BYTES, Payload, cut_image, encode_short};
 use super::quiet;
 use rgpu_device::telemetry::{Group, Telemetry};
@@ -70,7 +69,7 @@ impl Remote {
             return Err(Error::new(Code::InvalidValue, text));
         }
         // SAFETY: one is the device's memory, the other was found readable.
-        unsafe { direct::copy(&self.link, &self.direct, stream, (to, src), now, false) }
+        unsafe { self.link.copy_directly(&self.direct, stream, (to, src), now, false) }
     }
 
     /// Copies the device's memory straight into this process's, once the stream has got there, if client and server share
@@ -85,9 +84,7 @@ impl Remote {
             return Err(Error::new(Code::InvalidValue, text));
         }
         // SAFETY: one is the device's memory, the other was found writable.
-        unsafe {
-            direct::copy(&self.link, &self.direct, stream, (dst, from), false, self.is_shared(dst.addr))
-        }
+        unsafe { self.link.copy_directly(&self.direct, stream, (dst, from), false, self.is_shared(dst.addr)) }
     }
 
     /// Copies a few bytes of the device's memory that lies in this process, if the stream is known to be done; false where

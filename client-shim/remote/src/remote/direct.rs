@@ -4,8 +4,7 @@
 //! it go on. So nothing that other threads put on the stream can come between, and nothing is waited for that
 //! the copy would not have waited for anyway.
 
-use super::link::Link;
-use rgpu_device::{AddressPlan, Handle, Range, Region, RegionCursor, Result};
+use rgpu_device::{AddressPlan, Range, Region, RegionCursor};
 use rgpu_protocol::transport::pass::{Mapping, check_memory_file};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -75,59 +74,10 @@ impl DirectMemory {
         Some(Region { addr: at, ..*region })
     }
 
-    fn id(&self) -> u64 {
+    /// A number for the next stream that is held.
+    pub fn id(&self) -> u64 {
         self.next_hold.fetch_add(1, Relaxed)
     }
-}
-
-/// A stream that waits for us. Goes on when dropped.
-struct Held<'a> {
-    link: &'a Link,
-    id: u64,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        // Failing means that the session is over.
-        let _ = self.link.release(self.id).and_then(|()| self.link.flush());
-    }
-}
-
-/// Copies to the first region from the second when the stream has got there. With `now`, only if nothing is to be waited for;
-/// false where there was, or where device and host disagree about mirrored memory, and nothing was copied. With `mirrored`,
-/// what is written is the host's copy of such memory, which the device is told to look at anew before the stream goes on.
-///
-/// # Safety
-/// The one is writable, the other readable.
-pub(super) unsafe fn copy(
-    link: &Link,
-    memory: &DirectMemory,
-    stream: Handle,
-    (to, from): (Region, Region),
-    now: bool,
-    mirrored: bool,
-) -> Result<bool> {
-    let id = memory.id();
-    if !link.hold(stream, id, now)? {
-        return Ok(false);
-    }
-    let held = Held { link, id };
-    if !link.shared_writes.lock().is_empty() {
-        return Ok(false);
-    }
-    let (mut source, mut target) = (RegionCursor::new(from), RegionCursor::new(to));
-    while let (Some((src, src_run)), Some((dst, dst_run))) = (source.run(), target.run()) {
-        let run = src_run.min(dst_run);
-        // SAFETY: as the caller promises. They may overlap where the program says so.
-        unsafe { std::ptr::copy(src as *const u8, dst as *mut u8, run as usize) };
-        source.advance(run);
-        target.advance(run);
-    }
-    if mirrored {
-        link.invalidate_shared()?;
-    }
-    drop(held);
-    Ok(true)
 }
 
 /// Whether the memory of the program that lies ahead of a cursor can be read.

@@ -1,4 +1,4 @@
-//! Keeping forked children off their parent's connection.
+//! This library's descriptors: where they are numbered, and keeping forked children off their parent's connection.
 //!
 //! A child holds duplicates of its parent's descriptors. As long as it does, the server does not see the
 //! parent die. So the child closes them first thing, which disturbs nobody: closing one of two references
@@ -6,6 +6,9 @@
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+
+/// Descriptors of this library are numbered from here, out of the way of the program's own.
+pub(super) const LOWEST_DESCRIPTOR: i32 = 512;
 
 static DESCRIPTORS: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 static REGISTERED: Once = Once::new();

@@ -9,7 +9,7 @@
 //! written to stderr once, whoever waits gets an error, and every call from then on returns
 //! [`Code::SystemNotReady`](rgpu_device::Code::SystemNotReady) (802). Nothing hangs, and nothing is retried.
 //!
-//! **Callbacks.** [`Host`]'s methods, [`Done`](rgpu_device::Done)s and [`CopySink`](rgpu_device::CopySink)s
+//! **Callbacks.** [`Host`](rgpu_device::Host)'s methods, [`Done`](rgpu_device::Done)s and [`CopySink`](rgpu_device::CopySink)s
 //! are called on whatever thread reads the connection, which may hold the sending buffer. They must not call
 //! the `Remote` again, nor wait for a thread that does.
 //!
@@ -27,6 +27,7 @@ mod direct;
 mod errors;
 mod fork;
 mod hello;
+mod images;
 mod incoming;
 mod link;
 mod modules;
@@ -59,9 +60,6 @@ pub fn cut(dst: Region, src: Region) -> Vec<(Region, Region)> {
     chunks::chunks(dst, src, false)
 }
 
-/// Descriptors of this library are numbered from here, out of the way of the program's own.
-const LOWEST_DESCRIPTOR: i32 = 512;
-
 /// A session with a server. See the module's text.
 pub struct Remote {
     link: Arc<Link>,
@@ -73,7 +71,7 @@ pub struct Remote {
     plan: AddressPlan,
     /// The devices' memory, where server and client share it.
     direct: direct::DirectMemory,
-    inventory: modules::Inventory,
+    inventory: images::Inventory,
     credit: Arc<credit::Credit>,
     /// Mirrored allocations, with their ordinals.
     mirrored: Mutex<HashMap<u64, Ordinal>>,

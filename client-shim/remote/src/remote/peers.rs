@@ -2,8 +2,8 @@
 
 use super::Remote;
 use super::convert;
-use super::incoming::Pending;
-use super::link::{Link, Waiter};
+use super::incoming::{Pending, Waiter};
+use super::link::Link;
 use rgpu_device::{Done, Handle, Region, Result};
 use rgpu_protocol::calls::{Call, PeerConnect, PeerKey, PeerReceive, PeerSend};
 use std::sync::Arc;

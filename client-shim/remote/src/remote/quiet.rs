@@ -5,14 +5,11 @@
 //! short copy to the host are taken from where the [device's memory](super::direct) lies in this process, if it does.
 //!
 //! Calls are told apart by whether they add work, and posting one must cost next to nothing. So what is counted are the others,
-//! which all wait for an answer anyway; see [`Out::work`].
+//! which all wait for an answer anyway; see [`Out::work`](super::outgoing::Out::work).
 
 use super::direct;
-use super::errors::Errors;
 use super::incoming::Pending;
-use super::link::Link;
-use super::outgoing::Out;
-use rgpu_device::{FIRST_STREAM, Handle, Ordinal, Region, Target};
+use rgpu_device::Target;
 use rgpu_protocol::calls::{Call, Counters, CreditAsk, EventElapsed, MemInfo, Query, Synchronize, Telemetry};
 
 /// So many targets are remembered at a time.
@@ -33,7 +30,7 @@ pub(super) struct Quiet {
 
 impl Quiet {
     /// Of a target it is known that all is done of so much work.
-    fn note(&mut self, work: u64, target: Target) {
+    pub fn note(&mut self, work: u64, target: Target) {
         if self.work != work {
             self.work = work;
             self.targets.clear();
@@ -46,15 +43,8 @@ impl Quiet {
         }
     }
 
-    fn is(&self, work: u64, target: Target) -> bool {
+    pub fn is(&self, work: u64, target: Target) -> bool {
         self.work == work && self.targets.contains(&target)
-    }
-}
-
-impl Out {
-    /// How many calls so far put work somewhere, or may have.
-    pub fn work(&self) -> u64 {
-        self.sequence - self.quiet.workless
     }
 }
 
@@ -73,60 +63,6 @@ pub(super) fn adds_no_work(call: u16, pending: &Pending) -> bool {
         Pending::CopyFor(..) => true,
         Pending::Waiter(_) => NONE.contains(&call),
         Pending::Done(_) | Pending::Copy(_) | Pending::CopyInto(..) => false,
-    }
-}
-
-/// The device that a stream belongs to that has no other.
-fn alone(errors: &Errors, stream: Handle) -> Option<Ordinal> {
-    let ordinal = (stream < FIRST_STREAM).then_some(stream as Ordinal)?;
-    errors.has_no_streams(ordinal).then_some(ordinal)
-}
-
-impl Link {
-    /// An answer has said that a target has done all the work that there was.
-    pub(super) fn is_done(&self, target: Target, work: u64) {
-        let mut out = self.out.lock();
-        if out.work() != work {
-            return;
-        }
-        out.quiet.note(work, target);
-        if let Target::Stream(stream) = target
-            && let Some(ordinal) = alone(&self.errors, stream)
-        {
-            out.quiet.note(work, Target::Device(ordinal));
-        }
-    }
-
-    fn is_quiet_now(&self, out: &Out, target: Target) -> bool {
-        let work = out.work();
-        out.quiet.is(work, target)
-            || matches!(target, Target::Stream(stream) if self.errors.ordinal_of(stream).is_some_and(
-                |ordinal| out.quiet.is(work, Target::Device(ordinal))
-            ))
-    }
-
-    /// Whether a target is known to have done everything, and nothing else is to be learned by asking.
-    pub(super) fn is_quiet(&self, target: Target) -> bool {
-        !self.is_over() && !self.needs_attention() && self.is_quiet_now(&self.out.lock(), target)
-    }
-
-    /// Copies from memory of a device that lies in this process, if its stream is quiet. False where it is not, or where
-    /// device and host may disagree about memory that both have.
-    ///
-    /// # Safety
-    /// Both are one run of the same length. The one is readable, the other writable.
-    pub(super) unsafe fn copy_quietly(&self, stream: Handle, to: Region, from: Region) -> bool {
-        if self.is_over() {
-            return false;
-        }
-        // Nobody can put anything on the stream meanwhile.
-        let out = self.out.lock();
-        if !self.is_quiet_now(&out, Target::Stream(stream)) || !self.shared_writes.lock().is_empty() {
-            return false;
-        }
-        // SAFETY: as the caller promises. They may overlap where the program says so.
-        unsafe { std::ptr::copy(from.addr as *const u8, to.addr as *mut u8, from.width as usize) };
-        true
     }
 }
 

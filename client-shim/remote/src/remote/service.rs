@@ -1,21 +1,20 @@
-//! The service thread: sends a buffer that lingers, and reads when nobody else does but must.
+//! How the service thread is started and woken, and how often it looks. What it does stands [with the
+//! link](super::link): it sends a buffer that lingers, and reads when nobody else does but must.
 //!
 //! It is started when first needed, blocks all signals, and sleeps without a timer when there is nothing
 //! to do.
 
-use super::LOWEST_DESCRIPTOR;
-use super::fork;
-use super::link::Link;
+use super::fork::{self, LOWEST_DESCRIPTOR};
+use crate::threads::without_signals;
 use parking_lot::Mutex;
-use rgpu_protocol::transport::{Descriptor, Ready, dup_above};
+use rgpu_protocol::transport::{Descriptor, dup_above};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
-use std::sync::{OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// In a run of calls, a buffer that nobody has sent for one to two of these is sent.
-const LINGER: Duration = Duration::from_micros(200);
+pub(super) const LINGER: Duration = Duration::from_micros(200);
 /// Where the program's own threads send each buffer before long, the thread looks only so often.
 const RARELY: Duration = Duration::from_millis(3);
 /// After so many looks at an empty buffer that nobody has used in between the thread sleeps.
@@ -24,7 +23,7 @@ const IDLE_LOOKS: u32 = 5;
 /// How often the thread looks at the buffer. A program that asks something after every few calls sends each buffer
 /// itself; waking up several times meanwhile, to find that out, would take a processor from those who work.
 #[derive(Debug)]
-struct Pace {
+pub(super) struct Pace {
     /// The buffer's count when it was last looked at.
     batch: u64,
     /// Whether it had something in it then.
@@ -37,7 +36,7 @@ struct Pace {
 
 /// What a look has found.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+pub(super) enum Found {
     /// What was there before is there still: it is to be sent.
     Lingering,
     /// Nobody has used the buffer for long.
@@ -50,12 +49,12 @@ impl Pace {
     /// After the buffer had to be sent, so many looks are short ones.
     const EAGER: u32 = 8;
 
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { batch: u64::MAX, filled: false, eager: Self::EAGER, idle: 0 }
     }
 
     /// A look at the buffer: how often it was sent, and whether there is something in it.
-    fn look(&mut self, batch: u64, filled: bool) -> Found {
+    pub fn look(&mut self, batch: u64, filled: bool) -> Found {
         let same = self.batch == batch;
         let lingering = same && self.filled && filled;
         let unused = same && !self.filled && !filled;
@@ -76,13 +75,13 @@ impl Pace {
     }
 
     /// The thread sends the buffer, whose count was this.
-    fn sent(&mut self, batch: u64) {
+    pub fn sent(&mut self, batch: u64) {
         // Its own sending is nobody else's.
         *self = Self { batch: batch + 1, filled: false, eager: Self::EAGER, idle: 0 };
     }
 
     /// Until the next look.
-    fn interval(&self) -> Duration {
+    pub fn interval(&self) -> Duration {
         if self.eager > 0 { LINGER } else { RARELY }
     }
 }
@@ -94,15 +93,14 @@ const UNAVAILABLE: u8 = 2;
 /// How others reach the service thread.
 pub(super) struct Service {
     /// Becomes readable when the thread is to wake.
-    event: Descriptor,
+    pub event: Descriptor,
     /// The other end. Both are sockets, so that where a program has closed them and the numbers have come
     /// to mean files of its own, nothing is written there.
     waker: Descriptor,
     /// Whether the thread is watching the buffer.
-    awake: AtomicBool,
+    pub awake: AtomicBool,
     started: AtomicU8,
     starting: Mutex<()>,
-    link: OnceLock<Weak<Link>>,
 }
 
 impl Service {
@@ -126,51 +124,29 @@ impl Service {
             awake: AtomicBool::new(false),
             started: AtomicU8::new(NOT_STARTED),
             starting: Mutex::new(()),
-            link: OnceLock::new(),
         })
     }
 
-    pub fn set_link(&self, link: Weak<Link>) {
-        let _ = self.link.set(link);
-    }
-
-    /// Starts the thread, if it has not been started. False where that is impossible.
-    pub fn start(&self) -> bool {
+    /// Starts the thread, if it has not been started, which does what `body` makes. False where that is impossible.
+    pub fn start<Body: FnOnce() + Send + 'static>(&self, body: impl FnOnce() -> Body) -> bool {
         if self.started.load(SeqCst) == NOT_STARTED {
             let _guard = self.starting.lock();
             if self.started.load(SeqCst) == NOT_STARTED {
-                let state = if self.spawn().is_ok() { RUNNING } else { UNAVAILABLE };
+                let builder = std::thread::Builder::new().name("rgpu-service".into()).stack_size(512 << 10);
+                let spawned = without_signals(|| builder.spawn(body()));
+                let state = if spawned.is_ok() { RUNNING } else { UNAVAILABLE };
                 self.started.store(state, SeqCst);
             }
         }
         self.started.load(SeqCst) == RUNNING
     }
 
-    fn spawn(&self) -> io::Result<()> {
-        let Some(link) = self.link.get().cloned() else { return Err(io::ErrorKind::NotFound.into()) };
-        // A new thread inherits the mask: all signals are blocked around its creation.
-        // SAFETY: both sets are valid; filling a set cannot fail.
-        let before = unsafe {
-            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigfillset(&mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-            before
-        };
-        let result = std::thread::Builder::new()
-            .name("rgpu-service".into())
-            .stack_size(512 << 10)
-            .spawn(move || run(&link));
-        // SAFETY: `before` was filled above.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-        result.map(drop)
-    }
-
-    /// Has the thread look at the buffer soon. False where there is no thread.
-    pub fn arm(&self) -> bool {
+    /// Has the thread look at the buffer soon, once it is there. False where there can be none.
+    pub fn arm<Body: FnOnce() + Send + 'static>(&self, body: impl FnOnce() -> Body) -> bool {
         if self.awake.swap(true, SeqCst) {
             return self.started.load(SeqCst) != UNAVAILABLE;
         }
-        let there = self.start();
+        let there = self.start(body);
         if there {
             self.wake();
         }
@@ -184,7 +160,8 @@ impl Service {
         unsafe { libc::send(self.waker.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) };
     }
 
-    fn drain(&self) {
+    /// Takes what has woken the thread.
+    pub fn drain(&self) {
         let mut bytes = [0u8; 64];
         // SAFETY: receives at most 64 bytes into a valid place. What is left wakes the thread once more.
         unsafe {
@@ -197,66 +174,6 @@ impl Drop for Service {
     fn drop(&mut self) {
         fork::forget(self.event.as_raw_fd());
         fork::forget(self.waker.as_raw_fd());
-    }
-}
-
-fn run(link: &Weak<Link>) {
-    let mut pace = Pace::new();
-    let mut next_look = Instant::now() + LINGER;
-    // The session may be dropped only while the thread is not looking, or not at all: whoever drops it
-    // has ended it, which wakes this thread.
-    let Some(link) = link.upgrade() else { return };
-    loop {
-        let service = &link.service;
-        let awake = service.awake.load(SeqCst);
-        let reading = link.needs_attention() && !link.has_leader();
-        let want = if reading { Ready::READ } else { Ready::default() };
-        let time = awake.then(|| next_look.saturating_duration_since(Instant::now()));
-        let ready = match link.transport.wait(want, Some(service.event.as_raw_fd()), time) {
-            Ok(ready) => ready,
-            Err(e) => {
-                link.fail(&format!(
-                    "waiting failed: {e} (did the program close descriptors it does not own?)"
-                ));
-                return;
-            }
-        };
-        if link.is_over() {
-            return;
-        }
-        if ready.wake {
-            service.drain();
-            if !awake {
-                // After a pause the first call goes at once; what comes while it is being sent goes together.
-                if let Some(mut out) = link.out.try_lock()
-                    && !out.buffer.is_empty()
-                {
-                    pace.sent(out.batch);
-                    let _ = link.write(&mut out, &mut []);
-                }
-                next_look = Instant::now() + pace.interval();
-            }
-        }
-        // The last leader may have left frames behind that it had received already.
-        if reading && (ready.read || ready.wake) && link.try_lead() {
-            while link.needs_attention() && !link.has_followers() && !link.is_over() && link.has_bytes() {
-                link.read_one();
-            }
-            link.hand_over();
-        }
-        if !awake || Instant::now() < next_look {
-            continue;
-        }
-        if let Some(mut out) = link.out.try_lock() {
-            match pace.look(out.batch, !out.buffer.is_empty()) {
-                Found::Lingering => drop(link.write(&mut out, &mut [])),
-                // Under the lock: whoever fills the buffer next wakes this thread again.
-                Found::Idle => service.awake.store(false, SeqCst),
-                Found::Nothing => {}
-            }
-        }
-        next_look = Instant::now() + pace.interval();
-        link.send_urgent();
     }
 }
 

@@ -13,23 +13,17 @@
 //! While a host function is outstanding nobody waits here: it may be waiting for what the very thread does next that posts.
 //! The server's own limit does not hold then, either.
 
-use super::link::{Link, Waiter};
-use super::outgoing::{Out, encode_short, keeping_errno};
-use crate::trace;
-use parking_lot::{Mutex, MutexGuard};
-use rgpu_device::{Handle, Ordinal, Result};
-use rgpu_protocol::calls::{Call, Mark};
-use rgpu_protocol::frame::HEADER_BYTES;
+use super::incoming::Waiter;
+use parking_lot::Mutex;
+use rgpu_device::Handle;
 use rgpu_protocol::numbers::NumberMap;
-use rgpu_protocol::wire::{DecodeError, Wire};
 use rgpu_protocol::{SESSION_CALLS, STREAM_CALLS};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// So many calls of a stream are admitted at once.
 const RUN: u64 = 256;
 /// After so many calls of a stream the server is asked to say when they are done.
-const MARK: u64 = 4096;
+pub(super) const MARK: u64 = 4096;
 const _: () = assert!(STREAM_CALLS.is_multiple_of(MARK) && MARK.is_multiple_of(RUN));
 /// After so many calls of streams that were destroyed.
 const MARK_GONE: u64 = 64;
@@ -41,10 +35,10 @@ const _: () = assert!((1 + RUNS as u64) * RUN + MARK_GONE < SESSION_CALLS);
 
 /// Calls of one stream that may be posted without asking anybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Run {
-    stream: Handle,
+pub(super) struct Run {
+    pub stream: Handle,
     /// How many more.
-    left: u64,
+    pub left: u64,
 }
 
 impl Run {
@@ -68,7 +62,7 @@ impl Default for Runs {
 }
 
 impl Runs {
-    /// Counts a call to a stream. False where there must be [another run](Link::next_run) first.
+    /// Counts a call to a stream. False where there must be [another run](super::link::Link::next_run) first.
     #[inline(always)]
     pub fn take(&mut self, stream: Handle) -> bool {
         if self.last.stream != stream && !self.turn_to(stream) {
@@ -95,16 +89,16 @@ impl Runs {
     }
 
     /// A stream's run.
-    fn of(&mut self, stream: Handle) -> Option<&mut Run> {
+    pub fn of(&mut self, stream: Handle) -> Option<&mut Run> {
         self.all().find(|run| run.stream == stream)
     }
 
-    fn all(&mut self) -> impl Iterator<Item = &mut Run> {
+    pub fn all(&mut self) -> impl Iterator<Item = &mut Run> {
         self.others.iter_mut().chain([&mut self.last])
     }
 
     /// Puts in a stream's run, which has none. The one that has to go for it is to be given back.
-    fn put(&mut self, run: Run) -> Run {
+    pub fn put(&mut self, run: Run) -> Run {
         let before = std::mem::replace(&mut self.last, run);
         if before == Run::NONE {
             return before;
@@ -118,41 +112,43 @@ impl Runs {
 /// What was posted to streams and is not known to be done.
 #[derive(Default)]
 pub(super) struct Window {
-    state: Mutex<State>,
+    pub state: Mutex<Undone>,
 }
 
+/// Calls that are not known to be done.
 #[derive(Default)]
-struct State {
+pub(super) struct Undone {
     /// Whether the server knows marks.
-    open: bool,
+    pub open: bool,
     /// Whether the session is over.
-    over: bool,
+    pub over: bool,
     /// Calls of all streams, those that are gone included.
-    total: u64,
-    streams: NumberMap<Handle, Stream>,
+    pub total: u64,
+    pub streams: NumberMap<Handle, Stream>,
     /// Calls of streams that are gone, for which no mark has been posted.
-    gone: u64,
+    pub gone: u64,
     /// The last mark's number.
-    mark: u64,
+    pub mark: u64,
     /// Which calls a mark stands for: the stream, if it is not gone, and how many.
-    marks: NumberMap<u64, (Handle, u64)>,
-    waiting: Vec<Arc<Waiter>>,
+    pub marks: NumberMap<u64, (Handle, u64)>,
+    pub waiting: Vec<Arc<Waiter>>,
 }
 
+/// A stream's part of them.
 #[derive(Default)]
-struct Stream {
-    undone: u64,
+pub(super) struct Stream {
+    pub undone: u64,
     /// The part of it for which no mark has been posted.
-    unmarked: u64,
+    pub unmarked: u64,
 }
 
-impl State {
-    fn admits(&self, stream: Handle) -> bool {
+impl Undone {
+    pub fn admits(&self, stream: Handle) -> bool {
         let undone = self.streams.get(&stream).map_or(0, |s| s.undone);
         undone + RUN <= STREAM_CALLS && self.total + RUN <= SESSION_CALLS
     }
 
-    fn begin(&mut self, stream: Handle) -> Run {
+    pub fn begin(&mut self, stream: Handle) -> Run {
         let its = self.streams.entry(stream).or_default();
         its.undone += RUN;
         its.unmarked += RUN;
@@ -161,7 +157,7 @@ impl State {
     }
 
     /// What a run has left is given back.
-    fn end(&mut self, run: &mut Run) {
+    pub fn end(&mut self, run: &mut Run) {
         let Run { stream, left } = std::mem::replace(run, Run::NONE);
         if left > 0 && self.open {
             if let Some(its) = self.streams.get_mut(&stream) {
@@ -171,13 +167,13 @@ impl State {
         }
     }
 
-    fn done(&mut self, stream: Handle, calls: u64) {
+    pub fn done(&mut self, stream: Handle, calls: u64) {
         self.total -= calls;
         self.leave(stream, calls);
     }
 
     /// A stream has so many calls less.
-    fn leave(&mut self, stream: Handle, calls: u64) {
+    pub fn leave(&mut self, stream: Handle, calls: u64) {
         if let Some(its) = self.streams.get_mut(&stream) {
             its.undone -= calls;
             if its.undone == 0 {
@@ -186,23 +182,23 @@ impl State {
         }
     }
 
-    fn unmarked(&self, stream: Handle) -> u64 {
+    pub fn unmarked(&self, stream: Handle) -> u64 {
         self.streams.get(&stream).map_or(0, |s| s.unmarked)
     }
 
-    fn take_unmarked(&mut self, stream: Handle) -> u64 {
+    pub fn take_unmarked(&mut self, stream: Handle) -> u64 {
         self.streams.get_mut(&stream).map_or(0, |s| std::mem::take(&mut s.unmarked))
     }
 
     /// A new mark's number, for calls of a stream that is there or of some that are gone.
-    fn new_mark(&mut self, stream: Handle, calls: u64) -> u64 {
+    pub fn new_mark(&mut self, stream: Handle, calls: u64) -> u64 {
         self.mark += 1;
         self.marks.insert(self.mark, (stream, calls));
         self.mark
     }
 
     /// A stream is about to be destroyed, and has no run. The number of the mark that is to be posted, if there is to be one.
-    fn forget(&mut self, stream: Handle) -> Option<u64> {
+    pub fn forget(&mut self, stream: Handle) -> Option<u64> {
         let calls = self.take_unmarked(stream);
         self.leave(stream, calls);
         self.gone += calls;
@@ -214,7 +210,7 @@ impl State {
     }
 
     /// The server has got to a mark. False where there is none of that number.
-    fn reached(&mut self, number: u64) -> bool {
+    pub fn reached(&mut self, number: u64) -> bool {
         let Some((stream, calls)) = self.marks.remove(&number) else { return false };
         self.done(stream, calls);
         true
@@ -235,154 +231,12 @@ impl Window {
     }
 }
 
-impl Link {
-    /// Waits until a call may be posted to a stream, and counts it.
-    pub(super) fn admit_call(&self, stream: Handle) -> Result<()> {
-        let mut out = self.out.lock();
-        if !out.runs.take(stream) {
-            drop(self.next_run(out, stream)?);
-        }
-        Ok(())
-    }
-
-    /// Waits until there may be a further run of a stream's calls, and takes the first one from it.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn next_run<'a>(
-        &'a self,
-        mut out: MutexGuard<'a, Out>,
-        stream: Handle,
-    ) -> Result<MutexGuard<'a, Out>> {
-        loop {
-            let was_empty = out.buffer.is_empty();
-            let mut state = self.window.state.lock();
-            if state.over {
-                drop((state, out));
-                self.check()?;
-                // The session is ending; nothing is sent any more.
-                return Ok(self.out.lock());
-            }
-            if let Some(run) = out.runs.of(stream) {
-                state.end(run);
-            }
-            if !state.open {
-                out.runs.put(Run { stream, left: u64::MAX });
-                return Ok(out);
-            }
-            let mut admits = state.admits(stream) || self.bulk.awaits_host_func();
-            if !admits {
-                out.runs.all().for_each(|run| state.end(run));
-                admits = state.admits(stream);
-            }
-            if admits {
-                if state.unmarked(stream) >= MARK {
-                    self.mark_calls(&mut out, &mut state, stream);
-                }
-                let run = state.begin(stream);
-                state.end(&mut out.runs.put(run));
-                out.runs.take(stream);
-                drop(state);
-                if was_empty && !out.buffer.is_empty() {
-                    self.pushed(&mut out)?;
-                }
-                return Ok(out);
-            }
-            let unmarked: Vec<Handle> =
-                state.streams.iter().filter(|(_, s)| s.unmarked > 0).map(|(stream, _)| *stream).collect();
-            unmarked.into_iter().for_each(|stream| self.mark_calls(&mut out, &mut state, stream));
-            let waiter = Arc::new(Waiter::default());
-            state.waiting.push(waiter.clone());
-            drop(state);
-            keeping_errno(|| {
-                self.write(&mut out, &mut [])?;
-                drop(out);
-                self.send_urgent();
-                self.wait_for(&waiter)
-            })?;
-            out = self.out.lock();
-        }
-    }
-
-    /// Asks for word of a stream's calls.
-    fn mark_calls(&self, out: &mut Out, state: &mut State, stream: Handle) {
-        let calls = state.take_unmarked(stream);
-        if calls > 0 {
-            let number = state.new_mark(stream, calls);
-            self.put_mark(out, stream, number);
-        }
-    }
-
-    /// Puts a mark into the buffer. Somebody else sends that.
-    fn put_mark(&self, out: &mut Out, stream: Handle, number: u64) {
-        out.sequence += 1;
-        out.quiet.workless += 1;
-        if trace::is_on() {
-            trace::posted(Mark::NUMBER, out.sequence, trace::now());
-        }
-        let frame = encode_short(&Mark { stream, number }, out.sequence, 0);
-        out.buffer.extend_from_slice(&frame[..HEADER_BYTES + Mark::MIN_BYTES]);
-        self.stats.posted_calls.fetch_add(1, Relaxed);
-        self.stats.count_call(Mark::NUMBER, 0);
-    }
-
-    /// The server has got to a mark.
-    pub(super) fn reached(&self, number: u64) -> std::result::Result<(), DecodeError> {
-        let waiting = {
-            let mut state = self.window.state.lock();
-            if !state.reached(number) {
-                return Err(DecodeError::Unknown { what: "mark", value: number });
-            }
-            std::mem::take(&mut state.waiting)
-        };
-        waiting.iter().for_each(|waiter| self.wake(waiter, Ok(Vec::new())));
-        Ok(())
-    }
-
-    /// A stream is about to be destroyed.
-    pub(super) fn forget_calls(&self, stream: Handle) -> Result<()> {
-        let mut out = self.out.lock();
-        let was_empty = out.buffer.is_empty();
-        let mut state = self.window.state.lock();
-        if let Some(run) = out.runs.of(stream) {
-            state.end(run);
-        }
-        let mark = state.forget(stream);
-        drop(state);
-        if let Some(number) = mark {
-            self.put_mark(&mut out, stream, number);
-            if was_empty {
-                self.pushed(&mut out)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// All work of an ordinal is over, and its streams are gone.
-    pub(super) fn reset_calls(&self, ordinal: Ordinal) {
-        let streams = self.errors.streams_of(ordinal);
-        let waiting = {
-            let mut out = self.out.lock();
-            let mut state = self.window.state.lock();
-            for stream in streams {
-                if let Some(run) = out.runs.of(stream) {
-                    state.end(run);
-                }
-                // Of what was marked there will be word in any case.
-                let calls = state.take_unmarked(stream);
-                state.done(stream, calls);
-            }
-            std::mem::take(&mut state.waiting)
-        };
-        waiting.iter().for_each(|waiter| self.wake(waiter, Ok(Vec::new())));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn open() -> State {
-        State { open: true, ..State::default() }
+    fn open() -> Undone {
+        Undone { open: true, ..Undone::default() }
     }
 
     #[test]
@@ -423,7 +277,7 @@ mod tests {
     #[test]
     fn a_full_stream_leaves_room_for_others_and_all_together_do_not() {
         let mut state = open();
-        let fill = |state: &mut State, stream| {
+        let fill = |state: &mut Undone, stream| {
             let mut runs = 0;
             while state.admits(stream) {
                 state.begin(stream).left = 0;

@@ -2,8 +2,8 @@
 
 use super::{Info, Rdma};
 use crate::transport::blocking::{receive_exact, send_all};
-use crate::transport::connector::{Accepted, ConnectError, Connector, Established, Finish, Offer, Offered};
-use crate::transport::{Carrier, Dial, Kind, Stream, Tcp, Transport};
+use crate::transport::connector::{Accepted, Connector, Established, Finish, Offer, Offered};
+use crate::transport::{Carrier, ConnectError, Dial, Kind, Stream, Tcp, Transport};
 use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use super::{Passed, Shm};
 use crate::transport::blocking::retry;
-use crate::transport::connector::{Accepted, ConnectError, Connector, Established, Finish, Offer, Offered};
-use crate::transport::{Carrier, Dial, Kind, Ready, Stream, Transport, dup_above};
+use crate::transport::connector::{Accepted, Connector, Established, Finish, Offer, Offered};
+use crate::transport::{Carrier, ConnectError, Dial, Kind, Ready, Stream, Transport, dup_above};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;

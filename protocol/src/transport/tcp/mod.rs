@@ -1,8 +1,10 @@
 //! TCP.
 
-use super::connector::{Accepted, ConnectError, Connector, Offered, StreamItself};
+mod connector;
+
 use super::spin::Spin;
-use super::{Carrier, Dial, Kind, Ready, Stream, Transport};
+use super::{Kind, Ready, Transport};
+pub(super) use connector::TcpConnector;
 use std::io;
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -277,34 +279,5 @@ impl Transport for Tcp {
 
     fn peer(&self) -> String {
         self.peer.clone()
-    }
-}
-
-/// TCP, which needs no offer: the stream that carries the hello carries the session. It is the one that can be inside TLS.
-pub(super) struct TcpConnector;
-
-impl Connector for TcpConnector {
-    fn kind(&self) -> Kind {
-        Tcp::KIND
-    }
-
-    fn summary(&self) -> &'static str {
-        "one connection, encrypted where that is wanted"
-    }
-
-    fn feature(&self) -> u64 {
-        0
-    }
-
-    fn runs_over(&self, carrier: Carrier) -> bool {
-        matches!(carrier, Carrier::Tcp | Carrier::Tls)
-    }
-
-    fn offer(&self, dial: &mut Dial<'_>) -> Result<Offered, ConnectError> {
-        Ok(Offered { stream: dial.take_network()?, offer: Box::new(StreamItself) })
-    }
-
-    fn accept(&self, _stream: &Stream, _offer: &[u8]) -> io::Result<Option<Accepted>> {
-        Ok(None)
     }
 }

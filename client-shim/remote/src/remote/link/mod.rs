@@ -2,20 +2,34 @@
 //!
 //! Sending has one lock ([`Out`]), which is the order of the session. Reading has one *leader*: a thread
 //! that waits for an answer of its own and meanwhile hands others theirs. When it has its answer, one of
-//! the others becomes the leader; when nobody waits, the [service thread](super::service) reads if
+//! the others becomes the leader; when nobody waits, the [service thread](service) reads if
 //! something may arrive that cannot wait.
+//!
+//! A [`Link`] is composed of parts that know nothing of it, and can be tested without: what is [sent](super::outgoing) and
+//! [received](super::incoming), the windows for [bytes](super::bulk) and [calls](super::window), what is
+//! [quiet](super::quiet), memory [credit](super::credit), [images](super::images) of modules, and how the service thread is
+//! [woken](super::service). The files of this folder are what it does with them.
+
+mod credit;
+mod flow;
+mod images;
+mod known;
+mod receive;
+mod send;
+mod service;
 
 use super::bulk::Bulk;
 use super::credit::Credit;
 use super::errors::Errors;
 use super::fork;
-use super::incoming::{Incoming, Pending};
-use super::modules::Images;
+use super::images::Images;
+use super::incoming::{Incoming, Pending, Waiter};
 use super::outgoing::{INLINE_BYTES, Out, Payload, Urgent, is_short};
 use super::service::Service;
 use super::window::Window;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rgpu_device::{Code, Error, Host, Result};
+use rgpu_protocol::SILENCE;
 use rgpu_protocol::calls::Call;
 use rgpu_protocol::numbers::NumberMap;
 use rgpu_protocol::stats::Stats;
@@ -23,11 +37,11 @@ use rgpu_protocol::transport::Transport;
 use rgpu_protocol::wire::from_bytes;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-/// See the module's text. Locks are taken in the order `out`, `incoming`, `state`.
-pub(super) struct Link {
+/// A session's connection. See the module's text. Locks are taken in the order `out`, `incoming`, `state`.
+pub(in crate::remote) struct Link {
     pub transport: Box<dyn Transport>,
     pub host: Arc<dyn Host>,
     pub stats: &'static Stats,
@@ -51,6 +65,8 @@ pub(super) struct Link {
     /// How many things there are because of which somebody must read even when nobody waits.
     attention: AtomicUsize,
     pub service: Service,
+    /// For threads and callbacks that may outlive it.
+    me: Weak<Self>,
     failure: OnceLock<Error>,
     ended: AtomicBool,
     /// Whether it has failed or ended: all that posting a call looks at.
@@ -59,7 +75,7 @@ pub(super) struct Link {
 
 /// Who waits for what.
 #[derive(Default)]
-pub(super) struct State {
+pub(in crate::remote) struct State {
     pub calls: NumberMap<u64, Pending>,
     /// Whether a thread is reading.
     leader: bool,
@@ -67,15 +83,6 @@ pub(super) struct State {
     followers: Vec<Arc<Waiter>>,
     /// Whether the session is over.
     over: bool,
-}
-
-/// A thread that waits for an answer.
-#[derive(Default)]
-pub(super) struct Waiter {
-    done: AtomicBool,
-    outcome: Mutex<Option<Result<Vec<u8>>>>,
-    /// Goes with [`Link::state`]'s lock.
-    changed: Condvar,
 }
 
 impl Link {
@@ -89,29 +96,27 @@ impl Link {
         })?;
         transport.descriptors().into_iter().for_each(fork::close_in_children);
         let out = Out::new(transport.sends_without_system_call());
-        Ok(Arc::new_cyclic(|link| {
-            service.set_link(link.clone());
-            Self {
-                transport,
-                host,
-                stats,
-                errors: Errors::default(),
-                out: Mutex::new(out),
-                urgent: Mutex::default(),
-                urgent_waiting: AtomicBool::new(false),
-                images: Images::default(),
-                credit: OnceLock::new(),
-                bulk: Bulk::default(),
-                window: Window::default(),
-                incoming: Mutex::default(),
-                state: Mutex::default(),
-                shared_writes: Mutex::default(),
-                attention: AtomicUsize::new(0),
-                service,
-                failure: OnceLock::new(),
-                ended: AtomicBool::new(false),
-                gone: AtomicBool::new(false),
-            }
+        Ok(Arc::new_cyclic(|link| Self {
+            me: link.clone(),
+            transport,
+            host,
+            stats,
+            errors: Errors::default(),
+            out: Mutex::new(out),
+            urgent: Mutex::default(),
+            urgent_waiting: AtomicBool::new(false),
+            images: Images::default(),
+            credit: OnceLock::new(),
+            bulk: Bulk::default(),
+            window: Window::default(),
+            incoming: Mutex::default(),
+            state: Mutex::default(),
+            shared_writes: Mutex::default(),
+            attention: AtomicUsize::new(0),
+            service,
+            failure: OnceLock::new(),
+            ended: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
         }))
     }
 
@@ -267,7 +272,7 @@ impl Link {
     /// From now on somebody must read even when nobody waits; until [`Link::attention_ends`].
     pub fn attention_begins(&self) {
         self.attention.fetch_add(1, SeqCst);
-        if !self.service.start() {
+        if !self.start_service() {
             self.fail("no service thread could be started; is the limit on threads (`ulimit -u`) reached?");
         }
         self.service.wake();
@@ -360,4 +365,12 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.transport.descriptors().into_iter().for_each(fork::forget);
     }
+}
+
+/// What is said when the server is silent.
+fn silence() -> String {
+    format!(
+        "the server has been silent for {} s; its machine or the network in between is down",
+        SILENCE.as_secs()
+    )
 }
