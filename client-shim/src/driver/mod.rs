@@ -289,6 +289,7 @@ pub extern "C" fn cuProfilerStop() -> u32 {
 }
 
 /// The entry points' names and whether each is implemented, for the documentation.
+#[cfg(test)]
 pub fn status() -> Vec<(&'static str, bool)> {
     let mut all: Vec<(&'static str, bool)> =
         table::ROWS.iter().map(|row| (row.symbol, !unsupported::UNSUPPORTED.contains(&row.symbol))).collect();

@@ -18,6 +18,7 @@ pub struct Row {
     /// Whether it is the variant whose default stream is the thread's own.
     pub per_thread: bool,
     /// The exported symbol.
+    #[cfg(test)]
     pub symbol: &'static str,
     /// Its address.
     pub address: Address,
@@ -37,6 +38,7 @@ macro_rules! rows {
             name: stringify!($name),
             version: $version,
             per_thread: $per_thread,
+            #[cfg(test)]
             symbol: stringify!($symbol),
             address: Address($symbol as *const ()),
         },)*]

@@ -10,6 +10,7 @@ macro_rules! unsupported {
             }
         )*
         /// The symbols in this file.
+        #[cfg(test)]
         pub const UNSUPPORTED: &[&str] = &[$(stringify!($symbol)),*];
     };
 }
