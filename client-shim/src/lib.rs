@@ -6,8 +6,6 @@
 //! inside this very process (the feature `in-process`). [`loader`] sees to it that the program's calls arrive
 //! here at all.
 
-#![allow(dead_code)]
-
 mod abi;
 #[cfg(test)]
 mod api_docs;

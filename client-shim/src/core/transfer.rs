@@ -11,11 +11,14 @@ use super::memory::map::Spot;
 
 /// `cudaMemcpyKind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Direction {
+    /// From host memory to host memory, in the stream's order.
     HostToHost,
+    /// From host memory to the device.
     HostToDevice,
+    /// From the device to host memory.
     DeviceToHost,
+    /// From one device address to another, on whatever devices.
     DeviceToDevice,
     /// By the pointers: with unified addressing they tell.
     Infer,
@@ -50,9 +53,10 @@ impl Direction {
 /// Whether a call is of the synchronous or the asynchronous family. The synchronous one waits as CUDA does (not after
 /// device-to-device copies and fills); the asynchronous one waits where CUDA waits too (pageable memory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Wait {
+    /// `cudaMemcpy` and its like.
     Sync,
+    /// `cudaMemcpyAsync` and its like.
     Async,
 }
 

@@ -48,11 +48,13 @@ forward! { libraries:
     /// The function behind a handle. A kernel's handle gives its function in `context`, as CUDA allows.
     fn function(&self, context: &Arc<Context>, raw: Raw) -> Result<Arc<Function>>;
     /// The function that a host address stands for, loaded in `context`. Addresses nobody registered are
-    /// [`InvalidDeviceFunction`](crate::core::Code::InvalidDeviceFunction). A `cudaKernel_t` or `cudaFunction_t` passed in its place is fine.
+    /// [`InvalidDeviceFunction`](crate::core::Code::InvalidDeviceFunction). A `cudaKernel_t` or `cudaFunction_t` passed in
+    /// its place is fine.
     fn function_for(&self, context: &Arc<Context>, host: *const c_void) -> Result<Arc<Function>>;
     /// The kernel that a host address stands for (`cudaGetKernel`).
     fn kernel_for(&self, host: *const c_void) -> Result<Arc<Kernel>>;
-    /// Address and size of the variable that a host address stands for; [`InvalidSymbol`](crate::core::Code::InvalidSymbol) for others.
+    /// Address and size of the variable that a host address stands for;
+    /// [`InvalidSymbol`](crate::core::Code::InvalidSymbol) for others.
     fn symbol_for(&self, context: &Arc<Context>, host: *const c_void) -> Result<(u64, u64)>;
 }
 

@@ -20,10 +20,12 @@ use crate::core::stream::{Stream, StreamKind};
 
 /// How strict a capture is about other calls, numbered as `cudaStreamCaptureMode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Mode {
+    /// No thread may make a call that could disturb the capture.
     Global = 0,
+    /// The thread that began the capture may make no such call.
     ThreadLocal = 1,
+    /// Any call is allowed, and any thread may end the capture.
     Relaxed = 2,
 }
 

@@ -20,17 +20,26 @@ use crate::core::transfer::{CopyBox, Direction};
 
 /// The kinds of nodes, numbered as `cudaGraphNodeType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum NodeKind {
+    /// Launches a kernel.
     Kernel = 0,
+    /// Copies memory.
     Memcpy = 1,
+    /// Fills memory.
     Memset = 2,
+    /// Calls a function of the program's.
     Host = 3,
+    /// Does what a child graph does.
     Graph = 4,
+    /// Does nothing.
     Empty = 5,
+    /// Waits for an event.
     WaitEvent = 6,
+    /// Records an event.
     EventRecord = 7,
+    /// Allocates memory.
     MemAlloc = 10,
+    /// Frees memory.
     MemFree = 11,
 }
 

@@ -7,7 +7,7 @@ use super::super::error::{self, Code, Error, Result, invalid};
 use super::super::registry::Raw;
 use super::super::shared::PAGE;
 use super::Memory;
-use super::map::{Allocation, Kind, Registered};
+use super::map::{Allocation, AllocationKind, Registered};
 
 /// `cudaHostAllocPortable`, and of `cudaHostRegister`.
 const HOST_PORTABLE: u32 = 1;
@@ -27,7 +27,7 @@ impl Memory {
         if bytes == 0 {
             return Ok(0);
         }
-        self.share(context.ordinal, context.raw, bytes, Kind::Pinned, flags)
+        self.share(context.ordinal, context.raw, bytes, AllocationKind::Pinned, flags)
     }
 
     /// `cudaFreeHost`: 0 is fine; other than pinned memory is refused.
@@ -35,7 +35,7 @@ impl Memory {
         if addr == 0 {
             return Ok(());
         }
-        match self.map.remove_if(addr, |a| a.kind == Kind::Pinned) {
+        match self.map.remove_if(addr, |a| a.kind == AllocationKind::Pinned) {
             Some(allocation) => self.release(&allocation, None),
             None => Err(invalid(format!("{addr:#x} is not pinned memory, or is already free"))),
         }
@@ -46,17 +46,17 @@ impl Memory {
         if !matches!(flags, 1 | 2) || bytes == 0 {
             return Err(invalid(format!("{bytes} bytes of managed memory with flags {flags} cannot be")));
         }
-        self.share(context.ordinal, context.raw, bytes, Kind::Managed, flags)
+        self.share(context.ordinal, context.raw, bytes, AllocationKind::Managed, flags)
     }
 
     /// Memory for a managed variable.
     pub fn managed_variable_alloc(&self, context: &Context, bytes: u64) -> Result<u64> {
-        self.share(context.ordinal, context.raw, bytes, Kind::ManagedVariable, 1)
+        self.share(context.ordinal, context.raw, bytes, AllocationKind::ManagedVariable, 1)
     }
 
     /// Frees a managed variable.
     pub fn managed_variable_free(&self, addr: u64) -> Result<()> {
-        match self.map.remove_if(addr, |a| a.kind == Kind::ManagedVariable) {
+        match self.map.remove_if(addr, |a| a.kind == AllocationKind::ManagedVariable) {
             Some(allocation) => self.release(&allocation, None),
             None => Ok(()),
         }
@@ -113,7 +113,14 @@ impl Memory {
         let not_pinned = || invalid(format!("{addr:#x} is not pinned memory"));
         if self.map.is_devices(addr) {
             return match self.map.find(addr) {
-                Some(a) if !matches!(a.kind, Kind::Device(_) | Kind::Variable | Kind::Mapped) => Ok(addr),
+                Some(a)
+                    if !matches!(
+                        a.kind,
+                        AllocationKind::Device(_) | AllocationKind::Variable | AllocationKind::Mapped
+                    ) =>
+                {
+                    Ok(addr)
+                }
                 _ => Err(not_pinned()),
             };
         }
@@ -124,7 +131,7 @@ impl Memory {
         }
         let context = owner(entry.context, entry.ordinal)?;
         let bytes = base + entry.size - page;
-        let mine = self.share(entry.ordinal, context, bytes, Kind::Alias(page), entry.flags)?;
+        let mine = self.share(entry.ordinal, context, bytes, AllocationKind::Alias(page), entry.flags)?;
         let alias = self.map.set_alias(base, entry.id, mine);
         if alias != Some(mine)
             && let Some(mine) = self.map.remove_if(mine, |_| true)
@@ -141,19 +148,26 @@ impl Memory {
         if self.map.is_devices(addr)
             && let Some(a) = self.map.find(addr)
         {
-            let pinned = matches!(a.kind, Kind::Pinned | Kind::Alias(_));
+            let pinned = matches!(a.kind, AllocationKind::Pinned | AllocationKind::Alias(_));
             return pinned.then_some(a.flags).ok_or_else(not_pinned);
         }
         self.map.find_registered(addr).map(|(_, entry)| entry.flags).ok_or_else(not_pinned)
     }
 
     /// Places memory in the shared range.
-    fn share(&self, ordinal: Ordinal, context: Raw, bytes: u64, kind: Kind, flags: u32) -> Result<u64> {
+    fn share(
+        &self,
+        ordinal: Ordinal,
+        context: Raw,
+        bytes: u64,
+        kind: AllocationKind,
+        flags: u32,
+    ) -> Result<u64> {
         let exhausted =
             || Error::new(Code::OutOfMemory, format!("There is no room for {bytes} shared bytes"));
         let kept = bytes.max(1).checked_next_multiple_of(PAGE).ok_or_else(exhausted)?;
         let base = self.devices.shared().take(kept).ok_or_else(exhausted)?;
-        let alias = matches!(kind, Kind::Alias(_));
+        let alias = matches!(kind, AllocationKind::Alias(_));
         let own_pages = !self.devices.sees_host_memory() && !alias;
         let mirrored = own_pages || alias;
         let give_up = |error: Error| {
@@ -170,7 +184,7 @@ impl Memory {
         let allocation =
             Allocation { base, size: bytes, kept, kind, ordinal, context, id: self.map.new_id(), flags };
         if mirrored {
-            let host = if let Kind::Alias(host) = kind { host } else { base };
+            let host = if let AllocationKind::Alias(host) = kind { host } else { base };
             self.devices.host().add_mirror(base, kept, host);
         }
         if let Err(error) =
@@ -197,14 +211,16 @@ impl Memory {
     /// Address and size of the managed variable that starts here.
     pub fn managed_variable_at(&self, addr: u64) -> Option<(u64, u64)> {
         let found = self.map.find(addr)?;
-        (found.kind == Kind::ManagedVariable && found.base == addr).then_some((addr, found.size))
+        (found.kind == AllocationKind::ManagedVariable && found.base == addr).then_some((addr, found.size))
     }
 
     /// Whether host and device each have a copy of it.
     pub(super) fn is_mirrored(&self, a: &Allocation) -> bool {
         match a.kind {
-            Kind::Alias(_) => true,
-            Kind::Pinned | Kind::Managed | Kind::ManagedVariable => !self.devices.sees_host_memory(),
+            AllocationKind::Alias(_) => true,
+            AllocationKind::Pinned | AllocationKind::Managed | AllocationKind::ManagedVariable => {
+                !self.devices.sees_host_memory()
+            }
             _ => false,
         }
     }

@@ -49,7 +49,7 @@ pub struct PointerInfo {
 
 /// What an allocation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AllocationKind {
     /// Device memory that the program allocated, with how it is backed.
     Device(Backing),
     /// A module-level variable, freed with its module.
@@ -66,7 +66,7 @@ pub enum Kind {
     Alias(u64),
 }
 
-impl Kind {
+impl AllocationKind {
     /// Whether it is managed memory, a managed variable included.
     pub fn is_managed(self) -> bool {
         matches!(self, Self::Managed | Self::ManagedVariable)
@@ -83,7 +83,7 @@ pub struct Allocation {
     /// Size as kept: up to the next page, or as a slab has it.
     pub kept: u64,
     /// What kind of memory lies there, which says who frees it.
-    pub kind: Kind,
+    pub kind: AllocationKind,
     /// The device it was made on.
     pub ordinal: Ordinal,
     /// Handle of the context that owns it.
@@ -252,14 +252,14 @@ impl AddressMap {
 
     /// Whether the `len` bytes at `addr` lie in mappings side by side, of which `first` is the first.
     pub fn is_mapped_throughout(&self, first: &Allocation, addr: u64, len: u64) -> bool {
-        if first.kind != Kind::Mapped {
+        if first.kind != AllocationKind::Mapped {
             return false;
         }
         let Some(end) = addr.checked_add(len) else { return false };
         let ranges = self.ranges.read();
         let mut at = first.base + first.size;
         while at < end {
-            match ranges.get(&at).filter(|a| a.kind == Kind::Mapped) {
+            match ranges.get(&at).filter(|a| a.kind == AllocationKind::Mapped) {
                 Some(next) => at += next.size,
                 None => return false,
             }
@@ -282,16 +282,16 @@ mod tests {
         AddressMap::new(Range { base: 0x10000, size: 0x10000 })
     }
 
-    fn allocation(base: u64, size: u64, kind: Kind, context: Raw) -> Allocation {
+    fn allocation(base: u64, size: u64, kind: AllocationKind, context: Raw) -> Allocation {
         Allocation { base, size, kept: size, kind, ordinal: 0, context, id: 0, flags: 0 }
     }
 
     #[test]
     fn addresses_outside_the_agreed_ones_are_the_devices_only_where_a_variable_lies() {
         let map = map();
-        map.insert(allocation(0x10000, 100, Kind::Pinned, 1));
+        map.insert(allocation(0x10000, 100, AllocationKind::Pinned, 1));
         assert!(map.is_devices(0x1ffff) && !map.is_devices(0x20000));
-        map.insert(allocation(0x20000, 8, Kind::Variable, 1));
+        map.insert(allocation(0x20000, 8, AllocationKind::Variable, 1));
         assert!(map.is_devices(0x20007) && !map.is_devices(0x20008));
         assert!(map.find(0x10000 + 99).is_some() && map.find(0x10000 + 100).is_none());
     }
@@ -299,10 +299,10 @@ mod tests {
     #[test]
     fn mappings_side_by_side_are_one_run() {
         let map = map();
-        let first = allocation(0x10000, 0x1000, Kind::Mapped, 0);
+        let first = allocation(0x10000, 0x1000, AllocationKind::Mapped, 0);
         map.insert(first);
-        map.insert(allocation(0x11000, 0x1000, Kind::Mapped, 0));
-        map.insert(allocation(0x12000, 0x1000, Kind::Pinned, 0));
+        map.insert(allocation(0x11000, 0x1000, AllocationKind::Mapped, 0));
+        map.insert(allocation(0x12000, 0x1000, AllocationKind::Pinned, 0));
         assert!(map.is_mapped_throughout(&first, 0x10800, 0x1800));
         assert!(!map.is_mapped_throughout(&first, 0x10800, 0x1801));
         assert!(!map.is_mapped_throughout(&first, 0x10800, u64::MAX));
@@ -322,7 +322,7 @@ mod tests {
         assert!(map.take_device(0).is_empty());
         assert_eq!(map.find_registered(0x1000).map(|(_, r)| r.alias), Some(0));
         assert_eq!(map.unregister(0x1100).map(|r| r.id), Some(3));
-        map.insert(allocation(0x10000, 1, Kind::Managed, 7));
+        map.insert(allocation(0x10000, 1, AllocationKind::Managed, 7));
         assert_eq!(map.take_context(7).len(), 1);
         assert!(map.find_registered(0x1000).is_none() && map.find(0x10000).is_none());
     }

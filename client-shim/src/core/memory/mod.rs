@@ -14,7 +14,7 @@ use super::error::{Code, Error, Result, invalid};
 use super::registry::Raw;
 use super::shared::PAGE;
 use super::stream::Stream;
-use map::{AddressMap, Allocation, Kind, PointerInfo, PointerKind, Spot};
+use map::{AddressMap, Allocation, AllocationKind, PointerInfo, PointerKind, Spot};
 
 /// All memory that the program has: what was allocated, registered or placed for a variable, on whatever device.
 pub struct Memory {
@@ -56,7 +56,7 @@ impl Memory {
             base,
             size: bytes,
             kept,
-            kind: Kind::Device(backing),
+            kind: AllocationKind::Device(backing),
             ordinal,
             context: context.raw,
             id: self.map.new_id(),
@@ -175,7 +175,7 @@ impl Memory {
         if addr == 0 {
             return Ok(());
         }
-        let freeable = |a: &Allocation| matches!(a.kind, Kind::Device(_) | Kind::Managed);
+        let freeable = |a: &Allocation| matches!(a.kind, AllocationKind::Device(_) | AllocationKind::Managed);
         let Some(allocation) = self.map.remove_if(addr, freeable) else {
             return Err(invalid(format!("{addr:#x} was not allocated on a device, or is already free")));
         };
@@ -185,7 +185,7 @@ impl Memory {
     /// Gives back what was already taken out of the map.
     fn release(&self, a: &Allocation, stream: Option<&Stream>) -> Result<()> {
         match a.kind {
-            Kind::Device(backing) => {
+            AllocationKind::Device(backing) => {
                 let until = self.devices.enqueued(a.ordinal);
                 let handle = stream.filter(|s| s.ordinal == a.ordinal).map(|s| s.handle);
                 if backing == Backing::Own && handle.is_none() {
@@ -194,8 +194,11 @@ impl Memory {
                 self.devices.heap(a.ordinal).freed(a.base, a.kept, backing, until, handle);
                 Ok(())
             }
-            Kind::Variable | Kind::Mapped => Ok(()),
-            Kind::Pinned | Kind::Managed | Kind::ManagedVariable | Kind::Alias(_) => {
+            AllocationKind::Variable | AllocationKind::Mapped => Ok(()),
+            AllocationKind::Pinned
+            | AllocationKind::Managed
+            | AllocationKind::ManagedVariable
+            | AllocationKind::Alias(_) => {
                 // Work that uses it must not lose it, wherever it runs.
                 let waited = self.devices.wait_until_idle();
                 if self.is_mirrored(a) {
@@ -204,7 +207,7 @@ impl Memory {
                 }
                 let freed =
                     self.devices.note(a.ordinal, self.devices.device().mem_free(a.ordinal, a.base, None));
-                if !self.devices.sees_host_memory() && !matches!(a.kind, Kind::Alias(_)) {
+                if !self.devices.sees_host_memory() && !matches!(a.kind, AllocationKind::Alias(_)) {
                     self.devices.shared().unmap_host_pages(a.base, a.kept)?;
                 }
                 self.devices.shared().release(a.base, a.kept);
@@ -219,7 +222,7 @@ impl Memory {
             base: addr,
             size,
             kept: size,
-            kind: Kind::Variable,
+            kind: AllocationKind::Variable,
             ordinal,
             context,
             id: self.map.new_id(),
@@ -229,7 +232,7 @@ impl Memory {
 
     /// Forgets a module-level variable.
     pub fn variable_gone(&self, addr: u64) {
-        self.map.remove_if(addr, |a| a.kind == Kind::Variable);
+        self.map.remove_if(addr, |a| a.kind == AllocationKind::Variable);
     }
 
     /// `cudaMemGetInfo`.
@@ -253,10 +256,12 @@ impl Memory {
             && let Some(a) = self.map.find(addr)
         {
             let (kind, host) = match a.kind {
-                Kind::Device(_) | Kind::Variable | Kind::Mapped => (PointerKind::Device, 0),
-                Kind::Pinned => (PointerKind::Host, addr),
-                Kind::Managed | Kind::ManagedVariable => (PointerKind::Managed, addr),
-                Kind::Alias(host) => (PointerKind::Host, host + (addr - a.base)),
+                AllocationKind::Device(_) | AllocationKind::Variable | AllocationKind::Mapped => {
+                    (PointerKind::Device, 0)
+                }
+                AllocationKind::Pinned => (PointerKind::Host, addr),
+                AllocationKind::Managed | AllocationKind::ManagedVariable => (PointerKind::Managed, addr),
+                AllocationKind::Alias(host) => (PointerKind::Host, host + (addr - a.base)),
             };
             return PointerInfo {
                 kind,
@@ -268,7 +273,7 @@ impl Memory {
                 size: a.size,
                 buffer_id: a.id,
                 flags: a.flags,
-                registered: matches!(a.kind, Kind::Alias(_)),
+                registered: matches!(a.kind, AllocationKind::Alias(_)),
             };
         }
         if let Some((base, entry)) = self.map.find_registered(addr) {
@@ -306,8 +311,10 @@ impl Memory {
         if self.map.is_devices(addr) {
             return match self.map.find(addr).or_else(|| self.find_variable(addr, ask)) {
                 Some(a) if a.holds(addr, len) => Ok(match a.kind {
-                    Kind::Device(_) | Kind::Variable | Kind::Mapped => (Spot::Device, addr),
-                    Kind::Alias(host) => (Spot::Registered, host + (addr - a.base)),
+                    AllocationKind::Device(_) | AllocationKind::Variable | AllocationKind::Mapped => {
+                        (Spot::Device, addr)
+                    }
+                    AllocationKind::Alias(host) => (Spot::Registered, host + (addr - a.base)),
                     _ if self.devices.sees_host_memory() => (Spot::Direct, addr),
                     _ => (Spot::Mirrored, addr),
                 }),
@@ -363,7 +370,7 @@ impl Memory {
             base: addr,
             size,
             kept: size,
-            kind: Kind::Mapped,
+            kind: AllocationKind::Mapped,
             ordinal,
             context: 0,
             id: self.map.new_id(),
@@ -373,7 +380,7 @@ impl Memory {
 
     /// What was mapped at `addr` is no longer accessible there.
     pub fn unmapped(&self, addr: u64) {
-        self.map.remove_if(addr, |a| a.kind == Kind::Mapped);
+        self.map.remove_if(addr, |a| a.kind == AllocationKind::Mapped);
     }
 
     /// Frees everything that a context owns; what a vanished module held is merely forgotten.
@@ -394,7 +401,7 @@ impl Memory {
                 shared.mirror_removed(a.kind.is_managed());
             }
             if self.devices.plan().shared.contains(a.base, a.kept) {
-                if !self.devices.sees_host_memory() && !matches!(a.kind, Kind::Alias(_)) {
+                if !self.devices.sees_host_memory() && !matches!(a.kind, AllocationKind::Alias(_)) {
                     let _ = shared.unmap_host_pages(a.base, a.kept);
                 }
                 shared.release(a.base, a.kept);
