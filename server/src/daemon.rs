@@ -12,7 +12,7 @@ use crate::local::{self, LocalListener};
 use crate::options::{Encryption, Options};
 use crate::partition::{Arrangement, Partitions};
 use crate::peer::{self, Channel, Switchboard, rule::Rule};
-use crate::store::{Cupboard, Shelf, Tenant};
+use crate::store::{ImageCache, Tenant, TenantImages};
 use crate::{APP_SERVER_COMMAND, DeviceSpec, inventory};
 use rgpu_control::proof::Binding;
 use rgpu_control::token::PublicKey;
@@ -75,7 +75,7 @@ struct Daemon {
     children: Mutex<Vec<u32>>,
     stopping: AtomicBool,
     /// Where images of modules are kept.
-    cupboard: Option<Arc<Cupboard>>,
+    cupboard: Option<Arc<ImageCache>>,
     /// Where sessions meet other servers.
     peers: Arc<Switchboard>,
     address: SocketAddr,
@@ -123,7 +123,7 @@ pub fn serve(options: Options) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let cupboard = options.image_cache.as_deref().filter(|_| options.image_cache_bytes > 0);
-    let cupboard = cupboard.and_then(|root| match Cupboard::open(root, options.image_cache_bytes) {
+    let cupboard = cupboard.and_then(|root| match ImageCache::open(root, options.image_cache_bytes) {
         Ok(cupboard) => Some(Arc::new(cupboard)),
         Err(e) => {
             tracing::warn!("modules are not kept across sessions: {e}");
@@ -330,7 +330,7 @@ impl Daemon {
             seat: more.seat,
             extras: HelloExtras {
                 keeps_images: shelf.is_some(),
-                images: shelf.as_ref().map(Shelf::beginnings).unwrap_or_default(),
+                images: shelf.as_ref().map(TenantImages::beginnings).unwrap_or_default(),
             },
             peers: peers.as_ref().map(|open| open.identity().clone()),
             tls: match wire.hand_over() {
@@ -542,7 +542,7 @@ impl Daemon {
         hello: &Hello,
         lease: Option<&Admission>,
         peer: &str,
-    ) -> Option<Shelf> {
+    ) -> Option<TenantImages> {
         let cupboard = self.cupboard.as_ref()?;
         let tenant = if let Some(lease) = lease {
             Tenant::of_broker(&lease.tenant)
@@ -553,7 +553,7 @@ impl Daemon {
         } else {
             Tenant::of_loopback(self.address, peer.parse().ok()?)?
         };
-        cupboard.shelf(&tenant).map_err(|e| tracing::warn!("modules are not kept: {e}")).ok()
+        cupboard.of_tenant(&tenant).map_err(|e| tracing::warn!("modules are not kept: {e}")).ok()
     }
 
     /// Starts the process that serves an application. The socket is where it asks for images.
