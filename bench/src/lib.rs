@@ -249,6 +249,44 @@ pub fn worker_main() -> Result<(), Failure> {
 mod tests {
     use super::*;
 
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        <Line as clap::Parser>::try_parse_from(line.split(' ')).map(|line| line.arguments)
+    }
+
+    #[test]
+    fn parses_what_the_help_shows() {
+        let lines = [
+            "bench latency",
+            "bench bandwidth --json bandwidth.json --svg plots",
+            "bench app -- ./train --epochs 1",
+            "bench app --delay 5ms --rate 1Gbit -- ./train --epochs 1",
+            "bench latency --server gpuhost:7070 --peer gpuhost:7071",
+            "bench peer --listen 0.0.0.0:7071",
+        ];
+        for line in lines {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+        let Benchmark::Bandwidth { sizes, .. } = parse("bench bandwidth").unwrap().benchmark else {
+            panic!("another benchmark")
+        };
+        assert_eq!((sizes.first(), sizes.last(), sizes.len()), (Some(&4), Some(&(256 << 20)), 12));
+        let Benchmark::App { common, .. } = parse(lines[3]).unwrap().benchmark else {
+            panic!("another benchmark")
+        };
+        assert_eq!((common.delay, common.rate), (Duration::from_millis(5), Some(1e9)));
+        for bad in
+            ["bench latency --peer a:1", "bench latency --delay 5", "bench launch --count 0", "bench app"]
+        {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
     #[test]
     fn sizes_are_parsed() {
         assert_eq!(parse_size("4K"), Ok(4096));

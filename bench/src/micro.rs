@@ -273,6 +273,24 @@ mod tests {
     }
 
     #[test]
+    fn nothing_measured_is_no_figure() {
+        assert_eq!((median(&[]), spread(&[])), (None, None));
+        assert!(Pair::default().row("x", Way::Tcp, "µs", 1.0, "raw").is_none());
+        let mut alone = Pair::default();
+        alone.add(&[100, 200, 300], None);
+        let row = alone.row("x", Way::Shm, "µs", 1e-3, "raw").unwrap();
+        assert_eq!((row.value.p50, row.limit, row.ratio, row.ratio_spread), (0.2, None, None, None));
+        assert_eq!(row.limit_name, "");
+    }
+
+    #[test]
+    fn bandwidth_is_in_powers_of_1024() {
+        assert_eq!(gib_a_second(f64::from(1u32 << 30), 1e9), 1.0);
+        assert_eq!(gib_a_second(f64::from(1u32 << 29), 0.25e9), 2.0);
+        assert_eq!((median(&[7, 1, 3]), spread(&[2.0, 0.5, 1.0])), (Some(3.0), Some((0.5, 2.0))));
+    }
+
+    #[test]
     fn ratios_are_of_medians() {
         let mut pair = Pair::default();
         pair.add(&[200, 300, 400], Some(&[100, 200, 300]));

@@ -185,6 +185,62 @@ mod tests {
     use super::*;
     use crate::measure::Samples;
 
+    fn report(rows: Vec<Row>) -> Report {
+        let conditions = Conditions {
+            version: "1".into(),
+            device: "D".into(),
+            cores: 2,
+            rounds: 3,
+            added_delay: 0.005,
+            rate: Some(1e9),
+        };
+        Report { benchmark: "latency".into(), conditions, rows }
+    }
+
+    #[test]
+    fn figures_have_as_many_digits_as_they_are_worth() {
+        let shown = [12_345.6, 1000.0, 99.96, 12.34, 1.234, 0.1, 0.0123, 0.0].map(figure);
+        assert_eq!(shown, ["12346", "1000", "100.0", "12.3", "1.23", "0.10", "0.0123", "0.0000"]);
+    }
+
+    #[test]
+    fn what_was_added_to_the_link_stands_above_the_table() {
+        let value = Samples::from_iter([1.0]).summary().unwrap();
+        let head = report(vec![Row::new("asked", "tcp", "µs", value)]).table();
+        let head = head.lines().next().unwrap();
+        assert_eq!(head, "latency: D, 2 cores, 3 interleaved rounds, 5 ms added, 1000 Mbit/s");
+    }
+
+    #[test]
+    fn the_last_percentile_is_shown_of_a_hundred_samples() {
+        let row = |count: u32| {
+            let value = (1..=count).map(f64::from).collect::<Samples>().summary().unwrap();
+            Row::new("asked", "tcp", "µs", value)
+        };
+        assert!(!report(vec![row(99)]).table().contains("p99"));
+        assert!(report(vec![row(100)]).table().contains("p99"));
+    }
+
+    #[test]
+    fn programs_read_what_the_table_shows() {
+        let value = Samples::from_iter([2.0, 4.0, 6.0]).summary().unwrap();
+        let mut row = Row::new("asked", "tcp", "µs", value);
+        row = row.with_limit("raw", Samples::from_iter([2.0]).summary());
+        row.bytes = Some((50, 8));
+        let path = std::env::temp_dir().join(format!("rgpu-bench-report-{}.json", std::process::id()));
+        report(vec![row]).write_json(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["conditions"]["added_delay"], 0.005);
+        let row = &json["rows"][0];
+        assert_eq!((&row["way"], &row["unit"]), (&"tcp".into(), &"µs".into()));
+        assert_eq!((row["value"]["p50"].as_f64(), row["ratio"].as_f64()), (Some(4.0), Some(2.0)));
+        assert_eq!(row["bytes"], serde_json::json!([50, 8]));
+        assert!(row["round_trips"].is_null());
+        assert!(report(Vec::new()).write_json(Path::new("/nonexistent/x.json")).is_err());
+    }
+
     #[test]
     fn tables_leave_out_empty_columns() {
         let value = Samples::from_iter([1.0, 2.0, 3.0]).summary().unwrap();

@@ -141,6 +141,22 @@ mod tests {
     }
 
     #[test]
+    fn a_link_is_occupied_by_what_passes() {
+        let free = Shape::default();
+        assert!(!free.changes() && free.occupies(1 << 30).is_zero());
+        let narrow = Shape { delay: Duration::ZERO, rate: Some(8e6) };
+        assert!(narrow.changes());
+        assert_eq!(narrow.occupies(1_000_000), Duration::from_secs(1));
+        let long = Shape { delay: Duration::from_millis(5), rate: None };
+        assert!(long.changes() && long.occupies(1 << 20).is_zero());
+        // What waits is bounded: 16 pieces at least, however narrow, and 4096 at most, however long and wide.
+        assert_eq!(narrow.pieces(), 16);
+        assert_eq!(Shape { delay: Duration::from_secs(60), rate: Some(100e9) }.pieces(), 4096);
+        // Half of 100 ms and 2 ms of 1 Gbit/s are 6.5 MB, in pieces of 64 KiB.
+        assert_eq!(Shape { delay: Duration::from_millis(100), rate: Some(1e9) }.pieces(), 99);
+    }
+
+    #[test]
     fn bytes_arrive_late_and_whole() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = listener.local_addr().unwrap();

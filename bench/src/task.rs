@@ -87,3 +87,34 @@ impl Reply {
         (each(self.bytes_sent), each(self.bytes_received))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_one_line() {
+        let tasks = [
+            Task::Describe,
+            Task::FirstCall,
+            Task::Asked { call: Asked::FourBytes, count: 3 },
+            Task::Launches { count: 20_000 },
+            Task::Call { index: 2, count: 1 },
+            Task::Copies { to_device: true, pinned: false, bytes: 1 << 30, count: 7 },
+        ];
+        for task in tasks {
+            let line = serde_json::to_string(&task).unwrap();
+            assert!(!line.contains('\n'), "{line}");
+            assert_eq!(serde_json::from_str::<Task>(&line).unwrap(), task);
+        }
+        assert_ne!(Asked::FreeMemory.name(), Asked::FourBytes.name());
+    }
+
+    #[test]
+    fn bytes_are_rounded_to_the_nearest() {
+        let reply = Reply { bytes_sent: 149, bytes_received: 150, ..Reply::default() };
+        assert_eq!(reply.bytes_a_call(100), (1, 2));
+        assert_eq!(reply.bytes_a_call(0), (149, 150));
+        assert_eq!(Reply::default().bytes_a_call(5), (0, 0));
+    }
+}

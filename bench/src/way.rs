@@ -282,3 +282,63 @@ impl Drop for Service {
         let _ = self.process.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_has_one_name() {
+        for way in Way::value_variants() {
+            let option = way.to_possible_value().unwrap();
+            assert_eq!(option.get_name(), way.name());
+            assert_eq!(serde_json::to_value(way).unwrap(), way.name());
+            assert_eq!(way.to_string(), way.name());
+            assert!(way.is_remote() || !way.is_tcp());
+        }
+    }
+
+    fn launcher() -> Launcher {
+        Launcher {
+            rgpu: "/bin/rgpu".into(),
+            server: Some("host:1".into()),
+            shaped: Some("127.0.0.1:2".parse().unwrap()),
+            token_file: Some("/token".into()),
+            fingerprint: Some("sha256:ab".into()),
+        }
+    }
+
+    fn line(launcher: &Launcher, way: Way) -> String {
+        let command = launcher.command(way, Path::new("/app")).unwrap();
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        words.map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn programs_are_started_as_people_would() {
+        let launcher = launcher();
+        assert_eq!(line(&launcher, Way::Native), "/app");
+        assert_eq!(line(&launcher, Way::InProcess), "/bin/rgpu run --in-process -- /app");
+        assert_eq!(
+            line(&launcher, Way::Shm),
+            "/bin/rgpu run --server host:1 --transport shm --token-file /token -- /app"
+        );
+        // A proxy shapes TCP alone.
+        assert_eq!(
+            line(&launcher, Way::Tls),
+            "/bin/rgpu run --server 127.0.0.1:2 --transport tcp --encrypt --token-file /token -- /app"
+        );
+        let encrypted = launcher.command(Way::Tls, Path::new("/app")).unwrap();
+        let set = |(name, value): (&std::ffi::OsStr, Option<&std::ffi::OsStr>)| {
+            name == FINGERPRINT_VARIABLE && value == Some("sha256:ab".as_ref())
+        };
+        assert!(encrypted.get_envs().any(set));
+        // What would encrypt is taken away from who is to go in the clear.
+        let clear = launcher.command(Way::Tcp, Path::new("/app")).unwrap();
+        let removed: Vec<_> = clear.get_envs().filter(|(_, value)| value.is_none()).collect();
+        assert_eq!(removed.len(), 3);
+        let nowhere = Launcher { server: None, shaped: None, ..launcher };
+        assert!(nowhere.command(Way::Tcp, Path::new("/app")).unwrap_err().to_string().contains("server"));
+        assert!(nowhere.command(Way::InProcess, Path::new("/app")).is_ok());
+    }
+}

@@ -5,7 +5,7 @@
 //! even whether it is there.
 //!
 //! An application's process may open no files. It has a socket to the daemon, which opens them for it and hands it the
-//! descriptors ([`Shelf::serve`]); reading, writing and hashing is the process's own work ([`Store`]). A file is written
+//! descriptors ([`TenantImages::serve`]); reading, writing and hashing is the process's own work ([`Store`]). A file is written
 //! under another name and renamed when it is whole. Whoever reads it compares its hash, and removes it where that is
 //! wrong; so neither a crash nor a broken disk nor another application of the same tenant can make a program run
 //! anything but what it asked for.
@@ -36,7 +36,7 @@ const MAX_TOLD: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long an application's process stays to keep what its session has loaded last.
-const LAST_WISH: Duration = Duration::from_secs(1);
+const FLUSH_TIME: Duration = Duration::from_secs(1);
 
 /// Requests, each followed by a hash.
 const OPEN: u8 = 1;
@@ -48,7 +48,7 @@ const NOTHING: u8 = b'N';
 
 /// The daemon's directory.
 #[derive(Debug)]
-pub struct Cupboard {
+pub struct ImageCache {
     root: PathBuf,
     limit: u64,
     /// Held while files are counted and removed.
@@ -56,13 +56,12 @@ pub struct Cupboard {
     next: AtomicU64,
 }
 
-impl Cupboard {
+impl ImageCache {
     /// Uses a directory, which is made if need be, for at most `limit` bytes.
     pub fn open(root: &Path, limit: u64) -> io::Result<Self> {
         let name = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", root.display()));
         DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(name)?;
-        let cupboard =
-            Self { root: root.to_owned(), limit, tidying: Mutex::new(()), next: AtomicU64::new(0) };
+        let cache = Self { root: root.to_owned(), limit, tidying: Mutex::new(()), next: AtomicU64::new(0) };
         for tenant in fs::read_dir(root).map_err(name)?.flatten() {
             for file in fs::read_dir(tenant.path()).into_iter().flatten().flatten() {
                 let old = |m: fs::Metadata| m.modified().ok()?.elapsed().ok().map(|a| a.as_secs() > 3600);
@@ -71,14 +70,14 @@ impl Cupboard {
                 }
             }
         }
-        Ok(cupboard)
+        Ok(cache)
     }
 
     /// A tenant's part of it.
-    pub fn shelf(self: &Arc<Self>, tenant: &Tenant) -> io::Result<Shelf> {
+    pub fn of_tenant(self: &Arc<Self>, tenant: &Tenant) -> io::Result<TenantImages> {
         let place = self.root.join(&tenant.0);
         DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
-        Ok(Shelf { cupboard: self.clone(), place })
+        Ok(TenantImages { cache: self.clone(), place })
     }
 
     /// Removes files until they are few enough.
@@ -162,12 +161,12 @@ fn uid_in(table: &str, local: &str, remote: &str) -> Option<u32> {
 
 /// A tenant's directory.
 #[derive(Debug)]
-pub struct Shelf {
-    cupboard: Arc<Cupboard>,
+pub struct TenantImages {
+    cache: Arc<ImageCache>,
     place: PathBuf,
 }
 
-impl Shelf {
+impl TenantImages {
     /// The beginnings of the hashes of what is there.
     pub fn beginnings(&self) -> Vec<u64> {
         let mut found: Vec<(SystemTime, u64)> = fs::read_dir(&self.place)
@@ -208,7 +207,7 @@ impl Shelf {
                     answer(&mut socket, file.ok())
                 }
                 CREATE => {
-                    let number = self.cupboard.next.fetch_add(1, Relaxed);
+                    let number = self.cache.next.fetch_add(1, Relaxed);
                     let path = self.place.join(format!("new-{}-{number}", std::process::id()));
                     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
                     if let Some(old) = unfinished.replace(path) {
@@ -222,7 +221,7 @@ impl Shelf {
                         if !small || fs::rename(&path, self.path(&hash)).is_err() {
                             let _ = fs::remove_file(&path);
                         }
-                        self.cupboard.tidy();
+                        self.cache.tidy();
                     }
                     answer(&mut socket, None)
                 }
@@ -242,7 +241,7 @@ impl Shelf {
     }
 
     fn most(&self) -> u64 {
-        MAX_IMAGE.min(self.cupboard.limit)
+        MAX_IMAGE.min(self.cache.limit)
     }
 }
 
@@ -270,7 +269,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// An application's way to its tenant's shelf.
+/// An application's way to its tenant's images.
 #[derive(Debug)]
 pub struct Store {
     socket: Mutex<UnixStream>,
@@ -307,7 +306,7 @@ impl Store {
 
     /// Waits until what was announced is kept, but not for long.
     pub fn finish(&self) {
-        let end = Instant::now() + LAST_WISH;
+        let end = Instant::now() + FLUSH_TIME;
         let mut keeping = self.keeping.lock();
         while *keeping > 0 && !self.kept.wait_until(&mut keeping, end).timed_out() {}
     }
@@ -382,11 +381,11 @@ mod tests {
     }
 
     /// A store with the daemon's side in a thread.
-    fn store(cupboard: &Arc<Cupboard>, tenant: &Tenant) -> (Store, Shelf) {
+    fn store(cache: &Arc<ImageCache>, tenant: &Tenant) -> (Store, TenantImages) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let shelf = cupboard.shelf(tenant).unwrap();
-        std::thread::spawn(move || shelf.serve(theirs));
-        (Store::new(ours.into()).unwrap(), cupboard.shelf(tenant).unwrap())
+        let images = cache.of_tenant(tenant).unwrap();
+        std::thread::spawn(move || images.serve(theirs));
+        (Store::new(ours.into()).unwrap(), cache.of_tenant(tenant).unwrap())
     }
 
     fn hash(image: &[u8]) -> Hash {
@@ -396,14 +395,14 @@ mod tests {
     #[test]
     fn images_come_back_to_their_tenant_alone() {
         let directory = Directory::new("tenants");
-        let cupboard = Arc::new(Cupboard::open(&directory.0, 1 << 20).unwrap());
-        let (ours, shelf) = store(&cupboard, &Tenant::of_user(7));
-        let (theirs, other) = store(&cupboard, &Tenant::of_token(b"secret"));
+        let cache = Arc::new(ImageCache::open(&directory.0, 1 << 20).unwrap());
+        let (ours, images) = store(&cache, &Tenant::of_user(7));
+        let (theirs, other) = store(&cache, &Tenant::of_token(b"secret"));
         let image = vec![5u8; 100_000];
         assert_eq!(ours.get(&hash(&image)), None);
         ours.put(hash(&image), &image);
         assert_eq!(ours.get(&hash(&image)).as_deref(), Some(&image[..]));
-        assert_eq!(shelf.beginnings(), [u64::from_le_bytes(hash(&image)[..8].try_into().unwrap())]);
+        assert_eq!(images.beginnings(), [u64::from_le_bytes(hash(&image)[..8].try_into().unwrap())]);
         assert_eq!((theirs.get(&hash(&image)), other.beginnings()), (None, vec![]));
         // Under a hash that is not its own nothing is kept.
         ours.put([1; 32], &image);
@@ -413,16 +412,16 @@ mod tests {
     #[test]
     fn what_is_damaged_is_removed() {
         let directory = Directory::new("damaged");
-        let cupboard = Arc::new(Cupboard::open(&directory.0, 1 << 20).unwrap());
-        let (store, shelf) = store(&cupboard, &Tenant::of_user(7));
+        let cache = Arc::new(ImageCache::open(&directory.0, 1 << 20).unwrap());
+        let (store, images) = store(&cache, &Tenant::of_user(7));
         let image = vec![9u8; 5000];
         store.put(hash(&image), &image);
-        let path = shelf.path(&hash(&image));
+        let path = images.path(&hash(&image));
         let mut bytes = fs::read(&path).unwrap();
         bytes[77] ^= 1;
         fs::write(&path, &bytes).unwrap();
         assert_eq!(store.get(&hash(&image)), None);
-        assert!(!path.exists() && shelf.beginnings().is_empty());
+        assert!(!path.exists() && images.beginnings().is_empty());
         store.put(hash(&image), &image);
         assert!(store.get(&hash(&image)).is_some());
     }
@@ -430,13 +429,13 @@ mod tests {
     #[test]
     fn what_was_used_longest_ago_goes_first() {
         let directory = Directory::new("bounded");
-        let cupboard = Arc::new(Cupboard::open(&directory.0, 250_000).unwrap());
-        let (store, shelf) = store(&cupboard, &Tenant::of_user(7));
+        let cache = Arc::new(ImageCache::open(&directory.0, 250_000).unwrap());
+        let (store, kept) = store(&cache, &Tenant::of_user(7));
         let images: Vec<Vec<u8>> = (0..3).map(|i| vec![i; 100_000]).collect();
         for (i, image) in images.iter().enumerate() {
             store.put(hash(image), image);
             let age = Duration::from_secs(1000 - 100 * i as u64);
-            if let Ok(file) = File::open(shelf.path(&hash(image))) {
+            if let Ok(file) = File::open(kept.path(&hash(image))) {
                 file.set_modified(SystemTime::now() - age).unwrap();
             }
         }

@@ -34,7 +34,7 @@ fn the_file_is_up_to_date() {
 
 /// The constants of `rgpu_control::api::paths`, with the methods that their comments name.
 fn contract() -> BTreeSet<(String, String)> {
-    let source = include_str!("../../../control/src/api.rs");
+    let source = include_str!("../../../control/src/api/mod.rs");
     let module = source.split_once("pub mod paths {").unwrap().1.split_once("\n}").unwrap().0;
     let mut found = BTreeSet::new();
     let mut comment = String::new();
@@ -68,7 +68,7 @@ const FOR_OTHERS: [&str; 2] = ["OPENAPI", "METRICS"];
 
 #[test]
 fn the_client_knows_every_path() {
-    let paths = include_str!("../../../control/src/api.rs").split_once("pub mod paths {").unwrap().1;
+    let paths = include_str!("../../../control/src/api/mod.rs").split_once("pub mod paths {").unwrap().1;
     let paths = paths.split_once("\n}").unwrap().0;
     let client = include_str!("../../../control/src/client.rs");
     let names = paths.lines().filter_map(|line| line.trim().strip_prefix("pub const "));

@@ -1,21 +1,20 @@
 //! With a broker: a lease for the program, from before it starts until after it has ended.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rgpu_control::api::{ErrorCode, Lease, LeaseRequest, LeaseState, this_machine};
-use rgpu_control::ticket::{self, Ticket};
+use rgpu_control::api::{Lease, LeaseRequest, LeaseState, this_machine};
+use rgpu_control::ticket;
 use rgpu_control::token::PrivateKey;
 use rgpu_control::units::{parse_bytes, parse_duration, parse_mbps, parse_share};
-use rgpu_control::{Broker, ClientError, LEASE_VARIABLE, LeaseId, NODE_VARIABLE, settings};
+use rgpu_control::{Broker, ClientError, NODE_VARIABLE, settings};
 use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
 
-use super::child::{Held, Woken};
+use super::child::Held;
+use super::renewal::{Leased, RELEASE_TIME, RETRY, release};
+use super::threads::{Interruptible, run_interruptibly};
+use crate::Failure;
 use crate::control::{BrokerArguments, TRY_LATER, explain};
-use crate::{Failure, control};
 
 /// What to ask a broker for.
 #[derive(clap::Args, Debug)]
@@ -74,14 +73,8 @@ fn parse_importance(text: &str) -> Result<f64, String> {
 const SILENCE: Duration = Duration::from_secs(1);
 /// How long one request may wait for a grant; then the place in the queue is asked for again.
 const POLL_S: u32 = 10;
-/// How long the program's end may be held up by giving the lease back. Only a broker that hangs takes so long; one that is away
-/// is known to be at once. What isn't given back is nobody's for as long as leases are good for.
-const GOODBYE: Duration = Duration::from_secs(10);
 /// How long a broker may be away while a program waits in its queue.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two attempts to reach it.
-const RETRY: Duration = Duration::from_millis(500);
-
 impl LeaseArguments {
     /// Whether a lease was asked for on the command line.
     pub fn given(&self) -> bool {
@@ -163,13 +156,13 @@ pub fn obtain(
     let end = arguments.wait.map(|wait| Instant::now() + Duration::from_secs(wait.into()));
     let asked = {
         let broker = broker.clone();
-        run_aside(signals, move || broker.request_lease(&request))?
+        run_interruptibly(signals, move || broker.request_lease(&request))?
     };
     let lease = match asked {
-        Aside::Done(lease) => lease.map_err(explain)?,
-        Aside::Interrupted(signal, rest) => {
+        Interruptible::Done(lease) => lease.map_err(explain)?,
+        Interruptible::Interrupted(signal, rest) => {
             // The broker may have made it by now: it has to be given back, so its id has to be known.
-            if let Ok(Ok(lease)) = rest.recv_timeout(SILENCE + GOODBYE) {
+            if let Ok(Ok(lease)) = rest.recv_timeout(SILENCE + RELEASE_TIME) {
                 release(&broker, lease.id, false);
             }
             return Ok(Asked::Interrupted(signal));
@@ -228,7 +221,7 @@ fn wait_for_grant(
         // Rounded up, so that the last request doesn't wait for nothing.
         let wait_s = left.map_or(POLL_S, |left| (left.as_millis().div_ceil(1000) as u32).clamp(1, POLL_S));
         let (asker, id, announce) = (broker.clone(), lease.id, away.is_none());
-        let asked = run_aside(signals, move || {
+        let asked = run_interruptibly(signals, move || {
             if announce {
                 let jobs = asker.jobs()?;
                 let place = jobs.iter().find(|job| job.lease == id).map_or(0, |job| job.place);
@@ -237,27 +230,27 @@ fn wait_for_grant(
             Ok::<_, ClientError>((None, asker.lease(id, 0)?))
         })?;
         let asked = match asked {
-            Aside::Interrupted(signal, _) => return Ok(Waited::Interrupted(signal)),
-            Aside::Done(Ok((place, now))) => {
+            Interruptible::Interrupted(signal, _) => return Ok(Waited::Interrupted(signal)),
+            Interruptible::Done(Ok((place, now))) => {
                 if now.state == LeaseState::Waiting {
                     say_place(&mut said, place.unwrap_or(0), &now.reason);
                     let asker = broker.clone();
-                    run_aside(signals, move || asker.lease(id, wait_s))?
+                    run_interruptibly(signals, move || asker.lease(id, wait_s))?
                 } else {
-                    Aside::Done(Ok(now))
+                    Interruptible::Done(Ok(now))
                 }
             }
-            Aside::Done(Err(error)) => Aside::Done(Err(error)),
+            Interruptible::Done(Err(error)) => Interruptible::Done(Err(error)),
         };
         match asked {
-            Aside::Interrupted(signal, _) => return Ok(Waited::Interrupted(signal)),
-            Aside::Done(Ok(now)) => {
+            Interruptible::Interrupted(signal, _) => return Ok(Waited::Interrupted(signal)),
+            Interruptible::Done(Ok(now)) => {
                 if away.take().is_some() {
                     eprintln!("rgpu: the broker is back");
                 }
                 lease = now;
             }
-            Aside::Done(Err(error)) if error.is_passing() => {
+            Interruptible::Done(Err(error)) if error.is_passing() => {
                 let since = *away.get_or_insert_with(|| {
                     eprintln!("rgpu: {error}; trying again");
                     Instant::now()
@@ -269,7 +262,7 @@ fn wait_for_grant(
                     return Ok(Waited::Interrupted(signal));
                 }
             }
-            Aside::Done(Err(error)) => return Err(explain(error)),
+            Interruptible::Done(Err(error)) => return Err(explain(error)),
         }
     }
 }
@@ -287,227 +280,6 @@ fn say_place(said: &mut String, place: u32, reason: &str) {
         eprintln!("rgpu: {text}");
         *said = text;
     }
-}
-
-enum Aside<T> {
-    Done(T),
-    /// A signal came first. The result comes here, if it comes.
-    Interrupted(libc::c_int, Receiver<T>),
-}
-
-/// Runs something on a thread of its own, which a signal doesn't wait for.
-fn run_aside<T: Send + 'static>(
-    signals: &Held,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> Result<Aside<T>, Failure> {
-    let failed = |e: std::io::Error| Failure::new(format!("Cannot wait for the broker: {e}"));
-    let woken = Woken::new().map_err(failed)?;
-    let (done, results) = mpsc::channel();
-    let wake = woken.waker().map_err(failed)?;
-    let body = move || {
-        let _ = done.send(body());
-        drop(wake);
-    };
-    spawn_deaf("broker", body).map_err(failed)?;
-    match signals.wait_for(&woken) {
-        Some(signal) => Ok(Aside::Interrupted(signal, results)),
-        None => match results.recv() {
-            Ok(result) => Ok(Aside::Done(result)),
-            Err(_) => Err(Failure::new("Asking the broker failed: this is a bug of rgpu")),
-        },
-    }
-}
-
-/// Gives a lease back. Does not wait for a broker that does not answer: then the lease expires. Where `ask`, says why it had
-/// ended already, if so.
-fn release(broker: &Broker, id: LeaseId, ask: bool) -> Option<String> {
-    let (done, results) = mpsc::channel();
-    let broker = broker.clone();
-    let body = move || {
-        let reason = if ask { why_ended(&broker, id) } else { None };
-        let _ = broker.release(id);
-        let _ = done.send(reason);
-    };
-    spawn_deaf("release", body).ok()?;
-    results.recv_timeout(GOODBYE).ok().flatten()
-}
-
-fn why_ended(broker: &Broker, id: LeaseId) -> Option<String> {
-    let lease = broker.lease(id, 0).ok()?;
-    let over = matches!(lease.state, LeaseState::Ending | LeaseState::Ended);
-    over.then_some(lease.reason)
-}
-
-/// What the renewing thread and the one that waits for the program share.
-#[derive(Default)]
-struct Renewing {
-    over: Mutex<bool>,
-    changed: Condvar,
-    /// It was said that the lease has ended.
-    said: std::sync::atomic::AtomicBool,
-}
-
-impl Renewing {
-    /// Waits; true when the program has ended.
-    fn wait(&self, time: Duration) -> bool {
-        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(over, time, |over| !*over);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn finish(&self) {
-        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.changed.notify_all();
-    }
-}
-
-/// A lease, which is renewed until it is given back, at the latest when this is dropped.
-pub struct Leased {
-    broker: Broker,
-    id: LeaseId,
-    path: PathBuf,
-    renewing: Arc<Renewing>,
-    released: bool,
-}
-
-impl Leased {
-    fn new(broker: Broker, lease: &Lease, key: &PrivateKey, directory: &Path) -> Result<Self, Failure> {
-        let id = lease.id;
-        let path = directory.join(format!("lease-{id}"));
-        let ttl = time_to_live(lease);
-        let ticket = ticket_of(lease, key).ok_or_else(|| {
-            Failure::new(format!("The broker granted the lease {id} without a token for it"))
-        })?;
-        let cannot =
-            |e: std::io::Error| Failure::new(format!("Cannot write the lease to {}: {e}", path.display()));
-        ticket.write(&path).map_err(cannot)?;
-        let renewing = Arc::new(Renewing::default());
-        let leased = Self {
-            broker: broker.clone(),
-            id,
-            path: path.clone(),
-            renewing: renewing.clone(),
-            released: false,
-        };
-        let body = move || renew(&broker, ticket, &path, ttl, &renewing);
-        spawn_deaf("renew", body).map_err(|e| Failure::new(format!("Cannot renew the lease: {e}")))?;
-        Ok(leased)
-    }
-
-    /// The environment variable by which the program learns of it.
-    pub fn variable(&self) -> (&'static str, &Path) {
-        (LEASE_VARIABLE, &self.path)
-    }
-
-    /// Gives it back. Where the program has failed, says why, if it was for the lease.
-    pub fn finish(mut self, failed: bool) {
-        let said = self.renewing.said.load(std::sync::atomic::Ordering::SeqCst);
-        if let Some(reason) = self.end(failed && !said) {
-            eprintln!("rgpu: the lease {} had ended: {}", self.id, crate::table::printable(&reason));
-        }
-    }
-
-    fn end(&mut self, ask: bool) -> Option<String> {
-        if std::mem::replace(&mut self.released, true) {
-            return None;
-        }
-        self.renewing.finish();
-        let _ = fs::remove_file(&self.path);
-        let reason = release(&self.broker, self.id, ask);
-        // A renewal that was under way may have written it once more.
-        let _ = fs::remove_file(&self.path);
-        reason
-    }
-}
-
-impl Drop for Leased {
-    fn drop(&mut self) {
-        self.end(false);
-    }
-}
-
-fn ticket_of(lease: &Lease, key: &PrivateKey) -> Option<Ticket> {
-    Some(Ticket {
-        lease: lease.id,
-        token: lease.token.clone()?,
-        key: key.to_text(),
-        transport: lease.transport.clone(),
-        servers: lease.servers.clone(),
-        ca: lease.ca.clone(),
-    })
-}
-
-/// For how long a lease is good that was just granted, by the broker's clock alone.
-fn time_to_live(lease: &Lease) -> Duration {
-    let ttl =
-        lease.expires.zip(lease.granted).map_or(60, |(expires, granted)| expires.saturating_sub(granted));
-    Duration::from_secs(ttl.clamp(1, 24 * 3600))
-}
-
-/// Renews a lease until the program has ended.
-fn renew(broker: &Broker, mut ticket: Ticket, path: &Path, ttl: Duration, renewing: &Renewing) {
-    let mut expires = Instant::now() + ttl;
-    let mut expired = false;
-    let mut wait = ttl / 3;
-    while !renewing.wait(wait) {
-        let asked = Instant::now();
-        match broker.renew(ticket.lease) {
-            Ok(lease) => {
-                (expires, wait) = (asked + ttl, ttl / 3);
-                if std::mem::take(&mut expired) {
-                    eprintln!("rgpu: the lease {} is renewed again", ticket.lease);
-                }
-                let Some(token) = lease.token else { continue };
-                ticket.token = token;
-                ticket.servers = lease.servers;
-                if renewing.wait(Duration::ZERO) {
-                    return;
-                }
-                if let Err(e) = ticket.write(path) {
-                    eprintln!("rgpu: cannot write the renewed lease to {}: {e}", path.display());
-                }
-            }
-            Err(error) if matches!(error.code(), Some(ErrorCode::Conflict | ErrorCode::NotFound)) => {
-                if !renewing.wait(Duration::ZERO) {
-                    eprintln!(
-                        "rgpu: the lease {} has ended: {}",
-                        ticket.lease,
-                        crate::table::printable(&error.to_string())
-                    );
-                    renewing.said.store(true, std::sync::atomic::Ordering::SeqCst);
-                }
-                return;
-            }
-            Err(error) => {
-                if Instant::now() >= expires && !expired {
-                    eprintln!(
-                        "rgpu: the lease {} could not be renewed in time, the program may lose its GPUs: {}",
-                        ticket.lease,
-                        control::explain(error).message
-                    );
-                    expired = true;
-                }
-                wait = (ttl / 10).max(RETRY).min(ttl / 3);
-            }
-        }
-    }
-}
-
-/// Starts a thread that gets no signals. It has them blocked from its first moment: one that took the SIGCHLD by which the
-/// program's end is noticed would leave the thread that waits for it waiting forever.
-fn spawn_deaf(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    // SAFETY: all zeroes is a valid set; live arguments.
-    let old = unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut old: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut old);
-        old
-    };
-    let thread = std::thread::Builder::new().name(name.into()).spawn(body);
-    // SAFETY: the set that this thread had before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
-    thread.map(drop)
 }
 
 #[cfg(test)]
@@ -552,55 +324,5 @@ mod tests {
         for bad in ["--gpus 0", "--share 120%", "--gpu-memory x", "--importance 11", "--now --wait 3"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn helping_threads_get_no_signals() {
-        let (tell, told) = mpsc::channel();
-        let blocked = || {
-            // SAFETY: all zeroes is a valid set; live arguments.
-            unsafe {
-                let mut set: libc::sigset_t = std::mem::zeroed();
-                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
-                libc::sigismember(&set, libc::SIGCHLD) == 1
-            }
-        };
-        assert!(!blocked());
-        spawn_deaf("test", move || tell.send(blocked()).unwrap()).unwrap();
-        assert!(told.recv().unwrap());
-        assert!(!blocked(), "the thread that starts it keeps its own");
-    }
-
-    fn lease(granted: Option<u64>, expires: Option<u64>) -> Lease {
-        Lease {
-            id: LeaseId(1),
-            name: String::new(),
-            tenant: String::new(),
-            state: LeaseState::Active,
-            reason: String::new(),
-            version: 1,
-            submitted: 0,
-            granted,
-            expires,
-            grants: Vec::new(),
-            servers: Vec::new(),
-            token: Some("t".into()),
-            transport: "auto".into(),
-            client_node: String::new(),
-            remote: 0,
-            usage: Vec::new(),
-            sessions: 0,
-            ca: None,
-        }
-    }
-
-    #[test]
-    fn the_brokers_clock_alone_says_how_long_a_lease_is_good() {
-        assert_eq!(time_to_live(&lease(Some(1000), Some(1006))), Duration::from_secs(6));
-        assert_eq!(time_to_live(&lease(Some(1000), Some(900))), Duration::from_secs(1));
-        assert_eq!(time_to_live(&lease(None, Some(900))), Duration::from_secs(60));
-        let key = PrivateKey::generate();
-        assert_eq!(ticket_of(&lease(None, None), &key).unwrap().key, key.to_text());
-        assert!(ticket_of(&Lease { token: None, ..lease(None, None) }, &key).is_none());
     }
 }

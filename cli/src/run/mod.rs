@@ -2,7 +2,9 @@
 
 mod child;
 mod lease;
+mod renewal;
 mod statistics;
+mod threads;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,7 +14,8 @@ use std::process::{Command, ExitCode};
 use crate::library::{self, Links};
 use crate::{Failure, Outcome};
 use child::{Ended, Held};
-use lease::{Asked, LeaseArguments, Leased};
+use lease::{Asked, LeaseArguments};
+use renewal::Leased;
 use rgpu_control::settings::{
     self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, CONNECT_TIMEOUT_S, IN_PROCESS_VARIABLE, LEASE_VARIABLE,
     LIBRARY_VARIABLE, NODE_VARIABLE, SERVER_VARIABLE, SOFT_CAPABILITY_VARIABLE, SOFT_DEVICES_VARIABLE,
@@ -94,7 +97,7 @@ fn after_help() -> String {
 
 /// Where the program's GPU is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum DeviceSource {
     /// At a server that is named, or inside the program.
     Named,
     /// Where a broker says.
@@ -109,14 +112,14 @@ pub fn main(arguments: Arguments) -> Outcome {
         arguments.command.split_first().ok_or_else(|| Failure::new("No program was given"))?;
     let mut command = Command::new(program);
     command.args(rest);
-    let place = find_place(&arguments)?;
-    choose_device(&mut command, &arguments, place)?;
+    let source = find_device_source(&arguments)?;
+    choose_device(&mut command, &arguments, source)?;
     preload(&mut command)?;
     let statistics = arguments.stats.clone().map(Statistics::create).transpose()?;
     if let Some(statistics) = &statistics {
         command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
     }
-    let ended = if place == Place::Leased {
+    let ended = if source == DeviceSource::Leased {
         run_leased(&mut command, &arguments, program)?
     } else if statistics.is_some() {
         child::run(&mut command, None).map_err(|e| cannot_start(program, &e))?
@@ -152,7 +155,7 @@ fn run_leased(command: &mut Command, arguments: &Arguments, program: &OsString) 
 }
 
 /// Where the program's GPU is to be.
-fn find_place(arguments: &Arguments) -> Result<Place, Failure> {
+fn find_device_source(arguments: &Arguments) -> Result<DeviceSource, Failure> {
     let lease = &arguments.lease;
     if arguments.server.is_some() || arguments.in_process {
         if lease.given() {
@@ -162,7 +165,7 @@ fn find_place(arguments: &Arguments) -> Result<Place, Failure> {
             );
             return Err(Failure::with_status(text, 2));
         }
-        return Ok(Place::Named);
+        return Ok(DeviceSource::Named);
     }
     if lease.given() && !lease.broker_known() {
         let option = lease.needs().unwrap_or("--broker-token-file");
@@ -172,7 +175,7 @@ fn find_place(arguments: &Arguments) -> Result<Place, Failure> {
     // A lease covers the programs that its program starts, also those that it starts like this.
     let inherited = settings::variable(LEASE_VARIABLE).is_some();
     if lease.given() || (lease.broker_known() && !inherited) {
-        return Ok(Place::Leased);
+        return Ok(DeviceSource::Leased);
     }
     if !inherited && !settings::is_on(SERVER_VARIABLE) && !settings::is_on(IN_PROCESS_VARIABLE) {
         return Err(Failure::with_status(
@@ -181,7 +184,7 @@ fn find_place(arguments: &Arguments) -> Result<Place, Failure> {
             2,
         ));
     }
-    Ok(Place::Inherited)
+    Ok(DeviceSource::Inherited)
 }
 
 fn cannot_start(program: &OsString, error: &std::io::Error) -> Failure {
@@ -191,8 +194,8 @@ fn cannot_start(program: &OsString, error: &std::io::Error) -> Failure {
 }
 
 /// Says by the environment where the GPU is.
-fn choose_device(command: &mut Command, arguments: &Arguments, place: Place) -> Result<(), Failure> {
-    if place != Place::Inherited {
+fn choose_device(command: &mut Command, arguments: &Arguments, source: DeviceSource) -> Result<(), Failure> {
+    if source != DeviceSource::Inherited {
         for other in [LEASE_VARIABLE, SERVER_VARIABLE, IN_PROCESS_VARIABLE] {
             command.env_remove(other);
         }

@@ -11,21 +11,21 @@
 
 mod backoff;
 mod facts;
+mod link;
 mod network;
 mod peers;
-mod talk;
 mod telemetry;
 
 use crate::inventory::Settled;
 use crate::lease::LeaseTable;
 use crate::ledger::Ledger;
+use link::BrokerLink;
 use rgpu_control::{Broker, Tls};
 use rgpu_protocol::transport::{Choice, Connectors};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use talk::Talk;
 pub use telemetry::{TELEMETRY_COMMAND, telemetry_main};
 
 /// Which broker a server belongs to, and as what.
@@ -77,7 +77,7 @@ pub struct Site {
 
 /// The running agent.
 pub struct Agent {
-    talk: Arc<Talk>,
+    link: Arc<BrokerLink>,
 }
 
 impl Agent {
@@ -109,19 +109,22 @@ impl Agent {
                 site.address
             );
         }
-        let talk = Talk::new(broker, name, options.clone(), site, devices);
-        type Body = fn(&Talk);
-        let threads: [(&str, Body); 3] =
-            [("agent", Talk::speak), ("agent-orders", Talk::listen), ("agent-peers", Talk::measure)];
+        let link = BrokerLink::new(broker, name, options.clone(), site, devices);
+        type Body = fn(&BrokerLink);
+        let threads: [(&str, Body); 3] = [
+            ("agent", BrokerLink::send_heartbeats),
+            ("agent-orders", BrokerLink::fetch_orders),
+            ("agent-peers", BrokerLink::measure_peers),
+        ];
         for (name, body) in threads {
-            let talk = talk.clone();
-            std::thread::Builder::new().name(name.into()).stack_size(512 << 10).spawn(move || body(&talk))?;
+            let link = link.clone();
+            std::thread::Builder::new().name(name.into()).stack_size(512 << 10).spawn(move || body(&link))?;
         }
-        Ok(Self { talk })
+        Ok(Self { link })
     }
 
     /// Tells the broker that this server is being stopped. Takes a second at most.
     pub fn stop(self) {
-        self.talk.stop();
+        self.link.stop();
     }
 }

@@ -15,7 +15,7 @@ use crate::ledger::Ledger;
 use crate::options::{Encryption, Options};
 use crate::partition::Partitions;
 use crate::peer::{Switchboard, rule::Rule};
-use crate::store::Cupboard;
+use crate::store::ImageCache;
 use crate::{DeviceSpec, inventory};
 use admission::{Admits, read_key};
 use listen::{Listeners, addresses};
@@ -49,7 +49,7 @@ struct Daemon {
     children: Mutex<Vec<u32>>,
     stopping: AtomicBool,
     /// Where images of modules are kept.
-    cupboard: Option<Arc<Cupboard>>,
+    image_cache: Option<Arc<ImageCache>>,
     /// Where sessions meet other servers.
     peers: Arc<Switchboard>,
     address: SocketAddr,
@@ -78,7 +78,7 @@ pub fn serve(options: Options) -> io::Result<()> {
     let alone = options.agent.is_none() && address.ip().is_loopback();
     let rule = Rule { named: options.peers.clone(), loopback: alone };
     let daemon = Arc::new(Daemon {
-        cupboard: image_store(&options),
+        image_cache: image_store(&options),
         peers: Switchboard::new(rule, leases.clone(), options.agent.is_some()),
         address,
         ledger,
@@ -125,9 +125,9 @@ fn encryption(options: &Options) -> io::Result<Encrypts> {
 }
 
 /// Where images of modules are kept across sessions.
-fn image_store(options: &Options) -> Option<Arc<Cupboard>> {
+fn image_store(options: &Options) -> Option<Arc<ImageCache>> {
     let root = options.image_cache.as_deref().filter(|_| options.image_cache_bytes > 0)?;
-    let opened = Cupboard::open(root, options.image_cache_bytes);
+    let opened = ImageCache::open(root, options.image_cache_bytes);
     opened.map(Arc::new).map_err(|e| tracing::warn!("modules are not kept across sessions: {e}")).ok()
 }
 

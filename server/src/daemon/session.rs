@@ -6,7 +6,7 @@ use crate::lease::Admission;
 use crate::orders::Orders;
 use crate::partition::Arrangement;
 use crate::peer::{self, Channel};
-use crate::store::{Shelf, Tenant};
+use crate::store::{TenantImages, Tenant};
 use rgpu_protocol::hello::{FEATURE_OBSERVE, FEATURE_PEERS, Hello, HelloExtras, MINOR};
 use rgpu_protocol::sys::peer_credentials;
 use rgpu_protocol::transport::tls::Handed;
@@ -75,7 +75,7 @@ impl Daemon {
         let lease = lease.as_ref();
         let (id, pid) = (hello.session, hello.pid);
         let named = Named { peer, id, program: printable(&hello.program), pid };
-        let shelf = self.shelf(&stream, &hello, lease, peer);
+        let images = self.tenant_images(&stream, &hello, lease, peer);
         let (peers, channel) = self.meet_peers(&stream, &hello, lease).unzip();
         let tls: Option<Handed> = match stream.hand_over() {
             Ok(handed) => handed,
@@ -93,8 +93,8 @@ impl Daemon {
             minor: minor.min(MINOR),
             seat: more.seat,
             extras: HelloExtras {
-                keeps_images: shelf.is_some(),
-                images: shelf.as_ref().map(Shelf::beginnings).unwrap_or_default(),
+                keeps_images: images.is_some(),
+                images: images.as_ref().map(TenantImages::beginnings).unwrap_or_default(),
             },
             peers: peers.as_ref().map(|open| open.identity().clone()),
             tls,
@@ -114,8 +114,8 @@ impl Daemon {
         // Only the child's end of it stays, so that its death closes the connection.
         drop((stream, orders));
         log_beginning(&named, encrypted, lease, arranged);
-        if let (Some(shelf), Some(socket)) = (&shelf, socket) {
-            shelf.serve(socket);
+        if let (Some(images), Some(socket)) = (&images, socket) {
+            images.serve(socket);
         }
         let status = child.wait();
         drop(peers);
@@ -168,8 +168,8 @@ impl Daemon {
     }
 
     /// Where an application's modules are kept: nowhere, if it cannot be told whose it is.
-    fn shelf(&self, stream: &Stream, hello: &Hello, lease: Option<&Admission>, peer: &str) -> Option<Shelf> {
-        let cupboard = self.cupboard.as_ref()?;
+    fn tenant_images(&self, stream: &Stream, hello: &Hello, lease: Option<&Admission>, peer: &str) -> Option<TenantImages> {
+        let image_cache = self.image_cache.as_ref()?;
         let tenant = if let Some(lease) = lease {
             Tenant::of_broker(&lease.tenant)
         } else if self.admits.token.is_some() {
@@ -179,7 +179,7 @@ impl Daemon {
         } else {
             Tenant::of_loopback(self.address, peer.parse().ok()?)?
         };
-        cupboard.shelf(&tenant).map_err(|e| tracing::warn!("modules are not kept: {e}")).ok()
+        image_cache.of_tenant(&tenant).map_err(|e| tracing::warn!("modules are not kept: {e}")).ok()
     }
 }
 

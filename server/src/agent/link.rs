@@ -24,10 +24,10 @@ const FIRST_HEARTBEAT: Duration = Duration::from_secs(1);
 /// Between two measurements of a time to a peer.
 const PEER_EVERY: Duration = Duration::from_secs(1);
 /// Another conversation may have begun meanwhile; it isn't waited for longer than this.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const LAST_HEARTBEAT_TIME: Duration = Duration::from_secs(1);
 
 /// What the agent's threads share.
-pub struct Talk {
+pub struct BrokerLink {
     broker: Broker,
     name: String,
     /// A number that no other run of this server has.
@@ -37,12 +37,12 @@ pub struct Talk {
     devices: Vec<DeviceReport>,
     peers: Peers,
     telemetry: Telemetry,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct LinkState {
     /// The broker knows this node.
     registered: bool,
     /// Something happened that the broker should hear now.
@@ -52,10 +52,10 @@ struct State {
     /// How often the broker wants to hear something, once that is known.
     heartbeat: Option<Duration>,
     /// What is wrong with the broker, as it was last said.
-    complaint: Option<String>,
+    reported_failure: Option<String>,
 }
 
-impl Talk {
+impl BrokerLink {
     /// Prepares it; nothing is sent yet.
     pub fn new(
         broker: Broker,
@@ -65,7 +65,7 @@ impl Talk {
         devices: Vec<DeviceReport>,
     ) -> Arc<Self> {
         let telemetry = Telemetry::start(&site.settled.spec, &devices);
-        let talk = Arc::new(Self {
+        let link = Arc::new(Self {
             broker,
             name,
             instance: u64::from_le_bytes(rgpu_control::token::random_bytes()),
@@ -77,17 +77,17 @@ impl Talk {
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let weak = Arc::downgrade(&talk);
-        talk.site.leases.on_change(move || {
-            if let Some(talk) = weak.upgrade() {
-                talk.poke();
+        let weak = Arc::downgrade(&link);
+        link.site.leases.on_change(move || {
+            if let Some(link) = weak.upgrade() {
+                link.send_now();
             }
         });
-        talk
+        link
     }
 
     /// Has a heartbeat sent now.
-    fn poke(&self) {
+    fn send_now(&self) {
         self.state.lock().due = true;
         self.changed.notify_all();
     }
@@ -105,21 +105,21 @@ impl Talk {
     }
 
     /// Says once that the broker is away, and once that it is back.
-    fn complain(&self, error: &ClientError) {
+    fn report_failure(&self, error: &ClientError) {
         // What the system says of a broken connection differs from time to time; that it is broken doesn't.
         let kind = match error {
             ClientError::Unreachable { .. } => "unreachable".to_owned(),
             other => other.to_string(),
         };
         let mut state = self.state.lock();
-        if state.complaint.as_ref() != Some(&kind) && !state.stopping {
+        if state.reported_failure.as_ref() != Some(&kind) && !state.stopping {
             tracing::warn!("{error}; trying again, and serving the leases that there are");
-            state.complaint = Some(kind);
+            state.reported_failure = Some(kind);
         }
     }
 
-    fn content(&self) {
-        if self.state.lock().complaint.take().is_some() {
+    fn report_success(&self) {
+        if self.state.lock().reported_failure.take().is_some() {
             tracing::info!("the broker {} is back", self.broker.url());
         }
     }
@@ -179,7 +179,7 @@ impl Talk {
             self.name,
             self.devices.len()
         );
-        self.content();
+        self.report_success();
         let mut state = self.state.lock();
         state.heartbeat = Some(Duration::from_millis(welcome.heartbeat_ms.clamp(50, 60_000)));
         state.registered = true;
@@ -189,7 +189,7 @@ impl Talk {
     }
 
     /// Registers, and says how things are, until everything is over.
-    pub fn speak(&self) {
+    pub fn send_heartbeats(&self) {
         let mut backoff = Backoff::new(self.instance);
         let mut own = OwnTraffic::default();
         let mut meter = Meter::new(None);
@@ -213,7 +213,7 @@ impl Talk {
                         self.state.lock().registered = false;
                         continue;
                     }
-                    self.complain(&error);
+                    self.report_failure(&error);
                     // A node must be heard of again before it counts as lost.
                     self.wait(backoff.delay().min(2 * heartbeat), false)
                 }
@@ -231,7 +231,7 @@ impl Talk {
         let orders = self.broker.heartbeat(&self.name, &heartbeat)?;
         self.site.leases.confirmed(&heartbeat.ended);
         self.follow(&orders);
-        self.content();
+        self.report_success();
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl Talk {
     }
 
     /// Fetches orders as they are given, until everything is over.
-    pub fn listen(&self) {
+    pub fn fetch_orders(&self) {
         let mut backoff = Backoff::new(!self.instance);
         let mut seen = 0;
         loop {
@@ -290,13 +290,13 @@ impl Talk {
     }
 
     /// Measures the times to other nodes, until everything is over.
-    pub fn measure(&self) {
+    pub fn measure_peers(&self) {
         while !self.wait(PEER_EVERY, false) {
             self.peers.measure_next();
         }
     }
 
-    /// Ends all threads, and tells the broker. Takes no longer than [`LAST_WORD`].
+    /// Ends all threads, and tells the broker. Takes no longer than [`LAST_HEARTBEAT_TIME`].
     pub fn stop(self: Arc<Self>) {
         let registered = {
             let mut state = self.state.lock();
@@ -315,7 +315,7 @@ impl Talk {
         if std::thread::Builder::new().name("agent-end".into()).spawn(body).is_err() {
             return;
         }
-        match heard.recv_timeout(LAST_WORD) {
+        match heard.recv_timeout(LAST_HEARTBEAT_TIME) {
             Ok(Ok(())) => tracing::info!("the broker knows that this server stops"),
             Ok(Err(e)) => tracing::warn!("the broker does not know that this server stops: {e}"),
             Err(_) => tracing::warn!("the broker does not know that this server stops: no answer"),

@@ -1,0 +1,241 @@
+//! A lease that a program holds: its ticket, its renewal, and giving it back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rgpu_control::api::{ErrorCode, Lease, LeaseState};
+use rgpu_control::ticket::Ticket;
+use rgpu_control::token::PrivateKey;
+use rgpu_control::{Broker, LEASE_VARIABLE, LeaseId};
+
+use super::threads::spawn_without_signals;
+use crate::{Failure, control};
+
+/// How long the program's end may be held up by giving the lease back. Only a broker that hangs takes so long; one that is away
+/// is known to be at once. What isn't given back is nobody's for as long as leases are good for.
+pub(super) const RELEASE_TIME: Duration = Duration::from_secs(10);
+/// Between two attempts to reach it.
+pub(super) const RETRY: Duration = Duration::from_millis(500);
+
+/// Gives a lease back. Does not wait for a broker that does not answer: then the lease expires. Where `ask`, says why it had
+/// ended already, if so.
+pub(super) fn release(broker: &Broker, id: LeaseId, ask: bool) -> Option<String> {
+    let (done, results) = mpsc::channel();
+    let broker = broker.clone();
+    let body = move || {
+        let reason = if ask { why_ended(&broker, id) } else { None };
+        let _ = broker.release(id);
+        let _ = done.send(reason);
+    };
+    spawn_without_signals("release", body).ok()?;
+    results.recv_timeout(RELEASE_TIME).ok().flatten()
+}
+
+fn why_ended(broker: &Broker, id: LeaseId) -> Option<String> {
+    let lease = broker.lease(id, 0).ok()?;
+    let over = matches!(lease.state, LeaseState::Ending | LeaseState::Ended);
+    over.then_some(lease.reason)
+}
+
+/// What the renewing thread and the one that waits for the program share.
+#[derive(Default)]
+struct Renewing {
+    over: Mutex<bool>,
+    changed: Condvar,
+    /// It was said that the lease has ended.
+    said: std::sync::atomic::AtomicBool,
+}
+
+impl Renewing {
+    /// Waits; true when the program has ended.
+    fn wait(&self, time: Duration) -> bool {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(over, time, |over| !*over);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn finish(&self) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+}
+
+/// A lease, which is renewed until it is given back, at the latest when this is dropped.
+pub struct Leased {
+    broker: Broker,
+    id: LeaseId,
+    path: PathBuf,
+    renewing: Arc<Renewing>,
+    released: bool,
+}
+
+impl Leased {
+    /// Writes the ticket, and renews the lease from now on.
+    pub(super) fn new(
+        broker: Broker,
+        lease: &Lease,
+        key: &PrivateKey,
+        directory: &Path,
+    ) -> Result<Self, Failure> {
+        let id = lease.id;
+        let path = directory.join(format!("lease-{id}"));
+        let ttl = time_to_live(lease);
+        let ticket = ticket_of(lease, key).ok_or_else(|| {
+            Failure::new(format!("The broker granted the lease {id} without a token for it"))
+        })?;
+        let cannot =
+            |e: std::io::Error| Failure::new(format!("Cannot write the lease to {}: {e}", path.display()));
+        ticket.write(&path).map_err(cannot)?;
+        let renewing = Arc::new(Renewing::default());
+        let leased = Self {
+            broker: broker.clone(),
+            id,
+            path: path.clone(),
+            renewing: renewing.clone(),
+            released: false,
+        };
+        let body = move || renew(&broker, ticket, &path, ttl, &renewing);
+        spawn_without_signals("renew", body)
+            .map_err(|e| Failure::new(format!("Cannot renew the lease: {e}")))?;
+        Ok(leased)
+    }
+
+    /// The environment variable by which the program learns of it.
+    pub fn variable(&self) -> (&'static str, &Path) {
+        (LEASE_VARIABLE, &self.path)
+    }
+
+    /// Gives it back. Where the program has failed, says why, if it was for the lease.
+    pub fn finish(mut self, failed: bool) {
+        let said = self.renewing.said.load(std::sync::atomic::Ordering::SeqCst);
+        if let Some(reason) = self.end(failed && !said) {
+            eprintln!("rgpu: the lease {} had ended: {}", self.id, crate::table::printable(&reason));
+        }
+    }
+
+    fn end(&mut self, ask: bool) -> Option<String> {
+        if std::mem::replace(&mut self.released, true) {
+            return None;
+        }
+        self.renewing.finish();
+        let _ = fs::remove_file(&self.path);
+        let reason = release(&self.broker, self.id, ask);
+        // A renewal that was under way may have written it once more.
+        let _ = fs::remove_file(&self.path);
+        reason
+    }
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+fn ticket_of(lease: &Lease, key: &PrivateKey) -> Option<Ticket> {
+    Some(Ticket {
+        lease: lease.id,
+        token: lease.token.clone()?,
+        key: key.to_text(),
+        transport: lease.transport.clone(),
+        servers: lease.servers.clone(),
+        ca: lease.ca.clone(),
+    })
+}
+
+/// For how long a lease is good that was just granted, by the broker's clock alone.
+fn time_to_live(lease: &Lease) -> Duration {
+    let ttl =
+        lease.expires.zip(lease.granted).map_or(60, |(expires, granted)| expires.saturating_sub(granted));
+    Duration::from_secs(ttl.clamp(1, 24 * 3600))
+}
+
+/// Renews a lease until the program has ended.
+fn renew(broker: &Broker, mut ticket: Ticket, path: &Path, ttl: Duration, renewing: &Renewing) {
+    let mut expires = Instant::now() + ttl;
+    let mut expired = false;
+    let mut wait = ttl / 3;
+    while !renewing.wait(wait) {
+        let asked = Instant::now();
+        match broker.renew(ticket.lease) {
+            Ok(lease) => {
+                (expires, wait) = (asked + ttl, ttl / 3);
+                if std::mem::take(&mut expired) {
+                    eprintln!("rgpu: the lease {} is renewed again", ticket.lease);
+                }
+                let Some(token) = lease.token else { continue };
+                ticket.token = token;
+                ticket.servers = lease.servers;
+                if renewing.wait(Duration::ZERO) {
+                    return;
+                }
+                if let Err(e) = ticket.write(path) {
+                    eprintln!("rgpu: cannot write the renewed lease to {}: {e}", path.display());
+                }
+            }
+            Err(error) if matches!(error.code(), Some(ErrorCode::Conflict | ErrorCode::NotFound)) => {
+                if !renewing.wait(Duration::ZERO) {
+                    eprintln!(
+                        "rgpu: the lease {} has ended: {}",
+                        ticket.lease,
+                        crate::table::printable(&error.to_string())
+                    );
+                    renewing.said.store(true, std::sync::atomic::Ordering::SeqCst);
+                }
+                return;
+            }
+            Err(error) => {
+                if Instant::now() >= expires && !expired {
+                    eprintln!(
+                        "rgpu: the lease {} could not be renewed in time, the program may lose its GPUs: {}",
+                        ticket.lease,
+                        control::explain(error).message
+                    );
+                    expired = true;
+                }
+                wait = (ttl / 10).max(RETRY).min(ttl / 3);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(granted: Option<u64>, expires: Option<u64>) -> Lease {
+        Lease {
+            id: LeaseId(1),
+            name: String::new(),
+            tenant: String::new(),
+            state: LeaseState::Active,
+            reason: String::new(),
+            version: 1,
+            submitted: 0,
+            granted,
+            expires,
+            grants: Vec::new(),
+            servers: Vec::new(),
+            token: Some("t".into()),
+            transport: "auto".into(),
+            client_node: String::new(),
+            remote: 0,
+            usage: Vec::new(),
+            sessions: 0,
+            ca: None,
+        }
+    }
+
+    #[test]
+    fn the_brokers_clock_alone_says_how_long_a_lease_is_good() {
+        assert_eq!(time_to_live(&lease(Some(1000), Some(1006))), Duration::from_secs(6));
+        assert_eq!(time_to_live(&lease(Some(1000), Some(900))), Duration::from_secs(1));
+        assert_eq!(time_to_live(&lease(None, Some(900))), Duration::from_secs(60));
+        let key = PrivateKey::generate();
+        assert_eq!(ticket_of(&lease(None, None), &key).unwrap().key, key.to_text());
+        assert!(ticket_of(&Lease { token: None, ..lease(None, None) }, &key).is_none());
+    }
+}

@@ -1,0 +1,126 @@
+//! What concerns the whole cluster: policies, events, tokens, tenants.
+
+use serde::{Deserialize, Serialize};
+
+use super::records::records;
+use crate::LeaseId;
+use crate::token::Role;
+
+/// What a policy's setting can be set to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged, expecting = "a policy's setting is true, false or a number")]
+pub enum SettingValue {
+    /// On or off.
+    Flag(bool),
+    /// A number, which is finite: JSON has no other.
+    Number(f64),
+}
+
+impl std::fmt::Display for SettingValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SettingValue::Flag(value) => value.fmt(f),
+            SettingValue::Number(value) => value.fmt(f),
+        }
+    }
+}
+
+records! {
+    /// The settings of the policy that decides. In JSON, the settings stand beside the name.
+    pub struct PolicySettings {
+        /// Its name.
+        pub name: String,
+        /// What is set, by the setting's name. Which settings there are, their types and their limits are the broker's to
+        /// know: the table of policies has them.
+        #[serde(flatten)]
+        pub settings: std::collections::BTreeMap<String, SettingValue>,
+    }
+    /// The policies.
+    pub struct Policies {
+        /// Which decides.
+        pub active: PolicySettings,
+        /// Which there are.
+        pub names: Vec<String>,
+    }
+    /// Something that happened.
+    pub struct Event {
+        /// Rises by one with each.
+        pub number: u64,
+        /// When.
+        pub time: u64,
+        /// `node_joined`, `node_lost`, `node_back`, `node_drained`, `node_removed`, `lease_waiting`, `lease_granted`,
+        /// `lease_changed`, `lease_ended`, `policy_changed`, `broker_started`.
+        pub kind: String,
+        /// The node, where it is about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub node: Option<String>,
+        /// The lease, where it is about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub lease: Option<LeaseId>,
+        /// Whose; other tenants don't see it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tenant: Option<String>,
+        /// For people.
+        pub text: String,
+    }
+    /// Asks for a role token.
+    #[serde(deny_unknown_fields)]
+    pub struct TokenRequest {
+        /// What it allows.
+        pub role: Role,
+        /// For whom.
+        pub name: String,
+        /// For how long, in seconds.
+        pub valid_s: u64,
+    }
+    /// A role token.
+    pub struct IssuedToken {
+        /// The token.
+        pub token: String,
+        /// Until when.
+        pub expires: u64,
+    }
+    /// A tenant: its limits, and what it has.
+    pub struct Tenant {
+        /// Its name.
+        pub name: String,
+        /// The most devices (in thousandths) at a time; absent is no limit.
+        pub max_gpu_milli: Option<u64>,
+        /// The most device memory at a time, in bytes.
+        pub max_memory: Option<u64>,
+        /// The most leases that may wait or be active.
+        pub max_leases: Option<u64>,
+        /// Thousandths of devices that it has.
+        pub gpu_milli: u64,
+        /// Bytes that it has.
+        pub memory: u64,
+        /// Active leases.
+        pub active: u64,
+        /// Waiting ones.
+        pub waiting: u64,
+    }
+    /// The cluster in a few numbers.
+    pub struct Summary {
+        /// Nodes that are ready.
+        pub nodes_ready: u32,
+        /// Nodes in all.
+        pub nodes: u32,
+        /// Devices in all.
+        pub devices: u32,
+        /// Thousandths of devices granted.
+        pub granted_milli: u64,
+        /// Active leases.
+        pub active: u32,
+        /// Waiting ones.
+        pub waiting: u32,
+        /// Placement rounds so far.
+        pub rounds: u64,
+        /// The latest round's time, in microseconds.
+        pub round_us: u64,
+        /// Calls that programs of active leases make per second, on all nodes.
+        pub launches_per_s: f64,
+        /// What they send and receive.
+        pub traffic_mbps: f64,
+    }
+}

@@ -1,0 +1,223 @@
+//! What programs ask for, what they get, and why.
+
+use serde::{Deserialize, Serialize};
+
+use super::node::GrantUsage;
+use super::records::records;
+use crate::LeaseId;
+use crate::ticket::LeaseServer;
+use crate::token::Grant;
+
+records! {
+    /// What a program needs.
+    #[serde(deny_unknown_fields)]
+    pub struct LeaseRequest {
+        /// A name for people, such as the program's; need not be unique.
+        pub name: String,
+        /// How many devices.
+        pub gpus: u16,
+        /// Bytes of memory of each; 0 is all of a whole device's, and of a part the same part.
+        #[serde(default)]
+        pub memory: u64,
+        /// Thousandths of each device's time: 1 to 1000.
+        pub share_milli: u16,
+        /// Models that will do; empty is any.
+        #[serde(default)]
+        pub models: Vec<String>,
+        /// The machine where the program runs ([`Registration::machine`]).
+        pub machine: String,
+        /// The node where the program runs, where that is said; else `machine` tells.
+        #[serde(default)]
+        pub node: Option<String>,
+        /// The program's public key, as text: the lease's token is of use only with the private one.
+        pub holder: String,
+        /// Which transport to use.
+        #[serde(default = "auto")]
+        pub transport: String,
+        /// A profile of the broker's configuration: how the program's time depends on where its device is.
+        #[serde(default)]
+        pub profile: Option<String>,
+        /// By this factor the profile's times are longer; 1 unless given.
+        #[serde(default)]
+        pub scale: Option<f64>,
+        /// The time from start to end that it is to keep, in seconds (τ).
+        #[serde(default)]
+        pub goal_s: Option<f64>,
+        /// The importance of that, from 1 (most) to 10 (z); 1 unless given.
+        #[serde(default)]
+        pub importance: Option<f64>,
+        /// Traffic that each remote device makes, in Mbit/s; the profile's unless given.
+        #[serde(default)]
+        pub traffic_mbps: Option<u64>,
+        /// How long the answer may wait for a grant, in seconds (60 at most); it waits in the queue after that.
+        #[serde(default)]
+        pub wait_s: u32,
+        /// Whether to fail (409) where nothing is free now, instead of waiting in the queue.
+        #[serde(default)]
+        pub now_or_never: bool,
+        /// Whether what leaves the program's machine is to be encrypted. Only servers that can do so are given then.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub encrypt: bool,
+    }
+    /// What is to be different.
+    #[derive(Default)]
+    #[serde(deny_unknown_fields)]
+    pub struct LeaseChange {
+        /// Bytes of memory of each device.
+        #[serde(default)]
+        pub memory: Option<u64>,
+        /// Thousandths of each device's time.
+        #[serde(default)]
+        pub share_milli: Option<u16>,
+    }
+    /// Asks for more time.
+    #[derive(Default)]
+    #[serde(deny_unknown_fields)]
+    pub struct Renewal {}
+    /// A lease.
+    pub struct Lease {
+        /// Its id.
+        pub id: LeaseId,
+        /// What was asked for.
+        pub name: String,
+        /// Whose.
+        pub tenant: String,
+        /// Where it stands.
+        pub state: LeaseState,
+        /// Why it waits or has ended; empty where it is active.
+        pub reason: String,
+        /// Rises with each change.
+        pub version: u64,
+        /// When it was asked for.
+        pub submitted: u64,
+        /// When it was granted.
+        pub granted: Option<u64>,
+        /// Until when it is good, unless renewed.
+        pub expires: Option<u64>,
+        /// What it gives, in the order of device ordinals.
+        pub grants: Vec<Grant>,
+        /// Where to connect, in that order.
+        pub servers: Vec<LeaseServer>,
+        /// The token: only for its tenant, and only where it is active.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub token: Option<String>,
+        /// Which transport to use.
+        pub transport: String,
+        /// The node where the program runs.
+        pub client_node: String,
+        /// Which of the devices are in other nodes than the program, counted.
+        pub remote: u32,
+        /// What it uses, in the order of grants.
+        pub usage: Vec<GrantUsage>,
+        /// How many programs have a session with it.
+        pub sessions: u32,
+        /// With encrypted connections: the certificates (PEM) that sign those of servers without a fingerprint.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub ca: Option<String>,
+    }
+    /// What waits or runs, as the placement sees it.
+    pub struct Job {
+        /// The lease.
+        pub lease: LeaseId,
+        /// Its name.
+        pub name: String,
+        /// Whose.
+        pub tenant: String,
+        /// `waiting` or `running`.
+        pub state: String,
+        /// When it was asked for.
+        pub submitted: u64,
+        /// In how many rounds it was left.
+        pub rounds: u32,
+        /// Why it was left the last time.
+        pub reason: String,
+        /// Its place in the queue, from 1; 0 where it runs.
+        pub place: u32,
+        /// When it is expected to complete after its start, in seconds, where the profile tells.
+        pub expected_s: Option<f64>,
+    }
+    /// Why a lease was placed where it is, or waits.
+    pub struct LeaseExplanation {
+        /// The lease.
+        pub lease: LeaseId,
+        /// As people read it.
+        pub text: String,
+        /// The policy that decided.
+        pub policy: String,
+        /// What came of it.
+        pub outcome: String,
+        /// The choices that were made.
+        pub steps: Vec<ExplanationStep>,
+    }
+    /// A choice made for one task or, in a device's phase, for one device.
+    pub struct ExplanationStep {
+        /// The phase of the flow model.
+        pub phase: String,
+        /// How many places fitted.
+        pub places: u64,
+        /// How many were ruled out, and why.
+        pub ruled_out: Vec<(String, u64)>,
+        /// The cheapest places, cheapest first.
+        pub candidates: Vec<ExplanationCandidate>,
+        /// What leaving it unscheduled would have cost.
+        pub unscheduled_cost: Option<f64>,
+    }
+    /// A place that was looked at.
+    pub struct ExplanationCandidate {
+        /// The node.
+        pub place: String,
+        /// The arc's cost; the lowest wins.
+        pub cost: f64,
+        /// The completion time expected there, in seconds.
+        pub expected_s: Option<f64>,
+        /// The network load that goes into it, as a part of the capacity.
+        pub load: f64,
+        /// Whether it was taken.
+        pub chosen: bool,
+    }
+}
+
+/// Where a lease stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum LeaseState {
+    /// In the queue.
+    Waiting,
+    /// Granted.
+    Active,
+    /// Given back or lost, but not yet confirmed by its nodes: what it had is not granted again before.
+    Ending,
+    /// Over.
+    Ended,
+}
+
+impl LeaseState {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Active => "active",
+            Self::Ending => "ending",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+fn auto() -> String {
+    "auto".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_refuse_what_they_do_not_know() {
+        let good = r#"{"name":"a","gpus":1,"share_milli":250,"machine":"m","holder":"k"}"#;
+        let request: LeaseRequest = serde_json::from_str(good).unwrap();
+        assert_eq!((request.transport.as_str(), request.memory, request.now_or_never), ("auto", 0, false));
+        let odd = good.replace("\"gpus\"", "\"gpu\":1,\"gpus\"");
+        assert!(serde_json::from_str::<LeaseRequest>(&odd).unwrap_err().to_string().contains("gpu"));
+    }
+}

@@ -1,0 +1,272 @@
+//! What nodes say of themselves, and what they are told.
+
+use serde::{Deserialize, Serialize};
+
+use super::records::records;
+use crate::LeaseId;
+use crate::token::Grant;
+
+records! {
+    /// A device, as its node describes it.
+    #[serde(deny_unknown_fields)]
+    pub struct DeviceReport {
+        /// Its number in its node, from 0 without gaps.
+        pub index: u32,
+        /// The model's name.
+        pub model: String,
+        /// Its UUID, as text.
+        pub uuid: String,
+        /// Memory that can be granted, in bytes.
+        pub memory: u64,
+        /// Bandwidth of its bus.
+        #[serde(default)]
+        pub bus_mbps: u64,
+        /// Whether several leases can share it.
+        pub partitionable: bool,
+        /// Whether a program that has it can have no other device of the node: an instance of a partitioned GPU (MIG), of
+        /// which CUDA shows a program one, and nothing beside it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub alone: bool,
+        /// Compute capability, such as `8.0`.
+        pub compute_capability: String,
+        /// Whether it is a software GPU.
+        pub software: bool,
+        /// What holds a lease to its share: `workers` (a software GPU's own), `pacing` of launches, `mps` (NVIDIA's
+        /// multi-process service) or `mig` (an instance of a partitioned GPU). Empty where the node does not say.
+        #[serde(default)]
+        pub enforced_by: String,
+    }
+    /// How a node introduces itself.
+    #[serde(deny_unknown_fields)]
+    pub struct Registration {
+        /// Its name: the one its token is for.
+        pub name: String,
+        /// A number that is drawn when the server starts: another number is another run of it.
+        pub instance: u64,
+        /// `HOST:PORT` where programs on other machines reach its server.
+        pub address: String,
+        /// `HOST:PORT` where programs on the node itself reach it, if that is another.
+        #[serde(default)]
+        pub local_address: Option<String>,
+        /// Identifies the machine: clients that say the same are on it.
+        pub machine: String,
+        /// Thousandths of processor cores.
+        pub cpu_milli: u64,
+        /// Main memory in MiB.
+        pub memory_mib: u64,
+        /// Capacity of its network interface, in each direction.
+        pub nic_mbps: u64,
+        /// Its switch, as the broker's configuration names it.
+        #[serde(default)]
+        pub switch: Option<String>,
+        /// The devices.
+        pub devices: Vec<DeviceReport>,
+        /// Which transports its server offers: `tcp`, `shm`, `rdma`.
+        pub transports: Vec<String>,
+        /// Whether its server encrypts data connections (TLS) for programs that want it.
+        #[serde(default)]
+        pub tls: bool,
+        /// Whether it takes no others from other machines.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub tls_required: bool,
+        /// With `tls`: what programs know its certificate by, `sha256:` and 64 hexadecimal digits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tls_fingerprint: Option<String>,
+        /// The release.
+        pub version: String,
+        /// Leases that it is serving from before (it was restarted, or the broker was).
+        pub leases: Vec<LeaseReport>,
+    }
+    /// What the broker answers to a node.
+    pub struct Welcome {
+        /// The key that lease tokens are checked with.
+        pub public_key: String,
+        /// How often to say something, in milliseconds.
+        pub heartbeat_ms: u64,
+        /// What to do.
+        pub orders: Orders,
+    }
+    /// A lease, as a node sees it.
+    #[serde(deny_unknown_fields)]
+    pub struct LeaseReport {
+        /// Which.
+        pub lease: LeaseId,
+        /// The version of it that the node enforces.
+        pub version: u64,
+        /// How many programs have a session with it.
+        pub sessions: u32,
+        /// What is used of each of its grants on this node, in the token's order.
+        pub usage: Vec<GrantUsage>,
+    }
+    /// What a lease uses of one device.
+    #[derive(Default)]
+    #[serde(deny_unknown_fields)]
+    pub struct GrantUsage {
+        /// The device's number in its node.
+        pub device: u32,
+        /// Memory promised to its programs, in bytes.
+        pub memory: u64,
+        /// The most it ever was.
+        pub peak_memory: u64,
+        /// Device time used since the lease began, in ms.
+        pub busy_ms: u64,
+        /// Thousandths of the device's time used in the last window.
+        pub share_milli: u32,
+        /// Kernels launched.
+        pub launches: u64,
+        /// Bytes received from programs.
+        pub bytes_in: u64,
+        /// Bytes sent to programs.
+        pub bytes_out: u64,
+    }
+    /// What was measured of a device.
+    #[derive(Default)]
+    #[serde(deny_unknown_fields)]
+    pub struct DeviceLoad {
+        /// Its number in its node.
+        pub index: u32,
+        /// Percent of the time in which it was executing something.
+        pub utilization_percent: u32,
+        /// Bytes of its memory in use.
+        pub memory_used: u64,
+        /// The most that programs have had allocated of it at a time, in bytes, since its server started.
+        #[serde(default)]
+        pub peak_memory: u64,
+        /// Watts, where that is known.
+        #[serde(default)]
+        pub power_w: Option<f64>,
+    }
+    /// What was measured towards another node.
+    #[serde(deny_unknown_fields)]
+    pub struct PeerTime {
+        /// The other node.
+        pub node: String,
+        /// Median of the latest round trips, in microseconds.
+        pub rtt_us: u64,
+    }
+    /// What a node says regularly.
+    #[serde(deny_unknown_fields)]
+    pub struct Heartbeat {
+        /// As in its registration. An unknown one is answered with 409: register (again).
+        pub instance: u64,
+        /// What the devices do.
+        pub devices: Vec<DeviceLoad>,
+        /// What the leases use; also those that have no session at the moment.
+        pub leases: Vec<LeaseReport>,
+        /// The version of the orders that the node follows. A lease that neither those nor `leases` name is not on the node, and
+        /// will not be: its token is refused. So it has ended there, also where the node has never heard of it.
+        #[serde(default)]
+        pub orders: u64,
+        /// Leases whose ending was ordered, and of which nothing is left.
+        pub ended: Vec<LeaseId>,
+        /// What those used in all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub used: Vec<LeaseReport>,
+        /// Measured traffic into the network interface since the last heartbeat.
+        pub nic_in_mbps: u64,
+        /// Measured traffic out of it.
+        pub nic_out_mbps: u64,
+        /// Of both, what this node's server itself received and sent for leases.
+        pub own_in_mbps: u64,
+        /// See `own_in_mbps`.
+        pub own_out_mbps: u64,
+        /// Round-trip times to other nodes.
+        pub peers: Vec<PeerTime>,
+        /// The server is being stopped: this is its last word, and its leases end with it. No need to wait until it counts as
+        /// lost.
+        #[serde(default)]
+        pub leaving: bool,
+    }
+    /// A lease that a node is to serve.
+    pub struct LeaseOrder {
+        /// Which.
+        pub lease: LeaseId,
+        /// Its version: a program may present an older token of it, but this is what counts.
+        pub version: u64,
+        /// Whose.
+        pub tenant: String,
+        /// The public key of its holder.
+        pub holder: String,
+        /// Until when, unless it is renewed.
+        pub expires: u64,
+        /// What it gives on this node.
+        pub grants: Vec<Grant>,
+        /// The other nodes that it gives something of: programs' copies go straight there.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub nodes: Vec<Peer>,
+    }
+    /// Another node, as servers reach it.
+    pub struct Peer {
+        /// Its name.
+        pub node: String,
+        /// Where its server is reached.
+        pub address: String,
+    }
+    /// What a node is to do. Always complete: leases that are not in the list have ended, and are to be ended.
+    pub struct Orders {
+        /// Rises with each change of anything, over restarts of the broker too: it is one number for the whole broker.
+        pub version: u64,
+        /// The leases.
+        pub leases: Vec<LeaseOrder>,
+        /// The nodes to measure times to.
+        pub peers: Vec<Peer>,
+    }
+    /// Whether a node gets new leases.
+    #[serde(deny_unknown_fields)]
+    pub struct Drain {
+        /// `true`: no new ones.
+        pub drain: bool,
+    }
+    /// A node, as the broker sees it.
+    pub struct Node {
+        /// Its name.
+        pub name: String,
+        /// `ready`, `draining`, `joining` (not heard of since the broker's start, or still serving leases that have ended: nothing
+        /// is granted yet), `lost` (no heartbeat for too long), or `client` (has no devices; programs were started there).
+        pub state: String,
+        /// Where its server is reached.
+        pub address: String,
+        /// Thousandths of cores.
+        pub cpu_milli: u64,
+        /// Main memory in MiB.
+        pub memory_mib: u64,
+        /// Capacity of its network interface.
+        pub nic_mbps: u64,
+        /// Measured traffic into it.
+        pub nic_in_mbps: u64,
+        /// Measured traffic out of it.
+        pub nic_out_mbps: u64,
+        /// What of it isn't the leases', in the direction in which that is more, averaged over the last heartbeats: by this,
+        /// decisions are made.
+        #[serde(default)]
+        pub others_mbps: u64,
+        /// Seconds since its last heartbeat.
+        pub heard_s: f64,
+        /// The release.
+        pub version: String,
+        /// How many devices it has.
+        pub devices: u32,
+        /// How many leases have devices of it.
+        pub leases: u32,
+        /// Measured times to other nodes.
+        pub peers: Vec<PeerTime>,
+    }
+    /// A device, as the broker sees it.
+    pub struct Device {
+        /// Its node.
+        pub node: String,
+        /// What the node said of it.
+        #[serde(flatten)]
+        pub report: DeviceReport,
+        /// What was measured.
+        pub load: DeviceLoad,
+        /// Thousandths granted.
+        pub granted_milli: u32,
+        /// Bytes granted.
+        pub granted_memory: u64,
+        /// The leases that share it.
+        pub leases: Vec<LeaseId>,
+        /// Whether it can be granted now (its node is ready).
+        pub available: bool,
+    }
+}
