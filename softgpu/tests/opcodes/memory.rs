@@ -348,6 +348,7 @@ fn addresses() -> Vec<Case> {
         hints = hints.and(opcode);
     }
     all.push(hints);
+    all.extend(elements());
     all.extend(barrier_objects());
     all.extend(copies());
     all.extend(policies());
@@ -389,6 +390,48 @@ fn barrier_objects() -> Vec<Case> {
         case = case.and(opcode);
     }
     vec![case]
+}
+
+/// `name[index]`: an element of an array, in each space that has them.
+fn elements() -> Vec<Case> {
+    let mut all = Vec::new();
+    let body = ".shared .align 8 .b64 own[128]; .local .align 8 .b32 l[2][3]; .reg .b64 at; .reg .b32 s;
+        ld.global.u32 d0, words[0]; ld.global.u32 d1, words[5-1]; ld.const.u16 d2, halves[1]; ld.global.u64 d3, [pairs[1]+8];
+        st.local.b32 l[1][2], 7; st.local.b32 l[1][0], a0; ld.local.b32 d4, [l+12]; ld.local.b32 d5, l[1][2];
+        mov.u32 s, own[0]; mov.u32 scratch, own[127]; sub.u32 d6, scratch, s;
+        mov.u64 at, words[3]; ld.global.u32 d7, [at]; mov.u64 at, words[6]; ld.global.u32 d8, [at+-4];
+        cvta.global.u64 at, words[2]; ld.u32 d9, [at]; ld.param.u8 d10, extra[63]; ld.global.v2.u64 {d11, at}, pairs[1];";
+    let outs = [
+        Class::B32,
+        Class::B32,
+        Class::B16,
+        Class::B64,
+        Class::B32,
+        Class::B32,
+        Class::B32,
+        Class::B32,
+        Class::B32,
+        Class::B32,
+        Class::B16,
+        Class::B64,
+    ];
+    all.push(
+        Case::new("mov.u64", body, &[(Class::B32, Domain::Int(32))], &outs, |a| {
+            [11, 15, 22, 34, a[0], 7, 127 * 8, 14, 16, 13, 64, 33].map(Want::Bits).to_vec()
+        })
+        .with(
+            ".global .align 4 .u32 words[6] = {11, 12, 13, 14, 15, 16}; .const .align 2 .u16 halves[2] = {21, 22};
+             .global .align 16 .v2 .u64 pairs[2] = {{31, 32}, {33, 34}};",
+        ),
+    );
+    // All threads do the same here, so that each finds what the others have left.
+    let body =
+        "atom.global.exch.b32 d0, cells[2], 5; red.global.or.b32 cells[0], 1; ld.global.u32 d1, cells[0];";
+    all.push(
+        Case::new("atom.global.exch.b32", body, &[], &[Class::B32; 2], |_| [5, 1].map(Want::Bits).to_vec())
+            .with(".global .align 4 .b32 cells[4] = {1, 2, 5, 4};"),
+    );
+    all
 }
 
 /// `createpolicy`, and what takes a policy: whatever it says, no result depends on it.
