@@ -37,6 +37,19 @@ pub fn cases() -> Vec<Case> {
             all.push(exact(&format!("{name}.b{bits}"), &[int(bits); 2], bits, move |a| function(a[0], a[1])));
         }
     }
+    let base = (Class::B32, Domain::Below(32));
+    all.push(exact("fns.b32", &[int(32), base, int(32)], 32, |a| {
+        // The n-th of the bits that are set, upwards or downwards from the base, which itself counts.
+        let is_set = |at: &u64| a[0] >> at & 1 != 0;
+        let offset = a[2] as u32 as i32;
+        let nth = offset.unsigned_abs() as usize;
+        let found = match offset {
+            0 => Some(a[1]).filter(is_set),
+            1.. => (a[1]..32).filter(is_set).nth(nth - 1),
+            _ => (0..=a[1]).rev().filter(is_set).nth(nth - 1),
+        };
+        found.unwrap_or(u64::MAX)
+    }));
     all.push(Case::simple("not.pred", &[PRED], Class::Pred, |a| Want::Bits(a[0] ^ 1)));
     all.push(Case::simple("mov.pred", &[PRED], Class::Pred, |a| Want::Bits(a[0])));
     for bits in [16u32, 32, 64] {

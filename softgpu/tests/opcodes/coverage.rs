@@ -133,3 +133,12 @@ fn document() -> String {
     writeln!(text, "\n## Opcodes that are not there\n\nNot in any form: {}.", missing.join(", ")).unwrap();
     text
 }
+
+#[test]
+fn every_opcode_that_can_be_executed_is_covered() {
+    let covered = covered();
+    let is_covered = |name: &str| covered.iter().any(|form| form.split('.').next() == Some(name));
+    let missing: Vec<&str> =
+        opcodes().filter(|(name, there)| *there != is_covered(name)).map(|(name, _)| name).collect();
+    assert!(missing.is_empty(), "without a test, or with one of nothing: {missing:?}");
+}

@@ -319,12 +319,22 @@ fn addresses() -> Vec<Case> {
         ),
     );
     let body = "prefetch.global.L1 [pin]; prefetch.global.L2 [pin]; prefetch.L1 [pin]; prefetchu.L1 [pin]; membar.cta; membar.gl; membar.sys;
-        fence.acq_rel.cta; fence.acq_rel.gpu; fence.acq_rel.sys; fence.sc.cta; fence.sc.gpu; fence.sc.sys; mov.b64 d0, a0;";
-    let mut hints = Case::new("prefetch.global.L2", body, &[B64], &[Class::B64], |a| vec![Want::Bits(a[0])]);
+        fence.acq_rel.cta; fence.acq_rel.gpu; fence.acq_rel.sys; fence.sc.cta; fence.sc.gpu; fence.sc.sys;
+        griddepcontrol.wait; griddepcontrol.launch_dependents; applypriority.global.L2::evict_normal [pin], 128; applypriority.L2::evict_normal [pin], 128;
+        mov.b64 d0, a0; discard.global.L2 [unused], 128; discard.L2 [unused+128], 128;";
+    let mut hints = Case::new("prefetch.global.L2", body, &[B64], &[Class::B64], |a| vec![Want::Bits(a[0])])
+        .with(".global .align 128 .b8 unused[256];")
+        .target("sm_90");
     for opcode in [
         "prefetch.global.L1",
         "prefetch.L1",
         "prefetchu.L1",
+        "griddepcontrol.wait",
+        "griddepcontrol.launch_dependents",
+        "applypriority.global.L2::evict_normal",
+        "applypriority.L2::evict_normal",
+        "discard.global.L2",
+        "discard.L2",
         "membar.cta",
         "membar.gl",
         "membar.sys",
@@ -338,8 +348,89 @@ fn addresses() -> Vec<Case> {
         hints = hints.and(opcode);
     }
     all.push(hints);
+    all.extend(elements());
+    all.extend(barrier_objects());
     all.extend(copies());
     all.extend(policies());
+    all
+}
+
+/// `mbarrier`, each thread with an object of its own, so that it is known how many arrivals are missing.
+fn barrier_objects() -> Vec<Case> {
+    let body = ".reg .b32 at, n, left; .reg .b64 before, last; .reg .pred p, more; mov.u32 at, objects; mad.lo.u32 at, tid, 8, at;
+        add.u32 n, a0, 2; add.u32 left, n, -1;
+        mbarrier.init.shared.b64 [at], n;
+        mbarrier.arrive.shared.b64 before, [at]; mbarrier.pending_count.b64 d0, before;
+        mbarrier.test_wait.shared.b64 d1, [at], before; mbarrier.test_wait.parity.shared.b64 d2, [at], 1;
+        mbarrier.arrive_drop.shared.b64 before, [at]; add.u32 left, left, -1;
+        add.u32 left, left, -1; setp.gt.s32 more, left, 0; @more mbarrier.arrive.noComplete.release.cta.shared.b64 last, [at], left;
+        setp.ge.s32 more, left, 0; @more mbarrier.arrive.shared.b64 _, [at];
+        mbarrier.try_wait.shared.b64 d3, [at], before, 1000; mbarrier.try_wait.parity.shared.b64 d4, [at], 0;
+        mbarrier.arrive.shared.b64 before, [at]; mbarrier.pending_count.b64 d5, before; mbarrier.inval.shared.b64 [at];";
+    let outs = [Class::B32, Class::Pred, Class::Pred, Class::Pred, Class::Pred, Class::B32];
+    let ins = [(Class::B32, Domain::Below(9))];
+    let mut case = Case::new("mbarrier.init.shared.b64", body, &ins, &outs, |a| {
+        // Of so many arrivals, one was dropped, and is not expected in the second phase.
+        let n = a[0] + 2;
+        [n, 0, 1, 1, 1, n - 1].map(Want::Bits).to_vec()
+    })
+    .with(".shared .align 8 .b64 objects[128];")
+    .target("sm_90");
+    for opcode in [
+        "mbarrier.arrive.shared.b64",
+        "mbarrier.arrive_drop.shared.b64",
+        "mbarrier.arrive.noComplete.release.cta.shared.b64",
+        "mbarrier.pending_count.b64",
+        "mbarrier.test_wait.shared.b64",
+        "mbarrier.test_wait.parity.shared.b64",
+        "mbarrier.try_wait.shared.b64",
+        "mbarrier.try_wait.parity.shared.b64",
+        "mbarrier.inval.shared.b64",
+    ] {
+        case = case.and(opcode);
+    }
+    vec![case]
+}
+
+/// `name[index]`: an element of an array, in each space that has them.
+fn elements() -> Vec<Case> {
+    let mut all = Vec::new();
+    let body = ".shared .align 8 .b64 own[128]; .local .align 8 .b32 l[2][3]; .reg .b64 at; .reg .b32 s;
+        ld.global.u32 d0, words[0]; ld.global.u32 d1, words[5-1]; ld.const.u16 d2, halves[1]; ld.global.u64 d3, [pairs[1]+8];
+        st.local.b32 l[1][2], 7; st.local.b32 l[1][0], a0; ld.local.b32 d4, [l+12]; ld.local.b32 d5, l[1][2];
+        mov.u32 s, own[0]; mov.u32 scratch, own[127]; sub.u32 d6, scratch, s;
+        mov.u64 at, words[3]; ld.global.u32 d7, [at]; mov.u64 at, words[6]; ld.global.u32 d8, [at+-4];
+        cvta.global.u64 at, words[2]; ld.u32 d9, [at]; ld.param.u8 d10, extra[63]; ld.global.v2.u64 {d11, at}, pairs[1];";
+    let outs = [
+        Class::B32,
+        Class::B32,
+        Class::B16,
+        Class::B64,
+        Class::B32,
+        Class::B32,
+        Class::B32,
+        Class::B32,
+        Class::B32,
+        Class::B32,
+        Class::B16,
+        Class::B64,
+    ];
+    all.push(
+        Case::new("mov.u64", body, &[(Class::B32, Domain::Int(32))], &outs, |a| {
+            [11, 15, 22, 34, a[0], 7, 127 * 8, 14, 16, 13, 64, 33].map(Want::Bits).to_vec()
+        })
+        .with(
+            ".global .align 4 .u32 words[6] = {11, 12, 13, 14, 15, 16}; .const .align 2 .u16 halves[2] = {21, 22};
+             .global .align 16 .v2 .u64 pairs[2] = {{31, 32}, {33, 34}};",
+        ),
+    );
+    // All threads do the same here, so that each finds what the others have left.
+    let body =
+        "atom.global.exch.b32 d0, cells[2], 5; red.global.or.b32 cells[0], 1; ld.global.u32 d1, cells[0];";
+    all.push(
+        Case::new("atom.global.exch.b32", body, &[], &[Class::B32; 2], |_| [5, 1].map(Want::Bits).to_vec())
+            .with(".global .align 4 .b32 cells[4] = {1, 2, 5, 4};"),
+    );
     all
 }
 
@@ -577,6 +668,12 @@ fn special_registers() -> Vec<Case> {
 pub fn load_cases() -> Vec<Case> {
     let mut all = loads();
     all.extend(wide_loads());
+    let body = "ldu.global.u32 d0, [pin]; ldu.global.v2.u64 {d1, d2}, [pin]; ldu.f64 d3, [pin+8];";
+    let outs = [Class::B32, Class::B64, Class::B64, Class::F64];
+    let uniform = Case::new("ldu.global.u32", body, &[B64, B64], &outs, |a| {
+        [a[0] & 0xFFFF_FFFF, a[0], a[1], a[1]].map(Want::Bits).to_vec()
+    });
+    all.push(uniform.and("ldu.global.v2.u64").and("ldu.f64"));
     all
 }
 

@@ -320,6 +320,9 @@ pub enum Operand {
     Bracket(Vec<Operand>),
     /// The address (in its own space) of a symbol, plus an offset.
     Symbol(Symbol, i64),
+    /// An element of an array, `name[index]`: how many bytes behind the symbol it lies. Whether that is an address to
+    /// access or one to take, the opcode says: `ld.u32 r, a[1]` and `mov.u32 r, a[1]`.
+    Element(Symbol, i64),
     /// `{a, b, …}`.
     Vector(Vec<Operand>),
     /// `(a, b, …)` in calls.

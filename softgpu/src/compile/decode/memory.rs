@@ -106,7 +106,7 @@ impl Reader {
     /// `prefetch`, `prefetchu`, `applypriority`, and `discard`, which allows bytes to be lost, but need not lose them.
     pub fn cache_hint(&mut self) -> Option<Op> {
         self.form.spaces.clear();
-        self.form.others.retain(|m| !matches!(m.as_str(), "L1" | "L2"));
+        self.form.others.retain(|m| !matches!(m.as_str(), "L1" | "L2" | "L2::evict_normal"));
         Some(Op::Nop)
     }
 

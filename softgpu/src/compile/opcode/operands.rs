@@ -3,7 +3,7 @@
 //! Emission counts on it: an instruction that has passed has as many operands as its row in the table says.
 
 use super::form::{Combine, Form, MulPart};
-use rgpu_image::ptx::ast::{Operand, Register, Type};
+use rgpu_image::ptx::ast::{AddressBase, Operand, Register, Type};
 
 /// How many bits an operand has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -336,7 +336,7 @@ pub struct Checker {
 
 impl Checker {
     /// Checks the operands of an instruction, whose form has this number and can be executed; an error says
-    /// what is wrong.
+    /// what is wrong. Elements of arrays become what the opcode makes of them: addresses to access, or to take.
     pub fn check(
         &mut self,
         number: usize,
@@ -353,7 +353,13 @@ impl Checker {
             *slot = Some((count, form.opcode.row().operands.demands(form, count)));
         }
         match slot {
-            Some((_, Some(demands))) => check(form, demands, operands, registers),
+            Some((_, Some(demands))) => {
+                check(form, demands, operands, registers)?;
+                for (operand, role) in operands.iter_mut().zip(&demands.roles) {
+                    settle(operand, *role == Address);
+                }
+                Ok(())
+            }
             _ => Err(format!("The operands of {} are not known", form.text)),
         }
     }
@@ -418,7 +424,7 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
         },
         FragmentTo => elements(operand).iter().try_for_each(written),
         FragmentFrom => elements(operand).iter().try_for_each(scalar),
-        Address => is("address", matches!(operand, Operand::Address(..))),
+        Address => is("address", matches!(operand, Operand::Address(..) | Operand::Element(..))),
         Constant => is("constant", matches!(operand, Operand::Int(..))),
         SizeOrPredicate => fits(operand, From(1), registers).or_else(|_| fits(operand, From(32), registers)),
         Target => is("label", matches!(operand, Operand::Label(_))),
@@ -428,6 +434,20 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
         Signature => {
             is("prototype", matches!(operand, Operand::Prototype(_) | Operand::CallTable(_) | Operand::Sink))
         }
+    }
+}
+
+/// Makes an address to access, or one to take, of an element.
+fn settle(operand: &mut Operand, is_access: bool) {
+    match operand {
+        Operand::Element(symbol, offset) if is_access => {
+            *operand = Operand::Address(AddressBase::Symbol(*symbol), *offset);
+        }
+        Operand::Element(symbol, offset) => *operand = Operand::Symbol(*symbol, *offset),
+        Operand::Vector(list) | Operand::List(list) => {
+            list.iter_mut().for_each(|element| settle(element, is_access));
+        }
+        _ => {}
     }
 }
 
@@ -457,6 +477,7 @@ fn scalar(operand: &Operand) -> Result<(), String> {
         | Operand::F32(_)
         | Operand::F64(_)
         | Operand::Symbol(..)
+        | Operand::Element(..)
         | Operand::Special(_) => Ok(()),
         _ => Err("is neither a register nor a constant".to_owned()),
     }

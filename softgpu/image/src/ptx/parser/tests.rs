@@ -186,6 +186,33 @@ fn labels_are_found_in_their_scope() {
 }
 
 #[test]
+fn elements_of_arrays_are_offsets() {
+    let (_, function) = kernel(
+        ".reg .b32 %r<9>; .shared .align 4 .b32 s[16]; .local .v2 .f64 m[3][4]; .local .b32 scalar;
+         ld.shared.u32 %r1, s[0]; ld.shared.u32 %r1, s[2*4-1]; mov.u32 %r1, s[1]; ld.shared.u32 %r1, [s[3]+4];
+         ld.param.u8 %r1, b[11]; ld.local.f64 %r1, m[2][1]; mov.u32 %r1, m[1]; st.shared.u32 s[-1], %r1;",
+    );
+    let operands: Vec<_> = instructions(&function).iter().map(|i| i.operands.clone()).collect();
+    let s = |at| Operand::Element(Symbol::Local(LocalId(0)), at);
+    let m = |at| Operand::Element(Symbol::Local(LocalId(1)), at);
+    assert_eq!([&operands[0][1], &operands[1][1], &operands[2][1]], [&s(0), &s(28), &s(4)]);
+    assert_eq!(operands[3][1], Operand::Address(AddressBase::Symbol(Symbol::Local(LocalId(0))), 16));
+    assert_eq!(operands[4][1], Operand::Element(Symbol::Param(1), 11));
+    assert_eq!([&operands[5][1], &operands[6][1], &operands[7][0]], [&m(2 * 64 + 16), &m(64), &s(-4)]);
+    let names = ".reg .b32 %r<3>; .shared .b32 s[16]; .local .b32 scalar;";
+    for (operand, why) in [
+        ("scalar[0]", "Only an array"),
+        ("s[1][2]", "fewer dimensions"),
+        ("s[1.5]", "is an integer"),
+        ("s[%r1]", "expected"),
+        ("s[1", "']'"),
+    ] {
+        let error = fails(&format!("{names} ld.shared.u32 %r1, {operand};"));
+        assert!(error.contains(why), "{operand}: {error}");
+    }
+}
+
+#[test]
 fn operands_of_every_kind() {
     let (module, function) = kernel(
         ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>; .reg .f32 %f<9>; .shared .align 4 .b8 s[16]; .local .b32 l;
