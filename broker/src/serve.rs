@@ -107,8 +107,8 @@ impl Server {
             open_metrics: config.open_metrics,
             stopping: stopping.clone(),
         });
-        let door = Door { acceptor, router: api::router(&shared), metrics };
-        let accepting = Some(runtime.spawn(accept(listener, door, stopping)));
+        let context = ConnectionContext { acceptor, router: api::router(&shared), metrics };
+        let accepting = Some(runtime.spawn(accept(listener, context, stopping)));
         Ok(Self { runtime: Some(runtime), engine, key, address, encrypted, stop, accepting })
     }
 
@@ -191,13 +191,13 @@ async fn listen(config: &Config) -> Result<TcpListener, ServeError> {
 
 /// What a connection needs.
 #[derive(Clone)]
-struct Door {
+struct ConnectionContext {
     acceptor: Option<TlsAcceptor>,
     router: Router,
     metrics: Arc<Metrics>,
 }
 
-async fn accept(listener: TcpListener, door: Door, mut stopping: watch::Receiver<bool>) {
+async fn accept(listener: TcpListener, context: ConnectionContext, mut stopping: watch::Receiver<bool>) {
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
@@ -212,10 +212,10 @@ async fn accept(listener: TcpListener, door: Door, mut stopping: watch::Receiver
         };
         match accepted {
             Ok((stream, peer)) => {
-                let (door, watcher) = (door.clone(), graceful.watcher());
+                let (context, watcher) = (context.clone(), graceful.watcher());
                 tokio::spawn(async move {
                     let _place = place;
-                    connection(stream, peer, door, watcher).await;
+                    connection(stream, peer, context, watcher).await;
                 });
             }
             Err(e) => {
@@ -231,21 +231,26 @@ async fn accept(listener: TcpListener, door: Door, mut stopping: watch::Receiver
     }
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, door: Door, watcher: Watcher) {
+async fn connection(stream: TcpStream, peer: SocketAddr, context: ConnectionContext, watcher: Watcher) {
     let _ = stream.set_nodelay(true);
-    let connected = door.metrics.connected();
-    match door.acceptor {
-        None => talk(stream, peer, door.router, watcher, connected).await,
+    let connected = context.metrics.connected();
+    match context.acceptor {
+        None => serve_connection(stream, peer, context.router, watcher, connected).await,
         Some(acceptor) => match timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => talk(stream, peer, door.router, watcher, connected).await,
+            Ok(Ok(stream)) => serve_connection(stream, peer, context.router, watcher, connected).await,
             Ok(Err(e)) => tracing::info!("{peer} got no encrypted connection: {e}"),
             Err(_) => tracing::info!("{peer} began no encrypted connection in time"),
         },
     }
 }
 
-async fn talk<S>(stream: S, peer: SocketAddr, router: Router, watcher: Watcher, _connected: Connected)
-where
+async fn serve_connection<S>(
+    stream: S,
+    peer: SocketAddr,
+    router: Router,
+    watcher: Watcher,
+    _connected: Connected,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let connection = http1::Builder::new()

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::Arg;
 use rgpu_control::api::{Policies, PolicySettings, SettingValue};
+use rgpu_placement::policy::setting::Number;
 use rgpu_placement::policy::{PolicyTable, Setting, Value};
 
 use crate::control::{BrokerArguments, explain, print_json};
@@ -40,10 +42,11 @@ struct Change {
     settings: BTreeMap<String, SettingValue>,
 }
 
-/// A setting's name as a flag has it.
-fn flag(setting: Setting) -> String {
-    setting.name().replace('_', "-")
-}
+/// The settings that a broker takes, each with its name as a flag has it.
+static FLAGS: LazyLock<Vec<(Setting, String)>> = LazyLock::new(|| {
+    let settings = PolicyTable::standard().broker_settings().into_iter();
+    settings.map(|setting| (setting, setting.name().replace('_', "-"))).collect()
+});
 
 /// Reads a setting's value; JSON carries no infinite ones.
 fn parse(setting: Setting, text: &str) -> Result<SettingValue, String> {
@@ -61,14 +64,15 @@ impl clap::Args for Change {
         let names: Vec<&str> = table.names().collect();
         let name = Arg::new("name").long("name").value_name("NAME");
         let name = name.help(format!("The policy: {} (the broker's list counts)", names.join(", ")));
-        table.broker_settings().into_iter().fold(command.arg(name), |command, setting| {
-            let kind = if matches!(setting, Setting::Flag(_)) { "BOOL" } else { "NUMBER" };
-            let arg = Arg::new(setting.name()).long(flag(setting)).value_name(kind);
-            let limits = if matches!(setting, Setting::Flag(_)) { String::new() } else { setting.limits() };
-            let help = match limits.as_str() {
-                "" => setting.about().to_owned(),
-                limits => format!("{}, {limits}", setting.about()),
+        FLAGS.iter().fold(command.arg(name), |command, (setting, flag)| {
+            let (setting, about) = (*setting, setting.about());
+            let (kind, help) = match setting {
+                Setting::Flag(_) => ("BOOL", about.to_owned()),
+                Setting::Number(Number { range, .. }) => {
+                    ("NUMBER", format!("{about}, from {} to {}", range.start(), range.end()))
+                }
             };
+            let arg = Arg::new(setting.name()).long(flag.as_str()).value_name(kind);
             command.arg(arg.help(help).value_parser(move |text: &str| parse(setting, text)))
         })
     }
@@ -89,7 +93,7 @@ impl clap::FromArgMatches for Change {
         if let Some(name) = matches.get_one::<String>("name") {
             self.name = Some(name.clone());
         }
-        for setting in PolicyTable::standard().broker_settings() {
+        for (setting, _) in FLAGS.iter() {
             if let Some(value) = matches.get_one::<SettingValue>(setting.name()) {
                 self.settings.insert(setting.name().into(), *value);
             }

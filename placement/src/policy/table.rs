@@ -35,7 +35,7 @@ static STANDARD: &[PolicyKind] = &[
         name: "drmaestro",
         about: "the flow model: devices may come from other nodes, and jobs wait whose objective no placement keeps",
         settings: DRMAESTRO_SETTINGS,
-        disaggregates: disaggregates,
+        disaggregates,
         build: |config| Box::new(FlowModel::drmaestro(config)),
     },
     PolicyKind {
