@@ -1,4 +1,4 @@
-//! The one [`Core`] of a process: when it comes to life, and how it ends ([`lifecycle`](super::lifecycle)).
+//! The one [`Core`] of a process: when it comes to life, and how it ends ([`lifecycle`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -64,7 +64,7 @@ impl Core {
     }
 
     /// Copies a box (2D: depth 1). A width, height or depth of 0 copies nothing. A pitch smaller than the width where
-    /// there are several rows is [`Code::InvalidPitchValue`].
+    /// there are several rows is [`InvalidPitchValue`](crate::core::Code::InvalidPitchValue).
     pub fn copy_box(&self, stream: &Stream, what: &CopyBox, direction: Direction, wait: Wait) -> Result<()> {
         if what.width == 0 || what.height == 0 || what.depth == 0 {
             return Ok(());
