@@ -558,9 +558,9 @@ entry_points! {
 /// tells whether the name is known, so that the version is too old.
 pub(crate) fn find(name: &str, version: u32, per_thread: bool) -> Result<Address, bool> {
     let rows = rows_of(TABLE, name);
-    let twins = rows.iter().filter_map(|row| row.twin).filter(|twin| per_thread && twin.since <= version);
-    let plain = rows.iter().filter(|row| row.since <= version);
-    match (twins.last(), plain.last()) {
+    let mut twins = rows.iter().filter_map(|row| row.twin).filter(|twin| per_thread && twin.since <= version);
+    let mut plain = rows.iter().filter(|row| row.since <= version);
+    match (twins.next_back(), plain.next_back()) {
         (Some(twin), _) => Ok(twin.address),
         (None, Some(row)) => Ok(row.address),
         (None, None) => Err(!rows.is_empty()),
