@@ -1,21 +1,8 @@
 //! The library as "the driver" of a process that loads it: the exported switch.
 
-use std::ffi::{CString, c_char, c_void};
-use std::path::PathBuf;
+use std::ffi::{c_char, c_void};
 
-/// Finds an entry point.
-///
-/// # Safety
-/// `T` must be the type of the function of this name.
-unsafe fn symbol<T>(library: *mut c_void, name: &str) -> T {
-    let text = CString::new(name).unwrap();
-    // SAFETY: the library is open and the name ends in NUL.
-    let found = unsafe { libc::dlsym(library, text.as_ptr()) };
-    assert!(!found.is_null(), "there is no {name}");
-    assert_eq!(size_of::<T>(), size_of::<*mut c_void>());
-    // SAFETY: the caller's promise.
-    unsafe { std::mem::transmute_copy(&found) }
-}
+mod library;
 
 type Call0 = extern "C" fn() -> u32;
 type Init = extern "C" fn(u32) -> u32;
@@ -36,15 +23,11 @@ fn the_switch_makes_it_a_driver_whatever_the_environment_says() {
         std::env::set_var("RGPU_IN_PROCESS", "0");
         std::env::set_var("RGPU_SOFT_DEVICES", "3");
     }
-    let path: PathBuf = std::env::current_exe().unwrap().parent().unwrap().join("librgpu.so");
-    let name = CString::new(path.to_str().unwrap()).unwrap();
-    // SAFETY: the name ends in NUL; the library is ours.
-    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    assert!(!library.is_null());
+    let library = library::Library::load();
     // SAFETY: these are the types of the functions of these names.
     unsafe {
-        let switch: Call0 = symbol(library, "rgpu_use_in_process");
-        let init: Init = symbol(library, "cuInit");
+        let switch: Call0 = library.symbol("rgpu_use_in_process");
+        let init: Init = library.symbol("cuInit");
         // Nobody listens there. That it failed must not stand in the way.
         assert_ne!(init(0), 0);
         assert_eq!(switch(), 0);
@@ -52,19 +35,19 @@ fn the_switch_makes_it_a_driver_whatever_the_environment_says() {
         assert_eq!(init(0), 0);
         assert_eq!(switch(), 0);
         let mut count = 0;
-        assert_eq!(symbol::<GetCount>(library, "cuDeviceGetCount")(&mut count), 0);
+        assert_eq!(library.symbol::<GetCount>("cuDeviceGetCount")(&mut count), 0);
         assert_eq!(count, 1);
         let mut text = [0 as c_char; 64];
-        assert_eq!(symbol::<GetName>(library, "cuDeviceGetName")(text.as_mut_ptr(), 64, 0), 0);
+        assert_eq!(library.symbol::<GetName>("cuDeviceGetName")(text.as_mut_ptr(), 64, 0), 0);
         let text = std::ffi::CStr::from_ptr(text.as_ptr()).to_str().unwrap();
         assert!(text.contains("software GPU"), "{text}");
         let mut context = std::ptr::null_mut();
-        assert_eq!(symbol::<Retain>(library, "cuDevicePrimaryCtxRetain")(&mut context, 0), 0);
-        assert_eq!(symbol::<SetCurrent>(library, "cuCtxSetCurrent")(context), 0);
+        assert_eq!(library.symbol::<Retain>("cuDevicePrimaryCtxRetain")(&mut context, 0), 0);
+        assert_eq!(library.symbol::<SetCurrent>("cuCtxSetCurrent")(context), 0);
         let (mut at, mut numbers) = (0, [0u32; 100]);
-        assert_eq!(symbol::<Alloc>(library, "cuMemAlloc_v2")(&mut at, 400), 0);
-        assert_eq!(symbol::<Fill>(library, "cuMemsetD32_v2")(at, 4711, 100), 0);
-        assert_eq!(symbol::<CopyOut>(library, "cuMemcpyDtoH_v2")(numbers.as_mut_ptr().cast(), at, 400), 0);
+        assert_eq!(library.symbol::<Alloc>("cuMemAlloc_v2")(&mut at, 400), 0);
+        assert_eq!(library.symbol::<Fill>("cuMemsetD32_v2")(at, 4711, 100), 0);
+        assert_eq!(library.symbol::<CopyOut>("cuMemcpyDtoH_v2")(numbers.as_mut_ptr().cast(), at, 400), 0);
         assert_eq!(numbers, [4711; 100]);
     }
 }

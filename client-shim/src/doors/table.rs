@@ -39,6 +39,7 @@ pub(crate) struct Twin {
     /// What its name ends in: `_ptsz`, or `_ptds` where the call has no stream among its arguments.
     pub(crate) suffix: &'static str,
     /// The symbol under which it is exported.
+    #[cfg(test)]
     pub(crate) symbol: &'static str,
     /// The version from which it is there.
     pub(crate) since: u32,
@@ -52,6 +53,7 @@ pub(crate) struct Row {
     /// The name by which programs ask for it.
     pub(crate) name: &'static str,
     /// The symbol under which it is exported.
+    #[cfg(test)]
     pub(crate) symbol: &'static str,
     /// The version from which the name means this interface.
     pub(crate) since: u32,
@@ -62,6 +64,7 @@ pub(crate) struct Row {
     /// Its variant for per-thread default streams.
     pub(crate) twin: Option<Twin>,
     /// Whether there is more behind it than a refusal.
+    #[cfg(test)]
     pub(crate) implemented: bool,
     /// How it is called, where it is implemented.
     #[cfg(test)]
@@ -146,6 +149,7 @@ macro_rules! entry_points {
         $(#[$meta])*
         pub(crate) static $table: &[$crate::doors::table::Row] = &[$($crate::doors::table::Row {
             name: stringify!($name),
+            #[cfg(test)]
             symbol: concat!(stringify!($name) $(, stringify!($version))? $($(, stringify!($old))?)?),
             since: $since,
             until: $crate::doors::table::entry_points!(@until $($until)?),
@@ -158,10 +162,14 @@ macro_rules! entry_points {
             twin: $crate::doors::table::entry_points!(
                 @twin [$($twin $twin_since)?] $refuse, [$name $($version)?] [$($($old)?)?] $($body)+
             ),
+            #[cfg(test)]
             implemented: $crate::doors::table::entry_points!(@implemented $($body)+),
             #[cfg(test)]
             signature: $crate::doors::table::entry_points!(@signature $($body)+),
         }),*];
+
+        // A table that nobody looks into still makes the library's symbols.
+        const _: &&[$crate::doors::table::Row] = &$table;
     };
     (@until) => {
         u32::MAX
@@ -175,6 +183,7 @@ macro_rules! entry_points {
     (@twin [$twin:ident $since:literal] $refuse:path, [$($name:ident)+] [$($old:ident)?] $($body:tt)+) => {
         Some($crate::doors::table::Twin {
             suffix: stringify!($twin),
+            #[cfg(test)]
             symbol: concat!($(stringify!($name),)+ stringify!($twin) $(, stringify!($old))?),
             since: $since,
             address: $crate::doors::table::entry_point!(

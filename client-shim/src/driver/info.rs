@@ -8,6 +8,7 @@ use crate::abi::{In, Out, c_functions, errors};
 use crate::core::error::{Code, Error, guard_driver};
 use crate::core::existing;
 use crate::doors::CUDA_VERSION;
+use crate::loader::obstacle::explain_obstacle;
 
 c_functions! {
     /// `cuInit`.
@@ -57,7 +58,7 @@ c_functions! {
     fn cuGetExportTable(table: Out<*const c_void>, _id: In<Uuid>) -> u32 {
         guard_driver("cuGetExportTable", || {
             // NVIDIA's own runtime is asking: one that could not be redirected.
-            crate::loader::explain_obstacle();
+            explain_obstacle();
             table.set_if_wanted(std::ptr::null());
             Err(Error::new(Code::NotFound, "private export tables are not offered"))
         })

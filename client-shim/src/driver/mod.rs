@@ -35,6 +35,7 @@ mod launch;
 mod link;
 mod memory;
 mod module;
+mod pool;
 mod proc_address;
 mod stream;
 pub(crate) mod table;

@@ -3,7 +3,7 @@
 //! (public header `cudaTypedefs.h`). A driver keeps all that it ever had.
 
 use super::{
-    capture, context, copy, device, graph, info, launch, link, memory, module, proc_address, stream,
+    capture, context, copy, device, graph, info, launch, link, memory, module, pool, proc_address, stream,
     virtual_memory,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
@@ -80,13 +80,13 @@ entry_points! {
     cuDeviceGetAttribute 2000 [device::cuDeviceGetAttribute];
     cuDeviceGetByPCIBusId 4010 [device::cuDeviceGetByPCIBusId];
     cuDeviceGetCount 2000 [device::cuDeviceGetCount];
-    cuDeviceGetDefaultMemPool 11020 [unsupported];
+    cuDeviceGetDefaultMemPool 11020 [pool::cuDeviceGetDefaultMemPool];
     cuDeviceGetDevResource 12040 [unsupported];
     cuDeviceGetExecAffinitySupport 11040 [device::cuDeviceGetExecAffinitySupport];
     cuDeviceGetGraphMemAttribute 11040 [unsupported];
     cuDeviceGetHostAtomicCapabilities 13000 [unsupported];
     cuDeviceGetLuid 10000 [unsupported];
-    cuDeviceGetMemPool 11020 [unsupported];
+    cuDeviceGetMemPool 11020 [pool::cuDeviceGetMemPool];
     cuDeviceGetName 2000 [device::cuDeviceGetName];
     cuDeviceGetNvSciSyncAttributes 10020 [unsupported];
     cuDeviceGetP2PAtomicCapabilities 13000 [unsupported];
@@ -107,7 +107,7 @@ entry_points! {
     cuDevicePrimaryCtxSetFlags(_v2) 11000 [device::cuDevicePrimaryCtxSetFlags_v2];
     cuDeviceRegisterAsyncNotification 12040 [unsupported];
     cuDeviceSetGraphMemAttribute 11040 [unsupported];
-    cuDeviceSetMemPool 11020 [unsupported];
+    cuDeviceSetMemPool 11020 [pool::cuDeviceSetMemPool];
     cuDeviceTotalMem 2000 [unsupported];
     cuDeviceTotalMem(_v2) 3020 [device::cuDeviceTotalMem_v2];
     cuDeviceUnregisterAsyncNotification 12040 [unsupported];
@@ -300,7 +300,7 @@ entry_points! {
     cuMemAlloc 2000 [unsupported];
     cuMemAlloc(_v2) 3020 [memory::cuMemAlloc_v2];
     cuMemAllocAsync 11020 / _ptsz 11020 [memory::cuMemAllocAsync];
-    cuMemAllocFromPoolAsync 11020 / _ptsz 11020 [unsupported];
+    cuMemAllocFromPoolAsync 11020 / _ptsz 11020 [pool::cuMemAllocFromPoolAsync];
     cuMemAllocHost 2000 [unsupported];
     cuMemAllocHost(_v2) 3020 [memory::cuMemAllocHost_v2];
     cuMemAllocManaged 6000 [memory::cuMemAllocManaged];
@@ -320,11 +320,11 @@ entry_points! {
     cuMemGetAddressRange(_v2) 3020 [memory::cuMemGetAddressRange_v2];
     cuMemGetAllocationGranularity 10020 [virtual_memory::cuMemGetAllocationGranularity];
     cuMemGetAllocationPropertiesFromHandle 10020 [virtual_memory::cuMemGetAllocationPropertiesFromHandle];
-    cuMemGetDefaultMemPool 13000 [unsupported];
+    cuMemGetDefaultMemPool 13000 [pool::cuMemGetDefaultMemPool];
     cuMemGetHandleForAddressRange 11070 [unsupported];
     cuMemGetInfo 2000 [unsupported];
     cuMemGetInfo(_v2) 3020 [memory::cuMemGetInfo_v2];
-    cuMemGetMemPool 13000 [unsupported];
+    cuMemGetMemPool 13000 [pool::cuMemGetMemPool];
     cuMemHostAlloc 2020 [memory::cuMemHostAlloc];
     cuMemHostGetDevicePointer 2020 [unsupported];
     cuMemHostGetDevicePointer(_v2) 3020 [memory::cuMemHostGetDevicePointer_v2];
@@ -335,17 +335,17 @@ entry_points! {
     cuMemImportFromShareableHandle 10020 [unsupported];
     cuMemMap 10020 [virtual_memory::cuMemMap];
     cuMemMapArrayAsync 11010 / _ptsz 11010 [unsupported];
-    cuMemPoolCreate 11020 [unsupported];
-    cuMemPoolDestroy 11020 [unsupported];
+    cuMemPoolCreate 11020 [pool::cuMemPoolCreate];
+    cuMemPoolDestroy 11020 [pool::cuMemPoolDestroy];
     cuMemPoolExportPointer 11020 [unsupported];
     cuMemPoolExportToShareableHandle 11020 [unsupported];
-    cuMemPoolGetAccess 11020 [unsupported];
-    cuMemPoolGetAttribute 11020 [unsupported];
+    cuMemPoolGetAccess 11020 [pool::cuMemPoolGetAccess];
+    cuMemPoolGetAttribute 11020 [pool::cuMemPoolGetAttribute];
     cuMemPoolImportFromShareableHandle 11020 [unsupported];
     cuMemPoolImportPointer 11020 [unsupported];
-    cuMemPoolSetAccess 11020 [unsupported];
-    cuMemPoolSetAttribute 11020 [unsupported];
-    cuMemPoolTrimTo 11020 [unsupported];
+    cuMemPoolSetAccess 11020 [pool::cuMemPoolSetAccess];
+    cuMemPoolSetAttribute 11020 [pool::cuMemPoolSetAttribute];
+    cuMemPoolTrimTo 11020 [pool::cuMemPoolTrimTo];
     cuMemPrefetchAsync 8000 / _ptsz 8000 [memory::cuMemPrefetchAsync];
     cuMemPrefetchAsync(_v2) 12020 / _ptsz 12020 [memory::cuMemPrefetchAsync_v2];
     cuMemPrefetchBatchAsync 13000 / _ptsz 13000 [unsupported];
@@ -354,7 +354,7 @@ entry_points! {
     cuMemRelease 10020 [virtual_memory::cuMemRelease];
     cuMemRetainAllocationHandle 11000 [virtual_memory::cuMemRetainAllocationHandle];
     cuMemSetAccess 10020 [virtual_memory::cuMemSetAccess];
-    cuMemSetMemPool 13000 [unsupported];
+    cuMemSetMemPool 13000 [pool::cuMemSetMemPool];
     cuMemUnmap 10020 [virtual_memory::cuMemUnmap];
     cuMemcpy 4000 / _ptds 7000 [copy::cuMemcpy];
     cuMemcpy2D 2000 [unsupported];
@@ -558,9 +558,9 @@ entry_points! {
 /// tells whether the name is known, so that the version is too old.
 pub(crate) fn find(name: &str, version: u32, per_thread: bool) -> Result<Address, bool> {
     let rows = rows_of(TABLE, name);
-    let twins = rows.iter().filter_map(|row| row.twin).filter(|twin| per_thread && twin.since <= version);
-    let plain = rows.iter().filter(|row| row.since <= version);
-    match (twins.last(), plain.last()) {
+    let mut twins = rows.iter().filter_map(|row| row.twin).filter(|twin| per_thread && twin.since <= version);
+    let mut plain = rows.iter().filter(|row| row.since <= version);
+    match (twins.next_back(), plain.next_back()) {
         (Some(twin), _) => Ok(twin.address),
         (None, Some(row)) => Ok(row.address),
         (None, None) => Err(!rows.is_empty()),

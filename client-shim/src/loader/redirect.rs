@@ -3,13 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use super::link_map::LinkMap;
+use super::machine;
 use super::object_file::{Function, Mapping, ObjectFile, Symbols};
-use super::{Obstacle, machine};
+use super::obstacle::Obstacle;
 use crate::runtime::{table, version};
 
 /// What [`inspect`] found and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub(super) enum Outcome {
     /// There is no CUDA runtime inside.
     Nothing,
     /// Its CUDA runtime now calls this library.
@@ -25,7 +26,7 @@ const MARKS: [&str; 4] =
 /// Looks for a CUDA runtime inside an object, and redirects it if `may_redirect`.
 ///
 /// A shared runtime counts as well, where a program opens it by its path.
-pub fn inspect(map: &LinkMap, may_redirect: bool) -> Outcome {
+pub(super) fn inspect(map: &LinkMap, may_redirect: bool) -> Outcome {
     let path = if map.is_program() { c"/proc/self/exe" } else { map.name() };
     if !path.to_bytes().contains(&b'/') {
         // The kernel's own object.
