@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rgpu_device::{HostData, HostSource, HostTarget, Region, RegionCursor, Target};
 
-use super::error::{Code, Error, Result, invalid};
+use super::error::{Code, Result, invalid};
 use super::memory::Spot;
 use super::process::Core;
 use super::stream::Stream;
@@ -99,18 +99,14 @@ pub struct CopyBox {
 
 impl CopyBox {
     fn region(&self, place: &Place) -> Result<Region> {
-        if self.height > 1 && place.row_pitch < self.width {
-            return Err(Error::new(
-                Code::InvalidPitchValue,
-                format!("A pitch of {} bytes is too small for rows of {}", place.row_pitch, self.width),
-            ));
-        }
         // Pitches that mean nothing are made regular, so that contiguous boxes are seen as such.
         let row_pitch = if self.height > 1 { place.row_pitch } else { self.width };
         let rows = row_pitch.checked_mul(self.height).ok_or_else(|| invalid("The box is too large"))?;
         let slice_pitch = if self.depth > 1 { place.slice_pitch } else { rows };
         let Self { width, height, depth, .. } = *self;
-        Ok(Region { addr: place.addr, row_pitch, slice_pitch, width, height, depth })
+        let region = Region { addr: place.addr, row_pitch, slice_pitch, width, height, depth };
+        region.check()?;
+        Ok(region)
     }
 }
 
@@ -363,12 +359,7 @@ impl Core {
             CopyBox { width: region.width, height: region.height, depth: region.depth, ..CopyBox::default() };
         let place = Place { addr: region.addr, row_pitch: region.row_pitch, slice_pitch: region.slice_pitch };
         let mut region = shape.region(&place)?;
-        region.bytes().ok_or_else(|| invalid("The box is too large"))?;
-        let step = u64::from(element);
-        let strided = region.height > 1 && region.row_pitch % step != 0;
-        if !matches!(element, 1 | 2 | 4) || region.addr % step != 0 || region.width % step != 0 || strided {
-            return Err(invalid(format!("Elements of {element} bytes do not fit the region")));
-        }
+        region.check_fill(element)?;
         let spot = self.spot(&mut region)?;
         match spot {
             Spot::Pageable => Err(invalid("Ordinary host memory cannot be filled by the device")),

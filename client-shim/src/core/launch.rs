@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use rgpu_device::{DeviceInfo, Launch, Ordinal};
+use rgpu_device::{Launch, LaunchLimits, Ordinal};
 
 use super::error::{Code, Error, Result, invalid};
 use super::module::Function;
@@ -33,73 +33,6 @@ pub enum Params {
     Extra(*const *const c_void),
 }
 
-/// What a device can launch at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LaunchLimits {
-    threads_per_block: u32,
-    block: [u32; 3],
-    grid: [u32; 3],
-    pub shared_per_block: u32,
-    pub shared_per_block_optin: u32,
-    pub multiprocessors: u32,
-}
-
-impl LaunchLimits {
-    /// From the device's attributes; one that it does not tell limits nothing.
-    pub fn new(info: &DeviceInfo) -> Self {
-        let get = |number: u32, missing: u32| match info.attribute(number) {
-            n if n > 0 => n as u32,
-            _ => missing,
-        };
-        let shared_per_block = get(8, 48 << 10);
-        Self {
-            threads_per_block: get(1, 1024),
-            block: [get(2, 1024), get(3, 1024), get(4, 64)],
-            grid: [get(5, 0x7fff_ffff), get(6, 0xffff), get(7, 0xffff)],
-            shared_per_block,
-            shared_per_block_optin: get(97, shared_per_block),
-            multiprocessors: get(16, 1),
-        }
-    }
-
-    fn check(&self, function: &Function, config: &Config) -> Result<()> {
-        let Config { grid, block, .. } = *config;
-        let info = function.declared();
-        let no = |code: Code, why: String| {
-            let name = &info.name;
-            Err(Error::new(
-                code,
-                format!("{name} cannot be launched with grid {grid:?}, block {block:?}: {why}"),
-            ))
-        };
-        if grid.contains(&0) || block.contains(&0) {
-            return no(Code::InvalidConfiguration, "there is a 0".into());
-        }
-        if (0..3).any(|i| grid[i] > self.grid[i]) {
-            return no(Code::InvalidConfiguration, format!("the largest grid is {:?}", self.grid));
-        }
-        if (0..3).any(|i| block[i] > self.block[i]) {
-            return no(Code::InvalidConfiguration, format!("the largest block is {:?}", self.block));
-        }
-        let threads = u64::from(block[0]) * u64::from(block[1]) * u64::from(block[2]);
-        if threads > u64::from(self.threads_per_block) {
-            let why = format!("a block has at most {} threads", self.threads_per_block);
-            return no(Code::InvalidConfiguration, why);
-        }
-        if info.max_threads != 0 && threads > u64::from(info.max_threads) {
-            let why = format!("a block of this kernel has at most {} threads", info.max_threads);
-            return no(Code::LaunchOutOfResources, why);
-        }
-        if info.required_block != [0; 3] && info.required_block != block {
-            return no(
-                Code::InvalidConfiguration,
-                format!("it requires blocks of {:?}", info.required_block),
-            );
-        }
-        Ok(())
-    }
-}
-
 /// Parameter blocks up to this size are put together on the stack.
 const ON_STACK: usize = 4096;
 
@@ -111,7 +44,8 @@ impl Core {
 
     /// Fails where a kernel cannot be launched like this.
     pub(super) fn check_config(&self, function: &Function, config: &Config) -> Result<()> {
-        self.launch_limits(function.module.ordinal).check(function, config)?;
+        let limits = self.launch_limits(function.module.ordinal);
+        limits.check_shape(function.declared(), config.grid, config.block)?;
         if config.shared_bytes > 0 {
             let room = self.max_dynamic_shared(function)?;
             if i64::from(config.shared_bytes) > i64::from(room) {
@@ -217,15 +151,8 @@ impl Core {
     fn check_cooperative(&self, function: &Function, config: &Config) -> Result<()> {
         let [x, y, z] = config.block;
         let per_processor = self.occupancy_blocks(function, x * y * z, u64::from(config.shared_bytes))?;
-        let most =
-            u64::from(per_processor) * u64::from(self.launch_limits(function.module.ordinal).multiprocessors);
-        let blocks = config.grid.iter().fold(1u64, |n, d| n.saturating_mul(u64::from(*d)));
-        if blocks > most {
-            let name = &function.declared().name;
-            let why = format!("{blocks} blocks of {name} cannot all be resident, {most} can");
-            return Err(Error::new(Code::CooperativeLaunchTooLarge, why));
-        }
-        Ok(())
+        let limits = self.launch_limits(function.module.ordinal);
+        limits.check_cooperative(function.declared(), config.grid, per_processor)
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use rgpu_device::{AddressPlan, Device, DeviceInfo, Handle, Limit, Ordinal, Target};
+use rgpu_device::{AddressPlan, Device, DeviceInfo, Handle, LaunchLimits, Limit, Ordinal, Target};
 
 use super::context::{Context, Primary};
 use super::copy::Landing;
@@ -21,7 +21,6 @@ use super::device_heap::DeviceHeap;
 use super::error::{self, Code, Error, Result};
 use super::event::Event;
 use super::host::HostSide;
-use super::launch::LaunchLimits;
 use super::memory::MemoryMap;
 use super::module::{Function, Kernel, Library, Module};
 use super::registry::{NumberMap, Registry};

@@ -59,9 +59,7 @@ impl Remote {
     /// sent. With `now`, only if nothing is to be waited for.
     fn send_directly(&self, stream: Handle, dst: Region, src: Region, now: bool) -> Result<bool> {
         let bytes = dst.bytes().unwrap_or(0);
-        if bytes < direct::SEND_FROM
-            || (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth)
-        {
+        if bytes < direct::SEND_FROM {
             return Ok(false);
         }
         let Some(to) = self.direct.place(&dst) else { return Ok(false) };
@@ -166,6 +164,7 @@ impl Device for Remote {
             let text = "Direct memory needs host and device in one process; use mirrored memory";
             return Err(Error::new(Code::NotSupported, text));
         }
+        self.plan.check_place(ordinal, addr, size, kind)?;
         self.credit.spend(&self.link, ordinal, addr, size, || {
             self.link.mem_alloc(ordinal, addr, size, kind as u32)
         })?;
@@ -198,6 +197,7 @@ impl Device for Remote {
 
     fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        region.check_fill(element)?;
         self.link.admit_call(stream)?;
         self.link.memset(stream, convert::region(region), value, element)
     }
@@ -205,11 +205,9 @@ impl Device for Remote {
     /// The bytes are read before this returns, borrowed ones too.
     fn copy_to_device(&self, stream: Handle, dst: Region, host_addr: u64, data: HostData) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        data.check(&dst)?;
         match data {
             HostData::Owned(bytes) => {
-                if dst.bytes() != Some(bytes.len() as u64) {
-                    return Err(Error::new(Code::InvalidValue, "Data and destination differ in size"));
-                }
                 let packed = Region {
                     addr: bytes.as_ptr() as u64,
                     row_pitch: dst.width,
@@ -220,9 +218,6 @@ impl Device for Remote {
             }
             HostData::Borrowed(src) => {
                 let src = src.region();
-                if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
-                    return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
-                }
                 if self.send_directly(stream, dst, src, true)? {
                     return Ok(());
                 }
@@ -239,6 +234,7 @@ impl Device for Remote {
         src: HostSource,
     ) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        dst.check_copy(&src.region())?;
         if self.send_directly(stream, dst, src.region(), false)? {
             return self.settle(Ok(()));
         }
@@ -258,7 +254,7 @@ impl Device for Remote {
 
     fn copy_from_device_into(&self, stream: Handle, src: Region, dst: HostTarget, done: Done) {
         let dst = dst.region();
-        if let Err(e) = self.link.errors.check_stream(stream) {
+        if let Err(e) = self.link.errors.check_stream(stream).and_then(|()| dst.check_copy(&src)) {
             return done(Err(e));
         }
         let parts = if self.is_shared(dst.addr) { chunks(src, dst, true) } else { vec![(src, dst)] };
@@ -297,9 +293,7 @@ impl Device for Remote {
     fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: HostTarget) -> Result<()> {
         let dst = dst.region();
         self.link.errors.check_stream(stream)?;
-        if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
-            return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
-        }
+        dst.check_copy(&src)?;
         if self.receive_quietly(stream, src, dst) || self.receive_directly(stream, src, dst)? {
             return self.settle(Ok(()));
         }
@@ -315,6 +309,7 @@ impl Device for Remote {
 
     fn copy_on_device(&self, stream: Handle, dst: Region, src: Region) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        dst.check_copy(&src)?;
         self.link.admit_call(stream)?;
         self.link.copy_on_device(stream, convert::region(dst), convert::region(src))
     }

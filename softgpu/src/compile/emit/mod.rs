@@ -366,6 +366,10 @@ impl<'a, 'f> Emitter<'a, 'f> {
                     self.line = instruction.line;
                     self.b.set_srcloc(ir::SourceLoc::new((first + index) as u32));
                     ended = self.instruction(instruction)?;
+                    // What follows a call that does not return is never reached.
+                    if ended {
+                        break;
+                    }
                 }
             }
             if !ended {
