@@ -3,8 +3,8 @@
 use super::link::Link;
 use super::outgoing::Urgent;
 use parking_lot::Mutex;
-use rgpu_device::{Code, Error, Ordinal, Result};
-use std::collections::HashMap;
+use rgpu_device::{Code, Error, Ordinal, Region, Result};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Asked for at once, at least.
@@ -23,12 +23,28 @@ pub(super) struct Credit {
 struct State {
     left: Vec<u64>,
     /// By address: ordinal and size.
-    spent: HashMap<u64, (Ordinal, u64)>,
+    spent: BTreeMap<u64, (Ordinal, u64)>,
+}
+
+impl State {
+    fn holds(&self, region: &Region) -> bool {
+        let Some(end) = region.extent().and_then(|extent| region.addr.checked_add(extent)) else {
+            return false;
+        };
+        let mut at = region.addr;
+        while at < end {
+            match self.spent.range(..=at).next_back() {
+                Some((base, (_, size))) if at - base < *size => at = base + size,
+                _ => return false,
+            }
+        }
+        true
+    }
 }
 
 impl Credit {
     pub fn new(left: Vec<u64>) -> Self {
-        let state = Mutex::new(State { left, spent: HashMap::new() });
+        let state = Mutex::new(State { left, spent: BTreeMap::new() });
         Self { state, recalled: Mutex::default(), any_recalled: AtomicBool::new(false) }
     }
 
@@ -120,6 +136,17 @@ impl Credit {
             link.credit_return(ordinal, excess)?;
         }
         Ok(true)
+    }
+
+    /// Whether a region lies in what was allocated, in one allocation or in several side by side. False also where nobody can
+    /// tell at once, because somebody is waiting for credit.
+    pub fn holds(&self, region: &Region) -> bool {
+        self.state.try_lock().is_some_and(|state| state.holds(region))
+    }
+
+    /// [`Credit::holds`], for who can wait.
+    pub fn holds_for_sure(&self, region: &Region) -> bool {
+        self.state.lock().holds(region)
     }
 
     /// Everything on an ordinal was released.

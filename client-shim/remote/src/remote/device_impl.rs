@@ -43,7 +43,15 @@ impl Remote {
     fn send(&self, stream: Handle, dst: Region, src: Region, host_addr: u64) -> Result<()> {
         // What the device is told about host memory is an address alone, so each part must be one run.
         let shared = self.is_shared(host_addr);
-        for (to, from) in chunks(dst, src, shared) {
+        let parts = chunks(dst, src, shared);
+        // Of a copy that is refused nothing is carried out, but the server knows parts alone.
+        let whole = Range { base: dst.addr, size: dst.extent().unwrap_or(u64::MAX) };
+        let own = self.plan.devices.iter().any(|range| range.overlaps(whole));
+        if parts.len() > 1 && own && !self.credit.holds_for_sure(&dst) {
+            let text = format!("The destination of a copy is not all allocated: {dst:?}");
+            return Err(Error::new(Code::InvalidValue, text));
+        }
+        for (to, from) in parts {
             let at = host_addr.wrapping_add(from.addr.wrapping_sub(src.addr));
             let payload = Payload::Host(RegionCursor::new(from));
             let bytes = to.bytes().unwrap_or(0);
@@ -59,7 +67,8 @@ impl Remote {
     /// sent. With `now`, only if nothing is to be waited for.
     fn send_directly(&self, stream: Handle, dst: Region, src: Region, now: bool) -> Result<bool> {
         let bytes = dst.bytes().unwrap_or(0);
-        if bytes < direct::SEND_FROM {
+        // What is not allocated is refused by the server.
+        if bytes < direct::SEND_FROM || !self.credit.holds(&dst) {
             return Ok(false);
         }
         let Some(to) = self.direct.place(&dst) else { return Ok(false) };
@@ -74,7 +83,7 @@ impl Remote {
     /// Copies the device's memory straight into this process's, once the stream has got there, if client and server share
     /// it; false where it must be asked for.
     fn receive_directly(&self, stream: Handle, src: Region, dst: Region) -> Result<bool> {
-        if src.bytes().unwrap_or(0) < direct::RECEIVE_FROM {
+        if src.bytes().unwrap_or(0) < direct::RECEIVE_FROM || !self.credit.holds(&src) {
             return Ok(false);
         }
         let Some(from) = self.direct.place(&src) else { return Ok(false) };
@@ -95,7 +104,9 @@ impl Remote {
         if bytes >= quiet::COPY_BELOW || src.height * src.depth != 1 || self.is_shared(dst.addr) {
             return false;
         }
-        let Some(from) = self.direct.place_short(&src) else { return false };
+        let Some(from) = self.direct.place_short(&src).filter(|_| self.credit.holds(&src)) else {
+            return false;
+        };
         // What is wrong with longer ones is found out by who receives them.
         if bytes >= CHECKED_FROM as u64 && !direct::is_writable(dst) {
             return false;

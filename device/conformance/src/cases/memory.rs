@@ -151,8 +151,8 @@ pub fn freeing_waits_for_earlier_work(open: Open) {
     let (from, to) = (Region::linear(addr, 64), Region::linear(kept, 64));
     bench.device.copy_on_device(OWN, to, from).unwrap();
     bench.device.mem_free(0, addr, None).unwrap();
-    let late = bench.device.memset(OWN, from, 1, 1);
     assert!(!bench.is_done(Target::Stream(OWN)));
+    let late = bench.device.memset(OWN, from, 1, 1);
     bench.release(1);
     // Refused by the call, or, where it was posted, when it is waited for.
     let waited = bench.device.synchronize_blocking(Target::Stream(OWN));
