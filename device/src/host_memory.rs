@@ -4,7 +4,7 @@
 //! caller knows, so the caller says so once, in an `unsafe` constructor, and whoever is handed a [`HostSource`] or a
 //! [`HostTarget`] may rely on it.
 
-use crate::{Code, CopySink, Done, Error, Region, RegionCursor, Result};
+use crate::{Code, Done, Error, Region, RegionCursor, Result};
 
 /// Memory of this process that may be read, as a [`Region`] whose `addr` is a host address.
 #[derive(Debug)]
@@ -89,6 +89,14 @@ impl CopySink for TargetSink {
     }
 }
 
+/// Receives the bytes of a copy from the device, in order.
+pub trait CopySink: Send {
+    /// The next bytes, as pieces to be joined. Called any number of times, before [`CopySink::done`].
+    fn chunk(&mut self, pieces: &[&[u8]]);
+    /// The copy is over; on failure the bytes received so far mean nothing.
+    fn done(self: Box<Self>, result: Result<()>);
+}
+
 /// Where the bytes of a copy to the device come from.
 pub enum HostData {
     /// The bytes themselves, rows one after another without gaps.
@@ -98,26 +106,27 @@ pub enum HostData {
 }
 
 impl HostData {
-    /// Checks that it is what a region is to be filled with; says how many bytes that are.
+    /// Checks that it is what a region is to be filled with: as many bytes, or memory of the same shape. Says how many
+    /// bytes that are.
     ///
     /// # Errors
-    /// [`Code::InvalidValue`] where either side cannot be walked, or the two differ in size.
+    /// Those of [`Region::check_copy`]; [`Code::InvalidValue`] where the bytes are too many or too few.
     #[inline]
     pub fn check(&self, dst: &Region) -> Result<u64> {
-        let have = match self {
-            Self::Owned(bytes) => Some(bytes.len() as u64),
+        let bytes = match self {
+            Self::Owned(bytes) => {
+                dst.check()?;
+                bytes.len() as u64
+            }
             Self::Borrowed(source) => {
-                source.region().check()?;
-                source.region().bytes()
+                dst.check_copy(&source.region())?;
+                dst.bytes().unwrap_or(0)
             }
         };
-        match have {
-            Some(bytes) if have == dst.bytes() => Ok(bytes),
-            _ => {
-                let text = format!("The copy has {have:?} bytes for {dst:?}");
-                Err(Error::new(Code::InvalidValue, text))
-            }
+        if dst.bytes() == Some(bytes) {
+            return Ok(bytes);
         }
+        Err(Error::new(Code::InvalidValue, format!("The copy has {bytes} bytes for {dst:?}")))
     }
 }
 
@@ -157,10 +166,10 @@ mod tests {
         let lent = |region| HostData::Borrowed(unsafe { HostSource::new(region) });
         assert_eq!(HostData::Owned(vec![0; 5]).check(&of(5)), Ok(5));
         assert_eq!(lent(of(7)).check(&of(7)), Ok(7));
-        for data in [HostData::Owned(vec![0; 4]), lent(of(6))] {
-            let error = data.check(&of(5)).unwrap_err();
-            assert!(error.code == Code::InvalidValue && error.message.contains("bytes for"), "{error:?}");
-        }
+        let error = HostData::Owned(vec![0; 4]).check(&of(5)).unwrap_err();
+        assert!(error.code == Code::InvalidValue && error.message.contains("bytes for"), "{error:?}");
+        let error = lent(of(6)).check(&of(5)).unwrap_err();
+        assert!(error.code == Code::InvalidValue && error.message.contains("differ in shape"), "{error:?}");
         let endless = Region { width: u64::MAX, height: 3, ..of(1) };
         assert!(lent(of(5)).check(&endless).is_err());
     }

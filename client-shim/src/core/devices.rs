@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use rgpu_device::{AddressPlan, Device, DeviceInfo, Handle, Limit, Ordinal, Range, Target};
+use rgpu_device::{AddressPlan, Device, DeviceInfo, Handle, LaunchLimits, Limit, Ordinal, Range, Target};
 
 use super::device_heap::DeviceHeap;
 use super::error::{self, Code, Error, Result};
 use super::generation;
 use super::host::HostSide;
-use super::launch::LaunchLimits;
 use super::session::Session;
 use super::shared::SharedSpace;
 use super::stream::Stream;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rgpu_device::Region;
 
-use super::error::{Code, Error, Result, invalid};
+use super::error::{Code, Result, invalid};
 use super::memory::map::Spot;
 
 /// `cudaMemcpyKind`.
@@ -90,18 +90,14 @@ pub struct CopyBox {
 impl CopyBox {
     /// One side's region. A pitch smaller than the width where there are several rows is [`Code::InvalidPitchValue`].
     pub(super) fn region(&self, side: &CopySide) -> Result<Region> {
-        if self.height > 1 && side.row_pitch < self.width {
-            return Err(Error::new(
-                Code::InvalidPitchValue,
-                format!("A pitch of {} bytes is too small for rows of {}", side.row_pitch, self.width),
-            ));
-        }
         // Pitches that mean nothing are made regular, so that contiguous boxes are seen as such.
         let row_pitch = if self.height > 1 { side.row_pitch } else { self.width };
         let rows = row_pitch.checked_mul(self.height).ok_or_else(|| invalid("The box is too large"))?;
         let slice_pitch = if self.depth > 1 { side.slice_pitch } else { rows };
         let Self { width, height, depth, .. } = *self;
-        Ok(Region { addr: side.addr, row_pitch, slice_pitch, width, height, depth })
+        let region = Region { addr: side.addr, row_pitch, slice_pitch, width, height, depth };
+        region.check()?;
+        Ok(region)
     }
 }
 

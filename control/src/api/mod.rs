@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use records::records;
 
-pub use cluster::{Event, IssuedToken, Policies, PolicySettings, SettingValue, Summary, Tenant, TokenRequest};
+pub use cluster::{
+    Event, IssuedToken, Policies, PolicySettings, SettingValue, Summary, Tenant, TokenRequest,
+};
 pub use lease::{
     ExplanationCandidate, ExplanationStep, Job, Lease, LeaseChange, LeaseExplanation, LeaseRequest,
     LeaseState, Renewal,

@@ -1,7 +1,7 @@
 //! What the caller's threads, the submitting thread and the waiting thread share.
 
 use super::driver::Driver;
-use super::memory::{Allocation, Pieces, Place, Table};
+use super::memory::{Allocation, CheckedRegion, Pieces, Table};
 use super::meter::Meter;
 use super::mirror::{Area, Mirror};
 use super::modules::Module;
@@ -11,8 +11,8 @@ use super::sys::{self, Context, DeviceId};
 use super::wait::{Wait, Waits};
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{
-    Code, CopySink, DeviceInfo, Done, Error, FIRST_STREAM, Handle, Host, HostData, Ordinal, Pacer, Range,
-    Result,
+    Code, CopySink, DeviceInfo, Done, Error, ErrorState, FIRST_STREAM, Handle, Host, HostData, LaunchLimits,
+    Ordinal, Pacer, Range, Result,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -42,10 +42,10 @@ pub struct Gpu {
     pub info: DeviceInfo,
     /// What is in its context.
     pub belongings: Mutex<Belongings>,
-    /// The error that sticks.
-    pub sticky: Mutex<Option<Error>>,
-    /// An error of submitted work that does not stick, for whoever asks next.
-    pub late: Mutex<Option<Error>>,
+    /// What can be launched at most.
+    pub limits: LaunchLimits,
+    /// What has gone wrong and is still to be told.
+    pub errors: Mutex<ErrorState>,
     /// How often it was reset.
     pub generation: AtomicU64,
     /// Whether kernels may have printed since the driver was last made to hand that out.
@@ -80,14 +80,14 @@ impl Launches {
         }
     }
 
-    /// What is not over by now will never be.
+    /// The device was reset: launches that are not over by now never will be, and are not counted.
     pub fn abandoned(&mut self) {
         let finished = self.finished;
         self.submitted = finished;
         self.over(finished);
     }
 
-    /// One more.
+    /// A launch was submitted.
     pub fn begun(&mut self) {
         self.submitted += 1;
         self.since.get_or_insert_with(Instant::now);
@@ -135,23 +135,23 @@ pub struct Launch {
 pub enum Op {
     Launch(Box<Launch>),
     Fill {
-        to: Place,
+        to: CheckedRegion,
         value: u32,
         element: u32,
     },
     In {
-        to: Place,
+        to: CheckedRegion,
         host_addr: u64,
         data: HostData,
     },
     Out {
-        from: Place,
+        from: CheckedRegion,
         host_addr: u64,
         sink: Box<dyn CopySink>,
     },
     Across {
-        to: Place,
-        from: Place,
+        to: CheckedRegion,
+        from: CheckedRegion,
     },
     Record(Arc<Event>),
     Wait(Arc<Event>),
@@ -192,10 +192,12 @@ pub struct Item {
 }
 
 /// Everything that callers name by handles.
-pub struct State {
+pub struct HandleTables {
     pub streams: HashMap<Handle, Arc<Stream>>,
     pub events: HashMap<Handle, Arc<Event>>,
     pub modules: HashMap<Handle, Arc<Module>>,
+    /// Streams that callers have destroyed, as long as something that was put on them is not submitted.
+    pub destroyed: Vec<Arc<Stream>>,
     /// Modules that are being loaded.
     pub loading: HashSet<Handle>,
     pub table: Option<Table>,
@@ -241,12 +243,14 @@ impl Queue {
     }
 }
 
-/// The core.
+/// One application's NVIDIA devices: what the caller's threads, the submitting thread and the waiting thread share.
 pub struct Core {
     pub driver: Arc<Driver>,
     pub host: Arc<dyn Host>,
     pub gpus: Vec<Gpu>,
-    pub state: Mutex<State>,
+    pub state: Mutex<HandleTables>,
+    /// Memory was released: the table's list of what is being released has become shorter.
+    pub released: Condvar,
     pub pieces: Mutex<Pieces>,
     pub queue: Queue,
     pub waits: Waits,
@@ -254,6 +258,8 @@ pub struct Core {
     pub printed: Printed,
     /// Whether the driver's memory is zero when it is new.
     pub fresh_is_zero: bool,
+    /// Ends of streams that were destroyed.
+    pub orphans: Mutex<Vec<(Ordinal, Arc<Marker>)>>,
     /// Work that was enqueued and is not yet submitted.
     pub unsubmitted: AtomicU64,
     pub next: AtomicU64,
@@ -282,13 +288,8 @@ impl Core {
     /// The device, if no error sticks to it. An error of earlier work that was not yet told is told now.
     pub fn check(&self, ordinal: Ordinal) -> Result<&Gpu> {
         let gpu = self.gpu(ordinal)?;
-        if let Some(error) = &*gpu.sticky.lock() {
-            return Err(error.clone());
-        }
-        match gpu.late.lock().take() {
-            Some(error) => Err(error),
-            None => Ok(gpu),
-        }
+        gpu.errors.lock().check()?;
+        Ok(gpu)
     }
 
     /// Makes a device's context current on this thread.
@@ -301,26 +302,22 @@ impl Core {
     /// Notes an error of a call that was made for an ordinal, if it sticks.
     pub fn note<T>(&self, ordinal: Ordinal, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
-            && error.code.is_sticky()
             && let Ok(gpu) = self.gpu(ordinal)
         {
-            gpu.sticky.lock().get_or_insert_with(|| error.clone());
+            gpu.errors.lock().note(error);
         }
         result
     }
 
     /// Keeps an error of work that was submitted, until somebody can be told.
     pub fn keep(&self, ordinal: Ordinal, error: Error) {
-        let Ok(gpu) = self.gpu(ordinal) else { return };
-        if error.code.is_sticky() {
-            gpu.sticky.lock().get_or_insert(error);
-        } else {
-            gpu.late.lock().get_or_insert(error);
+        if let Ok(gpu) = self.gpu(ordinal) {
+            gpu.errors.lock().keep(error);
         }
     }
 
     /// The stream behind a handle, if no error sticks to its device.
-    pub fn stream(&self, state: &State, handle: Handle) -> Result<Arc<Stream>> {
+    pub fn stream(&self, state: &HandleTables, handle: Handle) -> Result<Arc<Stream>> {
         let stream = find_stream(state, handle)?;
         self.check(stream.ordinal)?;
         Ok(stream)
@@ -349,6 +346,25 @@ impl Core {
         Ok(stream.pending.load(SeqCst) == 0 && self.driver.stream_is_done(stream.raw)?)
     }
 
+    /// Whether all work of an ordinal's destroyed streams is done; its context must be current.
+    pub fn destroyed_streams_are_done(&self, ordinal: Ordinal) -> Result<bool> {
+        {
+            let mut state = self.state.lock();
+            state.destroyed.retain(|stream| stream.pending.load(SeqCst) > 0);
+            if state.destroyed.iter().any(|stream| stream.ordinal == ordinal) {
+                return Ok(false);
+            }
+        }
+        // Ends are noted before a stream counts as submitted.
+        let ends: Vec<_> = self.orphans.lock().iter().filter(|end| end.0 == ordinal).cloned().collect();
+        for (_, end) in ends {
+            if !end.is_gone() && !self.driver.event_is_done(end.raw)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// To be asked when something was found done: whether copies to the host that were done before have been
     /// handed on as well. Waits for that a little, but not for long.
     pub fn is_handed_on(&self) -> bool {
@@ -364,14 +380,10 @@ impl Core {
 
     /// Waits until nothing of a place is in use that was released before a turn.
     pub fn wait_for_releases(&self, range: Range, turn: u64) {
-        loop {
-            let state = self.state.lock();
-            let pending = state.table.as_ref().map(|table| table.overlapping_releases(range));
-            drop(state);
-            if !pending.unwrap_or_default().iter().any(|release| release.0 < turn) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_micros(50));
+        let mut state = self.state.lock();
+        let in_use = |table: &Table| table.overlapping_releases(range).iter().any(|release| release.0 < turn);
+        while state.table.as_ref().is_some_and(in_use) {
+            self.released.wait(&mut state);
         }
     }
 
@@ -388,7 +400,7 @@ impl Core {
 }
 
 /// The stream behind a handle.
-pub fn find_stream(state: &State, handle: Handle) -> Result<Arc<Stream>> {
+pub fn find_stream(state: &HandleTables, handle: Handle) -> Result<Arc<Stream>> {
     state.streams.get(&handle).cloned().ok_or_else(|| {
         let what = if handle < FIRST_STREAM { "legacy stream" } else { "stream" };
         Error::new(Code::InvalidHandle, format!("There is no {what} with the handle {handle:#x}"))
@@ -396,7 +408,7 @@ pub fn find_stream(state: &State, handle: Handle) -> Result<Arc<Stream>> {
 }
 
 /// The event behind a handle.
-pub fn find_event(state: &State, handle: Handle) -> Result<Arc<Event>> {
+pub fn find_event(state: &HandleTables, handle: Handle) -> Result<Arc<Event>> {
     state.events.get(&handle).cloned().ok_or_else(|| {
         Error::new(Code::InvalidHandle, format!("There is no event with the handle {handle:#x}"))
     })

@@ -1,7 +1,7 @@
 //! [`NvidiaDevice`] as a [`Device`].
 
-use super::core::{Core, Event, Gpu, Launch as LaunchOp, Op, State, Stream, find_event, find_stream};
-use super::memory::{Place, Table};
+use super::core::{Core, Event, HandleTables, Launch as LaunchOp, Op, Stream, find_event, find_stream};
+use super::memory::{CheckedRegion, Table};
 use super::modules::{self, Kernel};
 use super::{NvidiaDevice, addresses, meter};
 use parking_lot::Mutex;
@@ -21,62 +21,24 @@ fn invalid<T>(what: impl Into<String>) -> Result<T> {
     Err(Error::new(Code::InvalidValue, what))
 }
 
-fn table(state: &mut State) -> Result<&mut Table> {
+fn table(state: &mut HandleTables) -> Result<&mut Table> {
     state
         .table
         .as_mut()
         .ok_or_else(|| Error::new(Code::NotInitialized, "The device's addresses are not reserved yet"))
 }
 
-/// Checks a launch against what the device and the kernel can do.
-fn check_launch(core: &Core, gpu: &Gpu, kernel: &Kernel, launch: &Launch<'_>) -> Result<()> {
-    let Launch { grid, block, shared_bytes, .. } = *launch;
-    let no = |code: Code, why: String| {
-        let name = &kernel.info.name;
-        let text = format!("{name} cannot be launched with grid {grid:?}, block {block:?}: {why}");
-        Err(Error::new(code, text))
-    };
-    let most = |number: u32| gpu.info.attribute(number).max(0) as u32;
-    let (largest_block, largest_grid) = ([2, 3, 4].map(most), [5, 6, 7].map(most));
-    if (0..3).any(|i| grid[i] == 0 || grid[i] > largest_grid[i]) {
-        return no(Code::InvalidValue, format!("the largest grid is {largest_grid:?}"));
-    }
-    if (0..3).any(|i| block[i] == 0 || block[i] > largest_block[i]) {
-        return no(Code::InvalidValue, format!("the largest block is {largest_block:?}"));
-    }
-    let threads = block.iter().fold(1u64, |n, d| n * u64::from(*d));
-    if threads > u64::from(most(1)) {
-        return no(Code::InvalidValue, format!("a block has at most {} threads", most(1)));
-    }
-    if threads > u64::from(kernel.info.max_threads) {
-        let why = format!("a block of this kernel has at most {} threads", kernel.info.max_threads);
-        return no(Code::LaunchOutOfResources, why);
-    }
-    let room = most(97).max(most(8)).saturating_sub(kernel.info.static_shared);
-    if shared_bytes > room {
-        let why = format!("{shared_bytes} bytes of dynamic shared memory are more than {room}");
-        return no(Code::InvalidValue, why);
-    }
-    let bytes = kernel.info.param_bytes() as usize;
-    if launch.params.len() < bytes {
-        let why = format!("its parameters are {bytes} bytes, not {}", launch.params.len());
-        return no(Code::InvalidValue, why);
-    }
+/// Checks a launch against what the device and the kernel can do; says how many bytes of its parameters the kernel takes.
+fn check_launch(core: &Core, ordinal: Ordinal, kernel: &Kernel, launch: &Launch<'_>) -> Result<usize> {
+    let limits = &core.gpu(ordinal)?.limits;
+    let bytes = limits.check(&kernel.info, launch)?;
     if launch.cooperative {
-        core.enter(launch_ordinal(gpu, core))?;
-        let resident = u64::from(core.driver.occupancy(kernel.raw, threads as u32, shared_bytes)?);
-        let resident = resident * u64::from(most(16));
-        let blocks = grid.iter().fold(1u64, |n, d| n.saturating_mul(u64::from(*d)));
-        if blocks > resident {
-            let why = format!("{blocks} blocks cannot all be resident, {resident} can");
-            return no(Code::CooperativeLaunchTooLarge, why);
-        }
+        core.enter(ordinal)?;
+        let threads = launch.block.iter().product();
+        let resident = core.driver.occupancy(kernel.raw, threads, launch.shared_bytes)?;
+        limits.check_cooperative(&kernel.info, launch.grid, resident)?;
     }
-    Ok(())
-}
-
-fn launch_ordinal(gpu: &Gpu, core: &Core) -> Ordinal {
-    core.gpus.iter().position(|g| std::ptr::eq(g, gpu)).unwrap_or(0) as Ordinal
+    Ok(bytes)
 }
 
 impl NvidiaDevice {
@@ -85,7 +47,7 @@ impl NvidiaDevice {
         &self,
         stream: Handle,
         bytes: Option<u64>,
-        make: impl FnOnce(&mut State) -> Result<Op>,
+        make: impl FnOnce(&mut HandleTables) -> Result<Op>,
     ) -> Result<()> {
         let core = &self.core;
         let mut state = core.state.lock();
@@ -97,7 +59,7 @@ impl NvidiaDevice {
         Ok(())
     }
 
-    fn push(&self, stream: Handle, op: impl FnOnce(&mut State) -> Result<Op>) -> Result<()> {
+    fn push(&self, stream: Handle, op: impl FnOnce(&mut HandleTables) -> Result<Op>) -> Result<()> {
         self.transfer(stream, None, op)
     }
 
@@ -130,13 +92,20 @@ impl NvidiaDevice {
     fn take_pieces(&self, ordinal: Ordinal, range: Range) -> Result<(Vec<u64>, Vec<Range>)> {
         let core = &self.core;
         let give_up = Instant::now() + PATIENCE;
+        let releasing =
+            |state: &HandleTables| state.table.as_ref().map_or(Vec::new(), |table| table.releasing.clone());
         loop {
-            let waiting = core.state.lock().table.as_ref().is_some_and(|table| !table.releasing.is_empty());
+            let before = releasing(&core.state.lock());
             match core.pieces.lock().take(ordinal, range) {
-                Err(e) if e.code == Code::OutOfMemory && waiting && Instant::now() < give_up => {}
+                Err(e) if e.code == Code::OutOfMemory && !before.is_empty() && Instant::now() < give_up => {}
                 result => return result,
             }
-            std::thread::sleep(Duration::from_micros(200));
+            let mut state = core.state.lock();
+            let now = releasing(&state);
+            // Until something of that is released, there is nothing more to take.
+            if before.iter().all(|release| now.contains(release)) {
+                core.released.wait_until(&mut state, give_up);
+            }
         }
     }
 
@@ -229,15 +198,7 @@ impl Device for NvidiaDevice {
     }
 
     fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {
-        let size = u64::from(element);
-        if !matches!(element, 1 | 2 | 4) {
-            return invalid(format!("Memory cannot be filled with elements of {element} bytes"));
-        }
-        let pitches = if region.height > 1 { region.row_pitch } else { 0 };
-        let slices = if region.depth > 1 { region.slice_pitch } else { 0 };
-        if [region.width, region.addr, pitches, slices].iter().any(|n| !n.is_multiple_of(size)) {
-            return invalid(format!("The region is not aligned to its {element}-byte elements: {region:?}"));
-        }
+        region.check_fill(element)?;
         self.transfer(stream, region.bytes(), |state| {
             Ok(Op::Fill { to: table(state)?.place(region)?, value, element })
         })
@@ -253,7 +214,7 @@ impl Device for NvidiaDevice {
     fn copy_from_device(&self, stream: Handle, src: Region, host_addr: u64, sink: Box<dyn CopySink>) {
         let core = &self.core;
         let mut state = core.state.lock();
-        let checked: Result<(Arc<Stream>, Place)> =
+        let checked: Result<(Arc<Stream>, CheckedRegion)> =
             core.stream(&state, stream).and_then(|stream| Ok((stream, table(&mut state)?.place(src)?)));
         match checked {
             Ok((stream, from)) => core.enqueue_on(stream, Op::Out { from, host_addr, sink }),
@@ -265,9 +226,7 @@ impl Device for NvidiaDevice {
     }
 
     fn copy_on_device(&self, stream: Handle, dst: Region, src: Region) -> Result<()> {
-        if dst.bytes().is_none() || dst.bytes() != src.bytes() {
-            return invalid(format!("The two sides of a copy differ in size: {dst:?} and {src:?}"));
-        }
+        dst.check_copy(&src)?;
         self.transfer(stream, dst.bytes(), |state| {
             let table = table(state)?;
             Ok(Op::Across { to: table.place(dst)?, from: table.place(src)? })
@@ -334,8 +293,8 @@ impl Device for NvidiaDevice {
                 format!("The module has no kernel number {}", launch.function),
             ));
         };
-        check_launch(core, core.gpu(ordinal)?, kernel, &launch)?;
-        let params = launch.params[..kernel.info.param_bytes() as usize].to_vec();
+        let bytes = check_launch(core, ordinal, kernel, &launch)?;
+        let params = launch.params[..bytes].to_vec();
         let op = LaunchOp {
             module,
             function: launch.function,
@@ -377,6 +336,8 @@ impl Device for NvidiaDevice {
             return Err(Error::new(Code::InvalidHandle, "The legacy stream cannot be destroyed"));
         }
         state.streams.remove(&stream);
+        state.destroyed.retain(|stream| stream.pending.load(SeqCst) > 0);
+        state.destroyed.push(found.clone());
         let ordinal = found.ordinal;
         core.enqueue_on(found, Op::Destroy);
         drop(state);
@@ -436,6 +397,9 @@ impl Device for NvidiaDevice {
             (find_event(&state, start)?, find_event(&state, end)?)
         };
         core.check(start.ordinal)?;
+        if start.ordinal != end.ordinal {
+            return Err(Error::new(Code::InvalidHandle, "The events are of different devices"));
+        }
         if !start.timing || !end.timing {
             return Err(Error::new(Code::InvalidHandle, "An event keeps no time"));
         }
@@ -508,6 +472,11 @@ impl Device for NvidiaDevice {
                 return Ok(false);
             }
         }
+        if matches!(target, Target::Device(_))
+            && !core.note(ordinal, core.destroyed_streams_are_done(ordinal))?
+        {
+            return Ok(false);
+        }
         Ok(core.is_handed_on())
     }
 
@@ -548,6 +517,7 @@ impl Device for NvidiaDevice {
             let mut state = core.state.lock();
             gpu.generation.fetch_add(1, SeqCst);
             state.streams.retain(|_, stream| stream.ordinal != ordinal);
+            state.destroyed.retain(|stream| stream.ordinal != ordinal);
             state.events.retain(|_, event| event.ordinal != ordinal);
             state.modules.retain(|_, module| module.ordinal != ordinal);
         }

@@ -4,73 +4,66 @@ use super::Config;
 use super::driver::Driver;
 use super::memory::PIECE;
 use super::sys::DeviceId;
-use rgpu_device::{Attribute, Code, DeviceInfo, Error, Result};
+use rgpu_device::{Attribute, Code, DeviceInfo, Error, Result, attribute};
 
 /// The newest CUDA whose calls are offered to programs.
 const NEWEST: u32 = 13000;
-/// `CUdevice_attribute` numbers run from 1 to this (CUDA 13.0).
-const LAST_ATTRIBUTE: u32 = 147;
 
 /// Attributes of things that need the program and the GPU on one machine, or that are not forwarded. They are
 /// told as 0: not there.
 const NOT_FORWARDED: &[u32] = &[
-    18,  // INTEGRATED
-    86,  // HOST_NATIVE_ATOMIC_SUPPORTED
-    88,  // PAGEABLE_MEMORY_ACCESS
-    89,  // CONCURRENT_MANAGED_ACCESS
-    91,  // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
-    92,  // CAN_USE_STREAM_MEM_OPS_V1
-    93,  // CAN_USE_64_BIT_STREAM_MEM_OPS_V1
-    94,  // CAN_USE_STREAM_WAIT_VALUE_NOR_V1
-    96,  // COOPERATIVE_MULTI_DEVICE_LAUNCH
-    98,  // CAN_FLUSH_REMOTE_WRITES
-    100, // PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
-    101, // DIRECT_MANAGED_MEM_ACCESS_FROM_HOST
-    103, // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
-    104, // HANDLE_TYPE_WIN32_HANDLE_SUPPORTED
-    105, // HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED
-    107, // GENERIC_COMPRESSION_SUPPORTED
-    108, // MAX_PERSISTING_L2_CACHE_SIZE
-    109, // MAX_ACCESS_POLICY_WINDOW_SIZE
-    110, // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
-    112, // SPARSE_CUDA_ARRAY_SUPPORTED
-    113, // READ_ONLY_HOST_REGISTER_SUPPORTED
-    114, // TIMELINE_SEMAPHORE_INTEROP_SUPPORTED
-    116, // GPU_DIRECT_RDMA_SUPPORTED
-    117, // GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS
-    118, // GPU_DIRECT_RDMA_WRITES_ORDERING
-    119, // MEMPOOL_SUPPORTED_HANDLE_TYPES
-    120, // CLUSTER_LAUNCH
-    121, // DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED
-    122, // CAN_USE_64_BIT_STREAM_MEM_OPS
-    123, // CAN_USE_STREAM_WAIT_VALUE_NOR
-    124, // DMA_BUF_SUPPORTED
-    125, // IPC_EVENT_SUPPORTED
-    126, // MEM_SYNC_DOMAIN_COUNT
-    127, // TENSOR_MAP_ACCESS_SUPPORTED
-    128, // HANDLE_TYPE_FABRIC_SUPPORTED
-    129, // UNIFIED_FUNCTION_POINTERS
-    130, // NUMA_CONFIG
-    131, // NUMA_ID
-    132, // MULTICAST_SUPPORTED
-    134, // HOST_NUMA_ID
-    135, // D3D12_CIG_SUPPORTED
-    136, // MEM_DECOMPRESS_ALGORITHM_MASK
-    137, // MEM_DECOMPRESS_MAXIMUM_LENGTH
-    138, // VULKAN_CIG_SUPPORTED
-    141, // HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-    142, // HOST_NUMA_MEMORY_POOLS_SUPPORTED
-    143, // HOST_NUMA_MULTINODE_IPC_SUPPORTED
-    144, // HOST_MEMORY_POOLS_SUPPORTED
-    145, // HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-    146, // HOST_ALLOC_DMA_BUF_SUPPORTED
-    147, // ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED
+    attribute::INTEGRATED,
+    attribute::HOST_NATIVE_ATOMIC_SUPPORTED,
+    attribute::PAGEABLE_MEMORY_ACCESS,
+    attribute::CONCURRENT_MANAGED_ACCESS,
+    attribute::CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+    attribute::CAN_USE_STREAM_MEM_OPS_V1,
+    attribute::CAN_USE_64_BIT_STREAM_MEM_OPS_V1,
+    attribute::CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
+    attribute::COOPERATIVE_MULTI_DEVICE_LAUNCH,
+    attribute::CAN_FLUSH_REMOTE_WRITES,
+    attribute::PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+    attribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+    attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+    attribute::HANDLE_TYPE_WIN32_HANDLE_SUPPORTED,
+    attribute::HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED,
+    attribute::GENERIC_COMPRESSION_SUPPORTED,
+    attribute::MAX_PERSISTING_L2_CACHE_SIZE,
+    attribute::MAX_ACCESS_POLICY_WINDOW_SIZE,
+    attribute::GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+    attribute::SPARSE_CUDA_ARRAY_SUPPORTED,
+    attribute::READ_ONLY_HOST_REGISTER_SUPPORTED,
+    attribute::TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
+    attribute::GPU_DIRECT_RDMA_SUPPORTED,
+    attribute::GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
+    attribute::GPU_DIRECT_RDMA_WRITES_ORDERING,
+    attribute::MEMPOOL_SUPPORTED_HANDLE_TYPES,
+    attribute::CLUSTER_LAUNCH,
+    attribute::DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
+    attribute::CAN_USE_64_BIT_STREAM_MEM_OPS,
+    attribute::CAN_USE_STREAM_WAIT_VALUE_NOR,
+    attribute::DMA_BUF_SUPPORTED,
+    attribute::IPC_EVENT_SUPPORTED,
+    attribute::MEM_SYNC_DOMAIN_COUNT,
+    attribute::TENSOR_MAP_ACCESS_SUPPORTED,
+    attribute::HANDLE_TYPE_FABRIC_SUPPORTED,
+    attribute::UNIFIED_FUNCTION_POINTERS,
+    attribute::NUMA_CONFIG,
+    attribute::NUMA_ID,
+    attribute::MULTICAST_SUPPORTED,
+    attribute::HOST_NUMA_ID,
+    attribute::D3D12_CIG_SUPPORTED,
+    attribute::MEM_DECOMPRESS_ALGORITHM_MASK,
+    attribute::MEM_DECOMPRESS_MAXIMUM_LENGTH,
+    attribute::VULKAN_CIG_SUPPORTED,
+    attribute::HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    attribute::HOST_NUMA_MEMORY_POOLS_SUPPORTED,
+    attribute::HOST_NUMA_MULTINODE_IPC_SUPPORTED,
+    attribute::HOST_MEMORY_POOLS_SUPPORTED,
+    attribute::HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    attribute::HOST_ALLOC_DMA_BUF_SUPPORTED,
+    attribute::ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED,
 ];
-
-/// `CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING`.
-const UNIFIED_ADDRESSING: u32 = 41;
-/// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
-const VIRTUAL_MEMORY: u32 = 102;
 
 /// Starts the driver and describes its devices.
 pub fn describe_all(driver: &Driver, config: &Config) -> Result<Vec<(DeviceId, DeviceInfo)>> {
@@ -114,9 +107,10 @@ pub fn describe_all(driver: &Driver, config: &Config) -> Result<Vec<(DeviceId, D
 
 fn describe(driver: &Driver, device: DeviceId, version: u32, limit: Option<u64>) -> Result<DeviceInfo> {
     let name = driver.device_name(device)?;
-    for (number, what) in
-        [(UNIFIED_ADDRESSING, "unified addressing"), (VIRTUAL_MEMORY, "virtual memory calls")]
-    {
+    for (number, what) in [
+        (attribute::UNIFIED_ADDRESSING, "unified addressing"),
+        (attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual memory calls"),
+    ] {
         if driver.device_attribute(device, number) == 0 {
             let text = format!("{name} has no {what}, which rgpu needs");
             return Err(Error::new(Code::NotSupported, text));
@@ -129,7 +123,7 @@ fn describe(driver: &Driver, device: DeviceId, version: u32, limit: Option<u64>)
     }
     let memory = driver.device_memory(device)?;
     let number = |number| driver.device_attribute(device, number);
-    let attributes: Vec<Attribute> = (1..=LAST_ATTRIBUTE)
+    let attributes: Vec<Attribute> = (1..=attribute::LAST)
         .filter(|number| !NOT_FORWARDED.contains(number))
         .map(|n| (n, number(n)))
         .filter(|(_, value)| *value != 0)
@@ -138,7 +132,10 @@ fn describe(driver: &Driver, device: DeviceId, version: u32, limit: Option<u64>)
         name,
         uuid: driver.device_uuid(device)?,
         total_memory: limit.map_or(memory, |limit| limit.min(memory)) / 4096 * 4096,
-        compute_capability: (number(75).max(0) as u32, number(76).max(0) as u32),
+        compute_capability: (
+            number(attribute::COMPUTE_CAPABILITY_MAJOR).max(0) as u32,
+            number(attribute::COMPUTE_CAPABILITY_MINOR).max(0) as u32,
+        ),
         driver_version: version.min(NEWEST),
         accepts_ptx: true,
         accepts_cubin: true,
@@ -153,6 +150,6 @@ mod tests {
     #[test]
     fn the_lists_of_attributes_ascend() {
         assert!(NOT_FORWARDED.windows(2).all(|w| w[0] < w[1]));
-        assert!(NOT_FORWARDED.last() <= Some(&LAST_ATTRIBUTE));
+        assert!(NOT_FORWARDED.last() <= Some(&attribute::LAST));
     }
 }

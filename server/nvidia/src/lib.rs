@@ -37,7 +37,7 @@ mod tests;
 mod transfer;
 mod wait;
 
-use self::core::{Core, Gpu, State};
+use self::core::{Core, Gpu, HandleTables};
 use self::driver::Driver;
 pub use self::find::is_own;
 pub use self::mig::parse_uuid;
@@ -46,7 +46,7 @@ use self::table::Table;
 use self::telemetry::FILE as NVML;
 pub use self::telemetry::Nvml;
 use parking_lot::Mutex;
-use rgpu_device::{Code, Device, DeviceInfo, Error, Host, Ordinal, Pacer, Result};
+use rgpu_device::{Code, Device, DeviceInfo, Error, Host, LaunchLimits, Ordinal, Pacer, Result};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -109,14 +109,14 @@ impl NvidiaDevice {
             devices.push(device);
             gpus.push(Gpu {
                 device,
-                info,
                 belongings,
-                sticky: Mutex::default(),
-                late: Mutex::default(),
+                limits: LaunchLimits::new(&info),
+                errors: Mutex::default(),
                 generation: AtomicU64::new(0),
                 may_have_printed: AtomicBool::new(false),
                 launches: Mutex::default(),
                 meter: Mutex::default(),
+                info,
             });
         }
         let reach = |home| {
@@ -133,11 +133,12 @@ impl NvidiaDevice {
                 }
             }
         }
-        let state = State {
+        let state = HandleTables {
             streams: HashMap::new(),
             events: HashMap::new(),
             modules: HashMap::new(),
             loading: HashSet::new(),
+            destroyed: Vec::new(),
             table: None,
         };
         let core = Arc::new(Core {
@@ -145,12 +146,14 @@ impl NvidiaDevice {
             host,
             gpus,
             state: Mutex::new(state),
+            released: Default::default(),
             pieces: Mutex::new(pieces),
             queue: Default::default(),
             waits: Default::default(),
             mirror: mirror::Mirror::new(),
             printed,
             fresh_is_zero,
+            orphans: Mutex::default(),
             unsubmitted: AtomicU64::new(0),
             next: AtomicU64::new(1),
             copies_out: Arc::default(),

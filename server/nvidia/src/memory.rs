@@ -9,14 +9,12 @@ use rgpu_device::{AddressPlan, Code, Error, GlobalInfo, Handle, MemoryKind, Ordi
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of a page, of which allocations are multiples.
-pub const PAGE: u64 = 4096;
 /// Physical memory is mapped in multiples of this.
 pub const PIECE: u64 = 2 << 20;
 
 /// A region that was found to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct CheckedRegion {
     /// The bytes.
     pub region: Region,
     /// Whether they are mirrored memory.
@@ -78,26 +76,15 @@ impl Table {
 
     /// Takes a place.
     pub fn insert(&mut self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<Range> {
-        let invalid =
-            |what: &str| Err(Error::new(Code::InvalidValue, format!("{what}: {size} bytes at {addr:#x}")));
-        if size == 0 || !size.is_multiple_of(PAGE) || !addr.is_multiple_of(PAGE) {
-            return invalid("Memory is allocated in whole pages");
+        if kind == MemoryKind::Direct {
+            let text = "An NVIDIA device has no memory that is also the program's own";
+            return Err(Error::new(Code::NotSupported, text));
         }
-        let place = match kind {
-            MemoryKind::Device => self.plan.devices[ordinal as usize],
-            MemoryKind::Mirrored => self.plan.shared,
-            MemoryKind::Direct => {
-                let text = "An NVIDIA device has no memory that is also the program's own";
-                return Err(Error::new(Code::NotSupported, text));
-            }
-        };
-        let range = Range { base: addr, size };
-        if !place.contains(addr, size) {
-            return invalid("The memory would lie outside its range");
-        }
+        let range = self.plan.check_place(ordinal, addr, size, kind)?;
         let before = self.allocations.range(..range.end()).next_back();
         if before.is_some_and(|(_, a)| a.range.overlaps(range)) {
-            return invalid("The place is taken");
+            let text = format!("The place is taken: {size} bytes at {addr:#x}");
+            return Err(Error::new(Code::InvalidValue, text));
         }
         let mirrored = kind == MemoryKind::Mirrored;
         if !mirrored {
@@ -193,14 +180,14 @@ impl Table {
     }
 
     /// Checks that work may use a region, as far as it is not empty.
-    pub fn place(&self, region: Region) -> Result<Place> {
+    pub fn place(&self, region: Region) -> Result<CheckedRegion> {
         region.check()?;
         let extent = region.extent().unwrap_or(u64::MAX);
         if extent == 0 {
-            return Ok(Place { region, mirrored: false, ordinal: 0 });
+            return Ok(CheckedRegion { region, mirrored: false, ordinal: 0 });
         }
         match self.find(region.addr, extent) {
-            Some((mirrored, ordinal)) => Ok(Place { region, mirrored, ordinal }),
+            Some((mirrored, ordinal)) => Ok(CheckedRegion { region, mirrored, ordinal }),
             None => Err(Error::new(
                 Code::InvalidValue,
                 format!("The {extent} bytes at {:#x} are not in one allocation", region.addr),
@@ -316,6 +303,7 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rgpu_device::PAGE;
 
     fn table() -> Table {
         let plan = AddressPlan {
@@ -346,7 +334,7 @@ mod tests {
         assert!(table.place(Region::linear(base + PAGE, 2 * PAGE + 1)).is_err());
         table.remove(0, base + 2 * PAGE).unwrap();
         let wrapping = Region { addr: base, row_pitch: 1, slice_pitch: 1, width: 2, height: 2, depth: 1 };
-        assert_eq!(table.place(wrapping).unwrap_err().code, Code::InvalidValue);
+        assert_eq!(table.place(wrapping).unwrap_err().code, Code::InvalidPitchValue);
         assert!(table.remove(0, base + PAGE).is_err());
         table.remove(0, base).unwrap();
         assert_eq!(table.room(0).0, 1 << 20);

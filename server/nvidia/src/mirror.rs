@@ -12,9 +12,8 @@
 //! for the lock.
 
 use super::core::Core;
-use super::memory::PAGE;
 use parking_lot::{Condvar, Mutex};
-use rgpu_device::{Code, Error, Handle, Ordinal, Range, Result};
+use rgpu_device::{Code, Error, Handle, Ordinal, PAGE, Range, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};

@@ -6,6 +6,7 @@ use super::sys::{self, function_attribute};
 use parking_lot::Mutex;
 use rgpu_device::{
     Code, Error, FunctionInfo, GlobalInfo, GlobalKind, Handle, ModuleInfo, Ordinal, ParamInfo, Result,
+    attribute,
 };
 
 /// A kernel.
@@ -84,7 +85,7 @@ fn describe(
     let mut kernels = Vec::with_capacity(named.len());
     for (name, function) in named {
         let info = core.note(ordinal, describe_kernel(core, contents, name, function))?;
-        let usual = core.gpu(ordinal)?.info.attribute(8).max(0) as u32;
+        let usual = core.gpu(ordinal)?.info.attribute(attribute::MAX_SHARED_MEMORY_PER_BLOCK).max(0) as u32;
         let dynamic_shared = Mutex::new(usual.saturating_sub(info.static_shared));
         kernels.push(Kernel { info, raw: function, dynamic_shared });
     }

@@ -41,8 +41,6 @@ pub struct Submitter {
     lanes: HashMap<u64, Lane>,
     /// Streams that everything which comes later on others has to wait for.
     fenced: Vec<Arc<Stream>>,
-    /// Ends of streams that were destroyed.
-    orphans: Vec<(Ordinal, Arc<Marker>)>,
     gates: Vec<Gate>,
     next_gate: u64,
     /// By number, what work in a released place must wait for.
@@ -59,7 +57,6 @@ impl Submitter {
             core,
             lanes: HashMap::new(),
             fenced: Vec::new(),
-            orphans: Vec::new(),
             gates: Vec::new(),
             next_gate: 1,
             releases: HashMap::new(),
@@ -98,7 +95,7 @@ impl Submitter {
         let core = self.core.clone();
         let gpu = core.gpu(ordinal)?;
         // What failed before is told where somebody waits for it; nothing is carried out.
-        let failure = match (&op, &*gpu.sticky.lock()) {
+        let failure = match (&op, gpu.errors.lock().sticky()) {
             (Op::Reset(_), _) => None,
             _ if gpu.generation.load(SeqCst) != generation => {
                 Some(Error::new(Code::ContextIsDestroyed, "The device was reset"))
@@ -197,7 +194,7 @@ impl Submitter {
                     if self.fenced.iter().any(|other| other.key == stream.key) {
                         self.add_gate(stream.key, end.clone());
                     }
-                    self.orphans.push((ordinal, end));
+                    core.orphans.lock().push((ordinal, end));
                 }
                 self.fenced.retain(|other| other.key != stream.key);
                 core.driver.stream_destroy(stream.raw)
@@ -281,18 +278,19 @@ impl Submitter {
     /// Points in all streams of an ordinal, or of all ordinals.
     fn mark_all(&mut self, ordinal: Option<Ordinal>) -> Result<Vec<Arc<Marker>>> {
         let core = self.core.clone();
-        self.orphans.retain(|(_, marker)| !is_reached(&core, marker));
+        core.orphans.lock().retain(|(_, marker)| !is_reached(&core, marker));
         let streams: Vec<_> = self.lanes.values().map(|lane| lane.stream.clone()).collect();
         let mut markers = Vec::new();
         for stream in streams {
             if ordinal.is_none_or(|o| o == stream.ordinal)
-                && self.core.gpu(stream.ordinal).is_ok_and(|gpu| gpu.sticky.lock().is_none())
+                && self.core.gpu(stream.ordinal).is_ok_and(|gpu| gpu.errors.lock().sticky().is_none())
             {
                 let belongings = self.core.enter(stream.ordinal)?;
                 markers.push(self.mark(&stream, &belongings)?);
             }
         }
-        let orphans = self.orphans.iter().filter(|(o, _)| ordinal.is_none_or(|ordinal| *o == ordinal));
+        let orphans = core.orphans.lock();
+        let orphans = orphans.iter().filter(|(o, _)| ordinal.is_none_or(|ordinal| *o == ordinal));
         markers.extend(orphans.map(|(_, marker)| marker.clone()));
         Ok(markers)
     }
@@ -435,7 +433,7 @@ impl Submitter {
         core.waits.abandon(ordinal);
         self.lanes.retain(|_, lane| lane.stream.ordinal != ordinal);
         self.fenced.retain(|stream| stream.ordinal != ordinal);
-        self.orphans.retain(|(o, _)| *o != ordinal);
+        core.orphans.lock().retain(|(o, _)| *o != ordinal);
         belongings.plain.forget();
         belongings.timed.forget();
         belongings.staging.forget();
@@ -469,8 +467,7 @@ impl Submitter {
         }
         gpu.launches.lock().abandoned();
         gpu.meter.lock().forget();
-        *gpu.late.lock() = None;
-        *gpu.sticky.lock() = None;
+        gpu.errors.lock().reset();
         Ok(())
     }
 }
@@ -490,6 +487,7 @@ fn release_now(core: &Core, number: u64, allocation: &Allocation, area: Option<A
     if let Some(table) = &mut core.state.lock().table {
         table.releasing.retain(|r| r.0 != number);
     }
+    core.released.notify_all();
 }
 
 /// The legacy stream of an ordinal.

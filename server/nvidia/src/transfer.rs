@@ -1,7 +1,7 @@
 //! Copies and fills, given to the driver piece by piece through pinned buffers.
 
 use super::core::{Belongings, Core, Stream};
-use super::memory::Place;
+use super::memory::CheckedRegion;
 use super::mirror::Latch;
 use super::staging::{Buffer, LARGE, Marker};
 use super::sys;
@@ -94,7 +94,7 @@ struct Outgoing {
 }
 
 impl On<'_> {
-    fn before(&self, place: &Place) -> Result<()> {
+    fn before(&self, place: &CheckedRegion) -> Result<()> {
         if place.mirrored {
             self.core.mirror.before_access(self.core, self.turn, place.region.addr)?;
             self.core.enter(self.ordinal)?;
@@ -113,7 +113,7 @@ impl On<'_> {
     }
 
     /// Fills a region.
-    pub fn fill(&self, to: Place, value: u32, element: u32) -> Result<()> {
+    pub fn fill(&self, to: CheckedRegion, value: u32, element: u32) -> Result<()> {
         self.before(&to)?;
         let size = u64::from(element);
         for rows in pieces(to.region, u64::MAX) {
@@ -129,7 +129,7 @@ impl On<'_> {
     }
 
     /// Copies from the host.
-    pub fn copy_in(&self, to: Place, host_addr: u64, data: HostData) -> Result<()> {
+    pub fn copy_in(&self, to: CheckedRegion, host_addr: u64, data: HostData) -> Result<()> {
         self.before(&to)?;
         let core = self.core;
         let mut data = match data {
@@ -159,7 +159,7 @@ impl On<'_> {
     }
 
     /// Copies to the host; what becomes of it is told to the sink, at the end of the wait that is returned.
-    pub fn copy_out(&self, from: Place, host_addr: u64, sink: Box<dyn CopySink>) -> Wait {
+    pub fn copy_out(&self, from: CheckedRegion, host_addr: u64, sink: Box<dyn CopySink>) -> Wait {
         let landed = Landed(match from.region.bytes() {
             Some(bytes) => self.core.mirror.landing(self.turn, host_addr, bytes),
             None => None,
@@ -248,7 +248,7 @@ impl On<'_> {
     }
 
     /// Copies between devices, or on one.
-    pub fn copy_across(&self, to: Place, from: Place) -> Result<()> {
+    pub fn copy_across(&self, to: CheckedRegion, from: CheckedRegion) -> Result<()> {
         self.before(&to)?;
         self.before(&from)?;
         let core = self.core;

@@ -43,7 +43,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// One more.
+    /// Hands a wait to the thread.
     pub fn push(&self, wait: Wait) {
         self.inbox.lock().waits.push(wait);
         self.filled.notify_one();

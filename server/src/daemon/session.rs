@@ -6,7 +6,7 @@ use crate::lease::Admission;
 use crate::orders::Orders;
 use crate::partition::Arrangement;
 use crate::peer::{self, Channel};
-use crate::store::{TenantImages, Tenant};
+use crate::store::{Tenant, TenantImages};
 use rgpu_protocol::hello::{FEATURE_OBSERVE, FEATURE_PEERS, Hello, HelloExtras, MINOR};
 use rgpu_protocol::sys::peer_credentials;
 use rgpu_protocol::transport::tls::Handed;
@@ -168,7 +168,13 @@ impl Daemon {
     }
 
     /// Where an application's modules are kept: nowhere, if it cannot be told whose it is.
-    fn tenant_images(&self, stream: &Stream, hello: &Hello, lease: Option<&Admission>, peer: &str) -> Option<TenantImages> {
+    fn tenant_images(
+        &self,
+        stream: &Stream,
+        hello: &Hello,
+        lease: Option<&Admission>,
+        peer: &str,
+    ) -> Option<TenantImages> {
         let image_cache = self.image_cache.as_ref()?;
         let tenant = if let Some(lease) = lease {
             Tenant::of_broker(&lease.tenant)

@@ -1,22 +1,20 @@
 //! The dispatch: a method for each row of the table of calls.
 
 use super::Activity;
-use super::bulk::{APART_FROM, BulkSender, Job};
+use super::answers::{Answer, Answerer, Reply};
+use super::bulk::BulkSender;
 use super::exchange::Exchange;
-use super::host::{HOLD, OWN, WireHost};
+use super::host::WireHost;
 use super::memory::Account;
 use super::modules::Modules;
-use super::outgoing::{CopySender, Outgoing};
+use super::outgoing::Outgoing;
 use super::pressure::{Intake, Pressure};
 use crate::convert;
 use crate::store::{Hash, Store};
-use parking_lot::Mutex;
 use rgpu_device::telemetry::Group;
-use rgpu_device::{
-    Code, Device, Error, FIRST_STREAM, Handle, HostData, Limit, MemoryKind, Ordinal, Region, Result, Target,
-};
+use rgpu_device::{Code, Device, Error, FIRST_STREAM, Handle, Limit, MemoryKind, Ordinal, Result, Target};
 use rgpu_protocol::calls::{self as wire, *};
-use rgpu_protocol::frame::{Header, MAX_BULK, Notice, RUN_HEADER_BYTES, encode_run};
+use rgpu_protocol::frame::{Header, Notice};
 use rgpu_protocol::numbers::NumberMap;
 use rgpu_protocol::wire::{DecodeError, Wire};
 use std::collections::HashMap;
@@ -32,100 +30,18 @@ pub enum Stop {
     Malformed(String),
 }
 
-/// What an asked call has come to.
-pub(super) enum Reply<T> {
-    Now(Result<T>),
-    /// A callback sends the answer.
-    Later,
-}
-
-impl<T> From<Result<T>> for Reply<T> {
-    fn from(result: Result<T>) -> Self {
-        Self::Now(result)
-    }
-}
-
-/// Sends answers from wherever they come.
-#[derive(Clone)]
-pub(super) struct Answerer {
-    pub(super) device: Arc<dyn Device>,
-    pub(super) out: Arc<Outgoing>,
-    pub(super) activity: Arc<Activity>,
-    /// The thread that collects shared writes, once there is one.
-    collector: Arc<Mutex<Option<mpsc::Sender<Answer>>>>,
-}
-
-struct Answer {
-    call: u16,
-    sequence: u64,
-    ordinal: u32,
-    result: Result<()>,
-    /// What the answer carries where the call has not failed.
-    value: &'static [u8],
-}
-
-impl Answerer {
-    fn send(&self, answer: Answer) {
-        let Answer { call, sequence, ordinal, result, value } = answer;
-        self.activity.unanswered.fetch_sub(1, Relaxed);
-        let encode = |out: &mut Vec<u8>| out.extend_from_slice(value);
-        self.out.answer(call, sequence, ordinal, result.map(|()| encode));
-    }
-
-    fn collect(&self) {
-        // What changed may be many runs of a few bytes, which share a frame.
-        let mut body = Vec::new();
-        self.device.collect_shared_writes(&mut |addr, bytes| {
-            for (i, part) in bytes.chunks(MAX_BULK).enumerate() {
-                if !body.is_empty() && body.len() + RUN_HEADER_BYTES + part.len() > MAX_BULK {
-                    self.out.notice(Notice::SharedWrites, 0, &[&body]);
-                    body.clear();
-                }
-                encode_run(&mut body, addr + (i * MAX_BULK) as u64, part);
-            }
-        });
-        if !body.is_empty() {
-            self.out.notice(Notice::SharedWrites, 0, &[&body]);
-        }
-    }
-
-    /// Answers a call that makes the device's writes visible. May be called by the device, so nothing
-    /// is asked of the device here.
-    fn finish(&self, answer: Answer) {
-        let collector = self.collector.lock().clone();
-        match collector {
-            Some(collector) => {
-                // A copy's bytes need not wait for what is collected.
-                self.out.flush();
-                drop(collector.send(answer));
-            }
-            None => self.send(answer),
-        }
-    }
-}
-
-/// Shorter payloads are not worth making room for.
-const IN_PLACE_FROM: usize = 64 << 10;
-
-/// A copy whose bytes are received in place.
-pub struct Placed {
-    pub dst: rgpu_device::Region,
-    host_addr: u64,
-    id: u64,
-}
-
 /// Executes calls, one after another.
 pub struct Dispatcher {
     /// Whether device memory lies in this process at its addresses.
     pub(super) addressable: bool,
     /// How many times the session itself has held a stream.
-    own_holds: u64,
+    pub(super) own_holds: u64,
     /// Sends long copies to the host, once there are any.
-    bulk: Option<BulkSender>,
+    pub(super) bulk: Option<BulkSender>,
     pub(super) device: Arc<dyn Device>,
     pub(super) out: Arc<Outgoing>,
-    host: Arc<WireHost>,
-    pressure: Arc<Pressure>,
+    pub(super) host: Arc<WireHost>,
+    pub(super) pressure: Arc<Pressure>,
     pub(super) account: Account,
     intake: Intake,
     pub(super) answers: Arc<Answerer>,
@@ -158,7 +74,7 @@ impl Payload<'_> {
         if self.apart.is_empty() { &self.body[self.start..] } else { self.apart }
     }
 
-    fn take(self) -> Vec<u8> {
+    pub(super) fn take(self) -> Vec<u8> {
         if !self.apart.is_empty() {
             return std::mem::take(self.apart);
         }
@@ -282,7 +198,7 @@ impl Dispatcher {
     }
 
     /// A call was put on a stream.
-    fn took(&mut self, stream: Handle, bytes: u64, result: Result<()>) -> Result<()> {
+    pub(super) fn took(&mut self, stream: Handle, bytes: u64, result: Result<()>) -> Result<()> {
         if result.is_ok() {
             self.intake.took(&self.device, stream, bytes);
             if self.out.tracer().is_some() {
@@ -392,137 +308,16 @@ impl Dispatcher {
         self.took(call.stream, 0, r)
     }
 
-    /// Where the payload of a `copy_to_device` with these arguments may be received, if the device lets it be written in
-    /// place: to be called instead of the dispatch, when the call's turn has come.
-    pub fn place(&mut self, arguments: &[u8], length: usize) -> Option<Placed> {
-        if length < IN_PLACE_FROM {
-            return None;
-        }
-        let (call, _) = CopyToDevice::from_body(arguments).ok()?;
-        let dst = convert::region(&call.dst);
-        if dst.bytes() != Some(length as u64) || !dst.is_contiguous() {
-            return None;
-        }
-        let id = self.own_hold();
-        let there = self.device.write_in_place(call.stream, dst, id);
-        there.then_some(Placed { dst, host_addr: call.host_addr, id })
-    }
-
-    /// The payload has arrived there.
-    pub fn placed(&mut self, placed: &Placed) {
-        self.device.written_in_place(placed.dst, placed.host_addr, placed.id);
-    }
-
-    fn copy_to_device(&mut self, call: CopyToDevice, payload: Payload<'_>) -> Result<()> {
-        self.on_stream(call.stream);
-        let dst = convert::region(&call.dst);
-        let length = payload.bytes().len() as u64;
-        if dst.bytes() != Some(length) {
-            self.malformed("the payload is not as long as the destination says");
-            return Ok(());
-        }
-        let data = HostData::Owned(payload.take());
-        let r = self.device.copy_to_device(call.stream, dst, call.host_addr, data);
-        self.took(call.stream, length, r)
-    }
-
-    fn copy_from_device(&mut self, call: CopyFromDevice, _: Payload<'_>) -> Reply<()> {
-        self.on_stream(call.stream);
-        let src = convert::region(&call.src);
-        if let Some(bulk) = self.sender_for(&src) {
-            let done = self.later(CopyFromDevice::NUMBER);
-            self.send_apart(bulk, call.stream, src, done);
-            return Reply::Later;
-        }
-        let (answers, sequence, ordinal) = (self.answers.clone(), self.sequence, self.ordinal);
-        let done = Box::new(move |result| {
-            let call = CopyFromDevice::NUMBER;
-            answers.finish(Answer { call, sequence, ordinal, result, value: &[] });
-        });
-        let sink = CopySender::new(self.out.clone(), self.sequence, done);
-        self.device.copy_from_device(call.stream, src, call.host_addr, Box::new(sink));
-        Reply::Later
-    }
-
-    /// The thread that is to send a copy, if it is long and its memory can be read here. Where there is mirrored memory, the
-    /// device must see what it sends.
-    fn sender_for(&mut self, src: &Region) -> Option<BulkSender> {
-        let apart = self.addressable
-            && src.bytes().is_some_and(|n| n >= APART_FROM)
-            && !self.account.has_mirrored()
-            && self.account.holds(src);
-        if apart && self.bulk.is_none() {
-            self.bulk = BulkSender::start(self.out.clone()).ok();
-        }
-        if apart { self.bulk.clone() } else { None }
-    }
-
-    /// Holds the stream when it has got here, and sends the copy meanwhile.
-    fn send_apart(&mut self, bulk: BulkSender, stream: Handle, from: Region, done: rgpu_device::Done) {
-        let (id, sequence, device) = (self.own_hold(), self.sequence, self.device.clone());
-        let ordinal = self.account.ordinal_of(from.addr);
-        let reached = move |result: Result<()>| {
-            if result.is_err() {
-                return done(result);
-            }
-            // Who hears of the copy shall find it over.
-            let then = Box::new(move |result: Result<()>| {
-                let over = device.host_func_done(id);
-                done(result.and(over));
-            });
-            // SAFETY: it lies in one allocation, whose release waits for the work that was put on streams before; a reset
-            // closes the ordinal first.
-            unsafe { bulk.send(Job { sequence, ordinal, from, then }) };
-        };
-        self.when_reached(stream, id, Box::new(reached));
-    }
-
-    /// An id by which the session itself holds a stream.
-    fn own_hold(&mut self) -> u64 {
-        self.own_holds += 1;
-        OWN | self.own_holds
-    }
-
-    /// Calls `done` when the stream has got here, which then waits until the host function `id` is done; or with an error
-    /// when it never will. False where the id is in use.
-    fn when_reached(&mut self, stream: Handle, id: u64, done: rgpu_device::Done) -> bool {
-        if !self.host.expect_hold(id, done) {
-            return false;
-        }
-        let host = self.host.clone();
-        let give_up = move |result: Result<()>| {
-            if let Some(done) = host.take_hold(id) {
-                done(result);
-            }
-        };
-        match self.device.host_func(stream, id) {
-            // A stream that fails never gets there.
-            Ok(()) => self.device.synchronize(
-                Target::Stream(stream),
-                Box::new(move |result| give_up(result.and(Err(Code::Unknown.into())))),
-            ),
-            Err(e) => give_up(Err(e)),
-        }
-        true
-    }
-
     /// A callback that answers the current call.
     pub(super) fn later(&self, call: u16) -> rgpu_device::Done {
         self.later_with(call, &[])
     }
 
-    fn later_with(&self, call: u16, value: &'static [u8]) -> rgpu_device::Done {
+    pub(super) fn later_with(&self, call: u16, value: &'static [u8]) -> rgpu_device::Done {
         let (answers, sequence, ordinal) = (self.answers.clone(), self.sequence, self.ordinal);
         Box::new(move |result| {
             answers.finish(Answer { call, sequence, ordinal, result, value });
         })
-    }
-
-    fn copy_on_device(&mut self, call: CopyOnDevice, _: Payload<'_>) -> Result<()> {
-        self.on_stream(call.stream);
-        let (dst, src) = (convert::region(&call.dst), convert::region(&call.src));
-        let r = self.device.copy_on_device(call.stream, dst, src);
-        self.took(call.stream, 0, r)
     }
 
     fn module_data(&mut self, call: ModuleData, payload: Payload<'_>) -> Result<()> {
@@ -705,27 +500,6 @@ impl Dispatcher {
     fn host_func_done(&mut self, call: HostFuncDone, _: Payload<'_>) -> Result<()> {
         self.pressure.answered();
         self.device.host_func_done(call.id)
-    }
-
-    fn hold(&mut self, call: Hold, _: Payload<'_>) -> Reply<bool> {
-        self.on_stream(call.stream);
-        let id = HOLD | (call.id & ((HOLD >> 1) - 1));
-        // Other streams may be what this one waits for, so all must be idle.
-        let idle = || self.device.query(Target::Device(self.ordinal));
-        if call.now && idle() != Ok(true) {
-            return Reply::Now(Ok(false));
-        }
-        let done = self.later_with(Hold::NUMBER, &[1]);
-        if !self.when_reached(call.stream, id, done) {
-            self.malformed("the hold's id is in use");
-            return Reply::Now(Ok(false));
-        }
-        Reply::Later
-    }
-
-    fn release(&mut self, call: Release, _: Payload<'_>) -> Result<()> {
-        self.pressure.answered();
-        self.device.host_func_done(HOLD | (call.id & ((HOLD >> 1) - 1)))
     }
 
     fn invalidate_shared(&mut self, _: InvalidateShared, _: Payload<'_>) -> Result<()> {

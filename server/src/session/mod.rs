@@ -7,8 +7,10 @@
 //! cannot be done inside the device's callback. A fourth one, once there are any, sends [long copies](bulk) to the host. Each link
 //! to [another server](exchange) has one, too.
 
+mod answers;
 mod bulk;
 mod calls;
+mod copies;
 mod exchange;
 mod host;
 mod memory;

@@ -7,7 +7,8 @@
 //! was told what is there, the client is asked for it. Until it has come, all other calls are put aside by the reader,
 //! because they may rely on the module.
 
-use super::calls::{Dispatcher, Payload, Reply};
+use super::answers::Reply;
+use super::calls::{Dispatcher, Payload};
 use super::variables::Variables;
 use crate::convert;
 use crate::store::{Hash, Store};

@@ -11,14 +11,15 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rgpu_device::{AddressPlan, Code, Error, Range, Result, Seat};
 
-/// Bytes of a page.
-pub const PAGE: u64 = 4096;
+pub use rgpu_device::PAGE;
+
 /// Bytes that one block's shared memory may have at most.
 pub const WINDOW: u64 = 256 << 10;
 /// Bytes of local memory that one block's threads may have together.
 pub const LOCAL: u64 = 1 << 30;
 /// Most bytes of one kernel's parameters.
 pub const PARAM_BYTES: u64 = 32 << 10;
+const _: () = assert!(rgpu_device::MAX_PARAM_BYTES as u64 <= PARAM_BYTES);
 /// Bytes of a parameter slot: the parameters, then a page for the grid's workspace.
 pub const PARAM_SLOT: u64 = PARAM_BYTES + PAGE;
 /// Parameter slots, which is how many kernels can be executing at once.

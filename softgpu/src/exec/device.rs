@@ -12,12 +12,12 @@ use rgpu_device::{
 use super::SoftGpu;
 use super::arena::Arena;
 use super::heap::Heap;
-use super::launch::{Capacity, LaunchWork, MAX_STACK};
+use super::launch::{LaunchWork, MAX_STACK};
 use super::look::wait_for;
 use super::memory::{Memory, Owner, Refusal};
 use super::mirror::Mirror;
 use super::modules::{Checked, Module};
-use super::shared::{Runtime, State};
+use super::shared::{DeviceState, Runtime};
 use super::stream::{Actions, Key, Point, Work};
 use super::transfer::Transfer;
 use super::{info, worker};
@@ -26,7 +26,7 @@ fn invalid<T>(what: impl Into<String>) -> Result<T> {
     Err(Error::new(Code::InvalidValue, what))
 }
 
-fn memory(state: &mut State) -> Result<&mut Memory> {
+fn memory(state: &mut DeviceState) -> Result<&mut Memory> {
     state
         .memory
         .as_mut()
@@ -35,7 +35,7 @@ fn memory(state: &mut State) -> Result<&mut Memory> {
 
 impl SoftGpu {
     /// The points that a target covers, and its ordinal.
-    fn points(&self, state: &State, target: Target) -> Result<(Vec<Point>, Ordinal)> {
+    fn points(&self, state: &DeviceState, target: Target) -> Result<(Vec<Point>, Ordinal)> {
         let streams = &state.streams;
         Ok(match target {
             Target::Device(ordinal) => {
@@ -55,7 +55,11 @@ impl SoftGpu {
     }
 
     /// Checks a copy and finds its stream, under the lock; then enqueues it.
-    fn transfer(&self, stream: Handle, make: impl FnOnce(&mut State) -> Result<Transfer>) -> Result<()> {
+    fn transfer(
+        &self,
+        stream: Handle,
+        make: impl FnOnce(&mut DeviceState) -> Result<Transfer>,
+    ) -> Result<()> {
         let mut state = self.shared.lock();
         let (key, _) = state.streams.open(stream)?;
         let transfer = make(&mut state)?;
@@ -70,14 +74,14 @@ impl SoftGpu {
 
     /// Lets some work of a stream be waited for.
     fn push(&self, stream: Handle, work: Work, after: &[Point]) -> Result<()> {
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
         let (key, _): (Key, _) = state.streams.open(stream)?;
         self.shared.enqueue(state, key, work, after);
         Ok(())
     }
 
     /// Takes a module's variables and handles away.
-    fn drop_module(&self, state: &mut State, module: &Module) {
+    fn drop_module(&self, state: &mut DeviceState, module: &Module) {
         let after = state.streams.ends(None);
         if let (Some(addr), Some(memory)) = (module.variables, state.memory.as_mut()) {
             // It is there: the module put it there.
@@ -178,14 +182,7 @@ impl Device for SoftGpu {
     }
 
     fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {
-        let size = u64::from(element);
-        if !matches!(element, 1 | 2 | 4) {
-            return invalid(format!("Memory cannot be filled with elements of {element} bytes"));
-        }
-        let pitches = if region.height > 1 { region.row_pitch } else { 0 };
-        if [region.width, region.addr, pitches].iter().any(|n| !n.is_multiple_of(size)) {
-            return invalid(format!("The region is not aligned to its {element}-byte elements: {region:?}"));
-        }
+        region.check_fill(element)?;
         self.transfer(stream, |state| {
             Ok(Transfer::Fill { to: memory(state)?.place(region)?, value, element })
         })
@@ -250,9 +247,7 @@ impl Device for SoftGpu {
     }
 
     fn copy_on_device(&self, stream: Handle, dst: Region, src: Region) -> Result<()> {
-        if dst.bytes().is_none() || dst.bytes() != src.bytes() {
-            return invalid(format!("The two sides of a copy differ in size: {dst:?} and {src:?}"));
-        }
+        dst.check_copy(&src)?;
         self.transfer(stream, |state| {
             let memory = memory(state)?;
             Ok(Transfer::Across { to: memory.place(dst)?, from: memory.place(src)? })
@@ -268,7 +263,7 @@ impl Device for SoftGpu {
     ) -> Result<ModuleInfo> {
         let runtime = self.shared.runtime()?;
         {
-            let state = self.shared.lock();
+            let mut state = self.shared.lock();
             state.streams.check(ordinal)?;
             if state.modules.contains_key(&module) {
                 return invalid(format!("The module handle {module:#x} is taken"));
@@ -330,7 +325,7 @@ impl Device for SoftGpu {
 
     fn launch(&self, launch: Launch<'_>) -> Result<()> {
         self.shared.runtime()?;
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
         let (key, ordinal) = state.streams.open(launch.stream)?;
         let module = state.modules.get(&launch.module).cloned();
         let Some(module) = module.filter(|m| m.ordinal == ordinal) else {
@@ -339,11 +334,7 @@ impl Device for SoftGpu {
                 format!("There is no module {:#x} on device {ordinal}", launch.module),
             ));
         };
-        let capacity = Capacity {
-            workers: self.shared.workers as u64,
-            compute_capability: self.shared.config.compute_capability,
-        };
-        let work = LaunchWork::new(&launch, module, state.stack[ordinal as usize], capacity)?;
+        let work = LaunchWork::new(&launch, module, state.stack[ordinal as usize], &self.shared.limits)?;
         self.shared.enqueue(state, key, Work::Launch(Box::new(work)), &[]);
         Ok(())
     }
@@ -357,7 +348,7 @@ impl Device for SoftGpu {
     }
 
     fn stream_wait_event(&self, stream: Handle, event: Handle) -> Result<()> {
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
         let (key, _) = state.streams.open(stream)?;
         let event = state.streams.event(event)?;
         if let Some(point) = state.streams.recorded(&event) {
@@ -384,7 +375,7 @@ impl Device for SoftGpu {
     }
 
     fn event_record(&self, event: Handle, stream: Handle) -> Result<()> {
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
         let (key, ordinal) = state.streams.open(stream)?;
         let event = state.streams.event(event)?;
         if event.ordinal != ordinal {
@@ -421,7 +412,7 @@ impl Device for SoftGpu {
     }
 
     fn query(&self, target: Target) -> Result<bool> {
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
         let (points, ordinal) = self.points(&state, target)?;
         state.streams.check(ordinal)?;
         Ok(points.into_iter().all(|point| state.streams.reached(point)))

@@ -13,7 +13,7 @@ const DEFAULT_LIMIT: u64 = 8 << 20;
 const ALIGN: u64 = 16;
 
 #[derive(Default)]
-struct State {
+struct HeapState {
     limit: u64,
     /// How much of the range is mapped, which is all that is handed out.
     open: u64,
@@ -26,13 +26,13 @@ struct State {
 pub struct Heap {
     arena: Arc<Arena>,
     range: Range,
-    state: Mutex<State>,
+    state: Mutex<HeapState>,
 }
 
 impl Heap {
     /// An empty heap in a part of the arena.
     pub fn new(arena: Arc<Arena>, range: Range) -> Self {
-        Self { arena, range, state: Mutex::new(State { limit: DEFAULT_LIMIT, ..State::default() }) }
+        Self { arena, range, state: Mutex::new(HeapState { limit: DEFAULT_LIMIT, ..HeapState::default() }) }
     }
 
     /// Sets its size. A heap that is in use keeps what it has.
@@ -87,7 +87,7 @@ impl Heap {
         if state.open > 0 {
             self.arena.unmap(Range { base: self.range.base, size: state.open });
         }
-        *state = State { limit: DEFAULT_LIMIT, ..State::default() };
+        *state = HeapState { limit: DEFAULT_LIMIT, ..HeapState::default() };
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rgpu_device::{Code, Error, FunctionInfo, Host, Launch, Ordinal, Result};
+use rgpu_device::{Code, Error, FunctionInfo, Host, Launch, LaunchLimits, Ordinal, Result};
 
 use super::arena::{LOCAL, PARAM_BYTES};
 use super::grid::{Grid, GridSpec};
@@ -26,7 +26,7 @@ pub struct LaunchWork {
     params: Box<[u8]>,
 }
 
-/// Where a launch runs.
+/// What a launch is given when its turn has come.
 pub struct Site {
     /// The key of its stream.
     pub stream: u64,
@@ -44,15 +44,6 @@ pub struct Site {
     pub host: Arc<dyn Host>,
 }
 
-/// What the device can hold.
-#[derive(Debug, Clone, Copy)]
-pub struct Capacity {
-    /// Workers.
-    pub workers: u64,
-    /// Compute capability.
-    pub compute_capability: (u32, u32),
-}
-
 /// Bytes of local memory from one thread to the next: the kernel's own, and a stack twice as large as asked
 /// for, because frames are larger than a GPU's. An odd number of cache lines, so that the same variable of
 /// neighbouring threads does not fall into the same few sets of the cache.
@@ -61,23 +52,22 @@ fn local_stride(own: u32, stack: u64) -> u64 {
     (lines | 1) * 64
 }
 
-fn configuration(what: String) -> Error {
-    Error::new(Code::InvalidConfiguration, what)
-}
-
 impl LaunchWork {
     /// Checks a launch.
-    pub fn new(launch: &Launch<'_>, module: Arc<Module>, stack: u64, capacity: Capacity) -> Result<Self> {
+    pub fn new(launch: &Launch<'_>, module: Arc<Module>, stack: u64, limits: &LaunchLimits) -> Result<Self> {
         let Some(function) = module.functions.get(launch.function as usize) else {
             return Err(Error::new(
-                Code::NotFound,
-                format!("The module has no function number {}", launch.function),
+                Code::InvalidHandle,
+                format!("The module has no kernel number {}", launch.function),
             ));
         };
         if let Some(refusal) = module.refusal(launch.function) {
             return Err(refusal.clone());
         }
-        check(launch, function, capacity)?;
+        let bytes = limits.check(function, launch)?;
+        if launch.cooperative {
+            limits.check_cooperative(function, launch.grid, resident_blocks(launch, function, limits))?;
+        }
         Ok(Self {
             function: launch.function,
             grid: launch.grid,
@@ -85,7 +75,7 @@ impl LaunchWork {
             shared_bytes: launch.shared_bytes,
             cooperative: launch.cooperative,
             stack,
-            params: launch.params.into(),
+            params: launch.params[..bytes].into(),
             module,
         })
     }
@@ -106,7 +96,7 @@ impl LaunchWork {
         }
         let addr = site.params.1;
         let workspace = if self.cooperative { addr + PARAM_BYTES } else { 0 };
-        // SAFETY: the slot is this launch's alone, and mapped; `check` has bounded the parameters.
+        // SAFETY: the slot is this launch's alone, and mapped; the rules of launches bound the parameters.
         unsafe {
             std::ptr::copy_nonoverlapping(self.params.as_ptr(), addr as *mut u8, self.params.len());
             if workspace != 0 {
@@ -133,55 +123,11 @@ impl LaunchWork {
     }
 }
 
-fn check(launch: &Launch<'_>, function: &FunctionInfo, capacity: Capacity) -> Result<()> {
-    let name = &function.name;
-    let [gx, gy, gz] = launch.grid;
-    let [bx, by, bz] = launch.block;
-    if gx == 0 || gy == 0 || gz == 0 || gx > i32::MAX as u32 || gy > 65535 || gz > 65535 {
-        return Err(configuration(format!("Kernel {name} cannot have {gx} x {gy} x {gz} blocks")));
-    }
-    let threads = u64::from(bx) * u64::from(by) * u64::from(bz);
-    if threads == 0 || bx > 1024 || by > 1024 || bz > 64 || threads > info::MAX_THREADS {
-        return Err(configuration(format!("Kernel {name} cannot have blocks of {bx} x {by} x {bz} threads")));
-    }
-    if function.max_threads != 0 && threads > u64::from(function.max_threads) {
-        return Err(Error::new(
-            Code::LaunchOutOfResources,
-            format!("Kernel {name} has at most {} threads in a block, not {threads}", function.max_threads),
-        ));
-    }
-    if function.required_block != [0; 3] && function.required_block.map(|n| n.max(1)) != launch.block {
-        return Err(configuration(format!(
-            "Kernel {name} wants blocks of {:?} threads, not {:?}",
-            function.required_block, launch.block
-        )));
-    }
-    let shared = u64::from(function.static_shared).next_multiple_of(16) + u64::from(launch.shared_bytes);
-    let most = info::shared_optin(capacity.compute_capability);
-    if shared > most {
-        return Err(Error::new(
-            Code::InvalidValue,
-            format!("Kernel {name} cannot have {shared} bytes of shared memory, only {most}"),
-        ));
-    }
-    let wanted = u64::from(function.param_bytes());
-    if (launch.params.len() as u64) < wanted || launch.params.len() as u64 > PARAM_BYTES {
-        return Err(Error::new(
-            Code::InvalidValue,
-            format!("Kernel {name} has {wanted} bytes of parameters, not {}", launch.params.len()),
-        ));
-    }
-    if launch.cooperative {
-        let by_threads = info::RESIDENT_THREADS / threads.next_multiple_of(32);
-        let by_shared = (most + 1024) / (shared + 1024);
-        let fit = capacity.workers * info::resident_blocks(capacity.workers).min(by_threads).min(by_shared);
-        let blocks = u64::from(gx) * u64::from(gy) * u64::from(gz);
-        if blocks > fit {
-            return Err(Error::new(
-                Code::CooperativeLaunchTooLarge,
-                format!("The {blocks} blocks of kernel {name} cannot all run at once, only {fit}"),
-            ));
-        }
-    }
-    Ok(())
+/// How many blocks like a launch's one worker can hold at once.
+fn resident_blocks(launch: &Launch<'_>, function: &FunctionInfo, limits: &LaunchLimits) -> u32 {
+    let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).product();
+    let shared = u64::from(function.static_shared) + u64::from(launch.shared_bytes);
+    let by_threads = info::RESIDENT_THREADS / threads.next_multiple_of(32);
+    let by_shared = (u64::from(limits.shared_per_block_optin) + 1024) / (shared + 1024);
+    info::resident_blocks(limits.multiprocessors.into()).min(by_threads).min(by_shared) as u32
 }

@@ -11,7 +11,7 @@ use rgpu_device::{Code, Error, MemoryInfo, MemoryKind, Ordinal, Range, Region, R
 use super::arena::{Arena, PAGE};
 use super::mirror::Mirror;
 use super::stream::Point;
-use super::transfer::Place;
+use super::transfer::CheckedRegion;
 
 /// What kind of memory stands at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,17 +91,7 @@ impl Memory {
         let invalid = |what: &str| {
             Refusal::Error(Error::new(Code::InvalidValue, format!("{what}: {size} bytes at {addr:#x}")))
         };
-        if size == 0 || !size.is_multiple_of(PAGE) || !addr.is_multiple_of(PAGE) {
-            return Err(invalid("Memory is allocated in whole pages"));
-        }
-        let place = match kind {
-            MemoryKind::Device => self.arena.plan.devices[ordinal as usize],
-            MemoryKind::Direct | MemoryKind::Mirrored => self.arena.plan.shared,
-        };
-        let range = Range { base: addr, size };
-        if !place.contains(addr, size) {
-            return Err(invalid("The memory would lie outside its range"));
-        }
+        let range = self.arena.plan.check_place(ordinal, addr, size, kind)?;
         if !self.is_free(range) {
             return Err(invalid("The place is taken"));
         }
@@ -254,15 +244,17 @@ impl Memory {
     }
 
     /// Checks that work may use a region, as far as it is not empty.
-    pub fn place(&self, region: Region) -> Result<Place> {
+    pub fn place(&self, region: Region) -> Result<CheckedRegion> {
         region.check()?;
         let extent = region.extent().unwrap_or(u64::MAX);
         if extent == 0 {
-            return Ok(Place { region, mirrored: false });
+            return Ok(CheckedRegion { region, mirrored: false });
         }
         match self.lookup(region.addr, extent) {
-            Some(a) => Ok(Place { region, mirrored: a.owner == Owner::Caller(MemoryKind::Mirrored) }),
-            None if self.is_device_throughout(region.addr, extent) => Ok(Place { region, mirrored: false }),
+            Some(a) => Ok(CheckedRegion { region, mirrored: a.owner == Owner::Caller(MemoryKind::Mirrored) }),
+            None if self.is_device_throughout(region.addr, extent) => {
+                Ok(CheckedRegion { region, mirrored: false })
+            }
             None => Err(Error::new(
                 Code::InvalidValue,
                 format!("The {extent} bytes at {:#x} are not in one allocation", region.addr),

@@ -20,7 +20,7 @@ const SMALL: u64 = 256 << 10;
 const LONGEST_FETCH: u64 = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum GranuleState {
     /// The device has no bytes of it.
     Absent,
     /// Equal to the host's.
@@ -32,7 +32,7 @@ enum State {
 }
 
 struct Granule {
-    state: State,
+    state: GranuleState,
     /// Somebody is fetching it.
     fetching: bool,
     /// What is being fetched is already out of date.
@@ -95,7 +95,7 @@ impl Area {
         let (from, len) = self.span(index, 1);
         let twin = Box::from(&*self.bytes(from, len));
         self.granules[index].twin = Some(twin);
-        self.granules[index].state = State::Dirty;
+        self.granules[index].state = GranuleState::Dirty;
         self.protect(arena, index, 1, libc::PROT_READ | libc::PROT_WRITE)
     }
 
@@ -108,14 +108,14 @@ impl Area {
             return true;
         }
         match granule.state {
-            State::Absent => {
-                self.granules[index].state = State::Clean;
+            GranuleState::Absent => {
+                self.granules[index].state = GranuleState::Clean;
                 self.bytes(from, len).copy_from_slice(host);
                 self.protect(arena, index, 1, libc::PROT_READ)
             }
-            State::Stale => {
+            GranuleState::Stale => {
                 let mut twin = granule.twin.take().unwrap_or_default();
-                granule.state = State::Dirty;
+                granule.state = GranuleState::Dirty;
                 let mine = self.bytes(from, len);
                 for ((mine, twin), host) in mine.iter_mut().zip(twin.iter_mut()).zip(host) {
                     if *mine == *twin {
@@ -126,7 +126,7 @@ impl Area {
                 self.granules[index].twin = Some(twin);
                 self.protect(arena, index, 1, libc::PROT_READ | libc::PROT_WRITE)
             }
-            State::Clean | State::Dirty => true,
+            GranuleState::Clean | GranuleState::Dirty => true,
         }
     }
 }
@@ -169,7 +169,7 @@ impl Mirror {
             _ => 1 << 20,
         };
         let granules = (0..range.size.div_ceil(granule))
-            .map(|_| Granule { state: State::Absent, fetching: false, outdated: false, twin: None })
+            .map(|_| Granule { state: GranuleState::Absent, fetching: false, outdated: false, twin: None })
             .collect();
         let area = Area { range, granule, alias: alias.cast(), granules, run: 1, next: usize::MAX };
         self.areas.lock().insert(range.base, area);
@@ -203,13 +203,13 @@ impl Mirror {
             let Some(area) = area_at(&mut areas, addr) else { return false };
             let index = area.index(addr);
             match area.granules[index].state {
-                State::Absent | State::Stale => match self.fetch(areas, addr) {
+                GranuleState::Absent | GranuleState::Stale => match self.fetch(areas, addr) {
                     Ok(again) => areas = again,
                     Err(_) => return false,
                 },
-                State::Clean if write => return area.make_dirty(&self.arena, index),
+                GranuleState::Clean if write => return area.make_dirty(&self.arena, index),
                 // Somebody else was faster.
-                State::Clean | State::Dirty => return true,
+                GranuleState::Clean | GranuleState::Dirty => return true,
             }
         }
     }
@@ -223,7 +223,8 @@ impl Mirror {
             self.fetched.wait(&mut areas);
             return Ok(areas);
         }
-        let wanted = |g: &Granule| matches!(g.state, State::Absent | State::Stale) && !g.fetching;
+        let wanted =
+            |g: &Granule| matches!(g.state, GranuleState::Absent | GranuleState::Stale) && !g.fetching;
         let (mut first, mut count) = (index, 1);
         if area.range.size <= SMALL {
             while first > 0 && wanted(&area.granules[first - 1]) {
@@ -303,7 +304,7 @@ impl Mirror {
     pub fn read(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
         self.visit(addr, buf.len() as u64, |area, index, part| {
-            if matches!(area.granules[index].state, State::Absent | State::Stale) {
+            if matches!(area.granules[index].state, GranuleState::Absent | GranuleState::Stale) {
                 return true;
             }
             let len = part.len();
@@ -325,19 +326,19 @@ impl Mirror {
             done += len;
             if len == size {
                 let granule = &mut area.granules[index];
-                granule.state = State::Dirty;
+                granule.state = GranuleState::Dirty;
                 granule.twin = None;
                 granule.outdated = granule.fetching;
                 protected &= area.protect(&self.arena, index, 1, libc::PROT_READ | libc::PROT_WRITE);
             } else {
                 match area.granules[index].state {
-                    State::Clean => protected &= area.make_dirty(&self.arena, index),
-                    State::Absent => {
+                    GranuleState::Clean => protected &= area.make_dirty(&self.arena, index),
+                    GranuleState::Absent => {
                         area.bytes(start, size).fill(0);
                         area.granules[index].twin = Some(vec![0; size].into());
-                        area.granules[index].state = State::Stale;
+                        area.granules[index].state = GranuleState::Stale;
                     }
-                    State::Dirty | State::Stale => {}
+                    GranuleState::Dirty | GranuleState::Stale => {}
                 }
                 if let Some(twin) = &mut area.granules[index].twin {
                     let twin = &mut twin[part.start - start..part.end - start];
@@ -388,7 +389,7 @@ impl Mirror {
     /// Puts what the device has changed over bytes that the host sent from `addr`.
     pub fn overlay(&self, addr: u64, data: &mut [u8]) {
         self.visit_mirrored(addr, data.len() as u64, |offset, area, index, part| {
-            if !matches!(area.granules[index].state, State::Dirty | State::Stale) {
+            if !matches!(area.granules[index].state, GranuleState::Dirty | GranuleState::Stale) {
                 return;
             }
             let (start, _) = area.span(index, 1);
@@ -417,9 +418,9 @@ impl Mirror {
             let (start, size) = area.span(index, 1);
             area.granules[index].outdated |= area.granules[index].fetching;
             match area.granules[index].state {
-                State::Absent => {}
-                State::Clean => area.bytes(part.start, part.len()).copy_from_slice(data),
-                State::Dirty | State::Stale => {
+                GranuleState::Absent => {}
+                GranuleState::Clean => area.bytes(part.start, part.len()).copy_from_slice(data),
+                GranuleState::Dirty | GranuleState::Stale => {
                     // Without a twin every byte counts as changed, until all have been replaced.
                     if part.len() == size && area.granules[index].twin.is_none() {
                         area.granules[index].twin = Some(Box::from(data));
@@ -444,8 +445,8 @@ impl Mirror {
                 while let Some(granule) = area.granules.get_mut(first + count) {
                     granule.outdated |= granule.fetching;
                     match granule.state {
-                        State::Clean => granule.state = State::Absent,
-                        State::Dirty if granule.twin.is_some() => granule.state = State::Stale,
+                        GranuleState::Clean => granule.state = GranuleState::Absent,
+                        GranuleState::Dirty if granule.twin.is_some() => granule.state = GranuleState::Stale,
                         _ => break,
                     }
                     count += 1;
@@ -465,7 +466,7 @@ impl Mirror {
             let mut first = 0;
             while first < area.granules.len() {
                 let mut count = 0;
-                while area.granules.get(first + count).is_some_and(|g| g.state == State::Dirty) {
+                while area.granules.get(first + count).is_some_and(|g| g.state == GranuleState::Dirty) {
                     count += 1;
                 }
                 if count > 0 {
@@ -474,7 +475,7 @@ impl Mirror {
                 }
                 for index in first..first + count.max(1) {
                     let state = area.granules[index].state;
-                    if !matches!(state, State::Dirty | State::Stale) {
+                    if !matches!(state, GranuleState::Dirty | GranuleState::Stale) {
                         continue;
                     }
                     let twin = area.granules[index].twin.take();
@@ -485,7 +486,8 @@ impl Mirror {
                     });
                     let granule = &mut area.granules[index];
                     granule.outdated |= granule.fetching;
-                    granule.state = if state == State::Dirty { State::Clean } else { State::Absent };
+                    granule.state =
+                        if state == GranuleState::Dirty { GranuleState::Clean } else { GranuleState::Absent };
                 }
                 first += count.max(1);
             }

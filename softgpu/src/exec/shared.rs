@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rgpu_device::{Code, CopySink, Counters, Error, Handle, Host, Ordinal, Result};
+use rgpu_device::{Code, CopySink, Counters, Error, Handle, Host, LaunchLimits, Ordinal, Result};
 
 use super::arena::{Arena, PARAM_SLOTS};
 use super::governor::Governor;
@@ -20,7 +20,7 @@ use super::mirror::Mirror;
 use super::modules::Module;
 use super::stream::{Actions, Key, Streams, Work};
 use super::transfer::Transfer;
-use super::{Config, fault, worker};
+use super::{Config, fault, info, worker};
 
 /// Copies up to this size are made by the caller, when it is their turn at once.
 const QUICK: u64 = 64 << 10;
@@ -38,7 +38,7 @@ pub struct Runtime {
 }
 
 /// Everything that the lock protects.
-pub struct State {
+pub struct DeviceState {
     /// Streams and events.
     pub streams: Streams,
     /// What is allocated, once addresses are reserved.
@@ -71,12 +71,14 @@ pub struct Shared {
     pub config: Config,
     /// Most workers.
     pub workers: usize,
+    /// What can be launched at most.
+    pub limits: LaunchLimits,
     /// The application's side.
     pub host: Arc<dyn Host>,
     /// What holds the workers back, if anything does.
     pub governor: Option<Arc<Governor>>,
     runtime: OnceLock<Runtime>,
-    state: Mutex<State>,
+    state: Mutex<DeviceState>,
     wake: Condvar,
     quiet: Condvar,
     /// Workers that look for work without sleeping.
@@ -114,7 +116,7 @@ const BOTH: (bool, bool) = (true, true);
 impl Shared {
     /// A device without memory or threads.
     pub fn new(config: Config, workers: usize, host: Arc<dyn Host>, governor: Option<Arc<Governor>>) -> Self {
-        let state = State {
+        let state = DeviceState {
             streams: Streams::new(config.devices),
             memory: None,
             modules: HashMap::new(),
@@ -132,9 +134,11 @@ impl Shared {
             calls: 0,
             stop: false,
         };
+        let limits = LaunchLimits::new(&info::describe(&config, workers, 0));
         Self {
             config,
             workers,
+            limits,
             host,
             governor,
             runtime: OnceLock::new(),
@@ -148,7 +152,7 @@ impl Shared {
     }
 
     /// Locks the state.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, DeviceState> {
         self.state.lock()
     }
 
@@ -169,7 +173,7 @@ impl Shared {
     /// Puts work on a stream; a quick copy whose turn it is at once is made right here.
     pub fn enqueue(
         self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, DeviceState>,
         key: Key,
         work: Work,
         after: &[(u64, u64)],
@@ -227,7 +231,9 @@ impl Shared {
         let mut actions = Actions::default();
         let outcome = result.clone();
         let mut state = self.lock();
-        state.streams.complete(key, result, &mut actions);
+        // What a sink is told nobody else is, unless it sticks.
+        let untold = result.or_else(|e| if sink.is_some() && !e.code.is_sticky() { Ok(()) } else { Err(e) });
+        state.streams.complete(key, untold, &mut actions);
         self.settle(&mut state);
         let job = if next { self.pick(&mut state, BOTH) } else { None };
         self.call_workers(&mut state);
@@ -240,8 +246,8 @@ impl Shared {
     }
 
     /// After work was done: releases memory that nobody needs any more, and tells who waits for quiet.
-    pub fn settle(&self, state: &mut State) {
-        let State { streams, memory, .. } = state;
+    pub fn settle(&self, state: &mut DeviceState) {
+        let DeviceState { streams, memory, .. } = state;
         if let (Some(memory), Ok(runtime)) = (memory, self.runtime())
             && memory.is_unsettled()
         {
@@ -251,7 +257,7 @@ impl Shared {
     }
 
     /// Makes sure that somebody takes care of what can be done now.
-    pub fn call_workers(self: &Arc<Self>, state: &mut State) {
+    pub fn call_workers(self: &Arc<Self>, state: &mut DeviceState) {
         let ready = state.streams.ready.len();
         self.urgent.store(ready, Ordering::Relaxed);
         let open = state.active.iter().filter(|g| !g.is_alone());
@@ -289,7 +295,7 @@ impl Shared {
     /// Copies go first. Blocks are begun in the order in which their kernels were started, the more urgent
     /// ones first: so a kernel whose blocks all fit gets them all running before any younger one, and may
     /// let them wait for each other.
-    fn pick(self: &Arc<Self>, state: &mut State, room: (bool, bool)) -> Option<Job> {
+    fn pick(self: &Arc<Self>, state: &mut DeviceState, room: (bool, bool)) -> Option<Job> {
         let open = state.active.iter().filter(|g| !g.exhausted() && !g.is_alone());
         let fit = open.filter(|g| if g.cooperative { room.1 } else { room.0 });
         // Of equally urgent ones the first, which was started first.
@@ -448,7 +454,7 @@ impl Shared {
         }
     }
 
-    fn give_back(&self, state: &mut State, slot: u64, cooperative: bool) {
+    fn give_back(&self, state: &mut DeviceState, slot: u64, cooperative: bool) {
         state.params.push(slot);
         if cooperative {
             state.cooperative = false;
@@ -523,7 +529,7 @@ impl Shared {
     }
 
     /// Waits until an ordinal has no work left.
-    pub fn wait_until_idle(&self, ordinal: Ordinal) -> MutexGuard<'_, State> {
+    pub fn wait_until_idle(&self, ordinal: Ordinal) -> MutexGuard<'_, DeviceState> {
         let mut state = self.lock();
         while !state.streams.is_idle(ordinal) {
             self.quiet.wait(&mut state);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use rgpu_device::{Code, Done, Error, FIRST_STREAM, Handle, Ordinal, Result};
+use rgpu_device::{Code, Done, Error, ErrorState, FIRST_STREAM, Handle, Ordinal, Result};
 use rustc_hash::FxHashMap;
 
 use super::launch::LaunchWork;
@@ -110,7 +110,7 @@ pub struct Streams {
     streams: FxHashMap<Key, Stream>,
     handles: FxHashMap<Handle, Key>,
     events: FxHashMap<Handle, Arc<Event>>,
-    errors: Vec<Option<Error>>,
+    errors: Vec<ErrorState>,
     /// Streams whose head can be carried out by a worker.
     pub ready: VecDeque<Key>,
     functions: FxHashMap<u64, Key>,
@@ -126,7 +126,7 @@ impl Streams {
             streams: FxHashMap::default(),
             handles: FxHashMap::default(),
             events: FxHashMap::default(),
-            errors: vec![None; devices as usize],
+            errors: vec![ErrorState::default(); devices as usize],
             ready: VecDeque::new(),
             functions: FxHashMap::default(),
             gates: Vec::new(),
@@ -156,24 +156,34 @@ impl Streams {
         self.handles.insert(handle, key);
     }
 
-    /// The error that sticks to an ordinal.
-    pub fn check(&self, ordinal: Ordinal) -> Result<()> {
-        match self.errors.get(ordinal as usize) {
-            None => Err(Error::new(Code::InvalidDevice, format!("There is no device {ordinal}"))),
-            Some(Some(error)) => Err(error.clone()),
-            Some(None) => Ok(()),
-        }
+    /// The errors of an ordinal.
+    fn errors(&mut self, ordinal: Ordinal) -> Result<&mut ErrorState> {
+        self.errors
+            .get_mut(ordinal as usize)
+            .ok_or_else(|| Error::new(Code::InvalidDevice, format!("There is no device {ordinal}")))
     }
 
-    /// Whether an ordinal has failed; then none of its work is carried out.
+    /// Fails with what has gone wrong on an ordinal and is still to be told.
+    pub fn check(&mut self, ordinal: Ordinal) -> Result<()> {
+        self.errors(ordinal)?.check()
+    }
+
+    /// The error that sticks to an ordinal: then none of its work is carried out.
     fn failed(&self, ordinal: Ordinal) -> Option<&Error> {
-        self.errors.get(ordinal as usize)?.as_ref()
+        self.errors.get(ordinal as usize)?.sticky()
+    }
+
+    /// Keeps an error of work until somebody can be told.
+    fn keep(&mut self, ordinal: Ordinal, error: Error) {
+        if let Ok(errors) = self.errors(ordinal) {
+            errors.keep(error);
+        }
     }
 
     /// Makes an error stick, unless there is one.
     pub fn fail(&mut self, ordinal: Ordinal, error: Error) {
-        if let Some(slot) = self.errors.get_mut(ordinal as usize) {
-            slot.get_or_insert(error);
+        if let Ok(errors) = self.errors(ordinal) {
+            errors.fail(error);
         }
     }
 
@@ -209,8 +219,8 @@ impl Streams {
         })
     }
 
-    /// The stream's key and ordinal, if that has no error.
-    pub fn open(&self, handle: Handle) -> Result<(Key, Ordinal)> {
+    /// The stream's key and ordinal, if that has no error to tell.
+    pub fn open(&mut self, handle: Handle) -> Result<(Key, Ordinal)> {
         let key = self.find(handle)?;
         let ordinal = self.streams[&key].ordinal;
         self.check(ordinal)?;
@@ -381,7 +391,7 @@ impl Streams {
         if let Err(error) = result
             && let Some(ordinal) = self.streams.get(&key).map(|s| s.ordinal)
         {
-            self.fail(ordinal, error);
+            self.keep(ordinal, error);
         }
         let mut keys = vec![key];
         self.pop(key, &mut keys, actions);
@@ -440,9 +450,12 @@ impl Streams {
     }
 
     /// Milliseconds between two events.
-    pub fn elapsed(&self, start: Handle, end: Handle) -> Result<f32> {
+    pub fn elapsed(&mut self, start: Handle, end: Handle) -> Result<f32> {
         let (start, end) = (self.event(start)?, self.event(end)?);
         self.check(start.ordinal)?;
+        if start.ordinal != end.ordinal {
+            return Err(Error::new(Code::InvalidHandle, "The events are of different devices"));
+        }
         let moment = |event: &Event| {
             let state = event.state.lock();
             let Some((_, number)) = state.recorded.filter(|_| event.timing) else {
@@ -504,8 +517,8 @@ impl Streams {
             !goes
         });
         self.events.retain(|_, event| event.ordinal != ordinal);
-        if let Some(error) = self.errors.get_mut(ordinal as usize) {
-            *error = None;
+        if let Ok(errors) = self.errors(ordinal) {
+            errors.reset();
         }
     }
 

@@ -13,7 +13,7 @@ const SINK_ROWS: usize = 256;
 
 /// A region of device memory that was found to be valid.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct CheckedRegion {
     /// The bytes.
     pub region: Region,
     /// Whether they are mirrored memory, which must not be touched directly.
@@ -25,7 +25,7 @@ pub enum Transfer {
     /// Fills with a pattern of 1, 2 or 4 bytes.
     Fill {
         /// What is filled.
-        to: Place,
+        to: CheckedRegion,
         /// The pattern.
         value: u32,
         /// Its size.
@@ -34,7 +34,7 @@ pub enum Transfer {
     /// From the host.
     In {
         /// Where to.
-        to: Place,
+        to: CheckedRegion,
         /// The bytes' address in the program.
         host_addr: u64,
         /// The bytes.
@@ -43,7 +43,7 @@ pub enum Transfer {
     /// To the host.
     Out {
         /// Where from.
-        from: Place,
+        from: CheckedRegion,
         /// The bytes' address in the program.
         host_addr: u64,
         /// Who gets them.
@@ -52,9 +52,9 @@ pub enum Transfer {
     /// Between places on devices.
     Across {
         /// Where to.
-        to: Place,
+        to: CheckedRegion,
         /// Where from.
-        from: Place,
+        from: CheckedRegion,
     },
 }
 
@@ -105,13 +105,14 @@ impl Transfer {
                         }
                         let from = Region::linear(bytes.as_ptr() as u64, bytes.len() as u64);
                         // SAFETY: as the caller promises; `bytes` lives until the end of the copy.
-                        let result = unsafe { copy(mirror, to, Place { region: from, mirrored: false }) };
+                        let result =
+                            unsafe { copy(mirror, to, CheckedRegion { region: from, mirrored: false }) };
                         return (result, None);
                     }
                     HostData::Borrowed(source) => source.region(),
                 };
                 // SAFETY: as the caller promises.
-                unsafe { copy(mirror, to, Place { region, mirrored: false }) }
+                unsafe { copy(mirror, to, CheckedRegion { region, mirrored: false }) }
             }
             Self::Out { from, host_addr, mut sink } => {
                 // SAFETY: as the caller promises.
@@ -126,7 +127,7 @@ impl Transfer {
 }
 
 /// Copies equal numbers of bytes between two places, each of them mirrored, device or host memory.
-unsafe fn copy(mirror: &Mirror, to: Place, from: Place) -> Result<()> {
+unsafe fn copy(mirror: &Mirror, to: CheckedRegion, from: CheckedRegion) -> Result<()> {
     let mut source = RegionCursor::new(from.region);
     let mut target = RegionCursor::new(to.region);
     let mut buffer = Vec::new();
@@ -157,7 +158,7 @@ unsafe fn copy(mirror: &Mirror, to: Place, from: Place) -> Result<()> {
     Ok(())
 }
 
-unsafe fn fill(mirror: &Mirror, to: Place, value: u32, element: u32) -> Result<()> {
+unsafe fn fill(mirror: &Mirror, to: CheckedRegion, value: u32, element: u32) -> Result<()> {
     let pattern = match element {
         1 => u32::from(value as u8) * 0x0101_0101,
         2 => u32::from(value as u16) * 0x0001_0001,
@@ -193,7 +194,7 @@ unsafe fn fill(mirror: &Mirror, to: Place, value: u32, element: u32) -> Result<(
     Ok(())
 }
 
-unsafe fn send(mirror: &Mirror, from: Place, host_addr: u64, sink: &mut dyn CopySink) -> Result<()> {
+unsafe fn send(mirror: &Mirror, from: CheckedRegion, host_addr: u64, sink: &mut dyn CopySink) -> Result<()> {
     let mut source = RegionCursor::new(from.region);
     let follows = !mirror.is_empty();
     let mut sent = 0;

@@ -1,8 +1,8 @@
 //! Memory credit: what may be allocated without asking.
 
 use parking_lot::Mutex;
-use rgpu_device::Ordinal;
-use std::collections::HashMap;
+use rgpu_device::{Ordinal, Region};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
 
 /// So much unused credit is kept for the next allocation; more is given back.
@@ -19,8 +19,19 @@ pub(super) struct Credit {
 impl Credit {
     /// With what the server has granted at first, by ordinal.
     pub fn new(granted: Vec<u64>) -> Self {
-        let account = Mutex::new(Account { left: granted, spent: HashMap::new() });
+        let account = Mutex::new(Account { left: granted, spent: BTreeMap::new() });
         Self { account, recalled: Mutex::default(), any_recalled: AtomicBool::new(false) }
+    }
+
+    /// Whether a region lies in what was allocated, in one allocation or in several side by side. False also where nobody can
+    /// tell at once, because somebody is waiting for credit.
+    pub fn holds(&self, region: &Region) -> bool {
+        self.account.try_lock().is_some_and(|account| account.holds(region))
+    }
+
+    /// [`Credit::holds`], for who can wait.
+    pub fn holds_for_sure(&self, region: &Region) -> bool {
+        self.account.lock().holds(region)
     }
 
     /// Everything on an ordinal was released.
@@ -33,10 +44,24 @@ impl Credit {
 pub(super) struct Account {
     left: Vec<u64>,
     /// By address: ordinal and size.
-    spent: HashMap<u64, (Ordinal, u64)>,
+    spent: BTreeMap<u64, (Ordinal, u64)>,
 }
 
 impl Account {
+    fn holds(&self, region: &Region) -> bool {
+        let Some(end) = region.extent().and_then(|extent| region.addr.checked_add(extent)) else {
+            return false;
+        };
+        let mut at = region.addr;
+        while at < end {
+            match self.spent.range(..=at).next_back() {
+                Some((base, (_, size))) if at - base < *size => at = base + size,
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// What an ordinal has left; `None` where there is no such ordinal.
     pub fn left(&self, ordinal: Ordinal) -> Option<u64> {
         self.left.get(ordinal as usize).copied()

@@ -42,7 +42,15 @@ impl Remote {
     fn send(&self, stream: Handle, dst: Region, src: Region, host_addr: u64) -> Result<()> {
         // What the device is told about host memory is an address alone, so each part must be one run.
         let shared = self.is_shared(host_addr);
-        for (to, from) in chunks(dst, src, shared) {
+        let parts = chunks(dst, src, shared);
+        // Of a copy that is refused nothing is carried out, but the server knows parts alone.
+        let whole = Range { base: dst.addr, size: dst.extent().unwrap_or(u64::MAX) };
+        let own = self.plan.devices.iter().any(|range| range.overlaps(whole));
+        if parts.len() > 1 && own && !self.credit.holds_for_sure(&dst) {
+            let text = format!("The destination of a copy is not all allocated: {dst:?}");
+            return Err(Error::new(Code::InvalidValue, text));
+        }
+        for (to, from) in parts {
             let at = host_addr.wrapping_add(from.addr.wrapping_sub(src.addr));
             let payload = Payload::Host(RegionCursor::new(from));
             let bytes = to.bytes().unwrap_or(0);
@@ -58,9 +66,8 @@ impl Remote {
     /// sent. With `now`, only if nothing is to be waited for.
     fn send_directly(&self, stream: Handle, dst: Region, src: Region, now: bool) -> Result<bool> {
         let bytes = dst.bytes().unwrap_or(0);
-        if bytes < direct::SEND_FROM
-            || (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth)
-        {
+        // What is not allocated is refused by the server.
+        if bytes < direct::SEND_FROM || !self.credit.holds(&dst) {
             return Ok(false);
         }
         let Some(to) = self.direct.place(&dst) else { return Ok(false) };
@@ -75,7 +82,7 @@ impl Remote {
     /// Copies the device's memory straight into this process's, once the stream has got there, if client and server share
     /// it; false where it must be asked for.
     fn receive_directly(&self, stream: Handle, src: Region, dst: Region) -> Result<bool> {
-        if src.bytes().unwrap_or(0) < direct::RECEIVE_FROM {
+        if src.bytes().unwrap_or(0) < direct::RECEIVE_FROM || !self.credit.holds(&src) {
             return Ok(false);
         }
         let Some(from) = self.direct.place(&src) else { return Ok(false) };
@@ -94,7 +101,9 @@ impl Remote {
         if bytes >= quiet::COPY_BELOW || src.height * src.depth != 1 || self.is_shared(dst.addr) {
             return false;
         }
-        let Some(from) = self.direct.place_short(&src) else { return false };
+        let Some(from) = self.direct.place_short(&src).filter(|_| self.credit.holds(&src)) else {
+            return false;
+        };
         // What is wrong with longer ones is found out by who receives them.
         if bytes >= CHECKED_FROM as u64 && !direct::is_writable(dst) {
             return false;
@@ -163,6 +172,7 @@ impl Device for Remote {
             let text = "Direct memory needs host and device in one process; use mirrored memory";
             return Err(Error::new(Code::NotSupported, text));
         }
+        self.plan.check_place(ordinal, addr, size, kind)?;
         self.credit.spend(&self.link, ordinal, addr, size, || {
             self.link.mem_alloc(ordinal, addr, size, kind as u32)
         })?;
@@ -195,6 +205,7 @@ impl Device for Remote {
 
     fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        region.check_fill(element)?;
         self.link.admit_call(stream)?;
         self.link.memset(stream, convert::region(region), value, element)
     }
@@ -202,11 +213,9 @@ impl Device for Remote {
     /// The bytes are read before this returns, borrowed ones too.
     fn copy_to_device(&self, stream: Handle, dst: Region, host_addr: u64, data: HostData) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        data.check(&dst)?;
         match data {
             HostData::Owned(bytes) => {
-                if dst.bytes() != Some(bytes.len() as u64) {
-                    return Err(Error::new(Code::InvalidValue, "Data and destination differ in size"));
-                }
                 let packed = Region {
                     addr: bytes.as_ptr() as u64,
                     row_pitch: dst.width,
@@ -217,9 +226,6 @@ impl Device for Remote {
             }
             HostData::Borrowed(src) => {
                 let src = src.region();
-                if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
-                    return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
-                }
                 if self.send_directly(stream, dst, src, true)? {
                     return Ok(());
                 }
@@ -236,6 +242,7 @@ impl Device for Remote {
         src: HostSource,
     ) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        dst.check_copy(&src.region())?;
         if self.send_directly(stream, dst, src.region(), false)? {
             return self.settle(Ok(()));
         }
@@ -255,7 +262,7 @@ impl Device for Remote {
 
     fn copy_from_device_into(&self, stream: Handle, src: Region, dst: HostTarget, done: Done) {
         let dst = dst.region();
-        if let Err(e) = self.link.errors.check_stream(stream) {
+        if let Err(e) = self.link.errors.check_stream(stream).and_then(|()| dst.check_copy(&src)) {
             return done(Err(e));
         }
         let parts = if self.is_shared(dst.addr) { chunks(src, dst, true) } else { vec![(src, dst)] };
@@ -294,9 +301,7 @@ impl Device for Remote {
     fn copy_from_device_blocking(&self, stream: Handle, src: Region, dst: HostTarget) -> Result<()> {
         let dst = dst.region();
         self.link.errors.check_stream(stream)?;
-        if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
-            return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
-        }
+        dst.check_copy(&src)?;
         if self.receive_quietly(stream, src, dst) || self.receive_directly(stream, src, dst)? {
             return self.settle(Ok(()));
         }
@@ -312,6 +317,7 @@ impl Device for Remote {
 
     fn copy_on_device(&self, stream: Handle, dst: Region, src: Region) -> Result<()> {
         self.link.errors.check_stream(stream)?;
+        dst.check_copy(&src)?;
         self.link.admit_call(stream)?;
         self.link.copy_on_device(stream, convert::region(dst), convert::region(src))
     }

@@ -2,7 +2,7 @@
 
 use super::convert;
 use parking_lot::Mutex;
-use rgpu_device::{Error, Handle, Ordinal, Result};
+use rgpu_device::{Error, ErrorState, Handle, Ordinal, Result};
 use rgpu_protocol::frame::Failure;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,34 +12,39 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub(super) struct Errors {
     /// Whether there is anything below: all that a healthy session looks at.
     any: AtomicBool,
-    state: Mutex<State>,
+    kept: Mutex<KeptErrors>,
     /// Which ordinal a created stream belongs to.
     streams: Mutex<HashMap<Handle, Ordinal>>,
 }
 
 #[derive(Default)]
-struct State {
+struct KeptErrors {
+    /// The session's pending error, with its ordinal: told once, to whoever waits next.
     pending: Option<(u32, Error)>,
-    sticky: HashMap<u32, Error>,
+    /// What sticks, by ordinal.
+    sticky: HashMap<u32, ErrorState>,
+}
+
+impl KeptErrors {
+    /// Keeps an error if it sticks; true if it does.
+    fn note(&mut self, ordinal: u32, error: &Error) -> bool {
+        error.code.is_sticky() && self.sticky.entry(ordinal).or_default().note(error)
+    }
 }
 
 impl Errors {
     /// An answer brought the session's pending error.
     pub fn note_pending(&self, failure: &Failure) {
-        let mut state = self.state.lock();
+        let mut kept = self.kept.lock();
         let error = convert::error(failure);
-        if error.code.is_sticky() {
-            state.sticky.entry(failure.ordinal).or_insert_with(|| error.clone());
-        }
-        state.pending.get_or_insert((failure.ordinal, error));
+        kept.note(failure.ordinal, &error);
+        kept.pending.get_or_insert((failure.ordinal, error));
         self.any.store(true, Relaxed);
     }
 
     /// An asked call failed by itself.
     pub fn note_failed(&self, failure: &Failure) {
-        let error = convert::error(failure);
-        if error.code.is_sticky() {
-            self.state.lock().sticky.entry(failure.ordinal).or_insert(error);
+        if self.kept.lock().note(failure.ordinal, &convert::error(failure)) {
             self.any.store(true, Relaxed);
         }
     }
@@ -55,7 +60,7 @@ impl Errors {
         if !self.any.load(Relaxed) {
             return Ok(());
         }
-        match self.state.lock().pending.take() {
+        match self.kept.lock().pending.take() {
             Some((_, error)) => Err(error),
             None => Ok(()),
         }
@@ -66,12 +71,10 @@ impl Errors {
         if !self.any.load(Relaxed) {
             return Ok(());
         }
-        let state = self.state.lock();
+        let kept = self.kept.lock();
         // An error that belongs to no ordinal belongs to all.
-        match state.sticky.get(&ordinal).or_else(|| state.sticky.get(&u32::MAX)) {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
-        }
+        let state = kept.sticky.get(&ordinal).or_else(|| kept.sticky.get(&u32::MAX));
+        state.map_or(Ok(()), ErrorState::check_sticky)
     }
 
     /// The sticky error of a stream's ordinal.
@@ -114,10 +117,10 @@ impl Errors {
 
     /// An ordinal was reset.
     pub fn reset(&self, ordinal: Ordinal) {
-        let mut state = self.state.lock();
-        state.sticky.remove(&ordinal);
-        state.pending.take_if(|p| p.0 == ordinal);
-        self.any.store(state.pending.is_some() || !state.sticky.is_empty(), Relaxed);
+        let mut kept = self.kept.lock();
+        kept.sticky.remove(&ordinal);
+        kept.pending.take_if(|p| p.0 == ordinal);
+        self.any.store(kept.pending.is_some() || !kept.sticky.is_empty(), Relaxed);
         self.streams.lock().retain(|_, o| *o != ordinal);
     }
 }

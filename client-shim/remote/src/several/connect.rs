@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Mutex, RwLock};
+use rgpu_device::attribute::PCI_DOMAIN_ID;
 use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Error, FIRST_STREAM, Host, Range, Result, Seat};
 
 use super::gates::Gates;
@@ -100,16 +101,13 @@ impl Several {
     }
 }
 
-/// `CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID`.
-const PCI_DOMAIN: u32 = 50;
-
 /// Devices of different machines may have the same place on the bus; software GPUs, the same UUID. Programs tell them
 /// apart by these.
 fn make_unique(info: &mut DeviceInfo, server: u32, others: &[DeviceInfo]) {
     let domain = (server as i32) << 8;
-    match info.attributes.iter_mut().find(|(number, _)| *number == PCI_DOMAIN) {
+    match info.attributes.iter_mut().find(|(number, _)| *number == PCI_DOMAIN_ID) {
         Some((_, value)) => *value = value.wrapping_add(domain),
-        None => info.attributes.push((PCI_DOMAIN, domain)),
+        None => info.attributes.push((PCI_DOMAIN_ID, domain)),
     }
     // They are looked up by halving.
     info.attributes.sort_unstable_by_key(|(number, _)| *number);
@@ -177,12 +175,12 @@ mod tests {
                 uuid[15] += ordinal;
                 let mut info = DeviceInfo {
                     uuid,
-                    attributes: vec![(1, 5), (PCI_DOMAIN + 1, 6)],
+                    attributes: vec![(1, 5), (PCI_DOMAIN_ID + 1, 6)],
                     ..DeviceInfo::default()
                 };
                 make_unique(&mut info, server, &all);
                 assert!(all.iter().all(|other| other.uuid != info.uuid), "{info:?}");
-                assert_eq!(info.attributes[1], (PCI_DOMAIN, (server as i32) << 8));
+                assert_eq!(info.attributes[1], (PCI_DOMAIN_ID, (server as i32) << 8));
                 all.push(info);
             }
         }

@@ -164,7 +164,9 @@ impl Several {
     /// A stream's server, and the handle by which it knows the stream.
     fn stream(&self, stream: Handle) -> Result<(usize, Handle)> {
         if stream < FIRST_STREAM {
-            let spot = self.spot(stream as Ordinal)?;
+            let unknown =
+                |_| Error::new(Code::InvalidHandle, format!("There is no legacy stream {stream:#x}"));
+            let spot = self.spot(stream as Ordinal).map_err(unknown)?;
             return Ok((spot.server, spot.local.into()));
         }
         Ok((self.spot(self.streams.of(stream, "stream")?)?.server, stream))

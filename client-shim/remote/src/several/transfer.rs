@@ -115,6 +115,7 @@ impl Several {
 
     pub(super) fn fill(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {
         let (server, local) = self.stream(stream)?;
+        region.check_fill(element)?;
         match self.place(&region).filter(|spot| spot.server != server) {
             None => self.remote(server).memset(local, region, value, element),
             Some(spot) => {
@@ -138,6 +139,7 @@ impl Several {
         blocking: bool,
     ) -> Result<()> {
         let (server, local) = self.stream(stream)?;
+        data.check(&dst)?;
         let Some(spot) = self.place(&dst).filter(|spot| spot.server != server) else {
             if self.is_shared(host_addr) {
                 self.before_looking((server, local))?;
@@ -176,7 +178,8 @@ impl Several {
         dst: HostTarget,
         done: Done,
     ) {
-        let prepared = self.companion(spot).and_then(|c| Ok((c, self.participants(stream, &[spot])?)));
+        let prepared = dst.region().check_copy(&src).and_then(|()| self.companion(spot));
+        let prepared = prepared.and_then(|c| Ok((c, self.participants(stream, &[spot])?)));
         let (companion, streams) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return done(Err(error)),
@@ -190,6 +193,7 @@ impl Several {
 
     /// Copies to the host, and waits.
     pub(super) fn receive(&self, stream: Handle, (spot, src): (Spot, Region), dst: HostTarget) -> Result<()> {
+        dst.region().check_copy(&src)?;
         let companion = self.companion(spot)?;
         let work = Box::new(move |me: &Several| {
             me.remote(spot.server).copy_from_device_blocking(companion, src, dst)
@@ -199,9 +203,7 @@ impl Several {
 
     pub(super) fn copy(&self, stream: Handle, dst: Region, src: Region) -> Result<()> {
         let (server, local) = self.stream(stream)?;
-        if (dst.width, dst.height, dst.depth) != (src.width, src.height, src.depth) {
-            return Err(Error::new(Code::InvalidValue, "Source and destination differ in shape"));
-        }
+        dst.check_copy(&src)?;
         let (to, from) = (self.place(&dst), self.place(&src));
         match (to, from) {
             (Some(to), Some(from)) if to.server != from.server => {

@@ -254,12 +254,7 @@ impl Core {
         let place =
             CopySide { addr: region.addr, row_pitch: region.row_pitch, slice_pitch: region.slice_pitch };
         let mut region = shape.region(&place)?;
-        region.bytes().ok_or_else(|| invalid("The box is too large"))?;
-        let step = u64::from(element);
-        let strided = region.height > 1 && region.row_pitch % step != 0;
-        if !matches!(element, 1 | 2 | 4) || region.addr % step != 0 || region.width % step != 0 || strided {
-            return Err(invalid(format!("Elements of {element} bytes do not fit the region")));
-        }
+        region.check_fill(element)?;
         let spot = self.spot(&mut region)?;
         match spot {
             Spot::Pageable => Err(invalid("Ordinary host memory cannot be filled by the device")),

@@ -18,7 +18,8 @@ const ON_STACK: usize = 4096;
 impl Core {
     /// Fails where a kernel cannot be launched like this.
     pub(in crate::core) fn check_config(&self, function: &Function, config: &Config) -> Result<()> {
-        self.devices.launch_limits(function.module.ordinal).check(function.declared(), config)?;
+        let limits = self.devices.launch_limits(function.module.ordinal);
+        limits.check_shape(function.declared(), config.grid, config.block)?;
         if config.shared_bytes > 0 {
             let room = self.modules.max_dynamic_shared(function)?;
             if i64::from(config.shared_bytes) > i64::from(room) {
@@ -124,14 +125,7 @@ impl Core {
     fn check_cooperative(&self, function: &Function, config: &Config) -> Result<()> {
         let [x, y, z] = config.block;
         let per_processor = self.occupancy_blocks(function, x * y * z, u64::from(config.shared_bytes))?;
-        let most = u64::from(per_processor)
-            * u64::from(self.devices.launch_limits(function.module.ordinal).multiprocessors);
-        let blocks = config.grid.iter().fold(1u64, |n, d| n.saturating_mul(u64::from(*d)));
-        if blocks > most {
-            let name = &function.declared().name;
-            let why = format!("{blocks} blocks of {name} cannot all be resident, {most} can");
-            return Err(Error::new(Code::CooperativeLaunchTooLarge, why));
-        }
-        Ok(())
+        let limits = self.devices.launch_limits(function.module.ordinal);
+        limits.check_cooperative(function.declared(), config.grid, per_processor)
     }
 }

@@ -1,6 +1,7 @@
 //! A driver in this process that does little, but does it by the rules: memory is plain memory, streams are lists, and
 //! tests say when a stream goes on, and what fails.
 
+use super::kernels::Known;
 use crate::sys::{Context, DeviceId, Event, Function, HostFn, Memcpy2d, Module, Status, Stream};
 use crate::table::{Resolver, Source};
 use parking_lot::{Mutex, MutexGuard};
@@ -20,12 +21,18 @@ pub struct Fake {
     pub elsewhere: Option<u64>,
     /// Streams that do not go on.
     pub held: Vec<usize>,
-    /// What kernels do.
+    /// What kernels do that have no [known](super::kernels) name.
     pub body: Option<Body>,
     /// Bytes of physical memory.
     pub memory: usize,
     /// An attribute that the driver does not know.
     pub unknown_attribute: Option<i32>,
+    /// Streams of which a host function runs.
+    calling: Vec<usize>,
+    /// Kernels' modules and names, by handle.
+    functions: HashMap<usize, (usize, String)>,
+    /// Variables, by module and name.
+    globals: HashMap<(usize, String), (u64, usize)>,
     reserved: BTreeMap<u64, usize>,
     created: HashMap<u64, usize>,
     pub mapped: BTreeMap<u64, (usize, u64)>,
@@ -36,10 +43,22 @@ pub struct Fake {
     next: u64,
 }
 
+impl Known {
+    /// The kernel of that name, if it is one that the driver knows.
+    fn find(fake: &Fake, function: Function) -> Option<Self> {
+        let (module, name) = fake.functions.get(&(function.0 as usize))?;
+        let variable = |name: &str| fake.globals.get(&(*module, name.to_owned())).map_or(0, |g| g.0);
+        Self::named(name, variable)
+    }
+}
+
 enum Work {
     Copy(u64, u64, usize),
-    Fill(u64, u8, usize),
+    /// A place and the bytes there.
+    Fill(u64, Vec<u8>),
     Kernel(Body, Vec<u8>),
+    /// A kernel by name, with its number of threads and its parameters.
+    Known(Known, u64, Vec<u8>),
     Call(HostFn, usize),
     Wait(usize, u64),
     Nothing,
@@ -117,15 +136,29 @@ fn pump() {
         unsafe {
             match work {
                 Work::Copy(dst, src, len) => std::ptr::copy(src as *const u8, dst as *mut u8, len),
-                Work::Fill(dst, value, len) => std::ptr::write_bytes(dst as *mut u8, value, len),
+                Work::Fill(dst, bytes) => std::ptr::copy(bytes.as_ptr(), dst as *mut u8, bytes.len()),
                 Work::Kernel(body, params) => body(&params),
+                Work::Known(known, threads, params) => {
+                    let status = known.run(threads, &params);
+                    if status != 0 {
+                        // Whoever looks is told, until the context is reset.
+                        let symbols = ["cuStreamQuery", "cuEventQuery", "cuMemGetInfo_v2"];
+                        with(|fake| fake.fail.extend(symbols.map(|symbol| (symbol, status))));
+                    }
+                }
                 Work::Call(call, argument) => {
                     // The stream goes on when it returns.
-                    with(|fake| fake.held.push(stream));
+                    with(|fake| {
+                        fake.held.push(stream);
+                        fake.calling.push(stream);
+                    });
                     std::thread::spawn(move || {
                         call(argument as *mut c_void);
                         finish();
-                        with(|fake| fake.held.retain(|held| *held != stream));
+                        with(|fake| {
+                            fake.held.retain(|held| *held != stream);
+                            fake.calling.retain(|calling| *calling != stream);
+                        });
                         pump();
                     });
                     continue;
@@ -206,7 +239,7 @@ mod calls {
             0
         }
         cuCtxSetCurrent(_context: Context) |fake| { 0 }
-        cuCtxSetLimit(_limit: c_uint, _value: usize) |fake| { 0 }
+        cuCtxSetLimit(_limit: c_uint, value: usize) |fake| { if value > 1 << 30 { 1 } else { 0 } }
         cuMemGetInfo_v2(free: *mut usize, total: *mut usize) |fake| {
             *free = fake.memory; *total = fake.memory; 0
         }
@@ -274,16 +307,39 @@ mod calls {
             *out = Module(fake.fresh() as *mut c_void); 0
         }
         cuModuleUnload(_module: Module) |fake| { fake.log.push("unload".into()); 0 }
-        cuModuleGetFunction(out: *mut Function, _module: Module, name: *const c_char) |fake| {
+        cuModuleGetFunction(out: *mut Function, module: Module, name: *const c_char) |fake| {
             if CStr::from_ptr(name) == c"no" { return 500; }
-            *out = Function(fake.fresh() as *mut c_void); 0
+            let function = fake.fresh();
+            let name = CStr::from_ptr(name).to_str().unwrap().to_owned();
+            fake.functions.insert(function as usize, (module.0 as usize, name));
+            *out = Function(function as *mut c_void); 0
         }
-        cuModuleGetGlobal_v2(out: *mut u64, size: *mut usize, _module: Module, name: *const c_char) |fake| {
-            if CStr::from_ptr(name) != c"x" { return 500; }
-            *out = libc::calloc(1, 16) as u64; *size = 16; 0
+        cuModuleGetGlobal_v2(out: *mut u64, size: *mut usize, module: Module, name: *const c_char) |fake| {
+            let name = CStr::from_ptr(name).to_str().unwrap().to_owned();
+            let key = (module.0 as usize, name);
+            if !fake.globals.contains_key(&key) {
+                let (bytes, value) = match &*key.1 {
+                    "x" => (16, 0),
+                    "start" => (4, 41),
+                    "fixed" => (4, 7),
+                    _ => return 500,
+                };
+                let place = libc::calloc(1, bytes).cast::<u32>();
+                place.write(value);
+                fake.globals.insert(key.clone(), (place as u64, bytes));
+            }
+            (*out, *size) = fake.globals[&key];
+            0
         }
-        cuFuncGetAttribute(out: *mut c_int, number: c_int, _function: Function) |fake| {
-            *out = if number == 0 { 512 } else { number }; 0
+        cuFuncGetAttribute(out: *mut c_int, number: c_int, function: Function) |fake| {
+            let name = fake.functions.get(&(function.0 as usize)).map_or("", |f| &*f.1);
+            *out = match (number, name) {
+                (0, "strict") => 32,
+                (0, "narrow") => 64,
+                (0, _) => 512,
+                _ => number,
+            };
+            0
         }
         cuFuncSetAttribute(_function: Function, number: c_int, value: c_int) |fake| {
             fake.log.push(format!("attribute {number} {value}")); 0
@@ -300,7 +356,9 @@ mod calls {
             0
         }
         stream_query(stream: Stream) |fake| {
-            if fake.streams.get(&(stream.0 as usize)).is_none_or(|s| s.0.is_empty()) { 0 } else { 600 }
+            let name = stream.0 as usize;
+            let idle = fake.streams.get(&name).is_none_or(|s| s.0.is_empty()) && !fake.calling.contains(&name);
+            if idle { 0 } else { 600 }
         }
         cuEventCreate(out: *mut Event, _flags: c_uint) |fake| { *out = Event(fake.fresh() as *mut c_void); 0 }
         cuEventRecord(event: Event, stream: Stream) |fake| {
@@ -342,36 +400,97 @@ mod calls {
         0
     }
     pub unsafe extern "C" fn set8(dst: u64, value: u8, count: usize, stream: Stream) -> Status {
-        enqueue("cuMemsetD8Async", stream, Work::Fill(dst, value, count))
+        enqueue("cuMemsetD8Async", stream, Work::Fill(dst, vec![value; count]))
     }
-    /// Tests fill with words of equal bytes alone.
+    pub unsafe extern "C" fn set16(dst: u64, value: u16, count: usize, stream: Stream) -> Status {
+        enqueue("cuMemsetD16Async", stream, Work::Fill(dst, value.to_le_bytes().repeat(count)))
+    }
     pub unsafe extern "C" fn set32(dst: u64, value: u32, count: usize, stream: Stream) -> Status {
-        enqueue("cuMemsetD32Async", stream, Work::Fill(dst, value as u8, count * 4))
+        enqueue("cuMemsetD32Async", stream, Work::Fill(dst, value.to_le_bytes().repeat(count)))
+    }
+    fn set_rows(dst: u64, pitch: usize, row: &[u8], height: usize, stream: Stream) -> Status {
+        let rows = (0..height).map(|y| dst + (y * pitch) as u64);
+        rows.map(|at| enqueue("cuMemsetD2DAsync", stream, Work::Fill(at, row.to_vec()))).max().unwrap_or(0)
+    }
+    pub unsafe extern "C" fn set_2d8(
+        at: u64,
+        pitch: usize,
+        value: u8,
+        width: usize,
+        height: usize,
+        on: Stream,
+    ) -> Status {
+        set_rows(at, pitch, &vec![value; width], height, on)
+    }
+    pub unsafe extern "C" fn set_2d16(
+        at: u64,
+        pitch: usize,
+        value: u16,
+        width: usize,
+        height: usize,
+        on: Stream,
+    ) -> Status {
+        set_rows(at, pitch, &value.to_le_bytes().repeat(width), height, on)
+    }
+    pub unsafe extern "C" fn set_2d32(
+        at: u64,
+        pitch: usize,
+        value: u32,
+        width: usize,
+        height: usize,
+        on: Stream,
+    ) -> Status {
+        set_rows(at, pitch, &value.to_le_bytes().repeat(width), height, on)
     }
     #[allow(clippy::too_many_arguments)]
     pub unsafe extern "C" fn launch(
-        _function: Function,
+        function: Function,
         gx: c_uint,
-        _gy: c_uint,
-        _gz: c_uint,
+        gy: c_uint,
+        gz: c_uint,
         bx: c_uint,
-        _by: c_uint,
-        _bz: c_uint,
+        by: c_uint,
+        bz: c_uint,
         shared: c_uint,
         stream: Stream,
         _params: *const *mut c_void,
         extra: *const *mut c_void,
     ) -> Status {
-        // SAFETY: pairs of a tag and a place: the block, its size, the end.
+        // SAFETY: pairs of a tag and a place: the block, its size, the end; or nothing, for a kernel without parameters.
         let params = unsafe {
-            let size = *(*extra.add(3)).cast::<usize>();
-            std::slice::from_raw_parts((*extra.add(1)).cast::<u8>(), size).to_vec()
+            if extra.is_null() {
+                Vec::new()
+            } else {
+                let size = *(*extra.add(3)).cast::<usize>();
+                std::slice::from_raw_parts((*extra.add(1)).cast::<u8>(), size).to_vec()
+            }
         };
         let body = with(|fake| {
             fake.log.push(format!("launch {gx} {bx} {shared} on {:#x}", stream.0 as usize));
             fake.body.unwrap_or(|_| {})
         });
-        enqueue("cuLaunchKernel", stream, Work::Kernel(body, params))
+        let threads = [gx, gy, gz, bx, by, bz].into_iter().fold(1u64, |n, side| n * u64::from(side));
+        let work = match with(|fake| Known::find(fake, function)) {
+            Some(known) => Work::Known(known, threads, params),
+            None => Work::Kernel(body, params),
+        };
+        enqueue("cuLaunchKernel", stream, work)
+    }
+    /// Cooperative kernels do nothing.
+    #[allow(clippy::too_many_arguments)]
+    pub unsafe extern "C" fn launch_cooperative(
+        _function: Function,
+        _gx: c_uint,
+        _gy: c_uint,
+        _gz: c_uint,
+        _bx: c_uint,
+        _by: c_uint,
+        _bz: c_uint,
+        _shared: c_uint,
+        stream: Stream,
+        _params: *const *mut c_void,
+    ) -> Status {
+        enqueue("cuLaunchCooperativeKernel", stream, Work::Nothing)
     }
     pub unsafe extern "C" fn call(stream: Stream, call: HostFn, argument: *mut c_void) -> Status {
         enqueue("cuLaunchHostFunc", stream, Work::Call(call, argument as usize))
@@ -389,11 +508,13 @@ mod calls {
         failed.unwrap_or_else(|| unsafe { event_query(event) })
     }
     pub unsafe extern "C" fn synchronize(stream: Stream) -> Status {
-        // SAFETY: a call of this module.
-        while unsafe { query_stream(stream) } == 600 {
-            std::thread::yield_now();
+        loop {
+            // SAFETY: a call of this module.
+            match unsafe { query_stream(stream) } {
+                600 => std::thread::yield_now(),
+                status => return status,
+            }
         }
-        0
     }
     pub unsafe extern "C" fn unused() -> Status {
         801
@@ -406,18 +527,18 @@ mod calls {
             "cuMemcpyDtoDAsync_v2" => dtod as *const c_void,
             "cuMemcpy2DAsync_v2" => copy_2d as *const c_void,
             "cuMemsetD8Async" => set8 as *const c_void,
+            "cuMemsetD16Async" => set16 as *const c_void,
             "cuMemsetD32Async" => set32 as *const c_void,
+            "cuMemsetD2D8Async" => set_2d8 as *const c_void,
+            "cuMemsetD2D16Async" => set_2d16 as *const c_void,
+            "cuMemsetD2D32Async" => set_2d32 as *const c_void,
+            "cuLaunchCooperativeKernel" => launch_cooperative as *const c_void,
             "cuLaunchKernel" => launch as *const c_void,
             "cuLaunchHostFunc" => call as *const c_void,
             "cuStreamSynchronize" => synchronize as *const c_void,
             "cuStreamQuery" => query_stream as *const c_void,
             "cuEventQuery" => query_event as *const c_void,
-            "cuMemcpyPeerAsync"
-            | "cuMemsetD16Async"
-            | "cuMemsetD2D8Async"
-            | "cuMemsetD2D16Async"
-            | "cuMemsetD2D32Async"
-            | "cuLaunchCooperativeKernel" => unused as *const c_void,
+            "cuMemcpyPeerAsync" => unused as *const c_void,
             other => plain(other),
         }
     }

@@ -1,6 +1,8 @@
 //! The device over a fake driver: what a software GPU behind a real one does not do.
 
+mod conformance;
 mod fake;
+mod kernels;
 
 use super::print::Printed;
 use super::table::Table;
@@ -356,7 +358,9 @@ fn copies_are_cut_and_put_together() {
     it.device.copy_to_device(0, dst, 0, HostData::Owned(bytes.clone())).unwrap();
     assert!(it.read(0, dst, 0).recv().unwrap().unwrap() == bytes);
     let packed = Region::linear(it.base + 4 * MIB, 3_000_000);
-    it.device.copy_on_device(0, packed, dst).unwrap();
+    assert_eq!(code(it.device.copy_on_device(0, packed, dst)), Some(Code::InvalidValue), "another shape");
+    let same = Region { row_pitch: 1000, slice_pitch: 1_000_000, addr: packed.addr, ..dst };
+    it.device.copy_on_device(0, same, dst).unwrap();
     assert!(it.read(0, packed, 0).recv().unwrap().unwrap() == bytes);
     let short = HostData::Owned(vec![0; 10]);
     assert_eq!(code(it.device.copy_to_device(0, packed, 0, short)), Some(Code::InvalidValue));
@@ -469,9 +473,9 @@ fn impossible_launches_are_refused_at_once() {
         })
     };
     let params = [0; 12];
-    assert_eq!(code(launch([0, 1, 1], [1, 1, 1], 0, &params)), Some(Code::InvalidValue));
-    assert_eq!(code(launch([1, 1, 1], [1, 1, 65], 0, &params)), Some(Code::InvalidValue));
-    assert_eq!(code(launch([1, 1, 1], [1024, 2, 1], 0, &params)), Some(Code::InvalidValue));
+    assert_eq!(code(launch([0, 1, 1], [1, 1, 1], 0, &params)), Some(Code::InvalidConfiguration));
+    assert_eq!(code(launch([1, 1, 1], [1, 1, 65], 0, &params)), Some(Code::InvalidConfiguration));
+    assert_eq!(code(launch([1, 1, 1], [1024, 2, 1], 0, &params)), Some(Code::InvalidConfiguration));
     assert_eq!(code(launch([1, 1, 1], [1024, 1, 1], 0, &params)), Some(Code::LaunchOutOfResources));
     assert_eq!(code(launch([1, 1, 1], [1, 1, 1], 99 << 10, &params)), Some(Code::InvalidValue));
     assert_eq!(code(launch([1, 1, 1], [1, 1, 1], 0, &params[..8])), Some(Code::InvalidValue));

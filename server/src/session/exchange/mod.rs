@@ -13,7 +13,8 @@ mod receiver;
 mod sender;
 
 use super::Activity;
-use super::calls::{Dispatcher, Payload, Reply};
+use super::answers::Reply;
+use super::calls::{Dispatcher, Payload};
 use super::outgoing::Outgoing;
 use crate::convert;
 use crate::peer::{Channel, Identity, Tell};
@@ -43,7 +44,7 @@ fn no_link(text: impl Into<String>) -> Error {
 }
 
 /// What is copied, or where to.
-struct Place {
+struct CopyEnd {
     /// The stream for what the device has to do.
     stream: Handle,
     region: Region,
@@ -80,11 +81,11 @@ pub struct Exchange {
     channel: Channel,
     identity: Identity,
     next_key: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ExchangeState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ExchangeState {
     /// Whether somebody hears what the daemon says.
     listening: bool,
     /// Keys that nobody has used: their links, and since when.
@@ -108,7 +109,7 @@ impl Exchange {
     }
 
     /// Starts the thread that hears the daemon.
-    fn listen(self: &Arc<Self>, around: &Arc<Surroundings>, state: &mut State) -> Result<()> {
+    fn listen(self: &Arc<Self>, around: &Arc<Surroundings>, state: &mut ExchangeState) -> Result<()> {
         if state.listening {
             return Ok(());
         }
@@ -172,7 +173,7 @@ impl Exchange {
     /// A key for a link over which copies are to come.
     fn expect(self: &Arc<Self>, link: u64, around: &Arc<Surroundings>) -> Result<PeerKey> {
         let mut state = self.state.lock();
-        let State { keys, links, .. } = &mut *state;
+        let ExchangeState { keys, links, .. } = &mut *state;
         keys.retain(|_, (link, since)| since.elapsed() < KEY_TIME && links.contains_key(link));
         if keys.len() >= MAX_KEYS || links.len() >= MAX_LINKS {
             return Err(no_link("The session has too many links to other servers"));
@@ -251,12 +252,12 @@ impl Dispatcher {
     }
 
     /// What is known of memory that a call names.
-    fn spot(&mut self, stream: Handle, region: &rgpu_protocol::calls::Region) -> Result<Place> {
+    fn spot(&mut self, stream: Handle, region: &rgpu_protocol::calls::Region) -> Result<CopyEnd> {
         self.on_stream(stream);
         let region = convert::region(region);
         region.check()?;
         let rows = region.is_contiguous() || region.width >= SHORTEST_ROW;
-        Ok(Place { stream, region, here: rows && self.addressable && self.account.holds(&region) })
+        Ok(CopyEnd { stream, region, here: rows && self.addressable && self.account.holds(&region) })
     }
 
     pub(super) fn peer_expect(&mut self, call: PeerExpect, _: Payload<'_>) -> Reply<PeerKey> {

@@ -1,6 +1,6 @@
 //! The receiving end of a link.
 
-use super::{Place, Surroundings, no_link};
+use super::{CopyEnd, Surroundings, no_link};
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{Code, Done, Error, HostData, Region, RegionCursor, Result, Target};
 use rgpu_protocol::frame::{Header, Kind, MAX_BULK, Part};
@@ -20,21 +20,21 @@ const SCRAP: usize = 64 << 10;
 
 /// See the module's text.
 pub struct Receiver {
-    state: Mutex<State>,
+    state: Mutex<ReceiverState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ReceiverState {
     tcp: Option<Arc<Tcp>>,
     /// Copies that the program has told of, and of which nothing has come yet.
-    told: HashMap<u64, (Result<Place>, Done)>,
+    told: HashMap<u64, (Result<CopyEnd>, Done)>,
     over: bool,
 }
 
 /// A copy of which something has come.
 struct Job {
-    place: Place,
+    place: CopyEnd,
     /// Where the next byte goes.
     cursor: RegionCursor,
     /// Bytes of a part that the device is to copy when it is whole.
@@ -83,7 +83,7 @@ impl Receiver {
     }
 
     /// What comes as a transfer belongs there; or nowhere, where something is wrong with it.
-    pub fn receive(&self, transfer: u64, place: Result<Place>, done: Done) {
+    pub fn receive(&self, transfer: u64, place: Result<CopyEnd>, done: Done) {
         let mut state = self.state.lock();
         let over = state.over;
         let failure = match state.told.entry(transfer) {
@@ -114,7 +114,7 @@ impl Receiver {
     }
 
     /// Waits until the program has told where a transfer belongs; nothing where it never will.
-    fn told(&self, transfer: u64) -> Option<(Result<Place>, Done)> {
+    fn told(&self, transfer: u64) -> Option<(Result<CopyEnd>, Done)> {
         let mut state = self.state.lock();
         loop {
             if state.over {
@@ -169,10 +169,10 @@ impl Receiver {
 }
 
 impl Job {
-    fn new(place: Result<Place>, done: Done) -> Self {
+    fn new(place: Result<CopyEnd>, done: Done) -> Self {
         let (place, failure) = match place {
             Ok(place) => (place, None),
-            Err(error) => (Place { stream: 0, region: Region::default(), here: true }, Some(error)),
+            Err(error) => (CopyEnd { stream: 0, region: Region::default(), here: true }, Some(error)),
         };
         let cursor = RegionCursor::new(place.region);
         Self { place, cursor, gathered: Vec::new(), copies: Arc::default(), failure, done }

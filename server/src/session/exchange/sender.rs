@@ -1,6 +1,6 @@
 //! The sending end of a link.
 
-use super::{Place, Surroundings, no_link};
+use super::{CopyEnd, Surroundings, no_link};
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{CopySink, Done, Error, Handle, RegionCursor, Result};
 use rgpu_protocol::frame::{Header, MAX_BULK, Part};
@@ -31,7 +31,7 @@ pub struct Sender {
 struct Job {
     transfer: u64,
     /// Where it is, or what is wrong with that.
-    place: Result<Place>,
+    place: Result<CopyEnd>,
     /// What is still to be read.
     cursor: RegionCursor,
     /// What the device was asked for.
@@ -71,7 +71,7 @@ impl Sender {
     }
 
     /// Sends a copy, a frame of each in turn.
-    pub fn send(&self, transfer: u64, place: Result<Place>, done: Done) {
+    pub fn send(&self, transfer: u64, place: Result<CopyEnd>, done: Done) {
         let mut queue = self.queue.lock();
         if self.over.load(SeqCst) {
             drop(queue);
@@ -126,8 +126,8 @@ impl Sender {
     /// Sends one frame.
     fn advance(&self, job: &mut Job, around: &Surroundings) -> io::Result<Progress> {
         match &job.place {
-            Ok(Place { here: true, .. }) => self.send_from_memory(job, around),
-            Ok(Place { stream, .. }) => {
+            Ok(CopyEnd { here: true, .. }) => self.send_from_memory(job, around),
+            Ok(CopyEnd { stream, .. }) => {
                 let stream = *stream;
                 self.send_ordered(job, stream, around)
             }

@@ -370,6 +370,10 @@ impl<'a, 'f> Emitter<'a, 'f> {
                     self.text = self.cx.unit.text(instruction.form.0);
                     self.b.set_srcloc(ir::SourceLoc::new((first + index) as u32));
                     ended = self.instruction(instruction)?;
+                    // What follows a call that does not return is never reached.
+                    if ended {
+                        break;
+                    }
                 }
             }
             if !ended {

@@ -183,7 +183,7 @@ fn impossible_launches_are_refused_at_once() {
     assert_eq!(code([1; 3], [1, 1, 65]), Code::InvalidConfiguration);
     assert_eq!(code([u32::MAX; 3], [u32::MAX; 3]), Code::InvalidConfiguration);
     let unknown = rig.try_launch(LEGACY, 1, [1; 3], [1; 3], false, &[]).unwrap_err();
-    assert_eq!(unknown.code, Code::NotFound);
+    assert_eq!(unknown.code, Code::InvalidHandle);
     let stream = rig.try_launch(77, 0, [1; 3], [1; 3], false, &[]).unwrap_err();
     assert_eq!(stream.code, Code::InvalidHandle);
     rig.sync().unwrap();
