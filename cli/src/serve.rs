@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use rgpu_protocol::transport::Choice;
 use rgpu_server::agent::AgentOptions;
 use rgpu_server::{DeviceSpec, Encryption, Options, TlsOptions};
 
@@ -43,10 +44,8 @@ pub struct Arguments {
     /// Compute capability that the software GPU reports [default: 8.0]
     #[arg(long, value_name = "X.Y", value_parser = parse_capability)]
     compute_capability: Option<(u32, u32)>,
-    /// Which transports to offer: `tcp`, `shm` (shared memory, to programs on this machine), `rdma`, or `auto` for all that
-    /// there are
-    #[arg(long, value_name = "KIND", default_value = "auto")]
-    transport: rgpu_protocol::transport::Choice,
+    #[arg(long, value_name = "KIND", default_value = "auto", help = Choice::help("Which transports to offer"))]
+    transport: Choice,
     /// The most applications that are served at a time
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
