@@ -42,7 +42,7 @@ impl Connector for ShmConnector {
 
     fn offer(&self, dial: &mut Dial<'_>) -> Result<Offered, ConnectError> {
         let lowest = dial.lowest_descriptor;
-        Ok(Offered { stream: dial.local()?, offer: Box::new(Offering { lowest }) })
+        Ok(Offered { stream: dial.local(self.kind())?, offer: Box::new(Offering { lowest }) })
     }
 
     fn accept(&self, stream: &Stream, _offer: &[u8]) -> io::Result<Option<Accepted>> {
