@@ -1,8 +1,11 @@
 //! The client's way to a server, until one of the [connectors](super::Connector) has something to offer over it.
 
 use super::error::ConnectError;
+use super::kind::Kind;
+use super::settings::{TRANSPORT_VARIABLE, local_name};
+use super::stream::{Carrier, Stream};
+use super::tcp::Tcp;
 use super::tls::{Tls, Trust};
-use super::{Carrier, Kind, Stream, TRANSPORT_VARIABLE, Tcp, local_name};
 use crate::stats::Stats;
 use crate::sys::{PeerCredentials, peer_credentials};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};

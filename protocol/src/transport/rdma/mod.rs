@@ -15,10 +15,12 @@ mod endpoint;
 mod region;
 mod sys;
 
+use super::interface::{Ready, Transport};
+use super::kind::Kind;
 use super::pass::Mapping;
 use super::spin::Spin;
+use super::tcp::dup_above;
 use super::tcp::{Tcp, descriptor_alive, poll};
-use super::{Kind, Ready, Transport, dup_above};
 pub(super) use connector::RdmaConnector;
 pub use endpoint::Info;
 use endpoint::{DEPTH, Endpoint, Registered};

@@ -3,7 +3,12 @@
 use super::{Passed, Shm};
 use crate::transport::blocking::retry;
 use crate::transport::connector::{Accepted, Connector, Established, Finish, Offer, Offered};
-use crate::transport::{Carrier, ConnectError, Dial, Kind, Ready, Stream, Transport, dup_above};
+use crate::transport::dial::Dial;
+use crate::transport::error::ConnectError;
+use crate::transport::interface::{Ready, Transport};
+use crate::transport::kind::Kind;
+use crate::transport::stream::{Carrier, Stream};
+use crate::transport::tcp::dup_above;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;

@@ -18,10 +18,12 @@ mod connector;
 mod futex;
 mod ring;
 
+use super::interface::{Ready, Transport};
+use super::kind::Kind;
 use super::pass::{Mapping, check_memory_file, receive_descriptors, sealed_memory_file, send_descriptors};
 use super::spin::Spin;
+use super::tcp::{Descriptor, dup_above};
 use super::tcp::{descriptor_alive, poll};
-use super::{Descriptor, Kind, Ready, Transport, dup_above};
 pub(super) use connector::ShmConnector;
 use futex::Futex;
 use ring::{CAPACITY, INDEX_BYTES, READER, Ring, WATCHER};
