@@ -97,8 +97,8 @@ impl Rdma {
     /// What it is called.
     pub const KIND: Kind = Kind::new("rdma", "RDMA");
 
-    /// In a hello: the client offers RDMA, and the offer's bytes are an [`Info`]. In the answer: the server has taken that; what
-    /// the client needs for it, another `Info`, follows right behind the answer.
+    /// In a hello: the client offers RDMA, and the offer's bytes say how its memory is reached. In the answer: the server has taken that; what
+    /// the client needs for it, the same of the server's, follows right behind the answer.
     pub const FEATURE: u64 = 4;
 
     /// One end, not connected yet, beside a TCP connection, whose descriptor is duplicated. Descriptors are numbered from
