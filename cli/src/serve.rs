@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use rgpu_control::settings;
 use rgpu_control::units::{parse_bytes, parse_capability};
+use rgpu_protocol::transport::Choice;
 use rgpu_server::agent::AgentOptions;
 use rgpu_server::{DeviceSpec, Encryption, Options, TlsOptions};
 
@@ -46,10 +47,8 @@ pub struct Arguments {
         settings::SOFTWARE_CAPABILITY.0, settings::SOFTWARE_CAPABILITY.1),
         long, value_name = "X.Y", value_parser = parse_capability)]
     compute_capability: Option<(u32, u32)>,
-    /// Which transports to offer: `tcp`, `shm` (shared memory, to programs on this machine), `rdma`, or `auto` for all that
-    /// there are
-    #[arg(long, value_name = "KIND", default_value = "auto")]
-    transport: rgpu_protocol::transport::Choice,
+    #[arg(long, value_name = "KIND", default_value = "auto", help = Choice::help("Which transports to offer"))]
+    transport: Choice,
     /// The most applications that are served at a time
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,

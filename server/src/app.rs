@@ -19,6 +19,7 @@ use rgpu_nvidia::{self as nvidia, NvidiaDevice};
 use rgpu_protocol::hello::{
     self, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_TRACE, Hello, HelloAnswer, HelloSeat, MAJOR, Status,
 };
+use rgpu_protocol::sys::SignalSet;
 use rgpu_protocol::transport::{
     Accepted, CONNECTORS, Choice, Connectors, Finish, Stream, Transport, offered,
 };
@@ -299,18 +300,10 @@ fn hear(transport: &dyn Transport, end: Instant) -> io::Result<Hello> {
 /// Tells the client when the daemon stops, or ends its lease. Must be called before any other thread is started, so that
 /// all of them leave the signal to this one.
 fn end_on_sigterm(farewell: impl Fn(&str) + Send + 'static, stats: &'static Slot) -> io::Result<()> {
-    // SAFETY: all zeros is a valid set, and it is filled before it is used.
-    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is a valid place.
-    unsafe {
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGTERM);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-    }
+    let stop = SignalSet::of(&[libc::SIGTERM]);
+    stop.block();
     let wait = move || {
-        let mut signal = 0;
-        // SAFETY: both are valid places.
-        unsafe { libc::sigwait(&set, &mut signal) };
+        stop.wait();
         stats.set_ending();
         // The daemon may have said why.
         farewell(&stats.reason().unwrap_or_else(|| "the server was stopped".into()));

@@ -4,11 +4,12 @@ use crate::inventory::{path_bytes, path_from};
 use crate::options::{DeviceKind, DeviceSpec};
 use crate::peer::Identity;
 use rgpu_protocol::hello::{Hello, HelloExtras, HelloSeat};
+use rgpu_protocol::sys;
 use rgpu_protocol::transport::tls::Handed;
 use rgpu_protocol::wire::{DecodeError, Reader, Wire};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use zeroize::Zeroizing;
 
 /// Where the connection is.
@@ -127,15 +128,9 @@ impl Orders {
     }
 }
 
-/// A file that is nowhere but in memory.
+/// A memory file that holds these bytes.
 fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a valid string; the result is a fresh descriptor.
-    let fd = unsafe { libc::memfd_create(c"rgpu-orders".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: as above.
-    let mut file = unsafe { std::fs::File::from_raw_fd(fd) };
+    let mut file = File::from(sys::memory_file(c"rgpu-orders")?);
     file.write_all(bytes)?;
     Ok(file.into())
 }

@@ -41,9 +41,7 @@ pub struct Arguments {
     /// Use the software GPU inside the program itself, without a server
     #[arg(long)]
     in_process: bool,
-    /// How to talk to the server: `shm` (shared memory, on the same machine), `rdma`, `tcp`, or `auto` for the best that
-    /// works
-    #[arg(long, value_name = "KIND", conflicts_with = "in_process")]
+    #[arg(long, value_name = "KIND", conflicts_with = "in_process", help = Choice::help("How to talk to the server"))]
     transport: Option<Choice>,
     /// A file with the token that the server asks for
     #[arg(long, value_name = "FILE", conflicts_with = "in_process")]

@@ -1,7 +1,7 @@
 //! Sending and receiving whole messages over a [`Transport`], waiting for as long as there is time. Connections are set up
 //! this way; a session has its own rules for who waits.
 
-use super::{Ready, Transport};
+use super::interface::{Ready, Transport};
 use std::io::{self, IoSlice};
 use std::time::Instant;
 

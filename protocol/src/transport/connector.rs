@@ -18,8 +18,11 @@
 //! to go on where it is encrypted ([`Stream::hand_over`]), the feature bits and the offer's bytes. Where the server does not
 //! take an offer, the stream itself carries the session.
 
+use super::dial::Dial;
 use super::error::ConnectError;
-use super::{Carrier, Dial, Kind, Stream, Transport};
+use super::interface::Transport;
+use super::kind::Kind;
+use super::stream::{Carrier, Stream};
 use std::fmt;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};

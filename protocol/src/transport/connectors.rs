@@ -1,10 +1,11 @@
 //! The list of transports, and what users choose of it.
 
 use super::connector::{Connector, Connectors};
+use super::kind::Kind;
 use super::rdma::RdmaConnector;
 use super::shm::ShmConnector;
+use super::stream::Carrier;
 use super::tcp::TcpConnector;
-use super::{Carrier, Kind};
 use std::str::FromStr;
 
 /// All transports, the best first: without a word from the user the first that both ends have is used.

@@ -1,8 +1,11 @@
 //! The client's way to a server, until one of the [connectors](super::Connector) has something to offer over it.
 
 use super::error::ConnectError;
+use super::kind::Kind;
+use super::settings::{TRANSPORT_VARIABLE, local_name};
+use super::stream::{Carrier, Stream};
+use super::tcp::Tcp;
 use super::tls::{Tls, Trust};
-use super::{Carrier, Stream, TRANSPORT_VARIABLE, Tcp, local_name};
 use crate::stats::Stats;
 use crate::sys::{PeerCredentials, peer_credentials};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -52,16 +55,18 @@ impl<'a> Dial<'a> {
         Self { address, lowest_descriptor, end, by_name, encrypt, stats, network: None }
     }
 
-    /// A Unix socket to the server, if that is on this machine and its user is ours. Nobody waits for the server to accept.
+    /// A Unix socket to the server, if that is on this machine and its user is ours, for what is to run over it. Nobody waits
+    /// for the server to accept.
     ///
     /// # Errors
     /// [`ConnectError::NotHere`] where no such server listens.
-    pub fn local(&self) -> Result<Stream, ConnectError> {
+    pub fn local(&self, kind: Kind) -> Result<Stream, ConnectError> {
         let Some(socket) = open_local(self.address) else {
             return Err(ConnectError::NotHere(format!(
-                "No server for {} offers shared memory on this machine; is `rgpu serve` running here, \
+                "No server for {} offers {} on this machine; is `rgpu serve` running here, \
                  for the same user? (Without {TRANSPORT_VARIABLE} or --transport, TCP would be used)",
-                self.address
+                self.address,
+                kind.title()
             )));
         };
         let tcp = Tcp::local(socket, self.address.to_owned());

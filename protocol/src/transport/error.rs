@@ -1,6 +1,7 @@
 //! Why a client has no connection.
 
-use super::{Kind, TRANSPORT_VARIABLE};
+use super::kind::Kind;
+use super::settings::TRANSPORT_VARIABLE;
 use std::io;
 
 /// Why a client has no connection.

@@ -1,65 +1,53 @@
 //! Memory files, and passing descriptors to another process over a Unix socket.
 
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 /// The most descriptors in one message.
 pub const MAX_PASSED: usize = 24;
 
 /// What a memory file that is shared with a stranger must be sealed against: a file that shrinks kills whoever
 /// touches what is gone.
-pub const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+pub const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Room for the descriptors of one message.
+const CONTROL_BYTES: usize = rustix::cmsg_space!(ScmRights(MAX_PASSED));
+
+/// A descriptor for the time of a system call.
+fn borrowed<'a>(fd: RawFd) -> io::Result<BorrowedFd<'a>> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: it is not -1; and it is used for a system call alone, which reports a number that means nothing (any more).
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+}
 
 /// Makes a memory file whose size is fixed for good.
 pub fn sealed_memory_file(name: &std::ffi::CStr, size: u64) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a valid string; the result is checked, and a fresh descriptor that nobody else owns.
-    let file = unsafe {
-        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    // SAFETY: plain system calls on our own file.
-    let done = unsafe {
-        libc::ftruncate(file.as_raw_fd(), size as i64) == 0
-            && libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) == 0
-    };
-    if done { Ok(file) } else { Err(io::Error::last_os_error()) }
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, size)?;
+    fcntl_add_seals(&file, SEALS)?;
+    Ok(file)
 }
 
 /// Whether a descriptor is a memory file of exactly this size, now and for good.
 pub fn check_memory_file(fd: RawFd, size: u64) -> io::Result<()> {
     let wrong = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidData, text.to_owned()));
-    // SAFETY: all zeros is a valid stat, and the calls are plain.
-    let (seals, stat) = unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        if libc::fstat(fd, &mut stat) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        (libc::fcntl(fd, libc::F_GET_SEALS), stat)
-    };
-    if seals < 0 || seals & SEALS != SEALS {
+    let file = borrowed(fd)?;
+    let stat = fstat(file)?;
+    if !fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS)) {
         return wrong("the peer's memory is not sealed");
     }
     if u64::try_from(stat.st_size) != Ok(size) {
         return wrong("the peer's memory has the wrong size");
     }
     Ok(())
-}
-
-/// Room for the control message.
-#[repr(C, align(8))]
-struct Control([u8; 24 + 8 * MAX_PASSED]);
-
-fn message(control: &mut Control, bytes: &mut libc::iovec) -> libc::msghdr {
-    // SAFETY: all zeros is a valid msghdr.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = bytes;
-    message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control.0.len() as _;
-    message
 }
 
 /// Sends descriptors, with a byte. The socket must have room, as a fresh one has.
@@ -71,26 +59,14 @@ pub fn send_descriptors(socket: RawFd, descriptors: &[RawFd]) -> io::Result<()> 
 /// Sends bytes, of which there must be some, and descriptors, of which there need be none. Never waits. Says how many bytes.
 pub fn send_message(socket: RawFd, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<usize> {
     assert!(!bytes.is_empty() && descriptors.len() <= MAX_PASSED);
-    let mut control = Control([0; _]);
-    let mut place = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut message = message(&mut control, &mut place);
-    let length = size_of_val(descriptors);
-    // SAFETY: the control buffer is large enough for that many descriptors, and aligned; the bytes are only read.
-    let sent = unsafe {
-        if descriptors.is_empty() {
-            message.msg_control = std::ptr::null_mut();
-            message.msg_controllen = 0;
-        } else {
-            message.msg_controllen = libc::CMSG_SPACE(length as u32) as _;
-            let header = libc::CMSG_FIRSTHDR(&message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(length as u32) as _;
-            std::ptr::copy_nonoverlapping(descriptors.as_ptr().cast(), libc::CMSG_DATA(header), length);
-        }
-        libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
-    };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    let descriptors = descriptors.iter().map(|fd| borrowed(*fd)).collect::<io::Result<Vec<_>>>()?;
+    let mut space = [MaybeUninit::uninit(); CONTROL_BYTES];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(sendmsg(borrowed(socket)?, &[IoSlice::new(bytes)], &mut control, flags)?)
 }
 
 /// Receives what [`send_descriptors`] sent; [`io::ErrorKind::WouldBlock`] where it is not there yet.
@@ -105,34 +81,20 @@ pub fn receive_descriptors(socket: RawFd) -> io::Result<Vec<OwnedFd>> {
 
 /// Receives what [`send_message`] sent; 0 bytes are the end. [`io::ErrorKind::WouldBlock`] where there is nothing.
 pub fn receive_message(socket: RawFd, into: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut control = Control([0; _]);
-    let mut place = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    let mut message = message(&mut control, &mut place);
-    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    // SAFETY: the message describes valid places.
-    let n = unsafe { libc::recvmsg(socket, &mut message, flags) };
-    if n < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let mut space = [MaybeUninit::uninit(); CONTROL_BYTES];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(borrowed(socket)?, &mut [IoSliceMut::new(into)], &mut control, flags)?;
     let mut descriptors = Vec::new();
-    // SAFETY: the kernel has filled the control buffer as the message says; each descriptor is ours from here on.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(&message);
-        while !header.is_null() {
-            if ((*header).cmsg_level, (*header).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                let data = libc::CMSG_DATA(header).cast::<RawFd>();
-                for i in 0..bytes / size_of::<RawFd>() {
-                    descriptors.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
-                }
-            }
-            header = libc::CMSG_NXTHDR(&message, header);
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            descriptors.extend(passed);
         }
     }
-    if message.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 {
+    if received.flags.intersects(ReturnFlags::CTRUNC | ReturnFlags::TRUNC) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's message does not fit"));
     }
-    Ok((n as usize, descriptors))
+    Ok((received.bytes, descriptors))
 }
 
 /// A part of a file in this process's memory, away from forked children and core dumps.
@@ -236,6 +198,7 @@ impl Drop for Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 
     #[test]
@@ -258,16 +221,13 @@ mod tests {
 
     #[test]
     fn unsealed_and_missized_memory_is_refused() {
-        // SAFETY: a fresh descriptor.
-        let plain = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC)) };
+        let plain = crate::sys::memory_file(c"test").unwrap();
         assert!(check_memory_file(plain.as_raw_fd(), 0).is_err());
         let file = sealed_memory_file(c"test", 8192).unwrap();
         assert!(check_memory_file(file.as_raw_fd(), 4096).is_err());
-        // SAFETY: a plain system call on our own file.
-        assert_ne!(unsafe { libc::ftruncate(file.as_raw_fd(), 0) }, 0);
+        assert!(ftruncate(&file, 0).is_err());
         let (a, b) = UnixStream::pair().unwrap();
-        // SAFETY: sends one byte from a valid place.
-        unsafe { libc::send(a.as_raw_fd(), b"D".as_ptr().cast(), 1, 0) };
+        send_message(a.as_raw_fd(), b"D", &[]).unwrap();
         assert!(receive_descriptors(b.as_raw_fd()).is_err());
     }
 }

@@ -3,8 +3,9 @@
 //! Encryption is a layer of the stream, and not a transport of its own: a TCP connection is plain or it is inside TLS, and
 //! each [connector](super::Connector) says over which of them it may run.
 
+use super::interface::Transport;
+use super::tcp::Tcp;
 use super::tls::{Handed, Identity, Tls};
-use super::{Tcp, Transport};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;

@@ -2,10 +2,11 @@
 
 use crate::local::LocalListener;
 use crate::options::Options;
+use rgpu_protocol::sys::SignalSet;
 use rgpu_protocol::transport::{Carrier, Choice};
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// What `--listen` means.
@@ -32,7 +33,9 @@ pub(super) struct Listeners {
 impl Listeners {
     /// Listens. Must be called before any thread is started, so that all of them leave SIGTERM and SIGINT to this one.
     pub fn bind(options: &Options, addresses: &[SocketAddr]) -> io::Result<Self> {
-        let signals = signal_descriptor(&[libc::SIGTERM, libc::SIGINT])?;
+        let stop = SignalSet::of(&[libc::SIGTERM, libc::SIGINT]);
+        stop.block();
+        let signals = stop.descriptor()?;
         let tcp = TcpListener::bind(addresses)
             .map_err(|e| io::Error::new(e.kind(), format!("Cannot listen on {}: {e}", options.listen)))?;
         tcp.set_nonblocking(true)?;
@@ -97,22 +100,4 @@ impl Listeners {
             }
         }
     }
-}
-
-fn signal_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
-    // SAFETY: all zeros is a valid set; the rest are plain system calls on it.
-    let fd = unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in signals {
-            libc::sigaddset(&mut set, *signal);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        libc::signalfd(-1, &set, libc::SFD_CLOEXEC)
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a fresh descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

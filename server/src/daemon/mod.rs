@@ -14,7 +14,7 @@ use crate::lease::LeaseTable;
 use crate::ledger::Ledger;
 use crate::options::{Encryption, Options};
 use crate::partition::Partitions;
-use crate::peer::{Switchboard, rule::Rule};
+use crate::peer::{PeerSessions, rule::Rule};
 use crate::store::ImageCache;
 use crate::{DeviceSpec, inventory};
 use admission::{Admits, read_key};
@@ -51,7 +51,7 @@ struct Daemon {
     /// Where images of modules are kept.
     image_cache: Option<Arc<ImageCache>>,
     /// Where sessions meet other servers.
-    peers: Arc<Switchboard>,
+    peers: Arc<PeerSessions>,
     address: SocketAddr,
 }
 
@@ -79,7 +79,7 @@ pub fn serve(options: Options) -> io::Result<()> {
     let rule = Rule { named: options.peers.clone(), loopback: alone };
     let daemon = Arc::new(Daemon {
         image_cache: image_store(&options),
-        peers: Switchboard::new(rule, leases.clone(), options.agent.is_some()),
+        peers: PeerSessions::new(rule, leases.clone(), options.agent.is_some()),
         address,
         ledger,
         leases,

@@ -6,6 +6,7 @@ use crate::orders::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE};
 use crate::partition::Arrangement;
 use crate::peer::Channel;
 use crate::{APP_SERVER_COMMAND, inventory};
+use rgpu_protocol::sys::SignalSet;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -73,9 +74,7 @@ fn prepare_child(descriptors: [(RawFd, RawFd); 5]) -> io::Result<()> {
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         // A Ctrl-C is the daemon's business.
         libc::setsid();
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
     }
+    SignalSet::none().replace_blocked();
     Ok(())
 }

@@ -56,7 +56,10 @@ impl Daemon {
         }
         let terms = heard.lease.as_ref().map(|lease| &lease.terms[..]);
         let looks = heard.hello.features & FEATURE_OBSERVE != 0;
-        let arranged = self.partitions.arrange(&self.device, terms, looks).map_err(Refusal::Devices)?;
+        let arranged = self
+            .partitions
+            .arrange(&self.device, terms, looks)
+            .map_err(|why| Refusal::Devices(why.to_string()))?;
         let sessions = self.children().len();
         let slot = if sessions < self.max_sessions { self.ledger.take_slot() } else { None };
         let slot = slot.ok_or(Refusal::Full(sessions))?;
@@ -64,7 +67,7 @@ impl Daemon {
             && let Err(why) = self.leases.begin(lease, slot)
         {
             self.ledger.clear_slot(slot);
-            return Err(Refusal::Lease(why));
+            return Err(Refusal::Lease(why.to_string()));
         }
         Ok((slot, arranged))
     }
@@ -96,7 +99,7 @@ impl Daemon {
                 keeps_images: images.is_some(),
                 images: images.as_ref().map(TenantImages::beginnings).unwrap_or_default(),
             },
-            peers: peers.as_ref().map(|open| open.identity().clone()),
+            peers: peers.as_ref().map(|entry| entry.identity().clone()),
             tls,
         };
         let started = self.start(stream.transport().descriptor(), channel, &orders, arranged, lease);
@@ -158,7 +161,7 @@ impl Daemon {
         stream: &Stream,
         hello: &Hello,
         lease: Option<&Admission>,
-    ) -> Option<(peer::Open, Channel)> {
+    ) -> Option<(peer::Registration, Channel)> {
         let wanted = hello.features & FEATURE_PEERS != 0 && self.transport.allows(Tcp::KIND);
         if !wanted || stream.transport().is_encrypted() || lease.is_some_and(Admission::is_encrypted) {
             return None;

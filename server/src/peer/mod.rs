@@ -15,10 +15,10 @@
 //!
 //! Between a daemon and a session's process there is a [`Channel`], whose messages are [`Ask`] and [`Tell`].
 
-mod board;
 pub mod rule;
+mod sessions;
 
-pub use board::{Open, Switchboard, refusal};
+pub use sessions::{PeerSessions, Registration, refusal};
 
 use rgpu_protocol::calls::PeerKey;
 use rgpu_protocol::transport::pass::{receive_message, send_message};

@@ -28,8 +28,8 @@ pub enum Named {
 
 /// `any`, `HOST` or `HOST:PORT`; with a port, an IPv6 address stands in brackets.
 impl FromStr for Named {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = NamesNoServer;
+    fn from_str(text: &str) -> Result<Self, NamesNoServer> {
         if text == "any" {
             return Ok(Self::Any);
         }
@@ -43,9 +43,25 @@ impl FromStr for Named {
             Some(port) if !host.is_empty() && !host.contains(['/', ' ', ',']) => {
                 Ok(Self::Host(host.to_owned(), port))
             }
-            _ => Err(format!("`{text}` names no server: give HOST, HOST:PORT, or `any`")),
+            _ => Err(NamesNoServer(text.to_owned())),
         }
     }
+}
+
+/// A text that should name servers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` names no server: give HOST, HOST:PORT, or `any`")]
+pub struct NamesNoServer(String);
+
+/// Why a daemon does not connect somewhere; the program is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// Nobody but the program names that server.
+    #[error("this server does not connect there: see --peers of `rgpu serve`")]
+    NotAllowed,
+    /// The name that was vouched for means nothing here.
+    #[error("the other server's name has no address here")]
+    NoAddress,
 }
 
 /// What holds for a daemon.
@@ -70,8 +86,8 @@ impl Rule {
     /// The way to a server that a program names. `nodes` are those of its lease.
     ///
     /// # Errors
-    /// It is not allowed, for people.
-    pub fn way(&self, nodes: &[Peer], node: &str, address: &str) -> Result<Way, String> {
+    /// It is not allowed, or has no address.
+    pub fn way(&self, nodes: &[Peer], node: &str, address: &str) -> Result<Way, RuleError> {
         if let Some(peer) = nodes.iter().find(|peer| !node.is_empty() && peer.node == node) {
             return resolve(&peer.address).map(|addresses| Way { addresses, vouched: true });
         }
@@ -105,7 +121,7 @@ impl Rule {
         }
         match literal {
             Some(literal) if self.is_here(literal) => Ok(Way { addresses: vec![literal], vouched: false }),
-            _ => Err("this server does not connect there: see --peers of `rgpu serve`".into()),
+            _ => Err(RuleError::NotAllowed),
         }
     }
 
@@ -121,9 +137,9 @@ fn with_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-fn resolve(address: &str) -> Result<Vec<SocketAddr>, String> {
+fn resolve(address: &str) -> Result<Vec<SocketAddr>, RuleError> {
     let found: Vec<_> = address.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
-    if found.is_empty() { Err("the other server's name has no address here".into()) } else { Ok(found) }
+    if found.is_empty() { Err(RuleError::NoAddress) } else { Ok(found) }
 }
 
 #[cfg(test)]

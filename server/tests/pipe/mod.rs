@@ -45,7 +45,7 @@ impl Connector for PipeConnector {
 
     fn offer(&self, dial: &mut Dial<'_>) -> Result<Offered, ConnectError> {
         let lowest_descriptor = dial.lowest_descriptor;
-        Ok(Offered { stream: dial.local()?, offer: Box::new(PipeOffer { lowest_descriptor }) })
+        Ok(Offered { stream: dial.local(self.kind())?, offer: Box::new(PipeOffer { lowest_descriptor }) })
     }
 
     fn accept(&self, stream: &Stream, offer: &[u8]) -> io::Result<Option<Accepted>> {

@@ -3,7 +3,12 @@
 use super::{Info, Rdma};
 use crate::transport::blocking::{receive_exact, send_all};
 use crate::transport::connector::{Accepted, Connector, Established, Finish, Offer, Offered};
-use crate::transport::{Carrier, ConnectError, Dial, Kind, Stream, Tcp, Transport};
+use crate::transport::dial::Dial;
+use crate::transport::error::ConnectError;
+use crate::transport::interface::Transport;
+use crate::transport::kind::Kind;
+use crate::transport::stream::{Carrier, Stream};
+use crate::transport::tcp::Tcp;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;

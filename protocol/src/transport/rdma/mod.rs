@@ -15,10 +15,12 @@ mod endpoint;
 mod region;
 mod sys;
 
+use super::interface::{Ready, Transport};
+use super::kind::Kind;
 use super::pass::Mapping;
 use super::spin::Spin;
+use super::tcp::dup_above;
 use super::tcp::{Tcp, descriptor_alive, poll};
-use super::{Kind, Ready, Transport, dup_above};
 pub(super) use connector::RdmaConnector;
 pub use endpoint::Info;
 use endpoint::{DEPTH, Endpoint, Registered};
@@ -80,7 +82,8 @@ pub struct Rdma {
     /// One thread posts requests at a time.
     posting: Mutex<()>,
     asleep: AtomicU32,
-    bells: [(OwnedFd, OwnedFd); 3],
+    /// A pair of sockets for each kind of sleeper: one end is slept on, the other wakes.
+    wakers: [(OwnedFd, OwnedFd); 3],
     over: AtomicBool,
     failure: OnceLock<String>,
     spin: Spin,
@@ -94,8 +97,8 @@ impl Rdma {
     /// What it is called.
     pub const KIND: Kind = Kind::new("rdma", "RDMA");
 
-    /// In a hello: the client offers RDMA, and the offer's bytes are an [`Info`]. In the answer: the server has taken that; what
-    /// the client needs for it, another `Info`, follows right behind the answer.
+    /// In a hello: the client offers RDMA, and the offer's bytes say how its memory is reached. In the answer: the server has taken that; what
+    /// the client needs for it, the same of the server's, follows right behind the answer.
     pub const FEATURE: u64 = 4;
 
     /// One end, not connected yet, beside a TCP connection, whose descriptor is duplicated. Descriptors are numbered from
@@ -105,7 +108,7 @@ impl Rdma {
         let memory = Mapping::anonymous(MEMORY)?;
         let registered =
             endpoint.register(memory.base(), MEMORY, sys::ACCESS_LOCAL_WRITE | sys::ACCESS_REMOTE_WRITE)?;
-        let bell = || -> io::Result<(OwnedFd, OwnedFd)> {
+        let waker = || -> io::Result<(OwnedFd, OwnedFd)> {
             let (a, b) = UnixStream::pair()?;
             a.set_nonblocking(true)?;
             b.set_nonblocking(true)?;
@@ -130,7 +133,7 @@ impl Rdma {
             polling: Mutex::new(()),
             posting: Mutex::new(()),
             asleep: AtomicU32::new(0),
-            bells: [bell()?, bell()?, bell()?],
+            wakers: [waker()?, waker()?, waker()?],
             over: AtomicBool::new(false),
             failure: OnceLock::new(),
             spin: Spin::default(),
@@ -190,7 +193,7 @@ impl Rdma {
     fn fail(&self, why: String) {
         let _ = self.failure.set(why);
         self.over.store(true, SeqCst);
-        self.ring(READER | WRITER | WATCHER);
+        self.wake(READER | WRITER | WATCHER);
     }
 
     /// Posts a write to an offset in the peer's memory. To be called with `posting` locked, or before anybody else posts.
@@ -257,18 +260,18 @@ impl Rdma {
             if asleep & WRITER != 0 {
                 who |= WRITER;
             }
-            self.ring(who);
+            self.wake(who);
         }
         Ok(())
     }
 
-    fn ring(&self, who: u32) {
+    fn wake(&self, who: u32) {
         let who = who & self.asleep.fetch_and(!who, SeqCst);
-        for (i, bell) in self.bells.iter().enumerate() {
+        for (i, waker) in self.wakers.iter().enumerate() {
             if who & 1 << i != 0 {
                 let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
                 // SAFETY: sends one byte from a valid place. A full socket wakes as well.
-                unsafe { libc::send(bell.1.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) };
+                unsafe { libc::send(waker.1.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) };
             }
         }
     }
@@ -360,13 +363,14 @@ impl Rdma {
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let readable = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            let bell = |who: u32, i: usize| if mine & who != 0 { self.bells[i].0.as_raw_fd() } else { -1 };
+            let sleeper =
+                |who: u32, i: usize| if mine & who != 0 { self.wakers[i].0.as_raw_fd() } else { -1 };
             let mut fds = [
                 libc::pollfd { fd: self.tcp.descriptor(), events: libc::POLLRDHUP, revents: 0 },
                 readable(self.endpoint.descriptor()),
-                readable(bell(READER, 0)),
-                readable(bell(WRITER, 1)),
-                readable(bell(WATCHER, 2)),
+                readable(sleeper(READER, 0)),
+                readable(sleeper(WRITER, 1)),
+                readable(sleeper(WATCHER, 2)),
                 readable(wake.unwrap_or(-1)),
             ];
             let some = poll(&mut fds, left)?;
@@ -374,7 +378,7 @@ impl Rdma {
             for (i, fd) in fds[2..5].iter().enumerate() {
                 if fd.revents != 0 {
                     let mut bytes = [0u8; 64];
-                    let at = self.bells[i].0.as_raw_fd();
+                    let at = self.wakers[i].0.as_raw_fd();
                     // SAFETY: receives into a valid place. What is left wakes us once more.
                     unsafe { libc::recv(at, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
                 }
@@ -571,7 +575,7 @@ impl Transport for Rdma {
     fn shutdown(&self) {
         self.over.store(true, SeqCst);
         self.tcp.shutdown();
-        self.ring(READER | WRITER | WATCHER);
+        self.wake(READER | WRITER | WATCHER);
     }
 
     fn descriptor(&self) -> RawFd {
@@ -579,8 +583,8 @@ impl Transport for Rdma {
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        let bells = self.bells.iter().flat_map(|(a, b)| [a.as_raw_fd(), b.as_raw_fd()]);
-        bells.chain([self.tcp.descriptor()]).collect()
+        let wakers = self.wakers.iter().flat_map(|(a, b)| [a.as_raw_fd(), b.as_raw_fd()]);
+        wakers.chain([self.tcp.descriptor()]).collect()
     }
 
     fn peer(&self) -> String {

@@ -3,7 +3,12 @@
 use super::{Passed, Shm};
 use crate::transport::blocking::retry;
 use crate::transport::connector::{Accepted, Connector, Established, Finish, Offer, Offered};
-use crate::transport::{Carrier, ConnectError, Dial, Kind, Ready, Stream, Transport, dup_above};
+use crate::transport::dial::Dial;
+use crate::transport::error::ConnectError;
+use crate::transport::interface::{Ready, Transport};
+use crate::transport::kind::Kind;
+use crate::transport::stream::{Carrier, Stream};
+use crate::transport::tcp::dup_above;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -42,7 +47,7 @@ impl Connector for ShmConnector {
 
     fn offer(&self, dial: &mut Dial<'_>) -> Result<Offered, ConnectError> {
         let lowest = dial.lowest_descriptor;
-        Ok(Offered { stream: dial.local()?, offer: Box::new(Offering { lowest }) })
+        Ok(Offered { stream: dial.local(self.kind())?, offer: Box::new(Offering { lowest }) })
     }
 
     fn accept(&self, stream: &Stream, _offer: &[u8]) -> io::Result<Option<Accepted>> {

@@ -2,7 +2,7 @@
 //!
 //! The hello crosses a Unix socket. Then the server passes a [sealed](super::pass::SEALS) memory file with both rings, and
 //! a pair of sockets. From there on bytes go through the rings. Whoever is about to sleep leaves word in the ring, and
-//! sleeps on a [word](bell) of the shared memory, by which the peer wakes it. (A socket would do as well, but waking by a socket
+//! sleeps on a [word](futex) of the shared memory, by which the peer wakes it. (A socket would do as well, but waking by a socket
 //! tells the system that who wakes is about to sleep, so that both get onto one processor, where they stay.) A thread that watches
 //! a descriptor as well sleeps on a socket of its own.
 //!
@@ -14,16 +14,18 @@
 //! passed:      the memory file, a socket that wakes who watches
 //! ```
 
-mod bell;
 mod connector;
+mod futex;
 mod ring;
 
+use super::interface::{Ready, Transport};
+use super::kind::Kind;
 use super::pass::{Mapping, check_memory_file, receive_descriptors, sealed_memory_file, send_descriptors};
 use super::spin::Spin;
+use super::tcp::{Descriptor, dup_above};
 use super::tcp::{descriptor_alive, poll};
-use super::{Descriptor, Kind, Ready, Transport, dup_above};
-use bell::Bell;
 pub(super) use connector::ShmConnector;
+use futex::Futex;
 use ring::{CAPACITY, INDEX_BYTES, READER, Ring, WATCHER};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -139,13 +141,13 @@ impl Shm {
     }
 
     /// Where this side's threads sleep.
-    fn own_bell(&self) -> Bell<'_> {
-        Bell(&self.outgoing.indices().writer_bell.0)
+    fn own_futex(&self) -> Futex<'_> {
+        Futex(&self.outgoing.indices().writer_futex.0)
     }
 
     /// Where the peer's do.
-    fn peers_bell(&self) -> Bell<'_> {
-        Bell(&self.incoming.indices().writer_bell.0)
+    fn peers_futex(&self) -> Futex<'_> {
+        Futex(&self.incoming.indices().writer_futex.0)
     }
 
     /// Wakes the peer's thread that watches.
@@ -170,7 +172,7 @@ impl Shm {
         }
         let who = asleep.swap(0, SeqCst);
         if who & READER != 0 {
-            self.peers_bell().ring();
+            self.peers_futex().wake();
         }
         if who & WATCHER != 0 {
             self.wake_watcher()?;
@@ -181,7 +183,7 @@ impl Shm {
     fn wake_writer(&self) {
         let asleep = &self.incoming.indices().writer_asleep.0;
         if asleep.load(Relaxed) != 0 && self.incoming.has_much_room() && asleep.swap(0, SeqCst) != 0 {
-            self.peers_bell().ring();
+            self.peers_futex().wake();
         }
     }
 
@@ -209,15 +211,15 @@ impl Shm {
     /// The connection has ended: whoever sleeps on this side wakes up.
     fn is_over(&self) {
         self.over.store(true, SeqCst);
-        self.own_bell().ring();
+        self.own_futex().wake();
     }
 
     /// Leaves word that we sleep, then sleeps unless there is something already.
     fn sleep(&self, want: Ready, end: Option<Instant>) -> io::Result<Ready> {
-        let bell = self.own_bell();
+        let futex = self.own_futex();
         loop {
             // Before the word is left: who takes it rings afterwards.
-            let seen = bell.seen();
+            let seen = futex.seen();
             if want.read {
                 self.incoming.indices().readers_asleep.0.fetch_or(READER, SeqCst);
             }
@@ -233,7 +235,7 @@ impl Shm {
             if left.is_zero() {
                 return Ok(found);
             }
-            bell.wait(seen, left.min(self.looks))?;
+            futex.wait(seen, left.min(self.looks))?;
             let found = self.found(want);
             if found != Ready::default() {
                 return Ok(found);
@@ -372,7 +374,7 @@ impl Transport for Shm {
         // SAFETY: plain system call; whoever watches polls this socket.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
         self.is_over();
-        self.peers_bell().ring();
+        self.peers_futex().wake();
     }
 
     fn descriptor(&self) -> RawFd {

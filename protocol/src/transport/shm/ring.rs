@@ -37,8 +37,8 @@ pub struct Indices {
     pub writer_asleep: Line2,
     /// Keeps the rest where peers of earlier builds look for it.
     _unused: Line2,
-    /// Where the threads of the writer's side sleep, whatever they wait for: a [bell](super::bell::Bell).
-    pub writer_bell: Line2,
+    /// Where the threads of the writer's side sleep, whatever they wait for: a [futex](super::futex::Futex).
+    pub writer_futex: Line2,
 }
 
 /// A word on a line of its own.

@@ -2,7 +2,10 @@
 
 use super::Tcp;
 use crate::transport::connector::{Accepted, Connector, Offered, StreamItself};
-use crate::transport::{Carrier, ConnectError, Dial, Kind, Stream};
+use crate::transport::dial::Dial;
+use crate::transport::error::ConnectError;
+use crate::transport::kind::Kind;
+use crate::transport::stream::{Carrier, Stream};
 use std::io;
 
 /// TCP, which needs no offer: the stream that carries the hello carries the session. It is the one that can be inside TLS.

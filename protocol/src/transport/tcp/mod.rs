@@ -2,8 +2,9 @@
 
 mod connector;
 
+use super::interface::{Ready, Transport};
+use super::kind::Kind;
 use super::spin::Spin;
-use super::{Kind, Ready, Transport};
 pub(super) use connector::TcpConnector;
 use std::io;
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};

@@ -20,7 +20,8 @@ mod wipe;
 pub use hand::Handed;
 pub use trust::{Fingerprint, Identity, Trust};
 
-use super::{Ready, Tcp, Transport};
+use super::interface::{Ready, Transport};
+use super::tcp::Tcp;
 use engine::{Engine, MAX_PLAIN, MAX_RECORD, Side, Step, record_length};
 use rustls::ServerConfig;
 use rustls::client::UnbufferedClientConnection;

@@ -1,6 +1,6 @@
 //! The daemon's side: connects sessions with others', and hands what arrives to the session that waits for it.
 
-use super::rule::Rule;
+use super::rule::{Rule, RuleError};
 use super::{Ask, Channel, Identity, Introduction, REFUSAL, Tell, is_answer};
 use crate::greeting::{hear_message, say};
 use crate::lease::LeaseTable;
@@ -31,103 +31,121 @@ const ORDERS_LOOK: Duration = Duration::from_millis(20);
 /// A session may have so many connections made at a time.
 const MAX_PENDING: usize = 64;
 
-/// What is said whatever keeps a connection from being made.
-const UNREACHABLE: &str = "the other server does not answer this one";
+/// Why a connection is not made, as the program is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum LinkError {
+    /// The daemon may not connect there.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// Whatever keeps a connection from being made is said in the same words.
+    #[error("the other server does not answer this one")]
+    Unreachable,
+    /// Too many at a time.
+    #[error("too many connections are being made at once")]
+    Many,
+    /// No thread could be started.
+    #[error("the server has no thread left")]
+    NoThread,
+}
 
 /// All sessions of a daemon that may have peers.
-pub struct Switchboard {
+pub struct PeerSessions {
     rule: Rule,
     /// Who knows what the broker says of leases; with an agent, that comes by itself.
     leases: Arc<LeaseTable>,
     has_agent: bool,
-    sessions: Mutex<HashMap<[u8; 16], Arc<Desk>>>,
+    sessions: Mutex<HashMap<[u8; 16], Arc<PeerSession>>>,
 }
 
-/// A session's place at the board.
-struct Desk {
+/// A session that other servers can reach.
+struct PeerSession {
     identity: Identity,
     lease: Option<LeaseId>,
     channel: Channel,
     pending: AtomicUsize,
 }
 
-/// A session's place, until it is dropped: then its keys are good no more.
-pub struct Open {
-    board: Arc<Switchboard>,
-    desk: Arc<Desk>,
+/// A session's entry among those that other servers can reach, until it is dropped: then its keys are good no more.
+pub struct Registration {
+    all: Arc<PeerSessions>,
+    own: Arc<PeerSession>,
 }
 
-impl Open {
+impl Registration {
     /// What the session's process makes its keys of.
     pub fn identity(&self) -> &Identity {
-        &self.desk.identity
+        &self.own.identity
     }
 }
 
-impl Drop for Open {
+impl Drop for Registration {
     fn drop(&mut self) {
-        self.board.sessions.lock().remove(&self.desk.identity.session);
-        self.desk.channel.shut();
+        self.all.sessions.lock().remove(&self.own.identity.session);
+        self.own.channel.shut();
     }
 }
 
-impl Switchboard {
-    /// A board without sessions.
+impl PeerSessions {
+    /// No sessions yet.
     pub fn new(rule: Rule, leases: Arc<LeaseTable>, has_agent: bool) -> Arc<Self> {
         Arc::new(Self { rule, leases, has_agent, sessions: Mutex::default() })
     }
 
-    /// Gives a session a place. The channel is for its process.
-    pub fn open(self: &Arc<Self>, lease: Option<LeaseId>) -> io::Result<(Open, Channel)> {
+    /// Enters a session. The channel is for its process.
+    pub fn open(self: &Arc<Self>, lease: Option<LeaseId>) -> io::Result<(Registration, Channel)> {
         let (channel, theirs) = Channel::pair()?;
-        let desk =
-            Arc::new(Desk { identity: Identity::random(), lease, channel, pending: AtomicUsize::new(0) });
-        let (board, its) = (self.clone(), desk.clone());
+        let own = Arc::new(PeerSession {
+            identity: Identity::random(),
+            lease,
+            channel,
+            pending: AtomicUsize::new(0),
+        });
+        let (all, its) = (self.clone(), own.clone());
         std::thread::Builder::new()
             .name("peers".into())
             .stack_size(128 << 10)
-            .spawn(move || board.serve(&its))?;
-        self.sessions.lock().insert(desk.identity.session, desk.clone());
-        Ok((Open { board: self.clone(), desk }, theirs))
+            .spawn(move || all.serve(&its))?;
+        self.sessions.lock().insert(own.identity.session, own.clone());
+        Ok((Registration { all: self.clone(), own }, theirs))
     }
 
     /// Makes the connections that a session's process asks for, until it has gone.
-    fn serve(self: Arc<Self>, desk: &Arc<Desk>) {
-        while let Ok(Some((message, _))) = desk.channel.receive() {
+    fn serve(self: Arc<Self>, own: &Arc<PeerSession>) {
+        while let Ok(Some((message, _))) = own.channel.receive() {
             let Ok(ask) = Ask::parse(&message) else { return };
             let link = ask.link;
-            let failed = |text: &str| {
-                let word = Tell::Failed { link, text: text.to_owned() };
-                let _ = desk.channel.send(&word.to_bytes(), None);
+            let failed = |why: LinkError| {
+                let word = Tell::Failed { link, text: why.to_string() };
+                let _ = own.channel.send(&word.to_bytes(), None);
             };
-            if desk.pending.fetch_add(1, SeqCst) >= MAX_PENDING {
-                desk.pending.fetch_sub(1, SeqCst);
-                failed("too many connections are being made at once");
+            if own.pending.fetch_add(1, SeqCst) >= MAX_PENDING {
+                own.pending.fetch_sub(1, SeqCst);
+                failed(LinkError::Many);
                 continue;
             }
-            let (board, its) = (self.clone(), desk.clone());
+            let (all, its) = (self.clone(), own.clone());
             let body = move || {
-                let made = board.connect(&its, &ask);
+                let made = all.connect(&its, &ask);
                 its.pending.fetch_sub(1, SeqCst);
                 let (word, tcp) = match made {
                     Ok(tcp) => (Tell::Connected { link }, Some(tcp)),
-                    Err(text) => (Tell::Failed { link, text }, None),
+                    Err(why) => (Tell::Failed { link, text: why.to_string() }, None),
                 };
                 // A process that has gone needs nothing any more.
                 let _ = its.channel.send(&word.to_bytes(), tcp.as_ref().map(Tcp::descriptor));
             };
             let thread = std::thread::Builder::new().name("peer".into()).stack_size(512 << 10).spawn(body);
             if let Err(e) = thread {
-                desk.pending.fetch_sub(1, SeqCst);
+                own.pending.fetch_sub(1, SeqCst);
                 tracing::error!("no thread could be started: {e}");
-                failed("the server has no thread left");
+                failed(LinkError::NoThread);
             }
         }
     }
 
-    fn connect(&self, desk: &Desk, ask: &Ask) -> Result<Tcp, String> {
+    fn connect(&self, own: &PeerSession, ask: &Ask) -> Result<Tcp, LinkError> {
         let begun = Instant::now();
-        let nodes = desk.lease.map_or_else(Vec::new, |lease| self.nodes_of(lease, begun));
+        let nodes = own.lease.map_or_else(Vec::new, |lease| self.nodes_of(lease, begun));
         let way = self.rule.way(&nodes, &ask.node, &ask.address)?;
         let limit = if way.vouched { CONNECT_TIME + ANSWER_TIME } else { CONNECT_TIME };
         let made = way.addresses.iter().map(|address| introduce(*address, &ask.key, begun + limit));
@@ -143,7 +161,7 @@ impl Switchboard {
             // Neither the time nor the words tell what is there.
             std::thread::sleep((begun + limit).saturating_duration_since(Instant::now()));
         }
-        Err(UNREACHABLE.into())
+        Err(LinkError::Unreachable)
     }
 
     /// The nodes that a lease gives something of. Orders may come a moment after the program does.
@@ -160,12 +178,12 @@ impl Switchboard {
     /// Another server has connected, with this hello: hands the connection to the session that waits for it.
     pub fn arrive(&self, tcp: &Tcp, hello: &Hello, peer: &str) {
         let found = Introduction::parse(&hello.credential).and_then(|shown| {
-            let desk = self.sessions.lock().get(&shown.session).cloned()?;
-            shown.knows(&desk.identity.key(shown.number)).then_some((shown, desk))
+            let own = self.sessions.lock().get(&shown.session).cloned()?;
+            shown.knows(&own.identity.key(shown.number)).then_some((shown, own))
         });
-        let handed = found.is_some_and(|(shown, desk)| {
+        let handed = found.is_some_and(|(shown, own)| {
             let word = Tell::Arrived { number: shown.number, nonce: shown.nonce };
-            desk.channel.send(&word.to_bytes(), Some(tcp.descriptor())).is_ok()
+            own.channel.send(&word.to_bytes(), Some(tcp.descriptor())).is_ok()
         });
         if !handed {
             tracing::warn!("{peer}: refused: it has no key of a session");
@@ -213,14 +231,14 @@ mod tests {
     use std::net::TcpListener;
     use std::os::fd::AsRawFd;
 
-    fn board(loopback: bool) -> Arc<Switchboard> {
+    fn board(loopback: bool) -> Arc<PeerSessions> {
         let ledger = Arc::new(Ledger::new(&[1 << 20]).unwrap());
         let named = if loopback { vec![] } else { vec!["127.0.0.1".parse().unwrap()] };
-        Switchboard::new(Rule { named, loopback }, LeaseTable::new(ledger, 1), false)
+        PeerSessions::new(Rule { named, loopback }, LeaseTable::new(ledger, 1), false)
     }
 
     /// What a daemon does with whatever connects.
-    fn daemon(board: Arc<Switchboard>) -> SocketAddr {
+    fn daemon(board: Arc<PeerSessions>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -260,7 +278,7 @@ mod tests {
         });
         assert_eq!(ask(&process, address, key.clone()), (Tell::Connected { link: 3 }, true));
         let _their_process = answering.join().unwrap();
-        let refused = (Tell::Failed { link: 3, text: UNREACHABLE.into() }, false);
+        let refused = (Tell::Failed { link: 3, text: LinkError::Unreachable.to_string() }, false);
         // Keys of nobody, of another session, and of one that is over.
         assert_eq!(ask(&process, address, Identity::random().key(1)), refused);
         let wrong = PeerKey { session: key.session, ..Identity::random().key(1) };
@@ -285,7 +303,7 @@ mod tests {
         });
         let sending = board(false);
         let (_open, process) = sending.open(None).unwrap();
-        let refused = (Tell::Failed { link: 3, text: UNREACHABLE.into() }, false);
+        let refused = (Tell::Failed { link: 3, text: LinkError::Unreachable.to_string() }, false);
         assert_eq!(ask(&process, address, Identity::random().key(1)), refused);
     }
 
@@ -297,7 +315,7 @@ mod tests {
         let (_open, process) = sending.open(None).unwrap();
         for address in [silent.local_addr().unwrap(), closed] {
             let begun = Instant::now();
-            let refused = (Tell::Failed { link: 3, text: UNREACHABLE.into() }, false);
+            let refused = (Tell::Failed { link: 3, text: LinkError::Unreachable.to_string() }, false);
             assert_eq!(ask(&process, address, Identity::random().key(1)), refused);
             assert!(begun.elapsed() >= CONNECT_TIME);
         }

@@ -4,25 +4,25 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-/// A word that counts how often it was rung. A peer that garbles it wakes whoever sleeps too often, or not at all, as
-/// one could that does not send.
+/// A word of shared memory that threads sleep on (a futex), and that counts how often it has woken them. A peer that garbles
+/// it wakes whoever sleeps too often, or not at all, as one could that does not send.
 #[derive(Debug, Clone, Copy)]
-pub struct Bell<'a>(pub &'a AtomicU32);
+pub struct Futex<'a>(pub &'a AtomicU32);
 
-impl Bell<'_> {
-    /// How often it was rung so far.
+impl Futex<'_> {
+    /// How often sleepers were woken so far.
     pub fn seen(self) -> u32 {
         self.0.load(SeqCst)
     }
 
     /// Wakes everybody who sleeps here.
-    pub fn ring(self) {
+    pub fn wake(self) {
         self.0.fetch_add(1, SeqCst);
         // SAFETY: the word is valid; nothing else is read. It fails for no reason that matters.
         unsafe { libc::syscall(libc::SYS_futex, self.0.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     }
 
-    /// Sleeps until it is rung, unless it was since it was `seen`; for at most so long, or shorter.
+    /// Sleeps until it is woken, unless it was since the count was `seen`; for at most so long, or shorter.
     pub fn wait(self, seen: u32, time: Duration) -> io::Result<()> {
         let time = libc::timespec {
             tv_sec: time.as_secs().min(1 << 30) as libc::time_t,
@@ -49,18 +49,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_rung_for_does_not_sleep_and_who_sleeps_is_woken() {
+    fn who_was_woken_before_does_not_sleep_and_who_sleeps_is_woken() {
         let word = AtomicU32::new(u32::MAX);
-        let bell = Bell(&word);
-        let seen = bell.seen();
-        bell.ring();
+        let futex = Futex(&word);
+        let seen = futex.seen();
+        futex.wake();
         // Would take an hour.
-        bell.wait(seen, Duration::from_secs(3600)).unwrap();
-        let seen = bell.seen();
-        bell.wait(seen, Duration::from_millis(1)).unwrap();
+        futex.wait(seen, Duration::from_secs(3600)).unwrap();
+        let seen = futex.seen();
+        futex.wait(seen, Duration::from_millis(1)).unwrap();
         std::thread::scope(|scope| {
-            let sleeper = scope.spawn(|| bell.wait(seen, Duration::from_secs(3600)));
-            bell.ring();
+            let sleeper = scope.spawn(|| futex.wait(seen, Duration::from_secs(3600)));
+            futex.wake();
             sleeper.join().unwrap().unwrap();
         });
     }

@@ -1,0 +1,26 @@
+//! What users set, and where clients on the same machine look.
+
+use std::time::Duration;
+
+/// How long connecting to a server may take where [`CONNECT_TIMEOUT_VARIABLE`] says nothing: a server on which many programs
+/// start at once takes its time.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The environment variable that says how long connecting may take, in seconds.
+pub const CONNECT_TIMEOUT_VARIABLE: &str = "RGPU_CONNECT_TIMEOUT";
+
+/// The environment variable that says which transport a program uses.
+pub const TRANSPORT_VARIABLE: &str = "RGPU_TRANSPORT";
+
+/// The environment variable that says that what leaves the machine is to be encrypted.
+pub const ENCRYPT_VARIABLE: &str = "RGPU_ENCRYPT";
+/// The environment variable with the [fingerprints](super::tls::Fingerprint) of certificates that are trusted, separated by commas.
+pub const FINGERPRINT_VARIABLE: &str = "RGPU_TLS_FINGERPRINT";
+/// The environment variable that names a file with the certificates (PEM) that sign those of servers.
+pub const CA_VARIABLE: &str = "RGPU_TLS_CA";
+
+/// The name of the abstract Unix socket beside a TCP listener, over which clients on the same machine find
+/// shared memory.
+pub fn local_name(address: &std::net::SocketAddr) -> String {
+    format!("rgpu/{address}")
+}
