@@ -123,8 +123,7 @@ fn bases() -> Vec<PathBuf> {
 }
 
 fn user() -> u32 {
-    // SAFETY: asks for a number; cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// Makes a directory that only this user can change, or checks that it is one. Whoever could change it could

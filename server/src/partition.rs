@@ -164,7 +164,7 @@ impl Partitions {
         let mps = match partition {
             Partition::Auto if whole && mps.answers() => Some(mps),
             Partition::Mps if whole && !mps.answers() => {
-                return Err(PartitionError::NoService(mps.socket().into()));
+                return Err(PartitionError::NoService(mps.socket()));
             }
             Partition::Mps if whole => Some(mps),
             _ => None,

@@ -14,6 +14,8 @@ use std::time::Duration;
 use rgpu_control::{Broker, Tls};
 use serde::Serialize;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::Failure;
 use crate::measure::{Samples, Summary};
 use crate::way::Service;
@@ -182,17 +184,15 @@ fn read(path: &Path) -> Result<String, Failure> {
 }
 
 fn raise_file_limit(wanted: u64) -> Result<(), Failure> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is the one that both calls take.
-    let done = unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && {
-            limit.rlim_cur = limit.rlim_cur.max(wanted.min(limit.rlim_max));
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0
-        }
-    };
-    if !done || limit.rlim_cur < wanted {
-        let text =
-            format!("{wanted} open files are needed, and {} allowed: raise `ulimit -n`", limit.rlim_max);
+    let limit = getrlimit(Resource::Nofile);
+    // No limit is none.
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    let raised = Rlimit { current: Some(wanted), ..limit };
+    if limit.maximum.is_some_and(|most| most < wanted) || setrlimit(Resource::Nofile, raised).is_err() {
+        let most = limit.maximum.or(limit.current).unwrap_or(wanted);
+        let text = format!("{wanted} open files are needed, and {most} allowed: raise `ulimit -n`");
         return Err(Failure::new(text));
     }
     Ok(())

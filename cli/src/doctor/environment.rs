@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rustix::process::{Resource, getrlimit};
+
 use super::Finding;
 use crate::library::{self, Links};
 use crate::{devices, probe, run};
@@ -14,7 +16,7 @@ const LEAST_ADDRESS_SPACE: u64 = 20 << 30;
 pub fn check(server: Option<&str>, token_file: Option<&Path>) -> Vec<Finding> {
     let mut findings = vec![processor()];
     findings.extend(library());
-    findings.extend(address_space(libc::RLIMIT_AS));
+    findings.extend(address_space(Resource::As));
     findings.extend(preloads());
     findings.push(reach(server, token_file));
     findings
@@ -58,21 +60,15 @@ fn by_hand(links: &Links) -> String {
     )
 }
 
-fn address_space(resource: libc::__rlimit_resource_t) -> Option<Finding> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a live variable.
-    if unsafe { libc::getrlimit(resource, &mut limit) } != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
-        return None;
-    }
-    if limit.rlim_cur >= LEAST_ADDRESS_SPACE {
-        let text = format!(
-            "address space is limited to {} GiB, which is enough for little GPUs",
-            limit.rlim_cur >> 30
-        );
+fn address_space(resource: Resource) -> Option<Finding> {
+    let limit = getrlimit(resource).current?;
+    if limit >= LEAST_ADDRESS_SPACE {
+        let text =
+            format!("address space is limited to {} GiB, which is enough for little GPUs", limit >> 30);
         return Some(Finding::note(text));
     }
     Some(Finding::bad(
-        format!("address space is limited to {} MiB (ulimit -v)", limit.rlim_cur >> 20),
+        format!("address space is limited to {} MiB (ulimit -v)", limit >> 20),
         "ulimit -v unlimited: device memory takes addresses, though no memory",
     ))
 }

@@ -80,21 +80,18 @@ fn privileges(path: &Path) -> Option<Finding> {
     let status = fs::metadata(path).ok()?;
     let name = path.display();
     let advice = "run a copy that has no such rights (cp keeps none)";
-    // SAFETY: asks for numbers; cannot fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let setuid = status.mode() & libc::S_ISUID != 0 && status.uid() != user;
     let setgid = status.mode() & libc::S_ISGID != 0 && status.gid() != group;
     if setuid || setgid {
         let what = format!("{name} is setuid or setgid, so that LD_PRELOAD is ignored");
         return Some(Finding::bad(what, advice));
     }
-    let mut c_path = path.as_os_str().as_bytes().to_vec();
-    c_path.push(0);
-    // SAFETY: two C strings; with no room for the value, its size is returned.
-    let capabilities = unsafe {
-        libc::getxattr(c_path.as_ptr().cast(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0)
-    };
-    (capabilities > 0)
+    // With no room for the value, its size is returned.
+    let nothing: &mut [u8] = &mut [];
+    let capabilities = rustix::fs::getxattr(path, c"security.capability", nothing);
+    capabilities
+        .is_ok_and(|size| size > 0)
         .then(|| Finding::bad(format!("{name} has file capabilities, so that LD_PRELOAD is ignored"), advice))
 }
 
