@@ -253,7 +253,7 @@ impl Daemon {
         // Who may come as they are may still bring a lease, and is held to it.
         if *leases && !(*everybody && hello.credential.is_empty()) {
             let admitted = self.leases.admit_bound(&hello.credential, hello.session, binding);
-            return admitted.map(Some).map_err(|why| Refusal::Lease(why.to_string()));
+            return admitted.map(Some).map_err(Refusal::Lease);
         }
         match (*everybody, hello.credential.is_empty()) {
             (true, _) => Ok(None),

@@ -56,10 +56,7 @@ impl Daemon {
         }
         let terms = heard.lease.as_ref().map(|lease| &lease.terms[..]);
         let looks = heard.hello.features & FEATURE_OBSERVE != 0;
-        let arranged = self
-            .partitions
-            .arrange(&self.device, terms, looks)
-            .map_err(|why| Refusal::Devices(why.to_string()))?;
+        let arranged = self.partitions.arrange(&self.device, terms, looks).map_err(Refusal::Devices)?;
         let sessions = self.children().len();
         let slot = if sessions < self.max_sessions { self.ledger.take_slot() } else { None };
         let slot = slot.ok_or(Refusal::Full(sessions))?;
@@ -67,7 +64,7 @@ impl Daemon {
             && let Err(why) = self.leases.begin(lease, slot)
         {
             self.ledger.clear_slot(slot);
-            return Err(Refusal::Lease(why.to_string()));
+            return Err(Refusal::Lease(why));
         }
         Ok((slot, arranged))
     }
