@@ -45,28 +45,28 @@ impl Both {
         Self { sender, receiver, around, _program: program }
     }
 
-    fn send(&self, transfer: u64, place: Result<Place>) -> mpsc::Receiver<Result<()>> {
+    fn send(&self, transfer: u64, place: Result<CopyEnd>) -> mpsc::Receiver<Result<()>> {
         let (send, receive) = mpsc::channel();
         self.sender.send(transfer, place, Box::new(move |result| drop(send.send(result))));
         receive
     }
 
-    fn receive(&self, transfer: u64, place: Result<Place>) -> mpsc::Receiver<Result<()>> {
+    fn receive(&self, transfer: u64, place: Result<CopyEnd>) -> mpsc::Receiver<Result<()>> {
         let (send, receive) = mpsc::channel();
         self.receiver.receive(transfer, place, Box::new(move |result| drop(send.send(result))));
         receive
     }
 
     /// A copy that has to succeed.
-    fn copy(&self, transfer: u64, src: Place, dst: Place) {
+    fn copy(&self, transfer: u64, src: CopyEnd, dst: CopyEnd) {
         let received = self.receive(transfer, Ok(dst));
         let sent = self.send(transfer, Ok(src));
         assert_eq!((sent.recv().unwrap(), received.recv().unwrap()), (Ok(()), Ok(())));
     }
 }
 
-fn here(region: Region) -> Place {
-    Place { stream: 0, region, here: true }
+fn here(region: Region) -> CopyEnd {
+    CopyEnd { stream: 0, region, here: true }
 }
 
 fn bytes(length: usize) -> Vec<u8> {
@@ -122,7 +122,7 @@ fn the_device_helps_where_memory_is_not_here() {
     let source = bytes(size as usize);
     let data = rgpu_device::HostData::Owned(source.clone());
     device.copy_to_device(0, Region::linear(base, size), 0, data).unwrap();
-    let far = |region| Place { stream: 0, region, here: false };
+    let far = |region| CopyEnd { stream: 0, region, here: false };
     let (from, to) = (Region::linear(base + 3, size - 5), Region::linear(base + size + 1, size - 5));
     both.copy(1, far(from), far(to));
     // Narrow rows.
