@@ -621,7 +621,7 @@ fn launch_many(s: &Setup, stream: u64, launches: u64) -> JoinHandle<Result<()>> 
 /// A session with a module, and so many streams on which nothing gets done.
 fn setup_stuck(streams: u64) -> (Setup, Vec<u64>) {
     let s = setup();
-    s.remote.mem_alloc(0, base(&s), 4, MemoryKind::Device).unwrap();
+    s.remote.mem_alloc(0, base(&s), 4096, MemoryKind::Device).unwrap();
     s.remote.module_load(0, 1, b"image", &[]).unwrap();
     let streams: Vec<u64> = (0..streams).map(|i| 0x100 + i).collect();
     for &stream in &streams {

@@ -58,8 +58,8 @@ pub fn bad_regions_are_refused(open: Open) {
     for (region, expected) in [
         (Region { row_pitch: 16, ..good }, Code::InvalidPitchValue),
         (Region { slice_pitch: 64, ..good }, Code::InvalidValue),
-        (Region { slice_pitch: u64::MAX / 2 & !7, ..good }, Code::InvalidValue),
-        (Region { width: u64::MAX & !7, ..good }, Code::InvalidValue),
+        (Region { slice_pitch: (u64::MAX / 2) & !7, ..good }, Code::InvalidValue),
+        (Region { width: !7, ..good }, Code::InvalidValue),
         (Region { slice_pitch: PAGE, ..good }, Code::InvalidValue),
         (Region::linear(addr, PAGE + 4), Code::InvalidValue),
         (Region::linear(addr - 4, 8), Code::InvalidValue),
