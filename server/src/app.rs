@@ -5,10 +5,10 @@
 
 use crate::confine;
 use crate::convert;
+use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::greeting::{ANSWER_TIME, hear_any, say};
 use crate::ledger::{Ledger, Slot};
 use crate::observer::Observed;
-use crate::options::{DeviceKind, DeviceSpec};
 use crate::orders::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE};
 use crate::pacer::LedgerPacer;
 use crate::peer::Channel;

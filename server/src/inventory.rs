@@ -4,8 +4,8 @@
 //! has opened it. So a process of its own looks, tells, and ends.
 
 use crate::convert;
-use crate::options::{DeviceKind, DeviceSpec, MAX_DEVICES, SOFTWARE_MEMORY};
-use crate::partition::{Partition, Partitions, is_instance};
+use crate::device_spec::{DeviceKind, DeviceSpec, MAX_DEVICES, Partition, SOFTWARE_MEMORY, is_instance};
+use crate::partition::Partitions;
 use rgpu_nvidia::{self as nvidia, Looked};
 use rgpu_protocol::hello::DeviceInfo;
 use rgpu_protocol::wire;

@@ -14,7 +14,7 @@ mod tests;
 
 pub use block::{SLOTS, Slot};
 
-use crate::options::MAX_DEVICES;
+use crate::device_spec::MAX_DEVICES;
 use block::{Block, GrantEntry, LEASES, LeaseEntry};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

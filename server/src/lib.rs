@@ -25,6 +25,7 @@ mod budget;
 pub mod confine;
 mod convert;
 pub mod daemon;
+mod device_spec;
 mod encryption;
 mod greeting;
 pub mod inventory;
@@ -43,8 +44,8 @@ pub mod store;
 
 pub use app::app_server_main;
 pub use daemon::serve;
-pub use options::{DeviceKind, DeviceSpec, Encryption, Options, TlsOptions};
-pub use partition::Partition;
+pub use device_spec::{DeviceKind, DeviceSpec, Partition};
+pub use options::{Encryption, Options, TlsOptions};
 
 /// The hidden subcommand under which the daemon starts itself again for an application.
 pub const APP_SERVER_COMMAND: &str = "__app-server";

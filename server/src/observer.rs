@@ -2,7 +2,7 @@
 //! and has no memory, so that a monitoring program costs the GPU nothing.
 
 use crate::app::{nvidia_config, software_config};
-use crate::options::{DeviceKind, DeviceSpec};
+use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::{convert, inventory};
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{

@@ -1,7 +1,7 @@
 //! What the daemon hands to the process that it starts for an application: descriptors, and the [`Orders`].
 
+use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::inventory::{path_bytes, path_from};
-use crate::options::{DeviceKind, DeviceSpec};
 use crate::peer::Identity;
 use rgpu_protocol::hello::{Hello, HelloExtras, HelloSeat};
 use rgpu_protocol::sys;

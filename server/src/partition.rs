@@ -6,30 +6,13 @@
 //! when the server starts, and looked at again when a program comes.
 
 use crate::budget::WHOLE;
+use crate::device_spec::{DeviceKind, DeviceSpec, Partition, is_instance};
 use crate::ledger::Terms;
 use crate::mps::Mps;
-use crate::options::{DeviceKind, DeviceSpec};
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::str::FromStr;
-
-/// How the name of an instance of a partitioned GPU begins.
-pub const INSTANCE: &str = "MIG-";
-
-/// How an administrator wants NVIDIA devices to be divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Partition {
-    /// Instances of partitioned GPUs as they are; whole GPUs by the multi-process service where it runs, else by pacing.
-    #[default]
-    Auto,
-    /// By pacing alone, instances as well.
-    Pacing,
-    /// Whole GPUs by the multi-process service, which has to run.
-    Mps,
-    /// Instances of partitioned GPUs, and no whole ones.
-    Mig,
-}
 
 /// Why devices cannot be divided as somebody wants.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -132,11 +115,6 @@ impl Arrangement {
             ceiling => format!("{} at {ceiling}% of the multiprocessors", text.join(",")),
         }
     }
-}
-
-/// Whether a name, as `CUDA_VISIBLE_DEVICES` takes it, is an instance's.
-pub fn is_instance(name: &str) -> bool {
-    name.starts_with(INSTANCE)
 }
 
 impl Partitions {

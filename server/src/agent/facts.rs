@@ -1,8 +1,8 @@
 //! What a node says about itself when it registers.
 
 use crate::convert;
+use crate::device_spec::DeviceKind;
 use crate::inventory::Settled;
-use crate::options::DeviceKind;
 use crate::partition::Enforcer;
 use rgpu_control::api::DeviceReport;
 use rgpu_control::token::{self, Claims, Role, TokenError};
@@ -156,7 +156,7 @@ pub fn name(given: Option<&str>, token: &str) -> Result<String, NameError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::DeviceSpec;
+    use crate::device_spec::DeviceSpec;
     use crate::{inventory, partition::Partitions};
     use rgpu_control::token::{PrivateKey, RoleClaims};
 

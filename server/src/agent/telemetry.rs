@@ -1,8 +1,8 @@
 //! What NVIDIA's management library measures of the devices. The daemon loads no driver, so a process of its own does, and
 //! writes a line for each device and second: its number, percent of time busy, bytes used, milliwatts; `-` is what is not known.
 
+use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::inventory;
-use crate::options::{DeviceKind, DeviceSpec};
 use parking_lot::Mutex;
 use rgpu_control::api::DeviceReport;
 use rgpu_device::telemetry::{Group, Metric};

@@ -1,7 +1,7 @@
 //! The ledger's memory: what every process that maps it finds where.
 
 use crate::budget::Budget;
-use crate::options::MAX_DEVICES;
+use crate::device_spec::MAX_DEVICES;
 use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::io;
