@@ -3,11 +3,13 @@
 //! processes with time limits ([`process`]), a proxy that watches the wire ([`proxy`]), a broker with servers and clients ([`cluster`]),
 //! and a pseudo-terminal ([`terminal`]).
 
+#[cfg(feature = "end-to-end")]
 pub mod cluster;
 pub mod examples;
 pub mod gpu_check;
 pub mod process;
 pub mod product;
+#[cfg(feature = "end-to-end")]
 pub mod proxy;
 pub mod terminal;
 pub mod toolkit;

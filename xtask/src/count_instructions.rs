@@ -26,7 +26,7 @@ type Costs = HashMap<String, f64>;
 
 /// Counts, prints, and says whether the aim was reached.
 pub fn count_instructions() -> Result<bool> {
-    crate::build()?;
+    crate::build(crate::Parts::All)?;
     let (toolkit, _) = crate::toolkit()?;
     let program = examples::for_tests()?;
     let program = program.iter().find(|p| p.name == PROGRAM).context("The program is not there")?;

@@ -8,11 +8,11 @@ use rgpu_tests::process;
 use rgpu_tests::product::{Daemon, Product, Stats, temporary};
 use rgpu_tests::toolkit::Version;
 
-use crate::{build, seconds, size_of_directory, toolkit};
+use crate::{Parts, build, seconds, size_of_directory, toolkit};
 
 /// Runs the examples whose names match, and says whether all were right.
 pub fn demo(filter: &[String]) -> Result<bool> {
-    let built = build()?;
+    let built = build(Parts::RunAndServe)?;
     let (toolkit, fetched) = toolkit()?;
     let mut programs = examples::all()?;
     programs.retain(|e| filter.is_empty() || filter.iter().any(|f| e.name.contains(f)));

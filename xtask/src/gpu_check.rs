@@ -11,7 +11,7 @@ use rgpu_tests::gpu_check::{Bundle, NAME, SCRIPT};
 use rgpu_tests::product::Product;
 use rgpu_tests::toolkit::Version;
 
-use crate::{build, seconds, size_of_directory, toolkit};
+use crate::{Parts, build, seconds, size_of_directory, toolkit};
 
 /// What `cargo xtask gpu-check` takes.
 #[derive(Args)]
@@ -29,7 +29,7 @@ pub struct Arguments {
 
 /// Makes the bundle and runs it. Says whether everything was as it should be.
 pub fn gpu_check(arguments: &Arguments) -> Result<bool> {
-    let built = build()?;
+    let built = build(Parts::All)?;
     println!("Built in {}", seconds(built));
     let (toolkit, _) = toolkit()?;
     let start = Instant::now();

@@ -104,12 +104,38 @@ fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// What is built of the product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    /// All of it.
+    All,
+    /// What running programs through a server takes: no broker, simulator or benchmarks. Less than half of the work.
+    RunAndServe,
+}
+
+impl Parts {
+    /// What cargo is told.
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::All => &["build", "--release"],
+            Self::RunAndServe => &[
+                "build",
+                "--release",
+                "--no-default-features",
+                "--features",
+                "rgpu/serve,rgpu-client/in-process",
+            ],
+        }
+    }
+}
+
 /// Builds the product. Returns how long that took.
-fn build() -> Result<Duration> {
+fn build(parts: Parts) -> Result<Duration> {
     let start = Instant::now();
-    println!("Building rgpu: cargo build --release");
-    let status = cargo(&["build", "--release"]).status().context("Starting cargo")?;
-    ensure!(status.success(), "`cargo build --release` failed");
+    let arguments = parts.arguments();
+    println!("Building rgpu: cargo {}", arguments.join(" "));
+    let status = cargo(arguments).status().context("Starting cargo")?;
+    ensure!(status.success(), "`cargo {}` failed", arguments.join(" "));
     Ok(start.elapsed())
 }
 

@@ -16,7 +16,7 @@ use rgpu_tests::examples::{self, Example, Linking};
 use rgpu_tests::product::Product;
 use rgpu_tests::toolkit::Version;
 
-use crate::{build, cargo, compile_all, seconds, toolkit};
+use crate::{Parts, build, cargo, compile_all, seconds, toolkit};
 
 /// Without `crc32_generic` the device cannot be made, which no dependency says.
 const MODULES: &[&str] = &[
@@ -43,7 +43,7 @@ pub fn test(filter: &[String]) -> Result<bool> {
         ensure!(found, "{tool} is missing; install {PACKAGES}");
     }
     let kernel = Kernel::fetch()?;
-    println!("Built in {}", seconds(build()?));
+    println!("Built in {}", seconds(build(Parts::All)?));
     let product = Product::built()?;
     let (toolkit, _) = toolkit()?;
     compile_all(&toolkit)?;

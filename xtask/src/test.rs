@@ -10,7 +10,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 use rgpu_tests::product::Product;
 
-use crate::{build, cargo, compile_all, seconds, toolkit};
+use crate::{Parts, build, cargo, compile_all, seconds, toolkit};
 
 #[derive(Default)]
 struct Counts {
@@ -30,7 +30,7 @@ const FEW: usize = 5;
 
 /// Runs the tests whose names match, and says whether all passed.
 pub fn test(filter: &[String]) -> Result<bool> {
-    let built = build()?;
+    let built = build(Parts::All)?;
     println!("Built in {}", seconds(built));
     let product = Product::built()?;
     match toolkit() {
