@@ -12,7 +12,7 @@ use crate::way::{Counters, Way};
 use crate::{Failure, Progress};
 
 /// Runs the program, and returns one row a way, each beside the first way that needs no server.
-pub fn measure(rig: &Rig, command: &[OsString], progress: &Progress) -> Result<Vec<Row>, Failure> {
+pub(crate) fn measure(rig: &Rig, command: &[OsString], progress: &Progress) -> Result<Vec<Row>, Failure> {
     let (program, arguments) =
         command.split_first().ok_or_else(|| Failure::new("Say which program to run: app -- CMD"))?;
     let ways = rig.ways();

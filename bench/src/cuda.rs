@@ -82,7 +82,7 @@ calls! {
 }
 
 /// A driver with one device's primary context current, and a kernel that does nothing.
-pub struct Driver {
+pub(crate) struct Driver {
     calls: Calls,
     device: c_int,
     first_call: u64,
@@ -91,14 +91,14 @@ pub struct Driver {
 }
 
 /// Host memory that the driver has pinned.
-pub struct Pinned<'a> {
+pub(crate) struct Pinned<'a> {
     driver: &'a Driver,
     at: *mut u8,
     len: usize,
 }
 
 /// Device memory.
-pub struct Memory<'a> {
+pub(crate) struct Memory<'a> {
     driver: &'a Driver,
     /// Its address.
     pub at: u64,
@@ -106,7 +106,7 @@ pub struct Memory<'a> {
 
 impl Driver {
     /// Opens the driver and the first device.
-    pub fn open() -> Result<Self, Failure> {
+    pub(crate) fn open() -> Result<Self, Failure> {
         // SAFETY: loading a CUDA driver runs its constructors, which is what is asked for.
         let library = unsafe { Library::new("libcuda.so.1") }
             .map_err(|e| Failure::new(format!("There is no CUDA driver here: {e}")))?;
@@ -137,12 +137,12 @@ impl Driver {
     }
 
     /// When the first call had returned, by the system's monotonic clock.
-    pub fn first_call(&self) -> u64 {
+    pub(crate) fn first_call(&self) -> u64 {
         self.first_call
     }
 
     /// The device's name.
-    pub fn device_name(&self) -> Result<String, Failure> {
+    pub(crate) fn device_name(&self) -> Result<String, Failure> {
         let mut name = [0; 256];
         // SAFETY: the length is the buffer's.
         self.check("cuDeviceGetName", unsafe {
@@ -166,13 +166,13 @@ impl Driver {
     }
 
     /// Waits for all work.
-    pub fn synchronize(&self) -> Result<(), Failure> {
+    pub(crate) fn synchronize(&self) -> Result<(), Failure> {
         // SAFETY: no arguments.
         self.check("cuCtxSynchronize", unsafe { (self.calls.synchronize)() })
     }
 
     /// Bytes of the device's memory that are free.
-    pub fn free_memory(&self) -> Result<usize, Failure> {
+    pub(crate) fn free_memory(&self) -> Result<usize, Failure> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are stored in variables.
         self.check("cuMemGetInfo", unsafe { (self.calls.get_info)(&mut free, &mut total) })?;
@@ -180,7 +180,7 @@ impl Driver {
     }
 
     /// Allocates `len` bytes on the device.
-    pub fn alloc(&self, len: usize) -> Result<Memory<'_>, Failure> {
+    pub(crate) fn alloc(&self, len: usize) -> Result<Memory<'_>, Failure> {
         let mut at = 0;
         // SAFETY: the address is stored in a variable.
         self.check("cuMemAlloc", unsafe { (self.calls.alloc)(&mut at, len) })?;
@@ -188,7 +188,7 @@ impl Driver {
     }
 
     /// Allocates `len` bytes of pinned host memory.
-    pub fn pinned(&self, len: usize) -> Result<Pinned<'_>, Failure> {
+    pub(crate) fn pinned(&self, len: usize) -> Result<Pinned<'_>, Failure> {
         let mut at = ptr::null_mut();
         // SAFETY: the address is stored in a variable.
         self.check("cuMemAllocHost", unsafe { (self.calls.alloc_host)(&mut at, len) })?;
@@ -196,13 +196,13 @@ impl Driver {
     }
 
     /// Copies bytes to the device.
-    pub fn to_device(&self, to: &Memory, from: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn to_device(&self, to: &Memory, from: &[u8]) -> Result<(), Failure> {
         // SAFETY: the slice is readable; the driver checks the device's side.
         self.check("cuMemcpyHtoD", unsafe { (self.calls.to_device)(to.at, from.as_ptr().cast(), from.len()) })
     }
 
     /// Copies bytes from pinned memory to the device without waiting.
-    pub fn to_device_async(&self, to: &Memory, from: &Pinned, len: usize) -> Result<(), Failure> {
+    pub(crate) fn to_device_async(&self, to: &Memory, from: &Pinned, len: usize) -> Result<(), Failure> {
         // SAFETY: as above; pinned memory outlives the copy, since its owner synchronises before freeing it.
         self.check("cuMemcpyHtoDAsync", unsafe {
             (self.calls.to_device_async)(to.at, from.at.cast(), len.min(from.len), ptr::null_mut())
@@ -210,14 +210,14 @@ impl Driver {
     }
 
     /// Copies bytes from the device.
-    pub fn to_host(&self, to: &mut [u8], from: &Memory) -> Result<(), Failure> {
+    pub(crate) fn to_host(&self, to: &mut [u8], from: &Memory) -> Result<(), Failure> {
         // SAFETY: the slice is writable; the driver checks the device's side.
         self.check("cuMemcpyDtoH", unsafe { (self.calls.to_host)(to.as_mut_ptr().cast(), from.at, to.len()) })
     }
 
     /// Launches the kernel that does nothing, with four arguments, in the default stream.
     #[inline]
-    pub fn launch(&self, at: u64) -> Result<(), Failure> {
+    pub(crate) fn launch(&self, at: u64) -> Result<(), Failure> {
         let (mut a, mut b, mut n, mut f) = (at, at, 1u32, 1f32);
         let mut arguments: [*mut c_void; 4] = [
             ptr::from_mut(&mut a).cast(),
@@ -235,7 +235,11 @@ impl Driver {
     }
 
     /// The calls that `rgpu bench calls` measures, by name. Each does what it names once.
-    pub fn named<'a>(&'a self, memory: &'a Memory, scratch: &'a mut [u8]) -> Vec<(&'static str, Call<'a>)> {
+    pub(crate) fn named<'a>(
+        &'a self,
+        memory: &'a Memory,
+        scratch: &'a mut [u8],
+    ) -> Vec<(&'static str, Call<'a>)> {
         let calls = &self.calls;
         let at = memory.at;
         let null: *mut c_void = ptr::null_mut();
@@ -305,11 +309,11 @@ impl Driver {
 }
 
 /// One call, or a few that belong together.
-pub type Call<'a> = Box<dyn FnMut() -> Result<(), Failure> + 'a>;
+pub(crate) type Call<'a> = Box<dyn FnMut() -> Result<(), Failure> + 'a>;
 
 impl Pinned<'_> {
     /// The bytes.
-    pub fn bytes(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the driver gave `len` bytes, which the exclusive borrow guards.
         unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
     }

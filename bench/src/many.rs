@@ -16,7 +16,7 @@ use crate::{Failure, Progress};
 
 /// What to measure.
 #[derive(Debug, Clone, clap::Args, Serialize)]
-pub struct Options {
+pub(crate) struct Options {
     /// How many programs at once; what comes after the first is compared with that
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,64",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -71,7 +71,7 @@ struct Round {
 }
 
 /// Measures, and prints a table.
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub(crate) fn main(options: &Options) -> Result<(), Failure> {
     if let Some(way) = options.ways.iter().find(|way| !matches!(way, Way::Shm | Way::Tcp | Way::Rdma)) {
         return Err(Failure::new(format!(
             "The programs share a server, which {way} has none of, or no use for"

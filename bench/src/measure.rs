@@ -4,11 +4,11 @@ use serde::Serialize;
 
 /// Samples of one thing, in the order of measuring.
 #[derive(Debug, Clone, Default)]
-pub struct Samples(Vec<f64>);
+pub(crate) struct Samples(Vec<f64>);
 
 /// What is reported of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// How many samples.
     pub count: usize,
     /// The smallest.
@@ -25,27 +25,27 @@ pub struct Summary {
 
 impl Samples {
     /// Adds one.
-    pub fn push(&mut self, sample: f64) {
+    pub(crate) fn push(&mut self, sample: f64) {
         self.0.push(sample);
     }
 
     /// Adds nanoseconds.
-    pub fn extend(&mut self, nanoseconds: &[u64]) {
+    pub(crate) fn extend(&mut self, nanoseconds: &[u64]) {
         self.0.extend(nanoseconds.iter().map(|n| *n as f64));
     }
 
     /// Adds one, if there is one.
-    pub fn extend_from(&mut self, sample: Option<f64>) {
+    pub(crate) fn extend_from(&mut self, sample: Option<f64>) {
         self.0.extend(sample);
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The summary, if there is any sample.
-    pub fn summary(&self) -> Option<Summary> {
+    pub(crate) fn summary(&self) -> Option<Summary> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let at = |p| percentile(&sorted, p);

@@ -61,7 +61,7 @@ impl Pair {
 }
 
 /// Calls that are waited for: one that must be asked, and four bytes copied to the host.
-pub fn latency(rig: &Rig, count: u32, progress: &Progress) -> Result<Vec<Row>, Failure> {
+pub(crate) fn latency(rig: &Rig, count: u32, progress: &Progress) -> Result<Vec<Row>, Failure> {
     let mut workers = rig.workers()?;
     let mut rows = Vec::new();
     for call in [Asked::FreeMemory, Asked::FourBytes] {
@@ -98,7 +98,7 @@ pub fn latency(rig: &Rig, count: u32, progress: &Progress) -> Result<Vec<Row>, F
 }
 
 /// Posted launches of a kernel with four arguments.
-pub fn launch(rig: &Rig, count: u32, progress: &Progress) -> Result<Vec<Row>, Failure> {
+pub(crate) fn launch(rig: &Rig, count: u32, progress: &Progress) -> Result<Vec<Row>, Failure> {
     let mut workers = rig.workers()?;
     let mut last: Vec<Option<Reply>> = vec![None; workers.len()];
     let mut times = vec![(Samples::default(), Samples::default()); workers.len()];
@@ -134,7 +134,7 @@ pub fn launch(rig: &Rig, count: u32, progress: &Progress) -> Result<Vec<Row>, Fa
 }
 
 /// Every call that programs make often.
-pub fn calls(rig: &Rig, count: u32, progress: &Progress) -> Result<Vec<Row>, Failure> {
+pub(crate) fn calls(rig: &Rig, count: u32, progress: &Progress) -> Result<Vec<Row>, Failure> {
     let mut workers = rig.workers()?;
     let names = match workers.first_mut() {
         Some(worker) => worker.ask(&Task::Describe)?.calls,
@@ -177,7 +177,7 @@ fn repeats(bytes: usize) -> u32 {
 }
 
 /// Copies of each size in both directions, of pageable and pinned memory.
-pub fn bandwidth(rig: &Rig, sizes: &[usize], progress: &Progress) -> Result<Vec<Row>, Failure> {
+pub(crate) fn bandwidth(rig: &Rig, sizes: &[usize], progress: &Progress) -> Result<Vec<Row>, Failure> {
     let mut workers = rig.workers()?;
     let mut rows = Vec::new();
     for &bytes in sizes {
@@ -191,7 +191,7 @@ pub fn bandwidth(rig: &Rig, sizes: &[usize], progress: &Progress) -> Result<Vec<
 }
 
 /// The name of a row of `bandwidth`.
-pub fn copy_name(to_device: bool, pinned: bool) -> String {
+pub(crate) fn copy_name(to_device: bool, pinned: bool) -> String {
     let direction = if to_device { "host to device" } else { "device to host" };
     format!("{direction}, {}", if pinned { "pinned" } else { "pageable" })
 }
@@ -250,7 +250,7 @@ fn copies(
 }
 
 /// A size as people write it.
-pub fn size_name(bytes: usize) -> String {
+pub(crate) fn size_name(bytes: usize) -> String {
     match bytes {
         b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GiB", b >> 30),
         b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),

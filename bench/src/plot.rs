@@ -9,7 +9,7 @@ use crate::report::Row;
 
 /// A line with a name, points sorted by x.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub(crate) struct Line {
     /// Its name in the legend.
     pub name: String,
     /// The points.
@@ -18,7 +18,7 @@ pub struct Line {
 
 /// What a plot says.
 #[derive(Debug, Clone, Copy)]
-pub struct Labels<'a> {
+pub(crate) struct Labels<'a> {
     /// Above it.
     pub title: &'a str,
     /// Below the x axis, with the unit.
@@ -28,12 +28,12 @@ pub struct Labels<'a> {
 }
 
 /// Draws lines on logarithmic axes.
-pub fn lines(path: &Path, labels: Labels, lines: &[Line]) -> Result<(), Failure> {
+pub(crate) fn lines(path: &Path, labels: Labels, lines: &[Line]) -> Result<(), Failure> {
     draw(path, labels, lines).map_err(|e| Failure::new(format!("Cannot draw {}: {e}", path.display())))
 }
 
 /// Draws a bar for each row: its median, with the middle half of the samples as a line across the end.
-pub fn bars(path: &Path, title: &str, rows: &[Row]) -> Result<(), Failure> {
+pub(crate) fn bars(path: &Path, title: &str, rows: &[Row]) -> Result<(), Failure> {
     draw_bars(path, title, rows).map_err(|e| Failure::new(format!("Cannot draw {}: {e}", path.display())))
 }
 

@@ -6,7 +6,7 @@ use crate::report::{Report, Row};
 use crate::{Failure, micro, plot};
 
 /// One plot for each thing measured: by size for copies, else by way.
-pub fn draw(directory: &Path, report: &Report) -> Result<(), Failure> {
+pub(crate) fn draw(directory: &Path, report: &Report) -> Result<(), Failure> {
     std::fs::create_dir_all(directory)
         .map_err(|e| Failure::new(format!("Cannot create {}: {e}", directory.display())))?;
     let file =

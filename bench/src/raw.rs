@@ -21,7 +21,7 @@ const LARGEST: u64 = 1 << 30;
 
 /// What a connection is used for. Sent as four little-endian `u64`s: kind, bytes sent, bytes received, zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exchange {
+pub(crate) enum Exchange {
     /// The peer answers each message of `sent` bytes with one of `received` bytes.
     PingPong {
         /// Bytes a message to the peer.
@@ -134,7 +134,7 @@ fn local(address: &str) -> io::Result<SocketAddr> {
 }
 
 /// Serves connections until the process is ended. Says where it listens in its first line of output.
-pub fn peer(listen: &str) -> Result<(), Failure> {
+pub(crate) fn peer(listen: &str) -> Result<(), Failure> {
     let problem = |e: io::Error| Failure::new(format!("Cannot listen on {listen}: {e}"));
     let listener = TcpListener::bind(listen).map_err(problem)?;
     let address = listener.local_addr().map_err(problem)?;
@@ -193,7 +193,7 @@ fn answer(mut wire: Wire) -> io::Result<()> {
 
 /// A connection to a peer.
 #[derive(Debug)]
-pub struct Raw {
+pub(crate) struct Raw {
     wire: Wire,
     to: Vec<u8>,
     from: Vec<u8>,
@@ -201,7 +201,7 @@ pub struct Raw {
 
 impl Raw {
     /// Connects over TCP for one kind of exchange.
-    pub fn connect(peer: &str, exchange: Exchange) -> Result<Self, Failure> {
+    pub(crate) fn connect(peer: &str, exchange: Exchange) -> Result<Self, Failure> {
         let problem = |e: io::Error| Failure::new(format!("The raw peer at {peer}: {e}"));
         let address = peer
             .to_socket_addrs()
@@ -214,7 +214,7 @@ impl Raw {
     }
 
     /// Connects through shared memory to a peer on this machine.
-    pub fn connect_local(peer: &str, exchange: Exchange) -> Result<Self, Failure> {
+    pub(crate) fn connect_local(peer: &str, exchange: Exchange) -> Result<Self, Failure> {
         let connect = || {
             let socket: OwnedFd = UnixStream::connect_addr(&local(peer)?)?.into();
             let shm = loop {
@@ -237,7 +237,7 @@ impl Raw {
     }
 
     /// `count` exchanges: nanoseconds of each.
-    pub fn exchange(&mut self, count: u32) -> Result<Vec<u64>, Failure> {
+    pub(crate) fn exchange(&mut self, count: u32) -> Result<Vec<u64>, Failure> {
         let mut samples = Vec::with_capacity(count as usize);
         for _ in 0..count {
             let start = Instant::now();
@@ -252,7 +252,7 @@ impl Raw {
 }
 
 /// Nanoseconds of `count` plain copies of `bytes` in memory, in all.
-pub fn memcpy(bytes: usize, count: u32) -> u64 {
+pub(crate) fn memcpy(bytes: usize, count: u32) -> u64 {
     let from = vec![1u8; bytes];
     let mut to = vec![0u8; bytes];
     to.copy_from_slice(&from);

@@ -9,7 +9,7 @@ use crate::measure::Summary;
 
 /// Everything that one invocation found out.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// The subcommand.
     pub benchmark: String,
     /// What it ran on.
@@ -20,7 +20,7 @@ pub struct Report {
 
 /// What the figures were measured under.
 #[derive(Debug, Serialize)]
-pub struct Conditions {
+pub(crate) struct Conditions {
     /// The version of rgpu.
     pub version: String,
     /// The device's name.
@@ -37,7 +37,7 @@ pub struct Conditions {
 
 /// One thing measured in one way.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// What was measured.
     pub what: String,
     /// In which way.
@@ -64,7 +64,12 @@ pub struct Row {
 
 impl Row {
     /// A row without a limit.
-    pub fn new(what: impl Into<String>, way: impl Into<String>, unit: &'static str, value: Summary) -> Self {
+    pub(crate) fn new(
+        what: impl Into<String>,
+        way: impl Into<String>,
+        unit: &'static str,
+        value: Summary,
+    ) -> Self {
         Self {
             what: what.into(),
             way: way.into(),
@@ -81,7 +86,7 @@ impl Row {
     }
 
     /// Compares the medians with a limit's.
-    pub fn with_limit(mut self, name: &str, limit: Option<Summary>) -> Self {
+    pub(crate) fn with_limit(mut self, name: &str, limit: Option<Summary>) -> Self {
         self.limit_name = name.into();
         self.ratio = limit.map(|l| self.value.p50 / l.p50);
         self.limit = limit;
@@ -100,7 +105,7 @@ fn figure(value: f64) -> String {
 
 impl Report {
     /// The table.
-    pub fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let c = &self.conditions;
         let mut text = format!(
             "{}: {}, {} cores, {} interleaved rounds{}{}\n",
@@ -168,13 +173,13 @@ impl Report {
     }
 
     /// Writes the JSON form.
-    pub fn write_json(&self, path: &Path) -> Result<(), Failure> {
+    pub(crate) fn write_json(&self, path: &Path) -> Result<(), Failure> {
         write_json(self, path)
     }
 }
 
 /// Writes what was measured to a file, as JSON for people and programs.
-pub fn write_json(report: &impl Serialize, path: &Path) -> Result<(), Failure> {
+pub(crate) fn write_json(report: &impl Serialize, path: &Path) -> Result<(), Failure> {
     let problem = |e: String| Failure::new(format!("Cannot write {}: {e}", path.display()));
     let text = serde_json::to_string_pretty(report).map_err(|e| problem(e.to_string()))?;
     std::fs::write(path, text + "\n").map_err(|e| problem(e.to_string()))

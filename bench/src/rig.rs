@@ -10,7 +10,7 @@ use crate::{Common, Failure};
 
 /// Everything that was started for one invocation; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Rig {
+pub(crate) struct Rig {
     launcher: Launcher,
     ways: Vec<Way>,
     rounds: u32,
@@ -20,7 +20,7 @@ pub struct Rig {
 
 impl Rig {
     /// Starts what the options ask for.
-    pub fn start(options: &Common) -> Result<Self, Failure> {
+    pub(crate) fn start(options: &Common) -> Result<Self, Failure> {
         let rgpu = std::env::current_exe().map_err(|e| Failure::new(format!("Where is rgpu? {e}")))?;
         let shape = options.shape();
         let mut services = Vec::new();
@@ -57,27 +57,27 @@ impl Rig {
     }
 
     /// The ways that are compared.
-    pub fn ways(&self) -> &[Way] {
+    pub(crate) fn ways(&self) -> &[Way] {
         &self.ways
     }
 
     /// How many rounds are counted.
-    pub fn rounds(&self) -> u32 {
+    pub(crate) fn rounds(&self) -> u32 {
         self.rounds
     }
 
     /// Starts programs.
-    pub fn launcher(&self) -> &Launcher {
+    pub(crate) fn launcher(&self) -> &Launcher {
         &self.launcher
     }
 
     /// A measuring process for each way.
-    pub fn workers(&self) -> Result<Vec<Worker>, Failure> {
+    pub(crate) fn workers(&self) -> Result<Vec<Worker>, Failure> {
         self.ways.iter().map(|way| Worker::start(&self.launcher, *way)).collect()
     }
 
     /// A raw connection to the peer of the kind that the way uses; `None` where there is no peer, or no such kind.
-    pub fn raw(&self, way: Way, exchange: Exchange) -> Result<Option<Raw>, Failure> {
+    pub(crate) fn raw(&self, way: Way, exchange: Exchange) -> Result<Option<Raw>, Failure> {
         let connect = match way {
             Way::Tcp | Way::Tls => Raw::connect,
             Way::Shm => Raw::connect_local,
@@ -124,7 +124,7 @@ fn native_driver() -> Option<PathBuf> {
 
 impl Common {
     /// What the proxies add.
-    pub fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> Shape {
         Shape { delay: self.delay, rate: self.rate }
     }
 }

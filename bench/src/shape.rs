@@ -14,7 +14,7 @@ use crate::Failure;
 
 /// What a link adds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// Added to each round trip, half of it in each direction.
     pub delay: Duration,
     /// Bits a second in each direction, if limited.
@@ -23,7 +23,7 @@ pub struct Shape {
 
 impl Shape {
     /// Whether anything is changed.
-    pub fn changes(&self) -> bool {
+    pub(crate) fn changes(&self) -> bool {
         !self.delay.is_zero() || self.rate.is_some()
     }
 
@@ -42,7 +42,7 @@ impl Shape {
 const PIECE: usize = 64 << 10;
 
 /// Starts a proxy before `target`; returns where it listens. It runs until the process ends.
-pub fn start(target: SocketAddr, shape: Shape) -> Result<SocketAddr, Failure> {
+pub(crate) fn start(target: SocketAddr, shape: Shape) -> Result<SocketAddr, Failure> {
     let problem = |e: std::io::Error| Failure::new(format!("The shaping proxy: {e}"));
     let listener = TcpListener::bind("127.0.0.1:0").map_err(problem)?;
     let address = listener.local_addr().map_err(problem)?;
@@ -105,7 +105,7 @@ fn pass(mut to: TcpStream, from: &Receiver<Piece>) {
 
 /// Reads a time from 0 to 60 s, such as `5ms`, `250us` or `0.1s`. The unit is wanted: a bare number would be taken for milliseconds by
 /// some and is seconds elsewhere.
-pub fn parse_delay(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_delay(text: &str) -> Result<Duration, String> {
     let delay = units::parse_duration(text).ok().filter(|_| has_unit(text));
     delay
         .filter(|delay| *delay <= Duration::from_secs(60))
@@ -113,7 +113,7 @@ pub fn parse_delay(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads a rate with its unit, such as `1Gbit` or `100Mbit`, in bits a second.
-pub fn parse_rate(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = units::parse_rate(text).ok().filter(|rate| has_unit(text) && *rate > 0.0);
     rate.map(|mbps| mbps * 1e6).ok_or_else(|| format!("{text:?} is no rate, such as 1Gbit or 100Mbit"))
 }

@@ -19,7 +19,7 @@ use crate::{Failure, Progress};
 
 /// What to measure.
 #[derive(Debug, Clone, clap::Args, Serialize)]
-pub struct Options {
+pub(crate) struct Options {
     /// Starts of each kind, in turn
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     runs: u32,
@@ -43,7 +43,7 @@ struct Report {
 }
 
 /// The system's monotonic clock, which all processes share, in nanoseconds.
-pub fn monotonic() -> u64 {
+pub(crate) fn monotonic() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a variable of the right type.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
@@ -51,7 +51,7 @@ pub fn monotonic() -> u64 {
 }
 
 /// Measures, and prints a table.
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub(crate) fn main(options: &Options) -> Result<(), Failure> {
     let rgpu = std::env::current_exe().map_err(|e| Failure::new(format!("Where is rgpu? {e}")))?;
     let serve = ["serve", "--listen", "127.0.0.1:0", "--device", "software", "--image-cache-size", "0"];
     let plain = Service::start(&rgpu, &serve)?;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Task {
+pub(crate) enum Task {
     /// Names the device.
     Describe,
     /// When the first CUDA call had returned: nanoseconds of the system's monotonic clock.
@@ -44,7 +44,7 @@ pub enum Task {
 
 /// A call that a program waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Asked {
+pub(crate) enum Asked {
     /// How much memory is free: the smallest call that only the server can answer.
     FreeMemory,
     /// Four bytes copied to the host, when the device has nothing else to do.
@@ -53,7 +53,7 @@ pub enum Asked {
 
 impl Asked {
     /// What tables call it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::FreeMemory => "asked call (free memory)",
             Self::FourBytes => "4 B to the host, device idle",
@@ -63,7 +63,7 @@ impl Asked {
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// Why it failed.
     pub error: Option<String>,
     /// The device's name, where that was asked.
@@ -82,7 +82,7 @@ pub struct Reply {
 
 impl Reply {
     /// Bytes sent, and bytes received, a call, rounded to the nearest.
-    pub fn bytes_a_call(&self, calls: u64) -> (u64, u64) {
+    pub(crate) fn bytes_a_call(&self, calls: u64) -> (u64, u64) {
         let each = |bytes: u64| (bytes + calls / 2) / calls.max(1);
         (each(self.bytes_sent), each(self.bytes_received))
     }

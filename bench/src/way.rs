@@ -17,7 +17,7 @@ use crate::task::{Reply, Task};
 /// How a program gets at a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub(crate) enum Way {
     /// This machine's own driver, without rgpu
     Native,
     /// The software GPU inside the program, without a server
@@ -34,7 +34,7 @@ pub enum Way {
 
 impl Way {
     /// The name on the command line.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::InProcess => "in-process",
@@ -46,12 +46,12 @@ impl Way {
     }
 
     /// Whether a server is needed.
-    pub fn is_remote(self) -> bool {
+    pub(crate) fn is_remote(self) -> bool {
         matches!(self, Self::Shm | Self::Tcp | Self::Tls | Self::Rdma)
     }
 
     /// Whether it goes over TCP, where a raw connection is its limit, and where a proxy can be put.
-    pub fn is_tcp(self) -> bool {
+    pub(crate) fn is_tcp(self) -> bool {
         matches!(self, Self::Tcp | Self::Tls)
     }
 }
@@ -64,7 +64,7 @@ impl fmt::Display for Way {
 
 /// What is needed to start programs.
 #[derive(Debug, Clone)]
-pub struct Launcher {
+pub(crate) struct Launcher {
     /// The `rgpu` command.
     pub rgpu: PathBuf,
     /// The server's address.
@@ -79,7 +79,7 @@ pub struct Launcher {
 
 impl Launcher {
     /// A command that runs `program` in one of the ways; its arguments are to be added.
-    pub fn command(&self, way: Way, program: &Path) -> Result<Command, Failure> {
+    pub(crate) fn command(&self, way: Way, program: &Path) -> Result<Command, Failure> {
         if way == Way::Native {
             return Ok(Command::new(program));
         }
@@ -112,7 +112,7 @@ impl Launcher {
 
 /// A process that measures one way.
 #[derive(Debug)]
-pub struct Worker {
+pub(crate) struct Worker {
     /// Which.
     pub way: Way,
     process: Child,
@@ -122,7 +122,7 @@ pub struct Worker {
 
 impl Worker {
     /// Starts one. It makes no CUDA call before its first task.
-    pub fn start(launcher: &Launcher, way: Way) -> Result<Self, Failure> {
+    pub(crate) fn start(launcher: &Launcher, way: Way) -> Result<Self, Failure> {
         let statistics = Counters::create()?;
         let mut process = launcher
             .command(way, &launcher.rgpu)?
@@ -142,7 +142,7 @@ impl Worker {
     }
 
     /// Has a task done.
-    pub fn ask(&mut self, task: &Task) -> Result<Reply, Failure> {
+    pub(crate) fn ask(&mut self, task: &Task) -> Result<Reply, Failure> {
         self.begin(task)?;
         self.finish()
     }
@@ -152,13 +152,13 @@ impl Worker {
     }
 
     /// Hands it a task.
-    pub fn begin(&mut self, task: &Task) -> Result<(), Failure> {
+    pub(crate) fn begin(&mut self, task: &Task) -> Result<(), Failure> {
         let text = serde_json::to_string(task).map_err(|e| self.gone(&e.to_string()))?;
         writeln!(self.input, "{text}").map_err(|e| self.gone(&e.to_string()))
     }
 
     /// Waits until the task is done that was handed to it.
-    pub fn finish(&mut self) -> Result<Reply, Failure> {
+    pub(crate) fn finish(&mut self) -> Result<Reply, Failure> {
         let mut line = String::new();
         let len = self.output.read_line(&mut line).map_err(|e| self.gone(&e.to_string()))?;
         if len == 0 {
@@ -175,7 +175,7 @@ impl Worker {
 
 impl Worker {
     /// Its process id.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
 }
@@ -189,11 +189,11 @@ impl Drop for Worker {
 
 /// A file of counters that the measured library maps, removed when dropped.
 #[derive(Debug)]
-pub struct Counters(PathBuf);
+pub(crate) struct Counters(PathBuf);
 
 impl Counters {
     /// A new, empty one.
-    pub fn create() -> Result<Self, Failure> {
+    pub(crate) fn create() -> Result<Self, Failure> {
         use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("rgpu-bench-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
@@ -204,12 +204,12 @@ impl Counters {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// What has been counted.
-    pub fn read(&self) -> Result<rgpu_protocol::stats::Snapshot, Failure> {
+    pub(crate) fn read(&self) -> Result<rgpu_protocol::stats::Snapshot, Failure> {
         let file = std::fs::File::options().read(true).write(true).open(&self.0);
         file.and_then(|file| rgpu_protocol::stats::Stats::map_file(&file))
             .map(rgpu_protocol::stats::Stats::snapshot)
@@ -225,7 +225,7 @@ impl Drop for Counters {
 
 /// A process that says in its first line of output where it listens: `rgpu serve`, or a raw peer.
 #[derive(Debug)]
-pub struct Service {
+pub(crate) struct Service {
     process: Child,
     /// Where it listens.
     pub address: String,
@@ -235,13 +235,13 @@ pub struct Service {
 
 impl Service {
     /// Starts `rgpu` with these arguments, and waits until it listens.
-    pub fn start(rgpu: &Path, arguments: &[&str]) -> Result<Self, Failure> {
+    pub(crate) fn start(rgpu: &Path, arguments: &[&str]) -> Result<Self, Failure> {
         let what = arguments.join(" ");
         Self::follow_with(what, Command::new(rgpu).args(arguments), arguments.contains(&"--tls"))
     }
 
     /// Starts a command, and waits until it listens.
-    pub fn follow(what: String, command: &mut Command) -> Result<Self, Failure> {
+    pub(crate) fn follow(what: String, command: &mut Command) -> Result<Self, Failure> {
         Self::follow_with(what, command, false)
     }
 
@@ -271,7 +271,7 @@ impl Service {
     }
 
     /// Its process id.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
 }

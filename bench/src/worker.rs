@@ -13,7 +13,7 @@ use crate::task::{Asked, Reply, Task};
 const SMALL: usize = 1 << 20;
 
 /// Reads tasks from standard input, and writes replies to standard output, until the input ends.
-pub fn main() -> Result<(), Failure> {
+pub(crate) fn main() -> Result<(), Failure> {
     let stats = Stats::from_environment();
     let driver = Driver::open();
     let mut output = std::io::stdout().lock();

@@ -2,17 +2,17 @@
 
 use std::process::ExitCode;
 
-pub use rgpu_bench::{Arguments, WORKER_COMMAND};
+pub(crate) use rgpu_bench::{Arguments, WORKER_COMMAND};
 
 use crate::{Failure, Outcome};
 
 /// Measures.
-pub fn main(arguments: Arguments) -> Outcome {
+pub(crate) fn main(arguments: Arguments) -> Outcome {
     outcome(rgpu_bench::main(arguments))
 }
 
 /// The process that makes the CUDA calls which are measured.
-pub fn worker_main() -> Outcome {
+pub(crate) fn worker_main() -> Outcome {
     outcome(rgpu_bench::worker_main())
 }
 

@@ -23,7 +23,7 @@ use crate::{Failure, Outcome};
     rgpu broker token --config ~/broker/broker.toml --role tenant --name ann --valid 30d --out ann.token\n\n\
     Prints one line with the address when it listens; port 0 picks a free port. RGPU_LOG=debug says more on stderr."
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -92,7 +92,7 @@ fn failed(e: impl std::fmt::Display) -> Failure {
 }
 
 /// Runs the broker, or prepares it.
-pub fn main(arguments: Arguments) -> Outcome {
+pub(crate) fn main(arguments: Arguments) -> Outcome {
     match arguments.command {
         None => serve(arguments.serve)?,
         Some(Command::Init { directory }) => init(&directory)?,

@@ -9,7 +9,7 @@ use crate::Failure;
 
 /// Which broker, and as whom.
 #[derive(clap::Args, Debug, Clone, Default)]
-pub struct BrokerArguments {
+pub(crate) struct BrokerArguments {
     /// The broker [default: RGPU_BROKER]
     #[arg(long, global = true, value_name = "URL", help_heading = "Broker")]
     pub broker: Option<String>,
@@ -26,7 +26,7 @@ pub struct BrokerArguments {
 
 /// A certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The certificate's file.
     pub certificate: PathBuf,
     /// The key's file.
@@ -34,7 +34,7 @@ pub struct Identity {
 }
 
 /// Two files, separated by a comma.
-pub fn parse_identity(text: &str) -> Result<Identity, String> {
+pub(crate) fn parse_identity(text: &str) -> Result<Identity, String> {
     match text.split_once(',') {
         Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => {
             Ok(Identity { certificate: certificate.into(), key: key.into() })
@@ -45,12 +45,12 @@ pub fn parse_identity(text: &str) -> Result<Identity, String> {
 
 impl BrokerArguments {
     /// The broker's address, where one is known.
-    pub fn url(&self) -> Option<String> {
+    pub(crate) fn url(&self) -> Option<String> {
         self.broker.clone().or_else(|| settings::text(BROKER_VARIABLE))
     }
 
     /// Whether anything of this was said on the command line.
-    pub fn given(&self) -> bool {
+    pub(crate) fn given(&self) -> bool {
         self.broker.is_some()
             || self.broker_token_file.is_some()
             || self.broker_ca.is_some()
@@ -58,7 +58,7 @@ impl BrokerArguments {
     }
 
     /// Prepares to speak to it. Nothing is sent yet.
-    pub fn connect(&self) -> Result<Broker, Failure> {
+    pub(crate) fn connect(&self) -> Result<Broker, Failure> {
         let url = self.url().ok_or_else(|| {
             let text = "Say which broker to ask: --broker URL, or RGPU_BROKER (start one with `rgpu broker`)";
             Failure::with_status(text, 2)
@@ -86,10 +86,10 @@ fn read_token(file: &Path) -> Result<String, Failure> {
 }
 
 /// The exit status where something was not to be had in time.
-pub const TRY_LATER: u8 = 75;
+pub(crate) const TRY_LATER: u8 = 75;
 
 /// A failure, with what to do about it.
-pub fn explain(error: ClientError) -> Failure {
+pub(crate) fn explain(error: ClientError) -> Failure {
     use rgpu_control::api::ErrorCode::{Conflict, Forbidden, Limit, Unauthorized, Unavailable};
     let advice = match (&error, error.code()) {
         (ClientError::Setup(_), _) => return Failure::with_status(error.to_string(), 2),
@@ -105,7 +105,7 @@ pub fn explain(error: ClientError) -> Failure {
 }
 
 /// Prints what the broker answered, for programs.
-pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|e| Failure::new(format!("The answer has no JSON form: {e}")))?;
     crate::table::print_lines(&[text]);

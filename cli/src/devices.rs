@@ -12,7 +12,7 @@ use crate::{Failure, Outcome, probe, run};
 /// List the GPUs of a server, or those that this machine could serve.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  rgpu devices --server gpuhost:7070\n  rgpu devices --local")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The server to ask
     #[arg(long, value_name = "HOST:PORT", env = SERVER_VARIABLE)]
     server: Option<String>,
@@ -28,7 +28,7 @@ pub struct Arguments {
 }
 
 /// Lists them.
-pub fn main(arguments: &Arguments) -> Outcome {
+pub(crate) fn main(arguments: &Arguments) -> Outcome {
     if arguments.local {
         return list_local(arguments.driver.as_deref());
     }
@@ -64,7 +64,7 @@ fn list_local(_: Option<&Path>) -> Outcome {
 }
 
 /// A device in one line.
-pub fn describe(ordinal: usize, device: &DeviceInfo) -> String {
+pub(crate) fn describe(ordinal: usize, device: &DeviceInfo) -> String {
     /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
     const MULTIPROCESSORS: u32 = 16;
     let multiprocessors = device

@@ -14,7 +14,7 @@ use crate::table::{Table, print_lines, printable};
 #[command(
     after_help = "Example:\n  rgpu explain 00c0ffee00c0ffee --broker http://broker:7080 --broker-token-file token"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Which lease (`rgpu leases` lists them)
     lease: LeaseId,
     /// For programs
@@ -25,7 +25,7 @@ pub struct Arguments {
 }
 
 /// Says it.
-pub fn main(arguments: &Arguments) -> Outcome {
+pub(crate) fn main(arguments: &Arguments) -> Outcome {
     let explanation = arguments.broker.connect()?.explain(arguments.lease).map_err(control::explain)?;
     match arguments.json {
         true => print_json(&explanation)?,

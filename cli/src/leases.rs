@@ -18,7 +18,7 @@ use crate::table::Table;
     rgpu leases --broker http://broker:7080 --broker-token-file token\n  \
     rgpu leases release 00c0ffee00c0ffee\n  \
     rgpu leases resize 00c0ffee00c0ffee --gpu-memory 2GiB --share 50%")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
     /// Those too that ended lately
@@ -52,7 +52,7 @@ enum Action {
 }
 
 /// Does what was asked for.
-pub fn main(arguments: &Arguments) -> Outcome {
+pub(crate) fn main(arguments: &Arguments) -> Outcome {
     let broker = arguments.broker.connect()?;
     match &arguments.action {
         None => {
@@ -79,7 +79,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
 }
 
 /// Leases, a line for each.
-pub fn table(leases: &[Lease]) -> Table {
+pub(crate) fn table(leases: &[Lease]) -> Table {
     let titles = &[
         "LEASE", "NAME", "TENANT", "STATE", "GPUS", "MEMORY", "SHARE", "USED", "BUSY", "WHERE", "FOR", "AGE",
         "NOTE",
@@ -116,7 +116,7 @@ fn each(values: impl Iterator<Item = String>) -> String {
 }
 
 /// Nodes and device numbers, such as `a:0,1 b:0`.
-pub fn places(lease: &Lease) -> String {
+pub(crate) fn places(lease: &Lease) -> String {
     let mut text = String::new();
     let mut last = "";
     for grant in &lease.grants {

@@ -3,7 +3,7 @@
 use crate::Failure;
 
 /// What is said instead of doing `what`.
-pub fn failure(what: &str, feature: &str) -> Failure {
+pub(crate) fn failure(what: &str, feature: &str) -> Failure {
     Failure::with_status(
         format!(
             "{what} is left out of this build of rgpu: it comes with the Cargo feature `{feature}` (cargo build --release -p \
@@ -21,13 +21,13 @@ macro_rules! left_out {
             #[derive(clap::Args)]
             #[command(about = concat!("(left out of this build: needs the feature `", $feature, "`)"))]
             #[command(disable_help_flag = true)]
-            pub struct Arguments {
+            pub(super) struct Arguments {
                 #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
                 _ignored: Vec<std::ffi::OsString>,
             }
 
             /// Says that the command is left out.
-            pub fn main(_: Arguments) -> crate::Outcome {
+            pub(super) fn main(_: Arguments) -> crate::Outcome {
                 Err(crate::left_out::failure(concat!("`rgpu ", stringify!($module), "`"), $feature))
             }
         }

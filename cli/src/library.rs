@@ -18,14 +18,14 @@ use rgpu_control::settings::{self, LIBRARY_VARIABLE};
 use crate::Failure;
 
 /// The library's file name.
-pub const FILE_NAME: &str = "librgpu.so";
+pub(crate) const FILE_NAME: &str = "librgpu.so";
 
 /// The names under which programs look for what the library replaces.
-pub const LINK_NAMES: [&str; 6] =
+pub(crate) const LINK_NAMES: [&str; 6] =
     ["libcudart.so.12", "libcudart.so.13", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", FILE_NAME];
 
 /// Finds the library: where `RGPU_LIBRARY` says, else beside this command, else in `../lib`.
-pub fn find() -> Result<PathBuf, Failure> {
+pub(crate) fn find() -> Result<PathBuf, Failure> {
     if let Some(path) = settings::path(LIBRARY_VARIABLE) {
         return path.canonicalize().map_err(|e| {
             Failure::new(format!("{LIBRARY_VARIABLE} names {}, which cannot be used: {e}", path.display()))
@@ -50,13 +50,13 @@ pub fn find() -> Result<PathBuf, Failure> {
 
 /// A directory of links to the library.
 #[derive(Debug)]
-pub struct Links {
+pub(crate) struct Links {
     directory: PathBuf,
 }
 
 impl Links {
     /// Makes the directory, or finds it made.
-    pub fn create(library: &Path) -> Result<Self, Failure> {
+    pub(crate) fn create(library: &Path) -> Result<Self, Failure> {
         let mut problems = Vec::new();
         for base in bases() {
             match Self::create_in(&base, library) {
@@ -95,12 +95,12 @@ impl Links {
     }
 
     /// The directory.
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// A path of the library that can stand in LD_PRELOAD, whatever characters its own contains.
-    pub fn preloadable(&self) -> PathBuf {
+    pub(crate) fn preloadable(&self) -> PathBuf {
         self.directory.join(FILE_NAME)
     }
 }
@@ -151,7 +151,7 @@ fn make_private(directory: &Path) -> io::Result<()> {
 
 /// Puts `entry` first in a list of paths, once. `separators` end its entries, as in LD_PRELOAD, where any
 /// of two does.
-pub fn prepend(entry: &Path, list: Option<&OsStr>, separators: &[u8]) -> OsString {
+pub(crate) fn prepend(entry: &Path, list: Option<&OsStr>, separators: &[u8]) -> OsString {
     let mut joined = entry.as_os_str().to_owned();
     let list = list.map_or(&b""[..], OsStrExt::as_bytes);
     for item in list.split(|byte| separators.contains(byte)) {

@@ -12,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 const DEFAULT_LOG: &str = "info";
 
 /// From now on events go to standard error: those that `RGPU_LOG` asks for, else what is worth knowing.
-pub fn to_stderr() {
+pub(crate) fn to_stderr() {
     let asked = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| DEFAULT_LOG.into());
     let filter = parse(&asked).unwrap_or_else(|e| {
         eprintln!(

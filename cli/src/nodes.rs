@@ -12,7 +12,7 @@ use crate::table::Table;
 /// List a broker's nodes, keep new leases from one, or forget one.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  rgpu nodes\n  rgpu nodes drain gpuhost1\n  rgpu nodes remove gpuhost1")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
     /// For programs
@@ -39,7 +39,7 @@ struct Which {
 }
 
 /// Does what was asked for.
-pub fn main(arguments: &Arguments) -> Outcome {
+pub(crate) fn main(arguments: &Arguments) -> Outcome {
     let broker = arguments.broker.connect()?;
     match &arguments.action {
         None => {
@@ -66,7 +66,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
 }
 
 /// Nodes, a line for each.
-pub fn table(nodes: &[Node]) -> Table {
+pub(crate) fn table(nodes: &[Node]) -> Table {
     let titles = &[
         "NODE", "STATE", "ADDRESS", "GPUS", "LEASES", "CORES", "MEMORY", "NETWORK", "IN", "OUT", "HEARD",
         "VERSION",

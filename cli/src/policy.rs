@@ -17,7 +17,7 @@ use crate::{Failure, Outcome};
 #[command(
     after_help = "Examples:\n  rgpu policy\n  rgpu policy set --name first-fit\n  rgpu policy set --link-limit 0.8"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
     /// For programs
@@ -112,7 +112,7 @@ impl Change {
 }
 
 /// Does what was asked for.
-pub fn main(arguments: &Arguments) -> Outcome {
+pub(crate) fn main(arguments: &Arguments) -> Outcome {
     let broker = arguments.broker.connect()?;
     let policies = match &arguments.action {
         Some(Action::Set(change)) => {

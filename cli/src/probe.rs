@@ -25,7 +25,7 @@ const PROPOSALS: [Range; 3] = [
 
 /// Why a server told nothing. Each says what to do, where something can be done.
 #[derive(Debug, thiserror::Error)]
-pub enum ProbeError {
+pub(crate) enum ProbeError {
     /// The token cannot be read.
     #[error("Cannot read the token file {}: {why}", .file.display())]
     Token {
@@ -131,7 +131,7 @@ impl From<ProbeError> for Failure {
 
 /// What a server said.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     /// Its protocol version.
     pub version: (u16, u16),
     /// Its devices, as this user would get them.
@@ -141,7 +141,7 @@ pub struct Server {
 }
 
 /// The token that a file holds; empty without a file. `RGPU_TOKEN_FILE` names one where `file` doesn't.
-pub fn token(file: Option<&Path>) -> Result<Vec<u8>, ProbeError> {
+pub(crate) fn token(file: Option<&Path>) -> Result<Vec<u8>, ProbeError> {
     let named = settings::path(TOKEN_FILE_VARIABLE);
     let Some(file) = file.or(named.as_deref()) else { return Ok(Vec::new()) };
     let token = std::fs::read(file).map_err(|why| ProbeError::Token { file: file.to_owned(), why })?;
@@ -149,7 +149,7 @@ pub fn token(file: Option<&Path>) -> Result<Vec<u8>, ProbeError> {
 }
 
 /// Opens a session, and ends it once the server has answered.
-pub fn ask(address: &str, token: &[u8]) -> Result<Server, ProbeError> {
+pub(crate) fn ask(address: &str, token: &[u8]) -> Result<Server, ProbeError> {
     let mut refused = String::new();
     for range in PROPOSALS {
         let server = ask_with(address, token, range)?;

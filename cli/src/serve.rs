@@ -20,7 +20,7 @@ use crate::{Failure, Outcome};
     rgpu serve --listen 0.0.0.0:7070 --device nvidia --token-file token\n  \
     rgpu serve --listen 0.0.0.0:7070 --broker https://broker:7080 --broker-token-file node.token\n\n\
     Prints one line with the address when it listens; port 0 picks a free port.")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Where to listen; other than on this machine itself, a token is needed, or --insecure
     #[arg(long, value_name = "ADDR", default_value = settings::SERVE_LISTEN)]
     listen: String,
@@ -141,7 +141,7 @@ fn default_image_cache() -> Option<PathBuf> {
 }
 
 /// Serves until it is told to stop.
-pub fn main(arguments: Arguments) -> Outcome {
+pub(crate) fn main(arguments: Arguments) -> Outcome {
     crate::log::to_stderr();
     let mut options = Options {
         listen: arguments.listen,
@@ -176,7 +176,7 @@ pub fn main(arguments: Arguments) -> Outcome {
 }
 
 /// Serves one application.
-pub fn app_server() -> Outcome {
+pub(crate) fn app_server() -> Outcome {
     Ok(rgpu_server::app_server_main())
 }
 

@@ -25,7 +25,7 @@ use crate::{Failure, Outcome};
     rgpu sim run --cluster cluster.csv --generate 4096 --rate 16 --policy fgd --plots plots\n  \
     rgpu sim openb --nodes nodes.csv --pods pods.csv --policy fgd,drmaestro --demand 1.3 --seeds 10 --json out.json\n  \
     rgpu sim paper drmaestro --table 5")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
@@ -284,7 +284,7 @@ fn write_json(path: &Path, value: &serde_json::Value) -> Result<(), Failure> {
 }
 
 /// Simulates.
-pub fn main(arguments: Arguments) -> Outcome {
+pub(crate) fn main(arguments: Arguments) -> Outcome {
     let start = Instant::now();
     let clock = move || start.elapsed().as_micros() as u64;
     match arguments.command {

@@ -11,7 +11,7 @@ use crate::{Failure, Outcome};
 /// Solve a minimum-cost-flow problem in the DIMACS format.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  rgpu solve network.min --algorithm network-simplex")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The problem: a line `p min NODES ARCS`, lines `n NODE SUPPLY`, lines `a TAIL HEAD LOWER CAPACITY COST`
     #[arg(value_name = "FILE.dimacs")]
     file: PathBuf,
@@ -21,7 +21,7 @@ pub struct Arguments {
 }
 
 /// Solves it.
-pub fn main(arguments: Arguments) -> Outcome {
+pub(crate) fn main(arguments: Arguments) -> Outcome {
     let name = arguments.file.display();
     let text = std::fs::read_to_string(&arguments.file)
         .map_err(|e| Failure::new(format!("Cannot read {name}: {e}")))?;

@@ -1,7 +1,7 @@
 //! Tables of text.
 
 /// A table: a line of titles, and lines of cells. Columns are as wide as they need to be.
-pub struct Table {
+pub(crate) struct Table {
     titles: &'static [&'static str],
     /// Which columns are numbers, which end at the same place.
     right: &'static [usize],
@@ -10,17 +10,17 @@ pub struct Table {
 
 impl Table {
     /// One without lines.
-    pub fn new(titles: &'static [&'static str], right: &'static [usize]) -> Self {
+    pub(crate) fn new(titles: &'static [&'static str], right: &'static [usize]) -> Self {
         Self { titles, right, rows: Vec::new() }
     }
 
     /// Adds a line.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
     /// The text, a line for each.
-    pub fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let length = |text: &str| text.chars().count();
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
@@ -43,13 +43,13 @@ impl Table {
     }
 
     /// Prints it.
-    pub fn print(&self) {
+    pub(crate) fn print(&self) {
         print_lines(&self.lines());
     }
 }
 
 /// Prints lines, as long as somebody reads them: `rgpu leases | head` is no reason to complain.
-pub fn print_lines(lines: &[String]) {
+pub(crate) fn print_lines(lines: &[String]) {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();
     for line in lines {
@@ -60,7 +60,7 @@ pub fn print_lines(lines: &[String]) {
 }
 
 /// A text that came from somebody else, without what moves a terminal's cursor.
-pub fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

@@ -29,9 +29,9 @@ use object::{
 use super::old_glibc::{self, StandIn};
 
 /// The name under which the C compiler looks for the linker, given `-fuse-ld=bfd`.
-pub const WRAPPER_NAME: &str = "ld.bfd";
+pub(crate) const WRAPPER_NAME: &str = "ld.bfd";
 /// The file beside the wrapper that says where the real linker is.
-pub const REAL_LINKER_FILE: &str = "real-linker";
+pub(crate) const REAL_LINKER_FILE: &str = "real-linker";
 
 /// What is linked for; build scripts run on what they build for, or the loader has no use for the result.
 const ARCHITECTURE: Option<Architecture> = if cfg!(target_arch = "x86_64") {
@@ -49,7 +49,7 @@ const OLD_SUFFIX: &str = "_v12";
 const PUBLIC_PREFIXES: [&str; 4] = ["cu", "nvml", "__cuda", "rgpu_use_"];
 
 /// Links as the command line says, with the version script replaced.
-pub fn main(wrapper: &Path) -> Result<(), Box<dyn Error>> {
+pub(crate) fn main(wrapper: &Path) -> Result<(), Box<dyn Error>> {
     let directory = wrapper.parent().ok_or("The linker wrapper has no directory")?;
     let real = PathBuf::from(OsString::from_vec(fs::read(directory.join(REAL_LINKER_FILE))?));
     let arguments = expand(std::env::args_os().skip(1).collect())?;
@@ -239,7 +239,7 @@ fn new_object() -> Result<(Object<'static>, SectionId), Box<dyn Error>> {
 }
 
 /// Defines a function.
-pub fn define(object: &mut Object<'_>, text: SectionId, name: &str, offset: u64, size: u64) {
+pub(crate) fn define(object: &mut Object<'_>, text: SectionId, name: &str, offset: u64, size: u64) {
     object.add_symbol(Symbol {
         name: name.as_bytes().to_vec(),
         value: offset,
@@ -253,7 +253,7 @@ pub fn define(object: &mut Object<'_>, text: SectionId, name: &str, offset: u64,
 }
 
 /// A function that is defined elsewhere.
-pub fn undefined(name: &str) -> Symbol {
+pub(crate) fn undefined(name: &str) -> Symbol {
     Symbol {
         name: name.as_bytes().to_vec(),
         value: 0,

@@ -15,7 +15,7 @@ use object::{RelocationEncoding, RelocationFlags, RelocationKind};
 use super::linker::{define, undefined};
 
 /// A stand-in.
-pub struct StandIn {
+pub(crate) struct StandIn {
     /// The name of the library that it stands in for.
     pub soname: &'static str,
     /// Versions and what is defined in each.
@@ -85,7 +85,7 @@ unsafe extern "C" {
 }
 
 /// The stand-ins that the link needs: none where the libraries themselves are still there.
-pub fn stand_ins() -> &'static [StandIn] {
+pub(crate) fn stand_ins() -> &'static [StandIn] {
     // SAFETY: glibc returns a string that lives for ever.
     let version = unsafe { std::ffi::CStr::from_ptr(gnu_get_libc_version()) }.to_string_lossy();
     let minor = version.strip_prefix("2.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
@@ -94,7 +94,7 @@ pub fn stand_ins() -> &'static [StandIn] {
 
 impl StandIn {
     /// Its version script.
-    pub fn script(&self) -> String {
+    pub(crate) fn script(&self) -> String {
         self.versions
             .iter()
             .map(|(version, names)| {
@@ -105,7 +105,7 @@ impl StandIn {
     }
 
     /// Its object file's contents.
-    pub fn define_in(&self, object: &mut Object<'_>, text: SectionId) {
+    pub(crate) fn define_in(&self, object: &mut Object<'_>, text: SectionId) {
         for (_, names) in self.versions {
             for name in *names {
                 let offset = object.append_section_data(text, &[0xcc; 8], 8);
@@ -130,7 +130,7 @@ const SYSTEM_CALLS: [(&str, u32, bool); 9] = [
 ];
 
 /// Defines the functions that glibc 2.28 lacks.
-pub fn define_missing(object: &mut Object<'_>, text: SectionId) -> Result<(), object::write::Error> {
+pub(crate) fn define_missing(object: &mut Object<'_>, text: SectionId) -> Result<(), object::write::Error> {
     for (name, number, four) in SYSTEM_CALLS {
         let mut code = vec![0xb8]; // mov $number, %eax
         code.extend(number.to_le_bytes());

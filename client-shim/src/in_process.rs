@@ -18,6 +18,6 @@ use crate::core::process;
 ///
 /// That the name exists in a library called `libcuda.so.1` also tells that it is this one and not NVIDIA's.
 #[unsafe(no_mangle)]
-pub extern "C" fn rgpu_use_in_process() -> u32 {
+pub(crate) extern "C" fn rgpu_use_in_process() -> u32 {
     guard_driver("rgpu_use_in_process", process::use_in_process)
 }

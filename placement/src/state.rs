@@ -349,7 +349,7 @@ pub(crate) struct Neighbour {
 
 impl Neighbour {
     /// A task of a job that runs for `elapsed_s` and has the part `left` of its work before it.
-    pub fn new(
+    pub(crate) fn new(
         profiles: &Profiles,
         job: &Job,
         conditions: &Conditions,

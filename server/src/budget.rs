@@ -10,14 +10,14 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// So much of the clock's time can be carried forward: with a share of a quarter, a quarter of that at once.
-pub const CARRY: u64 = 250_000_000;
+pub(crate) const CARRY: u64 = 250_000_000;
 /// The whole device.
-pub const WHOLE: u32 = 1000;
+pub(crate) const WHOLE: u32 = 1000;
 
 /// The account. All zeros is a new one. Times are in ns of the machine's monotonic clock.
 #[derive(Debug, Default)]
 #[repr(transparent)]
-pub struct Budget {
+pub(crate) struct Budget {
     paid_until: AtomicU64,
 }
 
@@ -29,7 +29,7 @@ fn price(ns: u64, share_milli: u32) -> u64 {
 
 impl Budget {
     /// The device was used for so long. Who has all of it keeps no account.
-    pub fn charge(&self, ns: u64, share_milli: u32, now: u64) {
+    pub(crate) fn charge(&self, ns: u64, share_milli: u32, now: u64) {
         if share_milli >= WHOLE {
             return;
         }
@@ -39,7 +39,7 @@ impl Budget {
     }
 
     /// How long the device is to be left alone from now on.
-    pub fn delay_ns(&self, share_milli: u32, now: u64) -> u64 {
+    pub(crate) fn delay_ns(&self, share_milli: u32, now: u64) -> u64 {
         match share_milli {
             WHOLE.. => 0,
             _ => self.paid_until.load(SeqCst).saturating_sub(now),
@@ -47,7 +47,7 @@ impl Budget {
     }
 
     /// The share has changed: what is owed is paid back with the new one.
-    pub fn convert(&self, before: u32, after: u32, now: u64) {
+    pub(crate) fn convert(&self, before: u32, after: u32, now: u64) {
         if before == after {
             return;
         }
@@ -65,12 +65,12 @@ impl Budget {
     }
 
     /// Until when the clock is paid for.
-    pub fn paid_until(&self) -> u64 {
+    pub(crate) fn paid_until(&self) -> u64 {
         self.paid_until.load(SeqCst)
     }
 
     /// Goes on with an account from before.
-    pub fn set_paid_until(&self, until: u64) {
+    pub(crate) fn set_paid_until(&self, until: u64) {
         self.paid_until.store(until, SeqCst);
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// How the name of an instance of a partitioned GPU begins.
-pub const INSTANCE: &str = "MIG-";
+pub(crate) const INSTANCE: &str = "MIG-";
 
 /// How an administrator wants NVIDIA devices to be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,7 +23,7 @@ pub enum Partition {
 }
 
 /// Whether a name, as `CUDA_VISIBLE_DEVICES` takes it, is an instance's.
-pub fn is_instance(name: &str) -> bool {
+pub(crate) fn is_instance(name: &str) -> bool {
     name.starts_with(INSTANCE)
 }
 
@@ -92,9 +92,9 @@ impl DeviceSpec {
 }
 
 /// The most ordinals that are supported.
-pub const MAX_DEVICES: u32 = 16;
+pub(crate) const MAX_DEVICES: u32 = 16;
 /// Memory of a software GPU where nothing else was said.
-pub const SOFTWARE_MEMORY: u64 = settings::SOFTWARE_MEMORY;
+pub(crate) const SOFTWARE_MEMORY: u64 = settings::SOFTWARE_MEMORY;
 
 impl Default for DeviceSpec {
     fn default() -> Self {

@@ -15,14 +15,14 @@ use std::time::Instant;
 
 /// How a server encrypts.
 #[derive(Debug)]
-pub struct Encrypts {
+pub(crate) struct Encrypts {
     identity: Option<Identity>,
     required: bool,
 }
 
 impl Encrypts {
     /// By the options; a certificate is made where none was given.
-    pub fn new(options: &TlsOptions, by_default: Encryption) -> io::Result<Self> {
+    pub(crate) fn new(options: &TlsOptions, by_default: Encryption) -> io::Result<Self> {
         let mode = options.encryption.unwrap_or(by_default);
         let identity = match (mode, &options.files) {
             (Encryption::Off, None) => None,
@@ -40,17 +40,17 @@ impl Encrypts {
     }
 
     /// By what clients know this server, if it encrypts.
-    pub fn fingerprint(&self) -> Option<Fingerprint> {
+    pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         self.identity.as_ref().map(Identity::fingerprint)
     }
 
     /// Whether only encrypted connections are taken from other machines.
-    pub fn is_required(&self) -> bool {
+    pub(crate) fn is_required(&self) -> bool {
         self.required
     }
 
     /// Looks at how a client begins that has come by TCP, and goes on in that way.
-    pub fn greet(&self, tcp: Tcp, end: Instant) -> io::Result<Stream> {
+    pub(crate) fn greet(&self, tcp: Tcp, end: Instant) -> io::Result<Stream> {
         match &self.identity {
             Some(identity) if first_byte(&tcp, end)? == Some(FIRST_BYTE) => {
                 Stream::encrypted(tcp, identity, end)

@@ -9,11 +9,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 
 /// Listens for clients on this machine.
-pub struct LocalListener(UnixListener);
+pub(crate) struct LocalListener(UnixListener);
 
 impl LocalListener {
     /// Listens beside a TCP listener at `address`.
-    pub fn bind(address: &SocketAddr) -> io::Result<Self> {
+    pub(crate) fn bind(address: &SocketAddr) -> io::Result<Self> {
         let name = UnixAddress::from_abstract_name(local_name(address))?;
         let listener = UnixListener::bind_addr(&name)?;
         listener.set_nonblocking(true)?;
@@ -22,7 +22,7 @@ impl LocalListener {
 
     /// Accepts a client of the same user: memory is shared with nobody else. Says which process it is.
     /// Others are told nothing; they can still come over TCP.
-    pub fn accept(&self) -> io::Result<Option<(OwnedFd, String)>> {
+    pub(crate) fn accept(&self) -> io::Result<Option<(OwnedFd, String)>> {
         let (stream, _) = self.0.accept()?;
         let who = peer_credentials(&stream)?;
         let PeerCredentials { process, user } = who;

@@ -18,29 +18,29 @@ const ROOM: u64 = 256 << 20;
 
 /// The service, running or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mps {
+pub(crate) struct Mps {
     folder: PathBuf,
 }
 
 impl Mps {
     /// Where this process's driver would look for it.
-    pub fn from_environment() -> Self {
+    pub(crate) fn from_environment() -> Self {
         let said = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty());
         Self::at(said.map_or_else(|| USUAL_FOLDER.into(), PathBuf::from))
     }
 
     /// In a folder.
-    pub fn at(folder: PathBuf) -> Self {
+    pub(crate) fn at(folder: PathBuf) -> Self {
         Self { folder }
     }
 
     /// Where its control daemon listens.
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("control")
     }
 
     /// Whether a control daemon listens that this user may talk to. Nothing is said to it.
-    pub fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         match connect(&self.socket()) {
             Ok(()) => true,
             // A listener whose queue is full, or one that takes messages instead of a stream.
@@ -50,7 +50,11 @@ impl Mps {
 
     /// What a process is started with that is to have this percentage of the multiprocessors, and no more memory than this of
     /// the driver's devices with these numbers.
-    pub fn environment(&self, percentage: u32, memory: &[(u32, u64)]) -> Vec<(&'static str, OsString)> {
+    pub(crate) fn environment(
+        &self,
+        percentage: u32,
+        memory: &[(u32, u64)],
+    ) -> Vec<(&'static str, OsString)> {
         let mut all = vec![
             (FOLDER, self.folder.clone().into_os_string()),
             ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percentage.to_string().into()),

@@ -12,14 +12,14 @@ use rgpu_device::{
 use rgpu_nvidia as nvidia;
 
 /// Devices that are looked at.
-pub struct Observed {
+pub(crate) struct Observed {
     infos: Vec<DeviceInfo>,
     nvml: Option<nvidia::Nvml>,
 }
 
 impl Observed {
     /// Those that applications get.
-    pub fn open(spec: &DeviceSpec) -> Result<Self> {
+    pub(crate) fn open(spec: &DeviceSpec) -> Result<Self> {
         if spec.kind == DeviceKind::Nvidia && spec.visible.len() > 1 {
             // One process may not be shown all of them.
             let failed = |e: inventory::InventoryError| Error::new(Code::NoDevice, e.to_string());

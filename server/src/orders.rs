@@ -78,12 +78,12 @@ impl Orders {
     }
 
     /// As a memory file, which its reader [empties](Orders::take).
-    pub fn to_file(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn to_file(&self) -> io::Result<OwnedFd> {
         memory_file(&self.to_bytes())
     }
 
     /// Reads the orders that a memory file holds, once.
-    pub fn take(file: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn take(file: OwnedFd) -> io::Result<Self> {
         Self::parse(&read_once(file.into())?).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
     }
 

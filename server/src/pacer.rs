@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Holds a device back as a lease's entry in the ledger says.
-pub struct LedgerPacer {
+pub(crate) struct LedgerPacer {
     ledger: Arc<Ledger>,
     lease: usize,
     /// The percentage of the multiprocessors that this process can use: device time counts so much.
@@ -17,7 +17,7 @@ pub struct LedgerPacer {
 impl LedgerPacer {
     /// For the application in a slot, whose process can use this percentage of the multiprocessors; `None` where it has no
     /// lease.
-    pub fn of(ledger: &Arc<Ledger>, slot: usize, ceiling: u32) -> Option<Arc<dyn Pacer>> {
+    pub(crate) fn of(ledger: &Arc<Ledger>, slot: usize, ceiling: u32) -> Option<Arc<dyn Pacer>> {
         let lease = ledger.lease_of(slot)?;
         Some(Arc::new(Self { ledger: ledger.clone(), lease, ceiling: ceiling.clamp(1, 100) }))
     }

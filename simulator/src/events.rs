@@ -8,13 +8,13 @@ use crate::time::Micros;
 /// Events by time, and at one time in the order of their [`rank`](Event::rank), and then in the order in which they were
 /// put in: the outcome never depends on a hash or an address.
 #[derive(Debug)]
-pub struct Events<E> {
+pub(crate) struct Events<E> {
     heap: BinaryHeap<Reverse<Entry<E>>>,
     next: u64,
 }
 
 /// What an [`Events`] queue holds.
-pub trait Event {
+pub(crate) trait Event {
     /// Of the events at one time, those of a lower rank come first.
     fn rank(&self) -> u8;
 }
@@ -55,23 +55,23 @@ impl<E: Event> Default for Events<E> {
 
 impl<E: Event> Events<E> {
     /// Puts an event in.
-    pub fn push(&mut self, at: Micros, event: E) {
+    pub(crate) fn push(&mut self, at: Micros, event: E) {
         self.heap.push(Reverse(Entry { at, rank: event.rank(), number: self.next, event }));
         self.next += 1;
     }
 
     /// Takes the next event out.
-    pub fn pop(&mut self) -> Option<(Micros, E)> {
+    pub(crate) fn pop(&mut self) -> Option<(Micros, E)> {
         self.heap.pop().map(|Reverse(entry)| (entry.at, entry.event))
     }
 
     /// When the next event is.
-    pub fn next_time(&self) -> Option<Micros> {
+    pub(crate) fn next_time(&self) -> Option<Micros> {
         self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 }

@@ -73,9 +73,9 @@ const JOB_OPTIONAL: [&str; 21] = [
 
 /// Network time grows by this factor from a quiet to a fully loaded network, less one, where a profile has no
 /// `loaded_share` (see `docs/profiles.md`).
-pub const NETWORK_LOAD_FACTOR: f64 = 3.9;
+pub(crate) const NETWORK_LOAD_FACTOR: f64 = 3.9;
 /// Slow-down by a neighbour in the same node, for host shares of 1.
-pub const HOST_CONTENTION: f64 = 0.15;
+pub(crate) const HOST_CONTENTION: f64 = 0.15;
 
 /// An application: how it behaves, and what it asks for where a job does not say otherwise.
 #[derive(Clone, Debug, PartialEq)]

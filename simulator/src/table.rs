@@ -8,7 +8,7 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 
 /// A CSV file in memory: a header of column names, rows, comments from `#` at the start of a line.
-pub struct Table {
+pub(crate) struct Table {
     path: PathBuf,
     columns: HashMap<String, usize>,
     rows: Vec<(u64, csv::StringRecord)>,
@@ -16,7 +16,7 @@ pub struct Table {
 
 /// One row of a [`Table`].
 #[derive(Clone, Copy)]
-pub struct Row<'a> {
+pub(crate) struct Row<'a> {
     table: &'a Table,
     line: u64,
     record: &'a csv::StringRecord,
@@ -24,13 +24,13 @@ pub struct Row<'a> {
 
 impl Table {
     /// Reads a file. `required` columns must be there; any others must be among `optional`.
-    pub fn read(path: &Path, required: &[&str], optional: &[&str]) -> Result<Table> {
+    pub(crate) fn read(path: &Path, required: &[&str], optional: &[&str]) -> Result<Table> {
         let text = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         Table::parse(path, &text, required, optional)
     }
 
     /// Parses the text of a file; `path` is for messages.
-    pub fn parse(path: &Path, text: &[u8], required: &[&str], optional: &[&str]) -> Result<Table> {
+    pub(crate) fn parse(path: &Path, text: &[u8], required: &[&str], optional: &[&str]) -> Result<Table> {
         let mut reader = csv::ReaderBuilder::new()
             .has_headers(true)
             .comment(Some(b'#'))
@@ -65,12 +65,12 @@ impl Table {
     }
 
     /// The rows, in order.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
+    pub(crate) fn rows(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
         self.rows.iter().map(|(line, record)| Row { table: self, line: *line, record })
     }
 
     /// Where the table comes from.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -108,22 +108,22 @@ fn explain(path: &Path, text: &[u8], error: &csv::Error) -> Error {
 
 impl<'a> Row<'a> {
     /// The line in the file, from 1.
-    pub fn line(&self) -> u64 {
+    pub(crate) fn line(&self) -> u64 {
         self.line
     }
 
     /// A complaint about this row.
-    pub fn error(&self, what: impl Into<String>) -> Error {
+    pub(crate) fn error(&self, what: impl Into<String>) -> Error {
         Error::row(&self.table.path, self.line, what)
     }
 
     /// A field as text; empty if the column isn't there.
-    pub fn text(&self, column: &str) -> &'a str {
+    pub(crate) fn text(&self, column: &str) -> &'a str {
         self.table.columns.get(column).and_then(|&i| self.record.get(i)).unwrap_or("")
     }
 
     /// A field that must not be empty.
-    pub fn name(&self, column: &str) -> Result<&'a str> {
+    pub(crate) fn name(&self, column: &str) -> Result<&'a str> {
         match self.text(column) {
             "" => Err(self.error(format!("{column} is empty"))),
             text => Ok(text),
@@ -131,7 +131,7 @@ impl<'a> Row<'a> {
     }
 
     /// A field as a value, `None` when empty.
-    pub fn optional<T: FromStr<Err: Display>>(&self, column: &str) -> Result<Option<T>> {
+    pub(crate) fn optional<T: FromStr<Err: Display>>(&self, column: &str) -> Result<Option<T>> {
         match self.text(column) {
             "" => Ok(None),
             text => match text.parse() {
@@ -142,12 +142,12 @@ impl<'a> Row<'a> {
     }
 
     /// A field as a value that must be there.
-    pub fn value<T: FromStr<Err: Display>>(&self, column: &str) -> Result<T> {
+    pub(crate) fn value<T: FromStr<Err: Display>>(&self, column: &str) -> Result<T> {
         self.optional(column)?.ok_or_else(|| self.error(format!("{column} is empty")))
     }
 
     /// A finite number within `range`, `None` when empty.
-    pub fn number(&self, column: &str, range: std::ops::RangeInclusive<f64>) -> Result<Option<f64>> {
+    pub(crate) fn number(&self, column: &str, range: std::ops::RangeInclusive<f64>) -> Result<Option<f64>> {
         match self.optional::<f64>(column)? {
             Some(value) if !range.contains(&value) => {
                 let (low, high) = (range.start(), range.end());
@@ -158,7 +158,7 @@ impl<'a> Row<'a> {
     }
 
     /// A duration in seconds, `None` when empty.
-    pub fn seconds(&self, column: &str) -> Result<Option<crate::time::Micros>> {
+    pub(crate) fn seconds(&self, column: &str) -> Result<Option<crate::time::Micros>> {
         let seconds = self.number(column, 0.0..=1e9)?;
         Ok(seconds.map(crate::time::Micros::from_seconds))
     }

@@ -25,7 +25,7 @@ const AIM: f64 = 400.0;
 type Costs = HashMap<String, f64>;
 
 /// Counts, prints, and says whether the aim was reached.
-pub fn count_instructions() -> Result<bool> {
+pub(crate) fn count_instructions() -> Result<bool> {
     crate::build(crate::Parts::All)?;
     let (toolkit, _) = crate::toolkit()?;
     let program = examples::for_tests()?;

@@ -11,7 +11,7 @@ use rgpu_tests::toolkit::Version;
 use crate::{Parts, build, seconds, size_of_directory, toolkit};
 
 /// Runs the examples whose names match, and says whether all were right.
-pub fn demo(filter: &[String]) -> Result<bool> {
+pub(crate) fn demo(filter: &[String]) -> Result<bool> {
     let built = build(Parts::RunAndServe)?;
     let (toolkit, fetched) = toolkit()?;
     let mut programs = examples::all()?;

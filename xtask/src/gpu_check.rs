@@ -15,7 +15,7 @@ use crate::{Parts, build, seconds, size_of_directory, toolkit};
 
 /// What `cargo xtask gpu-check` takes.
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Only make the bundle, even where this machine has a GPU
     #[arg(long)]
     bundle_only: bool,
@@ -28,7 +28,7 @@ pub struct Arguments {
 }
 
 /// Makes the bundle and runs it. Says whether everything was as it should be.
-pub fn gpu_check(arguments: &Arguments) -> Result<bool> {
+pub(crate) fn gpu_check(arguments: &Arguments) -> Result<bool> {
     let built = build(Parts::All)?;
     println!("Built in {}", seconds(built));
     let (toolkit, _) = toolkit()?;

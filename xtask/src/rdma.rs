@@ -36,7 +36,7 @@ const PACKAGES: &str = "qemu-system-x86 kmod cpio libibverbs1 ibverbs-providers 
 const TIME: Duration = Duration::from_secs(40 * 60);
 
 /// Runs them; says whether all passed.
-pub fn test(filter: &[String]) -> Result<bool> {
+pub(crate) fn test(filter: &[String]) -> Result<bool> {
     for tool in TOOLS {
         let found =
             ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].iter().any(|d| Path::new(d).join(tool).exists());

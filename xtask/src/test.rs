@@ -29,7 +29,7 @@ struct Counts {
 const FEW: usize = 5;
 
 /// Runs the tests whose names match, and says whether all passed.
-pub fn test(filter: &[String]) -> Result<bool> {
+pub(crate) fn test(filter: &[String]) -> Result<bool> {
     let built = build(Parts::All)?;
     println!("Built in {}", seconds(built));
     let product = Product::built()?;

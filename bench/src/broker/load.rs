@@ -16,7 +16,7 @@ use super::nodes::{DEVICE_MEMORY, Nodes};
 use crate::Failure;
 
 /// From when a lease is due to be asked for until it is granted.
-pub const GRANT: &str = "grant";
+pub(super) const GRANT: &str = "grant";
 const RENEWAL: &str = "renewal";
 const RELEASE: &str = "release";
 const HEARTBEAT: &str = "heartbeat";
@@ -65,14 +65,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The clients.
 #[derive(Debug)]
-pub struct Load {
+pub(super) struct Load {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     heartbeats: Arc<Mutex<Vec<u64>>>,
 }
 
 /// What was measured.
-pub struct Measured {
+pub(super) struct Measured {
     /// Nanoseconds, by what was done.
     pub kinds: Vec<(&'static str, Vec<u64>)>,
     /// What failed, and how often.
@@ -81,7 +81,12 @@ pub struct Measured {
 
 impl Load {
     /// Starts asking.
-    pub fn start(options: &Options, url: &str, admin: &Broker, nodes: &Nodes) -> Result<Self, Failure> {
+    pub(super) fn start(
+        options: &Options,
+        url: &str,
+        admin: &Broker,
+        nodes: &Nodes,
+    ) -> Result<Self, Failure> {
         let failed = |e: ClientError| Failure::new(format!("Preparing clients: {e}"));
         let tokens: Vec<String> = (0..TENANTS)
             .map(|t| {
@@ -118,18 +123,18 @@ impl Load {
     }
 
     /// Whether times count from now on.
-    pub fn measure(&self, measure: bool) {
+    pub(super) fn measure(&self, measure: bool) {
         self.shared.measuring.store(measure, Relaxed);
     }
 
     /// How far it is, for people.
-    pub fn state(&self) -> String {
+    pub(super) fn state(&self) -> String {
         let (asked, granted) = (self.shared.asked.load(Relaxed), self.shared.granted.load(Relaxed));
         format!("{asked} leases asked for, {granted} granted")
     }
 
     /// Releases what is held, and tells what was measured.
-    pub fn finish(self) -> Measured {
+    pub(super) fn finish(self) -> Measured {
         locked(&self.shared.queue).over = true;
         self.shared.changed.notify_all();
         for thread in self.threads {

@@ -22,7 +22,7 @@ use crate::way::Service;
 
 /// What to put onto the broker.
 #[derive(Debug, Clone, clap::Args, Serialize)]
-pub struct Options {
+pub(crate) struct Options {
     /// A broker that runs already [default: one that is started here, with an empty state in a temporary directory]
     #[arg(long, value_name = "URL", requires = "token_file")]
     url: Option<String>,
@@ -83,7 +83,7 @@ struct Report {
 }
 
 /// Measures, and prints a table.
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub(crate) fn main(options: &Options) -> Result<(), Failure> {
     // Each simulated node has two connections.
     raise_file_limit(u64::from(options.nodes) * 3 + 4096)?;
     let spawned = match options.url {
@@ -200,7 +200,7 @@ fn raise_file_limit(wanted: u64) -> Result<(), Failure> {
 
 /// A broker of one's own, with its files in a temporary directory; both go when this is dropped.
 #[derive(Debug)]
-pub struct Spawned {
+pub(crate) struct Spawned {
     /// The process.
     pub service: Service,
     /// An administrator's token.
@@ -210,7 +210,7 @@ pub struct Spawned {
 
 impl Spawned {
     /// Starts one.
-    pub fn start() -> Result<Self, Failure> {
+    pub(crate) fn start() -> Result<Self, Failure> {
         let rgpu = std::env::current_exe().map_err(|e| Failure::new(format!("Where is rgpu? {e}")))?;
         let directory = std::env::temp_dir().join(format!("rgpu-bench-broker-{}", std::process::id()));
         let text = directory.to_str().ok_or_else(|| Failure::new("The temporary directory's name is odd"))?;
@@ -230,12 +230,12 @@ impl Spawned {
     }
 
     /// Its address.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.service.address)
     }
 
     /// Where its files are.
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 }

@@ -17,10 +17,10 @@ use super::Options;
 use crate::Failure;
 
 /// Device memory, of which requests ask for parts.
-pub const DEVICE_MEMORY: u64 = 16 << 30;
+pub(super) const DEVICE_MEMORY: u64 = 16 << 30;
 
 /// One node.
-pub struct Node {
+pub(super) struct Node {
     registration: Registration,
     /// One connection for heartbeats, and one that waits for orders.
     heartbeats: Broker,
@@ -107,7 +107,7 @@ impl Node {
 
 /// All of them, and the threads that act for them.
 #[derive(Debug)]
-pub struct Nodes {
+pub(super) struct Nodes {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     samples: Arc<Mutex<Vec<u64>>>,
@@ -119,7 +119,7 @@ const BEATERS: usize = 8;
 
 impl Nodes {
     /// Registers them, and lets them live.
-    pub fn register(options: &Options, url: &str, admin: &Broker) -> Result<Self, Failure> {
+    pub(super) fn register(options: &Options, url: &str, admin: &Broker) -> Result<Self, Failure> {
         let failed = |e: ClientError| Failure::new(format!("Registering nodes: {e}"));
         let mut heartbeat = Duration::from_secs(1);
         let mut all = Vec::new();
@@ -197,17 +197,17 @@ impl Nodes {
     }
 
     /// Whether times count now.
-    pub fn measuring(&self) -> Arc<AtomicBool> {
+    pub(super) fn measuring(&self) -> Arc<AtomicBool> {
         self.measuring.clone()
     }
 
     /// The times of heartbeats.
-    pub fn samples(&self) -> Arc<Mutex<Vec<u64>>> {
+    pub(super) fn samples(&self) -> Arc<Mutex<Vec<u64>>> {
         self.samples.clone()
     }
 
     /// Lets the threads end.
-    pub fn finish(self) {
+    pub(super) fn finish(self) {
         self.stop.store(true, Relaxed);
         for thread in self.threads {
             let _ = thread.join(); // a thread that panicked has said so

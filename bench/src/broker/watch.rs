@@ -11,7 +11,7 @@ use crate::Failure;
 
 /// The broker at one moment.
 #[derive(Debug)]
-pub struct Look {
+pub(super) struct Look {
     at: Instant,
     metrics: HashMap<String, f64>,
     /// Processor time and peak resident bytes, where the process is known.
@@ -20,7 +20,7 @@ pub struct Look {
 
 impl Look {
     /// Asks for the metrics, and reads `/proc`.
-    pub fn take(url: &str, token: &str, pid: Option<u32>) -> Result<Self, Failure> {
+    pub(super) fn take(url: &str, token: &str, pid: Option<u32>) -> Result<Self, Failure> {
         let text = metrics(url, token)?;
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.contains('{'));
         let metrics = lines
@@ -33,14 +33,14 @@ impl Look {
     }
 
     /// Seconds since an earlier look.
-    pub fn since(&self, before: &Self) -> f64 {
+    pub(super) fn since(&self, before: &Self) -> f64 {
         (self.at - before.at).as_secs_f64()
     }
 }
 
 /// What the broker did between two looks.
 #[derive(Debug, Serialize)]
-pub struct Broker {
+pub(super) struct Broker {
     /// Placement rounds.
     rounds: f64,
     /// The mean time of one, in ms.
@@ -69,7 +69,7 @@ pub struct Broker {
 
 impl Broker {
     /// Compares.
-    pub fn between(before: &Look, after: &Look) -> Self {
+    pub(super) fn between(before: &Look, after: &Look) -> Self {
         let more = |name: &str| {
             let at = |look: &Look| look.metrics.get(name).copied();
             Some(at(after)? - at(before).unwrap_or(0.0))
@@ -101,7 +101,7 @@ impl Broker {
     }
 
     /// For people.
-    pub fn lines(&self) -> String {
+    pub(super) fn lines(&self) -> String {
         let ms = |value: Option<f64>| value.map_or("unknown".to_owned(), |v| format!("{v:.3} ms"));
         let ratio = |value: Option<f64>| value.map_or("unknown".to_owned(), |v| format!("{v:.3}"));
         let mut text = format!(

@@ -27,7 +27,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    pub fn new(key: PublicKey) -> Self {
+    pub(super) fn new(key: PublicKey) -> Self {
         Self { key, known: Mutex::new(HashMap::new()) }
     }
 

@@ -30,16 +30,16 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Problem { code, message: message.into() }.into()
     }
 
-    pub fn bad(message: impl Into<String>) -> Self {
+    pub(super) fn bad(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::BadRequest, message)
     }
 
     /// The same with a status that says it more exactly.
-    pub fn with_status(self, status: StatusCode) -> Self {
+    pub(super) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 }

@@ -71,7 +71,7 @@ pub(super) struct Operation {
 
 impl Operation {
     /// Something that whoever has a token may do.
-    pub fn new(method: Method, path: &'static str, id: &'static str, summary: &'static str) -> Self {
+    pub(super) fn new(method: Method, path: &'static str, id: &'static str, summary: &'static str) -> Self {
         Self {
             method,
             path,
@@ -86,58 +86,58 @@ impl Operation {
         }
     }
 
-    pub fn access(self, access: Access) -> Self {
+    pub(super) fn access(self, access: Access) -> Self {
         Self { access, ..self }
     }
 
-    pub fn open(self) -> Self {
+    pub(super) fn open(self) -> Self {
         self.access(Access::Open)
     }
 
     /// Administrators may do everything, and need not be named.
-    pub fn roles(self, roles: &'static [Role]) -> Self {
+    pub(super) fn roles(self, roles: &'static [Role]) -> Self {
         self.access(Access::Roles(roles))
     }
 
-    pub fn query(mut self, name: &'static str, about: &'static str) -> Self {
+    pub(super) fn query(mut self, name: &'static str, about: &'static str) -> Self {
         self.query.push(Parameter { name, about, flag: false });
         self
     }
 
-    pub fn flag(mut self, name: &'static str, about: &'static str) -> Self {
+    pub(super) fn flag(mut self, name: &'static str, about: &'static str) -> Self {
         self.query.push(Parameter { name, about, flag: true });
         self
     }
 
-    pub fn takes<T: ToSchema>(self) -> Self {
+    pub(super) fn takes<T: ToSchema>(self) -> Self {
         Self { body: Some(Named::of::<T>()), ..self }
     }
 
-    pub fn answers<T: ToSchema>(self) -> Self {
+    pub(super) fn answers<T: ToSchema>(self) -> Self {
         Self { success: Success::One(Named::of::<T>()), ..self }
     }
 
-    pub fn creates<T: ToSchema>(self) -> Self {
+    pub(super) fn creates<T: ToSchema>(self) -> Self {
         Self { status: StatusCode::CREATED, ..self.answers::<T>() }
     }
 
-    pub fn answers_list<T: ToSchema>(self) -> Self {
+    pub(super) fn answers_list<T: ToSchema>(self) -> Self {
         Self { success: Success::List(Named::of::<T>()), ..self }
     }
 
-    pub fn streams<T: ToSchema>(self) -> Self {
+    pub(super) fn streams<T: ToSchema>(self) -> Self {
         Self { success: Success::Events(Named::of::<T>()), ..self }
     }
 
-    pub fn answers_text(self, kind: &'static str) -> Self {
+    pub(super) fn answers_text(self, kind: &'static str) -> Self {
         Self { success: Success::Text(kind), ..self }
     }
 
-    pub fn answers_nothing(self) -> Self {
+    pub(super) fn answers_nothing(self) -> Self {
         Self { status: StatusCode::NO_CONTENT, success: Success::Nothing, ..self }
     }
 
-    pub fn fails(self, errors: &[ErrorCode]) -> Self {
+    pub(super) fn fails(self, errors: &[ErrorCode]) -> Self {
         Self { errors: errors.to_vec(), ..self }
     }
 }

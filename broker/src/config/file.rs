@@ -122,7 +122,7 @@ impl<'de> Deserialize<'de> for Limit {
 }
 
 impl FileLimits {
-    pub fn over(&self, under: Limits) -> Limits {
+    pub(super) fn over(&self, under: Limits) -> Limits {
         let pick = |limit: Option<Limit>, under| limit.map_or(under, |limit| limit.0);
         Limits {
             max_gpu_milli: pick(self.max_gpu_milli, under.max_gpu_milli),

@@ -15,7 +15,7 @@ pub(super) struct Said<T> {
 }
 
 impl<T> Said<T> {
-    pub fn wrong(&self, key: &str, shown: impl Display, why: impl Display) -> ConfigError {
+    pub(super) fn wrong(&self, key: &str, shown: impl Display, why: impl Display) -> ConfigError {
         ConfigError::Value {
             key: key.into(),
             value: shown.to_string(),
@@ -32,13 +32,13 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    pub fn said<T>(&self, value: Spanned<T>) -> Said<T> {
+    pub(super) fn said<T>(&self, value: Spanned<T>) -> Said<T> {
         let line = self.text[..value.span().start.min(self.text.len())].matches('\n').count() + 1;
         Said { at: format!("{}, line {line}", self.path.display()), value: value.into_inner() }
     }
 
     /// What a flag or the environment says, else what the file says.
-    pub fn pick<T>(&self, flag: Option<T>, key: &str, file: Option<Spanned<T>>) -> Option<Said<T>> {
+    pub(super) fn pick<T>(&self, flag: Option<T>, key: &str, file: Option<Spanned<T>>) -> Option<Said<T>> {
         let named = |value| Said {
             value,
             at: format!(

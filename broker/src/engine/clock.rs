@@ -50,7 +50,7 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     /// Seconds since it began.
-    pub fn now_s(&self) -> f64 {
+    pub(super) fn now_s(&self) -> f64 {
         self.before_s + self.clock.elapsed().as_secs_f64() - self.started_ms as f64 / 1000.0
     }
 }

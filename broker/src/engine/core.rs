@@ -204,7 +204,11 @@ const CONFIGURED_POLICY: &str = "configured_policy";
 
 impl Core {
     /// What was stored, as it is when the engine starts.
-    pub fn restore(settings: Arc<Settings>, clock: Arc<dyn Clock>, kept: Kept) -> Result<Core, StartError> {
+    pub(super) fn restore(
+        settings: Arc<Settings>,
+        clock: Arc<dyn Clock>,
+        kept: Kept,
+    ) -> Result<Core, StartError> {
         let (now, unix_ms) = (clock.elapsed().as_millis() as u64, clock.unix().as_millis() as u64);
         let stored_orders: u64 = kept.settings.get(ORDERS).and_then(|text| text.parse().ok()).unwrap_or(0);
         // A policy that was set through the API counts until the configuration's is a different one.
@@ -285,28 +289,28 @@ impl Core {
     // ---- time ----
 
     /// Milliseconds of the engine's time.
-    pub fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.time.clock.elapsed().as_millis() as u64
     }
 
     /// Milliseconds since 1970.
-    pub fn unix_ms(&self) -> u64 {
+    pub(super) fn unix_ms(&self) -> u64 {
         self.time.clock.unix().as_millis() as u64
     }
 
     /// Seconds of the placement's time.
-    pub fn now_s(&self) -> f64 {
+    pub(super) fn now_s(&self) -> f64 {
         self.time.now_s()
     }
 
     /// A moment of the engine's time in seconds since 1970.
-    pub fn unix_s_at(&self, at: u64) -> u64 {
+    pub(super) fn unix_s_at(&self, at: u64) -> u64 {
         (self.unix_ms() + at).saturating_sub(self.now()) / 1000
     }
 
     // ---- transactions ----
 
-    pub fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> Mark {
         let tx = &self.tx;
         Mark {
             undo: tx.undo.len(),
@@ -317,7 +321,7 @@ impl Core {
     }
 
     /// Takes back what was changed since.
-    pub fn roll_back(&mut self, mark: Mark) {
+    pub(super) fn roll_back(&mut self, mark: Mark) {
         while self.tx.undo.len() > mark.undo {
             match self.tx.undo.pop() {
                 Some(Undo::Lease(id, record, deadline)) => {
@@ -335,7 +339,7 @@ impl Core {
     }
 
     /// What is to be stored.
-    pub fn writes(&mut self) -> Vec<Write> {
+    pub(super) fn writes(&mut self) -> Vec<Write> {
         let mut writes = std::mem::take(&mut self.tx.writes);
         self.tx.ended.extend(writes.iter().filter_map(|write| match write {
             Write::ForgetLease(id) => Some(*id),
@@ -348,13 +352,13 @@ impl Core {
     }
 
     /// Stores what the start itself is.
-    pub fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         let version = self.orders;
         self.tx.writes.push(Write::Setting(ORDERS, version.to_string()));
     }
 
     /// Everything is stored: tells those who wait.
-    pub fn committed(&mut self) {
+    pub(super) fn committed(&mut self) {
         self.stored_orders = self.orders;
         self.tx.undo.clear();
         let time = self.unix_ms() / 1000;
@@ -375,7 +379,7 @@ impl Core {
     }
 
     /// Nothing could be stored: all is as it was before the batch.
-    pub fn failed(&mut self) {
+    pub(super) fn failed(&mut self) {
         self.roll_back(Mark { undo: 0, writes: 0, events: 0, counts: 0 });
         self.tx.ended.clear();
         self.tell();
@@ -396,7 +400,7 @@ impl Core {
     }
 
     /// An event, once the batch is stored.
-    pub fn note(
+    pub(super) fn note(
         &mut self,
         kind: &'static str,
         node: Option<&str>,
@@ -413,19 +417,19 @@ impl Core {
     }
 
     /// Counts something, once the batch is stored.
-    pub fn count(&mut self, count: fn(&mut Counters)) {
+    pub(super) fn count(&mut self, count: fn(&mut Counters)) {
         self.tx.counts.push(count);
     }
 
     // ---- changes ----
 
     /// Stores in how many rounds a waiting lease was left.
-    pub fn put_rounds(&mut self, id: LeaseId, rounds: u32) {
+    pub(super) fn put_rounds(&mut self, id: LeaseId, rounds: u32) {
         self.tx.writes.push(Write::Rounds(id, rounds));
     }
 
     /// Makes a lease what the record says.
-    pub fn put_lease(&mut self, record: LeaseRecord) {
+    pub(super) fn put_lease(&mut self, record: LeaseRecord) {
         let (id, record) = (record.id, Arc::new(record));
         let old = self.leases.get(&id).map(|entry| entry.record.clone());
         let deadline = self.leases.get(&id).and_then(|entry| entry.live.deadline);
@@ -440,7 +444,7 @@ impl Core {
     }
 
     /// Makes a node what the record says.
-    pub fn put_node(&mut self, record: NodeRecord) {
+    pub(super) fn put_node(&mut self, record: NodeRecord) {
         let (name, record) = (record.registration.name.clone(), Arc::new(record));
         let old = self.nodes.get(&name).map(|entry| entry.record.clone());
         self.tx.undo.push(Undo::Node(name.clone(), old));
@@ -449,7 +453,7 @@ impl Core {
     }
 
     /// Forgets a node, of which no lease has anything.
-    pub fn drop_node(&mut self, name: &str) {
+    pub(super) fn drop_node(&mut self, name: &str) {
         let Some(old) = self.nodes.get(name).map(|entry| entry.record.clone()) else { return };
         self.tx.undo.push(Undo::Node(name.to_owned(), Some(old)));
         self.tx.writes.push(Write::ForgetNode(name.to_owned()));
@@ -457,7 +461,7 @@ impl Core {
     }
 
     /// Changes the policy.
-    pub fn put_policy(&mut self, policy: PolicySettings) -> Result<(), Problem> {
+    pub(super) fn put_policy(&mut self, policy: PolicySettings) -> Result<(), Problem> {
         let text = |policy: &PolicySettings| {
             serde_json::to_string(policy).map_err(|e| problem(ErrorCode::Internal, e.to_string()))
         };
@@ -468,7 +472,7 @@ impl Core {
     }
 
     /// The next version of the orders, which concerns these nodes.
-    pub fn new_orders<'a>(&mut self, nodes: impl IntoIterator<Item = &'a str>) -> u64 {
+    pub(super) fn new_orders<'a>(&mut self, nodes: impl IntoIterator<Item = &'a str>) -> u64 {
         self.orders = (self.orders + 1).max(self.unix_ms() * 1000);
         for name in nodes {
             if let Some(node) = self.nodes.get_mut(name) {
@@ -569,12 +573,12 @@ impl Core {
     // ---- what isn't stored ----
 
     /// A node that there is.
-    pub fn live_node(&mut self, name: &str) -> &mut NodeLive {
+    pub(super) fn live_node(&mut self, name: &str) -> &mut NodeLive {
         &mut self.nodes.get_mut(name).expect("the node was just looked up").live
     }
 
     /// Sets when a lease ends unless it is renewed.
-    pub fn set_deadline(&mut self, id: LeaseId, at: Option<u64>) {
+    pub(super) fn set_deadline(&mut self, id: LeaseId, at: Option<u64>) {
         let Some(entry) = self.leases.get_mut(&id) else { return };
         if let Some(old) = std::mem::replace(&mut entry.live.deadline, at) {
             self.deadlines.remove(&(old, id));
@@ -585,13 +589,13 @@ impl Core {
     }
 
     /// A waiting lease was asked for: it may wait on.
-    pub fn keep_waiting(&mut self, id: LeaseId) {
+    pub(super) fn keep_waiting(&mut self, id: LeaseId) {
         let at = self.now() + self.settings.lease_ttl_s * 1000;
         self.set_deadline(id, Some(at));
     }
 
     /// How much of a device is granted.
-    pub fn used(&self, node: &str, device: u32) -> (u32, u64) {
+    pub(super) fn used(&self, node: &str, device: u32) -> (u32, u64) {
         let device = self.nodes.get(node).and_then(|node| node.live.devices.get(device as usize));
         device.map_or((0, 0), |device| (device.milli, device.memory))
     }
@@ -599,12 +603,12 @@ impl Core {
 
 impl NodeEntry {
     /// Whether its devices can be granted.
-    pub fn available(&self) -> bool {
+    pub(super) fn available(&self) -> bool {
         !self.live.lost && self.live.clean && !self.record.draining
     }
 
     /// A device of it.
-    pub fn device(&self, number: u32) -> Option<&DeviceReport> {
+    pub(super) fn device(&self, number: u32) -> Option<&DeviceReport> {
         self.record.registration.devices.get(number as usize)
     }
 }

@@ -29,11 +29,11 @@ pub(crate) struct Happened {
 
 impl EventLog {
     /// Numbers go on from `first`.
-    pub fn new(limit: usize, first: u64) -> Self {
+    pub(super) fn new(limit: usize, first: u64) -> Self {
         Self { ring: VecDeque::new(), limit: limit.max(1), latest: watch::Sender::new(first) }
     }
 
-    pub fn push(&mut self, time: u64, happened: Happened) {
+    pub(super) fn push(&mut self, time: u64, happened: Happened) {
         let number = *self.latest.borrow() + 1;
         let Happened { kind, node, lease, tenant, text } = happened;
         if self.ring.len() >= self.limit {
@@ -43,16 +43,16 @@ impl EventLog {
         self.latest.send_replace(number);
     }
 
-    pub fn latest(&self) -> u64 {
+    pub(super) fn latest(&self) -> u64 {
         *self.latest.borrow()
     }
 
-    pub fn watch(&self) -> watch::Receiver<u64> {
+    pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
 
     /// Those after `number` that the caller may see, some hundred at most, and the number of the last one looked at.
-    pub fn after(&self, number: u64, caller: &Caller) -> (VecDeque<Event>, u64) {
+    pub(super) fn after(&self, number: u64, caller: &Caller) -> (VecDeque<Event>, u64) {
         let from = self.ring.partition_point(|event| event.number <= number);
         let mut last = number;
         let mut found = VecDeque::new();

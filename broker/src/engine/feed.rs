@@ -49,19 +49,19 @@ pub(crate) struct Feed(Mutex<News>);
 
 impl Feed {
     /// Takes what there is.
-    pub fn take(&self) -> News {
+    pub(super) fn take(&self) -> News {
         std::mem::take(&mut *self.0.lock())
     }
 
     /// Somebody wants the next decision about a lease to be explained.
-    pub fn want(&self, id: LeaseId) {
+    pub(super) fn want(&self, id: LeaseId) {
         let mut news = self.0.lock();
         news.wanted.push(id);
         news.round = true;
     }
 
     /// The placement's view is to be made anew.
-    pub fn renew(&self) {
+    pub(super) fn renew(&self) {
         let mut news = self.0.lock();
         (news.incomplete, news.round) = (true, true);
     }
@@ -69,7 +69,7 @@ impl Feed {
 
 impl Core {
     /// Puts what is different into the queue. Says whether the placement should look at it soon.
-    pub fn publish(&mut self, feed: &Feed) -> bool {
+    pub(super) fn publish(&mut self, feed: &Feed) -> bool {
         let Changes { leases, traffic, topology, policy, round } = std::mem::take(&mut self.changes);
         let round = round || topology || policy;
         if !round && leases.is_empty() && traffic.is_empty() {
@@ -98,7 +98,7 @@ impl Core {
     }
 
     /// All of the state, and what is in the queue with it.
-    pub fn everything(&mut self, feed: &Feed) -> News {
+    pub(super) fn everything(&mut self, feed: &Feed) -> News {
         self.publish(feed);
         let News { round, wanted, .. } = feed.take();
         News {

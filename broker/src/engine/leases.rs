@@ -180,7 +180,7 @@ impl Core {
     }
 
     /// Puts a request into the queue.
-    pub fn submit(
+    pub(super) fn submit(
         &mut self,
         profiles: &ProfileTable,
         caller: &Caller,
@@ -219,7 +219,7 @@ impl Core {
     }
 
     /// The grants of what a round found for a lease, if it all is (still) free.
-    pub fn grants(
+    pub(super) fn grants(
         &self,
         request: &LeaseRequest,
         home: &str,
@@ -282,7 +282,7 @@ impl Core {
     }
 
     /// Gives a waiting lease what a round found for it.
-    pub fn grant(&mut self, id: LeaseId, found: &[Found]) -> Result<(), NotGranted> {
+    pub(super) fn grant(&mut self, id: LeaseId, found: &[Found]) -> Result<(), NotGranted> {
         let entry = self.leases.get(&id).ok_or(NotGranted::Gone)?;
         if entry.record.state != LeaseState::Waiting {
             return Err(NotGranted::NotWaiting);
@@ -315,7 +315,7 @@ impl Core {
     }
 
     /// A round has left a lease waiting.
-    pub fn leave(&mut self, id: LeaseId, why: &str, counts: bool) {
+    pub(super) fn leave(&mut self, id: LeaseId, why: &str, counts: bool) {
         let Some(entry) = self.leases.get_mut(&id) else { return };
         if entry.record.state != LeaseState::Waiting {
             return;
@@ -339,7 +339,7 @@ impl Core {
     }
 
     /// Gives a lease back, or takes the request for it back while it waits. `why` is said of whoever does that.
-    pub fn give_back(&mut self, id: LeaseId, why: Option<&str>) {
+    pub(super) fn give_back(&mut self, id: LeaseId, why: Option<&str>) {
         let Some(entry) = self.leases.get(&id) else { return };
         let (how, usual) = match entry.record.state {
             LeaseState::Waiting => (End::Withdrawn, "it was withdrawn while it waited"),
@@ -353,7 +353,7 @@ impl Core {
     }
 
     /// Ends a lease: at once where it waits; else as soon as its nodes confirm it.
-    pub fn end(&mut self, id: LeaseId, how: End, why: &str) {
+    pub(super) fn end(&mut self, id: LeaseId, how: End, why: &str) {
         let Some(entry) = self.leases.get(&id) else { return };
         let mut record = LeaseRecord::clone(&entry.record);
         match record.state {
@@ -385,7 +385,7 @@ impl Core {
     }
 
     /// A node has nothing left of a lease that is ending.
-    pub fn confirm(&mut self, node: &str, id: LeaseId) {
+    pub(super) fn confirm(&mut self, node: &str, id: LeaseId) {
         let Some(entry) = self.leases.get(&id) else { return };
         if entry.record.state != LeaseState::Ending || !entry.record.unconfirmed.iter().any(|n| n == node) {
             return;
@@ -399,7 +399,7 @@ impl Core {
     }
 
     /// Changes a lease's memory and share where it is.
-    pub fn change(&mut self, id: LeaseId, change: &LeaseChange) -> Result<(), Problem> {
+    pub(super) fn change(&mut self, id: LeaseId, change: &LeaseChange) -> Result<(), Problem> {
         let conflict = |text: String| problem(ErrorCode::Conflict, text);
         let entry = self.leases.get(&id).ok_or_else(|| no_lease(id))?;
         let mut record = LeaseRecord::clone(&entry.record);
@@ -464,7 +464,7 @@ impl Core {
     }
 
     /// Ends leases whose time is over.
-    pub fn expire(&mut self) {
+    pub(super) fn expire(&mut self) {
         let now = self.now();
         while let Some(&(at, id)) = self.deadlines.first() {
             if at > now {
@@ -490,7 +490,7 @@ impl Core {
     }
 
     /// A lease that the caller may look at.
-    pub fn visible(&self, caller: &Caller, id: LeaseId) -> Result<&super::core::Entry, Problem> {
+    pub(super) fn visible(&self, caller: &Caller, id: LeaseId) -> Result<&super::core::Entry, Problem> {
         let entry = self.leases.get(&id).ok_or_else(|| no_lease(id))?;
         let own = caller.role == Role::Tenant && caller.name == entry.record.tenant;
         if caller.role != Role::Admin && !own {

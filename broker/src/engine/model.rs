@@ -73,7 +73,7 @@ pub(crate) struct ProfileTable {
 }
 
 impl ProfileTable {
-    pub fn new(settings: &Settings) -> Result<Self, rgpu_placement::Error> {
+    pub(super) fn new(settings: &Settings) -> Result<Self, rgpu_placement::Error> {
         // For programs of which nothing is known: neutral in every respect.
         let unknown = Profile::new("\u{0}unknown", 1.0);
         let all = std::iter::once(unknown).chain(settings.profiles.iter().map(|p| p.profile.clone()));
@@ -84,7 +84,7 @@ impl ProfileTable {
     }
 
     /// The profile that a request names, if there is one of that name.
-    pub fn find(&self, request: &LeaseRequest) -> Option<ProfileId> {
+    pub(super) fn find(&self, request: &LeaseRequest) -> Option<ProfileId> {
         match &request.profile {
             Some(name) => self.profiles.find(name),
             None => Some(self.default),
@@ -92,13 +92,20 @@ impl ProfileTable {
     }
 
     /// What each remote device of a request puts on the network.
-    pub fn traffic_mbps(&self, request: &LeaseRequest) -> u64 {
+    pub(super) fn traffic_mbps(&self, request: &LeaseRequest) -> u64 {
         let profile = self.find(request).unwrap_or(self.default);
         request.traffic_mbps.unwrap_or_else(|| self.traffic[profile.index()]).min(1 << 40)
     }
 
     /// The job of a request, without its task.
-    pub fn job(&self, request: &LeaseRequest, id: JobId, name: String, submit_s: f64, task: Task) -> Job {
+    pub(super) fn job(
+        &self,
+        request: &LeaseRequest,
+        id: JobId,
+        name: String,
+        submit_s: f64,
+        task: Task,
+    ) -> Job {
         Job {
             submit_s,
             // A profile that has gone from the configuration is as good as none.

@@ -84,7 +84,7 @@ pub(crate) struct Consequences {
 
 impl Core {
     /// A node introduces itself.
-    pub fn register(&mut self, mut node: Registration) -> Result<(), Problem> {
+    pub(super) fn register(&mut self, mut node: Registration) -> Result<(), Problem> {
         let (now, name) = (self.now(), node.name.clone());
         let reports = std::mem::take(&mut node.leases);
         let before = self.nodes.get(&name).map(|entry| (entry.record.clone(), entry.live.lost));
@@ -202,7 +202,7 @@ impl Core {
     }
 
     /// Takes note of how a node is. What has to be stored of it comes back.
-    pub fn heard(&mut self, name: &str, beat: Heartbeat) -> Result<Consequences, Problem> {
+    pub(super) fn heard(&mut self, name: &str, beat: Heartbeat) -> Result<Consequences, Problem> {
         let again = |text: String| Err(problem(ErrorCode::Conflict, text));
         let now = self.now();
         let unix_us = self.unix_ms() * 1000;
@@ -299,7 +299,7 @@ impl Core {
     }
 
     /// Counts a node as lost: its leases end.
-    pub fn lose(&mut self, name: &str, why: &str) {
+    pub(super) fn lose(&mut self, name: &str, why: &str) {
         let Some(entry) = self.nodes.get_mut(name) else { return };
         if !std::mem::replace(&mut entry.live.lost, true) {
             (entry.live.clean, entry.live.followed) = (false, 0);
@@ -315,7 +315,7 @@ impl Core {
     }
 
     /// Counts nodes as lost that have been silent for too long.
-    pub fn lose_silent(&mut self) {
+    pub(super) fn lose_silent(&mut self) {
         let (now, limit) = (self.now(), self.settings.node_timeout_ms);
         let silent = |live: &NodeLive| match live.lost {
             // Its leases could not be ended before, because that could not be stored.
@@ -330,7 +330,7 @@ impl Core {
     }
 
     /// Whether a node gets new leases.
-    pub fn drain(&mut self, name: &str, drain: bool) -> Result<(), Problem> {
+    pub(super) fn drain(&mut self, name: &str, drain: bool) -> Result<(), Problem> {
         let entry = self.nodes.get(name).ok_or_else(|| no_node(name))?;
         if entry.record.draining != drain {
             let text = match drain {
@@ -344,7 +344,7 @@ impl Core {
     }
 
     /// Forgets a node.
-    pub fn remove_node(&mut self, name: &str) -> Result<(), Problem> {
+    pub(super) fn remove_node(&mut self, name: &str) -> Result<(), Problem> {
         let entry = self.nodes.get(name).ok_or_else(|| no_node(name))?;
         let leases = entry.live.leases.len();
         if !(entry.live.lost || entry.record.draining) || leases > 0 {
@@ -371,7 +371,7 @@ impl Core {
     }
 
     /// What a node is to do.
-    pub fn orders_for(&self, name: &str) -> Result<Orders, Problem> {
+    pub(super) fn orders_for(&self, name: &str) -> Result<Orders, Problem> {
         let entry = self.nodes.get(name).ok_or_else(|| no_node(name))?;
         let active = entry.live.leases.iter().filter_map(|id| self.leases.get(id));
         let leases = active

@@ -124,7 +124,10 @@ pub(crate) struct Totals {
 }
 
 impl Planner {
-    pub fn new(settings: Arc<Settings>, policy: &PolicySettings) -> Result<Self, rgpu_placement::Error> {
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        policy: &PolicySettings,
+    ) -> Result<Self, rgpu_placement::Error> {
         let config = policy_config(&settings.policies, policy, settings.seed)?;
         Ok(Self {
             profiles: ProfileTable::new(&settings)?,
@@ -153,12 +156,12 @@ impl Planner {
     }
 
     /// How many jobs wait.
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
     /// Takes note of what has changed. False if the model has to be built anew: come again with everything.
-    pub fn take(&mut self, news: &News, now_s: f64) -> bool {
+    pub(super) fn take(&mut self, news: &News, now_s: f64) -> bool {
         self.wanted.extend(&news.wanted);
         if news.incomplete {
             return false;
@@ -401,12 +404,12 @@ impl Planner {
     }
 
     /// Time spent in the library to tell it what has changed, since this was asked the last time.
-    pub fn updates(&mut self) -> Duration {
+    pub(super) fn updates(&mut self) -> Duration {
         std::mem::take(&mut self.updates)
     }
 
     /// Decides about what waits.
-    pub fn round(&mut self, now_s: f64) -> Result<Round, rgpu_placement::Error> {
+    pub(super) fn round(&mut self, now_s: f64) -> Result<Round, rgpu_placement::Error> {
         let mut round = Round::default();
         let Some(state) = &self.state else { return Ok(round) };
         if self.queue.is_empty() {

@@ -28,7 +28,7 @@ const GIB: u64 = 1 << 30;
 pub(super) struct FakeClock(AtomicU64);
 
 impl FakeClock {
-    pub fn advance(&self, ms: u64) {
+    pub(super) fn advance(&self, ms: u64) {
         self.0.fetch_add(ms, Ordering::SeqCst);
     }
 }
@@ -54,7 +54,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub fn new(settings: Settings) -> World {
+    pub(super) fn new(settings: Settings) -> World {
         let (clock, store, key) =
             (Arc::new(FakeClock::default()), MemoryStore::new(), PrivateKey::generate());
         let engine =
@@ -63,7 +63,7 @@ impl World {
     }
 
     /// The engine dies, and another one starts with what was stored.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.engine.stop();
         self.store.fail(None);
         self.engine = Engine::start(
@@ -75,36 +75,36 @@ impl World {
         .unwrap();
     }
 
-    pub async fn advance(&self, ms: u64) {
+    pub(super) async fn advance(&self, ms: u64) {
         self.clock.advance(ms);
         self.engine.settle().await;
     }
 
     /// A request for part of a device, of a program in a machine.
-    pub fn request(&self, machine: &str, gpus: u16, share_milli: u16, memory: u64) -> LeaseRequest {
+    pub(super) fn request(&self, machine: &str, gpus: u16, share_milli: u16, memory: u64) -> LeaseRequest {
         let whole = LeaseRequest::new("app".into(), machine.into(), self.holder.clone());
         LeaseRequest { gpus, memory, share_milli, ..whole }
     }
 
     /// Asks for a lease, and says how it is when a round has looked at it.
-    pub async fn ask(&self, tenant: &str, request: LeaseRequest) -> Result<Lease, Problem> {
+    pub(super) async fn ask(&self, tenant: &str, request: LeaseRequest) -> Result<Lease, Problem> {
         let caller = tenant_named(tenant);
         let lease = self.engine.request_lease(&caller, request).await?;
         self.engine.settle().await;
         self.engine.lease(&caller, lease.id, 0).await
     }
 
-    pub async fn lease(&self, id: LeaseId) -> Lease {
+    pub(super) async fn lease(&self, id: LeaseId) -> Lease {
         self.engine.lease(&boss(), id, 0).await.unwrap()
     }
 
-    pub fn claims(&self, lease: &Lease) -> LeaseClaims {
+    pub(super) fn claims(&self, lease: &Lease) -> LeaseClaims {
         let now = self.clock.unix().as_secs();
         self.key.public().verify_lease(lease.token.as_ref().unwrap(), now).unwrap()
     }
 
     /// Nothing is granted twice, and the sums are right.
-    pub fn check(&self) {
+    pub(super) fn check(&self) {
         check(&self.engine);
     }
 }
@@ -172,7 +172,7 @@ pub(super) struct FakeNode {
 }
 
 impl FakeNode {
-    pub fn new(name: &str, devices: u32, memory: u64) -> FakeNode {
+    pub(super) fn new(name: &str, devices: u32, memory: u64) -> FakeNode {
         let device = |index| DeviceReport {
             index,
             model: "T4".into(),
@@ -210,7 +210,7 @@ impl FakeNode {
         }
     }
 
-    pub fn caller(&self) -> Caller {
+    pub(super) fn caller(&self) -> Caller {
         Caller { role: Role::Node, name: self.about.name.clone() }
     }
 
@@ -233,7 +233,7 @@ impl FakeNode {
         ended
     }
 
-    pub async fn register(&mut self, engine: &Engine) -> Result<(), Problem> {
+    pub(super) async fn register(&mut self, engine: &Engine) -> Result<(), Problem> {
         let about = Registration { leases: self.reports(), ..self.about.clone() };
         let welcome = engine.register(&self.caller(), about).await?;
         self.follow(&welcome.orders);
@@ -258,7 +258,7 @@ impl FakeNode {
     }
 
     /// Says how it is, follows the orders, and says what came of that.
-    pub async fn beat(&mut self, engine: &Engine) -> Result<(), Problem> {
+    pub(super) async fn beat(&mut self, engine: &Engine) -> Result<(), Problem> {
         let orders = engine.heartbeat(&self.caller(), &self.about.name, self.heartbeat(Vec::new())).await?;
         let ended = self.follow(&orders);
         let orders = engine.heartbeat(&self.caller(), &self.about.name, self.heartbeat(ended)).await?;

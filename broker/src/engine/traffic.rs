@@ -23,7 +23,7 @@ impl Others {
     const HEARTBEATS: u64 = 2;
 
     /// Takes note of what has come in and gone out since the last time, in Mbit/s. The first time, that is all there is.
-    pub fn hear(&mut self, now: u64, heartbeat_ms: u64, into: u64, out: u64) {
+    pub(super) fn hear(&mut self, now: u64, heartbeat_ms: u64, into: u64, out: u64) {
         let part = self.heard.map_or(1.0, |then| {
             let constant = (Self::HEARTBEATS * heartbeat_ms).max(1) as f64;
             1.0 - (-(now.saturating_sub(then) as f64) / constant).exp()
@@ -34,7 +34,7 @@ impl Others {
     }
 
     /// The direction in which there is more, in Mbit/s.
-    pub fn mbps(&self) -> u64 {
+    pub(super) fn mbps(&self) -> u64 {
         self.into.max(self.out).round() as u64
     }
 }

@@ -12,7 +12,7 @@ use super::{Caller, Limits};
 
 impl Core {
     /// A lease, without its token.
-    pub fn lease_view(&self, entry: &Entry) -> Lease {
+    pub(super) fn lease_view(&self, entry: &Entry) -> Lease {
         let record = &entry.record;
         let mut servers: Vec<LeaseServer> = Vec::new();
         // Usage comes by node, in the order of the lease's grants there.
@@ -71,7 +71,7 @@ impl Core {
     }
 
     /// What an active lease's token says.
-    pub fn claims(&self, entry: &Entry) -> Option<Claims> {
+    pub(super) fn claims(&self, entry: &Entry) -> Option<Claims> {
         let record = &entry.record;
         if record.state != LeaseState::Active {
             return None;
@@ -90,7 +90,7 @@ impl Core {
         }))
     }
 
-    pub fn node_view(&self, name: &str, entry: &NodeEntry) -> Node {
+    pub(super) fn node_view(&self, name: &str, entry: &NodeEntry) -> Node {
         let (about, live) = (&entry.record.registration, &entry.live);
         let state = match (live.lost, entry.record.draining, live.clean) {
             (true, ..) => "lost",
@@ -117,7 +117,7 @@ impl Core {
     }
 
     /// The nodes, and the machines that are none but where programs run.
-    pub fn node_views(&self) -> Vec<Node> {
+    pub(super) fn node_views(&self) -> Vec<Node> {
         let mut views: Vec<Node> =
             self.nodes.iter().map(|(name, entry)| self.node_view(name, entry)).collect();
         let mut clients: BTreeMap<&str, u32> = BTreeMap::new();
@@ -146,7 +146,7 @@ impl Core {
         views
     }
 
-    pub fn device_views(&self) -> Vec<Device> {
+    pub(super) fn device_views(&self) -> Vec<Device> {
         let mut views = Vec::new();
         for (name, entry) in &self.nodes {
             for report in &entry.record.registration.devices {
@@ -169,7 +169,7 @@ impl Core {
     }
 
     /// The leases that a caller may see, the oldest first.
-    pub fn lease_views(&self, caller: &Caller, all: bool) -> Vec<Lease> {
+    pub(super) fn lease_views(&self, caller: &Caller, all: bool) -> Vec<Lease> {
         let mut seen: Vec<&Entry> = self
             .leases
             .values()
@@ -183,7 +183,7 @@ impl Core {
     }
 
     /// What waits, in the queue's order; then what runs.
-    pub fn job_views(&self, caller: &Caller, profiles: &ProfileTable) -> Vec<Job> {
+    pub(super) fn job_views(&self, caller: &Caller, profiles: &ProfileTable) -> Vec<Job> {
         let mut seen: Vec<&Entry> = self
             .leases
             .values()
@@ -225,7 +225,7 @@ impl Core {
         jobs
     }
 
-    pub fn tenant_views(&self) -> Vec<Tenant> {
+    pub(super) fn tenant_views(&self) -> Vec<Tenant> {
         let names: BTreeSet<&String> = self.tenants.keys().chain(self.settings.tenants.keys()).collect();
         names
             .into_iter()
@@ -246,7 +246,7 @@ impl Core {
             .collect()
     }
 
-    pub fn summary(&self) -> Summary {
+    pub(super) fn summary(&self) -> Summary {
         let nodes = self.nodes.values();
         let sum = |of: fn(&NodeEntry) -> u64| nodes.clone().map(of).sum::<u64>();
         Summary {
@@ -270,7 +270,7 @@ impl Core {
         }
     }
 
-    pub fn policies(&self) -> Policies {
+    pub(super) fn policies(&self) -> Policies {
         Policies {
             active: self.policy.clone(),
             names: self.settings.policies.names().map(str::to_owned).collect(),
@@ -278,7 +278,7 @@ impl Core {
     }
 
     /// Why a lease is where it is, as far as that was recorded.
-    pub fn explanation(&self, entry: &Entry) -> LeaseExplanation {
+    pub(super) fn explanation(&self, entry: &Entry) -> LeaseExplanation {
         let record = &entry.record;
         if let Some(explanation) = &entry.live.explanation {
             return LeaseExplanation::clone(explanation);

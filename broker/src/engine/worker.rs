@@ -138,7 +138,7 @@ pub(crate) fn begin(core: &mut Core) -> Done {
 
 impl Core {
     /// Does what is due.
-    pub fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         self.lose_silent();
         self.expire();
     }
@@ -243,7 +243,7 @@ fn round(inner: &Arc<Inner>, planner: &mut Planner, timed: bool) -> bool {
 
 impl Core {
     /// Grants what a round found.
-    pub fn finish(&mut self, round: Round, totals: &Totals) {
+    pub(super) fn finish(&mut self, round: Round, totals: &Totals) {
         let began = Instant::now();
         let explained: HashSet<LeaseId> = round.explanations.iter().map(|(id, _)| *id).collect();
         for (id, explanation) in round.explanations {

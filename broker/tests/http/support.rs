@@ -14,13 +14,13 @@ use rgpu_control::token::{PrivateKey, Role};
 use rgpu_control::{Broker, Tls};
 
 /// How long anything may take; only something that hangs takes that long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory that goes with its test.
-pub struct Scratch(pub PathBuf);
+pub(crate) struct Scratch(pub PathBuf);
 
 impl Scratch {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("rgpu-broker-http-{}-{number}", std::process::id()));
@@ -37,13 +37,13 @@ impl Drop for Scratch {
 }
 
 /// A running broker.
-pub struct Bench {
+pub(crate) struct Bench {
     pub server: Server,
     pub scratch: Scratch,
 }
 
 /// Starts one whose configuration is the example's, with more text before it.
-pub fn broker(more: &str) -> Bench {
+pub(crate) fn broker(more: &str) -> Bench {
     let scratch = Scratch::new();
     let directory = scratch.0.join("broker");
     setup::init(&directory).unwrap();
@@ -52,24 +52,24 @@ pub fn broker(more: &str) -> Bench {
 }
 
 /// The configuration of a directory that `init` made.
-pub fn config(directory: &Path, more: &str) -> Config {
+pub(crate) fn config(directory: &Path, more: &str) -> Config {
     // Nodes of these tests say something once and never again.
     let text = format!("listen = '127.0.0.1:0'\ndata_dir = 'state'\nnode_timeout_s = 3600\n{more}");
     Config::parse(&text, &directory.join("broker.toml"), Overrides::default()).unwrap()
 }
 
 impl Bench {
-    pub fn token(&self, role: Role, name: &str) -> String {
+    pub(crate) fn token(&self, role: Role, name: &str) -> String {
         setup::issue(self.server.key(), role, name, 3600).unwrap().token
     }
 
     /// The broker, as somebody.
-    pub fn client(&self, role: Role, name: &str) -> Broker {
+    pub(crate) fn client(&self, role: Role, name: &str) -> Broker {
         Broker::new(&self.server.url(), &self.token(role, name), &Tls::default()).unwrap()
     }
 
     /// Adds a node with one device, which takes what it is told.
-    pub fn add_node(&self, name: &str) -> Welcome {
+    pub(crate) fn add_node(&self, name: &str) -> Welcome {
         let client = self.client(Role::Node, name);
         let welcome = client.register(&registration(name)).unwrap();
         client.heartbeat(name, &heartbeat(welcome.orders.version)).unwrap();
@@ -77,17 +77,17 @@ impl Bench {
     }
 
     /// Sends bytes and reads an answer.
-    pub fn raw(&self, bytes: &[u8]) -> Answer {
+    pub(crate) fn raw(&self, bytes: &[u8]) -> Answer {
         raw(self.server.address(), bytes)
     }
 
     /// A request with a token and, perhaps, a body.
-    pub fn ask(&self, method: &str, path: &str, token: &str, body: Option<&str>) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, token: &str, body: Option<&str>) -> Answer {
         self.raw(request(method, path, token, body).as_bytes())
     }
 }
 
-pub fn request(method: &str, path: &str, token: &str, body: Option<&str>) -> String {
+pub(crate) fn request(method: &str, path: &str, token: &str, body: Option<&str>) -> String {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: broker\r\nconnection: close\r\n");
     if !token.is_empty() {
         text += &format!("authorization: Bearer {token}\r\n");
@@ -98,7 +98,7 @@ pub fn request(method: &str, path: &str, token: &str, body: Option<&str>) -> Str
     text + "\r\n" + body.unwrap_or("")
 }
 
-pub fn registration(name: &str) -> Registration {
+pub(crate) fn registration(name: &str) -> Registration {
     Registration {
         name: name.into(),
         instance: 1,
@@ -130,7 +130,7 @@ pub fn registration(name: &str) -> Registration {
     }
 }
 
-pub fn heartbeat(orders: u64) -> Heartbeat {
+pub(crate) fn heartbeat(orders: u64) -> Heartbeat {
     Heartbeat {
         instance: 1,
         devices: vec![DeviceLoad { index: 0, ..DeviceLoad::default() }],
@@ -148,7 +148,7 @@ pub fn heartbeat(orders: u64) -> Heartbeat {
 }
 
 /// A request that anybody could grant.
-pub fn wish(name: &str) -> LeaseRequest {
+pub(crate) fn wish(name: &str) -> LeaseRequest {
     let holder = PrivateKey::generate().public().to_text();
     let whole = LeaseRequest::new(name.into(), "machine-of-a-client".into(), holder);
     LeaseRequest { memory: 1 << 30, share_milli: 250, wait_s: 30, ..whole }
@@ -156,7 +156,7 @@ pub fn wish(name: &str) -> LeaseRequest {
 
 /// What came back.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// 0 where nothing came.
     pub status: u16,
     pub head: String,
@@ -173,12 +173,12 @@ impl Answer {
 }
 
 /// Sends bytes, and reads until the other side has no more to say.
-pub fn raw(address: SocketAddr, bytes: &[u8]) -> Answer {
+pub(crate) fn raw(address: SocketAddr, bytes: &[u8]) -> Answer {
     exchange(address, bytes, false)
 }
 
 /// The same, saying after the bytes that no more will come.
-pub fn raw_and_no_more(address: SocketAddr, bytes: &[u8]) -> Answer {
+pub(crate) fn raw_and_no_more(address: SocketAddr, bytes: &[u8]) -> Answer {
     exchange(address, bytes, true)
 }
 

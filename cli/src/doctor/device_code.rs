@@ -13,7 +13,7 @@ const CAPABILITY: u32 = 80;
 
 /// Looks at the contents of an object's sections of device code: what it was linked to, and what it was linked from
 /// (`nvcc -rdc=true`), which takes the place of the former where that cannot be used.
-pub fn check(name: &str, section: &[u8], parts: &[u8]) -> Option<Finding> {
+pub(super) fn check(name: &str, section: &[u8], parts: &[u8]) -> Option<Finding> {
     let (mut whole, parts) = (containers(section), containers(parts));
     if whole.is_empty() && parts.is_empty() {
         return None;

@@ -13,7 +13,7 @@ use crate::{devices, probe, run};
 const LEAST_ADDRESS_SPACE: u64 = 20 << 30;
 
 /// Checks it.
-pub fn check(server: Option<&str>, token_file: Option<&Path>) -> Vec<Finding> {
+pub(super) fn check(server: Option<&str>, token_file: Option<&Path>) -> Vec<Finding> {
     let mut findings = vec![processor()];
     findings.extend(library());
     findings.extend(address_space(Resource::As));

@@ -20,7 +20,7 @@ use crate::Outcome;
 #[command(after_help = "Examples:\n  \
     rgpu doctor --server gpuhost:7070\n  \
     rgpu doctor ./vector_add")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The server to check
     #[arg(long, value_name = "HOST:PORT", env = SERVER_VARIABLE)]
     server: Option<String>,
@@ -77,7 +77,7 @@ impl fmt::Display for Finding {
 }
 
 /// Checks everything and says what was found.
-pub fn main(arguments: &Arguments) -> Outcome {
+pub(crate) fn main(arguments: &Arguments) -> Outcome {
     let mut findings = environment::check(arguments.server.as_deref(), arguments.token_file.as_deref());
     if let Some(command) = arguments.command.first() {
         findings.extend(program::check(command));

@@ -22,7 +22,7 @@ const SCRIPTS: usize = 4;
 const OBJECTS: usize = 500;
 
 /// Checks a command.
-pub fn check(command: &OsStr) -> Vec<Finding> {
+pub(super) fn check(command: &OsStr) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut path = match find(command) {
         Ok(path) => path,

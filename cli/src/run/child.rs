@@ -22,7 +22,7 @@ const FORWARDED: [libc::c_int; 9] = [
 
 /// How the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub(super) enum Ended {
     /// It exited with a status.
     Status(u8),
     /// It was killed by a signal.
@@ -31,7 +31,7 @@ pub enum Ended {
 
 impl Ended {
     /// Ends this process in the same way: dies of the same signal, or returns the status to exit with.
-    pub fn reproduce(self) -> u8 {
+    pub(super) fn reproduce(self) -> u8 {
         let signal = match self {
             Self::Status(status) => return status,
             Self::Signal(signal) => signal,
@@ -54,7 +54,7 @@ impl Ended {
 }
 
 /// The signals that end a program, held back until somebody looks, so that they end nothing that has to be tidied up first.
-pub struct Held {
+pub(super) struct Held {
     old: libc::sigset_t,
     signals: OwnedFd,
 }
@@ -64,7 +64,7 @@ const ENDING: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, lib
 
 impl Held {
     /// Holds them from now on, in this thread and those that it starts. [`run`] lets the program have them again.
-    pub fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let set = set_of(&ENDING);
         // SAFETY: all zeroes is a valid set; live arguments.
         let (old, fd) = unsafe {
@@ -80,12 +80,12 @@ impl Held {
     }
 
     /// Waits for a signal, or until something else wakes this up.
-    pub fn wait_for(&self, woken: &Woken) -> Option<libc::c_int> {
+    pub(super) fn wait_for(&self, woken: &Woken) -> Option<libc::c_int> {
         self.poll(Some(woken), -1)
     }
 
     /// Waits for a signal, for so long.
-    pub fn wait(&self, time: Duration) -> Option<libc::c_int> {
+    pub(super) fn wait(&self, time: Duration) -> Option<libc::c_int> {
         self.poll(None, time.as_millis() as libc::c_int)
     }
 
@@ -112,26 +112,26 @@ impl Held {
 }
 
 /// What wakes up a wait for signals: that the [waker](Woken::waker) is dropped.
-pub struct Woken {
+pub(super) struct Woken {
     reader: PipeReader,
     writer: std::cell::Cell<Option<PipeWriter>>,
 }
 
 impl Woken {
     /// One that nothing has woken yet.
-    pub fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         Ok(Self { reader, writer: std::cell::Cell::new(Some(writer)) })
     }
 
     /// What to drop for waking up. There is one.
-    pub fn waker(&self) -> io::Result<PipeWriter> {
+    pub(super) fn waker(&self) -> io::Result<PipeWriter> {
         self.writer.take().ok_or_else(|| io::Error::other("the waker is taken already"))
     }
 }
 
 /// Starts the program and waits for its end.
-pub fn run(command: &mut Command, held: Option<&Held>) -> io::Result<Ended> {
+pub(super) fn run(command: &mut Command, held: Option<&Held>) -> io::Result<Ended> {
     // Blocked before the program is started, so that none is missed. The program starts with those blocked
     // that this process started with.
     let set = waited_for();

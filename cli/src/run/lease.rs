@@ -18,7 +18,7 @@ use crate::control::{BrokerArguments, TRY_LATER, explain};
 
 /// What to ask a broker for.
 #[derive(clap::Args, Debug)]
-pub struct LeaseArguments {
+pub(super) struct LeaseArguments {
     #[command(flatten)]
     broker: BrokerArguments,
     /// How many GPUs [default: 1]
@@ -77,17 +77,17 @@ const POLL_S: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 impl LeaseArguments {
     /// Whether a lease was asked for on the command line.
-    pub fn given(&self) -> bool {
+    pub(super) fn given(&self) -> bool {
         self.broker.given() || self.needs().is_some()
     }
 
     /// Whether a broker is known.
-    pub fn broker_known(&self) -> bool {
+    pub(super) fn broker_known(&self) -> bool {
         self.broker.url().is_some()
     }
 
     /// The first option that makes sense with a broker only.
-    pub fn needs(&self) -> Option<&'static str> {
+    pub(super) fn needs(&self) -> Option<&'static str> {
         [
             (self.gpus.is_some(), "--gpus"),
             (self.gpu_memory.is_some(), "--gpu-memory"),
@@ -134,7 +134,7 @@ impl LeaseArguments {
 }
 
 /// What came of asking for a lease.
-pub enum Asked {
+pub(super) enum Asked {
     /// It was granted.
     Granted(Leased),
     /// A signal came first; it was given back.
@@ -142,7 +142,7 @@ pub enum Asked {
 }
 
 /// Asks for a lease, waits for its grant, and writes its ticket.
-pub fn obtain(
+pub(super) fn obtain(
     arguments: &LeaseArguments,
     program: &Path,
     transport: Option<Choice>,

@@ -34,7 +34,7 @@ use statistics::{Report, Statistics};
 /// the same GPU.
 #[derive(clap::Args)]
 #[command(after_help = after_help())]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The server whose GPU to use, or several, HOST:PORT,HOST:PORT, whose GPUs the program sees as its own
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "in_process")]
     server: Option<String>,
@@ -105,7 +105,7 @@ enum DeviceSource {
 }
 
 /// Runs the program.
-pub fn main(arguments: Arguments) -> Outcome {
+pub(crate) fn main(arguments: Arguments) -> Outcome {
     let (program, rest) =
         arguments.command.split_first().ok_or_else(|| Failure::new("No program was given"))?;
     let mut command = Command::new(program);
@@ -232,7 +232,7 @@ fn choose_device(command: &mut Command, arguments: &Arguments, source: DeviceSou
 }
 
 /// Whether a string looks like `HOST:PORT`.
-pub fn check_address(address: &str) -> Result<(), Failure> {
+pub(crate) fn check_address(address: &str) -> Result<(), Failure> {
     let good = address
         .rsplit_once(':')
         .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0));

@@ -64,7 +64,7 @@ impl Renewing {
 }
 
 /// A lease, which is renewed until it is given back, at the latest when this is dropped.
-pub struct Leased {
+pub(super) struct Leased {
     broker: Broker,
     id: LeaseId,
     path: PathBuf,
@@ -104,12 +104,12 @@ impl Leased {
     }
 
     /// The environment variable by which the program learns of it.
-    pub fn variable(&self) -> (&'static str, &Path) {
+    pub(super) fn variable(&self) -> (&'static str, &Path) {
         (LEASE_VARIABLE, &self.path)
     }
 
     /// Gives it back. Where the program has failed, says why, if it was for the lease.
-    pub fn finish(mut self, failed: bool) {
+    pub(super) fn finish(mut self, failed: bool) {
         let said = self.renewing.said.load(std::sync::atomic::Ordering::SeqCst);
         if let Some(reason) = self.end(failed && !said) {
             eprintln!("rgpu: the lease {} had ended: {}", self.id, crate::table::printable(&reason));

@@ -14,7 +14,7 @@ use crate::Failure;
 
 /// How to report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Report {
+pub(super) enum Report {
     /// A table on stderr.
     Text,
     /// A JSON file.
@@ -34,7 +34,7 @@ impl FromStr for Report {
 }
 
 /// The file that is counted in, and what to do with it at the end.
-pub struct Statistics {
+pub(super) struct Statistics {
     path: PathBuf,
     stats: &'static Stats,
     report: Report,
@@ -42,7 +42,7 @@ pub struct Statistics {
 
 impl Statistics {
     /// Makes an empty file.
-    pub fn create(report: Report) -> Result<Self, Failure> {
+    pub(super) fn create(report: Report) -> Result<Self, Failure> {
         if let Report::Json(file) = &report {
             // Better before the program has run for hours than after.
             File::create(file).map_err(|e| cannot_write(file, &e))?;
@@ -55,12 +55,12 @@ impl Statistics {
     }
 
     /// The file's path.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Reports what was counted.
-    pub fn report(&self) -> Result<(), Failure> {
+    pub(super) fn report(&self) -> Result<(), Failure> {
         let snapshot = self.stats.snapshot();
         match &self.report {
             Report::Text => eprint!("{}", table(&snapshot)),

@@ -26,7 +26,7 @@ enum News {
 }
 
 /// Shows the cluster until somebody presses q.
-pub fn show(broker: &Broker, snapshot: Snapshot) -> Result<(), Failure> {
+pub(super) fn show(broker: &Broker, snapshot: Snapshot) -> Result<(), Failure> {
     let (tell, news) = mpsc::channel();
     let (poke, poked) = mpsc::channel();
     let start = |name: &str, body: Box<dyn FnOnce() + Send>| {

@@ -21,7 +21,7 @@ use crate::{Failure, Outcome};
     rgpu status --broker http://broker:7080 --broker-token-file token\n  \
     rgpu status --once\n\n\
     Keys: q quits, the arrows scroll.")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Print tables once, as it also does where its output is no terminal
     #[arg(long)]
     once: bool,
@@ -30,7 +30,7 @@ pub struct Arguments {
 }
 
 /// Shows it.
-pub fn main(arguments: &Arguments) -> Outcome {
+pub(crate) fn main(arguments: &Arguments) -> Outcome {
     let broker = arguments.broker.connect()?;
     // A first look that fails is told as every command does.
     let snapshot = Snapshot::fetch(&broker).map_err(explain)?;
@@ -57,7 +57,7 @@ fn show_live(_: &Broker, snapshot: Snapshot) -> Result<(), Failure> {
 
 /// A cluster at a time.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// In a few numbers.
     pub summary: Summary,
     /// The nodes.
@@ -93,7 +93,7 @@ impl Snapshot {
     }
 
     /// What waits, in the queue's order.
-    pub fn queue(&self) -> Vec<&Job> {
+    pub(crate) fn queue(&self) -> Vec<&Job> {
         let mut queue: Vec<&Job> = self.jobs.iter().filter(|job| job.place > 0).collect();
         queue.sort_by_key(|job| job.place);
         queue
@@ -102,7 +102,7 @@ impl Snapshot {
 
 /// A cluster for tests: two nodes, a lease on one of them, and one that waits.
 #[cfg(test)]
-pub fn example() -> Snapshot {
+pub(crate) fn example() -> Snapshot {
     use rgpu_control::LeaseId;
     use rgpu_control::api::{DeviceLoad, DeviceReport, GrantUsage};
     use rgpu_control::token::Grant;

@@ -8,7 +8,7 @@ use rgpu_control::units;
 use super::Snapshot;
 
 /// All of it.
-pub fn lines(snapshot: &Snapshot) -> Vec<String> {
+pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
     let mut lines = vec![summary(&snapshot.summary)];
     let mut part = |title: &str, table: Table, empty: bool| {
         lines.extend([String::new(), title.to_owned()]);
@@ -26,7 +26,7 @@ pub fn lines(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// The cluster in one line.
-pub fn summary(summary: &Summary) -> String {
+pub(super) fn summary(summary: &Summary) -> String {
     format!(
         "{}/{} nodes ready, {} GPUs, {} granted, {} leases active, {} waiting, {:.0} launches/s, {}, round {} in {:.1} ms",
         summary.nodes_ready,

@@ -13,7 +13,7 @@ use crate::table::printable;
 use rgpu_control::units;
 
 /// What is shown.
-pub struct View {
+pub(super) struct View {
     /// The broker's address.
     pub broker: String,
     /// The cluster, as it was heard of last.
@@ -27,17 +27,17 @@ pub struct View {
 }
 
 /// So many events are shown.
-pub const EVENTS: usize = 4;
+pub(super) const EVENTS: usize = 4;
 const BAR: usize = 10;
 
 impl View {
     /// The furthest that scrolling makes sense.
-    pub fn longest(&self) -> usize {
+    pub(super) fn longest(&self) -> usize {
         self.snapshot.devices.len().max(self.snapshot.leases.len()).saturating_sub(1)
     }
 
     /// Draws it.
-    pub fn draw(&self, frame: &mut Frame) {
+    pub(super) fn draw(&self, frame: &mut Frame) {
         let events = self.events.len().min(EVENTS) as u16;
         let nodes = (self.snapshot.nodes.len() as u16).clamp(1, 8);
         let devices = (self.snapshot.devices.len() as u16).clamp(1, 12);

@@ -10,7 +10,7 @@ use super::registry::Raw;
 use super::stream::Stream;
 
 /// A context. It owns the streams, events, modules and allocations made in it.
-pub struct Context {
+pub(crate) struct Context {
     /// The program's handle.
     pub raw: Raw,
     /// The ordinal of its device.
@@ -27,7 +27,7 @@ pub struct Context {
 
 impl Context {
     /// Whether it was neither destroyed nor reset.
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
     }
 

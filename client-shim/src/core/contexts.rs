@@ -25,7 +25,7 @@ struct Primary {
 }
 
 /// The living contexts, and which of them is current in the calling thread.
-pub struct Contexts {
+pub(super) struct Contexts {
     devices: Arc<Devices>,
     contexts: Registry<Context>,
     /// The devices' primary contexts, by ordinal.
@@ -34,7 +34,7 @@ pub struct Contexts {
 
 impl Contexts {
     /// There are no contexts yet, on any device.
-    pub fn new(devices: Arc<Devices>) -> Self {
+    pub(super) fn new(devices: Arc<Devices>) -> Self {
         let primaries = (0..devices.count()).map(|_| Mutex::default()).collect();
         Self { devices, contexts: Registry::new("context"), primaries }
     }
@@ -73,13 +73,13 @@ impl Contexts {
     }
 
     /// The primary context as the runtime uses it.
-    pub fn primary_retain_quietly(&self, ordinal: Ordinal) -> Result<Arc<Context>> {
+    pub(super) fn primary_retain_quietly(&self, ordinal: Ordinal) -> Result<Arc<Context>> {
         self.primary(ordinal, |primary| primary.by_runtime = true)
     }
 
     /// The context that a runtime call works in: the thread's current one, or else the selected device's primary
     /// context, which thereby becomes current. Fails with the sticky error of the device.
-    pub fn runtime_context(&self) -> Result<Arc<Context>> {
+    pub(super) fn runtime_context(&self) -> Result<Arc<Context>> {
         let context = match thread::top() {
             Some(context) if context.is_alive() => context,
             Some(context) if !context.primary => return Err(destroyed()),
@@ -96,7 +96,7 @@ impl Contexts {
 
     /// The thread's current context; [`Code::InvalidContext`] where there is none, [`Code::ContextIsDestroyed`] where it
     /// was destroyed. Fails with the sticky error of the device.
-    pub fn driver_context(&self) -> Result<Arc<Context>> {
+    pub(super) fn driver_context(&self) -> Result<Arc<Context>> {
         match thread::top() {
             Some(context) if context.is_alive() => {
                 self.devices.check_sticky(context.ordinal)?;
@@ -108,7 +108,7 @@ impl Contexts {
     }
 
     /// `cudaSetDevice`: makes the device's primary context the thread's current one.
-    pub fn set_device(&self, ordinal: Ordinal) -> Result<()> {
+    pub(super) fn set_device(&self, ordinal: Ordinal) -> Result<()> {
         let context = self.primary_retain_quietly(ordinal)?;
         thread::select(ordinal);
         thread::replace_top(Some(context));
@@ -116,17 +116,17 @@ impl Contexts {
     }
 
     /// `cudaGetDevice`: the ordinal of the thread's current context, or else the selected one.
-    pub fn get_device(&self) -> Ordinal {
+    pub(super) fn get_device(&self) -> Ordinal {
         thread::ordinal_hint()
     }
 
     /// `cuDevicePrimaryCtxRetain`.
-    pub fn primary_retain(&self, ordinal: Ordinal) -> Result<Arc<Context>> {
+    pub(super) fn primary_retain(&self, ordinal: Ordinal) -> Result<Arc<Context>> {
         self.primary(ordinal, |primary| primary.retained += 1)
     }
 
     /// `cuDevicePrimaryCtxRelease`: the context that is to be destroyed now, if this was the last release.
-    pub fn primary_release(&self, ordinal: Ordinal) -> Result<Option<Arc<Context>>> {
+    pub(super) fn primary_release(&self, ordinal: Ordinal) -> Result<Option<Arc<Context>>> {
         self.devices.info(ordinal)?;
         let mut primary = self.primaries[ordinal as usize].lock();
         if primary.retained == 0 {
@@ -137,14 +137,14 @@ impl Contexts {
     }
 
     /// `cuDevicePrimaryCtxGetState`: its flags, and whether it is active.
-    pub fn primary_state(&self, ordinal: Ordinal) -> Result<(u32, bool)> {
+    pub(super) fn primary_state(&self, ordinal: Ordinal) -> Result<(u32, bool)> {
         self.devices.info(ordinal)?;
         let primary = self.primaries[ordinal as usize].lock();
         Ok((primary.flags, primary.context.as_ref().is_some_and(|context| context.is_alive())))
     }
 
     /// `cuDevicePrimaryCtxSetFlags`, `cudaSetDeviceFlags`.
-    pub fn primary_set_flags(&self, ordinal: Ordinal, flags: u32) -> Result<()> {
+    pub(super) fn primary_set_flags(&self, ordinal: Ordinal, flags: u32) -> Result<()> {
         self.devices.info(ordinal)?;
         let mut primary = self.primaries[ordinal as usize].lock();
         primary.flags = flags;
@@ -155,7 +155,7 @@ impl Contexts {
     }
 
     /// `cuCtxCreate`: the new context becomes current.
-    pub fn context_create(&self, ordinal: Ordinal, flags: u32) -> Result<Arc<Context>> {
+    pub(super) fn context_create(&self, ordinal: Ordinal, flags: u32) -> Result<Arc<Context>> {
         self.devices.info(ordinal)?;
         self.devices.check_sticky(ordinal)?;
         let context = self.new_context(ordinal, false, flags);
@@ -164,12 +164,12 @@ impl Contexts {
     }
 
     /// The context behind a handle; [`Code::InvalidContext`] for others.
-    pub fn context(&self, raw: Raw) -> Result<Arc<Context>> {
+    pub(super) fn context(&self, raw: Raw) -> Result<Arc<Context>> {
         self.contexts.get(raw).map_err(|error| Error::new(Code::InvalidContext, error.message))
     }
 
     /// `cuCtxSetCurrent`: replaces the top of the thread's stack; 0 pops it.
-    pub fn context_set_current(&self, raw: Raw) -> Result<()> {
+    pub(super) fn context_set_current(&self, raw: Raw) -> Result<()> {
         let context = if raw == 0 { None } else { Some(self.context(raw)?) };
         if let Some(context) = &context {
             thread::select(context.ordinal);
@@ -179,30 +179,30 @@ impl Contexts {
     }
 
     /// `cuCtxPushCurrent`.
-    pub fn context_push(&self, raw: Raw) -> Result<()> {
+    pub(super) fn context_push(&self, raw: Raw) -> Result<()> {
         thread::push(self.context(raw)?);
         Ok(())
     }
 
     /// `cuCtxPopCurrent`: the context that was popped; [`Code::InvalidContext`] where there is none.
-    pub fn context_pop(&self) -> Result<Arc<Context>> {
+    pub(super) fn context_pop(&self) -> Result<Arc<Context>> {
         thread::pop().ok_or_else(|| Error::new(Code::InvalidContext, "No context is current in this thread"))
     }
 
     /// `cuCtxGetCurrent`: the handle of the thread's current context, 0 if none.
-    pub fn context_current_raw(&self) -> Raw {
+    pub(super) fn context_current_raw(&self) -> Raw {
         thread::with_top(|top| top.map_or(0, |context| context.raw)).unwrap_or(0)
     }
 
     /// The context that owns what the program asks for on behalf of another: that one if it lives, else the device's primary
     /// context.
-    pub fn living_or_primary(&self, raw: Raw, ordinal: Ordinal) -> Result<Raw> {
+    pub(super) fn living_or_primary(&self, raw: Raw, ordinal: Ordinal) -> Result<Raw> {
         let context = self.context(raw).or_else(|_| self.primary_retain_quietly(ordinal))?;
         Ok(context.raw)
     }
 
     /// The thread's current context if it lives, else the primary context of the selected device.
-    pub fn current_or_primary(&self) -> Result<Arc<Context>> {
+    pub(super) fn current_or_primary(&self) -> Result<Arc<Context>> {
         match thread::top().filter(|context| context.is_alive()) {
             Some(context) => Ok(context),
             None => self.primary_retain_quietly(thread::selected()),
@@ -210,21 +210,21 @@ impl Contexts {
     }
 
     /// A context is being destroyed: it is no longer alive, and its handle stands for nothing.
-    pub fn forget(&self, context: &Context) {
+    pub(super) fn forget(&self, context: &Context) {
         context.end();
         let _ = self.contexts.remove(context.raw);
     }
 
     /// A device is about to be reset: the handles of its contexts, which the caller has to [end](Context::end), stand for
     /// nothing any more.
-    pub fn take_all_on(&self, ordinal: Ordinal) -> Vec<Arc<Context>> {
+    pub(super) fn take_all_on(&self, ordinal: Ordinal) -> Vec<Arc<Context>> {
         let gone = self.contexts.remove_where(|context| context.ordinal == ordinal);
         self.primaries[ordinal as usize].lock().context = None;
         gone
     }
 
     /// Whether there is a context on a device.
-    pub fn any_on(&self, ordinal: Ordinal) -> bool {
+    pub(super) fn any_on(&self, ordinal: Ordinal) -> bool {
         !self.contexts.filter(|context| context.ordinal == ordinal).is_empty()
     }
 }

@@ -13,17 +13,17 @@ use super::heap::Spans;
 use super::shared::PAGE;
 
 /// Every address is a multiple of this.
-pub const ALIGN: u64 = 512;
+pub(super) const ALIGN: u64 = 512;
 /// The largest allocation that goes into a slab.
-pub const SMALL: u64 = 256 << 10;
+pub(super) const SMALL: u64 = 256 << 10;
 /// Bytes of a slab.
-pub const SLAB: u64 = 2 << 20;
+pub(super) const SLAB: u64 = 2 << 20;
 /// Large allocations and slabs start at multiples of this.
 const GRANULE: u64 = 64 << 10;
 
 /// How an allocation is backed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Backing {
+pub(crate) enum Backing {
     /// In a slab.
     Slab,
     /// By pages of its own.
@@ -55,7 +55,7 @@ struct Limbo {
 
 /// A device's range.
 #[derive(Debug, Default)]
-pub struct DeviceHeap {
+pub(crate) struct DeviceHeap {
     addresses: Spans,
     small: Spans,
     slabs: BTreeMap<u64, u64>,
@@ -64,14 +64,14 @@ pub struct DeviceHeap {
 
 impl DeviceHeap {
     /// All of `range` is free.
-    pub fn new(range: Range) -> Self {
+    pub(crate) fn new(range: Range) -> Self {
         let mut heap = Self::default();
         heap.addresses.release(range.base, range.size);
         heap
     }
 
     /// The size that is kept for `bytes`, and how it is backed; `None` on overflow.
-    pub fn shape(bytes: u64) -> Option<(u64, Backing)> {
+    pub(crate) fn shape(bytes: u64) -> Option<(u64, Backing)> {
         let size = bytes.max(1).checked_next_multiple_of(ALIGN)?;
         if size <= SMALL {
             Some((size, Backing::Slab))
@@ -81,45 +81,50 @@ impl DeviceHeap {
     }
 
     /// Room in a slab.
-    pub fn take_small(&mut self, size: u64) -> Option<u64> {
+    pub(crate) fn take_small(&mut self, size: u64) -> Option<u64> {
         self.small.take(size, ALIGN)
     }
 
     /// Addresses for pages of their own.
-    pub fn take_addresses(&mut self, size: u64) -> Option<u64> {
+    pub(crate) fn take_addresses(&mut self, size: u64) -> Option<u64> {
         self.addresses.take(room(size)?, GRANULE)
     }
 
     /// Gives addresses back that were never backed or are no longer.
-    pub fn return_addresses(&mut self, addr: u64, size: u64) {
+    pub(crate) fn return_addresses(&mut self, addr: u64, size: u64) {
         if let Some(room) = room(size) {
             self.addresses.release(addr, room);
         }
     }
 
     /// Addresses for the program to map memory at; all of them are its own.
-    pub fn reserve(&mut self, size: u64, align: u64) -> Option<u64> {
+    pub(crate) fn reserve(&mut self, size: u64, align: u64) -> Option<u64> {
         self.addresses.take(size, align.max(GRANULE))
     }
 
     /// Exactly these addresses; false where they are not all free.
-    pub fn reserve_at(&mut self, addr: u64, size: u64) -> bool {
+    pub(crate) fn reserve_at(&mut self, addr: u64, size: u64) -> bool {
         self.addresses.take_at(addr, size)
     }
 
     /// Takes reserved addresses back, once so much work as had been enqueued has finished.
-    pub fn unreserve(&mut self, addr: u64, size: u64, until: u64) {
+    pub(crate) fn unreserve(&mut self, addr: u64, size: u64, until: u64) {
         self.limbo.push(Limbo { addr, size, what: Freed::Reserved, until, stream: None });
     }
 
     /// A new slab was backed.
-    pub fn add_slab(&mut self, addr: u64, size: u64) {
+    pub(crate) fn add_slab(&mut self, addr: u64, size: u64) {
         self.slabs.insert(addr, size);
         self.small.release(addr, size);
     }
 
     /// What a stream freed in its own order and may have again: the place and how large it is kept.
-    pub fn take_from_stream(&mut self, stream: Handle, size: u64, backing: Backing) -> Option<(u64, u64)> {
+    pub(crate) fn take_from_stream(
+        &mut self,
+        stream: Handle,
+        size: u64,
+        backing: Backing,
+    ) -> Option<(u64, u64)> {
         let fits = |l: &Limbo| {
             l.stream == Some(stream)
                 && l.size >= size
@@ -133,7 +138,14 @@ impl DeviceHeap {
 
     /// Something was freed. `until` is how much work had been enqueued; `stream` is set where it was freed in a stream's
     /// order. Own pages freed without a stream are the caller's to hand back to the device, at once.
-    pub fn freed(&mut self, addr: u64, size: u64, backing: Backing, until: u64, stream: Option<Handle>) {
+    pub(crate) fn freed(
+        &mut self,
+        addr: u64,
+        size: u64,
+        backing: Backing,
+        until: u64,
+        stream: Option<Handle>,
+    ) {
         let what = match (backing, stream) {
             (Backing::Slab, _) => Freed::Slab,
             (Backing::Own, Some(_)) => Freed::Backed,
@@ -143,7 +155,7 @@ impl DeviceHeap {
     }
 
     /// A stream has finished everything up to `until`.
-    pub fn stream_finished(&mut self, stream: Handle, until: u64) {
+    pub(crate) fn stream_finished(&mut self, stream: Handle, until: u64) {
         for entry in &mut self.limbo {
             if entry.stream == Some(stream) && entry.until <= until {
                 entry.until = 0;
@@ -153,7 +165,7 @@ impl DeviceHeap {
 
     /// Ends the limbo of all that is no longer in use when so much work has `finished`. The result is what the caller
     /// must hand back to the device now.
-    pub fn settle(&mut self, finished: u64) -> Vec<u64> {
+    pub(crate) fn settle(&mut self, finished: u64) -> Vec<u64> {
         let mut hand_back = Vec::new();
         let mut i = 0;
         while i < self.limbo.len() {
@@ -185,7 +197,7 @@ impl DeviceHeap {
     }
 
     /// Whether anything waits in limbo.
-    pub fn has_limbo(&self) -> bool {
+    pub(crate) fn has_limbo(&self) -> bool {
         !self.limbo.is_empty()
     }
 }

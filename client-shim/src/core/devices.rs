@@ -48,7 +48,7 @@ impl DeviceState {
 
 /// The devices of a session, by ordinal. It owns the session, and everything that is known about the devices' progress,
 /// errors and addresses; the other owners reach the devices through it.
-pub struct Devices {
+pub(crate) struct Devices {
     session: Session,
     /// [`Device::sees_host_memory`], which never changes.
     sees_host_memory: bool,
@@ -66,7 +66,7 @@ fn is_about_code(code: Code) -> bool {
 impl Devices {
     /// The devices of a session, with nothing done yet. Fails with [`Code::SystemNotReady`] where some ordinal has no range
     /// of addresses.
-    pub fn new(session: Session) -> Result<Self> {
+    pub(crate) fn new(session: Session) -> Result<Self> {
         let (plan, infos) = (&session.plan, &session.infos);
         if plan.devices.len() < infos.len() {
             return Err(Error::new(
@@ -86,58 +86,58 @@ impl Devices {
 
     /// What executes the calls.
     #[inline]
-    pub fn device(&self) -> &Arc<dyn Device> {
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
         &self.session.device
     }
 
     /// Whether host and device see the same memory, so that nothing is mirrored.
-    pub fn sees_host_memory(&self) -> bool {
+    pub(crate) fn sees_host_memory(&self) -> bool {
         self.sees_host_memory
     }
 
     /// What the device calls back.
-    pub fn host(&self) -> &HostSide {
+    pub(crate) fn host(&self) -> &HostSide {
         &self.session.host
     }
 
     /// How the devices' addresses are used.
-    pub fn plan(&self) -> &AddressPlan {
+    pub(crate) fn plan(&self) -> &AddressPlan {
         &self.session.plan
     }
 
     /// The range of addresses that host and device share, and when the device has to look at it again.
-    pub fn shared(&self) -> &SharedSpace {
+    pub(crate) fn shared(&self) -> &SharedSpace {
         &self.shared
     }
 
     /// How many devices there are.
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.session.infos.len() as u32
     }
 
     /// What a device tells about itself; [`Code::InvalidDevice`] where there is none of this number.
-    pub fn info(&self, ordinal: Ordinal) -> Result<&DeviceInfo> {
+    pub(crate) fn info(&self, ordinal: Ordinal) -> Result<&DeviceInfo> {
         let found = self.session.infos.get(ordinal as usize);
         found.ok_or_else(|| Error::new(Code::InvalidDevice, format!("There is no device {ordinal}")))
     }
 
     /// Whether the devices are of several servers.
-    pub fn are_of_several_servers(&self) -> bool {
+    pub(crate) fn are_of_several_servers(&self) -> bool {
         !self.session.groups.is_empty()
     }
 
     /// Whether two devices are of the same server, or in this process.
-    pub fn are_together(&self, a: Ordinal, b: Ordinal) -> bool {
+    pub(crate) fn are_together(&self, a: Ordinal, b: Ordinal) -> bool {
         self.session.are_together(a, b)
     }
 
     /// Ends the session: what was posted is on its way when this returns.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.session.close();
     }
 
     /// A handle for the device that was never used before.
-    pub fn new_handle(&self) -> Handle {
+    pub(crate) fn new_handle(&self) -> Handle {
         self.next_handle.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -147,35 +147,35 @@ impl Devices {
     }
 
     /// Where in a device's range its allocations lie. The device is known to exist.
-    pub fn heap(&self, ordinal: Ordinal) -> MutexGuard<'_, DeviceHeap> {
+    pub(crate) fn heap(&self, ordinal: Ordinal) -> MutexGuard<'_, DeviceHeap> {
         self.of(ordinal).heap.lock()
     }
 
     /// The work of a device that is known to exist.
     #[inline]
-    pub fn work(&self, ordinal: Ordinal) -> &Mutex<WorkCount> {
+    pub(crate) fn work(&self, ordinal: Ordinal) -> &Mutex<WorkCount> {
         &self.of(ordinal).work
     }
 
     /// What a device, which is known to exist, can launch at most.
-    pub fn launch_limits(&self, ordinal: Ordinal) -> &LaunchLimits {
+    pub(crate) fn launch_limits(&self, ordinal: Ordinal) -> &LaunchLimits {
         &self.of(ordinal).launch_limits
     }
 
     /// To be called before enqueueing work that may read mirrored memory on the device.
     #[inline]
-    pub fn before_device_work(&self) -> Result<()> {
+    pub(crate) fn before_device_work(&self) -> Result<()> {
         self.shared.before_device_work(&*self.session.device)
     }
 
     /// To be called after waiting for the device: takes over what it changed in mirrored memory.
     #[inline]
-    pub fn after_wait(&self) {
+    pub(crate) fn after_wait(&self) {
         self.shared.after_wait(&*self.session.device, &self.session.host);
     }
 
     /// The device has just been reset: its memory, its work and its settings are gone. With `recovered`, so is its sticky error.
-    pub fn forget(&self, ordinal: Ordinal, recovered: bool) {
+    pub(crate) fn forget(&self, ordinal: Ordinal, recovered: bool) {
         let state = self.of(ordinal);
         *state.heap.lock() = DeviceHeap::new(self.plan().devices[ordinal as usize]);
         {
@@ -191,12 +191,12 @@ impl Devices {
     }
 
     /// The number of the sticky error of a device, 0 if it has none.
-    pub fn sticky_code(&self, ordinal: Ordinal) -> u32 {
+    pub(crate) fn sticky_code(&self, ordinal: Ordinal) -> u32 {
         self.states.get(ordinal as usize).map_or(0, |device| device.sticky.load(Ordering::Relaxed))
     }
 
     /// Fails with the sticky error of a device.
-    pub fn check_sticky(&self, ordinal: Ordinal) -> Result<()> {
+    pub(crate) fn check_sticky(&self, ordinal: Ordinal) -> Result<()> {
         match self.sticky_code(ordinal) {
             0 => Ok(()),
             code => Err(Code::from_number(code).into()),
@@ -204,7 +204,7 @@ impl Devices {
     }
 
     /// Remembers a sticky error on its way to the program.
-    pub fn note<T>(&self, ordinal: Ordinal, result: Result<T>) -> Result<T> {
+    pub(crate) fn note<T>(&self, ordinal: Ordinal, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.note_error(ordinal, error);
         }
@@ -213,7 +213,7 @@ impl Devices {
 
     /// Remembers a sticky error on its way to the program, and says it on stderr. Of other errors those about GPU code are said.
     #[cold]
-    pub fn note_error(&self, ordinal: Ordinal, error: &Error) {
+    pub(crate) fn note_error(&self, ordinal: Ordinal, error: &Error) {
         if !error.code.is_sticky() {
             if is_about_code(error.code) {
                 // A module that nobody waited for could not be loaded: its user should read why.
@@ -241,7 +241,7 @@ impl Devices {
     }
 
     /// Remembers the failure of something that the program has not waited for.
-    pub fn note_asynchronous(&self, ordinal: Ordinal, error: Error) {
+    pub(crate) fn note_asynchronous(&self, ordinal: Ordinal, error: Error) {
         if error.code.is_sticky() {
             self.note_error(ordinal, &error);
         } else {
@@ -252,27 +252,27 @@ impl Devices {
 
     /// Work was put on a stream; to be called after the device has it, before the program's call returns.
     #[inline]
-    pub fn work_enqueued(&self, stream: &Stream) {
+    pub(crate) fn work_enqueued(&self, stream: &Stream) {
         self.of(stream.ordinal).work.lock().enqueued_in(stream.is_legacy());
     }
 
     /// The core itself put work on a device's legacy stream.
-    pub fn work_of_our_own(&self, ordinal: Ordinal) {
+    pub(crate) fn work_of_our_own(&self, ordinal: Ordinal) {
         self.of(ordinal).work.lock().enqueued += 1;
     }
 
     /// How much work the device was given.
-    pub fn enqueued(&self, ordinal: Ordinal) -> u64 {
+    pub(crate) fn enqueued(&self, ordinal: Ordinal) -> u64 {
         self.of(ordinal).work.lock().enqueued
     }
 
     /// Whether nothing that was enqueued on the device can be unfinished.
-    pub fn is_idle(&self, ordinal: Ordinal) -> bool {
+    pub(crate) fn is_idle(&self, ordinal: Ordinal) -> bool {
         self.of(ordinal).work.lock().is_idle()
     }
 
     /// Everything up to `until` has finished, as far as `target` covers it.
-    pub fn work_finished(&self, ordinal: Ordinal, target: Target, until: u64) {
+    pub(crate) fn work_finished(&self, ordinal: Ordinal, target: Target, until: u64) {
         let device = self.of(ordinal);
         match target {
             Target::Device(_) => device.work.lock().finish(until, true),
@@ -286,7 +286,7 @@ impl Devices {
 
     /// Waits for a target: its work is done, what it changed in mirrored memory is visible to the host. Asks nobody
     /// where all work is known to be finished.
-    pub fn wait(&self, ordinal: Ordinal, target: Target) -> Result<()> {
+    pub(crate) fn wait(&self, ordinal: Ordinal, target: Target) -> Result<()> {
         let work = *self.of(ordinal).work.lock();
         if !work.is_idle() {
             let result = self.note(ordinal, self.device().synchronize_blocking(target));
@@ -298,7 +298,7 @@ impl Devices {
     }
 
     /// Whether a target is finished. If so, what it changed in mirrored memory is visible to the host.
-    pub fn is_finished(&self, ordinal: Ordinal, target: Target) -> Result<bool> {
+    pub(crate) fn is_finished(&self, ordinal: Ordinal, target: Target) -> Result<bool> {
         self.check_sticky(ordinal)?;
         let work = *self.of(ordinal).work.lock();
         if !work.is_idle() {
@@ -313,7 +313,7 @@ impl Devices {
     }
 
     /// Reports an asynchronous error once.
-    pub fn take_pending(&self, ordinal: Ordinal) -> Result<()> {
+    pub(crate) fn take_pending(&self, ordinal: Ordinal) -> Result<()> {
         self.check_sticky(ordinal)?;
         match self.of(ordinal).pending.lock().take() {
             Some(error) => Err(error),
@@ -322,7 +322,7 @@ impl Devices {
     }
 
     /// Waits for every device that may have unfinished work.
-    pub fn wait_until_idle(&self) -> Result<()> {
+    pub(crate) fn wait_until_idle(&self) -> Result<()> {
         let mut result = Ok(());
         for ordinal in 0..self.count() {
             if !self.is_idle(ordinal) && self.sticky_code(ordinal) == 0 {
@@ -333,7 +333,7 @@ impl Devices {
     }
 
     /// A limit's value, in bytes.
-    pub fn get_limit(&self, ordinal: Ordinal, limit: Limit) -> Result<u64> {
+    pub(crate) fn get_limit(&self, ordinal: Ordinal, limit: Limit) -> Result<u64> {
         self.info(ordinal)?;
         Ok(self.of(ordinal).limits.lock()[limit as usize].unwrap_or(match limit {
             Limit::StackSize => 1024,
@@ -343,7 +343,7 @@ impl Devices {
     }
 
     /// Sets a limit, in bytes.
-    pub fn set_limit(&self, ordinal: Ordinal, limit: Limit, value: u64) -> Result<()> {
+    pub(crate) fn set_limit(&self, ordinal: Ordinal, limit: Limit, value: u64) -> Result<()> {
         self.info(ordinal)?;
         self.note(ordinal, self.device().set_limit(ordinal, limit, value))?;
         self.of(ordinal).limits.lock()[limit as usize] = Some(value);
@@ -351,14 +351,14 @@ impl Devices {
     }
 
     /// Whether kernels of `from` may use memory of `to` (`cudaDeviceCanAccessPeer`).
-    pub fn can_access_peer(&self, from: Ordinal, to: Ordinal) -> Result<bool> {
+    pub(crate) fn can_access_peer(&self, from: Ordinal, to: Ordinal) -> Result<bool> {
         self.info(from)?;
         self.info(to)?;
         Ok(from != to && self.are_together(from, to))
     }
 
     /// `cudaDeviceEnablePeerAccess`, from the current device to `peer`.
-    pub fn enable_peer_access(&self, from: Ordinal, peer: Ordinal) -> Result<()> {
+    pub(crate) fn enable_peer_access(&self, from: Ordinal, peer: Ordinal) -> Result<()> {
         if !self.can_access_peer(from, peer)? {
             if from != peer {
                 let text = format!("Devices {from} and {peer} are on different servers: copy between them");
@@ -375,7 +375,7 @@ impl Devices {
     }
 
     /// `cudaDeviceDisablePeerAccess`.
-    pub fn disable_peer_access(&self, from: Ordinal, peer: Ordinal) -> Result<()> {
+    pub(crate) fn disable_peer_access(&self, from: Ordinal, peer: Ordinal) -> Result<()> {
         self.can_access_peer(from, peer)?;
         let mut peers = self.of(from).peers.lock();
         let at = peers.iter().position(|p| *p == peer).ok_or(Code::PeerAccessNotEnabled)?;

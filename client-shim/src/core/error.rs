@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::OnceLock;
 
-pub use rgpu_device::{Code, Error, Result};
+pub(crate) use rgpu_device::{Code, Error, Result};
 
 use rgpu_remote::trace;
 
@@ -17,7 +17,7 @@ thread_local! {
 
 /// Runs the body of an exported runtime function: catches panics, logs a failure, and makes it the thread's last error.
 /// `cudaErrorNotReady` is returned but does not become the last error.
-pub fn guard_runtime(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
+pub(crate) fn guard_runtime(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
     let code = run(name, body);
     if code != 0 && code != Code::NotReady as u32 {
         set_last(code);
@@ -27,13 +27,13 @@ pub fn guard_runtime(name: &'static str, body: impl FnOnce() -> Result<()>) -> u
 
 /// Runs the body of an exported driver function: catches panics, logs a failure, and translates codes that only the
 /// runtime API has.
-pub fn guard_driver(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
+pub(crate) fn guard_driver(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
     let code = run(name, body);
     if code == 0 { 0 } else { Code::from_number(code).driver() as u32 }
 }
 
 /// Runs something that returns no error code (`cuGetExportTable`-like helpers, callbacks); a panic yields `fallback`.
-pub fn guard_value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
+pub(crate) fn guard_value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
 }
 
@@ -70,7 +70,7 @@ fn run_untraced(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
 }
 
 /// Makes `code` the thread's last error.
-pub fn set_last(code: u32) {
+pub(crate) fn set_last(code: u32) {
     let _ = LAST.try_with(|last| last.set(code));
 }
 
@@ -85,7 +85,7 @@ pub(super) fn take_own_last() -> u32 {
 }
 
 /// Writes a line to stderr if `RGPU_LOG` is set (to anything but `0` or `off`).
-pub fn log(message: &str) {
+pub(crate) fn log(message: &str) {
     static ON: OnceLock<bool> = OnceLock::new();
     if *ON.get_or_init(|| std::env::var("RGPU_LOG").is_ok_and(|v| !matches!(v.as_str(), "" | "0" | "off"))) {
         say(message);
@@ -93,14 +93,14 @@ pub fn log(message: &str) {
 }
 
 /// Writes a line to stderr, whatever the settings, in one piece and without panicking where stderr is closed.
-pub fn say(message: &str) {
+pub(crate) fn say(message: &str) {
     let line = format!("rgpu: {message}\n");
     // SAFETY: the buffer is valid for its length; a failing write is of no consequence.
     unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
 }
 
 /// [`say`], once per distinct message.
-pub fn say_once(message: &str) {
+pub(crate) fn say_once(message: &str) {
     static SAID: Mutex<Option<HashSet<String>>> = Mutex::new(None);
     let mut said = SAID.lock().unwrap_or_else(|e| e.into_inner());
     if said.get_or_insert_default().insert(message.to_string()) {
@@ -109,13 +109,13 @@ pub fn say_once(message: &str) {
 }
 
 /// The error of a call or feature that nobody has implemented; says its name once on stderr.
-pub fn not_implemented(name: &str) -> Error {
+pub(crate) fn not_implemented(name: &str) -> Error {
     say_once(&format!("{name} is not implemented; the program gets the error \"not supported\""));
     Error::new(Code::NotSupported, format!("{name} is not implemented"))
 }
 
 /// An [`Code::InvalidValue`] with its explanation.
-pub fn invalid(message: impl Into<String>) -> Error {
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
     Error::new(Code::InvalidValue, message)
 }
 

@@ -7,12 +7,12 @@ use rgpu_device::{Handle, Ordinal};
 use super::registry::Raw;
 
 /// `cudaEventDisableTiming`.
-pub const DISABLE_TIMING: u32 = 2;
+pub(crate) const DISABLE_TIMING: u32 = 2;
 /// `cudaEventInterprocess`.
-pub const INTERPROCESS: u32 = 4;
+pub(crate) const INTERPROCESS: u32 = 4;
 
 /// An event: a place in a stream's work that can be waited for, and that keeps its time.
-pub struct Event {
+pub(crate) struct Event {
     /// The program's handle.
     pub raw: Raw,
     /// The device's handle.

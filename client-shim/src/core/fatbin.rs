@@ -2,14 +2,14 @@
 
 use std::ffi::c_void;
 
-pub use super::registration::{register, register_function, register_managed, register_variable};
+pub(crate) use super::registration::{register, register_function, register_managed, register_variable};
 
 use super::error::log;
 use super::process::existing;
 use super::registration;
 
 /// `__cudaUnregisterFatBinary`: unloads what was loaded of it.
-pub fn unregister(handle: *mut *mut c_void) {
+pub(crate) fn unregister(handle: *mut *mut c_void) {
     let binary = handle as usize;
     registration::forget(binary);
     if let Some(core) = existing()

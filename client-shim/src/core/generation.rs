@@ -13,12 +13,12 @@ static GENERATION: AtomicU64 = AtomicU64::new(1);
 
 /// The present generation's number.
 #[inline(always)]
-pub fn current() -> u64 {
+pub(super) fn current() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
 
 /// Begins a new generation: forgets which host address stands for which function, and which launches were found possible,
 /// in every thread.
-pub fn begin_new() {
+pub(super) fn begin_new() {
     GENERATION.fetch_add(1, Ordering::Release);
 }

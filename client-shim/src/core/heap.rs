@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The free parts of an address range.
 #[derive(Debug, Clone, Default)]
-pub struct Spans {
+pub(super) struct Spans {
     by_addr: BTreeMap<u64, u64>,
     by_size: BTreeSet<(u64, u64)>,
 }
 
 impl Spans {
     /// Nothing is free.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::default()
     }
 
     /// Makes `size` bytes at `addr` free, joining them with free neighbours. Returns the free span they are now part of.
-    pub fn release(&mut self, mut addr: u64, mut size: u64) -> (u64, u64) {
+    pub(super) fn release(&mut self, mut addr: u64, mut size: u64) -> (u64, u64) {
         if size == 0 {
             return (addr, 0);
         }
@@ -36,7 +36,7 @@ impl Spans {
     }
 
     /// Takes `size` bytes aligned to `align` (a power of two) out of the smallest free span that has room.
-    pub fn take(&mut self, size: u64, align: u64) -> Option<u64> {
+    pub(super) fn take(&mut self, size: u64, align: u64) -> Option<u64> {
         let (len, start, at) = self.by_size.range((size, 0)..).find_map(|&(len, start)| {
             let at = start.checked_add(align - 1)? & !(align - 1);
             (at - start <= len && len - (at - start) >= size).then_some((len, start, at))
@@ -48,7 +48,7 @@ impl Spans {
     }
 
     /// Takes exactly these bytes. False (and nothing taken) where they are not all free.
-    pub fn take_at(&mut self, addr: u64, size: u64) -> bool {
+    pub(super) fn take_at(&mut self, addr: u64, size: u64) -> bool {
         let Some((&start, &len)) = self.by_addr.range(..=addr).next_back() else { return false };
         if addr - start > len || len - (addr - start) < size {
             return false;
@@ -60,7 +60,7 @@ impl Spans {
     }
 
     /// Bytes that are free in all.
-    pub fn total(&self) -> u64 {
+    pub(super) fn total(&self) -> u64 {
         self.by_addr.values().sum()
     }
 

@@ -20,7 +20,7 @@ unsafe extern "C" {
 }
 
 /// A host function that waits for its stream; it is given the status of its device.
-pub struct HostFunction {
+pub(crate) struct HostFunction {
     /// The program's function; its argument is the status, a [`Code`] number.
     pub function: Box<dyn FnOnce(u32) + Send>,
     /// Asks for the status when the time has come.
@@ -37,7 +37,7 @@ struct Mirror {
 }
 
 /// Has what finished work changed in mirrored memory sent here, for [`Device::collect_shared_writes`] to hand out.
-pub type Pull = Box<dyn Fn() + Send + Sync>;
+pub(super) type Pull = Box<dyn Fn() + Send + Sync>;
 
 /// All mirrored memory, by the device's address.
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl Mirrors {
 }
 
 /// The application's side of a session.
-pub struct HostSide {
+pub(crate) struct HostSide {
     device: OnceLock<Arc<dyn Device>>,
     pull: Arc<OnceLock<Pull>>,
     mirrors: Arc<Mirrors>,
@@ -70,7 +70,7 @@ pub struct HostSide {
 
 impl HostSide {
     /// An application's side without a device yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             device: OnceLock::new(),
             pull: Arc::default(),
@@ -83,33 +83,33 @@ impl HostSide {
     }
 
     /// Tells it whom to answer.
-    pub fn attach(&self, device: Arc<dyn Device>) {
+    pub(crate) fn attach(&self, device: Arc<dyn Device>) {
         let _ = self.device.set(device);
     }
 
     /// Tells it how to have the device's changes sent at a time when nothing was waited for.
-    pub fn set_pull(&self, pull: Pull) {
+    pub(crate) fn set_pull(&self, pull: Pull) {
         let _ = self.pull.set(pull);
     }
 
     /// Mirrored memory at `addr` has its host copy at `host` (the same address, or memory that the program registered).
     /// Both are page aligned.
-    pub fn add_mirror(&self, addr: u64, size: u64, host: u64) {
+    pub(crate) fn add_mirror(&self, addr: u64, size: u64, host: u64) {
         self.mirrors.0.write().insert(addr, Mirror { size, host });
     }
 
     /// The mirrored memory at `addr` is gone: nobody touches its host copy after this.
-    pub fn remove_mirror(&self, addr: u64) {
+    pub(crate) fn remove_mirror(&self, addr: u64) {
         self.mirrors.0.write().remove(&addr);
     }
 
     /// How many host functions were enqueued and have not returned.
-    pub fn waiting_functions(&self) -> usize {
+    pub(crate) fn waiting_functions(&self) -> usize {
         self.waiting_functions.load(Ordering::Acquire)
     }
 
     /// Keeps a host function until its stream gets there. The result is its id.
-    pub fn keep_function(&self, function: HostFunction) -> u64 {
+    pub(crate) fn keep_function(&self, function: HostFunction) -> u64 {
         let id = self.next_function.fetch_add(1, Ordering::Relaxed);
         self.waiting_functions.fetch_add(1, Ordering::AcqRel);
         self.functions.lock().insert(id, function);
@@ -117,7 +117,7 @@ impl HostSide {
     }
 
     /// Forgets a host function that could not be enqueued.
-    pub fn drop_function(&self, id: u64) {
+    pub(crate) fn drop_function(&self, id: u64) {
         if self.functions.lock().remove(&id).is_some() {
             self.waiting_functions.fetch_sub(1, Ordering::AcqRel);
         }

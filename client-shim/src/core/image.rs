@@ -24,7 +24,7 @@ struct Wrapper {
 const WITH_PARTS: u32 = 2;
 
 /// An image: the program's, at an address that stays valid, or a copy.
-pub struct Image {
+pub(super) struct Image {
     bytes: Bytes,
     /// What it was linked from (`nvcc -rdc=true`).
     parts: Vec<Bytes>,
@@ -53,7 +53,7 @@ impl Image {
     /// # Safety
     /// `at` must point to a wrapper, a container, a cubin, or PTX text ending in NUL; it must stay valid as long as the
     /// result.
-    pub unsafe fn at(at: *const u8) -> Result<Self> {
+    pub(super) unsafe fn at(at: *const u8) -> Result<Self> {
         if at.is_null() {
             return Err(Error::new(Code::InvalidValue, "The image is null"));
         }
@@ -87,19 +87,19 @@ impl Image {
     }
 
     /// An image of bytes that were read or made.
-    pub fn of(bytes: Vec<u8>) -> Self {
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
         Self { bytes: Bytes::Copied(bytes), parts: Vec::new() }
     }
 
     /// The image itself, without the parts that it was linked from.
-    pub fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get()
     }
 
     /// What of it is to be loaded on a device: the image, or, where that has nothing for the device, the PTX of the
     /// parts that it was linked from, linked anew. Second, what is wrong with a part that had to be left out: NVIDIA's
     /// library for launches by kernels is often linked and seldom used, so that many programs do without.
-    pub fn loadable(&self, info: &DeviceInfo) -> Result<(Cow<'_, [u8]>, Option<Error>)> {
+    pub(super) fn loadable(&self, info: &DeviceInfo) -> Result<(Cow<'_, [u8]>, Option<Error>)> {
         let bytes = self.bytes();
         if self.parts.is_empty() || !info.accepts_ptx || for_device(bytes, info).is_ok() {
             return Ok((Cow::Borrowed(bytes), None));
@@ -116,7 +116,7 @@ impl Image {
     }
 
     /// An image that no longer depends on the program's memory.
-    pub fn into_copy(self) -> Self {
+    pub(super) fn into_copy(self) -> Self {
         let copy = |bytes: Bytes| Bytes::Copied(bytes.get().to_vec());
         Self { bytes: copy(self.bytes), parts: self.parts.into_iter().map(copy).collect() }
     }
@@ -148,7 +148,7 @@ unsafe fn measured(data: *const u8) -> Result<Bytes> {
 }
 
 /// What a device can use of an image.
-pub fn for_device(bytes: &[u8], info: &DeviceInfo) -> Result<Vec<u8>> {
+pub(super) fn for_device(bytes: &[u8], info: &DeviceInfo) -> Result<Vec<u8>> {
     let (major, minor) = info.compute_capability;
     let accepts =
         Accepts { ptx: info.accepts_ptx, cubin: info.accepts_cubin, capability: Some(major * 10 + minor) };
@@ -161,13 +161,13 @@ pub fn for_device(bytes: &[u8], info: &DeviceInfo) -> Result<Vec<u8>> {
 }
 
 /// The kernels in what [`for_device`] yields, as far as they can be told without compiling it.
-pub fn sketch(bytes: &[u8], info: &DeviceInfo) -> Option<Vec<FunctionInfo>> {
+pub(super) fn sketch(bytes: &[u8], info: &DeviceInfo) -> Option<Vec<FunctionInfo>> {
     let (major, minor) = info.compute_capability;
     super::sketch::kernels(&image::ptx_for(bytes, major * 10 + minor).ok()?)
 }
 
 /// The managed variables in an image's PTX, and their sizes. What cannot be read has none that we could place.
-pub fn managed(bytes: &[u8], info: &DeviceInfo) -> Vec<(String, u64)> {
+pub(super) fn managed(bytes: &[u8], info: &DeviceInfo) -> Vec<(String, u64)> {
     let (major, minor) = info.compute_capability;
     let Ok(text) = image::ptx_for(bytes, major * 10 + minor) else { return Vec::new() };
     if !text.contains(".managed") {

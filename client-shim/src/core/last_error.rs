@@ -5,12 +5,12 @@ use super::process::existing;
 use super::thread::ordinal_hint;
 
 /// The thread's last error (`cudaPeekAtLastError`), 0 if none; a sticky error of the current device counts.
-pub fn peek_last() -> u32 {
+pub(crate) fn peek_last() -> u32 {
     or_sticky(error::last())
 }
 
 /// As [`peek_last`], and clears it (`cudaGetLastError`); a sticky error stays.
-pub fn take_last() -> u32 {
+pub(crate) fn take_last() -> u32 {
     or_sticky(error::take_own_last())
 }
 

@@ -17,7 +17,7 @@ use super::registration::{self, ManagedVariable};
 use super::registry::{NumberMap, Raw, Registry};
 
 /// Code that is loaded on each device when first used there (`CUlibrary`; a registered fat binary is one).
-pub struct Library {
+pub(crate) struct Library {
     /// The program's handle.
     pub raw: Raw,
     image: Image,
@@ -33,7 +33,7 @@ pub struct Library {
 }
 
 /// A kernel of a library (`CUkernel`, `cudaKernel_t`), on whatever device.
-pub struct Kernel {
+pub(crate) struct Kernel {
     /// The program's handle.
     pub raw: Raw,
     /// The library that it is a kernel of.
@@ -43,7 +43,7 @@ pub struct Kernel {
 }
 
 /// The living libraries and their kernels.
-pub struct Libraries {
+pub(super) struct Libraries {
     devices: Arc<Devices>,
     memory: Arc<Memory>,
     modules: Arc<Modules>,
@@ -55,7 +55,7 @@ pub struct Libraries {
 
 impl Libraries {
     /// There are none yet.
-    pub fn new(devices: Arc<Devices>, memory: Arc<Memory>, modules: Arc<Modules>) -> Self {
+    pub(super) fn new(devices: Arc<Devices>, memory: Arc<Memory>, modules: Arc<Modules>) -> Self {
         Self {
             devices,
             memory,
@@ -70,19 +70,19 @@ impl Libraries {
     ///
     /// # Safety
     /// As for [`Modules::module_load`].
-    pub unsafe fn library_load(&self, image: *const u8, preserved: bool) -> Result<Arc<Library>> {
+    pub(super) unsafe fn library_load(&self, image: *const u8, preserved: bool) -> Result<Arc<Library>> {
         // SAFETY: the caller's promise.
         let image = unsafe { Image::at(image) }?;
         Ok(self.new_library(if preserved { image } else { image.into_copy() }, Vec::new()))
     }
 
     /// As [`Libraries::library_load`], from bytes.
-    pub fn library_load_bytes(&self, image: Vec<u8>) -> Result<Arc<Library>> {
+    pub(super) fn library_load_bytes(&self, image: Vec<u8>) -> Result<Arc<Library>> {
         Ok(self.new_library(Image::of(image), Vec::new()))
     }
 
     /// A library over an image.
-    pub fn new_library(&self, image: Image, managed: Vec<ManagedVariable>) -> Arc<Library> {
+    pub(super) fn new_library(&self, image: Image, managed: Vec<ManagedVariable>) -> Arc<Library> {
         self.libraries.insert(|raw| Library {
             raw,
             image,
@@ -95,12 +95,12 @@ impl Libraries {
     }
 
     /// The library behind a handle.
-    pub fn library(&self, raw: Raw) -> Result<Arc<Library>> {
+    pub(super) fn library(&self, raw: Raw) -> Result<Arc<Library>> {
         self.libraries.get(raw)
     }
 
     /// `cuLibraryUnload`.
-    pub fn library_unload(&self, raw: Raw) -> Result<()> {
+    pub(super) fn library_unload(&self, raw: Raw) -> Result<()> {
         let library = self.libraries.remove(raw)?;
         for (_, kernel) in library.kernels.lock().drain() {
             let _ = self.kernels.remove(kernel.raw);
@@ -116,7 +116,7 @@ impl Libraries {
     }
 
     /// `cuLibraryGetModule`: the library as loaded in a context.
-    pub fn library_module(&self, context: &Context, library: &Library) -> Result<Arc<Module>> {
+    pub(super) fn library_module(&self, context: &Context, library: &Library) -> Result<Arc<Module>> {
         // Held while loading: another thread that wants this library has to wait for it anyway.
         let mut loaded = library.loaded.lock();
         if let Some(known) = loaded.get(&context.raw) {
@@ -175,7 +175,7 @@ impl Libraries {
 
     /// `cuLibraryGetKernel`; [`Code::NotFound`] where there is none of this name. Loads the library in `context` unless the
     /// kernel is known already.
-    pub fn library_kernel(
+    pub(super) fn library_kernel(
         &self,
         library: &Arc<Library>,
         name: &str,
@@ -191,7 +191,7 @@ impl Libraries {
     }
 
     /// A kernel that is known to exist, or whose existence is checked when it is first used.
-    pub fn kernel_named(&self, library: &Arc<Library>, name: &str) -> Arc<Kernel> {
+    pub(super) fn kernel_named(&self, library: &Arc<Library>, name: &str) -> Arc<Kernel> {
         let mut kernels = library.kernels.lock();
         if let Some(kernel) = kernels.get(name) {
             return kernel.clone();
@@ -203,18 +203,18 @@ impl Libraries {
     }
 
     /// The kernel behind a handle.
-    pub fn kernel(&self, raw: Raw) -> Result<Arc<Kernel>> {
+    pub(super) fn kernel(&self, raw: Raw) -> Result<Arc<Kernel>> {
         self.kernels.get(raw)
     }
 
     /// `cuKernelGetFunction`.
-    pub fn kernel_function(&self, context: &Context, kernel: &Kernel) -> Result<Arc<Function>> {
+    pub(super) fn kernel_function(&self, context: &Context, kernel: &Kernel) -> Result<Arc<Function>> {
         let module = self.library_module(context, &kernel.library)?;
         self.modules.module_function(&module, &kernel.name)
     }
 
     /// Forgets the libraries' modules for which `which` holds.
-    pub fn forget_loaded(&self, which: impl Fn(&Module) -> bool) {
+    pub(super) fn forget_loaded(&self, which: impl Fn(&Module) -> bool) {
         let registered: Vec<Arc<Library>> = self.fat_binaries.read().values().cloned().collect();
         for library in self.libraries.filter(|_| true).iter().chain(&registered) {
             library.loaded.lock().retain(|_, module| module.as_ref().is_ok_and(|module| !which(module)));
@@ -223,7 +223,7 @@ impl Libraries {
     }
 
     /// The function behind a handle. A kernel's handle gives its function in `context`, as CUDA allows.
-    pub fn function(&self, context: &Context, raw: Raw) -> Result<Arc<Function>> {
+    pub(super) fn function(&self, context: &Context, raw: Raw) -> Result<Arc<Function>> {
         match self.modules.registered_function(raw) {
             Ok(function) => Ok(function),
             Err(error) => match self.kernels.get(raw) {
@@ -234,7 +234,7 @@ impl Libraries {
     }
 
     /// The library of a registered fat binary.
-    pub fn registered_library(&self, binary: usize) -> Result<Arc<Library>> {
+    pub(super) fn registered_library(&self, binary: usize) -> Result<Arc<Library>> {
         if let Some(library) = self.fat_binaries.read().get(&binary) {
             return Ok(library.clone());
         }
@@ -244,14 +244,14 @@ impl Libraries {
     }
 
     /// Unloads the library of a fat binary that is no longer registered, if it was ever used.
-    pub fn unload_registered(&self, binary: usize) -> Result<()> {
+    pub(super) fn unload_registered(&self, binary: usize) -> Result<()> {
         let library = self.fat_binaries.write().remove(&binary);
         library.map_or(Ok(()), |library| self.library_unload(library.raw))
     }
 
     /// The function that a host address stands for, loaded in `context`. Addresses nobody registered are
     /// [`Code::InvalidDeviceFunction`]. A `cudaKernel_t` or `cudaFunction_t` passed in its place is fine.
-    pub fn function_for(&self, context: &Context, host: *const c_void) -> Result<Arc<Function>> {
+    pub(super) fn function_for(&self, context: &Context, host: *const c_void) -> Result<Arc<Function>> {
         let host = host as usize;
         let named = registration::function_at(host);
         if let Some(named) = named {
@@ -277,7 +277,7 @@ impl Libraries {
     }
 
     /// The kernel that a host address stands for (`cudaGetKernel`).
-    pub fn kernel_for(&self, host: *const c_void) -> Result<Arc<Kernel>> {
+    pub(super) fn kernel_for(&self, host: *const c_void) -> Result<Arc<Kernel>> {
         let named = registration::function_at(host as usize);
         match named {
             Some(named) => Ok(self.kernel_named(&self.registered_library(named.binary)?, &named.name)),
@@ -288,7 +288,7 @@ impl Libraries {
     }
 
     /// Address and size of the variable that a host address stands for; [`Code::InvalidSymbol`] for others.
-    pub fn symbol_for(&self, context: &Context, host: *const c_void) -> Result<(u64, u64)> {
+    pub(super) fn symbol_for(&self, context: &Context, host: *const c_void) -> Result<(u64, u64)> {
         let named = registration::variable_at(host as usize);
         let invalid = |message: String| Error::new(Code::InvalidSymbol, message);
         if let Some(named) = named {

@@ -16,7 +16,7 @@ use super::error::{Code, Error, Result};
 /// A stage of the process's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// No CUDA call has opened the core yet.
     Unborn,
     /// There is a core.
@@ -33,7 +33,7 @@ pub enum Stage {
 static STAGE: AtomicU8 = AtomicU8::new(Stage::Unborn as u8);
 
 /// The stage that the process is at.
-pub fn stage() -> Stage {
+pub(crate) fn stage() -> Stage {
     match STAGE.load(Ordering::Acquire) {
         0 => Stage::Unborn,
         1 => Stage::Alive,
@@ -55,28 +55,28 @@ pub(super) fn leave_alive(to: Stage) -> bool {
 
 /// Whether there is a living core.
 #[inline(always)]
-pub fn is_alive() -> bool {
+pub(crate) fn is_alive() -> bool {
     STAGE.load(Ordering::Acquire) == Stage::Alive as u8
 }
 
 /// Whether the process is ending: what comes now had better open nothing.
-pub fn is_over() -> bool {
+pub(crate) fn is_over() -> bool {
     stage() == Stage::Over
 }
 
 /// Whether this is a child that was forked after the first CUDA call.
-pub fn is_orphan() -> bool {
+pub(crate) fn is_orphan() -> bool {
     stage() == Stage::Orphan
 }
 
 /// Whether devices may be called: not in a forked child, whose parent they belong to, nor when the process is ending.
-pub fn is_usable() -> bool {
+pub(crate) fn is_usable() -> bool {
     !matches!(stage(), Stage::Orphan | Stage::Over)
 }
 
 /// Fails where there can be no core any more: [`Code::NotInitialized`] in a child that was forked after the first CUDA call,
 /// [`Code::Deinitialized`] when the process is ending.
-pub fn check_not_past() -> Result<()> {
+pub(crate) fn check_not_past() -> Result<()> {
     match stage() {
         Stage::Orphan => Err(Error::new(
             Code::NotInitialized,

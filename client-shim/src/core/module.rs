@@ -17,7 +17,7 @@ use super::params::ParamLayout;
 use super::registry::{NumberMap, Raw, Registry};
 
 /// A module, loaded on a device.
-pub struct Module {
+pub(crate) struct Module {
     /// The program's handle.
     pub raw: Raw,
     /// The device's handle.
@@ -39,7 +39,7 @@ pub struct Module {
 }
 
 /// A kernel on one device (`CUfunction`, `cudaFunction_t`).
-pub struct Function {
+pub(crate) struct Function {
     /// The program's handle.
     pub raw: Raw,
     /// The module it is in.
@@ -61,7 +61,7 @@ const NOT_ASKED: i32 = i32::MIN;
 
 impl Module {
     /// Whether it has a kernel of this name.
-    pub fn has_function(&self, name: &str) -> bool {
+    pub(crate) fn has_function(&self, name: &str) -> bool {
         self.names.contains_key(name)
     }
 
@@ -78,19 +78,19 @@ impl Module {
 impl Function {
     /// What a launch needs to know about the kernel: its name, its parameters and its bounds. The rest may be zeros;
     /// [`Modules::function_info`] has everything.
-    pub fn declared(&self) -> &FunctionInfo {
+    pub(crate) fn declared(&self) -> &FunctionInfo {
         &self.declared
     }
 
     /// How its parameters are put together.
     #[inline(always)]
-    pub fn layout(&self) -> &ParamLayout {
+    pub(crate) fn layout(&self) -> &ParamLayout {
         &self.layout
     }
 }
 
 /// The living modules and functions.
-pub struct Modules {
+pub(super) struct Modules {
     devices: Arc<Devices>,
     memory: Arc<Memory>,
     modules: Registry<Module>,
@@ -99,7 +99,7 @@ pub struct Modules {
 
 impl Modules {
     /// Nothing is loaded yet, on any device.
-    pub fn new(devices: Arc<Devices>, memory: Arc<Memory>) -> Self {
+    pub(super) fn new(devices: Arc<Devices>, memory: Arc<Memory>) -> Self {
         Self { devices, memory, modules: Registry::new("module"), functions: Registry::new("function") }
     }
 
@@ -107,7 +107,7 @@ impl Modules {
     ///
     /// # Safety
     /// `image` must point to one of these.
-    pub unsafe fn module_load(&self, context: &Context, image: *const u8) -> Result<Arc<Module>> {
+    pub(super) unsafe fn module_load(&self, context: &Context, image: *const u8) -> Result<Arc<Module>> {
         // SAFETY: the caller's promise; the image is not kept beyond this call.
         let image = unsafe { Image::at(image) }?;
         let image = image.loadable(self.devices.info(context.ordinal)?);
@@ -116,7 +116,7 @@ impl Modules {
     }
 
     /// As [`Modules::module_load`], from bytes that were read from a file or linked.
-    pub fn module_load_bytes(&self, context: &Context, image: &[u8]) -> Result<Arc<Module>> {
+    pub(super) fn module_load_bytes(&self, context: &Context, image: &[u8]) -> Result<Arc<Module>> {
         let mut placed = Vec::new();
         let loaded = self.place_managed(context, image, &mut placed).and_then(|()| {
             let module = self.load(context, image, &placed, false)?;
@@ -208,7 +208,7 @@ impl Modules {
     }
 
     /// What is in a module; asks the device unless it has told already.
-    pub fn module_info<'m>(&self, module: &'m Module) -> Result<&'m ModuleInfo> {
+    pub(super) fn module_info<'m>(&self, module: &'m Module) -> Result<&'m ModuleInfo> {
         if let Some(info) = module.info.get() {
             return Ok(info);
         }
@@ -231,14 +231,14 @@ impl Modules {
 
     /// Asks what is in the modules of which that is not known yet: an address may be one of their variables'.
     #[cold]
-    pub fn ask_about_modules(&self) {
+    pub(super) fn ask_about_modules(&self) {
         for module in self.modules.filter(|module| module.info.get().is_none()) {
             let _ = self.module_info(&module); // the module's user sees why not
         }
     }
 
     /// Everything about a kernel; asks the device unless it has told already.
-    pub fn function_info<'f>(&self, function: &'f Function) -> Result<&'f FunctionInfo> {
+    pub(super) fn function_info<'f>(&self, function: &'f Function) -> Result<&'f FunctionInfo> {
         let module = &*function.module;
         let info = self.module_info(module)?;
         let name = &function.declared().name;
@@ -250,7 +250,7 @@ impl Modules {
     }
 
     /// The most dynamic shared memory that a launch of a kernel may ask for.
-    pub fn max_dynamic_shared(&self, function: &Function) -> Result<i32> {
+    pub(super) fn max_dynamic_shared(&self, function: &Function) -> Result<i32> {
         let known = function.max_dynamic_shared.load(Ordering::Relaxed);
         if known != NOT_ASKED {
             return Ok(known);
@@ -268,12 +268,12 @@ impl Modules {
     }
 
     /// The module behind a handle.
-    pub fn module(&self, raw: Raw) -> Result<Arc<Module>> {
+    pub(super) fn module(&self, raw: Raw) -> Result<Arc<Module>> {
         self.modules.get(raw)
     }
 
     /// `cuModuleUnload`.
-    pub fn module_unload(&self, raw: Raw) -> Result<()> {
+    pub(super) fn module_unload(&self, raw: Raw) -> Result<()> {
         let module = self.modules.remove(raw)?;
         self.forget_module(&module);
         let mut unloaded =
@@ -296,7 +296,7 @@ impl Modules {
     }
 
     /// `cuModuleGetFunction`; the same function has the same handle each time.
-    pub fn module_function(&self, module: &Arc<Module>, name: &str) -> Result<Arc<Function>> {
+    pub(super) fn module_function(&self, module: &Arc<Module>, name: &str) -> Result<Arc<Function>> {
         let Some(&index) = module.names.get(name) else {
             return Err(Error::new(Code::NotFound, format!("The module has no kernel {name}")));
         };
@@ -323,7 +323,7 @@ impl Modules {
     }
 
     /// `cuModuleGetGlobal`: address and size.
-    pub fn module_global(&self, module: &Module, name: &str) -> Result<(u64, u64)> {
+    pub(super) fn module_global(&self, module: &Module, name: &str) -> Result<(u64, u64)> {
         match self.module_info(module)?.globals.iter().find(|global| global.name == name) {
             Some(global) => Ok((global.addr, global.size)),
             None => Err(Error::new(Code::NotFound, format!("The module has no variable {name}"))),
@@ -331,7 +331,7 @@ impl Modules {
     }
 
     /// `cuFuncGetAttribute`, by its `CUfunction_attribute` number; unknown numbers are an invalid value.
-    pub fn function_attribute(&self, function: &Function, attribute: u32) -> Result<i32> {
+    pub(super) fn function_attribute(&self, function: &Function, attribute: u32) -> Result<i32> {
         let info = self.function_info(function)?;
         Ok(match attribute {
             0 => info.max_threads as i32,
@@ -350,7 +350,12 @@ impl Modules {
     }
 
     /// `cuFuncSetAttribute`.
-    pub fn function_set_attribute(&self, function: &Function, attribute: u32, value: i32) -> Result<()> {
+    pub(super) fn function_set_attribute(
+        &self,
+        function: &Function,
+        attribute: u32,
+        value: i32,
+    ) -> Result<()> {
         match attribute {
             8 => {
                 let most = self.devices.launch_limits(function.module.ordinal).shared_per_block_optin;
@@ -377,17 +382,17 @@ impl Modules {
     }
 
     /// The function behind a handle.
-    pub fn registered_function(&self, raw: Raw) -> Result<Arc<Function>> {
+    pub(super) fn registered_function(&self, raw: Raw) -> Result<Arc<Function>> {
         self.functions.get(raw)
     }
 
     /// Whether the module is neither unloaded nor gone with its context.
-    pub fn is_loaded(&self, module: &Module) -> bool {
+    pub(super) fn is_loaded(&self, module: &Module) -> bool {
         self.modules.contains(module.raw)
     }
 
     /// Unloads the modules of a context that is being destroyed.
-    pub fn unload_all_of(&self, context: Raw) -> Result<()> {
+    pub(super) fn unload_all_of(&self, context: Raw) -> Result<()> {
         self.functions.remove_where(|function| function.module.context == context);
         let mut result = Ok(());
         for module in self.modules.remove_where(|module| module.context == context) {
@@ -398,7 +403,7 @@ impl Modules {
     }
 
     /// The device has just been reset: forgets what was loaded on it.
-    pub fn forget(&self, ordinal: Ordinal) {
+    pub(super) fn forget(&self, ordinal: Ordinal) {
         self.functions.remove_where(|function| function.module.ordinal == ordinal);
         for module in self.modules.remove_where(|module| module.ordinal == ordinal) {
             self.forget_module(&module);

@@ -9,7 +9,7 @@ use super::error::{Result, invalid};
 
 /// A kernel's arguments, as programs pass them.
 #[derive(Debug, Clone, Copy)]
-pub enum Params {
+pub(crate) enum Params {
     /// An array of pointers to the arguments (`void **args`); null is fine for kernels without any.
     Pointers(*const *const c_void),
     /// The driver's `extra` array: pairs of a tag and a pointer.
@@ -17,7 +17,7 @@ pub enum Params {
 }
 
 /// How the parameter block of one kernel is put together.
-pub struct ParamLayout {
+pub(crate) struct ParamLayout {
     params: Vec<ParamInfo>,
     size: usize,
     /// Whether there are bytes between the parameters.
@@ -26,7 +26,7 @@ pub struct ParamLayout {
 
 impl ParamLayout {
     /// The layout of a kernel with these parameters, which ascend.
-    pub fn new(params: &[ParamInfo]) -> Self {
+    pub(crate) fn new(params: &[ParamInfo]) -> Self {
         let ends = params.iter().map(|p| (p.offset + p.size) as usize);
         let gaps =
             std::iter::once(0).chain(ends.clone()).zip(params).any(|(end, p)| p.offset as usize != end);
@@ -34,12 +34,12 @@ impl ParamLayout {
     }
 
     /// Bytes of the parameter block.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size
     }
 
     /// A faster way for the same, where there is one.
-    pub fn dense(&self) -> Option<DenseParams> {
+    pub(crate) fn dense(&self) -> Option<DenseParams> {
         DenseParams::new(&self.params)
     }
 
@@ -49,7 +49,7 @@ impl ParamLayout {
     /// # Safety
     /// `args` must point to as many pointers as the kernel has parameters, and each but a null one to an argument.
     #[inline(always)]
-    pub unsafe fn gather<'b>(
+    pub(crate) unsafe fn gather<'b>(
         &self,
         args: *const *const c_void,
         block: &'b mut [MaybeUninit<u8>],
@@ -91,7 +91,11 @@ impl ParamLayout {
     /// # Safety
     /// `params` must be as the kernel's signature demands; `block` must have room for [`ParamLayout::size`] bytes.
     #[inline]
-    pub unsafe fn pack<'b>(&self, params: Params, block: &'b mut [MaybeUninit<u8>]) -> Result<&'b [u8]> {
+    pub(crate) unsafe fn pack<'b>(
+        &self,
+        params: Params,
+        block: &'b mut [MaybeUninit<u8>],
+    ) -> Result<&'b [u8]> {
         let extra = match params {
             Params::Pointers(pointers) => {
                 if pointers.is_null() && !self.params.is_empty() {
@@ -146,12 +150,12 @@ unsafe fn packed_by_program(mut extra: *const *const c_void) -> Result<(*const u
 }
 
 /// Longer parameter blocks are not [`DenseParams`].
-pub const SHORT: usize = 256;
+pub(super) const SHORT: usize = 256;
 
 /// How a parameter block is put together that consists of arguments of four and eight bytes without gaps, as most do: it
 /// needs no look at the list of parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DenseParams {
+pub(crate) struct DenseParams {
     count: usize,
     /// A bit for each that has eight bytes, the first lowest.
     wide: u64,
@@ -174,7 +178,7 @@ impl DenseParams {
 
     /// Whether the kernel has no parameters.
     #[inline(always)]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
@@ -183,7 +187,7 @@ impl DenseParams {
     /// # Safety
     /// `args` must point to as many pointers as the kernel has parameters, and each but a null one to an argument.
     #[inline(always)]
-    pub unsafe fn gather<'b>(
+    pub(crate) unsafe fn gather<'b>(
         &self,
         args: *const *const c_void,
         block: &'b mut [MaybeUninit<u8>; SHORT],

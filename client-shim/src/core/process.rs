@@ -28,7 +28,7 @@ static BIRTH: Mutex<Option<Error>> = Mutex::new(None);
 
 /// Everything that lives from the first CUDA call to the end of the process: an owner for each kind of thing. What concerns
 /// several of them is in [`super::calls`].
-pub struct Core {
+pub(crate) struct Core {
     pub(super) devices: Arc<Devices>,
     pub(super) contexts: Contexts,
     pub(super) streams: Streams,
@@ -47,7 +47,7 @@ pub struct Core {
 /// Fails with [`Code::NoDevice`] where the environment names no device (said once on stderr), with the error of
 /// connecting (remembered), with [`Code::NotInitialized`] in a child forked after the first CUDA call, and with
 /// [`Code::Deinitialized`] once the process is ending.
-pub fn current() -> Result<&'static Core> {
+pub(crate) fn current() -> Result<&'static Core> {
     match existing() {
         Some(core) => Ok(core),
         None => open(),
@@ -81,7 +81,7 @@ fn open() -> Result<&'static Core> {
 
 /// The core if it is alive; creates nothing.
 #[inline]
-pub fn existing() -> Option<&'static Core> {
+pub(crate) fn existing() -> Option<&'static Core> {
     // SAFETY: the pointer is set before the stage becomes Alive, and what it points to is never freed.
     lifecycle::is_alive().then(|| unsafe { &*CORE.load(Ordering::Acquire) })
 }
@@ -89,7 +89,7 @@ pub fn existing() -> Option<&'static Core> {
 /// Has the core use a software GPU in this process, whatever the environment says. Fails with
 /// [`Code::IllegalState`] where a server is in use already, with [`Code::NotSupported`] where this library was built without
 /// a software GPU, and as [`current`] does in a forked child and at the process's end.
-pub fn use_in_process() -> Result<()> {
+pub(crate) fn use_in_process() -> Result<()> {
     let mut failure = BIRTH.lock();
     match lifecycle::stage() {
         Stage::Alive if existing().is_some_and(|core| core.devices.sees_host_memory()) => Ok(()),
@@ -155,7 +155,7 @@ impl Core {
     }
 
     /// What executes the calls.
-    pub fn device(&self) -> &Arc<dyn Device> {
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
         self.devices.device()
     }
 }

@@ -16,7 +16,7 @@ use super::registry::NumberMap;
 
 /// A `__managed__` variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ManagedVariable {
+pub(super) struct ManagedVariable {
     /// Its (mangled) name.
     pub name: String,
     /// Its size in bytes.
@@ -27,7 +27,7 @@ pub struct ManagedVariable {
 
 impl ManagedVariable {
     /// Tells the program where the variable lies.
-    pub fn tell(&self, addr: u64) {
+    pub(super) fn tell(&self, addr: u64) {
         // SAFETY: nvcc's code registered this place for the purpose, and it lives until it is unregistered.
         unsafe { (self.host as *mut u64).write(addr) };
     }
@@ -69,7 +69,7 @@ static NEXT: AtomicUsize = AtomicUsize::new(0x0052_4750_4600_0000);
 ///
 /// # Safety
 /// `wrapper` must be what nvcc's code passes.
-pub unsafe fn register(wrapper: *const c_void) -> *mut *mut c_void {
+pub(crate) unsafe fn register(wrapper: *const c_void) -> *mut *mut c_void {
     let handle = NEXT.fetch_add(16, Ordering::Relaxed);
     let binary = FatBinary { wrapper: wrapper as usize, managed: Vec::new() };
     REGISTERED.write().binaries.insert(handle, binary);
@@ -90,7 +90,7 @@ unsafe fn text(name: *const c_char) -> Option<Arc<str>> {
 ///
 /// # Safety
 /// `name` must be a C string.
-pub unsafe fn register_function(handle: *mut *mut c_void, host: *const c_void, name: *const c_char) {
+pub(crate) unsafe fn register_function(handle: *mut *mut c_void, host: *const c_void, name: *const c_char) {
     // SAFETY: the caller's promise.
     if let Some(name) = unsafe { text(name) } {
         let named = Named { binary: handle as usize, name };
@@ -103,7 +103,7 @@ pub unsafe fn register_function(handle: *mut *mut c_void, host: *const c_void, n
 ///
 /// # Safety
 /// `name` must be a C string.
-pub unsafe fn register_variable(
+pub(crate) unsafe fn register_variable(
     handle: *mut *mut c_void,
     host: *const c_void,
     name: *const c_char,
@@ -121,7 +121,7 @@ pub unsafe fn register_variable(
 ///
 /// # Safety
 /// `name` must be a C string, `host` the program's pointer, valid until it unregisters.
-pub unsafe fn register_managed(
+pub(crate) unsafe fn register_managed(
     handle: *mut *mut c_void,
     host: *mut *mut c_void,
     name: *const c_char,

@@ -23,7 +23,7 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// The servers that the environment names, in the order of their devices' ordinals; none where it names none. A lease counts
 /// for more than `RGPU_SERVER`. The lease's file is read anew each time: it is replaced when the lease is renewed.
-pub fn of_environment(observe: bool) -> Result<Vec<Server>> {
+pub(crate) fn of_environment(observe: bool) -> Result<Vec<Server>> {
     if let Some(path) = variable(LEASE_VARIABLE) {
         return of_lease(Path::new(&path), observe);
     }

@@ -20,7 +20,7 @@ static IN_PROCESS_CHOSEN: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 /// [`Code::NotSupported`] where this library was built without one.
-pub fn choose_in_process() -> Result<()> {
+pub(crate) fn choose_in_process() -> Result<()> {
     if cfg!(not(feature = "in-process")) {
         return Err(built_without(Code::NotSupported));
     }
@@ -38,7 +38,7 @@ fn built_without(code: Code) -> Error {
 }
 
 /// A device with its reserved addresses.
-pub struct Session {
+pub(crate) struct Session {
     /// What executes the calls: a connection to one server or several, or the software GPU in this process.
     pub device: Arc<dyn Device>,
     /// How its addresses are used.
@@ -55,7 +55,7 @@ pub struct Session {
 impl Session {
     /// Opens the session that [`choose_in_process`] or else the environment asks for: `RGPU_IN_PROCESS=1`,
     /// `RGPU_LEASE=FILE` or `RGPU_SERVER=HOST:PORT,…`. It has the devices that `CUDA_VISIBLE_DEVICES` leaves visible.
-    pub fn open() -> Result<Self> {
+    pub(crate) fn open() -> Result<Self> {
         let mut session = Self::with(false)?;
         if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
             let count = visible_devices(&visible, session.infos.len())?;
@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// A session with the same devices, hidden ones too, that a server lets only look at them: for monitoring.
-    pub fn observe() -> Result<Self> {
+    pub(crate) fn observe() -> Result<Self> {
         Self::with(true)
     }
 
@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// A session over an open device whose addresses are reserved.
-    pub fn new(
+    pub(crate) fn new(
         device: Arc<dyn Device>,
         plan: AddressPlan,
         host: Arc<HostSide>,
@@ -145,12 +145,12 @@ impl Session {
     }
 
     /// Whether two devices are of the same server, or in this process.
-    pub fn are_together(&self, a: u32, b: u32) -> bool {
+    pub(crate) fn are_together(&self, a: u32, b: u32) -> bool {
         self.groups.get(a as usize) == self.groups.get(b as usize)
     }
 
     /// Says goodbye: what was posted is on its way when this returns. Doesn't wait for an answer.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         (self.goodbye)();
     }
 }

@@ -16,12 +16,12 @@ use super::heap::Spans;
 use super::host::HostSide;
 
 /// Bytes of a page.
-pub const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 /// Allocations in the shared range start at multiples of this and have an unused page behind them.
 const GRANULE: u64 = 64 << 10;
 
 /// The shared range: who has which part of it, and who looked when.
-pub struct SharedSpace {
+pub(crate) struct SharedSpace {
     range: Range,
     free: Mutex<Spans>,
     /// How many mirrored allocations are pinned or registered memory.
@@ -34,7 +34,7 @@ pub struct SharedSpace {
 
 impl SharedSpace {
     /// All of `range` is free.
-    pub fn new(range: Range) -> Self {
+    pub(crate) fn new(range: Range) -> Self {
         let mut free = Spans::new();
         free.release(range.base, range.size);
         Self {
@@ -47,13 +47,13 @@ impl SharedSpace {
     }
 
     /// Room for `size` bytes (a multiple of the page).
-    pub fn take(&self, size: u64) -> Option<u64> {
+    pub(crate) fn take(&self, size: u64) -> Option<u64> {
         let step = room(size)?;
         self.free.lock().take(step, GRANULE)
     }
 
     /// Gives back the room for `size` bytes at `addr` that [`SharedSpace::take`] found.
-    pub fn release(&self, addr: u64, size: u64) {
+    pub(crate) fn release(&self, addr: u64, size: u64) {
         if let Some(step) = room(size) {
             self.free.lock().release(addr, step);
         }
@@ -64,25 +64,25 @@ impl SharedSpace {
     }
 
     /// A mirrored allocation came to life.
-    pub fn mirror_added(&self, managed: bool) {
+    pub(crate) fn mirror_added(&self, managed: bool) {
         self.counter(managed).fetch_add(1, Ordering::Relaxed);
         generation::begin_new();
         self.host_turn.store(true, Ordering::Relaxed);
     }
 
     /// A mirrored allocation is gone.
-    pub fn mirror_removed(&self, managed: bool) {
+    pub(crate) fn mirror_removed(&self, managed: bool) {
         self.counter(managed).fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether there is mirrored memory at all.
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.pinned.load(Ordering::Relaxed) != 0 || self.managed.load(Ordering::Relaxed) != 0
     }
 
     /// To be called before enqueueing work that may read mirrored memory on the device.
     #[inline]
-    pub fn before_device_work(&self, device: &dyn Device) -> Result<()> {
+    pub(crate) fn before_device_work(&self, device: &dyn Device) -> Result<()> {
         if self.any() { self.look_again(device) } else { Ok(()) }
     }
 
@@ -98,7 +98,7 @@ impl SharedSpace {
 
     /// To be called after waiting for the device: takes over what it changed.
     #[inline]
-    pub fn after_wait(&self, device: &dyn Device, host: &HostSide) {
+    pub(crate) fn after_wait(&self, device: &dyn Device, host: &HostSide) {
         if self.any() {
             device.collect_shared_writes(&mut |addr, bytes| host.store_mirrored(addr, bytes));
             self.host_turn.store(true, Ordering::Relaxed);
@@ -106,17 +106,17 @@ impl SharedSpace {
     }
 
     /// The host wrote to mirrored memory on the program's behalf.
-    pub fn host_wrote(&self) {
+    pub(crate) fn host_wrote(&self) {
         self.host_turn.store(true, Ordering::Relaxed);
     }
 
     /// Makes pages of the shared range usable by the host: in a session with a server they are this process's own.
-    pub fn map_host_pages(&self, addr: u64, size: u64) -> Result<()> {
+    pub(crate) fn map_host_pages(&self, addr: u64, size: u64) -> Result<()> {
         self.remap(addr, size, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_NORESERVE)
     }
 
     /// Takes pages back that [`SharedSpace::map_host_pages`] made usable: touching them faults.
-    pub fn unmap_host_pages(&self, addr: u64, size: u64) -> Result<()> {
+    pub(crate) fn unmap_host_pages(&self, addr: u64, size: u64) -> Result<()> {
         self.remap(addr, size, libc::PROT_NONE, libc::MAP_NORESERVE)
     }
 

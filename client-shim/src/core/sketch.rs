@@ -16,7 +16,7 @@
 use rgpu_device::{FunctionInfo, ParamInfo};
 
 /// The kernels of a PTX text in their order. What only a compiler knows is 0.
-pub fn kernels(text: &str) -> Option<Vec<FunctionInfo>> {
+pub(super) fn kernels(text: &str) -> Option<Vec<FunctionInfo>> {
     if text.contains("/*") {
         // A declaration might stand in a comment.
         return None;

@@ -9,7 +9,7 @@ use rgpu_softgpu::SoftGpu;
 use super::error::{Code, Error, Result};
 
 /// Opens a software GPU, and reserves the addresses of its memory.
-pub fn open(config: rgpu_softgpu::Config, host: Arc<dyn Host>) -> Result<(Arc<SoftGpu>, AddressPlan)> {
+pub(super) fn open(config: rgpu_softgpu::Config, host: Arc<dyn Host>) -> Result<(Arc<SoftGpu>, AddressPlan)> {
     let device = SoftGpu::open(config, host)?;
     let plan = reserve(&*device)?;
     Ok((device, plan))
@@ -17,7 +17,7 @@ pub fn open(config: rgpu_softgpu::Config, host: Arc<dyn Host>) -> Result<(Arc<So
 
 /// The software GPU's settings: `RGPU_SOFT_MEMORY` (bytes; K, M, G), `RGPU_SOFT_WORKERS`, `RGPU_SOFT_DEVICES`,
 /// `RGPU_SOFT_CC` (8.0).
-pub fn config_of_environment() -> Result<rgpu_softgpu::Config> {
+pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
     let mut config = rgpu_softgpu::Config::default();
     let bad =
         |name: &str, value: &str| Error::new(Code::NoDevice, format!("{name}={value} is not understood"));

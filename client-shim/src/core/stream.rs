@@ -5,17 +5,17 @@ use rgpu_device::{Handle, Ordinal};
 use super::registry::Raw;
 
 /// `cudaStreamLegacy`.
-pub const LEGACY: Raw = 1;
+pub(super) const LEGACY: Raw = 1;
 /// `cudaStreamPerThread`.
-pub const PER_THREAD: Raw = 2;
+pub(super) const PER_THREAD: Raw = 2;
 /// `cudaStreamNonBlocking`.
-pub const NON_BLOCKING: u32 = 1;
+pub(super) const NON_BLOCKING: u32 = 1;
 /// The most urgent priority.
-pub const URGENT: i32 = -5;
+pub(super) const URGENT: i32 = -5;
 
 /// What kind of stream it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamKind {
+pub(crate) enum StreamKind {
     /// The legacy default stream.
     Legacy,
     /// A thread's own default stream.
@@ -25,7 +25,7 @@ pub enum StreamKind {
 }
 
 /// A stream: work that a device does in order.
-pub struct Stream {
+pub(crate) struct Stream {
     /// The program's handle (0 for the legacy stream, [`PER_THREAD`] for a per-thread one).
     pub raw: Raw,
     /// The device's handle.
@@ -47,7 +47,7 @@ pub struct Stream {
 impl Stream {
     /// Whether it is its device's legacy stream.
     #[inline(always)]
-    pub fn is_legacy(&self) -> bool {
+    pub(crate) fn is_legacy(&self) -> bool {
         self.handle == Handle::from(self.ordinal)
     }
 }

@@ -40,7 +40,7 @@ thread_local! {
 }
 
 /// The living streams and events. Nothing here looks whether a stream is being captured.
-pub struct Streams {
+pub(super) struct Streams {
     devices: Arc<Devices>,
     streams: Registry<Stream>,
     events: Registry<Event>,
@@ -48,7 +48,7 @@ pub struct Streams {
 
 impl Streams {
     /// There are none but the default streams.
-    pub fn new(devices: Arc<Devices>) -> Self {
+    pub(super) fn new(devices: Arc<Devices>) -> Self {
         Self { devices, streams: Registry::new("stream"), events: Registry::new("event") }
     }
 
@@ -56,7 +56,7 @@ impl Streams {
     /// for per-thread default streams, `_ptds`/`_ptsz`) the thread's own; 1 and 2 are always these. A stream of
     /// another context is returned as it is.
     #[inline]
-    pub fn stream(&self, context: &Context, raw: Raw, per_thread: bool) -> Result<Arc<Stream>> {
+    pub(super) fn stream(&self, context: &Context, raw: Raw, per_thread: bool) -> Result<Arc<Stream>> {
         match raw {
             0 if !per_thread => Ok(context.legacy.clone()),
             LEGACY => Ok(context.legacy.clone()),
@@ -104,7 +104,7 @@ impl Streams {
     }
 
     /// Creates a stream; `flags` 1 is non-blocking.
-    pub fn stream_create(&self, context: &Context, flags: u32, priority: i32) -> Result<Arc<Stream>> {
+    pub(super) fn stream_create(&self, context: &Context, flags: u32, priority: i32) -> Result<Arc<Stream>> {
         if flags & !NON_BLOCKING != 0 {
             return Err(invalid(format!("{flags:#x} has unknown stream flags")));
         }
@@ -112,30 +112,30 @@ impl Streams {
     }
 
     /// Destroys a created stream; its work goes on to its end. Default streams are an invalid handle.
-    pub fn stream_destroy(&self, raw: Raw) -> Result<()> {
+    pub(super) fn stream_destroy(&self, raw: Raw) -> Result<()> {
         let stream = self.streams.remove(raw)?;
         generation::begin_new();
         self.devices.note(stream.ordinal, self.devices.device().stream_destroy(stream.handle))
     }
 
     /// Least and greatest priority (`cudaDeviceGetStreamPriorityRange`), e.g. `(0, -5)`.
-    pub fn stream_priorities(&self) -> (i32, i32) {
+    pub(super) fn stream_priorities(&self) -> (i32, i32) {
         (0, URGENT)
     }
 
     /// Whether all work of the stream is done.
-    pub fn stream_query(&self, stream: &Stream) -> Result<bool> {
+    pub(super) fn stream_query(&self, stream: &Stream) -> Result<bool> {
         self.devices.is_finished(stream.ordinal, Target::Stream(stream.handle))
     }
 
     /// Waits for all work of the stream.
-    pub fn stream_synchronize(&self, stream: &Stream) -> Result<()> {
+    pub(super) fn stream_synchronize(&self, stream: &Stream) -> Result<()> {
         self.devices.check_sticky(stream.ordinal)?;
         self.devices.wait(stream.ordinal, Target::Stream(stream.handle))
     }
 
     /// Makes later work of the stream wait for the event's most recent record.
-    pub fn stream_wait_event(&self, stream: &Stream, event: &Event) -> Result<()> {
+    pub(super) fn stream_wait_event(&self, stream: &Stream, event: &Event) -> Result<()> {
         if event.recorded_at.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl Streams {
     /// Calls `function` with the stream's status (a [`Code`] number, 0 if well) on a thread of the shim once
     /// the stream gets there; the stream waits for its return. With `only_if_well` it is not called after an error
     /// (`cudaLaunchHostFunc`), else it is (`cudaStreamAddCallback`).
-    pub fn host_function(
+    pub(super) fn host_function(
         &self,
         stream: &Stream,
         only_if_well: bool,
@@ -170,7 +170,7 @@ impl Streams {
     }
 
     /// Creates an event. Unknown flags, and interprocess with timing, are an invalid value.
-    pub fn event_create(&self, context: &Context, flags: u32) -> Result<Arc<Event>> {
+    pub(super) fn event_create(&self, context: &Context, flags: u32) -> Result<Arc<Event>> {
         if flags & !7 != 0 || (flags & INTERPROCESS != 0 && flags & DISABLE_TIMING == 0) {
             return Err(invalid(format!("{flags:#x} are no flags for an event")));
         }
@@ -189,18 +189,18 @@ impl Streams {
     }
 
     /// The event behind a handle.
-    pub fn event(&self, raw: Raw) -> Result<Arc<Event>> {
+    pub(super) fn event(&self, raw: Raw) -> Result<Arc<Event>> {
         self.events.get(raw)
     }
 
     /// Destroys an event; whoever waits for it still does.
-    pub fn event_destroy(&self, raw: Raw) -> Result<()> {
+    pub(super) fn event_destroy(&self, raw: Raw) -> Result<()> {
         let event = self.events.remove(raw)?;
         self.devices.note(event.ordinal, self.devices.device().event_destroy(event.handle))
     }
 
     /// Records the event in the stream, which is on the event's device.
-    pub fn event_record(&self, event: &Event, stream: &Stream) -> Result<()> {
+    pub(super) fn event_record(&self, event: &Event, stream: &Stream) -> Result<()> {
         self.devices.check_sticky(stream.ordinal)?;
         self.devices.note(stream.ordinal, self.devices.device().event_record(event.handle, stream.handle))?;
         self.devices.work_enqueued(stream);
@@ -214,7 +214,7 @@ impl Streams {
     }
 
     /// Whether the most recent record is done (true if it was never recorded).
-    pub fn event_query(&self, event: &Event) -> Result<bool> {
+    pub(super) fn event_query(&self, event: &Event) -> Result<bool> {
         if self.event_is_past(event) {
             self.devices.take_pending(event.ordinal)?;
             return Ok(true);
@@ -223,7 +223,7 @@ impl Streams {
     }
 
     /// Waits for the most recent record.
-    pub fn event_synchronize(&self, event: &Event) -> Result<()> {
+    pub(super) fn event_synchronize(&self, event: &Event) -> Result<()> {
         self.devices.check_sticky(event.ordinal)?;
         if self.event_is_past(event) {
             return self.devices.take_pending(event.ordinal);
@@ -232,7 +232,7 @@ impl Streams {
     }
 
     /// Milliseconds between two records.
-    pub fn event_elapsed(&self, start: &Event, end: &Event) -> Result<f32> {
+    pub(super) fn event_elapsed(&self, start: &Event, end: &Event) -> Result<f32> {
         for event in [start, end] {
             let never = event.recorded_at.load(Ordering::Acquire) == 0;
             if never || event.flags & DISABLE_TIMING != 0 {
@@ -248,7 +248,7 @@ impl Streams {
     }
 
     /// Destroys the streams and events of a context that is being destroyed.
-    pub fn destroy_all_of(&self, context: Raw) -> Result<()> {
+    pub(super) fn destroy_all_of(&self, context: Raw) -> Result<()> {
         let device = self.devices.device();
         let mut result = Ok(());
         for stream in self.streams.remove_where(|stream| stream.context == context) {
@@ -261,7 +261,7 @@ impl Streams {
     }
 
     /// The device has just been reset: forgets what was made on it.
-    pub fn forget(&self, ordinal: Ordinal) {
+    pub(super) fn forget(&self, ordinal: Ordinal) {
         self.streams.remove_where(|stream| stream.ordinal == ordinal);
         self.events.remove_where(|event| event.ordinal == ordinal);
     }

@@ -17,7 +17,7 @@ thread_local! {
 
 /// What `<<<>>>` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Configuration {
+pub(crate) struct Configuration {
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z.
@@ -33,10 +33,10 @@ impl Configuration {
 }
 
 /// So many configurations have their places; more than one at a time is rare.
-pub const NESTED: usize = 4;
+pub(crate) const NESTED: usize = 4;
 
 /// What every launch looks at. It has no destructor, so that getting at it takes no more than its address.
-pub struct Hot {
+pub(crate) struct Hot {
     /// How many configurations of launches there are whose arguments are still being evaluated.
     pub depth: Cell<usize>,
     /// The first of them.
@@ -60,22 +60,22 @@ thread_local! {
 }
 
 /// The device that `cudaSetDevice` chose last (0 at first).
-pub fn selected() -> Ordinal {
+pub(crate) fn selected() -> Ordinal {
     SELECTED.try_with(Cell::get).unwrap_or(0)
 }
 
 /// Chooses the device whose primary context the runtime uses where no context is current.
-pub fn select(ordinal: Ordinal) {
+pub(crate) fn select(ordinal: Ordinal) {
     let _ = SELECTED.try_with(|selected| selected.set(ordinal));
 }
 
 /// The context on top of the thread's stack.
-pub fn top() -> Option<Arc<Context>> {
+pub(crate) fn top() -> Option<Arc<Context>> {
     STACK.try_with(|stack| stack.borrow().last().cloned()).ok().flatten()
 }
 
 /// Runs `f` with the context on top of the thread's stack, without touching its reference count.
-pub fn with_top<T>(f: impl FnOnce(Option<&Arc<Context>>) -> T) -> Result<T> {
+pub(crate) fn with_top<T>(f: impl FnOnce(Option<&Arc<Context>>) -> T) -> Result<T> {
     STACK.try_with(|stack| f(stack.borrow().last())).map_err(|_| Code::Deinitialized.into())
 }
 
@@ -86,7 +86,7 @@ fn note_top(stack: &[Arc<Context>]) {
 }
 
 /// Puts a context on the stack.
-pub fn push(context: Arc<Context>) {
+pub(crate) fn push(context: Arc<Context>) {
     let _ = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
         stack.push(context);
@@ -95,7 +95,7 @@ pub fn push(context: Arc<Context>) {
 }
 
 /// Takes the top context off the stack.
-pub fn pop() -> Option<Arc<Context>> {
+pub(crate) fn pop() -> Option<Arc<Context>> {
     let popped = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
         let popped = stack.pop();
@@ -106,7 +106,7 @@ pub fn pop() -> Option<Arc<Context>> {
 }
 
 /// Replaces the top of the stack; `None` removes it.
-pub fn replace_top(context: Option<Arc<Context>>) {
+pub(crate) fn replace_top(context: Option<Arc<Context>>) {
     let _ = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
         stack.pop();
@@ -116,6 +116,6 @@ pub fn replace_top(context: Option<Arc<Context>>) {
 }
 
 /// The ordinal that the thread is working on, as far as it is known without creating anything.
-pub fn ordinal_hint() -> Ordinal {
+pub(crate) fn ordinal_hint() -> Ordinal {
     with_top(|top| top.map(|context| context.ordinal)).ok().flatten().unwrap_or_else(selected)
 }

@@ -11,7 +11,7 @@ use super::memory::map::Spot;
 
 /// `cudaMemcpyKind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub(crate) enum Direction {
     /// From host memory to host memory, in the stream's order.
     HostToHost,
     /// From host memory to the device.
@@ -26,7 +26,7 @@ pub enum Direction {
 
 impl Direction {
     /// From the number of a `cudaMemcpyKind`; others are [`Code::InvalidMemcpyDirection`].
-    pub fn from_number(kind: u32) -> Result<Self> {
+    pub(crate) fn from_number(kind: u32) -> Result<Self> {
         Ok(match kind {
             0 => Self::HostToHost,
             1 => Self::HostToDevice,
@@ -53,7 +53,7 @@ impl Direction {
 /// Whether a call is of the synchronous or the asynchronous family. The synchronous one waits as CUDA does (not after
 /// device-to-device copies and fills); the asynchronous one waits where CUDA waits too (pageable memory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub(crate) enum Wait {
     /// `cudaMemcpy` and its like.
     Sync,
     /// `cudaMemcpyAsync` and its like.
@@ -63,7 +63,7 @@ pub enum Wait {
 /// One side of a box copy: byte `x` of row `y` of slice `z` lies at `addr + x + y * row_pitch + z * slice_pitch`. Offsets
 /// of the program's parameters are already part of `addr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CopySide {
+pub(crate) struct CopySide {
     /// Address of the first byte.
     pub addr: u64,
     /// Bytes from one row to the next.
@@ -74,7 +74,7 @@ pub struct CopySide {
 
 /// A copy of `depth` slices of `height` rows of `width` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CopyBox {
+pub(crate) struct CopyBox {
     /// The side that is written.
     pub dst: CopySide,
     /// The side that is read.
@@ -102,7 +102,7 @@ impl CopyBox {
 }
 
 /// A copy to pinned memory that was not waited for.
-pub struct Landing {
+pub(super) struct Landing {
     base: u64,
     len: u64,
     landed: AtomicBool,
@@ -110,18 +110,18 @@ pub struct Landing {
 
 impl Landing {
     /// The copy is done, well or not.
-    pub fn landed(&self) {
+    pub(super) fn landed(&self) {
         self.landed.store(true, Ordering::Release);
     }
 }
 
 /// The copies to pinned memory that were not waited for.
 #[derive(Default)]
-pub struct Landings(Mutex<Vec<Arc<Landing>>>);
+pub(super) struct Landings(Mutex<Vec<Arc<Landing>>>);
 
 impl Landings {
     /// A copy to the `len` bytes at `base` is under way.
-    pub fn add(&self, base: u64, len: u64) -> Arc<Landing> {
+    pub(super) fn add(&self, base: u64, len: u64) -> Arc<Landing> {
         let landing = Arc::new(Landing { base, len, landed: AtomicBool::new(false) });
         let mut landings = self.0.lock();
         landings.retain(|l| !l.landed.load(Ordering::Acquire));
@@ -130,7 +130,7 @@ impl Landings {
     }
 
     /// Whether a copy is under way to any of the `len` bytes at `base`.
-    pub fn overlap(&self, base: u64, len: u64) -> bool {
+    pub(super) fn overlap(&self, base: u64, len: u64) -> bool {
         let overlaps = |l: &Arc<Landing>| {
             !l.landed.load(Ordering::Acquire) && l.base < base.saturating_add(len) && base < l.base + l.len
         };

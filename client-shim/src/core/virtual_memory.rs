@@ -23,11 +23,11 @@ use super::registry::{NumberMap, Raw, fresh};
 use super::shared::PAGE;
 
 /// Sizes and addresses are multiples of this.
-pub const GRANULARITY: u64 = 2 << 20;
+pub(crate) const GRANULARITY: u64 = 2 << 20;
 
 /// What the program may do with a mapping from a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Access {
+pub(crate) enum Access {
     /// No access: copies are refused, and kernels fault.
     #[default]
     None,
@@ -84,7 +84,7 @@ struct Tables {
 }
 
 /// All that the virtual-memory calls have made: it owns reservations, mappings, and memory without an address.
-pub struct VirtualMemory {
+pub(crate) struct VirtualMemory {
     devices: Arc<Devices>,
     memory: Arc<Memory>,
     tables: Mutex<Tables>,
@@ -131,12 +131,18 @@ fn whole(what: &str, value: u64) -> Result<()> {
 
 impl VirtualMemory {
     /// Nothing is reserved, created or mapped.
-    pub fn new(devices: Arc<Devices>, memory: Arc<Memory>) -> Self {
+    pub(crate) fn new(devices: Arc<Devices>, memory: Arc<Memory>) -> Self {
         Self { devices, memory, tables: Mutex::default() }
     }
 
     /// `cuMemAddressReserve`: addresses with nothing behind them; at `hint` where that is possible.
-    pub fn address_reserve(&self, ordinal: Ordinal, size: u64, alignment: u64, hint: u64) -> Result<u64> {
+    pub(crate) fn address_reserve(
+        &self,
+        ordinal: Ordinal,
+        size: u64,
+        alignment: u64,
+        hint: u64,
+    ) -> Result<u64> {
         whole("The size", size)?;
         if size == 0 || !(alignment == 0 || alignment.is_power_of_two()) {
             return Err(invalid(format!("{size} bytes aligned to {alignment} cannot be reserved")));
@@ -161,7 +167,7 @@ impl VirtualMemory {
     }
 
     /// `cuMemAddressFree`: a whole reservation, with nothing mapped in it.
-    pub fn address_free(&self, addr: u64, size: u64) -> Result<()> {
+    pub(crate) fn address_free(&self, addr: u64, size: u64) -> Result<()> {
         let mut tables = self.tables.lock();
         let found = tables.reservations.get(&addr).filter(|r| r.size == size).map(|r| r.ordinal);
         let Some(ordinal) = found else {
@@ -178,7 +184,7 @@ impl VirtualMemory {
     }
 
     /// `cuMemCreate`: memory without an address.
-    pub fn physical_create(&self, ordinal: Ordinal, size: u64) -> Result<Raw> {
+    pub(crate) fn physical_create(&self, ordinal: Ordinal, size: u64) -> Result<Raw> {
         self.devices.info(ordinal)?;
         self.devices.check_sticky(ordinal)?;
         whole("The size", size)?;
@@ -200,12 +206,12 @@ impl VirtualMemory {
     }
 
     /// The device and size of memory made by [`VirtualMemory::physical_create`].
-    pub fn physical_info(&self, raw: Raw) -> Result<(Ordinal, u64)> {
+    pub(crate) fn physical_info(&self, raw: Raw) -> Result<(Ordinal, u64)> {
         self.tables.lock().physical(raw).map(|p| (p.ordinal, p.size))
     }
 
     /// `cuMemRelease`: the memory goes when it is mapped no more.
-    pub fn physical_release(&self, raw: Raw) -> Result<()> {
+    pub(crate) fn physical_release(&self, raw: Raw) -> Result<()> {
         let mut tables = self.tables.lock();
         let physical = tables.physical(raw)?;
         physical.references -= 1;
@@ -221,7 +227,7 @@ impl VirtualMemory {
     }
 
     /// `cuMemRetainAllocationHandle`: one more handle of what is mapped at an address.
-    pub fn physical_retain(&self, addr: u64) -> Result<Raw> {
+    pub(crate) fn physical_retain(&self, addr: u64) -> Result<Raw> {
         let mut tables = self.tables.lock();
         let raw = tables.mapping_around(addr)?.1.physical;
         if let Some(physical) = tables.physical.get_mut(&raw) {
@@ -231,7 +237,7 @@ impl VirtualMemory {
     }
 
     /// `cuMemMap`: the memory gets an address, and nobody has access to it yet.
-    pub fn map(&self, addr: u64, size: u64, offset: u64, raw: Raw) -> Result<()> {
+    pub(crate) fn map(&self, addr: u64, size: u64, offset: u64, raw: Raw) -> Result<()> {
         whole("The address", addr)?;
         whole("The size", size)?;
         let mut tables = self.tables.lock();
@@ -272,7 +278,7 @@ impl VirtualMemory {
     }
 
     /// `cuMemUnmap`: whole mappings.
-    pub fn unmap(&self, addr: u64, size: u64) -> Result<()> {
+    pub(crate) fn unmap(&self, addr: u64, size: u64) -> Result<()> {
         let mut tables = self.tables.lock();
         for at in tables.mappings_of(addr, size)? {
             self.to_home(&mut tables, at)?;
@@ -292,7 +298,7 @@ impl VirtualMemory {
     }
 
     /// `cuMemSetAccess`, for one device.
-    pub fn set_access(&self, addr: u64, size: u64, who: Ordinal, access: Access) -> Result<()> {
+    pub(crate) fn set_access(&self, addr: u64, size: u64, who: Ordinal, access: Access) -> Result<()> {
         self.devices.info(who)?;
         let mut tables = self.tables.lock();
         for at in tables.mappings_of(addr, size)? {
@@ -318,7 +324,7 @@ impl VirtualMemory {
     }
 
     /// `cuMemGetAccess`.
-    pub fn access(&self, addr: u64, who: Ordinal) -> Result<Access> {
+    pub(crate) fn access(&self, addr: u64, who: Ordinal) -> Result<Access> {
         self.devices.info(who)?;
         let tables = self.tables.lock();
         let (_, mapping) = tables.mapping_around(addr)?;
@@ -326,7 +332,7 @@ impl VirtualMemory {
     }
 
     /// The device has been reset: forgets all that was on it.
-    pub fn forget(&self, ordinal: Ordinal) {
+    pub(crate) fn forget(&self, ordinal: Ordinal) {
         let mut tables = self.tables.lock();
         let gone: Vec<(u64, u64)> = tables
             .reservations

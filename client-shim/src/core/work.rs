@@ -2,7 +2,7 @@
 
 /// Counts of the pieces of work that a device was given.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct WorkCount {
+pub(crate) struct WorkCount {
     /// Pieces of work that were enqueued.
     pub enqueued: u64,
     /// So many, counted from the first, are finished.
@@ -14,7 +14,7 @@ pub struct WorkCount {
 impl WorkCount {
     /// One more piece of work was enqueued.
     #[inline(always)]
-    pub fn enqueued_in(&mut self, legacy: bool) {
+    pub(crate) fn enqueued_in(&mut self, legacy: bool) {
         self.enqueued += 1;
         if !legacy {
             self.last_elsewhere = self.enqueued;
@@ -22,12 +22,12 @@ impl WorkCount {
     }
 
     /// Whether nothing can be unfinished.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.finished >= self.enqueued
     }
 
     /// Everything up to `until` has finished in the legacy stream, or with `everywhere` in all streams.
-    pub fn finish(&mut self, until: u64, everywhere: bool) {
+    pub(crate) fn finish(&mut self, until: u64, everywhere: bool) {
         if everywhere || self.last_elsewhere <= self.finished {
             self.finished = self.finished.max(until);
         }

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// One loaded object (`struct link_map`).
 #[repr(C)]
-pub struct LinkMap {
+pub(super) struct LinkMap {
     addr: usize,
     name: *const c_char,
     dynamic: *const Dynamic,
@@ -26,12 +26,12 @@ const DT_SONAME: i64 = 14;
 
 impl LinkMap {
     /// What to add to a virtual address in the file to get the address in memory.
-    pub fn bias(&self) -> usize {
+    pub(super) fn bias(&self) -> usize {
         self.addr
     }
 
     /// The path that it was loaded from; empty for the program itself.
-    pub fn name(&self) -> &CStr {
+    pub(super) fn name(&self) -> &CStr {
         if self.name.is_null() {
             return c"";
         }
@@ -40,7 +40,7 @@ impl LinkMap {
     }
 
     /// Whether this is the program itself.
-    pub fn is_program(&self) -> bool {
+    pub(super) fn is_program(&self) -> bool {
         self.prev.is_null() && self.name().is_empty()
     }
 
@@ -74,12 +74,12 @@ impl LinkMap {
     }
 
     /// Whether one of the libraries that it is linked with is a shared CUDA runtime.
-    pub fn needs_shared_runtime(&self) -> bool {
+    pub(super) fn needs_shared_runtime(&self) -> bool {
         self.strings(DT_NEEDED).any(|name| name.to_bytes().starts_with(b"libcudart.so"))
     }
 
     /// Whether it is a shared CUDA runtime.
-    pub fn is_shared_runtime(&self) -> bool {
+    pub(super) fn is_shared_runtime(&self) -> bool {
         self.strings(DT_SONAME).any(|name| name.to_bytes().starts_with(b"libcudart.so."))
     }
 
@@ -91,7 +91,7 @@ impl LinkMap {
 
 /// What debuggers read (`struct r_debug_extended`).
 #[repr(C)]
-pub struct Debug {
+pub(super) struct Debug {
     version: c_int,
     map: *const LinkMap,
     breakpoint: usize,
@@ -103,7 +103,7 @@ pub struct Debug {
 
 /// What the dynamic loader is doing to a list of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     /// The list is whole.
     Consistent,
     /// Objects are being added.
@@ -114,18 +114,18 @@ pub enum State {
 
 impl Debug {
     /// The first object.
-    pub fn map(&self) -> *const LinkMap {
+    pub(super) fn map(&self) -> *const LinkMap {
         // SAFETY: a live reference; the field changes under the dynamic loader's hands.
         unsafe { (&raw const self.map).read_volatile() }
     }
 
     /// The function that the dynamic loader calls at each change of `state`.
-    pub fn breakpoint(&self) -> usize {
+    pub(super) fn breakpoint(&self) -> usize {
         self.breakpoint
     }
 
     /// What the dynamic loader is doing.
-    pub fn state(&self) -> State {
+    pub(super) fn state(&self) -> State {
         // SAFETY: a live reference; the field changes under the dynamic loader's hands.
         match unsafe { (&raw const self.state).read_volatile() } {
             0 => State::Consistent,
@@ -140,7 +140,7 @@ unsafe extern "C" {
 }
 
 /// The dynamic loader's debugging interface.
-pub fn debug() -> Option<&'static Debug> {
+pub(super) fn debug() -> Option<&'static Debug> {
     // SAFETY: the dynamic loader's own variable, there for the life of the process; `next` is read only where
     // the version says that it exists.
     let debug = unsafe { &_r_debug };
@@ -148,7 +148,7 @@ pub fn debug() -> Option<&'static Debug> {
 }
 
 /// The lists of all namespaces (dlmopen has its own).
-pub fn namespaces(first: &'static Debug) -> impl Iterator<Item = &'static Debug> {
+pub(super) fn namespaces(first: &'static Debug) -> impl Iterator<Item = &'static Debug> {
     let mut next = std::ptr::from_ref(first);
     std::iter::from_fn(move || {
         // SAFETY: null, or one of the dynamic loader's own structures, which it never frees.
@@ -159,7 +159,7 @@ pub fn namespaces(first: &'static Debug) -> impl Iterator<Item = &'static Debug>
 }
 
 /// The objects from `first` on.
-pub fn iterate(first: *const LinkMap) -> impl Iterator<Item = &'static LinkMap> {
+pub(super) fn iterate(first: *const LinkMap) -> impl Iterator<Item = &'static LinkMap> {
     let mut next = first;
     std::iter::from_fn(move || {
         // SAFETY: null, or an object that stays in the list as long as nothing unloads it; all callers run
@@ -171,7 +171,7 @@ pub fn iterate(first: *const LinkMap) -> impl Iterator<Item = &'static LinkMap> 
 }
 
 /// The object that holds this very code: this library, or a test that has it linked in.
-pub fn own() -> Option<&'static LinkMap> {
+pub(super) fn own() -> Option<&'static LinkMap> {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
         dli_fbase: std::ptr::null_mut(),
@@ -196,7 +196,7 @@ unsafe extern "C" {
 
 /// Whether `own` was there when the program started: preloaded libraries, and those that the program is
 /// linked with, come before the C library in the list; what is opened later comes after it.
-pub fn precedes_c_library(debug: &'static Debug, own: &LinkMap) -> bool {
+pub(super) fn precedes_c_library(debug: &'static Debug, own: &LinkMap) -> bool {
     for map in iterate(debug.map()) {
         if std::ptr::eq(map, own) {
             return true;

@@ -10,14 +10,14 @@ type Header = FileHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
 
 /// A file mapped into memory.
-pub struct Mapping {
+pub(super) struct Mapping {
     start: *mut libc::c_void,
     length: usize,
 }
 
 impl Mapping {
     /// Maps a whole file. Only the pages that are read will cost memory, and only while the mapping lives.
-    pub fn open(path: &CStr) -> Option<Self> {
+    pub(super) fn open(path: &CStr) -> Option<Self> {
         // SAFETY: a C string, and flags.
         let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         if file < 0 {
@@ -46,7 +46,7 @@ impl Mapping {
     }
 
     /// The file as an ELF object of this machine; `None` if it isn't one, or has no sections.
-    pub fn parse(&self) -> Option<ObjectFile<'_>> {
+    pub(super) fn parse(&self) -> Option<ObjectFile<'_>> {
         let bytes = self.bytes();
         let header = Header::parse(bytes).ok()?;
         if !header.is_little_endian() || header.e_machine(ENDIAN) != super::machine::ELF_MACHINE {
@@ -65,20 +65,20 @@ impl Drop for Mapping {
 }
 
 /// An ELF object.
-pub struct ObjectFile<'a> {
+pub(super) struct ObjectFile<'a> {
     bytes: &'a [u8],
     header: &'a Header,
     sections: SectionTable<'a, Header>,
 }
 
 /// A symbol table with its names.
-pub struct Symbols<'a> {
+pub(super) struct Symbols<'a> {
     table: object::read::elf::SymbolTable<'a, Header>,
 }
 
 /// A function that an object defines.
 #[derive(Debug, Clone, Copy)]
-pub struct Function<'a> {
+pub(super) struct Function<'a> {
     /// Its name.
     pub name: &'a [u8],
     /// Its virtual address.
@@ -89,7 +89,7 @@ pub struct Function<'a> {
 
 impl<'a> ObjectFile<'a> {
     /// Whether it has a section that only holds device code.
-    pub fn has_device_code(&self) -> bool {
+    pub(super) fn has_device_code(&self) -> bool {
         self.sections.iter().any(|section| {
             self.sections.section_name(ENDIAN, section).is_ok_and(|name| name == b".nv_fatbin")
                 && section.sh_size(ENDIAN) > 0
@@ -97,7 +97,7 @@ impl<'a> ObjectFile<'a> {
     }
 
     /// The symbols for the dynamic loader, or all of them; `None` where there are none.
-    pub fn symbols(&self, dynamic: bool) -> Option<Symbols<'a>> {
+    pub(super) fn symbols(&self, dynamic: bool) -> Option<Symbols<'a>> {
         let kind = if dynamic { elf::SHT_DYNSYM } else { elf::SHT_SYMTAB };
         let table = self.sections.symbols(ENDIAN, self.bytes, kind).ok()?;
         if table.is_empty() {
@@ -107,7 +107,7 @@ impl<'a> ObjectFile<'a> {
     }
 
     /// The bytes of the names of all symbols that [`Self::symbols`] gives, to be searched quickly.
-    pub fn symbol_names(&self, dynamic: bool) -> &'a [u8] {
+    pub(super) fn symbol_names(&self, dynamic: bool) -> &'a [u8] {
         let kind = if dynamic { elf::SHT_DYNSYM } else { elf::SHT_SYMTAB };
         let Some(table) = self.sections.iter().find(|s| s.sh_type(ENDIAN) == kind) else { return &[] };
         let link = object::SectionIndex(table.sh_link(ENDIAN) as usize);
@@ -116,7 +116,7 @@ impl<'a> ObjectFile<'a> {
     }
 
     /// The executable segments: virtual address, and the bytes in the file.
-    pub fn code(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
+    pub(super) fn code(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
         let segments = self.header.program_headers(ENDIAN, self.bytes).unwrap_or(&[]);
         segments.iter().filter_map(|segment| {
             let executable =
@@ -127,7 +127,7 @@ impl<'a> ObjectFile<'a> {
     }
 
     /// The file's bytes at a virtual address inside an executable segment, to the segment's end.
-    pub fn code_at(&self, address: u64) -> Option<&'a [u8]> {
+    pub(super) fn code_at(&self, address: u64) -> Option<&'a [u8]> {
         self.code().find_map(|(start, bytes)| {
             let offset = usize::try_from(address.checked_sub(start)?).ok()?;
             bytes.get(offset..).filter(|rest| !rest.is_empty())
@@ -137,7 +137,7 @@ impl<'a> ObjectFile<'a> {
 
 impl<'a> Symbols<'a> {
     /// The functions defined here.
-    pub fn functions(&self) -> impl Iterator<Item = Function<'a>> {
+    pub(super) fn functions(&self) -> impl Iterator<Item = Function<'a>> {
         let strings = self.table.strings();
         self.table.symbols().iter().filter_map(move |symbol| {
             if symbol.st_type() != elf::STT_FUNC || symbol.is_undefined(ENDIAN) {

@@ -211,7 +211,7 @@ impl Drop for Writable {
 }
 
 /// Overwrites a function of the dynamic loader. `false` if the operating system does not allow it.
-pub fn overwrite(address: usize, code: &[u8]) -> bool {
+pub(super) fn overwrite(address: usize, code: &[u8]) -> bool {
     // The rest of the page may be needed by other threads meanwhile, if this library is loaded late.
     let end = address + code.len();
     let writable =

@@ -1,14 +1,14 @@
 //! What redirecting needs to know about x86-64.
 
 /// `e_machine` of objects for this processor.
-pub const ELF_MACHINE: u16 = object::elf::EM_X86_64;
+pub(super) const ELF_MACHINE: u16 = object::elf::EM_X86_64;
 /// Whether functions can be redirected.
-pub const CAN_REDIRECT: bool = true;
+pub(super) const CAN_REDIRECT: bool = true;
 /// How many bytes [`jump`] gives.
-pub const JUMP_LENGTH: usize = 13;
+pub(super) const JUMP_LENGTH: usize = 13;
 
 /// `movabs $target, %r11; jmp *%r11`. No function gets an argument in r11, or keeps it.
-pub fn jump(target: usize) -> [u8; JUMP_LENGTH] {
+pub(super) fn jump(target: usize) -> [u8; JUMP_LENGTH] {
     let mut code = [0; JUMP_LENGTH];
     code[..2].copy_from_slice(&[0x49, 0xbb]);
     code[2..10].copy_from_slice(&(target as u64).to_le_bytes());
@@ -17,7 +17,7 @@ pub fn jump(target: usize) -> [u8; JUMP_LENGTH] {
 }
 
 /// The constants in instructions `movl $constant, (%rdi)`.
-pub fn stored_constants(code: &[u8]) -> impl Iterator<Item = u32> {
+pub(super) fn stored_constants(code: &[u8]) -> impl Iterator<Item = u32> {
     code.windows(6).filter_map(|bytes| match bytes {
         [0xc7, 0x07, constant @ ..] => Some(u32::from_le_bytes(constant.try_into().ok()?)),
         _ => None,
@@ -25,7 +25,7 @@ pub fn stored_constants(code: &[u8]) -> impl Iterator<Item = u32> {
 }
 
 /// Where the `call` and `jmp` instructions in a function's code lead. May contain what isn't one.
-pub fn calls(code: &[u8], address: u64) -> impl Iterator<Item = u64> {
+pub(super) fn calls(code: &[u8], address: u64) -> impl Iterator<Item = u64> {
     code.windows(5).enumerate().filter_map(move |(offset, bytes)| match bytes {
         [0xe8 | 0xe9, distance @ ..] => {
             let distance = i32::from_le_bytes(distance.try_into().ok()?);
@@ -37,7 +37,7 @@ pub fn calls(code: &[u8], address: u64) -> impl Iterator<Item = u64> {
 
 /// Makes the empty function at `address` jump to `target`. `false` where it isn't empty, is followed by too
 /// little padding, or must not be changed.
-pub fn hook_breakpoint(address: usize, target: extern "C" fn()) -> bool {
+pub(super) fn hook_breakpoint(address: usize, target: extern "C" fn()) -> bool {
     if address == 0 {
         return false;
     }

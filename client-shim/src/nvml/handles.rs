@@ -16,12 +16,12 @@ const MAX_DEVICES: usize = 64;
 static DEVICES: [u8; MAX_DEVICES] = [0; MAX_DEVICES];
 
 /// A device's handle.
-pub fn handle(index: u32) -> Result<Device> {
+pub(super) fn handle(index: u32) -> Result<Device> {
     DEVICES.get(index as usize).map(std::ptr::from_ref).ok_or(Return::INVALID_ARGUMENT)
 }
 
 /// The device that a handle names.
-pub fn index(device: Device) -> Result<u32> {
+pub(super) fn index(device: Device) -> Result<u32> {
     let offset = (device as usize).wrapping_sub(DEVICES.as_ptr() as usize);
     if offset >= observer::infos()?.len().min(MAX_DEVICES) {
         return Err(Return::INVALID_ARGUMENT);
@@ -30,7 +30,7 @@ pub fn index(device: Device) -> Result<u32> {
 }
 
 /// A UUID as NVML writes it.
-pub fn uuid_text(uuid: &[u8; 16]) -> String {
+pub(super) fn uuid_text(uuid: &[u8; 16]) -> String {
     let mut text = String::from("GPU");
     for (i, byte) in uuid.iter().enumerate() {
         if [0, 4, 6, 8, 10].contains(&i) {

@@ -151,7 +151,7 @@ fn with<T>(body: impl FnOnce(&mut Observer) -> Result<T>) -> Result<T> {
 }
 
 /// Counts an initialisation. Without `devices` it succeeds where there are none, too.
-pub fn initialize(devices: bool) -> Result<()> {
+pub(super) fn initialize(devices: bool) -> Result<()> {
     if devices {
         with(|_| Ok(()))?;
     }
@@ -160,7 +160,7 @@ pub fn initialize(devices: bool) -> Result<()> {
 }
 
 /// Undoes an initialisation; with the last one NVML's own session ends.
-pub fn shut_down() -> Result<()> {
+pub(super) fn shut_down() -> Result<()> {
     let before = INITIALIZED.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
     match before {
         Err(_) => Err(Return::UNINITIALIZED),
@@ -189,32 +189,32 @@ extern "C" fn at_exit() {
 static AT_EXIT: extern "C" fn() = at_exit;
 
 /// Fails where `nvmlInit` was not called.
-pub fn check_initialized() -> Result<()> {
+pub(super) fn check_initialized() -> Result<()> {
     if INITIALIZED.load(Ordering::SeqCst) == 0 { Err(Return::UNINITIALIZED) } else { Ok(()) }
 }
 
 /// The devices, by index.
-pub fn infos() -> Result<Arc<Vec<DeviceInfo>>> {
+pub(super) fn infos() -> Result<Arc<Vec<DeviceInfo>>> {
     with(|observer| Ok(observer.infos.clone()))
 }
 
 /// What a device tells about itself.
-pub fn info(index: u32) -> Result<DeviceInfo> {
+pub(super) fn info(index: u32) -> Result<DeviceInfo> {
     infos()?.get(index as usize).cloned().ok_or(Return::INVALID_ARGUMENT)
 }
 
 /// A metric's value; [`Return::NOT_SUPPORTED`] where the device doesn't have it.
-pub fn value(index: u32, metric: Metric, of: u32) -> Result<u64> {
+pub(super) fn value(index: u32, metric: Metric, of: u32) -> Result<u64> {
     measured(index, metric.group())?.get(metric, of).ok_or(Return::NOT_SUPPORTED)
 }
 
 /// A group of measurements.
-pub fn measured(index: u32, group: Group) -> Result<Arc<Telemetry>> {
+pub(super) fn measured(index: u32, group: Group) -> Result<Arc<Telemetry>> {
     with(|observer| observer.measure(index, group))
 }
 
 /// A text; [`Return::NOT_SUPPORTED`] where the device doesn't have it.
-pub fn text(index: u32, text: Text, of: u32) -> Result<String> {
+pub(super) fn text(index: u32, text: Text, of: u32) -> Result<String> {
     let telemetry = measured(index, Group::Identity)?;
     telemetry.text(text, of).map(str::to_owned).ok_or(Return::NOT_SUPPORTED)
 }

@@ -4,19 +4,19 @@ use std::ffi::CStr;
 
 /// What an NVML call returns when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Return(pub u32);
+pub(super) struct Return(pub u32);
 
 /// The result of answering a call.
-pub type Result<T> = std::result::Result<T, Return>;
+pub(super) type Result<T> = std::result::Result<T, Return>;
 
 macro_rules! returns {
     ($($name:ident = $value:literal $text:literal,)*) => {
         #[allow(missing_docs, dead_code)]
-        impl Return { $(pub const $name: Self = Self($value);)* }
+        impl Return { $(pub(super) const $name: Self = Self($value);)* }
 
         impl Return {
             /// What `nvmlErrorString` says.
-            pub fn text(self) -> &'static CStr {
+            pub(super) fn text(self) -> &'static CStr {
                 match self.0 { $($value => $text,)* _ => c"Unknown Error" }
             }
         }

@@ -3,17 +3,17 @@
 use super::Out;
 
 /// `nvmlDevice_t`: points into a table of ours, and is never read through.
-pub type Device = *const u8;
+pub(super) type Device = *const u8;
 
 /// The version that a structure with a version field carries: its size and its number.
-pub const fn version<T>(number: u32) -> u32 {
+pub(super) const fn version<T>(number: u32) -> u32 {
     size_of::<T>() as u32 | number << 24
 }
 
 /// `nvmlPciInfo_t` of version 3.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct PciInfo {
+pub(super) struct PciInfo {
     pub bus_id_legacy: [u8; 16],
     pub domain: u32,
     pub bus: u32,
@@ -26,7 +26,7 @@ pub struct PciInfo {
 /// The part of `nvmlPciInfo_t` that versions 1 and 2 share.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct PciInfoOld {
+pub(super) struct PciInfoOld {
     pub bus_id: [u8; 16],
     pub domain: u32,
     pub bus: u32,
@@ -38,7 +38,7 @@ pub struct PciInfoOld {
 /// `nvmlPciInfoExt_v1_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct PciInfoExt {
+pub(super) struct PciInfoExt {
     pub version: u32,
     pub domain: u32,
     pub bus: u32,
@@ -53,7 +53,7 @@ pub struct PciInfoExt {
 /// `nvmlMemory_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Memory {
+pub(super) struct Memory {
     pub total: u64,
     pub free: u64,
     pub used: u64,
@@ -62,7 +62,7 @@ pub struct Memory {
 /// `nvmlMemory_v2_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct MemoryV2 {
+pub(super) struct MemoryV2 {
     pub version: u32,
     pub total: u64,
     pub reserved: u64,
@@ -73,7 +73,7 @@ pub struct MemoryV2 {
 /// `nvmlUtilization_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Utilization {
+pub(super) struct Utilization {
     pub gpu: u32,
     pub memory: u32,
 }
@@ -81,7 +81,7 @@ pub struct Utilization {
 /// `nvmlProcessInfo_v1_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct ProcessV1 {
+pub(super) struct ProcessV1 {
     pub pid: u32,
     pub used_memory: u64,
 }
@@ -89,7 +89,7 @@ pub struct ProcessV1 {
 /// `nvmlProcessInfo_v2_t`, which version 3 of the calls uses, too.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct ProcessV2 {
+pub(super) struct ProcessV2 {
     pub pid: u32,
     pub used_memory: u64,
     pub gpu_instance: u32,
@@ -99,7 +99,7 @@ pub struct ProcessV2 {
 /// `nvmlProcessDetail_v1_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct ProcessDetail {
+pub(super) struct ProcessDetail {
     pub pid: u32,
     pub used_memory: u64,
     pub gpu_instance: u32,
@@ -110,7 +110,7 @@ pub struct ProcessDetail {
 /// `nvmlProcessDetailList_v1_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct ProcessDetailList {
+pub(super) struct ProcessDetailList {
     pub version: u32,
     pub mode: u32,
     pub count: u32,
@@ -120,7 +120,7 @@ pub struct ProcessDetailList {
 /// `nvmlDeviceAttributes_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Attributes {
+pub(super) struct Attributes {
     pub counts: [u32; 8],
     pub memory_mib: u64,
 }
@@ -128,7 +128,7 @@ pub struct Attributes {
 /// `nvmlViolationTime_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Violation {
+pub(super) struct Violation {
     pub reference: u64,
     pub time: u64,
 }
@@ -136,7 +136,7 @@ pub struct Violation {
 /// `nvmlEccErrorCounts_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct EccCounts {
+pub(super) struct EccCounts {
     pub l1: u64,
     pub l2: u64,
     pub memory: u64,
@@ -146,7 +146,7 @@ pub struct EccCounts {
 /// `nvmlTemperature_v1_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Temperature {
+pub(super) struct Temperature {
     pub version: u32,
     pub sensor: u32,
     pub degrees: i32,
@@ -155,7 +155,7 @@ pub struct Temperature {
 /// `nvmlFieldValue_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct FieldValue {
+pub(super) struct FieldValue {
     pub field: u32,
     pub scope: u32,
     pub timestamp: i64,
@@ -168,7 +168,7 @@ pub struct FieldValue {
 /// `nvmlEventData_t`; version 1 of the call knows the first three fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct EventData {
+pub(super) struct EventData {
     pub device: Device,
     pub event_type: u64,
     pub event_data: u64,
@@ -179,7 +179,7 @@ pub struct EventData {
 /// `nvmlUUID_v1_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Uuid {
+pub(super) struct Uuid {
     pub version: u32,
     pub kind: u32,
     pub value: [u8; 41],

@@ -4,11 +4,11 @@ use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 
 /// The library, which stays loaded.
-pub struct Library(*mut c_void);
+pub(crate) struct Library(*mut c_void);
 
 impl Library {
     /// Loads what cargo has built beside this test.
-    pub fn load() -> Self {
+    pub(crate) fn load() -> Self {
         let path: PathBuf = std::env::current_exe().unwrap().parent().unwrap().join("librgpu.so");
         let name = CString::new(path.to_str().unwrap()).unwrap();
         // SAFETY: the name ends in NUL; the library is ours.
@@ -21,7 +21,7 @@ impl Library {
     ///
     /// # Safety
     /// `T` must be the type of the function of this name.
-    pub unsafe fn symbol<T>(&self, name: &str) -> T {
+    pub(crate) unsafe fn symbol<T>(&self, name: &str) -> T {
         let text = CString::new(name).unwrap();
         // SAFETY: the library is open and the name ends in NUL.
         let found = unsafe { libc::dlsym(self.0, text.as_ptr()) };

@@ -24,16 +24,16 @@ pub struct Subject {
 }
 
 /// The module of the cases' kernels.
-pub const MODULE: Handle = 0x77;
+pub(crate) const MODULE: Handle = 0x77;
 /// The legacy stream of the first ordinal.
-pub const LEGACY: Handle = 0;
+pub(crate) const LEGACY: Handle = 0;
 /// A stream of the case's own.
-pub const OWN: Handle = 0x1001;
+pub(crate) const OWN: Handle = 0x1001;
 /// Another one.
-pub const OTHER: Handle = 0x1002;
+pub(crate) const OTHER: Handle = 0x1002;
 
 /// The image of the cases' kernels.
-pub const IMAGE: &[u8] = include_bytes!("kernels.ptx");
+pub(crate) const IMAGE: &[u8] = include_bytes!("kernels.ptx");
 
 /// An opened device, and the program that uses it.
 pub struct Bench {
@@ -49,7 +49,7 @@ pub struct Bench {
 }
 
 /// The code of an error.
-pub fn code<T>(result: Result<T>) -> Option<Code> {
+pub(crate) fn code<T>(result: Result<T>) -> Option<Code> {
     result.err().map(|e| e.code)
 }
 
@@ -232,13 +232,13 @@ impl Bench {
 }
 
 /// A region of the same shape without gaps, at another address.
-pub fn packed(shape: Region, addr: u64) -> Region {
+pub(crate) fn packed(shape: Region, addr: u64) -> Region {
     let slice_pitch = shape.width.saturating_mul(shape.height);
     Region { addr, row_pitch: shape.width, slice_pitch, ..shape }
 }
 
 /// Parameters: a pointer and a word.
-pub fn pointer_and_word(pointer: u64, word: u32) -> [u8; 12] {
+pub(crate) fn pointer_and_word(pointer: u64, word: u32) -> [u8; 12] {
     let mut params = [0; 12];
     params[..8].copy_from_slice(&pointer.to_le_bytes());
     params[8..].copy_from_slice(&word.to_le_bytes());
@@ -246,7 +246,7 @@ pub fn pointer_and_word(pointer: u64, word: u32) -> [u8; 12] {
 }
 
 /// Parameters: two pointers.
-pub fn pointers(first: u64, second: u64) -> [u8; 16] {
+pub(crate) fn pointers(first: u64, second: u64) -> [u8; 16] {
     let mut params = [0; 16];
     params[..8].copy_from_slice(&first.to_le_bytes());
     params[8..].copy_from_slice(&second.to_le_bytes());

@@ -42,7 +42,7 @@ const UNUSED: Entry = Entry { source: NONE, place: NONE, head: NONE, extra: 0 };
 
 impl Columns {
     /// The columns of all nodes but some.
-    pub fn new(split: &Split, using: &[RowArc], left_out: &[bool]) -> Self {
+    pub(super) fn new(split: &Split, using: &[RowArc], left_out: &[bool]) -> Self {
         let mut counts = vec![0u32; split.core_nodes.len()];
         for source in 0..split.sources.len() as u32 {
             for place in split.row(source) {
@@ -72,7 +72,7 @@ impl Columns {
     }
 
     /// Notes a source's arc, and the one that the source uses.
-    pub fn add(&mut self, arc: RowArc, source: u32, place: u32, own: RowArc, left_out: &[bool]) {
+    pub(super) fn add(&mut self, arc: RowArc, source: u32, place: u32, own: RowArc, left_out: &[bool]) {
         let head = arc.head as usize;
         if self.columns.len() <= head {
             self.columns.resize(head + 1, Column::default());
@@ -109,7 +109,7 @@ impl Columns {
     }
 
     /// Notes that there is no longer an arc to `head` at a place.
-    pub fn remove(&mut self, head: u32, place: u32) {
+    pub(super) fn remove(&mut self, head: u32, place: u32) {
         let slot = std::mem::replace(&mut self.slots[place as usize], NONE);
         if slot != NONE {
             // The last of the column takes its place.
@@ -124,7 +124,7 @@ impl Columns {
     }
 
     /// Notes that a source's arc is at another place now.
-    pub fn relocate(&mut self, from: u32, to: u32) {
+    pub(super) fn relocate(&mut self, from: u32, to: u32) {
         if self.slots.len() <= to as usize {
             self.slots.resize(to as usize + 1, NONE);
         }
@@ -136,7 +136,7 @@ impl Columns {
     }
 
     /// Notes what the arc at a place costs.
-    pub fn price(&mut self, place: u32, arc: RowArc, own: RowArc) {
+    pub(super) fn price(&mut self, place: u32, arc: RowArc, own: RowArc) {
         let slot = self.slots[place as usize];
         if slot != NONE {
             self.pool[slot as usize].extra = arc.cost - own.cost;
@@ -144,7 +144,7 @@ impl Columns {
     }
 
     /// Notes that a source uses another arc, or none.
-    pub fn choose(&mut self, split: &Split, source: u32, own: RowArc) {
+    pub(super) fn choose(&mut self, split: &Split, source: u32, own: RowArc) {
         for place in split.row(source) {
             let slot = self.slots[place];
             if slot != NONE {
@@ -155,19 +155,19 @@ impl Columns {
     }
 
     /// Notes that a source's arcs are about to be removed.
-    pub fn forget(&mut self, split: &Split, source: u32) {
+    pub(super) fn forget(&mut self, split: &Split, source: u32) {
         for place in split.row(source) {
             self.remove(split.rows[place].head, place as u32);
         }
     }
 
     /// Whether there may be arcs to a node that its column leaves out.
-    pub fn is_hidden(&self, node: u32) -> bool {
+    pub(super) fn is_hidden(&self, node: u32) -> bool {
         self.hidden.get(node as usize).copied().unwrap_or(false)
     }
 
     /// The entries of a node.
-    pub fn of(&self, node: u32) -> &[Entry] {
+    pub(super) fn of(&self, node: u32) -> &[Entry] {
         self.columns
             .get(node as usize)
             .map_or(&[], |column| &self.pool[column.start as usize..column.end as usize])

@@ -43,7 +43,7 @@ pub(super) struct Live {
 
 impl Live {
     /// Solves a network from scratch.
-    pub fn solved(network: &Network, limits: &Limits) -> Result<Self, Error> {
+    pub(super) fn solved(network: &Network, limits: &Limits) -> Result<Self, Error> {
         Ok(Self::new(network, *limits, auto::solve(network, limits)?))
     }
 
@@ -81,7 +81,7 @@ impl Live {
     }
 
     /// The same flow and potentials, sorted anew from the network.
-    pub fn rebuilt(&self, network: &Network, limits: &Limits) -> Self {
+    pub(super) fn rebuilt(&self, network: &Network, limits: &Limits) -> Self {
         let split = Split::new(network, limits);
         let kept = |node: u32| if (node as usize) < self.names.len() { self.potential(node) } else { 0 };
         let potentials: Vec<i64> = split.core_nodes.iter().map(|&node| kept(node)).collect();
@@ -140,7 +140,7 @@ impl Live {
     }
 
     /// Whether it can be repaired, for flows up to `most`.
-    pub fn is_usable(&self, most: i128) -> bool {
+    pub(super) fn is_usable(&self, most: i128) -> bool {
         let split = &self.state.split;
         !self.stale
             && most <= i128::from(self.limits.most)
@@ -150,19 +150,19 @@ impl Live {
     }
 
     /// Whether potentials are still far from overflowing; they move a little with every change.
-    pub fn is_in_range(&self) -> bool {
+    pub(super) fn is_in_range(&self) -> bool {
         self.state.potentials.iter().all(|potential| (-MAX_POTENTIAL..=MAX_POTENTIAL).contains(potential))
     }
 
     /// From now on only by searches from both sides, as far as these find a way.
     #[cfg(test)]
-    pub fn by_meeting_alone(&mut self) {
+    pub(super) fn by_meeting_alone(&mut self) {
         self.state.meeting_alone = true;
     }
 
     /// Asserts that what follows changes step by step is what would be found anew.
     #[cfg(test)]
-    pub fn assert_consistent(&self) {
+    pub(super) fn assert_consistent(&self) {
         let Pseudoflow { split, using, users, position, hubs, .. } = &self.state;
         let fresh = Columns::new(split, using, hubs);
         let sorted = |columns: &Columns, node: u32| {
@@ -186,7 +186,7 @@ impl Live {
     }
 
     /// Makes the flow optimal again.
-    pub fn route(&mut self) -> Result<(), Error> {
+    pub(super) fn route(&mut self) -> Result<(), Error> {
         if !self.added.is_empty() {
             self.sort_in();
         }
@@ -200,7 +200,7 @@ impl Live {
     }
 
     /// What the flow costs.
-    pub fn cost(&self) -> i128 {
+    pub(super) fn cost(&self) -> i128 {
         let split = &self.state.split;
         // A source that waits uses an arc to nowhere, which costs nothing.
         let rows: i128 = self.state.using.iter().map(|arc| i128::from(arc.cost)).sum();
@@ -215,7 +215,7 @@ impl Live {
     }
 
     /// The flow through an arc.
-    pub fn flow(&self, network: &Network, arc: u32) -> i64 {
+    pub(super) fn flow(&self, network: &Network, arc: u32) -> i64 {
         let index = arc as usize;
         if !network.is_arc(index) {
             return 0;
@@ -237,7 +237,7 @@ impl Live {
     }
 
     /// The potential of a node.
-    pub fn potential(&self, node: u32) -> i64 {
+    pub(super) fn potential(&self, node: u32) -> i64 {
         match self.names.get(node as usize).copied().unwrap_or(NONE) {
             NONE => 0,
             name if name & SOURCE != 0 => self.state.source_potential(name & !SOURCE),
@@ -246,11 +246,11 @@ impl Live {
     }
 
     /// Everything, for the whole network.
-    pub fn solution(&self, network: &Network) -> Solution {
+    pub(super) fn solution(&self, network: &Network) -> Solution {
         self.state.solution(network)
     }
 
-    pub fn add_node(&mut self, node: u32, supply: i64) {
+    pub(super) fn add_node(&mut self, node: u32, supply: i64) {
         if self.names.len() <= node as usize {
             self.names.resize(node as usize + 1, NONE);
         }
@@ -285,7 +285,7 @@ impl Live {
         state.wait(source);
     }
 
-    pub fn remove_node(&mut self, node: u32, supply: i64) {
+    pub(super) fn remove_node(&mut self, node: u32, supply: i64) {
         match std::mem::replace(&mut self.names[node as usize], NONE) {
             NONE => {}
             name if name & SOURCE != 0 => {
@@ -303,7 +303,7 @@ impl Live {
     }
 
     /// Notes that a node's arcs are about to be removed, one after another.
-    pub fn clear_node(&mut self, node: u32) {
+    pub(super) fn clear_node(&mut self, node: u32) {
         let name = self.names[node as usize];
         if let Pseudoflow { columns: Some(columns), split, .. } = &mut self.state
             && name != NONE
@@ -313,7 +313,7 @@ impl Live {
         }
     }
 
-    pub fn set_supply(&mut self, node: u32, old: i64, new: i64) {
+    pub(super) fn set_supply(&mut self, node: u32, old: i64, new: i64) {
         match self.names[node as usize] {
             NONE => {}
             name if name & SOURCE != 0 => {
@@ -332,7 +332,7 @@ impl Live {
         }
     }
 
-    pub fn add_arc(&mut self, id: u32, arc: Arc) {
+    pub(super) fn add_arc(&mut self, id: u32, arc: Arc) {
         if self.places.len() <= id as usize {
             self.places.resize(id as usize + 1, NONE);
         }
@@ -393,7 +393,7 @@ impl Live {
         self.note_changed(source);
     }
 
-    pub fn remove_arc(&mut self, id: u32, arc: Arc) {
+    pub(super) fn remove_arc(&mut self, id: u32, arc: Arc) {
         let place = std::mem::replace(&mut self.places[id as usize], NONE);
         if place == NONE {
             self.added.retain(|&(added, _)| added != id);
@@ -449,7 +449,7 @@ impl Live {
         self.changed_core.push(tail);
     }
 
-    pub fn set_capacity(&mut self, id: u32, arc: Arc) {
+    pub(super) fn set_capacity(&mut self, id: u32, arc: Arc) {
         match self.places[id as usize] {
             NONE => {
                 self.added.retain(|&(added, _)| added != id);
@@ -461,7 +461,7 @@ impl Live {
         }
     }
 
-    pub fn set_cost(&mut self, id: u32, arc: Arc) {
+    pub(super) fn set_cost(&mut self, id: u32, arc: Arc) {
         match self.places[id as usize] {
             NONE => {
                 if let Some((_, added)) = self.added.iter_mut().find(|(added, _)| *added == id) {
@@ -489,7 +489,7 @@ impl Live {
     }
 
     /// The arcs of a node, of which there are `degree` ends there.
-    pub fn arcs_of(&self, network: &Network, node: u32, degree: u32) -> Vec<u32> {
+    pub(super) fn arcs_of(&self, network: &Network, node: u32, degree: u32) -> Vec<u32> {
         let split = &self.state.split;
         let mut arcs: Vec<u32> = match self.names[node as usize] {
             NONE => Vec::new(),

@@ -175,7 +175,7 @@ impl Pseudoflow {
     ///
     /// All sources together may cost looks at `work` arcs. The last ones are the dearest, so that the first may cost only a
     /// part: where room is scarce, that is noticed long before all of `work` is done.
-    pub fn route_some(&mut self, work: usize) -> bool {
+    pub(super) fn route_some(&mut self, work: usize) -> bool {
         let hubs: Vec<usize> = (0..self.hubs.len()).filter(|&node| self.hubs[node]).collect();
         let all = self.waiting.len();
         let mut failures = 0;

@@ -26,18 +26,18 @@ impl News {
     /// Whether a source with an arc to a node, which would be `distance` away by that arc, has to be told. The node
     /// rises by no more than what it is nearer than `bound`.
     #[inline]
-    pub fn is_near(distance: i64, bound: i64) -> bool {
+    pub(super) fn is_near(distance: i64, bound: i64) -> bool {
         distance.saturating_sub(bound) < WORSE
     }
 
     /// Notes a source with an arc to a node, which uses another one.
     #[inline]
-    pub fn note(&mut self, node: u32, entry: &Entry) {
+    pub(super) fn note(&mut self, node: u32, entry: &Entry) {
         self.told.push(Told { node, source: entry.source, head: entry.head, extra: entry.extra });
     }
 
     /// Forgets all.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.told.clear();
     }
 }
@@ -47,7 +47,7 @@ impl User {
     /// node's potential is `potential`; so that whoever was not told of an arc, because it was worse by [`WORSE`], is looked at
     /// again when the potential has fallen by as much.
     #[inline]
-    pub fn stay(&mut self, level: i64, potential: i64) {
+    pub(super) fn stay(&mut self, level: i64, potential: i64) {
         self.level = if level == -FAR { level } else { level.max(potential - WORSE) };
     }
 }

@@ -22,7 +22,7 @@ impl Limits {
     /// One unit above `most`, because then a full arc either is really full, or lies on a cycle that costs nothing,
     /// and the potentials prove the flow optimal for the real capacities too.
     #[inline]
-    pub fn capacity(&self, capacity: i64) -> i64 {
+    pub(super) fn capacity(&self, capacity: i64) -> i64 {
         capacity.min(self.most + 1)
     }
 }

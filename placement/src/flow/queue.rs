@@ -23,7 +23,7 @@ pub(super) struct Queue {
 impl Queue {
     /// Adds a node, which is not nearer than the last that was taken.
     #[inline]
-    pub fn push(&mut self, distance: i64, node: u32) {
+    pub(super) fn push(&mut self, distance: i64, node: u32) {
         match usize::try_from(distance) {
             Ok(bucket) if bucket < BUCKETS => {
                 if bucket >= self.buckets.len() {
@@ -38,7 +38,7 @@ impl Queue {
 
     /// The nearest node.
     #[inline]
-    pub fn peek(&mut self) -> Option<(i64, u32)> {
+    pub(super) fn peek(&mut self) -> Option<(i64, u32)> {
         while self.bucket < self.end {
             if let Some(&node) = self.buckets[self.bucket].get(self.read) {
                 return Some((self.bucket as i64, node));
@@ -50,7 +50,7 @@ impl Queue {
 
     /// Takes the nearest node.
     #[inline]
-    pub fn pop(&mut self) -> Option<(i64, u32)> {
+    pub(super) fn pop(&mut self) -> Option<(i64, u32)> {
         let nearest = self.peek()?;
         if self.bucket < self.end {
             self.read += 1;
@@ -62,7 +62,7 @@ impl Queue {
 
     /// Which nodes probably are the next to be taken.
     #[inline]
-    pub fn next(&self) -> [Option<(i64, u32)>; 2] {
+    pub(super) fn next(&self) -> [Option<(i64, u32)>; 2] {
         let mut found = [None; 2];
         let (mut read, mut count) = (self.read, 0);
         for bucket in self.bucket..self.end.min(self.bucket + AHEAD) {
@@ -79,7 +79,7 @@ impl Queue {
     }
 
     /// Forgets all.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.buckets[..self.end].iter_mut().for_each(Vec::clear);
         self.far.clear();
         (self.bucket, self.read, self.end) = (0, 0, 0);

@@ -71,13 +71,13 @@ impl User {
 
     /// The source's arcs.
     #[inline]
-    pub fn row(&self) -> std::ops::Range<usize> {
+    pub(super) fn row(&self) -> std::ops::Range<usize> {
         self.start as usize..self.end as usize
     }
 }
 
 impl Pseudoflow {
-    pub fn new(split: Split, potentials: Vec<i64>, excess: Vec<i64>, chosen: Vec<u32>) -> Self {
+    pub(super) fn new(split: Split, potentials: Vec<i64>, excess: Vec<i64>, chosen: Vec<u32>) -> Self {
         let nodes = split.core_nodes.len();
         let mut counts = vec![0u32; nodes];
         for &place in chosen.iter().filter(|&&place| place != NONE) {
@@ -121,7 +121,7 @@ impl Pseudoflow {
     }
 
     /// Without flow, save through arcs with negative costs, which are full, so that potentials of zero fit.
-    pub fn empty(split: Split) -> Self {
+    pub(super) fn empty(split: Split) -> Self {
         let (potentials, chosen) = (vec![0; split.core_nodes.len()], vec![NONE; split.sources.len()]);
         let excess = split.supplies.clone();
         let mut state = Self::new(split, potentials, excess, chosen);
@@ -133,7 +133,7 @@ impl Pseudoflow {
 
     /// Whether there is a flow at all, apart from costs: the same problem, with the same flow so far, but with all
     /// costs and potentials zero, so that [`Self::route`] fails only if there is none.
-    pub fn without_costs(mut split: Split, excess: Vec<i64>, chosen: Vec<u32>) -> Self {
+    pub(super) fn without_costs(mut split: Split, excess: Vec<i64>, chosen: Vec<u32>) -> Self {
         split.rows.iter_mut().for_each(|arc| arc.cost = 0);
         split.core.iter_mut().for_each(|arc| arc.cost = 0);
         let potentials = vec![0; split.core_nodes.len()];
@@ -142,7 +142,7 @@ impl Pseudoflow {
 
     /// Asks for what a search forwards needs next, which will look at these nodes.
     #[inline]
-    pub fn foresee(&self, nodes: [Option<(i64, u32)>; 2], bound: i64) {
+    pub(super) fn foresee(&self, nodes: [Option<(i64, u32)>; 2], bound: i64) {
         let [soon, later] = nodes;
         if let Some((_, node)) = later {
             prefetch(&self.users[node as usize], 5);
@@ -160,7 +160,7 @@ impl Pseudoflow {
 
     /// Asks for what a search backwards needs next.
     #[inline]
-    pub fn foresee_back(&self, columns: &Columns, nodes: [Option<(i64, u32)>; 2]) {
+    pub(super) fn foresee_back(&self, columns: &Columns, nodes: [Option<(i64, u32)>; 2]) {
         if let [Some((_, node)), _] = nodes {
             prefetch(columns.of(node), 8);
         }
@@ -172,13 +172,13 @@ impl Pseudoflow {
 
     /// What a source would gain by an arc.
     #[inline]
-    pub fn value(&self, place: usize) -> i64 {
+    pub(super) fn value(&self, place: usize) -> i64 {
         let arc = self.split.rows[place];
         self.potentials[arc.head as usize] - i64::from(arc.cost)
     }
 
     /// Makes a source wait.
-    pub fn release(&mut self, source: u32) {
+    pub(super) fn release(&mut self, source: u32) {
         let place = std::mem::replace(&mut self.chosen[source as usize], NONE);
         if place == NONE {
             return;
@@ -194,13 +194,13 @@ impl Pseudoflow {
     }
 
     /// Adds a source to those that wait.
-    pub fn wait(&mut self, source: u32) {
+    pub(super) fn wait(&mut self, source: u32) {
         self.position[source as usize] = self.waiting.len() as u32;
         self.waiting.push(source);
     }
 
     /// Takes a source out of the network, whether it waits or uses an arc.
-    pub fn withdraw(&mut self, source: u32) {
+    pub(super) fn withdraw(&mut self, source: u32) {
         self.release(source);
         if self.is_present(source) {
             self.wait_no_longer(source);
@@ -208,7 +208,7 @@ impl Pseudoflow {
     }
 
     /// Takes a source out of those that wait.
-    pub fn wait_no_longer(&mut self, source: u32) {
+    pub(super) fn wait_no_longer(&mut self, source: u32) {
         let position = self.position[source as usize];
         self.waiting.swap_remove(position as usize);
         if let Some(&moved) = self.waiting.get(position as usize) {
@@ -217,19 +217,19 @@ impl Pseudoflow {
     }
 
     /// Whether a source waits.
-    pub fn is_waiting(&self, source: u32) -> bool {
+    pub(super) fn is_waiting(&self, source: u32) -> bool {
         self.chosen[source as usize] == NONE
             && self.waiting.get(self.position[source as usize] as usize) == Some(&source)
     }
 
     /// Whether a source waits or uses an arc.
-    pub fn is_present(&self, source: u32) -> bool {
+    pub(super) fn is_present(&self, source: u32) -> bool {
         self.chosen[source as usize] != NONE
             || self.waiting.get(self.position[source as usize] as usize) == Some(&source)
     }
 
     /// Takes a source out of a node's users.
-    pub fn leave(&mut self, source: u32, node: usize) {
+    pub(super) fn leave(&mut self, source: u32, node: usize) {
         let position = self.position[source as usize];
         let users = &mut self.users[node];
         users.swap_remove(position as usize);
@@ -239,7 +239,7 @@ impl Pseudoflow {
     }
 
     /// Lets a source use an arc.
-    pub fn choose(&mut self, source: u32, place: u32) {
+    pub(super) fn choose(&mut self, source: u32, place: u32) {
         let arc = self.split.rows[place as usize];
         let users = &mut self.users[arc.head as usize];
         self.chosen[source as usize] = place;
@@ -252,7 +252,7 @@ impl Pseudoflow {
     }
 
     /// Tells a source's node where the source's row is now.
-    pub fn note_row(&mut self, source: u32) {
+    pub(super) fn note_row(&mut self, source: u32) {
         let arc = self.using[source as usize];
         if arc.head != NONE {
             let user = &mut self.users[arc.head as usize][self.position[source as usize] as usize];
@@ -262,7 +262,7 @@ impl Pseudoflow {
     }
 
     /// Changes what a source's arc costs.
-    pub fn set_row_cost(&mut self, source: u32, place: u32, cost: i32) {
+    pub(super) fn set_row_cost(&mut self, source: u32, place: u32, cost: i32) {
         let Self { split, columns, using, .. } = self;
         let arc = &mut split.rows[place as usize];
         arc.cost = cost;
@@ -281,7 +281,7 @@ impl Pseudoflow {
     }
 
     /// Takes a source off its arc if it has a better one.
-    pub fn release_if_worse(&mut self, source: u32) {
+    pub(super) fn release_if_worse(&mut self, source: u32) {
         let chosen = self.chosen[source as usize];
         if chosen == NONE {
             return;
@@ -299,7 +299,7 @@ impl Pseudoflow {
     }
 
     /// Fills arcs of the core that leave a node and have a negative reduced cost.
-    pub fn saturate(&mut self, node: u32) {
+    pub(super) fn saturate(&mut self, node: u32) {
         for place in self.split.leaving(node) {
             let arc = self.split.core[place];
             let reduced = arc.cost + self.potentials[node as usize] - self.potentials[arc.head as usize];
@@ -312,7 +312,7 @@ impl Pseudoflow {
     }
 
     /// The potential that the reduced costs of a source's arcs imply.
-    pub fn source_potential(&self, source: u32) -> i64 {
+    pub(super) fn source_potential(&self, source: u32) -> i64 {
         match self.chosen[source as usize] {
             NONE => self.split.row(source).map(|place| self.value(place)).max().unwrap_or(0),
             place => self.value(place as usize),
@@ -320,7 +320,7 @@ impl Pseudoflow {
     }
 
     /// The whole network's solution.
-    pub fn solution(&self, network: &Network) -> Solution {
+    pub(super) fn solution(&self, network: &Network) -> Solution {
         let mut potentials = vec![0; network.node_bound()];
         for (core, &node) in self.split.core_nodes.iter().enumerate() {
             if node != NONE {

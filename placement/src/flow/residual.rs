@@ -22,7 +22,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 impl Residual {
     /// The residual network of the empty flow. Loops are left out.
-    pub fn new(network: &Network, limits: &Limits) -> Self {
+    pub(super) fn new(network: &Network, limits: &Limits) -> Self {
         let nodes = network.node_bound();
         let used = |arc: usize| {
             network.is_arc(arc) && network.capacities[arc] > 0 && network.tails[arc] != network.heads[arc]
@@ -66,19 +66,19 @@ impl Residual {
 
     /// The arcs that leave a node.
     #[inline]
-    pub fn leaving(&self, node: u32) -> std::ops::Range<usize> {
+    pub(super) fn leaving(&self, node: u32) -> std::ops::Range<usize> {
         self.first[node as usize] as usize..self.first[node as usize + 1] as usize
     }
 
     /// Sends flow through an arc.
     #[inline]
-    pub fn push(&mut self, arc: usize, units: i64) {
+    pub(super) fn push(&mut self, arc: usize, units: i64) {
         self.room[arc] -= units;
         self.room[self.reverse[arc] as usize] += units;
     }
 
     /// The flows, by arc of the network. Loops are full where that pays.
-    pub fn flows(&self, network: &Network) -> Vec<i64> {
+    pub(super) fn flows(&self, network: &Network) -> Vec<i64> {
         (0..network.arc_bound())
             .map(|arc| match self.place[arc] {
                 NONE if network.is_arc(arc) && network.costs[arc] < 0 => network.capacities[arc],

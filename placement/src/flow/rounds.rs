@@ -79,7 +79,7 @@ const ENOUGH: i64 = 2;
 
 impl Pseudoflow {
     /// Takes every excess to a deficit. No arc with room may have a negative reduced cost, and none will.
-    pub fn route(&mut self) -> Result<(), Error> {
+    pub(super) fn route(&mut self) -> Result<(), Error> {
         #[cfg(test)]
         if self.meeting_alone {
             self.route_meeting();

@@ -73,7 +73,7 @@ pub(super) fn row_cost(cost: i64) -> Option<i32> {
 
 impl Split {
     /// Splits a network. Loops, and arcs without capacity, are left out.
-    pub fn new(network: &Network, limits: &Limits) -> Self {
+    pub(super) fn new(network: &Network, limits: &Limits) -> Self {
         let nodes = network.node_bound();
         let used = |arc: usize| {
             network.is_arc(arc) && network.capacities[arc] > 0 && network.tails[arc] != network.heads[arc]
@@ -158,27 +158,27 @@ impl Split {
 
     /// The arcs of a source.
     #[inline]
-    pub fn row(&self, source: u32) -> std::ops::Range<usize> {
+    pub(super) fn row(&self, source: u32) -> std::ops::Range<usize> {
         let span = self.spans[source as usize];
         span.start as usize..span.end as usize
     }
 
     /// The arcs that leave a node of the core.
     #[inline]
-    pub fn leaving(&self, node: u32) -> std::ops::Range<usize> {
+    pub(super) fn leaving(&self, node: u32) -> std::ops::Range<usize> {
         self.core_first[node as usize] as usize..self.core_first[node as usize + 1] as usize
     }
 
     /// Sends flow through an arc of the core.
     #[inline]
-    pub fn push(&mut self, place: usize, units: i64) {
+    pub(super) fn push(&mut self, place: usize, units: i64) {
         let reverse = self.core[place].reverse;
         self.core[place].room -= units;
         self.core[reverse as usize].room += units;
     }
 
     /// The network's flows, when source `s` uses its row's arc `chosen[s]`.
-    pub fn flows(&self, network: &Network, chosen: impl Iterator<Item = u32>) -> Vec<i64> {
+    pub(super) fn flows(&self, network: &Network, chosen: impl Iterator<Item = u32>) -> Vec<i64> {
         let mut flows = vec![0; network.arc_bound()];
         for place in chosen.filter(|&place| place != NONE) {
             flows[self.row_arcs[place as usize] as usize] = 1;

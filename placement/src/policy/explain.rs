@@ -55,7 +55,7 @@ pub(crate) struct RuledOut<'c> {
 impl<'c> RuledOut<'c> {
     /// Counts a node that was ruled out as a place for devices (among others) for these requests. That it doesn't offer what
     /// they need is a better reason than that nothing suitable is free.
-    pub fn add<'r>(
+    pub(super) fn add<'r>(
         &mut self,
         why: &'static str,
         cluster: &'c Cluster,
@@ -69,7 +69,7 @@ impl<'c> RuledOut<'c> {
     }
 
     /// As a step has it.
-    pub fn in_words(self) -> BTreeMap<String, usize> {
+    pub(super) fn in_words(self) -> BTreeMap<String, usize> {
         let counts = self.counts.into_iter().map(|(why, count)| (why.to_owned(), count));
         let lacking = self.lacking.into_iter().map(|(what, nodes)| (not_offered(what, &nodes), nodes.len()));
         counts.chain(lacking).collect()
@@ -128,23 +128,23 @@ impl std::fmt::Display for Explanation {
 pub(crate) struct Watched(BTreeMap<JobId, Explanation>);
 
 impl Watched {
-    pub fn watch(&mut self, job: JobId) {
+    pub(super) fn watch(&mut self, job: JobId) {
         self.0.entry(job).or_default();
     }
 
-    pub fn unwatch(&mut self, job: JobId) {
+    pub(super) fn unwatch(&mut self, job: JobId) {
         self.0.remove(&job);
     }
 
-    pub fn get(&self, job: JobId) -> Option<&Explanation> {
+    pub(super) fn get(&self, job: JobId) -> Option<&Explanation> {
         self.0.get(&job).filter(|explanation| !explanation.policy.is_empty())
     }
 
-    pub fn wants(&self, job: JobId) -> bool {
+    pub(super) fn wants(&self, job: JobId) -> bool {
         !self.0.is_empty() && self.0.contains_key(&job)
     }
 
-    pub fn record(&mut self, job: JobId, explanation: Explanation) {
+    pub(super) fn record(&mut self, job: JobId, explanation: Explanation) {
         self.0.insert(job, explanation);
     }
 }

@@ -24,7 +24,7 @@ const CACHES: usize = 4096;
 
 /// Tasks that ask for the same.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape(usize);
+pub(super) struct Shape(usize);
 
 /// A typical task.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ struct Score {
 
 /// Fragmentation under a workload, with what was computed before.
 #[derive(Debug, Default)]
-pub struct Fragmentation {
+pub(super) struct Fragmentation {
     typical: Vec<Typical>,
     /// The frequency of typical tasks that want no GPU.
     without: f64,
@@ -79,7 +79,7 @@ pub struct Fragmentation {
 
 impl Fragmentation {
     /// For this workload; one that is learnt from the tasks if `typical` is empty.
-    pub fn new(typical: &[(Task, f64)]) -> Fragmentation {
+    pub(super) fn new(typical: &[(Task, f64)]) -> Fragmentation {
         let mut new = Fragmentation { learn: typical.is_empty(), ..Fragmentation::default() };
         new.set_typical(typical.to_vec());
         new
@@ -118,7 +118,7 @@ impl Fragmentation {
 
     /// Takes note of a task that arrived, if the workload is to be learnt. The typical tasks are renewed
     /// whenever twice as many tasks were seen as the last time.
-    pub fn observe(&mut self, task: &Task) {
+    pub(super) fn observe(&mut self, task: &Task) {
         if !self.learn {
             return;
         }
@@ -134,7 +134,7 @@ impl Fragmentation {
 
     /// The number under which scores of tasks like this one are remembered, until the next
     /// [`Fragmentation::observe`] or [`Fragmentation::trim`].
-    pub fn shape(&mut self, task: &Task) -> Shape {
+    pub(super) fn shape(&mut self, task: &Task) -> Shape {
         if let Some(shape) = self.shapes.get(task) {
             return *shape;
         }
@@ -145,7 +145,7 @@ impl Fragmentation {
     }
 
     /// Forgets the scores of all shapes if there are too many, or if they are another cluster's.
-    pub fn trim(&mut self, cluster: &Arc<Cluster>) {
+    pub(super) fn trim(&mut self, cluster: &Arc<Cluster>) {
         let same = self.cluster.as_ref().is_some_and(|known| Arc::ptr_eq(known, cluster));
         if !same || self.shapes.len() >= CACHES {
             self.cluster = Some(cluster.clone());
@@ -156,7 +156,7 @@ impl Fragmentation {
 
     /// By how much the node's fragmentation grows if the task, of that shape, goes there with all its devices (it
     /// may shrink); `None` if it doesn't fit.
-    pub fn growth(
+    pub(super) fn growth(
         &mut self,
         cluster: &Cluster,
         usage: &Usage,
@@ -169,7 +169,7 @@ impl Fragmentation {
     }
 
     /// Gives the task devices of the node such that fragmentation grows the least.
-    pub fn grant(
+    pub(super) fn grant(
         &mut self,
         cluster: &Cluster,
         usage: &Usage,
@@ -326,7 +326,7 @@ impl Fragmentation {
 /// From 0 (the best) to 100: in steps, so that nodes that are about as good count as equal, and the first of them
 /// is taken. The steps are those of the published scheduler (a score of 100 · sigmoid(−growth), rounded down);
 /// without them, jobs are spread over more nodes and two points fewer of the GPUs can be given.
-pub fn fgd_cost(growth: f64) -> f64 {
+pub(super) fn fgd_cost(growth: f64) -> f64 {
     let score = 100.0 / (1.0 + (growth / f64::from(crate::WHOLE)).exp());
     100.0 - score.floor()
 }

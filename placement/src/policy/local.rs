@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use crate::usage::Usage;
 
 /// Why a task, with all its devices, doesn't fit a node.
-pub fn why_not(cluster: &Cluster, usage: &Usage, node: NodeId, task: &Task) -> Option<&'static str> {
+pub(super) fn why_not(cluster: &Cluster, usage: &Usage, node: NodeId, task: &Task) -> Option<&'static str> {
     let free = usage.node(node);
     if free.cpu_milli < task.cpu_milli {
         return Some("too few cores free");
@@ -94,7 +94,7 @@ pub fn grant_locally(
 
 /// Whether the device has room for the request beside the grants decided, but not yet taken, for other
 /// requests of the same task.
-pub fn still_fits(
+pub(super) fn still_fits(
     cluster: &Cluster,
     usage: &Usage,
     grants: &[Grant],

@@ -14,7 +14,7 @@ const AT_ONCE: Duration = Duration::from_nanos(1500);
 /// How long a connection's next wait looks before it sleeps: long while answers have been coming quickly,
 /// hardly at all while they have not.
 #[derive(Debug)]
-pub struct Spin {
+pub(super) struct Spin {
     budget_ns: AtomicU32,
     /// How often the next wait looks at first.
     looks: AtomicU32,
@@ -33,7 +33,7 @@ impl Spin {
     /// Between looks the processor is offered to whoever else wants it. That may be who is waited for: the peer, or a
     /// thread that computes the answer. So this is right with fewer processors than waiting threads, and with a single one.
     /// Where it seems to be so the first offer is made early.
-    pub fn look(&self, start: Instant, cheap: bool, mut there: impl FnMut() -> bool) -> bool {
+    pub(super) fn look(&self, start: Instant, cheap: bool, mut there: impl FnMut() -> bool) -> bool {
         let budget = Duration::from_nanos(self.budget_ns.load(Relaxed).into());
         for _ in 0..if cheap { self.looks.load(Relaxed) } else { 1 } {
             if there() {
@@ -55,7 +55,7 @@ impl Spin {
     }
 
     /// A wait that had begun at `start` slept, and is over: the next one looks the longer the shorter this one was.
-    pub fn slept(&self, start: Instant) {
+    pub(super) fn slept(&self, start: Instant) {
         if start.elapsed() < LONGEST * 3 {
             self.budget_ns.store(LONGEST.as_nanos() as u32, Relaxed);
         } else {

@@ -29,7 +29,7 @@ impl Drop for Held<'_> {
 
 /// Reserves what devices with so much memory each need inside the proposal. `enter` makes the context of an
 /// ordinal current.
-pub fn reserve(
+pub(crate) fn reserve(
     driver: &Driver,
     proposal: Range,
     seat: Seat,
@@ -130,7 +130,7 @@ fn take(
 }
 
 /// Makes sure after a device was reset that a range is still reserved.
-pub fn reserve_again(driver: &Driver, range: Range) -> Result<()> {
+pub(crate) fn reserve_again(driver: &Driver, range: Range) -> Result<()> {
     match driver.address_reserve(range.size, 0, range.base) {
         // It was not.
         Ok(base) if base == range.base => Ok(()),

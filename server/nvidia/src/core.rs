@@ -21,7 +21,7 @@ use std::time::Instant;
 
 /// What belongs to a context, and goes with it.
 #[derive(Clone)]
-pub struct Belongings {
+pub(crate) struct Belongings {
     /// The primary context.
     pub context: Context,
     /// For the device's own work: it waits for nobody, and nobody for it.
@@ -35,7 +35,7 @@ pub struct Belongings {
 }
 
 /// One device.
-pub struct Gpu {
+pub(crate) struct Gpu {
     /// The driver's number of it.
     pub device: DeviceId,
     /// What is known about it.
@@ -58,7 +58,7 @@ pub struct Gpu {
 
 /// Counted launches.
 #[derive(Default)]
-pub struct Launches {
+pub(crate) struct Launches {
     /// Submitted.
     pub submitted: u64,
     /// Known to be over.
@@ -71,7 +71,7 @@ pub struct Launches {
 
 impl Launches {
     /// Everything up to `until` is over.
-    pub fn over(&mut self, until: u64) {
+    pub(crate) fn over(&mut self, until: u64) {
         self.finished = self.finished.max(until);
         if self.finished >= self.submitted
             && let Some(since) = self.since.take()
@@ -81,21 +81,21 @@ impl Launches {
     }
 
     /// The device was reset: launches that are not over by now never will be, and are not counted.
-    pub fn abandoned(&mut self) {
+    pub(crate) fn abandoned(&mut self) {
         let finished = self.finished;
         self.submitted = finished;
         self.over(finished);
     }
 
     /// A launch was submitted.
-    pub fn begun(&mut self) {
+    pub(crate) fn begun(&mut self) {
         self.submitted += 1;
         self.since.get_or_insert_with(Instant::now);
     }
 }
 
 /// A stream.
-pub struct Stream {
+pub(crate) struct Stream {
     /// Never used twice.
     pub key: u64,
     /// The device it belongs to.
@@ -109,7 +109,7 @@ pub struct Stream {
 }
 
 /// An event.
-pub struct Event {
+pub(crate) struct Event {
     /// The device it belongs to.
     pub ordinal: Ordinal,
     /// Whether it keeps time.
@@ -121,7 +121,7 @@ pub struct Event {
 }
 
 /// A launch.
-pub struct Launch {
+pub(crate) struct Launch {
     pub module: Arc<Module>,
     pub function: u32,
     pub grid: [u32; 3],
@@ -132,7 +132,7 @@ pub struct Launch {
 }
 
 /// Work for the submitting thread.
-pub enum Op {
+pub(crate) enum Op {
     Launch(Box<Launch>),
     Fill {
         to: CheckedRegion,
@@ -182,7 +182,7 @@ pub enum Op {
 }
 
 /// An [`Op`] and where it belongs.
-pub struct Item {
+pub(crate) struct Item {
     /// When it was put in order: ascending.
     pub turn: u64,
     pub ordinal: Ordinal,
@@ -192,7 +192,7 @@ pub struct Item {
 }
 
 /// Everything that callers name by handles.
-pub struct HandleTables {
+pub(crate) struct HandleTables {
     pub streams: HashMap<Handle, Arc<Stream>>,
     pub events: HashMap<Handle, Arc<Event>>,
     pub modules: HashMap<Handle, Arc<Module>>,
@@ -205,7 +205,7 @@ pub struct HandleTables {
 
 /// A queue that one thread empties.
 #[derive(Default)]
-pub struct Queue {
+pub(crate) struct Queue {
     items: Mutex<VecDeque<Item>>,
     filled: Condvar,
     length: AtomicU64,
@@ -216,7 +216,7 @@ const SPINS: u32 = 200;
 
 impl Queue {
     /// Puts an item at the end.
-    pub fn push(&self, item: Item) {
+    pub(crate) fn push(&self, item: Item) {
         let mut items = self.items.lock();
         items.push_back(item);
         self.length.store(items.len() as u64, SeqCst);
@@ -225,7 +225,7 @@ impl Queue {
     }
 
     /// Takes the first item; waits for one.
-    pub fn pop(&self) -> Item {
+    pub(crate) fn pop(&self) -> Item {
         for _ in 0..SPINS {
             if self.length.load(SeqCst) > 0 {
                 break;
@@ -244,7 +244,7 @@ impl Queue {
 }
 
 /// One application's NVIDIA devices: what the caller's threads, the submitting thread and the waiting thread share.
-pub struct Core {
+pub(crate) struct Core {
     pub driver: Arc<Driver>,
     pub host: Arc<dyn Host>,
     pub gpus: Vec<Gpu>,
@@ -274,33 +274,33 @@ pub struct Core {
 
 impl Core {
     /// A number that was never used.
-    pub fn fresh(&self) -> u64 {
+    pub(crate) fn fresh(&self) -> u64 {
         self.next.fetch_add(1, SeqCst)
     }
 
     /// The device with an ordinal.
-    pub fn gpu(&self, ordinal: Ordinal) -> Result<&Gpu> {
+    pub(crate) fn gpu(&self, ordinal: Ordinal) -> Result<&Gpu> {
         self.gpus
             .get(ordinal as usize)
             .ok_or_else(|| Error::new(Code::InvalidDevice, format!("There is no device {ordinal}")))
     }
 
     /// The device, if no error sticks to it. An error of earlier work that was not yet told is told now.
-    pub fn check(&self, ordinal: Ordinal) -> Result<&Gpu> {
+    pub(crate) fn check(&self, ordinal: Ordinal) -> Result<&Gpu> {
         let gpu = self.gpu(ordinal)?;
         gpu.errors.lock().check()?;
         Ok(gpu)
     }
 
     /// Makes a device's context current on this thread.
-    pub fn enter(&self, ordinal: Ordinal) -> Result<Belongings> {
+    pub(crate) fn enter(&self, ordinal: Ordinal) -> Result<Belongings> {
         let belongings = self.gpu(ordinal)?.belongings.lock().clone();
         self.driver.enter(belongings.context)?;
         Ok(belongings)
     }
 
     /// Notes an error of a call that was made for an ordinal, if it sticks.
-    pub fn note<T>(&self, ordinal: Ordinal, result: Result<T>) -> Result<T> {
+    pub(crate) fn note<T>(&self, ordinal: Ordinal, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && let Ok(gpu) = self.gpu(ordinal)
         {
@@ -310,21 +310,21 @@ impl Core {
     }
 
     /// Keeps an error of work that was submitted, until somebody can be told.
-    pub fn keep(&self, ordinal: Ordinal, error: Error) {
+    pub(crate) fn keep(&self, ordinal: Ordinal, error: Error) {
         if let Ok(gpu) = self.gpu(ordinal) {
             gpu.errors.lock().keep(error);
         }
     }
 
     /// The stream behind a handle, if no error sticks to its device.
-    pub fn stream(&self, state: &HandleTables, handle: Handle) -> Result<Arc<Stream>> {
+    pub(crate) fn stream(&self, state: &HandleTables, handle: Handle) -> Result<Arc<Stream>> {
         let stream = find_stream(state, handle)?;
         self.check(stream.ordinal)?;
         Ok(stream)
     }
 
     /// Puts work in order.
-    pub fn enqueue(&self, ordinal: Ordinal, stream: Option<Arc<Stream>>, op: Op) {
+    pub(crate) fn enqueue(&self, ordinal: Ordinal, stream: Option<Arc<Stream>>, op: Op) {
         if let Some(stream) = &stream {
             stream.pending.fetch_add(1, SeqCst);
         }
@@ -337,17 +337,17 @@ impl Core {
     }
 
     /// Puts work on a stream.
-    pub fn enqueue_on(&self, stream: Arc<Stream>, op: Op) {
+    pub(crate) fn enqueue_on(&self, stream: Arc<Stream>, op: Op) {
         self.enqueue(stream.ordinal, Some(stream), op);
     }
 
     /// Whether all work of a stream is submitted and done; the stream's context must be current.
-    pub fn stream_is_done(&self, stream: &Stream) -> Result<bool> {
+    pub(crate) fn stream_is_done(&self, stream: &Stream) -> Result<bool> {
         Ok(stream.pending.load(SeqCst) == 0 && self.driver.stream_is_done(stream.raw)?)
     }
 
     /// Whether all work of an ordinal's destroyed streams is done; its context must be current.
-    pub fn destroyed_streams_are_done(&self, ordinal: Ordinal) -> Result<bool> {
+    pub(crate) fn destroyed_streams_are_done(&self, ordinal: Ordinal) -> Result<bool> {
         {
             let mut state = self.state.lock();
             state.destroyed.retain(|stream| stream.pending.load(SeqCst) > 0);
@@ -367,7 +367,7 @@ impl Core {
 
     /// To be asked when something was found done: whether copies to the host that were done before have been
     /// handed on as well. Waits for that a little, but not for long.
-    pub fn is_handed_on(&self) -> bool {
+    pub(crate) fn is_handed_on(&self) -> bool {
         if self.copies_out.load(SeqCst) == 0 {
             return true;
         }
@@ -379,7 +379,7 @@ impl Core {
     }
 
     /// Waits until nothing of a place is in use that was released before a turn.
-    pub fn wait_for_releases(&self, range: Range, turn: u64) {
+    pub(crate) fn wait_for_releases(&self, range: Range, turn: u64) {
         let mut state = self.state.lock();
         let in_use = |table: &Table| table.overlapping_releases(range).iter().any(|release| release.0 < turn);
         while state.table.as_ref().is_some_and(in_use) {
@@ -388,7 +388,7 @@ impl Core {
     }
 
     /// Whether nothing at all is under way.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         if self.unsubmitted.load(SeqCst) != 0 {
             return false;
         }
@@ -400,7 +400,7 @@ impl Core {
 }
 
 /// The stream behind a handle.
-pub fn find_stream(state: &HandleTables, handle: Handle) -> Result<Arc<Stream>> {
+pub(crate) fn find_stream(state: &HandleTables, handle: Handle) -> Result<Arc<Stream>> {
     state.streams.get(&handle).cloned().ok_or_else(|| {
         let what = if handle < FIRST_STREAM { "legacy stream" } else { "stream" };
         Error::new(Code::InvalidHandle, format!("There is no {what} with the handle {handle:#x}"))
@@ -408,7 +408,7 @@ pub fn find_stream(state: &HandleTables, handle: Handle) -> Result<Arc<Stream>> 
 }
 
 /// The event behind a handle.
-pub fn find_event(state: &HandleTables, handle: Handle) -> Result<Arc<Event>> {
+pub(crate) fn find_event(state: &HandleTables, handle: Handle) -> Result<Arc<Event>> {
     state.events.get(&handle).cloned().ok_or_else(|| {
         Error::new(Code::InvalidHandle, format!("There is no event with the handle {handle:#x}"))
     })

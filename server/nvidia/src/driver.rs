@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// An opened driver.
-pub struct Driver {
+pub(crate) struct Driver {
     table: Table,
     /// Changes when contexts do.
     id: AtomicU64,
@@ -38,7 +38,7 @@ macro_rules! call {
 
 impl Driver {
     /// Calls go through this table.
-    pub fn new(table: Table) -> Self {
+    pub(crate) fn new(table: Table) -> Self {
         Self { table, id: AtomicU64::new(NEXT.fetch_add(1, Relaxed)) }
     }
 
@@ -63,33 +63,33 @@ impl Driver {
     }
 
     /// Starts the driver.
-    pub fn init(&self) -> Result<()> {
+    pub(crate) fn init(&self) -> Result<()> {
         call!(self, init(0))
     }
 
     /// The driver's version: 13000 is 13.0.
-    pub fn version(&self) -> Result<u32> {
+    pub(crate) fn version(&self) -> Result<u32> {
         let mut version = 0;
         call!(self, driver_get_version(&mut version))?;
         Ok(version.max(0) as u32)
     }
 
     /// How many devices there are.
-    pub fn device_count(&self) -> Result<u32> {
+    pub(crate) fn device_count(&self) -> Result<u32> {
         let mut count = 0;
         call!(self, device_get_count(&mut count))?;
         Ok(count.max(0) as u32)
     }
 
     /// The device with this number.
-    pub fn device(&self, ordinal: u32) -> Result<DeviceId> {
+    pub(crate) fn device(&self, ordinal: u32) -> Result<DeviceId> {
         let mut device = 0;
         call!(self, device_get(&mut device, ordinal as c_int))?;
         Ok(device)
     }
 
     /// A device's name.
-    pub fn device_name(&self, device: DeviceId) -> Result<String> {
+    pub(crate) fn device_name(&self, device: DeviceId) -> Result<String> {
         let mut name = [0u8; 256];
         call!(self, device_get_name(name.as_mut_ptr().cast(), name.len() as c_int - 1, device))?;
         let end = name.iter().position(|b| *b == 0).unwrap_or(0);
@@ -97,21 +97,21 @@ impl Driver {
     }
 
     /// A device's UUID.
-    pub fn device_uuid(&self, device: DeviceId) -> Result<[u8; 16]> {
+    pub(crate) fn device_uuid(&self, device: DeviceId) -> Result<[u8; 16]> {
         let mut uuid = [0; 16];
         call!(self, device_get_uuid(&mut uuid, device))?;
         Ok(uuid)
     }
 
     /// A device's memory in bytes.
-    pub fn device_memory(&self, device: DeviceId) -> Result<u64> {
+    pub(crate) fn device_memory(&self, device: DeviceId) -> Result<u64> {
         let mut bytes = 0;
         call!(self, device_total_mem(&mut bytes, device))?;
         Ok(bytes as u64)
     }
 
     /// A device's attribute; 0 where the driver does not know it.
-    pub fn device_attribute(&self, device: DeviceId, number: u32) -> i32 {
+    pub(crate) fn device_attribute(&self, device: DeviceId, number: u32) -> i32 {
         let mut value = 0;
         match call!(self, device_get_attribute(&mut value, number as c_int, device)) {
             Ok(()) => value,
@@ -120,13 +120,13 @@ impl Driver {
     }
 
     /// Whether a device can reach another one's memory.
-    pub fn can_access_peer(&self, device: DeviceId, peer: DeviceId) -> bool {
+    pub(crate) fn can_access_peer(&self, device: DeviceId, peer: DeviceId) -> bool {
         let mut can = 0;
         call!(self, device_can_access_peer(&mut can, device, peer)).is_ok() && can != 0
     }
 
     /// Lets the current context reach another one's memory. Failing leaves it as it is.
-    pub fn enable_peer_access(&self, peer: Context) {
+    pub(crate) fn enable_peer_access(&self, peer: Context) {
         if let Some(enable) = self.table.ctx_enable_peer_access {
             // SAFETY: the context is the driver's.
             unsafe { enable(peer, 0) };
@@ -134,19 +134,19 @@ impl Driver {
     }
 
     /// Takes the device's primary context.
-    pub fn retain(&self, device: DeviceId) -> Result<Context> {
+    pub(crate) fn retain(&self, device: DeviceId) -> Result<Context> {
         let mut context = Context::NULL;
         call!(self, primary_ctx_retain(&mut context, device))?;
         Ok(context)
     }
 
     /// Gives the device's primary context back.
-    pub fn release(&self, device: DeviceId) -> Result<()> {
+    pub(crate) fn release(&self, device: DeviceId) -> Result<()> {
         call!(self, primary_ctx_release(device))
     }
 
     /// Destroys everything in the device's primary context.
-    pub fn reset(&self, device: DeviceId) -> Result<()> {
+    pub(crate) fn reset(&self, device: DeviceId) -> Result<()> {
         let result = call!(self, primary_ctx_reset(device));
         // What is current on any thread is to be set anew.
         self.id.store(NEXT.fetch_add(1, Relaxed), Relaxed);
@@ -154,7 +154,7 @@ impl Driver {
     }
 
     /// Makes a context current on this thread.
-    pub fn enter(&self, context: Context) -> Result<()> {
+    pub(crate) fn enter(&self, context: Context) -> Result<()> {
         let id = self.id.load(Relaxed);
         if CURRENT.get() == (id, context) {
             return Ok(());
@@ -165,19 +165,19 @@ impl Driver {
     }
 
     /// Sets a limit of the current context.
-    pub fn set_limit(&self, limit: u32, value: u64) -> Result<()> {
+    pub(crate) fn set_limit(&self, limit: u32, value: u64) -> Result<()> {
         call!(self, ctx_set_limit(limit, value as usize))
     }
 
     /// Free and total memory of the current context's device.
-    pub fn mem_info(&self) -> Result<(u64, u64)> {
+    pub(crate) fn mem_info(&self) -> Result<(u64, u64)> {
         let (mut free, mut total) = (0, 0);
         call!(self, mem_get_info(&mut free, &mut total))?;
         Ok((free as u64, total as u64))
     }
 
     /// Physical memory comes in multiples of this.
-    pub fn granularity(&self, device: DeviceId) -> Result<u64> {
+    pub(crate) fn granularity(&self, device: DeviceId) -> Result<u64> {
         let prop = sys::MemAllocationProp::of(device);
         let mut bytes = 0;
         call!(self, mem_get_allocation_granularity(&mut bytes, &prop, 0))?;
@@ -185,19 +185,19 @@ impl Driver {
     }
 
     /// Reserves addresses, at the hint if the driver likes; 0 is no hint.
-    pub fn address_reserve(&self, size: u64, alignment: u64, hint: Address) -> Result<Address> {
+    pub(crate) fn address_reserve(&self, size: u64, alignment: u64, hint: Address) -> Result<Address> {
         let mut address = 0;
         call!(self, mem_address_reserve(&mut address, size as usize, alignment as usize, hint, 0))?;
         Ok(address)
     }
 
     /// Gives reserved addresses back.
-    pub fn address_free(&self, address: Address, size: u64) -> Result<()> {
+    pub(crate) fn address_free(&self, address: Address, size: u64) -> Result<()> {
         call!(self, mem_address_free(address, size as usize))
     }
 
     /// Takes physical memory.
-    pub fn mem_create(&self, device: DeviceId, size: u64) -> Result<u64> {
+    pub(crate) fn mem_create(&self, device: DeviceId, size: u64) -> Result<u64> {
         let prop = sys::MemAllocationProp::of(device);
         let mut handle = 0;
         call!(self, mem_create(&mut handle, size as usize, &prop, 0))?;
@@ -205,35 +205,35 @@ impl Driver {
     }
 
     /// Gives physical memory back, once it is mapped nowhere.
-    pub fn mem_release(&self, handle: u64) -> Result<()> {
+    pub(crate) fn mem_release(&self, handle: u64) -> Result<()> {
         call!(self, mem_release(handle))
     }
 
     /// Maps physical memory at reserved addresses.
-    pub fn mem_map(&self, address: Address, size: u64, handle: u64) -> Result<()> {
+    pub(crate) fn mem_map(&self, address: Address, size: u64, handle: u64) -> Result<()> {
         call!(self, mem_map(address, size as usize, 0, handle, 0))
     }
 
     /// Undoes one whole mapping.
-    pub fn mem_unmap(&self, address: Address, size: u64) -> Result<()> {
+    pub(crate) fn mem_unmap(&self, address: Address, size: u64) -> Result<()> {
         call!(self, mem_unmap(address, size as usize))
     }
 
     /// Lets devices use mapped memory.
-    pub fn set_access(&self, address: Address, size: u64, devices: &[DeviceId]) -> Result<()> {
+    pub(crate) fn set_access(&self, address: Address, size: u64, devices: &[DeviceId]) -> Result<()> {
         let all: Vec<_> = devices.iter().map(|&d| sys::MemAccessDesc::all(d)).collect();
         call!(self, mem_set_access(address, size as usize, all.as_ptr(), all.len()))
     }
 
     /// Host memory that devices reach fast.
-    pub fn host_alloc(&self, size: usize) -> Result<*mut u8> {
+    pub(crate) fn host_alloc(&self, size: usize) -> Result<*mut u8> {
         let mut memory = std::ptr::null_mut();
         call!(self, mem_host_alloc(&mut memory, size, sys::HOST_ALLOC_PORTABLE))?;
         Ok(memory.cast())
     }
 
     /// Gives it back.
-    pub fn host_free(&self, memory: *mut u8) -> Result<()> {
+    pub(crate) fn host_free(&self, memory: *mut u8) -> Result<()> {
         call!(self, mem_free_host(memory.cast()))
     }
 
@@ -241,7 +241,13 @@ impl Driver {
     ///
     /// # Safety
     /// The source must be readable until the stream has done it.
-    pub unsafe fn copy_in(&self, dst: Address, src: *const u8, size: usize, stream: Stream) -> Result<()> {
+    pub(crate) unsafe fn copy_in(
+        &self,
+        dst: Address,
+        src: *const u8,
+        size: usize,
+        stream: Stream,
+    ) -> Result<()> {
         call!(self, memcpy_htod_async(dst, src.cast(), size, stream))
     }
 
@@ -249,17 +255,23 @@ impl Driver {
     ///
     /// # Safety
     /// The destination must be writable until the stream has done it.
-    pub unsafe fn copy_out(&self, dst: *mut u8, src: Address, size: usize, stream: Stream) -> Result<()> {
+    pub(crate) unsafe fn copy_out(
+        &self,
+        dst: *mut u8,
+        src: Address,
+        size: usize,
+        stream: Stream,
+    ) -> Result<()> {
         call!(self, memcpy_dtoh_async(dst.cast(), src, size, stream))
     }
 
     /// Copies on devices.
-    pub fn copy(&self, dst: Address, src: Address, size: u64, stream: Stream) -> Result<()> {
+    pub(crate) fn copy(&self, dst: Address, src: Address, size: u64, stream: Stream) -> Result<()> {
         call!(self, memcpy_dtod_async(dst, src, size as usize, stream))
     }
 
     /// Copies from one device to another.
-    pub fn copy_peer(
+    pub(crate) fn copy_peer(
         &self,
         dst: (Address, Context),
         src: (Address, Context),
@@ -273,12 +285,19 @@ impl Driver {
     ///
     /// # Safety
     /// As for [`Driver::copy_in`] and [`Driver::copy_out`], where a side is on the host.
-    pub unsafe fn copy_2d(&self, copy: &sys::Memcpy2d, stream: Stream) -> Result<()> {
+    pub(crate) unsafe fn copy_2d(&self, copy: &sys::Memcpy2d, stream: Stream) -> Result<()> {
         call!(self, memcpy_2d_async(copy, stream))
     }
 
     /// Fills `count` elements of 1, 2 or 4 bytes.
-    pub fn fill(&self, dst: Address, value: u32, element: u32, count: u64, stream: Stream) -> Result<()> {
+    pub(crate) fn fill(
+        &self,
+        dst: Address,
+        value: u32,
+        element: u32,
+        count: u64,
+        stream: Stream,
+    ) -> Result<()> {
         let count = count as usize;
         match element {
             1 => call!(self, memset_d8_async(dst, value as u8, count, stream)),
@@ -288,7 +307,7 @@ impl Driver {
     }
 
     /// Fills rows of `width` elements.
-    pub fn fill_2d(
+    pub(crate) fn fill_2d(
         &self,
         (dst, pitch): (Address, u64),
         value: u32,
@@ -305,7 +324,7 @@ impl Driver {
     }
 
     /// Loads a module into the current context. The image must end in a NUL.
-    pub fn module_load(&self, image: &[u64]) -> Result<Module> {
+    pub(crate) fn module_load(&self, image: &[u64]) -> Result<Module> {
         let mut log = vec![0u8; LOG_BYTES];
         let options: [c_uint; 2] = [sys::JIT_ERROR_LOG, sys::JIT_ERROR_LOG_SIZE];
         let values: [*mut c_void; 2] =
@@ -325,12 +344,12 @@ impl Driver {
     }
 
     /// Unloads a module.
-    pub fn module_unload(&self, module: Module) -> Result<()> {
+    pub(crate) fn module_unload(&self, module: Module) -> Result<()> {
         call!(self, module_unload(module))
     }
 
     /// The names of a module's kernels, where the driver can tell.
-    pub fn module_functions(&self, module: Module) -> Option<Vec<(String, Function)>> {
+    pub(crate) fn module_functions(&self, module: Module) -> Option<Vec<(String, Function)>> {
         let table = &self.table;
         let (count_of, enumerate, name_of) =
             (table.module_get_function_count?, table.module_enumerate_functions?, table.func_get_name?);
@@ -359,7 +378,7 @@ impl Driver {
     }
 
     /// A kernel of a module.
-    pub fn function(&self, module: Module, name: &str) -> Result<Function> {
+    pub(crate) fn function(&self, module: Module, name: &str) -> Result<Function> {
         let name = c_name(name)?;
         let mut function = Function::NULL;
         call!(self, module_get_function(&mut function, module, name.as_ptr()))?;
@@ -367,7 +386,7 @@ impl Driver {
     }
 
     /// A variable of a module: its address and size.
-    pub fn global(&self, module: Module, name: &str) -> Result<(Address, u64)> {
+    pub(crate) fn global(&self, module: Module, name: &str) -> Result<(Address, u64)> {
         let name = c_name(name)?;
         let (mut address, mut size) = (0, 0);
         call!(self, module_get_global(&mut address, &mut size, module, name.as_ptr()))?;
@@ -375,7 +394,7 @@ impl Driver {
     }
 
     /// A kernel's parameters as offsets and sizes, where the driver can tell.
-    pub fn function_params(&self, function: Function) -> Option<Vec<(u32, u32)>> {
+    pub(crate) fn function_params(&self, function: Function) -> Option<Vec<(u32, u32)>> {
         let get = self.table.func_get_param_info?;
         let mut params = Vec::new();
         loop {
@@ -391,19 +410,24 @@ impl Driver {
     }
 
     /// An attribute of a kernel.
-    pub fn function_attribute(&self, function: Function, attribute: c_int) -> Result<u32> {
+    pub(crate) fn function_attribute(&self, function: Function, attribute: c_int) -> Result<u32> {
         let mut value = 0;
         call!(self, func_get_attribute(&mut value, attribute, function))?;
         Ok(value.max(0) as u32)
     }
 
     /// Sets an attribute of a kernel.
-    pub fn set_function_attribute(&self, function: Function, attribute: c_int, value: u32) -> Result<()> {
+    pub(crate) fn set_function_attribute(
+        &self,
+        function: Function,
+        attribute: c_int,
+        value: u32,
+    ) -> Result<()> {
         call!(self, func_set_attribute(function, attribute, value as c_int))
     }
 
     /// Launches a kernel with its parameter block.
-    pub fn launch(
+    pub(crate) fn launch(
         &self,
         function: Function,
         grid: [u32; 3],
@@ -427,7 +451,7 @@ impl Driver {
     }
 
     /// Launches a kernel whose blocks may wait for each other; `params` point into its parameter block.
-    pub fn launch_cooperative(
+    pub(crate) fn launch_cooperative(
         &self,
         function: Function,
         grid: [u32; 3],
@@ -442,7 +466,7 @@ impl Driver {
     }
 
     /// How many blocks of a kernel a multiprocessor can hold.
-    pub fn occupancy(&self, function: Function, threads: u32, shared: u32) -> Result<u32> {
+    pub(crate) fn occupancy(&self, function: Function, threads: u32, shared: u32) -> Result<u32> {
         let mut blocks = 0;
         call!(self, occupancy(&mut blocks, function, threads as c_int, shared as usize))?;
         Ok(blocks.max(0) as u32)
@@ -452,12 +476,17 @@ impl Driver {
     ///
     /// # Safety
     /// The function must be ready for its argument, on another thread.
-    pub unsafe fn host_func(&self, stream: Stream, call: sys::HostFn, argument: *mut c_void) -> Result<()> {
+    pub(crate) unsafe fn host_func(
+        &self,
+        stream: Stream,
+        call: sys::HostFn,
+        argument: *mut c_void,
+    ) -> Result<()> {
         call!(self, launch_host_func(stream, call, argument))
     }
 
     /// Creates a stream in the current context.
-    pub fn stream_create(&self, blocking: bool, priority: i32) -> Result<Stream> {
+    pub(crate) fn stream_create(&self, blocking: bool, priority: i32) -> Result<Stream> {
         let flags = if blocking { 0 } else { sys::STREAM_NON_BLOCKING };
         let mut stream = Stream::NULL;
         call!(self, stream_create(&mut stream, flags, priority))?;
@@ -465,22 +494,22 @@ impl Driver {
     }
 
     /// Destroys a stream once its work is done.
-    pub fn stream_destroy(&self, stream: Stream) -> Result<()> {
+    pub(crate) fn stream_destroy(&self, stream: Stream) -> Result<()> {
         call!(self, stream_destroy(stream))
     }
 
     /// Makes a stream wait for an event.
-    pub fn stream_wait(&self, stream: Stream, event: Event) -> Result<()> {
+    pub(crate) fn stream_wait(&self, stream: Stream, event: Event) -> Result<()> {
         call!(self, stream_wait_event(stream, event, 0))
     }
 
     /// Waits for a stream.
-    pub fn stream_synchronize(&self, stream: Stream) -> Result<()> {
+    pub(crate) fn stream_synchronize(&self, stream: Stream) -> Result<()> {
         call!(self, stream_synchronize(stream))
     }
 
     /// Whether a stream's work is done.
-    pub fn stream_is_done(&self, stream: Stream) -> Result<bool> {
+    pub(crate) fn stream_is_done(&self, stream: Stream) -> Result<bool> {
         // SAFETY: as in `call!`.
         match unsafe { (self.table.stream_query)(stream) } {
             NOT_READY => Ok(false),
@@ -489,7 +518,7 @@ impl Driver {
     }
 
     /// Creates an event in the current context.
-    pub fn event_create(&self, timing: bool) -> Result<Event> {
+    pub(crate) fn event_create(&self, timing: bool) -> Result<Event> {
         let flags = if timing { 0 } else { sys::EVENT_DISABLE_TIMING };
         let mut event = Event::NULL;
         call!(self, event_create(&mut event, flags))?;
@@ -497,12 +526,12 @@ impl Driver {
     }
 
     /// Records an event in a stream.
-    pub fn event_record(&self, event: Event, stream: Stream) -> Result<()> {
+    pub(crate) fn event_record(&self, event: Event, stream: Stream) -> Result<()> {
         call!(self, event_record(event, stream))
     }
 
     /// Whether what an event was recorded after is done.
-    pub fn event_is_done(&self, event: Event) -> Result<bool> {
+    pub(crate) fn event_is_done(&self, event: Event) -> Result<bool> {
         // SAFETY: as in `call!`.
         match unsafe { (self.table.event_query)(event) } {
             NOT_READY => Ok(false),
@@ -511,12 +540,12 @@ impl Driver {
     }
 
     /// Waits for an event.
-    pub fn event_synchronize(&self, event: Event) -> Result<()> {
+    pub(crate) fn event_synchronize(&self, event: Event) -> Result<()> {
         call!(self, event_synchronize(event))
     }
 
     /// Milliseconds between two events.
-    pub fn event_elapsed(&self, start: Event, end: Event) -> Result<f32> {
+    pub(crate) fn event_elapsed(&self, start: Event, end: Event) -> Result<f32> {
         let mut time = 0.0;
         call!(self, event_elapsed_time(&mut time, start, end))?;
         Ok(time)

@@ -29,7 +29,7 @@ const FOLDERS: &[&str] = &[
 const IN_PROCESS: &CStr = c"rgpu_use_in_process";
 
 /// An opened driver.
-pub struct Opened {
+pub(crate) struct Opened {
     /// Its entry points.
     pub table: Table,
     /// Where it was found.
@@ -39,7 +39,7 @@ pub struct Opened {
 }
 
 /// Opens the driver: the one that was named, or else the machine's.
-pub fn open(driver: Option<&Path>) -> Result<Opened> {
+pub(crate) fn open(driver: Option<&Path>) -> Result<Opened> {
     if let Some(path) = driver {
         if !path.is_absolute() {
             let text = format!("The driver {} is not named by its full path", path.display());

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// What an image says about a kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kernel {
+pub(crate) struct Kernel {
     /// Its parameters, in order.
     pub params: Vec<ParamInfo>,
     /// `.reqntid`, or zeros.
@@ -19,7 +19,7 @@ pub struct Kernel {
 
 /// What is in an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Contents {
+pub(crate) struct Contents {
     /// Kernels by name. From a cubin, device functions may be among them.
     pub kernels: BTreeMap<String, Kernel>,
     /// Variables by name.
@@ -30,7 +30,7 @@ pub struct Contents {
 
 impl Contents {
     /// Reads an image of any kind.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut contents = Self::default();
         match image::sniff(bytes) {
             Some(ImageKind::Container) => {

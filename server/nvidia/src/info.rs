@@ -66,7 +66,7 @@ const NOT_FORWARDED: &[u32] = &[
 ];
 
 /// Starts the driver and describes its devices.
-pub fn describe_all(driver: &Driver, config: &Config) -> Result<Vec<(DeviceId, DeviceInfo)>> {
+pub(crate) fn describe_all(driver: &Driver, config: &Config) -> Result<Vec<(DeviceId, DeviceInfo)>> {
     driver.init()?;
     let version = driver.version()?;
     if version < super::MIN_VERSION {

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Physical memory is mapped in multiples of this.
-pub const PIECE: u64 = 2 << 20;
+pub(crate) const PIECE: u64 = 2 << 20;
 
 /// A region that was found to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CheckedRegion {
+pub(crate) struct CheckedRegion {
     /// The bytes.
     pub region: Region,
     /// Whether they are mirrored memory.
@@ -25,7 +25,7 @@ pub struct CheckedRegion {
 
 /// An allocation.
 #[derive(Debug, Clone)]
-pub struct Allocation {
+pub(crate) struct Allocation {
     /// Its addresses.
     pub range: Range,
     /// Mirrored, or the device's alone.
@@ -37,7 +37,7 @@ pub struct Allocation {
 }
 
 /// What is allocated where.
-pub struct Table {
+pub(crate) struct Table {
     plan: AddressPlan,
     allocations: BTreeMap<u64, Allocation>,
     /// Module-level variables, at addresses of the driver's: the range, the ordinal, the module.
@@ -50,7 +50,7 @@ pub struct Table {
 
 impl Table {
     /// Nothing allocated; `limits` are the most bytes of each ordinal.
-    pub fn new(plan: AddressPlan, limits: Vec<u64>) -> Self {
+    pub(crate) fn new(plan: AddressPlan, limits: Vec<u64>) -> Self {
         let used = vec![0; limits.len()];
         Self {
             plan,
@@ -63,19 +63,25 @@ impl Table {
     }
 
     /// The reserved ranges that belong to an ordinal; the shared one is the first one's.
-    pub fn ranges(&self, ordinal: Ordinal) -> Vec<Range> {
+    pub(crate) fn ranges(&self, ordinal: Ordinal) -> Vec<Range> {
         let own = self.plan.devices.get(ordinal as usize).copied();
         own.into_iter().chain((ordinal == 0).then_some(self.plan.shared)).collect()
     }
 
     /// Bytes that an ordinal may still allocate, and in all.
-    pub fn room(&self, ordinal: Ordinal) -> (u64, u64) {
+    pub(crate) fn room(&self, ordinal: Ordinal) -> (u64, u64) {
         let at = ordinal as usize;
         (self.limits[at] - self.used[at], self.limits[at])
     }
 
     /// Takes a place.
-    pub fn insert(&mut self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<Range> {
+    pub(crate) fn insert(
+        &mut self,
+        ordinal: Ordinal,
+        addr: u64,
+        size: u64,
+        kind: MemoryKind,
+    ) -> Result<Range> {
         if kind == MemoryKind::Direct {
             let text = "An NVIDIA device has no memory that is also the program's own";
             return Err(Error::new(Code::NotSupported, text));
@@ -100,14 +106,14 @@ impl Table {
     }
 
     /// Notes what is behind an allocation.
-    pub fn backed(&mut self, addr: u64, pieces: Vec<u64>) {
+    pub(crate) fn backed(&mut self, addr: u64, pieces: Vec<u64>) {
         if let Some(allocation) = self.allocations.get_mut(&addr) {
             allocation.pieces = pieces;
         }
     }
 
     /// Removes the allocation that starts at `addr`.
-    pub fn remove(&mut self, ordinal: Ordinal, addr: u64) -> Result<Allocation> {
+    pub(crate) fn remove(&mut self, ordinal: Ordinal, addr: u64) -> Result<Allocation> {
         match self.allocations.get(&addr) {
             Some(found) if found.ordinal == ordinal => {}
             _ => return Err(Error::new(Code::InvalidValue, format!("No allocation starts at {addr:#x}"))),
@@ -120,7 +126,7 @@ impl Table {
     }
 
     /// Removes all of an ordinal's allocations and variables.
-    pub fn remove_all(&mut self, ordinal: Ordinal) -> Vec<Allocation> {
+    pub(crate) fn remove_all(&mut self, ordinal: Ordinal) -> Vec<Allocation> {
         self.variables.retain(|_, v| v.1 != ordinal);
         let addrs: Vec<u64> =
             self.allocations.iter().filter(|(_, a)| a.ordinal == ordinal).map(|(&addr, _)| addr).collect();
@@ -128,12 +134,12 @@ impl Table {
     }
 
     /// Which released memory a place may still overlap.
-    pub fn overlapping_releases(&self, range: Range) -> Vec<(u64, Range)> {
+    pub(crate) fn overlapping_releases(&self, range: Range) -> Vec<(u64, Range)> {
         self.releasing.iter().copied().filter(|(_, r)| r.overlaps(range)).collect()
     }
 
     /// A module's variables have addresses.
-    pub fn add_variables(&mut self, ordinal: Ordinal, module: Handle, globals: &[GlobalInfo]) {
+    pub(crate) fn add_variables(&mut self, ordinal: Ordinal, module: Handle, globals: &[GlobalInfo]) {
         for global in globals {
             let range = Range { base: global.addr, size: global.size };
             self.variables.insert(global.addr, (range, ordinal, module));
@@ -141,12 +147,12 @@ impl Table {
     }
 
     /// A module's variables are gone.
-    pub fn remove_variables(&mut self, module: Handle) {
+    pub(crate) fn remove_variables(&mut self, module: Handle) {
         self.variables.retain(|_, v| v.2 != module);
     }
 
     /// Whether `len` bytes at `addr` are mirrored memory.
-    pub fn is_mirrored(&self, addr: u64, len: u64) -> bool {
+    pub(crate) fn is_mirrored(&self, addr: u64, len: u64) -> bool {
         self.find(addr, len).is_some_and(|(mirrored, _)| mirrored)
     }
 
@@ -180,7 +186,7 @@ impl Table {
     }
 
     /// Checks that work may use a region, as far as it is not empty.
-    pub fn place(&self, region: Region) -> Result<CheckedRegion> {
+    pub(crate) fn place(&self, region: Region) -> Result<CheckedRegion> {
         region.check()?;
         let extent = region.extent().unwrap_or(u64::MAX);
         if extent == 0 {
@@ -203,7 +209,7 @@ struct Piece {
 }
 
 /// The physical memory that is mapped.
-pub struct Pieces {
+pub(crate) struct Pieces {
     driver: Arc<Driver>,
     /// By ordinal: the device, and the devices that can reach its memory.
     devices: Vec<(DeviceId, Vec<DeviceId>)>,
@@ -213,13 +219,13 @@ pub struct Pieces {
 
 impl Pieces {
     /// Nothing mapped.
-    pub fn new(driver: Arc<Driver>, devices: Vec<(DeviceId, Vec<DeviceId>)>) -> Self {
+    pub(crate) fn new(driver: Arc<Driver>, devices: Vec<(DeviceId, Vec<DeviceId>)>) -> Self {
         Self { driver, devices, mapped: BTreeMap::new() }
     }
 
     /// Makes sure that there is memory behind a range. The result is the pieces, to be given back, and which of
     /// the range is newly mapped.
-    pub fn take(&mut self, ordinal: Ordinal, range: Range) -> Result<(Vec<u64>, Vec<Range>)> {
+    pub(crate) fn take(&mut self, ordinal: Ordinal, range: Range) -> Result<(Vec<u64>, Vec<Range>)> {
         let base = range.base / PIECE * PIECE;
         let end = range.end().next_multiple_of(PIECE);
         let before = self.mapped.range(..=base).next_back().map_or(base, |(&at, _)| at);
@@ -280,7 +286,7 @@ impl Pieces {
     }
 
     /// Gives pieces back.
-    pub fn give(&mut self, pieces: &[u64]) {
+    pub(crate) fn give(&mut self, pieces: &[u64]) {
         for base in pieces {
             let Some(piece) = self.mapped.get_mut(base) else { continue };
             piece.users -= 1;

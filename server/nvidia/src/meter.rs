@@ -32,7 +32,7 @@ struct Timed {
 
 /// The launches of one device that are being measured.
 #[derive(Default)]
-pub struct Meter {
+pub(crate) struct Meter {
     open: VecDeque<Timed>,
     /// The end of the latest that was told.
     last: Option<Arc<Marker>>,
@@ -42,12 +42,12 @@ pub struct Meter {
 
 impl Meter {
     /// A launch was submitted between two events.
-    pub fn submitted(&mut self, start: Arc<Marker>, end: Arc<Marker>) {
+    pub(crate) fn submitted(&mut self, start: Arc<Marker>, end: Arc<Marker>) {
         self.open.push_back(Timed { start, end, since: Instant::now() });
     }
 
     /// Everything was abandoned.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.open.clear();
         self.last = None;
     }
@@ -91,7 +91,7 @@ impl Meter {
 }
 
 /// Before a launch: waits until it may be submitted. Says whether it is to be measured.
-pub fn before(core: &Core, ordinal: Ordinal) -> bool {
+pub(crate) fn before(core: &Core, ordinal: Ordinal) -> bool {
     let Some(pacer) = core.pacer.as_deref() else { return false };
     let Ok(gpu) = core.gpu(ordinal) else { return false };
     while pacer.is_limited(ordinal) {
@@ -113,7 +113,7 @@ pub fn before(core: &Core, ordinal: Ordinal) -> bool {
 }
 
 /// Tells what has been used by now. `busy_ns` is the time in which there was a launch that is not known to be over.
-pub fn tell(core: &Core, ordinal: Ordinal, busy_ns: u64) {
+pub(crate) fn tell(core: &Core, ordinal: Ordinal, busy_ns: u64) {
     let (Some(pacer), Ok(gpu)) = (core.pacer.as_deref(), core.gpu(ordinal)) else { return };
     let mut meter = gpu.meter.lock();
     let measured = pacer.is_limited(ordinal) || !meter.open.is_empty();

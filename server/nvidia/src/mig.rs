@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// What is called, and the first driver that has it; earlier than R450 is earlier than any that is supported.
 #[cfg(test)]
-pub const CALLS: &[(&str, &str)] = &[
+pub(crate) const CALLS: &[(&str, &str)] = &[
     ("nvmlInit_v2", "before R450"),
     ("nvmlShutdown", "before R450"),
     ("nvmlDeviceGetCount_v2", "before R450"),
@@ -33,7 +33,7 @@ const MOST_INSTANCES: u32 = 64;
 /// `nvmlDeviceAttributes_t`
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Attributes {
+pub(crate) struct Attributes {
     pub multiprocessors: u32,
     shared_copy_engines: u32,
     shared_decoders: u32,
@@ -48,7 +48,7 @@ pub struct Attributes {
 
 /// A device that a process can be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// As `CUDA_VISIBLE_DEVICES` takes it: `GPU-…` or `MIG-…`.
     pub name: String,
     /// An instance's GPU.
@@ -58,7 +58,7 @@ pub struct Entry {
 }
 
 /// Where NVML's functions are.
-pub trait Symbols {
+pub(crate) trait Symbols {
     /// A function, or null.
     fn symbol(&self, name: &CStr) -> *const c_void;
 }
@@ -82,7 +82,7 @@ pub(super) use call;
 
 /// The machine's whole GPUs and the instances of its partitioned ones, in NVML's order; none where no GPU is partitioned, or
 /// NVML cannot be asked. A partitioned GPU without instances is in neither way a device.
-pub fn list(symbols: &dyn Symbols) -> Option<Vec<Entry>> {
+pub(crate) fn list(symbols: &dyn Symbols) -> Option<Vec<Entry>> {
     if !call!(symbols, c"nvmlInit_v2", ()) {
         return None;
     }
@@ -164,7 +164,7 @@ pub fn parse_uuid(name: &str) -> Option<[u8; 16]> {
 ///
 /// # Errors
 /// Names that mean nothing where GPUs are partitioned.
-pub fn choose(entries: &[Entry], visible: Option<&str>) -> Result<Vec<Entry>, String> {
+pub(crate) fn choose(entries: &[Entry], visible: Option<&str>) -> Result<Vec<Entry>, String> {
     let Some(visible) = visible else { return Ok(entries.to_vec()) };
     let mut chosen: Vec<Entry> = Vec::new();
     for name in visible.split(',').map(str::trim).filter(|name| !name.is_empty()) {
@@ -189,7 +189,7 @@ pub fn choose(entries: &[Entry], visible: Option<&str>) -> Result<Vec<Entry>, St
 }
 
 /// Which of the entries one process can be shown: all whole GPUs, but each instance alone.
-pub fn groups(entries: &[Entry]) -> Vec<Vec<usize>> {
+pub(crate) fn groups(entries: &[Entry]) -> Vec<Vec<usize>> {
     let (instances, whole): (Vec<usize>, Vec<usize>) =
         (0..entries.len()).partition(|at| entries[*at].parent.is_some());
     let whole = if whole.is_empty() { None } else { Some(whole) };
@@ -197,11 +197,11 @@ pub fn groups(entries: &[Entry]) -> Vec<Vec<usize>> {
 }
 
 /// NVML's library.
-pub struct Library(*mut c_void);
+pub(crate) struct Library(*mut c_void);
 
 impl Library {
     /// Opens it; it stays open, because it has threads of its own.
-    pub fn open(path: &Path) -> Option<Self> {
+    pub(crate) fn open(path: &Path) -> Option<Self> {
         let name = CString::new(path.as_os_str().as_bytes()).ok()?;
         // SAFETY: the name ends in NUL; the library is the driver's companion.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

@@ -26,14 +26,14 @@ const CHUNK: usize = 8 << 20;
 
 /// Something that happens once and is waited for.
 #[derive(Default)]
-pub struct Latch {
+pub(crate) struct Latch {
     open: Mutex<bool>,
     opened: Condvar,
 }
 
 impl Latch {
     /// It has happened.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.open.lock() = true;
         self.opened.notify_all();
     }
@@ -84,7 +84,7 @@ struct Inner {
 }
 
 /// A piece of mirrored memory.
-pub struct Area {
+pub(crate) struct Area {
     range: Range,
     ordinal: Ordinal,
     /// It exists for work that was put in order after this turn …
@@ -100,7 +100,7 @@ const NOW: u64 = u64::MAX - 1;
 
 /// All mirrored memory. Callers run ahead of the work that is submitted, so memory may have been freed, and its
 /// place be taken again, when earlier work is still to come: what is asked about is always the memory of a turn.
-pub struct Mirror {
+pub(crate) struct Mirror {
     /// By address and birth.
     areas: Mutex<BTreeMap<(u64, u64), Arc<Area>>>,
     count: AtomicUsize,
@@ -110,12 +110,12 @@ pub struct Mirror {
 
 impl Mirror {
     /// None yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { areas: Mutex::default(), count: AtomicUsize::new(0), turn: AtomicU64::new(1) }
     }
 
     /// Places mirrored memory.
-    pub fn add(&self, turn: u64, ordinal: Ordinal, range: Range) {
+    pub(crate) fn add(&self, turn: u64, ordinal: Ordinal, range: Range) {
         let inner = Mutex::new(Inner { ordinal, ..Inner::default() });
         let (died, reached) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
         let area = Area { range, ordinal, born: turn, died, reached, inner };
@@ -124,14 +124,14 @@ impl Mirror {
     }
 
     /// Takes mirrored memory away: later work does not see it, and nothing more is collected from it.
-    pub fn remove(&self, turn: u64, base: u64) -> Option<Arc<Area>> {
+    pub(crate) fn remove(&self, turn: u64, base: u64) -> Option<Arc<Area>> {
         let area = self.alive(NOW, base, 1).into_iter().find(|area| area.range.base == base)?;
         area.died.store(turn, SeqCst);
         Some(area)
     }
 
     /// Gives back what is behind memory that was taken away and that no work needs any more.
-    pub fn discard(&self, core: &Core, area: &Area) {
+    pub(crate) fn discard(&self, core: &Core, area: &Area) {
         if self.areas.lock().remove(&(area.range.base, area.born)).is_some() {
             self.count.fetch_sub(1, SeqCst);
         }
@@ -143,12 +143,12 @@ impl Mirror {
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count.load(SeqCst) == 0
     }
 
     /// The host may have changed its bytes.
-    pub fn invalidate(&self) {
+    pub(crate) fn invalidate(&self) {
         self.turn.fetch_add(1, SeqCst);
     }
 
@@ -173,7 +173,7 @@ impl Mirror {
 
     /// Looks for addresses of mirrored memory in data that the device gets to see; `step` is how far apart such
     /// addresses can be. True if another area is reached now.
-    pub fn look_for_addresses(&self, turn: u64, data: &[u8], step: usize) -> bool {
+    pub(crate) fn look_for_addresses(&self, turn: u64, data: &[u8], step: usize) -> bool {
         if self.is_empty() || data.len() < 8 {
             return false;
         }
@@ -202,7 +202,7 @@ impl Mirror {
     }
 
     /// Before a kernel: whatever kernels can reach is brought up to date.
-    pub fn before_kernel(&self, core: &Core, turn: u64, params: &[u8]) -> Result<()> {
+    pub(crate) fn before_kernel(&self, core: &Core, turn: u64, params: &[u8]) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
@@ -218,7 +218,7 @@ impl Mirror {
     }
 
     /// Before a copy or fill on the device that touches mirrored memory: it is brought up to date.
-    pub fn before_access(&self, core: &Core, turn: u64, addr: u64) -> Result<()> {
+    pub(crate) fn before_access(&self, core: &Core, turn: u64, addr: u64) -> Result<()> {
         let Some(area) = self.at(turn, addr) else {
             return Err(Error::new(Code::IllegalAddress, format!("No mirrored memory at {addr:#x}")));
         };
@@ -228,7 +228,7 @@ impl Mirror {
 
     /// A copy to the host ends in host memory at `addr`: where that is mirrored, the device's copy is out of date
     /// from now on. The latch is to be opened when all bytes were sent.
-    pub fn landing(&self, turn: u64, addr: u64, len: u64) -> Option<Arc<Latch>> {
+    pub(crate) fn landing(&self, turn: u64, addr: u64, len: u64) -> Option<Arc<Latch>> {
         let touched = self.alive(turn, addr, len);
         if touched.is_empty() {
             return None;
@@ -244,12 +244,12 @@ impl Mirror {
     }
 
     /// Whether [`Mirror::overlay`] has to look at what earlier work of the stream has written.
-    pub fn may_overlay(&self, turn: u64, addr: u64, len: u64) -> bool {
+    pub(crate) fn may_overlay(&self, turn: u64, addr: u64, len: u64) -> bool {
         self.alive(turn, addr, len).iter().any(|area| area.inner.lock().exposed)
     }
 
     /// Puts what the device has changed over bytes that the host sent from `addr`.
-    pub fn overlay(&self, core: &Core, turn: u64, addr: u64, data: &mut [u8]) -> Result<()> {
+    pub(crate) fn overlay(&self, core: &Core, turn: u64, addr: u64, data: &mut [u8]) -> Result<()> {
         for area in self.alive(turn, addr, data.len() as u64) {
             let mut inner = area.inner.lock();
             if !inner.exposed || inner.pieces.is_none() {
@@ -270,7 +270,7 @@ impl Mirror {
     }
 
     /// Hands out what the device has changed, and marks it as agreed.
-    pub fn collect(&self, core: &Core, sink: &mut dyn FnMut(u64, &[u8])) {
+    pub(crate) fn collect(&self, core: &Core, sink: &mut dyn FnMut(u64, &[u8])) {
         for area in self.all(NOW) {
             if let Err(error) = area.collect(core, sink) {
                 // The device has failed; what is in its memory can no longer be had.
@@ -280,7 +280,7 @@ impl Mirror {
     }
 
     /// A managed variable of a module stands at `given`, and in the module at `addr`.
-    pub fn add_variable(
+    pub(crate) fn add_variable(
         &self,
         core: &Core,
         ordinal: Ordinal,
@@ -308,7 +308,7 @@ impl Mirror {
     }
 
     /// A module is gone, and its variables with it.
-    pub fn remove_variables(&self, module: Handle) {
+    pub(crate) fn remove_variables(&self, module: Handle) {
         let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
         for area in areas {
             area.inner.lock().variables.retain(|v| v.module != module);

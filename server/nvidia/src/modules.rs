@@ -10,7 +10,7 @@ use rgpu_device::{
 };
 
 /// A kernel.
-pub struct Kernel {
+pub(crate) struct Kernel {
     /// What callers know about it.
     pub info: FunctionInfo,
     /// The driver's kernel.
@@ -20,7 +20,7 @@ pub struct Kernel {
 }
 
 /// A loaded module.
-pub struct Module {
+pub(crate) struct Module {
     /// The device it was loaded on.
     pub ordinal: Ordinal,
     /// The driver's module.
@@ -32,7 +32,7 @@ pub struct Module {
 }
 
 /// Loads a module, and describes it.
-pub fn load(
+pub(crate) fn load(
     core: &Core,
     ordinal: Ordinal,
     handle: Handle,

@@ -13,19 +13,19 @@ use std::os::unix::fs::FileExt;
 const CHUNK: u64 = 1 << 20;
 
 /// The file behind the standard output.
-pub struct Printed {
+pub(crate) struct Printed {
     /// And how much of it was taken.
     file: Mutex<(Option<File>, u64)>,
 }
 
 impl Printed {
     /// Standard output stays what it is, and nothing is forwarded.
-    pub fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self { file: Mutex::new((None, 0)) }
     }
 
     /// Takes this process's standard output over. Failing loses what kernels print, and nothing else.
-    pub fn capture() -> Self {
+    pub(crate) fn capture() -> Self {
         // SAFETY: plain system calls; the descriptor is owned from here on.
         let file = unsafe {
             let fd = libc::memfd_create(c"rgpu-printed".as_ptr(), libc::MFD_CLOEXEC);
@@ -44,7 +44,7 @@ impl Printed {
     }
 
     /// Hands over what was printed since the last call.
-    pub fn forward(&self, host: &dyn Host) {
+    pub(crate) fn forward(&self, host: &dyn Host) {
         let mut guard = self.file.lock();
         let (Some(file), taken) = &mut *guard else { return };
         // The driver may write through the C library, which keeps what goes to a file for a while.

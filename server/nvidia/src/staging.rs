@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Bytes of a large buffer, which is how much of a copy moves at once.
-pub const LARGE: usize = 1 << 20;
+pub(crate) const LARGE: usize = 1 << 20;
 /// Bytes of a small buffer.
-pub const SMALL: usize = 64 << 10;
+pub(crate) const SMALL: usize = 64 << 10;
 /// The most bytes of large buffers; whoever needs more waits.
 const MAX_LARGE: usize = 1 << 30;
 /// The most bytes of small buffers.
 const MAX_SMALL: usize = 64 << 20;
 
 /// Events of one context, with or without timing.
-pub struct Markers {
+pub(crate) struct Markers {
     driver: Arc<Driver>,
     timing: bool,
     free: Mutex<Vec<Event>>,
@@ -27,12 +27,12 @@ pub struct Markers {
 
 impl Markers {
     /// None yet.
-    pub fn new(driver: Arc<Driver>, timing: bool) -> Arc<Self> {
+    pub(crate) fn new(driver: Arc<Driver>, timing: bool) -> Arc<Self> {
         Arc::new(Self { driver, timing, free: Mutex::default(), gone: AtomicBool::new(false) })
     }
 
     /// An event; the context must be current.
-    pub fn take(self: &Arc<Self>) -> Result<Arc<Marker>> {
+    pub(crate) fn take(self: &Arc<Self>) -> Result<Arc<Marker>> {
         let raw = match self.free.lock().pop() {
             Some(raw) => raw,
             None => self.driver.event_create(self.timing)?,
@@ -41,14 +41,14 @@ impl Markers {
     }
 
     /// The context is gone.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.gone.store(true, SeqCst);
         self.free.lock().clear();
     }
 }
 
 /// A recorded event. Nobody else uses it as long as somebody has it.
-pub struct Marker {
+pub(crate) struct Marker {
     home: Arc<Markers>,
     /// The driver's event.
     pub raw: Event,
@@ -56,7 +56,7 @@ pub struct Marker {
 
 impl Marker {
     /// Whether its context is gone.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.home.gone.load(SeqCst)
     }
 }
@@ -78,7 +78,7 @@ struct Buffers {
 }
 
 /// Pinned buffers of one context.
-pub struct Staging {
+pub(crate) struct Staging {
     driver: Arc<Driver>,
     buffers: Mutex<Buffers>,
     returned: Condvar,
@@ -87,7 +87,7 @@ pub struct Staging {
 
 impl Staging {
     /// None yet.
-    pub fn new(driver: Arc<Driver>) -> Arc<Self> {
+    pub(crate) fn new(driver: Arc<Driver>) -> Arc<Self> {
         Arc::new(Self {
             driver,
             buffers: Mutex::default(),
@@ -98,7 +98,7 @@ impl Staging {
 
     /// A buffer for so many bytes, at most [`LARGE`]; the context must be current. Waits when there are many in
     /// use: what they are used for is under way already.
-    pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
         let small = bytes <= SMALL;
         let size = if small { SMALL } else { LARGE };
         let mut buffers = self.buffers.lock();
@@ -129,7 +129,7 @@ impl Staging {
     }
 
     /// Frees everything, because the context is going. To be called when no buffer is in use.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.gone.store(true, SeqCst);
         let mut buffers = self.buffers.lock();
         let all: Vec<usize> = buffers.small.drain(..).collect();
@@ -142,7 +142,7 @@ impl Staging {
 }
 
 /// A pinned buffer. Goes back when dropped.
-pub struct Buffer {
+pub(crate) struct Buffer {
     home: Arc<Staging>,
     /// Its first byte.
     pub at: *mut u8,
@@ -154,13 +154,13 @@ unsafe impl Send for Buffer {}
 
 impl Buffer {
     /// Its first bytes.
-    pub fn bytes(&self, len: usize) -> &[u8] {
+    pub(crate) fn bytes(&self, len: usize) -> &[u8] {
         // SAFETY: the driver gave so many bytes, zeroed or written; the device writes them no more.
         unsafe { std::slice::from_raw_parts(self.at, len.min(self.size)) }
     }
 
     /// Its first bytes, to be written.
-    pub fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
         // SAFETY: as above, and nobody else has it.
         unsafe { std::slice::from_raw_parts_mut(self.at, len.min(self.size)) }
     }

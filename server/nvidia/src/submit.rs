@@ -36,7 +36,7 @@ struct Gate {
 }
 
 /// The thread's own state.
-pub struct Submitter {
+pub(crate) struct Submitter {
     core: Arc<Core>,
     lanes: HashMap<u64, Lane>,
     /// Streams that everything which comes later on others has to wait for.
@@ -52,7 +52,7 @@ pub struct Submitter {
 
 impl Submitter {
     /// Nothing submitted yet.
-    pub fn new(core: Arc<Core>) -> Self {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
         Self {
             core,
             lanes: HashMap::new(),
@@ -65,7 +65,7 @@ impl Submitter {
     }
 
     /// Until it is told to stop.
-    pub fn run(mut self) {
+    pub(crate) fn run(mut self) {
         loop {
             let item = self.core.queue.pop();
             if matches!(item.op, Op::Stop) {
@@ -491,13 +491,13 @@ fn release_now(core: &Core, number: u64, allocation: &Allocation, area: Option<A
 }
 
 /// The legacy stream of an ordinal.
-pub fn legacy_stream(core: &Core, ordinal: Ordinal) -> Arc<Stream> {
+pub(crate) fn legacy_stream(core: &Core, ordinal: Ordinal) -> Arc<Stream> {
     let key = core.fresh();
     Arc::new(Stream { key, ordinal, raw: sys::Stream::LEGACY, legacy: true, pending: Default::default() })
 }
 
 /// Takes a device's primary context, makes it current, and creates what is needed in it.
-pub fn open_context(driver: &Arc<super::driver::Driver>, device: sys::DeviceId) -> Result<Belongings> {
+pub(crate) fn open_context(driver: &Arc<super::driver::Driver>, device: sys::DeviceId) -> Result<Belongings> {
     let context = driver.retain(device)?;
     driver.enter(context)?;
     Ok(Belongings {

@@ -4,27 +4,27 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 /// `CUresult`; 0 is success.
-pub type Status = c_int;
+pub(crate) type Status = c_int;
 /// `CUdevice`.
-pub type DeviceId = c_int;
+pub(crate) type DeviceId = c_int;
 /// `CUdeviceptr`.
-pub type Address = u64;
+pub(crate) type Address = u64;
 /// `CUhostFn`.
-pub type HostFn = unsafe extern "C" fn(*mut c_void);
+pub(crate) type HostFn = unsafe extern "C" fn(*mut c_void);
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         $($(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(transparent)]
-        pub struct $name(pub *mut c_void);
+        pub(crate) struct $name(pub *mut c_void);
         // SAFETY: the driver's handles may be used from any thread.
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}
         impl $name {
             /// None.
-            pub const NULL: Self = Self(std::ptr::null_mut());
+            pub(crate) const NULL: Self = Self(std::ptr::null_mut());
         })*
     };
 }
@@ -44,13 +44,13 @@ handles! {
 
 impl Stream {
     /// `CU_STREAM_LEGACY`: the legacy default stream of the current context.
-    pub const LEGACY: Self = Self(std::ptr::without_provenance_mut(1));
+    pub(crate) const LEGACY: Self = Self(std::ptr::without_provenance_mut(1));
 }
 
 /// `CUmemLocation`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct MemLocation {
+pub(crate) struct MemLocation {
     /// `CU_MEM_LOCATION_TYPE_DEVICE` is 1.
     pub kind: c_uint,
     /// The device.
@@ -60,7 +60,7 @@ pub struct MemLocation {
 /// `CUmemAllocationProp`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct MemAllocationProp {
+pub(crate) struct MemAllocationProp {
     /// `CU_MEM_ALLOCATION_TYPE_PINNED` is 1.
     pub kind: c_uint,
     /// No shareable handles: 0.
@@ -81,7 +81,7 @@ pub struct MemAllocationProp {
 
 impl MemAllocationProp {
     /// Plain memory of a device.
-    pub fn of(device: DeviceId) -> Self {
+    pub(crate) fn of(device: DeviceId) -> Self {
         Self {
             kind: 1,
             handle_types: 0,
@@ -98,7 +98,7 @@ impl MemAllocationProp {
 /// `CUmemAccessDesc`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct MemAccessDesc {
+pub(crate) struct MemAccessDesc {
     /// Who.
     pub location: MemLocation,
     /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE` is 3.
@@ -107,21 +107,21 @@ pub struct MemAccessDesc {
 
 impl MemAccessDesc {
     /// Everything is allowed to this device.
-    pub fn all(device: DeviceId) -> Self {
+    pub(crate) fn all(device: DeviceId) -> Self {
         Self { location: MemLocation { kind: 1, id: device }, flags: 3 }
     }
 }
 
 /// `CU_MEMORYTYPE_HOST`.
-pub const HOST: c_uint = 1;
+pub(crate) const HOST: c_uint = 1;
 /// `CU_MEMORYTYPE_DEVICE`.
-pub const DEVICE: c_uint = 2;
+pub(crate) const DEVICE: c_uint = 2;
 
 /// `CUDA_MEMCPY2D` (since 3.2).
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 #[allow(missing_docs)]
-pub struct Memcpy2d {
+pub(crate) struct Memcpy2d {
     pub src_x: usize,
     pub src_y: usize,
     pub src_kind: c_uint,
@@ -141,36 +141,36 @@ pub struct Memcpy2d {
 }
 
 /// `CU_STREAM_NON_BLOCKING`.
-pub const STREAM_NON_BLOCKING: c_uint = 1;
+pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
-pub const EVENT_DISABLE_TIMING: c_uint = 2;
+pub(crate) const EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_MEMHOSTALLOC_PORTABLE`.
-pub const HOST_ALLOC_PORTABLE: c_uint = 1;
+pub(crate) const HOST_ALLOC_PORTABLE: c_uint = 1;
 
 /// `CU_LAUNCH_PARAM_END`, `…_BUFFER_POINTER` and `…_BUFFER_SIZE`.
-pub const LAUNCH_PARAM_END: usize = 0;
+pub(crate) const LAUNCH_PARAM_END: usize = 0;
 /// See [`LAUNCH_PARAM_END`].
-pub const LAUNCH_PARAM_BUFFER: usize = 1;
+pub(crate) const LAUNCH_PARAM_BUFFER: usize = 1;
 /// See [`LAUNCH_PARAM_END`].
-pub const LAUNCH_PARAM_SIZE: usize = 2;
+pub(crate) const LAUNCH_PARAM_SIZE: usize = 2;
 
 /// `CU_JIT_ERROR_LOG_BUFFER`.
-pub const JIT_ERROR_LOG: c_uint = 5;
+pub(crate) const JIT_ERROR_LOG: c_uint = 5;
 /// `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`.
-pub const JIT_ERROR_LOG_SIZE: c_uint = 6;
+pub(crate) const JIT_ERROR_LOG_SIZE: c_uint = 6;
 
 /// Numbers of `CUfunction_attribute`.
-pub mod function_attribute {
+pub(crate) mod function_attribute {
     #![allow(missing_docs)]
     use std::ffi::c_int;
-    pub const MAX_THREADS: c_int = 0;
-    pub const STATIC_SHARED: c_int = 1;
-    pub const CONST_BYTES: c_int = 2;
-    pub const LOCAL_BYTES: c_int = 3;
-    pub const REGISTERS: c_int = 4;
-    pub const PTX_VERSION: c_int = 5;
-    pub const BINARY_VERSION: c_int = 6;
-    pub const MAX_DYNAMIC_SHARED: c_int = 8;
+    pub(crate) const MAX_THREADS: c_int = 0;
+    pub(crate) const STATIC_SHARED: c_int = 1;
+    pub(crate) const CONST_BYTES: c_int = 2;
+    pub(crate) const LOCAL_BYTES: c_int = 3;
+    pub(crate) const REGISTERS: c_int = 4;
+    pub(crate) const PTX_VERSION: c_int = 5;
+    pub(crate) const BINARY_VERSION: c_int = 6;
+    pub(crate) const MAX_DYNAMIC_SHARED: c_int = 8;
 }
 
 #[cfg(test)]

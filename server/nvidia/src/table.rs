@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// One place where an entry point can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source {
+pub(crate) struct Source {
     /// The name that `cuGetProcAddress` takes.
     pub name: &'static CStr,
     /// The CUDA version (12000 is 12.0) to ask for.
@@ -20,7 +20,7 @@ pub struct Source {
 
 /// What is known about an entry point.
 #[derive(Debug, Clone, Copy)]
-pub struct Row {
+pub(crate) struct Row {
     /// Where to find it, best first. All have the same binary interface.
     pub sources: &'static [Source],
     /// Whether nothing works without it.
@@ -31,18 +31,18 @@ pub struct Row {
 
 impl Row {
     /// The lowest version of the driver that has it.
-    pub fn since(&self) -> u32 {
+    pub(crate) fn since(&self) -> u32 {
         self.sources.iter().map(|s| s.version).min().unwrap_or(0)
     }
 
     /// The symbol that is looked for first.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.sources[0].symbol.to_str().unwrap_or("")
     }
 }
 
 /// Finds entry points: `cuGetProcAddress` by name and version, then the exported symbol.
-pub trait Resolver {
+pub(crate) trait Resolver {
     /// The address of an entry point, or null.
     fn find(&self, source: &Source) -> *const c_void;
 }
@@ -52,10 +52,10 @@ macro_rules! entry_points {
         $(; $without:literal)?;)*) => {
         /// The driver's entry points.
         #[allow(missing_docs)]
-        pub struct Table { $(pub $field: entry_points!(@type $need ($($argument),*)),)* }
+        pub(crate) struct Table { $(pub $field: entry_points!(@type $need ($($argument),*)),)* }
 
         /// The rows, in the table's order.
-        pub const ROWS: &[Row] = &[$(Row {
+        pub(crate) const ROWS: &[Row] = &[$(Row {
             sources: &[$(Source { name: $name, version: $version, symbol: $symbol },)+],
             required: entry_points!(@required $need),
             without: concat!($($without)?),
@@ -66,7 +66,7 @@ macro_rules! entry_points {
             ///
             /// # Safety
             /// What the resolver finds must be the driver's.
-            pub unsafe fn load(resolver: &dyn Resolver) -> Result<Self> {
+            pub(crate) unsafe fn load(resolver: &dyn Resolver) -> Result<Self> {
                 let mut rows = ROWS.iter();
                 let mut next = || {
                     let row = rows.next().unwrap_or(&ROWS[0]);

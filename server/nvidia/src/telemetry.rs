@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The library's name, beside the driver's.
-pub const FILE: &str = "libnvidia-ml.so.1";
+pub(crate) const FILE: &str = "libnvidia-ml.so.1";
 /// The longest text that NVML gives.
 const TEXT_BYTES: usize = 96;
 /// The most links that a GPU has.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 const MAX_PITCH: u64 = (1 << 31) - 1;
 
 /// A stream that gets work.
-pub struct On<'a> {
+pub(crate) struct On<'a> {
     pub core: &'a Arc<Core>,
     pub ordinal: Ordinal,
     pub stream: &'a Stream,
@@ -113,7 +113,7 @@ impl On<'_> {
     }
 
     /// Fills a region.
-    pub fn fill(&self, to: CheckedRegion, value: u32, element: u32) -> Result<()> {
+    pub(crate) fn fill(&self, to: CheckedRegion, value: u32, element: u32) -> Result<()> {
         self.before(&to)?;
         let size = u64::from(element);
         for rows in pieces(to.region, u64::MAX) {
@@ -129,7 +129,7 @@ impl On<'_> {
     }
 
     /// Copies from the host.
-    pub fn copy_in(&self, to: CheckedRegion, host_addr: u64, data: HostData) -> Result<()> {
+    pub(crate) fn copy_in(&self, to: CheckedRegion, host_addr: u64, data: HostData) -> Result<()> {
         self.before(&to)?;
         let core = self.core;
         let mut data = match data {
@@ -159,7 +159,7 @@ impl On<'_> {
     }
 
     /// Copies to the host; what becomes of it is told to the sink, at the end of the wait that is returned.
-    pub fn copy_out(&self, from: CheckedRegion, host_addr: u64, sink: Box<dyn CopySink>) -> Wait {
+    pub(crate) fn copy_out(&self, from: CheckedRegion, host_addr: u64, sink: Box<dyn CopySink>) -> Wait {
         let landed = Landed(match from.region.bytes() {
             Some(bytes) => self.core.mirror.landing(self.turn, host_addr, bytes),
             None => None,
@@ -248,7 +248,7 @@ impl On<'_> {
     }
 
     /// Copies between devices, or on one.
-    pub fn copy_across(&self, to: CheckedRegion, from: CheckedRegion) -> Result<()> {
+    pub(crate) fn copy_across(&self, to: CheckedRegion, from: CheckedRegion) -> Result<()> {
         self.before(&to)?;
         self.before(&from)?;
         let core = self.core;

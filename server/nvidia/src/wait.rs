@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// What is to be done when some events are reached.
-pub struct Wait {
+pub(crate) struct Wait {
     /// The device it is about.
     pub ordinal: Ordinal,
     /// What is waited for.
@@ -37,20 +37,20 @@ struct Inbox {
 
 /// What is handed to the waiting thread.
 #[derive(Default)]
-pub struct Waits {
+pub(crate) struct Waits {
     inbox: Mutex<Inbox>,
     filled: Condvar,
 }
 
 impl Waits {
     /// Hands a wait to the thread.
-    pub fn push(&self, wait: Wait) {
+    pub(crate) fn push(&self, wait: Wait) {
         self.inbox.lock().waits.push(wait);
         self.filled.notify_one();
     }
 
     /// Ends all waits of an ordinal with an error, and waits until that is done.
-    pub fn abandon(&self, ordinal: Ordinal) {
+    pub(crate) fn abandon(&self, ordinal: Ordinal) {
         let (send, receive) = std::sync::mpsc::sync_channel(1);
         {
             let mut inbox = self.inbox.lock();
@@ -64,7 +64,7 @@ impl Waits {
     }
 
     /// Ends the thread.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.inbox.lock().stop = true;
         self.filled.notify_one();
     }
@@ -76,7 +76,7 @@ const EAGER: u32 = 100;
 const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
 
 /// The waiting thread.
-pub fn run(core: &Core) {
+pub(crate) fn run(core: &Core) {
     // Short pauses are meant to be short.
     // SAFETY: plain system call about this thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Waits that get longer with each failure, and differ from node to node.
 #[derive(Debug)]
-pub struct Backoff {
+pub(super) struct Backoff {
     failures: u32,
     /// Never zero: the state of the random numbers.
     state: u64,
@@ -17,17 +17,17 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 impl Backoff {
     /// No failure yet. Different seeds spread out nodes that lost the same broker at the same time.
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self { failures: 0, state: seed | 1 }
     }
 
     /// It went well.
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.failures = 0;
     }
 
     /// It failed: how long to wait now.
-    pub fn delay(&mut self) -> Duration {
+    pub(super) fn delay(&mut self) -> Duration {
         let whole = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         // Xorshift. Between half of it and all of it.

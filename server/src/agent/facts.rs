@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::network;
 
 /// The devices, with the memory that each has to promise.
-pub fn devices(settled: &Settled) -> Vec<DeviceReport> {
+pub(super) fn devices(settled: &Settled) -> Vec<DeviceReport> {
     let Settled { spec, capacity, infos, partitions } = settled;
     let software = spec.kind != DeviceKind::Nvidia;
     let infos: Vec<DeviceInfo> = match software {
@@ -56,19 +56,19 @@ fn uuid_text(bytes: [u8; 16]) -> String {
 }
 
 /// Main memory in MiB.
-pub fn memory_mib() -> u64 {
+pub(super) fn memory_mib() -> u64 {
     // SAFETY: both ask for a number.
     let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     (pages.max(0) as u64).saturating_mul(size.max(0) as u64) >> 20
 }
 
 /// Thousandths of processor cores.
-pub fn cpu_milli() -> u64 {
+pub(super) fn cpu_milli() -> u64 {
     std::thread::available_parallelism().map_or(1, usize::from) as u64 * 1000
 }
 
 /// The names of the transports that a server offers.
-pub fn transports(connectors: Connectors, choice: Choice) -> Vec<String> {
+pub(super) fn transports(connectors: Connectors, choice: Choice) -> Vec<String> {
     choice
         .of(connectors)
         .filter(|connector| connector.is_available())
@@ -79,7 +79,7 @@ pub fn transports(connectors: Connectors, choice: Choice) -> Vec<String> {
 /// Where programs reach a server that listens at `listen`: from other machines, and from this one.
 ///
 /// A server that listens at all addresses is reached at the one that faces the broker.
-pub fn addresses(
+pub(super) fn addresses(
     listen: SocketAddr,
     advertise: Option<&str>,
     broker: &str,
@@ -103,14 +103,14 @@ pub fn addresses(
 }
 
 /// Whether a text is `HOST:PORT`.
-pub fn is_address(text: &str) -> bool {
+pub(super) fn is_address(text: &str) -> bool {
     text.rsplit_once(':')
         .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0))
 }
 
 /// Why a token is not this node's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
+pub(super) enum NameError {
     /// It is no token.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -140,7 +140,7 @@ const ISSUE: &str = "issue one with `rgpu broker token --role node --name NAME`"
 ///
 /// # Errors
 /// The token is not that node's.
-pub fn name(given: Option<&str>, token: &str) -> Result<String, NameError> {
+pub(super) fn name(given: Option<&str>, token: &str) -> Result<String, NameError> {
     let Claims::Role(claims) = token::peek(token)? else { return Err(NameError::Lease) };
     match (claims.role, given) {
         (Role::Tenant, _) => Err(NameError::Tenant(claims.name)),

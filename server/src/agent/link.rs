@@ -27,7 +27,7 @@ const PEER_EVERY: Duration = Duration::from_secs(1);
 const LAST_HEARTBEAT_TIME: Duration = Duration::from_secs(1);
 
 /// What the agent's threads share.
-pub struct BrokerLink {
+pub(super) struct BrokerLink {
     broker: Broker,
     name: String,
     /// A number that no other run of this server has.
@@ -57,7 +57,7 @@ struct LinkState {
 
 impl BrokerLink {
     /// Prepares it; nothing is sent yet.
-    pub fn new(
+    pub(super) fn new(
         broker: Broker,
         name: String,
         options: AgentOptions,
@@ -189,7 +189,7 @@ impl BrokerLink {
     }
 
     /// Registers, and says how things are, until everything is over.
-    pub fn send_heartbeats(&self) {
+    pub(super) fn send_heartbeats(&self) {
         let mut backoff = Backoff::new(self.instance);
         let mut own = OwnTraffic::default();
         let mut meter = Meter::new(None);
@@ -258,7 +258,7 @@ impl BrokerLink {
     }
 
     /// Fetches orders as they are given, until everything is over.
-    pub fn fetch_orders(&self) {
+    pub(super) fn fetch_orders(&self) {
         let mut backoff = Backoff::new(!self.instance);
         let mut seen = 0;
         loop {
@@ -290,14 +290,14 @@ impl BrokerLink {
     }
 
     /// Measures the times to other nodes, until everything is over.
-    pub fn measure_peers(&self) {
+    pub(super) fn measure_peers(&self) {
         while !self.wait(PEER_EVERY, false) {
             self.peers.measure_next();
         }
     }
 
     /// Ends all threads, and tells the broker. Takes no longer than [`LAST_HEARTBEAT_TIME`].
-    pub fn stop(self: Arc<Self>) {
+    pub(super) fn stop(self: Arc<Self>) {
         let registered = {
             let mut state = self.state.lock();
             state.stopping = true;

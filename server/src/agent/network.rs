@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Where neither the system nor anybody else says what the interface can carry.
-pub const DEFAULT_MBPS: u64 = 1000;
+pub(super) const DEFAULT_MBPS: u64 = 1000;
 
 /// The address of this machine from which the broker, and so probably everybody, is reached. Nothing is sent.
-pub fn address_towards(host: &str) -> io::Result<IpAddr> {
+pub(super) fn address_towards(host: &str) -> io::Result<IpAddr> {
     let target = host
         .to_socket_addrs()?
         .next()
@@ -25,7 +25,7 @@ pub fn address_towards(host: &str) -> io::Result<IpAddr> {
 }
 
 /// `HOST:PORT` of a URL.
-pub fn host_and_port(url: &str) -> String {
+pub(super) fn host_and_port(url: &str) -> String {
     let (rest, port) = match url.strip_prefix("https://") {
         Some(rest) => (rest, 443),
         None => (url.strip_prefix("http://").unwrap_or(url), 80),
@@ -96,7 +96,7 @@ fn default_route(routes: &str) -> Option<&str> {
 
 /// The interface by which other machines reach an address of this one. That the loopback interface has it doesn't count:
 /// then it is the default route's.
-pub fn interface(address: Option<IpAddr>) -> Option<String> {
+pub(super) fn interface(address: Option<IpAddr>) -> Option<String> {
     let own = address.filter(|address| !address.is_loopback()).and_then(interface_of);
     own.or_else(|| {
         let routes = fs::read_to_string("/proc/net/route").ok()?;
@@ -106,7 +106,7 @@ pub fn interface(address: Option<IpAddr>) -> Option<String> {
 
 /// What the driver says that the interface can carry, in Mbit/s. It is asked by `ioctl`, which knows the process's own network
 /// namespace; `/sys/class/net` may show another one.
-pub fn speed_mbps(interface: &str) -> Option<u64> {
+pub(super) fn speed_mbps(interface: &str) -> Option<u64> {
     /// `struct ethtool_cmd` of the kernel.
     #[repr(C)]
     #[derive(Default)]
@@ -178,7 +178,7 @@ type Reading = (Instant, (u64, u64), (u64, u64));
 
 /// Measures traffic, from one time to the next.
 #[derive(Debug)]
-pub struct Meter {
+pub(super) struct Meter {
     interface: Option<String>,
     last: Option<Reading>,
     load: Load,
@@ -186,7 +186,7 @@ pub struct Meter {
 
 /// Measured traffic, in Mbit/s.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Load {
+pub(super) struct Load {
     /// Into the interface.
     pub nic_in: u64,
     /// Out of it.
@@ -202,13 +202,13 @@ const SHORTEST: Duration = Duration::from_millis(400);
 
 impl Meter {
     /// Measures an interface.
-    pub fn new(interface: Option<String>) -> Self {
+    pub(super) fn new(interface: Option<String>) -> Self {
         Self { interface, last: None, load: Load::default() }
     }
 
     /// The traffic since the last time, where that is long enough ago; else the same as then. `own` are the bytes that were
     /// received and sent for leases so far.
-    pub fn measure(&mut self, own: (u64, u64)) -> Load {
+    pub(super) fn measure(&mut self, own: (u64, u64)) -> Load {
         let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
         let nic = counted(&text, self.interface.as_deref()).unwrap_or_default();
         self.measured((Instant::now(), nic, own))

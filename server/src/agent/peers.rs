@@ -19,7 +19,7 @@ struct Known {
 
 /// The other nodes, and the times to them.
 #[derive(Debug, Default)]
-pub struct Peers {
+pub(super) struct Peers {
     known: Mutex<Table>,
 }
 
@@ -32,7 +32,7 @@ struct Table {
 
 impl Peers {
     /// From now on these, without the node itself. What was measured of those that stay is kept.
-    pub fn set(&self, own: &str, peers: &[Peer]) {
+    pub(super) fn set(&self, own: &str, peers: &[Peer]) {
         let mut table = self.known.lock();
         let same = |table: &Table| {
             let others = peers.iter().filter(|peer| peer.node != own);
@@ -61,7 +61,7 @@ impl Peers {
     }
 
     /// The medians.
-    pub fn times(&self) -> Vec<PeerTime> {
+    pub(super) fn times(&self) -> Vec<PeerTime> {
         let table = self.known.lock();
         let mut times: Vec<PeerTime> = table
             .known
@@ -78,7 +78,7 @@ impl Peers {
 
     /// Measures the time to the next peer. A failure is no time: one that was measured before stays until the broker says that
     /// the peer is gone.
-    pub fn measure_next(&self) {
+    pub(super) fn measure_next(&self) {
         let next = {
             let mut table = self.known.lock();
             let Some(name) = table.turns.pop_front() else { return };

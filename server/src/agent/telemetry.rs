@@ -23,7 +23,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// What was measured of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Measured {
+pub(super) struct Measured {
     /// Percent of the time in which it was executing something.
     pub utilization_percent: Option<u32>,
     /// Bytes in use, by whomever.
@@ -33,14 +33,14 @@ pub struct Measured {
 }
 
 /// The devices' latest values. Empty where there is nothing that measures.
-pub struct Telemetry {
+pub(super) struct Telemetry {
     latest: Arc<Mutex<Vec<Measured>>>,
     child: Option<Child>,
 }
 
 impl Telemetry {
     /// Starts measuring NVIDIA devices; software GPUs have nothing that measures them.
-    pub fn start(spec: &DeviceSpec, devices: &[DeviceReport]) -> Self {
+    pub(super) fn start(spec: &DeviceSpec, devices: &[DeviceReport]) -> Self {
         let latest = Arc::new(Mutex::new(Vec::new()));
         if spec.kind != DeviceKind::Nvidia {
             return Self { latest, child: None };
@@ -76,7 +76,7 @@ impl Telemetry {
     }
 
     /// What was measured last of a device.
-    pub fn of(&self, index: usize) -> Measured {
+    pub(super) fn of(&self, index: usize) -> Measured {
         self.latest.lock().get(index).copied().unwrap_or_default()
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Admits {
 
 impl Admits {
     /// As the options say, for a server that listens at these addresses.
-    pub fn new(options: &Options, addresses: &[SocketAddr]) -> io::Result<Self> {
+    pub(super) fn new(options: &Options, addresses: &[SocketAddr]) -> io::Result<Self> {
         let token = options.token_file.as_deref().map(read_token).transpose()?;
         let leases = options.broker_key.is_some() || options.agent.is_some();
         let reachable = addresses.iter().any(|a| !a.ip().is_loopback());
@@ -132,7 +132,7 @@ impl Refusal {
     }
 
     /// Says so, here and there. A client that has gone need not be told.
-    pub fn tell(&self, stream: &Stream, peer: &str) {
+    pub(super) fn tell(&self, stream: &Stream, peer: &str) {
         tracing::warn!("{peer}: refused: {self}");
         let _ = say(stream.transport(), &HelloAnswer::refused(self.status(), self.to_string()));
     }

@@ -32,7 +32,7 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// Listens. Must be called before any thread is started, so that all of them leave SIGTERM and SIGINT to this one.
-    pub fn bind(options: &Options, addresses: &[SocketAddr]) -> io::Result<Self> {
+    pub(super) fn bind(options: &Options, addresses: &[SocketAddr]) -> io::Result<Self> {
         let stop = SignalSet::of(&[libc::SIGTERM, libc::SIGINT]);
         stop.block();
         let signals = stop.descriptor()?;
@@ -54,12 +54,12 @@ impl Listeners {
     }
 
     /// Where TCP is listened for.
-    pub fn address(&self) -> io::Result<SocketAddr> {
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 
     /// Waits for clients, and accepts one of each kind at most; false on a signal to stop.
-    pub fn accept(&self, mut welcome: impl FnMut(OwnedFd, String)) -> io::Result<bool> {
+    pub(super) fn accept(&self, mut welcome: impl FnMut(OwnedFd, String)) -> io::Result<bool> {
         if self.wait()? {
             return Ok(false);
         }

@@ -13,14 +13,14 @@ use std::io;
 use std::sync::{Arc, mpsc};
 
 /// Copies of fewer bytes are sent by the device's own thread.
-pub const APART_FROM: u64 = MAX_BULK as u64;
+pub(super) const APART_FROM: u64 = MAX_BULK as u64;
 /// Rows of fewer bytes are gathered.
 const SMALL: u64 = 8 << 10;
 /// The most pieces of a frame.
 const PIECES: usize = 512;
 
 /// A copy whose turn has come.
-pub struct Job {
+pub(super) struct Job {
     /// The call's number.
     pub sequence: u64,
     /// The ordinal whose memory it reads.
@@ -42,13 +42,13 @@ struct Reading {
 
 /// The thread's queue. It ends when nobody can put anything there any more.
 #[derive(Clone)]
-pub struct BulkSender {
+pub(super) struct BulkSender {
     jobs: mpsc::Sender<Job>,
     reading: Arc<(Mutex<Reading>, Condvar)>,
 }
 
 /// As long as it lives, no memory of an ordinal is read.
-pub struct Closed(Arc<(Mutex<Reading>, Condvar)>);
+pub(super) struct Closed(Arc<(Mutex<Reading>, Condvar)>);
 
 impl Drop for Closed {
     fn drop(&mut self) {
@@ -58,7 +58,7 @@ impl Drop for Closed {
 
 impl BulkSender {
     /// Starts the thread.
-    pub fn start(out: Arc<Outgoing>) -> io::Result<Self> {
+    pub(super) fn start(out: Arc<Outgoing>) -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel::<Job>();
         let reading = Arc::new((Mutex::new(Reading::default()), Condvar::new()));
         let its = reading.clone();
@@ -72,7 +72,7 @@ impl BulkSender {
     ///
     /// # Safety
     /// The memory stays mapped until then, unless the ordinal is [closed](BulkSender::close).
-    pub unsafe fn send(&self, job: Job) {
+    pub(super) unsafe fn send(&self, job: Job) {
         {
             let mut reading = self.reading.0.lock();
             if reading.closed != Some(job.ordinal) {
@@ -86,7 +86,7 @@ impl BulkSender {
     }
 
     /// Waits until no memory of an ordinal is read, and lets none be read until the result is dropped.
-    pub fn close(&self, ordinal: Ordinal) -> Closed {
+    pub(super) fn close(&self, ordinal: Ordinal) -> Closed {
         let (reading, changed) = &*self.reading;
         let mut reading = reading.lock();
         reading.closed = Some(ordinal);

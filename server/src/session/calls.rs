@@ -25,13 +25,13 @@ use std::sync::{Arc, mpsc};
 const MAX_IMAGE: usize = 1 << 30;
 
 /// Why reading ends.
-pub enum Stop {
+pub(super) enum Stop {
     Goodbye,
     Malformed(String),
 }
 
 /// Executes calls, one after another.
-pub struct Dispatcher {
+pub(super) struct Dispatcher {
     /// Whether device memory lies in this process at its addresses.
     pub(super) addressable: bool,
     /// How many times the session itself has held a stream.
@@ -102,7 +102,7 @@ macro_rules! dispatch {
     ($($(#[$doc:meta])* $number:literal $name:ident $record:ident $mode:ident $payload:ident since $since:literal
        ($($field:ident: $type:ty),*) -> $answer:ty;)*) => {
         /// Executes one call. The body, and what was read apart from it, may be taken.
-        pub fn dispatch(
+        pub(super) fn dispatch(
             &mut self,
             header: Header,
             body: &mut Vec<u8>,
@@ -149,7 +149,7 @@ macro_rules! define_is_asked {
 rgpu_protocol::for_each_call!(define_is_asked);
 
 impl Dispatcher {
-    pub fn new(
+    pub(super) fn new(
         device: Arc<dyn Device>,
         out: Arc<Outgoing>,
         host: Arc<WireHost>,
@@ -223,12 +223,12 @@ impl Dispatcher {
     }
 
     /// Where images of modules are kept.
-    pub fn keep_images(&mut self, store: Option<Arc<Store>>) {
+    pub(super) fn keep_images(&mut self, store: Option<Arc<Store>>) {
         self.modules.store = store;
     }
 
     /// Whether a call cannot be executed yet, because the image of a module is waited for.
-    pub fn must_wait(&self, call: u16) -> bool {
+    pub(super) fn must_wait(&self, call: u16) -> bool {
         const AT_ONCE: [u16; 5] = [
             ModuleData::NUMBER,
             ModuleImage::NUMBER,

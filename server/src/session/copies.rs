@@ -13,7 +13,7 @@ use rgpu_protocol::calls::{Call, CopyFromDevice, CopyOnDevice, CopyToDevice, Hol
 const IN_PLACE_FROM: usize = 64 << 10;
 
 /// A copy whose bytes are received in place.
-pub struct InPlaceCopy {
+pub(super) struct InPlaceCopy {
     pub dst: rgpu_device::Region,
     host_addr: u64,
     id: u64,
@@ -22,7 +22,7 @@ pub struct InPlaceCopy {
 impl Dispatcher {
     /// Where the payload of a `copy_to_device` with these arguments may be received, if the device lets it be written in
     /// place: to be called instead of the dispatch, when the call's turn has come.
-    pub fn place(&mut self, arguments: &[u8], length: usize) -> Option<InPlaceCopy> {
+    pub(super) fn place(&mut self, arguments: &[u8], length: usize) -> Option<InPlaceCopy> {
         if length < IN_PLACE_FROM {
             return None;
         }
@@ -37,7 +37,7 @@ impl Dispatcher {
     }
 
     /// The payload has arrived there.
-    pub fn placed(&mut self, placed: &InPlaceCopy) {
+    pub(super) fn placed(&mut self, placed: &InPlaceCopy) {
         self.device.written_in_place(placed.dst, placed.host_addr, placed.id);
     }
 

@@ -11,7 +11,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// [`Host`] over a connection.
-pub struct WireHost {
+pub(super) struct WireHost {
     out: Arc<Outgoing>,
     pressure: Arc<Pressure>,
     fetches: Mutex<Fetches>,
@@ -21,9 +21,9 @@ pub struct WireHost {
 }
 
 /// Host functions with ids from here on are the server's own: streams that are held.
-pub const HOLD: u64 = 1 << 63;
+pub(super) const HOLD: u64 = 1 << 63;
 /// Those among them for which no client's id stands, and for which no client is waited.
-pub const OWN: u64 = HOLD | (HOLD >> 1);
+pub(super) const OWN: u64 = HOLD | (HOLD >> 1);
 
 #[derive(Default)]
 struct Fetches {
@@ -34,12 +34,12 @@ struct Fetches {
 }
 
 impl WireHost {
-    pub fn new(out: Arc<Outgoing>, pressure: Arc<Pressure>) -> Self {
+    pub(super) fn new(out: Arc<Outgoing>, pressure: Arc<Pressure>) -> Self {
         Self { out, pressure, fetches: Mutex::default(), answered: Condvar::new(), holds: Mutex::default() }
     }
 
     /// Calls `done` when a stream has reached the host function `id`. False where that id is in use.
-    pub fn expect_hold(&self, id: u64, done: Done) -> bool {
+    pub(super) fn expect_hold(&self, id: u64, done: Done) -> bool {
         match self.holds.lock().entry(id) {
             Entry::Occupied(_) => false,
             Entry::Vacant(place) => {
@@ -50,12 +50,12 @@ impl WireHost {
     }
 
     /// Takes back what [`WireHost::expect_hold`] was told, if the stream has not got there.
-    pub fn take_hold(&self, id: u64) -> Option<Done> {
+    pub(super) fn take_hold(&self, id: u64) -> Option<Done> {
         self.holds.lock().remove(&id)
     }
 
     /// The client's answer to a fetch. False where none was asked, or for another length.
-    pub fn fetched(&self, id: u64, bytes: &[u8]) -> bool {
+    pub(super) fn fetched(&self, id: u64, bytes: &[u8]) -> bool {
         let mut fetches = self.fetches.lock();
         match fetches.open.get_mut(&id) {
             Some((wanted, answer @ None)) if bytes.is_empty() || bytes.len() == *wanted => {
@@ -69,7 +69,7 @@ impl WireHost {
     }
 
     /// The client has gone: whoever waits for it gets an error.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.fetches.lock().over = true;
         self.answered.notify_all();
     }

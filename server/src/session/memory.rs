@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const STEP: u64 = 256 << 20;
 
 /// What a session was granted, and what it allocated.
-pub struct Account {
+pub(super) struct Account {
     ledger: Arc<Ledger>,
     slot: usize,
     granted: Vec<u64>,
@@ -23,7 +23,7 @@ pub struct Account {
 
 /// An application's share of a device's memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
+pub(super) struct Share {
     /// What it can still get.
     pub free: u64,
     /// What it has allocated.
@@ -42,28 +42,28 @@ fn generous(free: u64) -> u64 {
 }
 
 impl Account {
-    pub fn new(ledger: Arc<Ledger>, slot: usize, granted: &[u64]) -> Self {
+    pub(super) fn new(ledger: Arc<Ledger>, slot: usize, granted: &[u64]) -> Self {
         let (granted, used) = (granted.to_vec(), vec![0; granted.len()]);
         Self { ledger, slot, granted, used, allocations: BTreeMap::new(), mirrored: 0 }
     }
 
     /// What modules' variables are held against.
-    pub fn variables(&self) -> Arc<Variables> {
+    pub(super) fn variables(&self) -> Arc<Variables> {
         Arc::new(Variables::new(self.ledger.clone(), self.slot))
     }
 
     /// Whether there is mirrored memory.
-    pub fn has_mirrored(&self) -> bool {
+    pub(super) fn has_mirrored(&self) -> bool {
         self.mirrored > 0
     }
 
     /// The ordinal of the allocation that an address lies in, or after.
-    pub fn ordinal_of(&self, addr: u64) -> u32 {
+    pub(super) fn ordinal_of(&self, addr: u64) -> u32 {
         self.allocations.range(..=addr).next_back().map_or(u32::MAX, |(_, a)| a.0)
     }
 
     /// Whether a region lies within one allocation of device memory.
-    pub fn holds(&self, region: &Region) -> bool {
+    pub(super) fn holds(&self, region: &Region) -> bool {
         let Some(extent) = region.extent() else { return false };
         let before = self.allocations.range(..=region.addr).next_back();
         before.is_some_and(|(&base, &(_, size, mirrored))| {
@@ -72,7 +72,7 @@ impl Account {
     }
 
     /// Grants at least `bytes` more, or nothing.
-    pub fn ask(&mut self, ordinal: u32, bytes: u64) -> Result<u64> {
+    pub(super) fn ask(&mut self, ordinal: u32, bytes: u64) -> Result<u64> {
         let granted = self.granted.get_mut(ordinal as usize).ok_or_else(|| no_device(ordinal))?;
         let want = bytes.max(generous(self.ledger.free(self.slot, ordinal)));
         let got = self.ledger.grant(self.slot, ordinal, bytes, want);
@@ -81,7 +81,7 @@ impl Account {
     }
 
     /// Takes unused credit back.
-    pub fn give_back(&mut self, ordinal: u32, bytes: u64) -> Result<()> {
+    pub(super) fn give_back(&mut self, ordinal: u32, bytes: u64) -> Result<()> {
         let (at, n) = (ordinal as usize, self.granted.len());
         if at >= n || bytes > self.granted[at] - self.used[at] {
             return Err(Error::new(Code::InvalidValue, "More credit was given back than there was"));
@@ -92,7 +92,7 @@ impl Account {
     }
 
     /// Bytes that the application can still get.
-    pub fn free(&self, ordinal: u32) -> u64 {
+    pub(super) fn free(&self, ordinal: u32) -> u64 {
         let at = ordinal as usize;
         let own = self.granted.get(at).map_or(0, |g| g - self.used[at]);
         let free = self.ledger.free(self.slot, ordinal).saturating_add(own);
@@ -101,24 +101,24 @@ impl Account {
     }
 
     /// What the application can have of a device in all, where a lease says that.
-    pub fn total(&self, ordinal: u32) -> Option<u64> {
+    pub(super) fn total(&self, ordinal: u32) -> Option<u64> {
         self.ledger.cap(self.slot, ordinal)
     }
 
     /// What the application can still get of a device, and what it has.
-    pub fn memory(&self, ordinal: u32) -> Share {
+    pub(super) fn memory(&self, ordinal: u32) -> Share {
         let own = self.used.get(ordinal as usize).copied().unwrap_or(0);
         Share { free: self.free(ordinal), own, total: self.total(ordinal) }
     }
 
     /// How busy all applications together have kept the devices lately.
-    pub fn busy_percent(&self) -> u32 {
+    pub(super) fn busy_percent(&self) -> u32 {
         self.ledger.busy_percent()
     }
 
     /// Sets memory aside for an allocation that is within the credit: it is to be [made](Account::allocated) or
     /// [given up](Account::give_up).
-    pub fn set_aside(&self, ordinal: u32, size: u64) -> Result<()> {
+    pub(super) fn set_aside(&self, ordinal: u32, size: u64) -> Result<()> {
         let at = ordinal as usize;
         let granted = *self.granted.get(at).ok_or_else(|| no_device(ordinal))?;
         if size > granted - self.used[at] {
@@ -133,12 +133,12 @@ impl Account {
     }
 
     /// What was set aside is not allocated after all.
-    pub fn give_up(&self, ordinal: u32, size: u64) {
+    pub(super) fn give_up(&self, ordinal: u32, size: u64) {
         self.ledger.deallocate(self.slot, ordinal, size);
     }
 
     /// An allocation was made.
-    pub fn allocated(&mut self, ordinal: u32, addr: u64, size: u64, mirrored: bool) {
+    pub(super) fn allocated(&mut self, ordinal: u32, addr: u64, size: u64, mirrored: bool) {
         self.used[ordinal as usize] += size;
         self.mirrored += usize::from(mirrored);
         if let Some(old) = self.allocations.insert(addr, (ordinal, size, mirrored)) {
@@ -148,19 +148,19 @@ impl Account {
     }
 
     /// An allocation was released.
-    pub fn released(&mut self, addr: u64) {
+    pub(super) fn released(&mut self, addr: u64) {
         if let Some(old) = self.allocations.remove(&addr) {
             self.uncount(old);
         }
     }
 
     /// Everything on an ordinal was released.
-    pub fn reset(&mut self, ordinal: u32) {
+    pub(super) fn reset(&mut self, ordinal: u32) {
         self.of(ordinal).into_iter().for_each(|addr| self.released(addr));
     }
 
     /// Where an ordinal's allocations are.
-    pub fn of(&self, ordinal: u32) -> Vec<u64> {
+    pub(super) fn of(&self, ordinal: u32) -> Vec<u64> {
         self.allocations.iter().filter(|(_, a)| a.0 == ordinal).map(|(addr, _)| *addr).collect()
     }
 

@@ -86,19 +86,19 @@ pub(super) struct Modules {
 
 impl Modules {
     /// None yet.
-    pub fn new(variables: Arc<Variables>) -> Self {
+    pub(super) fn new(variables: Arc<Variables>) -> Self {
         let (begun, under_way) = Default::default();
         Self { begun, under_way, wanted: None, last: None, store: None, variables }
     }
 
     /// Whether an image is waited for, because of which most calls have to wait.
-    pub fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.wanted.is_some()
     }
 
     /// The place of a kernel in its module; that of a module that was loaded otherwise is its number.
     #[inline]
-    pub fn kernel(&mut self, module: Handle, number: u32) -> Result<u32> {
+    pub(super) fn kernel(&mut self, module: Handle, number: u32) -> Result<u32> {
         match self.last {
             Some((m, n, index)) if (m, n) == (module, number) => Ok(index),
             _ => self.look_up(module, number),
@@ -129,7 +129,7 @@ impl Modules {
     }
 
     /// The program unloads a module. False where nothing of it is on the device.
-    pub fn forget(&mut self, module: Handle) -> bool {
+    pub(super) fn forget(&mut self, module: Handle) -> bool {
         self.last = None;
         let there = self.begun.remove(&module).is_none_or(|begun| begun.load.wait(|_| Ok(())).is_ok());
         self.variables.unloaded(module);
@@ -137,7 +137,7 @@ impl Modules {
     }
 
     /// An ordinal is about to be reset.
-    pub fn reset(&mut self, ordinal: Ordinal) {
+    pub(super) fn reset(&mut self, ordinal: Ordinal) {
         self.last = None;
         self.begun.retain(|_, begun| {
             let gone = begun.ordinal == ordinal;

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The sending side of a connection. Senders wait for room: that is the back-pressure towards the device.
-pub struct Outgoing {
+pub(super) struct Outgoing {
     pub transport: Arc<dyn Transport>,
     order: Mutex<()>,
     /// Frames that go ahead of whatever is sent next.
@@ -26,7 +26,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    pub fn new(transport: Arc<dyn Transport>) -> Self {
+    pub(super) fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
             transport,
             order: Mutex::new(()),
@@ -39,17 +39,23 @@ impl Outgoing {
     }
 
     /// A posted call has failed. The first failure is kept until an answer takes it.
-    pub fn note_pending(&self, error: &Error, ordinal: u32) {
+    pub(super) fn note_pending(&self, error: &Error, ordinal: u32) {
         self.pending.lock().get_or_insert_with(|| crate::convert::failure(error, ordinal));
     }
 
     /// Nothing is sent any more.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.over.store(true, SeqCst);
     }
 
     /// Sends the answer to a call.
-    pub fn answer(&self, call: u16, sequence: u64, ordinal: u32, result: Result<impl FnOnce(&mut Vec<u8>)>) {
+    pub(super) fn answer(
+        &self,
+        call: u16,
+        sequence: u64,
+        ordinal: u32,
+        result: Result<impl FnOnce(&mut Vec<u8>)>,
+    ) {
         if let Some(tracer) = self.tracer() {
             tracer.answers(call, sequence);
             self.send_trace(tracer);
@@ -75,25 +81,25 @@ impl Outgoing {
     }
 
     /// Sends what is held now.
-    pub fn flush(&self) {
+    pub(super) fn flush(&self) {
         if !self.held.lock().is_empty() {
             self.send(&mut []);
         }
     }
 
     /// From now on the client is told when its calls are executed.
-    pub fn trace(&self) {
+    pub(super) fn trace(&self) {
         self.tracer.get_or_init(Tracer::default);
     }
 
     /// What records when calls are executed, if the client wants to know.
     #[inline]
-    pub fn tracer(&self) -> Option<&Tracer> {
+    pub(super) fn tracer(&self) -> Option<&Tracer> {
         self.tracer.get()
     }
 
     /// Sends what was recorded.
-    pub fn send_trace(&self, tracer: &Tracer) {
+    pub(super) fn send_trace(&self, tracer: &Tracer) {
         let records = tracer.take();
         if !records.is_empty() {
             self.notice(Notice::Trace, 0, &[&to_bytes(&records)]);
@@ -101,7 +107,7 @@ impl Outgoing {
     }
 
     /// Sends a notice.
-    pub fn notice(&self, notice: Notice, sequence: u64, pieces: &[&[u8]]) {
+    pub(super) fn notice(&self, notice: Notice, sequence: u64, pieces: &[&[u8]]) {
         let length = pieces.iter().map(|p| p.len()).sum();
         let header = Header::notice(notice, length, sequence).to_bytes();
         let mut all = Vec::with_capacity(1 + pieces.len());
@@ -111,7 +117,7 @@ impl Outgoing {
     }
 
     /// Shows that the server is alive, unless something is being sent anyway.
-    pub fn heartbeat(&self) {
+    pub(super) fn heartbeat(&self) {
         if let Some(guard) = self.order.try_lock() {
             drop(guard);
             self.notice(Notice::Heartbeat, 0, &[]);
@@ -119,7 +125,7 @@ impl Outgoing {
     }
 
     /// Tells the client why the session ends, as far as that goes without waiting for long.
-    pub fn goodbye(&self, reason: &str) {
+    pub(super) fn goodbye(&self, reason: &str) {
         if let Some(_guard) = self.order.try_lock_for(Duration::from_millis(200)) {
             let body = to_bytes(&Failure::new(rgpu_device::Code::SystemNotReady as u32, u32::MAX, reason));
             let header = Header::notice(Notice::Goodbye, body.len(), 0).to_bytes();
@@ -168,10 +174,10 @@ impl Outgoing {
 }
 
 /// Called when a copy's bytes were sent, or will be before anything else is.
-pub type Sent = Box<dyn FnOnce(Result<()>) + Send>;
+pub(super) type Sent = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// Sends the bytes of a copy to the host.
-pub struct CopySender {
+pub(super) struct CopySender {
     pub out: Arc<Outgoing>,
     pub sequence: u64,
     /// Small pieces gather here.
@@ -184,7 +190,7 @@ const SMALL: usize = 8 << 10;
 const GATHERED: usize = 64 << 10;
 
 impl CopySender {
-    pub fn new(out: Arc<Outgoing>, sequence: u64, then: Sent) -> Self {
+    pub(super) fn new(out: Arc<Outgoing>, sequence: u64, then: Sent) -> Self {
         Self { out, sequence, gathered: Vec::new(), then: Some(then) }
     }
 

@@ -28,26 +28,26 @@ struct Undone {
 
 /// Counts undone work. Shared by the reader and the device's threads.
 #[derive(Default)]
-pub struct Pressure {
+pub(super) struct Pressure {
     undone: Mutex<Undone>,
     changed: Condvar,
 }
 
 impl Pressure {
     /// The client owes an answer.
-    pub fn unanswered(&self) {
+    pub(super) fn unanswered(&self) {
         self.undone.lock().unanswered += 1;
         self.changed.notify_all();
     }
 
     /// The client has given one.
-    pub fn answered(&self) {
+    pub(super) fn answered(&self) {
         let mut undone = self.undone.lock();
         undone.unanswered = undone.unanswered.saturating_sub(1);
     }
 
     /// The session is over; nobody waits any more.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.undone.lock().over = true;
         self.changed.notify_all();
     }
@@ -55,19 +55,19 @@ impl Pressure {
 
 /// The reader's side of it.
 #[derive(Default)]
-pub struct Intake {
+pub(super) struct Intake {
     pressure: Arc<Pressure>,
     /// Work of each stream that has not been put into a parcel.
     loose: NumberMap<Handle, (u64, u64)>,
 }
 
 impl Intake {
-    pub fn new(pressure: Arc<Pressure>) -> Self {
+    pub(super) fn new(pressure: Arc<Pressure>) -> Self {
         Self { pressure, loose: NumberMap::default() }
     }
 
     /// A call that carries `bytes` was put on a stream. Waits while there is too much undone.
-    pub fn took(&mut self, device: &Arc<dyn Device>, stream: Handle, bytes: u64) {
+    pub(super) fn took(&mut self, device: &Arc<dyn Device>, stream: Handle, bytes: u64) {
         let loose = self.loose.entry(stream).or_default();
         loose.0 += 1;
         loose.1 += bytes;
@@ -89,7 +89,12 @@ impl Intake {
     /// Calls `then` when all is over that was put on the stream before. The parcel ends here, so that none has calls from
     /// before a mark of the client's and from behind it, and the client's count is never smaller than this one. Waits while
     /// there is too much undone: marks are calls, too.
-    pub fn mark(&mut self, device: &Arc<dyn Device>, stream: Handle, then: impl FnOnce() + Send + 'static) {
+    pub(super) fn mark(
+        &mut self,
+        device: &Arc<dyn Device>,
+        stream: Handle,
+        then: impl FnOnce() + Send + 'static,
+    ) {
         if let Some(loose) = self.loose.get_mut(&stream) {
             loose.0 += 1;
         }
@@ -118,7 +123,7 @@ impl Intake {
     }
 
     /// A stream is about to be destroyed. What it has to do still counts.
-    pub fn forget(&mut self, device: &Arc<dyn Device>, stream: Handle) {
+    pub(super) fn forget(&mut self, device: &Arc<dyn Device>, stream: Handle) {
         if self.loose.get(&stream).is_some_and(|loose| *loose != (0, 0)) {
             self.close(device, stream, || {});
         }

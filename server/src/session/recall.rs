@@ -7,7 +7,7 @@ use rgpu_protocol::wire::to_bytes;
 use std::sync::Arc;
 
 /// Looks now and then whether a session's lease was made smaller than what its programs were promised.
-pub struct Recall {
+pub(super) struct Recall {
     ledger: Arc<Ledger>,
     slot: usize,
     /// By ordinal: what was asked for last.
@@ -17,17 +17,17 @@ pub struct Recall {
 }
 
 impl Recall {
-    pub fn new(ledger: Arc<Ledger>, slot: usize, devices: u32, minor: u16) -> Self {
+    pub(super) fn new(ledger: Arc<Ledger>, slot: usize, devices: u32, minor: u16) -> Self {
         Self { ledger, slot, asked: vec![0; devices as usize], minor }
     }
 
     /// What the ledger counts of the session.
-    pub fn stats(&self) -> &'static Slot {
+    pub(super) fn stats(&self) -> &'static Slot {
         self.ledger.slot(self.slot)
     }
 
     /// Asks the client for what is too much, of what it has not spent. Older clients keep it; they cannot allocate it.
-    pub fn look(&mut self, out: &Outgoing) {
+    pub(super) fn look(&mut self, out: &Outgoing) {
         if self.minor < CreditRecall::SINCE {
             return;
         }

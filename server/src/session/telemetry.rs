@@ -6,7 +6,7 @@ use rgpu_device::{Code, Device, Error, Ordinal, Result};
 
 /// One group of a device's metrics. Memory is told as the application may use it; `busy` is used where the device
 /// does not measure itself, and there is one device that it can be meant for.
-pub fn measure(
+pub(super) fn measure(
     device: &dyn Device,
     ordinal: Ordinal,
     group: Group,

@@ -10,7 +10,7 @@ const BATCH: usize = 2048;
 
 /// Gathers records, which are sent with the next answer, or when there are many.
 #[derive(Default)]
-pub struct Tracer {
+pub(super) struct Tracer {
     records: Mutex<Vec<Traced>>,
     /// When calls began that will be answered.
     begun: Mutex<HashMap<u64, u64>>,
@@ -18,7 +18,7 @@ pub struct Tracer {
 
 impl Tracer {
     /// A call is about to be executed.
-    pub fn begins(&self, sequence: u64, asked: bool) -> u64 {
+    pub(super) fn begins(&self, sequence: u64, asked: bool) -> u64 {
         let now = monotonic_ns();
         if asked {
             self.begun.lock().insert(sequence, now);
@@ -27,19 +27,19 @@ impl Tracer {
     }
 
     /// A call was executed as far as the device takes it at once. True where there is enough to be sent.
-    pub fn dispatched(&self, call: u16, sequence: u64, start: u64) -> bool {
+    pub(super) fn dispatched(&self, call: u16, sequence: u64, start: u64) -> bool {
         let end = monotonic_ns();
         self.note(Traced { kind: Traced::DISPATCHED, call, sequence, stream: 0, start, end })
     }
 
     /// What a call put on a stream is done. True where there is enough to be sent.
-    pub fn finished(&self, call: u16, sequence: u64, stream: u64) -> bool {
+    pub(super) fn finished(&self, call: u16, sequence: u64, stream: u64) -> bool {
         let end = monotonic_ns();
         self.note(Traced { kind: Traced::FINISHED, call, sequence, stream, start: 0, end })
     }
 
     /// A call is about to be answered.
-    pub fn answers(&self, call: u16, sequence: u64) {
+    pub(super) fn answers(&self, call: u16, sequence: u64) {
         if let Some(start) = self.begun.lock().remove(&sequence) {
             let end = monotonic_ns();
             self.note(Traced { kind: Traced::ANSWERED, call, sequence, stream: 0, start, end });
@@ -53,7 +53,7 @@ impl Tracer {
     }
 
     /// Takes what there is.
-    pub fn take(&self) -> Vec<Traced> {
+    pub(super) fn take(&self) -> Vec<Traced> {
         std::mem::take(&mut *self.records.lock())
     }
 }

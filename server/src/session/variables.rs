@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What the modules of a session with a lease occupy.
-pub struct Variables {
+pub(super) struct Variables {
     ledger: Arc<Ledger>,
     slot: usize,
     /// By module: ordinal and bytes.
@@ -15,12 +15,12 @@ pub struct Variables {
 }
 
 impl Variables {
-    pub fn new(ledger: Arc<Ledger>, slot: usize) -> Self {
+    pub(super) fn new(ledger: Arc<Ledger>, slot: usize) -> Self {
         Self { ledger, slot, charged: Mutex::default() }
     }
 
     /// Loads a module, and unloads it where there is no memory for its variables.
-    pub fn load(
+    pub(super) fn load(
         &self,
         device: &dyn Device,
         ordinal: Ordinal,
@@ -48,14 +48,14 @@ impl Variables {
     }
 
     /// A module is unloaded.
-    pub fn unloaded(&self, module: Handle) {
+    pub(super) fn unloaded(&self, module: Handle) {
         if let Some((ordinal, bytes)) = self.charged.lock().remove(&module) {
             self.ledger.take_back(self.slot, ordinal, bytes);
         }
     }
 
     /// All modules of an ordinal are unloaded.
-    pub fn reset(&self, ordinal: Ordinal) {
+    pub(super) fn reset(&self, ordinal: Ordinal) {
         self.charged.lock().retain(|_, (of, bytes)| {
             if *of == ordinal {
                 self.ledger.take_back(self.slot, ordinal, *bytes);

@@ -36,7 +36,7 @@ struct State {
 }
 
 /// See the module's text.
-pub struct MockDevice {
+pub(crate) struct MockDevice {
     host: Arc<dyn Host>,
     total: u64,
     state: Mutex<State>,
@@ -44,7 +44,7 @@ pub struct MockDevice {
 }
 
 impl MockDevice {
-    pub fn new(host: Arc<dyn Host>, total: u64) -> Arc<Self> {
+    pub(crate) fn new(host: Arc<dyn Host>, total: u64) -> Arc<Self> {
         Arc::new(Self { host, total, state: Mutex::default(), failed: Condvar::new() })
     }
 
@@ -52,47 +52,47 @@ impl MockDevice {
         self.state.lock().unwrap()
     }
 
-    pub fn launches(&self) -> u64 {
+    pub(crate) fn launches(&self) -> u64 {
         self.lock().launches
     }
 
     /// Bytes that were copied to the device.
-    pub fn copied(&self) -> u64 {
+    pub(crate) fn copied(&self) -> u64 {
         self.lock().copied
     }
 
     /// The number in each launch's parameters.
-    pub fn order(&self) -> Vec<u64> {
+    pub(crate) fn order(&self) -> Vec<u64> {
         self.lock().order.clone()
     }
 
-    pub fn fail_next_launch(&self, error: Error) {
+    pub(crate) fn fail_next_launch(&self, error: Error) {
         self.lock().next_failure = Some(error);
     }
 
-    pub fn wait_until_failed(&self) {
+    pub(crate) fn wait_until_failed(&self) {
         let state = self.lock();
         drop(self.failed.wait_while(state, |s| s.next_failure.is_some()).unwrap());
     }
 
-    pub fn print_at_launch(&self, text: &[u8]) {
+    pub(crate) fn print_at_launch(&self, text: &[u8]) {
         self.lock().text = text.to_vec();
     }
 
-    pub fn increment_page_at_launch(&self) {
+    pub(crate) fn increment_page_at_launch(&self) {
         self.lock().increment = true;
     }
 
     /// Synchronisations of the stream do not finish before `release`.
-    pub fn hold(&self, stream: Handle) {
+    pub(crate) fn hold(&self, stream: Handle) {
         self.lock().hold.insert(stream);
     }
 
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.lock().held.len()
     }
 
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         let held = {
             let mut state = self.lock();
             state.hold.clear();
@@ -102,11 +102,11 @@ impl MockDevice {
     }
 
     /// Copies to the device do not count as finished before `release_copies`.
-    pub fn hold_copies(&self) {
+    pub(crate) fn hold_copies(&self) {
         self.lock().copies_held = true;
     }
 
-    pub fn release_copies(&self) {
+    pub(crate) fn release_copies(&self) {
         let held = {
             let mut state = self.lock();
             state.copies_held = false;
@@ -116,20 +116,20 @@ impl MockDevice {
     }
 
     /// Copies to the host are made, and their streams go on, but their outcome is not told before `tell_outcomes`.
-    pub fn hold_outcomes(&self) {
+    pub(crate) fn hold_outcomes(&self) {
         self.lock().outcomes_held = true;
     }
 
-    pub fn tell_outcomes(&self) {
+    pub(crate) fn tell_outcomes(&self) {
         let untold = std::mem::take(&mut self.lock().untold);
         untold.into_iter().for_each(|sink| sink.done(Ok(())));
     }
 
-    pub fn host_funcs_done(&self) -> Vec<u64> {
+    pub(crate) fn host_funcs_done(&self) -> Vec<u64> {
         self.lock().host_funcs_done.clone()
     }
 
-    pub fn image(&self, module: Handle) -> Vec<u8> {
+    pub(crate) fn image(&self, module: Handle) -> Vec<u8> {
         self.lock().images[&module].clone()
     }
 

@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Instant;
 
 /// How many sessions of this process have come about by it.
-pub static ESTABLISHED: AtomicUsize = AtomicUsize::new(0);
+pub(crate) static ESTABLISHED: AtomicUsize = AtomicUsize::new(0);
 
 /// The pipe's connector.
-pub struct PipeConnector;
+pub(crate) struct PipeConnector;
 
 impl PipeConnector {
     /// What it is called.
-    pub const KIND: Kind = Kind::new("pipe", "pipe");
+    pub(crate) const KIND: Kind = Kind::new("pipe", "pipe");
 }
 
 impl Connector for PipeConnector {

@@ -14,14 +14,14 @@ struct State {
 }
 
 /// Forwards one connection.
-pub struct Proxy {
+pub(crate) struct Proxy {
     pub address: String,
     state: Arc<State>,
     ends: Arc<std::sync::Mutex<Vec<TcpStream>>>,
 }
 
 impl Proxy {
-    pub fn new(server: &str) -> Self {
+    pub(crate) fn new(server: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let state = Arc::new(State::default());
@@ -39,27 +39,27 @@ impl Proxy {
     }
 
     /// How many answers have come by.
-    pub fn asked(&self) -> u64 {
+    pub(crate) fn asked(&self) -> u64 {
         self.state.asked.load(SeqCst)
     }
 
     /// How many notices have come by that say how far a stream has got.
-    pub fn reached(&self) -> u64 {
+    pub(crate) fn reached(&self) -> u64 {
         self.state.reached.load(SeqCst)
     }
 
     /// Drops everything from now on, as a dead network would.
-    pub fn stall(&self) {
+    pub(crate) fn stall(&self) {
         self.state.stalled.store(true, SeqCst);
     }
 
     /// Replaces the next bytes from the server by nonsense.
-    pub fn garble(&self) {
+    pub(crate) fn garble(&self) {
         self.state.garbled.store(true, SeqCst);
     }
 
     /// Closes both connections.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         for end in &*self.ends.lock().unwrap() {
             let _ = end.shutdown(Shutdown::Both);
         }

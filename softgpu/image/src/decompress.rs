@@ -12,7 +12,7 @@ const MAX_PLAIN: u64 = 1 << 30;
 const MAX_LZ4_RATIO: u64 = 256;
 
 /// Decompresses an LZ4 block of known plain size.
-pub fn lz4(bytes: &[u8], size: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn lz4(bytes: &[u8], size: u64) -> Result<Vec<u8>, String> {
     if size > MAX_PLAIN || size > (bytes.len() as u64).saturating_mul(MAX_LZ4_RATIO) {
         return Err(format!("{} bytes cannot hold {size}", bytes.len()));
     }
@@ -21,7 +21,7 @@ pub fn lz4(bytes: &[u8], size: u64) -> Result<Vec<u8>, String> {
 }
 
 /// Decompresses Zstandard frames, one after another, of known plain size together.
-pub fn zstd(bytes: &[u8], size: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn zstd(bytes: &[u8], size: u64) -> Result<Vec<u8>, String> {
     if size > MAX_PLAIN {
         return Err(format!("{size} bytes are too many"));
     }

@@ -9,7 +9,7 @@ use super::vars::Vars;
 use rgpu_image::ptx::ast::{Function, Operand, Statement, Type};
 
 /// The machine type of every register.
-pub fn classes(function: &Function, ops: &[Op], vars: &Vars) -> Vec<ir::Type> {
+pub(super) fn classes(function: &Function, ops: &[Op], vars: &Vars) -> Vec<ir::Type> {
     let mut classes: Vec<ir::Type> = vars.types.iter().map(|&ty| class(ty)).collect();
     if !function.registers.iter().any(|r| matches!(r.ty, Type::B32 | Type::B64)) {
         return classes;

@@ -20,7 +20,7 @@ fn failure(what: impl std::fmt::Display) -> Error {
 }
 
 /// The processor that this process runs on.
-pub fn target() -> Result<&'static OwnedTargetIsa, Error> {
+pub(super) fn target() -> Result<&'static OwnedTargetIsa, Error> {
     static TARGET: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
     TARGET.get_or_init(|| make_target("speed")).as_ref().map_err(failure)
 }
@@ -50,7 +50,7 @@ fn make_target(opt_level: &str) -> Result<OwnedTargetIsa, String> {
 }
 
 /// What one function refers to outside of itself.
-pub struct Importer {
+pub(super) struct Importer {
     config: TargetFrontendConfig,
     functions: HashMap<FunctionId, FuncRef>,
     signatures: HashMap<(Vec<ir::Type>, Option<ir::Type>), SigRef>,
@@ -58,18 +58,18 @@ pub struct Importer {
 
 impl Importer {
     /// For a function that has no references yet.
-    pub fn new() -> Result<Self, Error> {
+    pub(super) fn new() -> Result<Self, Error> {
         let config = target()?.frontend_config();
         Ok(Self { config, functions: HashMap::new(), signatures: HashMap::new() })
     }
 
     /// What the front end has to know about the target.
-    pub fn frontend_config(&self) -> TargetFrontendConfig {
+    pub(super) fn frontend_config(&self) -> TargetFrontendConfig {
         self.config
     }
 
     /// The signature of a function that is not compiled here.
-    pub fn helper_signature(
+    pub(super) fn helper_signature(
         &mut self,
         b: &mut FunctionBuilder<'_>,
         params: &[ir::Type],
@@ -84,7 +84,7 @@ impl Importer {
     }
 
     /// A reference to another function of the module.
-    pub fn function(
+    pub(super) fn function(
         &mut self,
         b: &mut FunctionBuilder<'_>,
         id: FunctionId,
@@ -104,7 +104,7 @@ impl Importer {
 }
 
 /// A function's machine code, not yet in its place.
-pub struct Piece {
+pub(super) struct Piece {
     id: FunctionId,
     bytes: Vec<u8>,
     align: usize,
@@ -125,7 +125,7 @@ enum Target {
 }
 
 /// Compiles a function.
-pub fn compile(id: FunctionId, function: ir::Function) -> Result<Piece, Error> {
+pub(super) fn compile(id: FunctionId, function: ir::Function) -> Result<Piece, Error> {
     let names = function.params.user_named_funcs().clone();
     let mut context = Context::for_function(function);
     let mut control = cranelift_codegen::control::ControlPlane::default();
@@ -176,7 +176,7 @@ fn library(call: LibCall) -> Result<u64, Error> {
 }
 
 /// Functions in executable memory.
-pub struct Image {
+pub(super) struct Image {
     start: NonNull<u8>,
     size: usize,
     places: HashMap<FunctionId, usize>,
@@ -191,7 +191,7 @@ unsafe impl Sync for Image {}
 
 impl Image {
     /// Puts functions into place and resolves what they refer to.
-    pub fn new(pieces: &[Piece], table: Arc<dyn std::any::Any + Send + Sync>) -> Result<Self, Error> {
+    pub(super) fn new(pieces: &[Piece], table: Arc<dyn std::any::Any + Send + Sync>) -> Result<Self, Error> {
         let mut places = HashMap::new();
         let mut size = 0usize;
         for piece in pieces {
@@ -259,7 +259,7 @@ impl Image {
     }
 
     /// The address of a function's code.
-    pub fn address(&self, id: FunctionId) -> Option<usize> {
+    pub(super) fn address(&self, id: FunctionId) -> Option<usize> {
         self.places.get(&id).map(|at| self.start.as_ptr() as usize + at)
     }
 }

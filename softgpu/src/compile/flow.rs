@@ -8,7 +8,7 @@ use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, LabelId, Operand,
 
 /// A straight run of statements.
 #[derive(Debug, Clone, Default)]
-pub struct Block {
+pub(super) struct Block {
     /// Index of its first statement.
     pub first: usize,
     /// One past its last statement.
@@ -21,7 +21,7 @@ pub struct Block {
 
 /// The blocks of a body, and where labels lead.
 #[derive(Debug, Default)]
-pub struct Flow {
+pub(super) struct Flow {
     /// In the order of the text; the first one is the entry.
     pub blocks: Vec<Block>,
     /// The block that each label begins.
@@ -30,7 +30,7 @@ pub struct Flow {
 
 impl Flow {
     /// Splits a body into blocks.
-    pub fn new(function: &Function, ops: &[Op]) -> Flow {
+    pub(super) fn new(function: &Function, ops: &[Op]) -> Flow {
         let body = &function.body;
         let mut flow = Flow { blocks: Vec::new(), labels: vec![usize::MAX; function.labels as usize] };
         let mut first = 0;
@@ -104,7 +104,7 @@ impl Flow {
 
     /// Edges that lead back to a block from which their start was reached, found depth-first from the
     /// entry.
-    pub fn back_edges(&self) -> Vec<(usize, usize)> {
+    pub(super) fn back_edges(&self) -> Vec<(usize, usize)> {
         let mut edges = Vec::new();
         // 0: not seen, 1: on the path, 2: done.
         let mut state = vec![0u8; self.blocks.len()];
@@ -157,7 +157,7 @@ impl Flow {
 
     /// Back edges of loops that may be waiting for another thread, with how much of the thread's fuel a
     /// turn takes: much where the loop does nothing but look.
-    pub fn waiting_edges(
+    pub(super) fn waiting_edges(
         &self,
         function: &Function,
         ops: &[Op],
@@ -189,7 +189,10 @@ impl Flow {
 }
 
 /// The instructions of a block.
-pub fn instructions<'a>(function: &'a Function, block: &Block) -> impl Iterator<Item = &'a Instruction> {
+pub(super) fn instructions<'a>(
+    function: &'a Function,
+    block: &Block,
+) -> impl Iterator<Item = &'a Instruction> {
     function.body[block.first..block.end].iter().filter_map(|statement| match statement {
         Statement::Instruction(instruction) => Some(instruction),
         Statement::Label(_) => None,
@@ -197,7 +200,7 @@ pub fn instructions<'a>(function: &'a Function, block: &Block) -> impl Iterator<
 }
 
 /// Where a `brx.idx` may lead.
-pub fn branch_targets<'a>(function: &'a Function, operands: &[Operand]) -> &'a [LabelId] {
+pub(super) fn branch_targets<'a>(function: &'a Function, operands: &[Operand]) -> &'a [LabelId] {
     match operands.get(1) {
         Some(Operand::BranchTable(table)) => &function.branch_tables[*table as usize],
         _ => &[],
@@ -206,13 +209,13 @@ pub fn branch_targets<'a>(function: &'a Function, operands: &[Operand]) -> &'a [
 
 /// What an instruction does to a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub(super) enum Access {
     Use,
     Define,
 }
 
 /// Tells every register that an instruction reads or writes. Registers are numbered as in [`Vars`].
-pub fn visit(instruction: &Instruction, op: &Op, vars: &Vars, f: &mut dyn FnMut(u32, Access)) {
+pub(super) fn visit(instruction: &Instruction, op: &Op, vars: &Vars, f: &mut dyn FnMut(u32, Access)) {
     if let Some(guard) = instruction.guard {
         f(guard.register.0, Access::Use);
     }
@@ -269,7 +272,7 @@ fn walk(operand: &Operand, defined: bool, vars: &Vars, f: &mut dyn FnMut(RegId, 
 }
 
 /// Which registers are live at the beginning of each block.
-pub struct Liveness {
+pub(super) struct Liveness {
     words: usize,
     live_in: Vec<u64>,
     /// Read in each block before it is written there.
@@ -280,7 +283,7 @@ pub struct Liveness {
 
 impl Liveness {
     /// Computes it backwards to a fixed point.
-    pub fn new(flow: &Flow, function: &Function, ops: &[Op], vars: &Vars) -> Liveness {
+    pub(super) fn new(flow: &Flow, function: &Function, ops: &[Op], vars: &Vars) -> Liveness {
         let words = vars.types.len().div_ceil(64);
         let count = flow.blocks.len();
         let mut used = vec![0u64; words * count];
@@ -340,18 +343,18 @@ impl Liveness {
     }
 
     /// How many words a set of registers has.
-    pub fn words(&self) -> usize {
+    pub(super) fn words(&self) -> usize {
         self.words
     }
 
     /// What a block reads before it writes it, and what it writes in any case.
-    pub fn summary(&self, block: usize) -> (&[u64], &[u64]) {
+    pub(super) fn summary(&self, block: usize) -> (&[u64], &[u64]) {
         let range = block * self.words..(block + 1) * self.words;
         (&self.used[range.clone()], &self.defined[range])
     }
 
     /// The registers that are live at the beginning of a block, in order.
-    pub fn at(&self, block: usize) -> Vec<u32> {
+    pub(super) fn at(&self, block: usize) -> Vec<u32> {
         let mut registers = Vec::new();
         for (index, &word) in self.live_in[block * self.words..(block + 1) * self.words].iter().enumerate() {
             let mut word = word;
@@ -365,7 +368,7 @@ impl Liveness {
 }
 
 /// Whether any instruction of a body reads the register.
-pub fn read_registers(function: &Function, ops: &[Op], vars: &Vars) -> Vec<bool> {
+pub(super) fn read_registers(function: &Function, ops: &[Op], vars: &Vars) -> Vec<bool> {
     let mut read = vec![false; vars.types.len()];
     for statement in &function.body {
         if let Statement::Instruction(instruction) = statement {
@@ -381,7 +384,7 @@ pub fn read_registers(function: &Function, ops: &[Op], vars: &Vars) -> Vec<bool>
 }
 
 /// Calls `f` with each symbol that an operand names.
-pub fn symbols(operand: &Operand, f: &mut dyn FnMut(Symbol)) {
+pub(super) fn symbols(operand: &Operand, f: &mut dyn FnMut(Symbol)) {
     match operand {
         Operand::Address(AddressBase::Symbol(symbol), _) | Operand::Symbol(symbol, _) => f(*symbol),
         Operand::Bracket(list) | Operand::Vector(list) | Operand::List(list) => {

@@ -16,7 +16,11 @@ use rgpu_image::ptx::ast::{
 const LIMIT: usize = 4_000_000;
 
 /// The function with every call to one of `inlined` replaced by its body; `None` if there is none.
-pub fn expand(unit: &Unit, id: FunctionId, inlined: &HashSet<FunctionId>) -> Result<Option<Function>, Error> {
+pub(super) fn expand(
+    unit: &Unit,
+    id: FunctionId,
+    inlined: &HashSet<FunctionId>,
+) -> Result<Option<Function>, Error> {
     let function = &unit.module.functions[id.0 as usize];
     let calls = |statement: &Statement| callee(unit, statement).is_some_and(|id| inlined.contains(&id));
     if !function.body.iter().any(calls) {
@@ -30,7 +34,7 @@ pub fn expand(unit: &Unit, id: FunctionId, inlined: &HashSet<FunctionId>) -> Res
 }
 
 /// The function that a statement calls by name.
-pub fn callee(unit: &Unit, statement: &Statement) -> Option<FunctionId> {
+pub(super) fn callee(unit: &Unit, statement: &Statement) -> Option<FunctionId> {
     let Statement::Instruction(instruction) = statement else { return None };
     if !matches!(unit.ops[instruction.form.0 as usize], super::op::Op::Call) {
         return None;

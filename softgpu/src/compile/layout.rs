@@ -13,7 +13,7 @@ use rgpu_image::ptx::ast::{
 
 /// Offsets of the variables in the shared memory of one kernel.
 #[derive(Debug, Default)]
-pub struct SharedLayout {
+pub(super) struct SharedLayout {
     globals: HashMap<GlobalId, u32>,
     locals: HashMap<String, u32>,
     /// Bytes of all but dynamic shared memory.
@@ -21,13 +21,13 @@ pub struct SharedLayout {
 }
 
 /// The name of a function's own shared variable, the same wherever the function has been inlined.
-pub fn local_name(function: &str, variable: &str) -> String {
+pub(super) fn local_name(function: &str, variable: &str) -> String {
     if variable.contains("::") { variable.to_owned() } else { format!("{function}::{variable}") }
 }
 
 impl SharedLayout {
     /// Lays out what a kernel and the functions that it can reach use.
-    pub fn new(unit: &Unit, bodies: &[&Function]) -> Result<Self, Error> {
+    pub(super) fn new(unit: &Unit, bodies: &[&Function]) -> Result<Self, Error> {
         let mut layout = Self::default();
         let mut end = 0u64;
         let mut open: Vec<GlobalId> = Vec::new();
@@ -92,12 +92,12 @@ impl SharedLayout {
     }
 
     /// The offset of a shared variable of the module.
-    pub fn global(&self, id: GlobalId) -> Option<u32> {
+    pub(super) fn global(&self, id: GlobalId) -> Option<u32> {
         self.globals.get(&id).copied()
     }
 
     /// The offset of a shared variable of a function.
-    pub fn local(&self, function: &Function, variable: &Variable) -> Option<u32> {
+    pub(super) fn local(&self, function: &Function, variable: &Variable) -> Option<u32> {
         self.locals.get(&local_name(&function.name, &variable.name)).copied()
     }
 }
@@ -118,7 +118,7 @@ fn allot(variable: &Variable, end: &mut u64) -> Result<u32, Error> {
 }
 
 /// The variables that need memory. Addresses of functions are filled in.
-pub fn globals(
+pub(super) fn globals(
     variables: &[Variable],
     function_pointer: impl Fn(FunctionId) -> u64,
 ) -> Result<Vec<GlobalLayout>, Error> {

@@ -50,7 +50,7 @@ fn access(form: &Form) -> Option<(Access, bool)> {
 
 /// Inserts the places where lanes wait for each other. `ops` are those of all forms, the synthetic ones
 /// first, and `forms` the module's own.
-pub fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
+pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
     let accesses: Vec<Option<(Access, bool)>> = forms.iter().map(access).collect();
     if accesses.iter().all(Option::is_none) {
         return;

@@ -9,7 +9,7 @@ use rgpu_image::ptx::ast::Type;
 
 /// Integer operations with two sources and a result of the same type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IntOp {
+pub(super) enum IntOp {
     Add,
     Sub,
     MulLo,
@@ -32,7 +32,7 @@ pub enum IntOp {
 
 /// Integer operations with one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IntUnary {
+pub(super) enum IntUnary {
     Neg,
     Abs,
     Not,
@@ -48,7 +48,7 @@ pub enum IntUnary {
 
 /// Integer operations with three sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IntTernary {
+pub(super) enum IntTernary {
     MadLo,
     MadHi,
     /// `.hi.sat.s32`
@@ -64,7 +64,7 @@ pub enum IntTernary {
 
 /// Floating-point operations with two sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FloatOp {
+pub(super) enum FloatOp {
     Add,
     Sub,
     Mul,
@@ -73,7 +73,7 @@ pub enum FloatOp {
 
 /// Rounding and clamping of a floating-point result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mode {
+pub(super) struct Mode {
     pub rounding: Rounding,
     pub ftz: bool,
     pub sat: bool,
@@ -81,7 +81,7 @@ pub struct Mode {
 
 /// Floating-point operations with one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FloatUnary {
+pub(super) enum FloatUnary {
     Rcp,
     Sqrt,
     Rsqrt,
@@ -94,7 +94,7 @@ pub enum FloatUnary {
 
 /// Kinds of numbers that `testp` recognises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TestKind {
+pub(super) enum TestKind {
     Finite,
     Infinite,
     Number,
@@ -105,7 +105,7 @@ pub enum TestKind {
 
 /// How `prmt` chooses bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PrmtMode {
+pub(super) enum PrmtMode {
     Index,
     F4e,
     B4e,
@@ -117,7 +117,7 @@ pub enum PrmtMode {
 
 /// Where a memory operation goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub(super) enum Place {
     /// Generic, global, const and local addresses: all are addresses in the arena.
     Generic,
     Shared,
@@ -126,7 +126,7 @@ pub enum Place {
 
 /// How a memory operation is ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub(super) enum Order {
     /// Nobody else is looking.
     Weak,
     /// Others may be looking: performed exactly once, where it stands.
@@ -135,7 +135,7 @@ pub enum Order {
 
 /// An operation of the video family on scalars: `vadd` …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VideoOp {
+pub(super) enum VideoOp {
     Add,
     Sub,
     AbsDiff,
@@ -147,7 +147,7 @@ pub enum VideoOp {
 
 /// What a video instruction does with its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Secondary {
+pub(super) enum Secondary {
     None,
     Add,
     Min,
@@ -156,7 +156,7 @@ pub enum Secondary {
 
 /// A `cvt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Convert {
+pub(super) struct Convert {
     pub dst: Type,
     pub src: Type,
     pub rounding: Option<Rounding>,
@@ -170,7 +170,7 @@ pub struct Convert {
 
 /// Shape and types of a matrix instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MatrixShape {
+pub(super) struct MatrixShape {
     pub m: u32,
     pub n: u32,
     pub k: u32,
@@ -185,7 +185,7 @@ pub struct MatrixShape {
 
 /// Which fragment `wmma.load` and `wmma.store` move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fragment {
+pub(super) enum Fragment {
     A,
     B,
     C,
@@ -194,7 +194,7 @@ pub enum Fragment {
 
 /// What `mbarrier` does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MbarrierOp {
+pub(super) enum MbarrierOp {
     Init,
     Invalidate,
     Arrive { drop: bool, result: bool },
@@ -204,7 +204,7 @@ pub enum MbarrierOp {
 
 /// The windows that `isspacep` asks about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpaceTest {
+pub(super) enum SpaceTest {
     Const,
     Global,
     Local,
@@ -214,7 +214,7 @@ pub enum SpaceTest {
 
 /// How control goes on behind an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Control {
+pub(super) enum Control {
     /// With the next instruction.
     Next,
     /// Likewise, once others have come, or have had their turn: the thread stops here. See [`crate::abi`].
@@ -227,7 +227,7 @@ pub enum Control {
 
 /// Whether operands are used as floating-point numbers, which decides how untyped registers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Floats {
+pub(super) enum Floats {
     /// None is.
     Never,
     /// It does not matter.
@@ -244,7 +244,7 @@ pub enum Floats {
 
 /// What everybody but the emitter has to know about an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Traits {
+pub(super) struct Traits {
     /// How control goes on.
     pub control: Control,
     /// Whether it only computes, and cheaply: where its guard does not hold it is executed in vain, instead of being
@@ -425,12 +425,12 @@ macro_rules! define {
     ($($(#[$doc:meta])* $op:ident $({ $($field:ident: $ty:ty),* })? = $traits:expr, $emit:ident;)*) => {
         /// A decoded opcode.
         #[derive(Debug, Clone, Copy, PartialEq)]
-        pub enum Op { $($(#[$doc])* $op $({ $($field: $ty),* })?,)* }
+        pub(super) enum Op { $($(#[$doc])* $op $({ $($field: $ty),* })?,)* }
 
         impl Op {
             /// What everybody but the emitter has to know about it.
             #[allow(unused_variables)] // few traits depend on all fields
-            pub fn traits(&self) -> Traits {
+            pub(super) fn traits(&self) -> Traits {
                 match self { $(Self::$op $({ $($field),* })? => $traits,)* }
             }
         }
@@ -440,7 +440,7 @@ operations!(define);
 
 impl Op {
     /// Whether a thread stops here to wait for others or to let them go first.
-    pub fn is_cut(&self) -> bool {
+    pub(super) fn is_cut(&self) -> bool {
         self.traits().control == Control::Cut
     }
 }

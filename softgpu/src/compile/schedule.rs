@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use cranelift_codegen::ir::{Block, Function, Inst, Opcode, ValueDef};
 
 /// Reorders the instructions within every block.
-pub fn restore_order(function: &mut Function) {
+pub(super) fn restore_order(function: &mut Function) {
     let blocks: Vec<Block> = function.layout.blocks().collect();
     for block in blocks {
         let before: Vec<Inst> = function.layout.block_insts(block).collect();

@@ -15,7 +15,7 @@ use rgpu_image::ptx::ast::Function;
 
 /// A set of registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Set(Vec<u64>);
+pub(super) struct Set(Vec<u64>);
 
 impl Set {
     fn empty(count: usize) -> Self {
@@ -35,7 +35,7 @@ impl Set {
     }
 
     /// Whether the register is in it.
-    pub fn contains(&self, reg: u32) -> bool {
+    pub(super) fn contains(&self, reg: u32) -> bool {
         self.0[reg as usize / 64] >> (reg % 64) & 1 == 1
     }
 
@@ -51,7 +51,7 @@ impl Set {
 }
 
 /// Places of registers in the state, and which of them hold the current values.
-pub struct State {
+pub(super) struct State {
     /// Offset of each register that has a place.
     places: HashMap<u32, u32>,
     /// Registers whose place holds their value at the end of each block (before its cut, if it has one).
@@ -66,7 +66,7 @@ impl State {
     /// Plans the state of a kernel. `yields` are the edges with yields, `skip` the registers
     /// that need not be kept.
     #[allow(clippy::too_many_arguments)] // What is known of the function, each from another pass.
-    pub fn new(
+    pub(super) fn new(
         function: &Function,
         ops: &[Op],
         vars: &Vars,
@@ -114,17 +114,17 @@ impl State {
     }
 
     /// Where a register is kept.
-    pub fn place(&self, reg: u32) -> Option<u32> {
+    pub(super) fn place(&self, reg: u32) -> Option<u32> {
         self.places.get(&reg).copied()
     }
 
     /// Whether a register has to be loaded on the way to a block.
-    pub fn is_needed(&self, block: usize, reg: u32) -> bool {
+    pub(super) fn is_needed(&self, block: usize, reg: u32) -> bool {
         self.needed[block].contains(reg)
     }
 
     /// Whether at the end of a block a register's place holds its value already.
-    pub fn is_clean(&self, block: usize, reg: u32) -> bool {
+    pub(super) fn is_clean(&self, block: usize, reg: u32) -> bool {
         self.clean[block].contains(reg)
     }
 }

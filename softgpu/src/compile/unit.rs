@@ -17,21 +17,21 @@ use rgpu_image::ptx::ast::{
 };
 
 /// Forms that no text contains but that inlining needs. The module's own are numbered after them.
-pub mod synthetic {
+pub(crate) mod synthetic {
     /// `bra`
-    pub const BRANCH: u32 = 0;
+    pub(crate) const BRANCH: u32 = 0;
     /// `mov` of 8, 16, 32 and 64 bits.
-    pub const MOVE: [u32; 4] = [1, 2, 3, 4];
+    pub(crate) const MOVE: [u32; 4] = [1, 2, 3, 4];
     /// `ld.param`
-    pub const LOAD: [u32; 4] = [5, 6, 7, 8];
+    pub(crate) const LOAD: [u32; 4] = [5, 6, 7, 8];
     /// `st.param`
-    pub const STORE: [u32; 4] = [9, 10, 11, 12];
+    pub(crate) const STORE: [u32; 4] = [9, 10, 11, 12];
     /// The lanes of a warp wait for each other.
-    pub const CONVERGE: u32 = 13;
+    pub(crate) const CONVERGE: u32 = 13;
     /// The other threads of the block go first.
-    pub const YIELD: u32 = 14;
+    pub(crate) const YIELD: u32 = 14;
     /// How many there are.
-    pub const COUNT: u32 = 15;
+    pub(crate) const COUNT: u32 = 15;
 }
 
 fn synthetic_ops() -> Vec<Op> {
@@ -47,7 +47,7 @@ fn synthetic_ops() -> Vec<Op> {
 
 /// Functions that a module may call without defining them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Builtin {
+pub(crate) enum Builtin {
     Printf,
     Malloc,
     Free,
@@ -68,7 +68,7 @@ impl Builtin {
 
 /// A function in the table of those that may be called through a pointer.
 #[repr(C)]
-pub struct TableEntry {
+pub(crate) struct TableEntry {
     /// Its machine code.
     pub code: AtomicU64,
     /// What its parameters and results look like; see [`Unit::shape`].
@@ -76,22 +76,22 @@ pub struct TableEntry {
 }
 
 /// The table of a kernel, indexed by function.
-pub struct Table(Vec<TableEntry>);
+pub(super) struct Table(Vec<TableEntry>);
 
 impl Table {
     /// With no function in it.
-    pub fn new(count: usize) -> Arc<Self> {
+    pub(super) fn new(count: usize) -> Arc<Self> {
         let entry = || TableEntry { code: AtomicU64::new(0), shape: AtomicU32::new(u32::MAX) };
         Arc::new(Self((0..count).map(|_| entry()).collect()))
     }
 
     /// Where it lies.
-    pub fn address(&self) -> u64 {
+    pub(super) fn address(&self) -> u64 {
         self.0.as_ptr() as u64
     }
 
     /// Enters a function.
-    pub fn set(&self, id: FunctionId, code: u64, shape: u32) {
+    pub(super) fn set(&self, id: FunctionId, code: u64, shape: u32) {
         let entry = &self.0[id.0 as usize];
         entry.code.store(code, Ordering::Relaxed);
         entry.shape.store(shape, Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl Table {
 }
 
 /// See the module.
-pub struct Unit {
+pub(super) struct Unit {
     pub module: Module,
     /// By form.
     pub ops: Vec<Op>,
@@ -122,7 +122,7 @@ fn refuse(line: u32, why: impl std::fmt::Display) -> Error {
 
 impl Unit {
     /// Checks and decodes a module.
-    pub fn new(mut module: Module, compute_capability: u32) -> Result<Self, Error> {
+    pub(super) fn new(mut module: Module, compute_capability: u32) -> Result<Self, Error> {
         if module.target_sm > compute_capability {
             return Err(Error::new(
                 Code::InvalidPtx,
@@ -171,7 +171,7 @@ impl Unit {
     }
 
     /// The function that a name means in the end.
-    pub fn resolve(&self, id: FunctionId) -> FunctionId {
+    pub(super) fn resolve(&self, id: FunctionId) -> FunctionId {
         let mut id = id;
         // Aliases of aliases, but not in circles.
         for _ in 0..8 {
@@ -184,18 +184,18 @@ impl Unit {
     }
 
     /// The built-in function that a declaration stands for.
-    pub fn builtin(&self, id: FunctionId) -> Option<Builtin> {
+    pub(super) fn builtin(&self, id: FunctionId) -> Option<Builtin> {
         let function = &self.module.functions[id.0 as usize];
         if function.is_declaration { Builtin::from_name(&function.name) } else { None }
     }
 
     /// What a pointer to the function looks like.
-    pub fn function_pointer(&self, id: FunctionId) -> u64 {
+    pub(super) fn function_pointer(&self, id: FunctionId) -> u64 {
         self.first_pointer + u64::from(self.resolve(id).0)
     }
 
     /// The first pointer and how many there are.
-    pub fn pointer_range(&self) -> (u64, u32) {
+    pub(super) fn pointer_range(&self) -> (u64, u32) {
         (self.first_pointer, self.module.functions.len() as u32)
     }
 
@@ -301,7 +301,7 @@ impl Unit {
     }
 
     /// A number for what a function's parameters and results look like.
-    pub fn shape(&self, params: &[Variable], returns: &[Variable]) -> u32 {
+    pub(super) fn shape(&self, params: &[Variable], returns: &[Variable]) -> u32 {
         let shape = Self::shape_of(params, returns);
         match self.shapes.iter().position(|known| *known == shape) {
             Some(index) => index as u32,
@@ -311,7 +311,7 @@ impl Unit {
     }
 
     /// Whether an instruction may notice what other threads do.
-    pub fn observes(&self, instruction: &Instruction, op: &Op, read: &[bool]) -> bool {
+    pub(super) fn observes(&self, instruction: &Instruction, op: &Op, read: &[bool]) -> bool {
         match op {
             Op::Atom { result: true, .. } => {
                 matches!(instruction.operands.first(), Some(Operand::Reg(reg)) if read[reg.0 as usize])
@@ -380,7 +380,7 @@ impl Unit {
     }
 
     /// Whether a kernel and the functions that it can reach can be executed; an error says what not.
-    pub fn check_kernel(&self, kernel: &Function, functions: &[FunctionId]) -> Result<(), Error> {
+    pub(super) fn check_kernel(&self, kernel: &Function, functions: &[FunctionId]) -> Result<(), Error> {
         if kernel.needs_cluster || kernel.required_cluster.is_some() {
             return Err(refuse(kernel.line, "clusters of blocks are not supported"));
         }
@@ -410,7 +410,7 @@ impl Unit {
     }
 
     /// How the opcode of a form is written, with its modifiers; empty for forms that no text contains.
-    pub fn text(&self, form: u32) -> &str {
+    pub(super) fn text(&self, form: u32) -> &str {
         let own = form.checked_sub(synthetic::COUNT);
         own.and_then(|form| self.module.forms.get(form as usize)).map_or("", String::as_str)
     }
@@ -446,7 +446,7 @@ impl Unit {
     }
 
     /// The functions that a kernel can reach by calls, itself left out.
-    pub fn reachable(&self, kernel: &Function) -> Vec<FunctionId> {
+    pub(super) fn reachable(&self, kernel: &Function) -> Vec<FunctionId> {
         let mut found = Vec::new();
         let mut seen = HashSet::new();
         let mut add = |id: FunctionId, found: &mut Vec<FunctionId>| {

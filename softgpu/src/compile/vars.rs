@@ -5,7 +5,7 @@ use rgpu_image::ptx::ast::{AddressBase, Function, Operand, Space, Statement, Sym
 
 /// Where a variable or parameter lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Home {
+pub(super) enum Home {
     /// A register, numbered after the function's own.
     Reg(u32),
     /// At this offset of the function's frame in local memory.
@@ -20,7 +20,7 @@ pub enum Home {
 
 /// The registers and homes of a function.
 #[derive(Debug, Clone, Default)]
-pub struct Vars {
+pub(super) struct Vars {
     /// Types of all registers: the function's, then those added for parameters, then the carry flag.
     pub types: Vec<Type>,
     /// The number of the carry flag.
@@ -36,12 +36,12 @@ pub struct Vars {
 }
 
 /// Whether a parameter of a function is passed as a value. Otherwise its address is.
-pub fn is_scalar(variable: &Variable) -> bool {
+pub(super) fn is_scalar(variable: &Variable) -> bool {
     variable.dims.is_empty() && variable.vector == 1 && (8..=64).contains(&variable.ty.bits())
 }
 
 /// Offsets of a kernel's parameters, and where they end.
-pub fn parameter_offsets(params: &[Variable]) -> (Vec<u32>, u32) {
+pub(super) fn parameter_offsets(params: &[Variable]) -> (Vec<u32>, u32) {
     let mut end = 0u32;
     let mut offsets = Vec::new();
     for param in params {
@@ -54,7 +54,7 @@ pub fn parameter_offsets(params: &[Variable]) -> (Vec<u32>, u32) {
 
 impl Vars {
     /// Finds a home for everything.
-    pub fn new(function: &Function, ops: &[Op]) -> Vars {
+    pub(super) fn new(function: &Function, ops: &[Op]) -> Vars {
         let mut vars = Vars { types: function.registers.iter().map(|r| r.ty).collect(), ..Vars::default() };
         let plain = plain_accesses(function, ops);
         let mut frame = 0u64;
@@ -104,7 +104,7 @@ impl Vars {
     }
 
     /// Where a function's own symbol lives; `None` for those of the module.
-    pub fn home(&self, symbol: Symbol) -> Option<&Home> {
+    pub(super) fn home(&self, symbol: Symbol) -> Option<&Home> {
         match symbol {
             Symbol::Param(index) => self.params.get(index as usize),
             Symbol::Return(index) => self.returns.get(index as usize),

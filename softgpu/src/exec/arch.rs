@@ -9,7 +9,7 @@ use std::ffi::c_void;
 /// The state that [`leave`] goes back to; filled by [`enter`].
 #[derive(Debug)]
 #[repr(C)]
-pub struct Landing {
+pub(super) struct Landing {
     /// The stack pointer inside `enter`, or 0 while it is not running.
     stack: u64,
     /// The floating-point control word from before.
@@ -18,13 +18,13 @@ pub struct Landing {
 
 impl Landing {
     /// Nowhere to land yet.
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { stack: 0, mxcsr: 0 }
     }
 }
 
 /// What [`enter`] returns when [`leave`] ended the call.
-pub const LEFT: u32 = 1;
+pub(super) const LEFT: u32 = 1;
 
 /// Calls `function(a, b, c)`; returns 0 when it returns, and [`LEFT`] when a signal handler used
 /// [`leave`] with the same landing.
@@ -32,7 +32,7 @@ pub const LEFT: u32 = 1;
 /// # Safety
 /// What `function` asks for. Between `leave`'s place and here there must be no frame that has to clean up.
 #[unsafe(naked)]
-pub unsafe extern "C" fn enter(
+pub(super) unsafe extern "C" fn enter(
     landing: *mut Landing,
     function: *const c_void,
     a: *mut c_void,
@@ -93,7 +93,7 @@ unsafe extern "C" fn land() {
 /// # Safety
 /// `context` must be the `ucontext_t` of a signal handler that interrupted code inside `enter(landing)`
 /// on this thread.
-pub unsafe fn leave(landing: *mut Landing, context: *mut c_void) {
+pub(super) unsafe fn leave(landing: *mut Landing, context: *mut c_void) {
     // SAFETY: the caller vouches for both pointers.
     unsafe {
         let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
@@ -107,14 +107,14 @@ pub unsafe fn leave(landing: *mut Landing, context: *mut c_void) {
 ///
 /// # Safety
 /// `context` must be the `ucontext_t` of a SIGSEGV handler.
-pub unsafe fn is_write(context: *mut c_void) -> bool {
+pub(super) unsafe fn is_write(context: *mut c_void) -> bool {
     // SAFETY: the caller vouches for the pointer.
     let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     registers[libc::REG_ERR as usize] & 2 != 0
 }
 
 /// A counter that goes on steadily while the processor runs.
-pub fn cycles() -> u64 {
+pub(super) fn cycles() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }

@@ -11,19 +11,19 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rgpu_device::{AddressPlan, Code, Error, Range, Result, Seat};
 
-pub use rgpu_device::PAGE;
+pub(super) use rgpu_device::PAGE;
 
 /// Bytes that one block's shared memory may have at most.
-pub const WINDOW: u64 = 256 << 10;
+pub(super) const WINDOW: u64 = 256 << 10;
 /// Bytes of local memory that one block's threads may have together.
-pub const LOCAL: u64 = 1 << 30;
+pub(super) const LOCAL: u64 = 1 << 30;
 /// Most bytes of one kernel's parameters.
-pub const PARAM_BYTES: u64 = 32 << 10;
+pub(super) const PARAM_BYTES: u64 = 32 << 10;
 const _: () = assert!(rgpu_device::MAX_PARAM_BYTES as u64 <= PARAM_BYTES);
 /// Bytes of a parameter slot: the parameters, then a page for the grid's workspace.
-pub const PARAM_SLOT: u64 = PARAM_BYTES + PAGE;
+pub(super) const PARAM_SLOT: u64 = PARAM_BYTES + PAGE;
 /// Parameter slots, which is how many kernels can be executing at once.
-pub const PARAM_SLOTS: u64 = 256;
+pub(super) const PARAM_SLOTS: u64 = 256;
 
 /// Addresses of a device, at least: programs reserve far more than there is memory, to map it as they need it.
 const DEVICE_ADDRESSES: u64 = 64 << 30;
@@ -32,12 +32,12 @@ const WINDOW_STRIDE: u64 = GUARD + (2 << 20);
 const ALIGN: u64 = 2 << 20;
 
 /// Rounds up to a multiple of `to`, a power of two; `None` on overflow.
-pub fn round_up(value: u64, to: u64) -> Option<u64> {
+pub(super) fn round_up(value: u64, to: u64) -> Option<u64> {
     value.checked_add(to - 1).map(|v| v & !(to - 1))
 }
 
 /// The reserved range and how it is divided.
-pub struct Arena {
+pub(super) struct Arena {
     /// What the caller was told.
     pub plan: AddressPlan,
     /// Where module-level variables go.
@@ -93,13 +93,19 @@ fn memory_file(name: &str, size: u64) -> Option<OwnedFd> {
 impl Arena {
     /// Reserves what `devices` devices of `memory` bytes each with `slots` resident blocks in all need.
     #[cfg(test)]
-    pub fn reserve(proposal: Range, devices: u32, memory: u64, slots: u64) -> Result<Self> {
+    pub(super) fn reserve(proposal: Range, devices: u32, memory: u64, slots: u64) -> Result<Self> {
         Self::reserve_seat(proposal, Seat::ALONE, devices, memory, slots)
     }
 
     /// [`Arena::reserve`] for one of several devices that serve an application. What belongs to the others is reserved, too:
     /// kernels that touch it fault.
-    pub fn reserve_seat(proposal: Range, seat: Seat, devices: u32, memory: u64, slots: u64) -> Result<Self> {
+    pub(super) fn reserve_seat(
+        proposal: Range,
+        seat: Seat,
+        devices: u32,
+        memory: u64,
+        slots: u64,
+    ) -> Result<Self> {
         if !proposal.base.is_multiple_of(PAGE) || proposal.base == 0 {
             return Err(Error::new(Code::InvalidValue, "An address plan must begin at a page above 0"));
         }
@@ -207,40 +213,40 @@ impl Arena {
     }
 
     /// The range that compiled code confines its accesses to.
-    pub fn whole(&self) -> Range {
+    pub(super) fn whole(&self) -> Range {
         self.plan.whole
     }
 
     /// Address of parameter slot `index`.
-    pub fn param_slot(&self, index: u64) -> u64 {
+    pub(super) fn param_slot(&self, index: u64) -> u64 {
         debug_assert!(index < PARAM_SLOTS);
         self.params.base + index * PARAM_SLOT
     }
 
     /// Makes all parameter slots accessible.
-    pub fn open_params(&self) -> Result<()> {
+    pub(super) fn open_params(&self) -> Result<()> {
         self.protect(self.params, libc::PROT_READ | libc::PROT_WRITE)
     }
 
     /// Makes the shared-memory window of slot `index` accessible and returns its address.
-    pub fn open_window(&self, index: u64) -> Result<u64> {
+    pub(super) fn open_window(&self, index: u64) -> Result<u64> {
         let window = Range { base: self.windows.base + index * WINDOW_STRIDE, size: WINDOW };
         self.protect(window, libc::PROT_READ | libc::PROT_WRITE)?;
         Ok(window.base)
     }
 
     /// Where the local memory of slot `index` lies, [`LOCAL`] bytes that are not accessible yet.
-    pub fn local(&self, index: u64) -> u64 {
+    pub(super) fn local(&self, index: u64) -> u64 {
         self.locals.base + index * LOCAL
     }
 
     /// The file of mirrored memory: the byte at offset 0 is the first of the shared range.
-    pub fn shared_file(&self) -> &OwnedFd {
+    pub(super) fn shared_file(&self) -> &OwnedFd {
         &self.shared_file
     }
 
     /// Sets what may be done with a part of the arena.
-    pub fn protect(&self, part: Range, protection: i32) -> Result<()> {
+    pub(super) fn protect(&self, part: Range, protection: i32) -> Result<()> {
         debug_assert!(self.plan.whole.contains(part.base, part.size));
         // SAFETY: the range is part of our own reservation, and nothing of Rust's lies in it.
         if unsafe { libc::mprotect(part.base as *mut _, part.size as usize, protection) } != 0 {
@@ -281,7 +287,7 @@ impl Arena {
     }
 
     /// Backs a part of an ordinal's range with its file.
-    pub fn map_device(&self, ordinal: usize, part: Range) -> Result<()> {
+    pub(super) fn map_device(&self, ordinal: usize, part: Range) -> Result<()> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         match &self.files[ordinal] {
             Some(file) => {
@@ -296,13 +302,13 @@ impl Arena {
     }
 
     /// The files behind the ordinals' ranges, if there are such for all of them.
-    pub fn device_files(&self) -> Vec<i32> {
+    pub(super) fn device_files(&self) -> Vec<i32> {
         let all: Option<Vec<i32>> = self.files.iter().map(|f| f.as_ref().map(AsRawFd::as_raw_fd)).collect();
         all.unwrap_or_default()
     }
 
     /// Takes a part of an ordinal's range back and gives its memory to the system.
-    pub fn unmap_device(&self, ordinal: usize, part: Range) {
+    pub(super) fn unmap_device(&self, ordinal: usize, part: Range) {
         self.unmap(part);
         if let Some(file) = &self.files[ordinal] {
             self.punch(file, part.base - self.plan.devices[ordinal].base, part.size);
@@ -310,24 +316,24 @@ impl Arena {
     }
 
     /// Plain memory of this process in the arena.
-    pub fn map_plain(&self, part: Range) -> Result<()> {
+    pub(super) fn map_plain(&self, part: Range) -> Result<()> {
         self.map(part, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
     /// Places a part of the mirrored memory's file, not accessible yet.
-    pub fn map_mirrored(&self, part: Range) -> Result<()> {
+    pub(super) fn map_mirrored(&self, part: Range) -> Result<()> {
         let offset = part.base - self.plan.shared.base;
         self.map(part, libc::PROT_NONE, libc::MAP_SHARED, self.shared_file.as_raw_fd(), offset)
     }
 
     /// Takes a part of the mirrored memory back.
-    pub fn unmap_mirrored(&self, part: Range) {
+    pub(super) fn unmap_mirrored(&self, part: Range) {
         self.unmap(part);
         self.punch(&self.shared_file, part.base - self.plan.shared.base, part.size);
     }
 
     /// Makes a part inaccessible again and forgets what was there.
-    pub fn unmap(&self, part: Range) {
+    pub(super) fn unmap(&self, part: Range) {
         // Failing leaves stale memory accessible to its own application only.
         let _ = self.map(part, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
     }

@@ -20,14 +20,14 @@ const EMPTY: Barrier = Barrier { count: 0, yes: 0, no: 0, arrived: [0; WARPS] };
 
 /// What a barrier has found out about the predicates brought to it.
 #[derive(Debug, Clone, Copy)]
-pub struct Outcome {
+pub(super) struct Outcome {
     yes: u32,
     no: u32,
 }
 
 impl Outcome {
     /// The result of `bar.red`.
-    pub fn of(self, op: ReduceOp) -> u32 {
+    pub(super) fn of(self, op: ReduceOp) -> u32 {
         match op {
             ReduceOp::PredicateAnd | ReduceOp::And => u32::from(self.no == 0),
             ReduceOp::PredicateOr | ReduceOp::Or => u32::from(self.yes != 0),
@@ -37,19 +37,19 @@ impl Outcome {
 }
 
 /// Who has arrived where.
-pub struct Barriers {
+pub(super) struct Barriers {
     all: [Barrier; 16],
     touched: u32,
 }
 
 impl Barriers {
     /// Nobody anywhere.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { all: [EMPTY; 16], touched: 0 }
     }
 
     /// Forgets everything.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         for number in lanes(self.touched) {
             self.all[number] = EMPTY;
         }
@@ -57,17 +57,17 @@ impl Barriers {
     }
 
     /// The barriers that somebody has arrived at, as bits.
-    pub fn touched(&self) -> u32 {
+    pub(super) fn touched(&self) -> u32 {
         self.touched
     }
 
     /// Whether nobody has arrived there.
-    pub fn is_untouched(&self, number: u64) -> bool {
+    pub(super) fn is_untouched(&self, number: u64) -> bool {
         self.touched >> number & 1 == 0
     }
 
     /// A lane arrives.
-    pub fn arrive(&mut self, number: usize, count: u32, warp: usize, lane: u32, predicate: bool) {
+    pub(super) fn arrive(&mut self, number: usize, count: u32, warp: usize, lane: u32, predicate: bool) {
         let barrier = &mut self.all[number];
         barrier.count = count;
         barrier.arrived[warp] |= lane;
@@ -76,13 +76,13 @@ impl Barriers {
     }
 
     /// The lanes of a warp that have arrived.
-    pub fn arrived(&self, number: usize, warp: usize) -> u32 {
+    pub(super) fn arrived(&self, number: usize, warp: usize) -> u32 {
         self.all[number].arrived[warp]
     }
 
     /// Whether everybody it waits for is there. `alive` are the lanes that have not ended, by warp. With a
     /// count, a warp counts in full as soon as its living lanes have arrived.
-    pub fn is_complete(&self, number: usize, alive: impl Iterator<Item = u32>) -> bool {
+    pub(super) fn is_complete(&self, number: usize, alive: impl Iterator<Item = u32>) -> bool {
         let barrier = &self.all[number];
         if self.touched >> number & 1 == 0 {
             return false;
@@ -104,12 +104,12 @@ impl Barriers {
     }
 
     /// The outcome for those who have arrived.
-    pub fn complete(&self, number: usize) -> Outcome {
+    pub(super) fn complete(&self, number: usize) -> Outcome {
         Outcome { yes: self.all[number].yes, no: self.all[number].no }
     }
 
     /// Begins its next round.
-    pub fn reset(&mut self, number: usize) {
+    pub(super) fn reset(&mut self, number: usize) {
         self.all[number] = EMPTY;
         self.touched &= !(1 << number);
     }

@@ -17,7 +17,7 @@ use crate::abi::{
 
 /// How far a block has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub(super) enum Progress {
     /// All its threads have ended.
     Finished,
     /// It lets others run; step it again later.
@@ -25,7 +25,7 @@ pub enum Progress {
 }
 
 /// What helpers find behind [`Block::executor`].
-pub struct Context {
+pub(super) struct Context {
     /// The grid of the block.
     pub grid: Arc<Grid>,
     /// The guard of the thread that runs it.
@@ -45,7 +45,7 @@ struct Warp {
 }
 
 /// A block that has begun.
-pub struct Resident {
+pub(super) struct Resident {
     /// Where it lives.
     pub slot: Slot,
     block: Box<Block>,
@@ -61,7 +61,7 @@ unsafe impl Send for Resident {}
 impl Resident {
     /// Begins block `index` of the grid in a slot that was prepared for it. `worker` is the index of the
     /// worker that runs it, and how many there are.
-    pub fn begin(slot: Slot, grid: Arc<Grid>, index: u64, worker: (u32, u32)) -> Self {
+    pub(super) fn begin(slot: Slot, grid: Arc<Grid>, index: u64, worker: (u32, u32)) -> Self {
         let block = Box::new(Block {
             ctaid: grid.coordinates(index),
             nctaid: grid.grid,
@@ -84,13 +84,13 @@ impl Resident {
     }
 
     /// Begins another block of the same grid in the same place.
-    pub fn again(&mut self, index: u64) {
+    pub(super) fn again(&mut self, index: u64) {
         self.block.ctaid = self.context.grid.coordinates(index);
         self.rewind();
     }
 
     /// The grid that the block belongs to.
-    pub fn grid(&self) -> &Arc<Grid> {
+    pub(super) fn grid(&self) -> &Arc<Grid> {
         &self.context.grid
     }
 
@@ -115,7 +115,7 @@ impl Resident {
     }
 
     /// Runs the block until it ends or has to let others run.
-    pub fn step(&mut self, guard: &mut Guard) -> Result<Progress> {
+    pub(super) fn step(&mut self, guard: &mut Guard) -> Result<Progress> {
         self.context.guard = guard;
         self.block.executor = (&raw mut *self.context).cast();
         if !self.context.grid.has_cuts {

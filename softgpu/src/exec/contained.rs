@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rgpu_device::{Code, Error, Result};
 
 /// Runs something that must not bring its thread down with it: a panic becomes an error.
-pub fn contained<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
+pub(super) fn contained<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let what = panic
             .downcast_ref::<String>()

@@ -17,7 +17,7 @@ use super::mirror::Mirror;
 
 /// How a guarded call was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub(super) struct Fault {
     /// The signal's number.
     pub signal: i32,
     /// The address that could not be accessed (of the instruction, where that failed).
@@ -27,7 +27,7 @@ pub struct Fault {
 }
 
 /// A thread's ability to run code that may fault. Kept in a box: the signal handler knows its address.
-pub struct Guard {
+pub(super) struct Guard {
     landing: Landing,
     active: bool,
     fault: Fault,
@@ -50,7 +50,7 @@ static PREVIOUS: [AtomicPtr<libc::sigaction>; 4] = [const { AtomicPtr::new(std::
 impl Guard {
     /// Prepares the calling thread: its alternate stack and the process's handlers. Faults in mirrored
     /// memory go to `mirror`, which must live as long as the guard.
-    pub fn new(mirror: *const Mirror) -> Box<Self> {
+    pub(super) fn new(mirror: *const Mirror) -> Box<Self> {
         install();
         let mut guard = Box::new(Self {
             landing: Landing::new(),
@@ -83,7 +83,7 @@ impl Guard {
 
     /// From now on compiled code on this thread waits at the seat's gate when [`hold_signal`] comes. The seat must live as long
     /// as the guard.
-    pub fn hold_at(&mut self, seat: *const Seat) {
+    pub(super) fn hold_at(&mut self, seat: *const Seat) {
         self.seat = seat;
     }
 
@@ -91,7 +91,7 @@ impl Guard {
     ///
     /// # Safety
     /// What `function` asks for; and it must be possible to abandon it anywhere.
-    pub unsafe fn call(
+    pub(super) unsafe fn call(
         &mut self,
         function: *const c_void,
         a: *mut c_void,
@@ -106,7 +106,7 @@ impl Guard {
     }
 
     /// Runs Rust code on behalf of compiled code, as a helper: a fault in it is nobody's fault but ours.
-    pub fn pause<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+    pub(super) fn pause<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let was = std::mem::replace(&mut self.active, false);
         let result = work(self);
         self.active = was;
@@ -118,7 +118,7 @@ impl Guard {
     ///
     /// # Safety
     /// One side must be valid memory, the other must lie in the arena.
-    pub unsafe fn copy(&mut self, to: u64, from: u64, len: u64) -> bool {
+    pub(super) unsafe fn copy(&mut self, to: u64, from: u64, len: u64) -> bool {
         unsafe extern "C" fn bytes(to: *mut u8, len: u64, from: *const u8) {
             for i in 0..len as usize {
                 // SAFETY: valid, or caught by the guard. Volatile, so that it stays this loop.
@@ -151,7 +151,7 @@ impl Drop for Guard {
 }
 
 /// Installs the handlers, or puts them back in front where the program has installed its own since.
-pub fn install() {
+pub(super) fn install() {
     static LOCK: Mutex<()> = Mutex::new(());
     static FIRST: Once = Once::new();
     let _lock = LOCK.lock();
@@ -210,12 +210,12 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
 }
 
 /// The signal that makes compiled code wait.
-pub fn hold_signal() -> i32 {
+pub(super) fn hold_signal() -> i32 {
     libc::SIGRTMIN() + 3
 }
 
 /// Installs the handler of [`hold_signal`].
-pub fn install_hold() {
+pub(super) fn install_hold() {
     // SAFETY: plain signal calls; the handler below does only what is allowed there.
     unsafe {
         let mut new: libc::sigaction = std::mem::zeroed();

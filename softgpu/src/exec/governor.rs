@@ -57,7 +57,7 @@ struct Account {
 }
 
 /// A worker, as the governor sees it.
-pub struct Seat {
+pub(super) struct Seat {
     gates: Arc<[Gate]>,
     thread: libc::pthread_t,
     clock: libc::clockid_t,
@@ -71,7 +71,7 @@ pub struct Seat {
 
 impl Seat {
     /// Waits at the gate of what the worker is doing. May be called by a signal handler on the worker's thread.
-    pub fn wait(&self) {
+    pub(super) fn wait(&self) {
         if let Some(gate) = self.gates.get(self.ordinal.load(Relaxed) as usize)
             && gate.closed.load(Relaxed) != 0
         {
@@ -106,7 +106,7 @@ impl Seat {
 }
 
 /// Holds the workers of one software GPU back.
-pub struct Governor {
+pub(super) struct Governor {
     pacer: Arc<dyn Pacer>,
     workers: u64,
     gates: Arc<[Gate]>,
@@ -124,7 +124,7 @@ const PER_THREAD_SCHEDULED: libc::clockid_t = 4 | 2;
 
 impl Governor {
     /// One for a device with so many ordinals and workers. Its thread ends with [`Governor::stop`].
-    pub fn start(pacer: Arc<dyn Pacer>, devices: u32, workers: usize) -> Result<Arc<Self>> {
+    pub(super) fn start(pacer: Arc<dyn Pacer>, devices: u32, workers: usize) -> Result<Arc<Self>> {
         super::fault::install_hold();
         let governor = Arc::new(Self {
             pacer,
@@ -148,7 +148,7 @@ impl Governor {
     }
 
     /// The calling thread becomes a worker.
-    pub fn sit(&self) -> Arc<Seat> {
+    pub(super) fn sit(&self) -> Arc<Seat> {
         // SAFETY: plain calls that cannot fail.
         let (thread, number) = unsafe { (libc::pthread_self(), libc::syscall(libc::SYS_gettid)) };
         // The kernel's number for the clock of a thread's processor time (clock_getcpuclockid(3)); the C library's function
@@ -168,13 +168,13 @@ impl Governor {
     }
 
     /// The calling worker's thread ends.
-    pub fn leave(&self, seat: &Arc<Seat>) {
+    pub(super) fn leave(&self, seat: &Arc<Seat>) {
         seat.tell(&*self.pacer, self.workers);
         self.seats.lock().retain(|other| !Arc::ptr_eq(other, seat));
     }
 
     /// The worker has something to do.
-    pub fn work(&self, seat: &Seat) {
+    pub(super) fn work(&self, seat: &Seat) {
         if !seat.working.swap(true, SeqCst) {
             self.working.fetch_add(1, SeqCst);
             if self.asleep.load(SeqCst) {
@@ -185,14 +185,14 @@ impl Governor {
     }
 
     /// The worker has nothing to do.
-    pub fn rest(&self, seat: &Seat) {
+    pub(super) fn rest(&self, seat: &Seat) {
         if seat.working.swap(false, SeqCst) {
             self.working.fetch_sub(1, SeqCst);
         }
     }
 
     /// The worker goes on with something of this ordinal, as soon as it may.
-    pub fn enter(&self, seat: &Seat, ordinal: Ordinal) {
+    pub(super) fn enter(&self, seat: &Seat, ordinal: Ordinal) {
         if seat.ordinal.load(Relaxed) != ordinal {
             let mut account = seat.account.lock();
             seat.tell_locked(&mut account, &*self.pacer, self.workers);
@@ -203,19 +203,19 @@ impl Governor {
     }
 
     /// A kernel was executed to its end.
-    pub fn launched(&self, ordinal: Ordinal) {
+    pub(super) fn launched(&self, ordinal: Ordinal) {
         self.pacer.launched(ordinal, 1);
     }
 
     /// Tells the pacer what has been used by now.
-    pub fn tell(&self) {
+    pub(super) fn tell(&self) {
         for seat in self.seats.lock().iter() {
             seat.tell(&*self.pacer, self.workers);
         }
     }
 
     /// Opens all gates for good.
-    pub fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.stop.store(true, SeqCst);
         self.gates.iter().for_each(Gate::open);
         drop(self.sleep.lock());

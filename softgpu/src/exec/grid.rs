@@ -19,12 +19,12 @@ const OUTPUT: usize = 64 << 10;
 const SMALL: Duration = Duration::from_micros(20);
 
 /// A time's nanoseconds.
-pub fn nanoseconds(time: Duration) -> u64 {
+pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A kernel launch whose turn has come.
-pub struct Grid {
+pub(super) struct Grid {
     /// The compiled kernel.
     pub kernel: Arc<Kernel>,
     /// The key of the stream that waits for it.
@@ -74,7 +74,7 @@ pub struct Grid {
 }
 
 /// What a grid is made from.
-pub struct GridSpec {
+pub(super) struct GridSpec {
     #[allow(missing_docs)]
     pub kernel: Arc<Kernel>,
     #[allow(missing_docs)]
@@ -109,7 +109,7 @@ pub struct GridSpec {
 
 impl Grid {
     /// A grid none of whose blocks has begun.
-    pub fn new(spec: GridSpec) -> Self {
+    pub(super) fn new(spec: GridSpec) -> Self {
         let total = spec.grid.iter().map(|&n| u64::from(n)).product();
         let cost = spec.origin.0.cost(spec.origin.1);
         let small =
@@ -146,7 +146,7 @@ impl Grid {
     }
 
     /// The next block that nobody has begun, in order.
-    pub fn take(&self) -> Option<u64> {
+    pub(super) fn take(&self) -> Option<u64> {
         if self.exhausted() {
             return None;
         }
@@ -155,47 +155,47 @@ impl Grid {
     }
 
     /// Whether all blocks have begun.
-    pub fn exhausted(&self) -> bool {
+    pub(super) fn exhausted(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.total
     }
 
     /// Roughly how many blocks have not begun.
-    pub fn remaining(&self) -> u64 {
+    pub(super) fn remaining(&self) -> u64 {
         self.total.saturating_sub(self.next.load(Ordering::Relaxed))
     }
 
     /// When its blocks could be begun.
-    pub fn begun(&self) -> Instant {
+    pub(super) fn begun(&self) -> Instant {
         self.begun
     }
 
     /// Whether its blocks may wait for others.
-    pub fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.waits
     }
 
     /// Whether one worker is to run it to its end.
-    pub fn is_alone(&self) -> bool {
+    pub(super) fn is_alone(&self) -> bool {
         self.alone.load(Ordering::Relaxed)
     }
 
     /// Lets other workers begin blocks of it. True where that was not so before.
-    pub fn open(&self) -> bool {
+    pub(super) fn open(&self) -> bool {
         self.alone.swap(false, Ordering::Relaxed)
     }
 
     /// Whether it has turned out not to be small, after so many blocks. The clock is not looked at after each of them.
-    pub fn is_longer_than_thought(&self, blocks: u64) -> bool {
+    pub(super) fn is_longer_than_thought(&self, blocks: u64) -> bool {
         self.is_alone() && blocks.is_power_of_two() && !self.exhausted() && self.begun.elapsed() > 2 * SMALL
     }
 
     /// What the kernel costs.
-    pub fn cost(&self) -> Option<&Cost> {
+    pub(super) fn cost(&self) -> Option<&Cost> {
         self.origin.0.cost(self.origin.1)
     }
 
     /// The grid has ended whose blocks took turns: all of its time is taken for all its workers' time.
-    pub fn note_turns(&self, workers: u64) {
+    pub(super) fn note_turns(&self, workers: u64) {
         if let Some(cost) = self.cost() {
             let helpers = if self.is_alone() { 1 } else { workers.min(self.total) };
             cost.note(self.total, nanoseconds(self.begun.elapsed()).saturating_mul(helpers));
@@ -203,12 +203,12 @@ impl Grid {
     }
 
     /// Reports blocks as ended; true for the one who reports the last.
-    pub fn finish(&self, blocks: u64) -> bool {
+    pub(super) fn finish(&self, blocks: u64) -> bool {
         blocks > 0 && self.finished.fetch_add(blocks, Ordering::AcqRel) + blocks == self.total
     }
 
     /// The coordinates of a block.
-    pub fn coordinates(&self, index: u64) -> [u32; 3] {
+    pub(super) fn coordinates(&self, index: u64) -> [u32; 3] {
         let x = u64::from(self.grid[0]);
         if index < x {
             return [index as u32, 0, 0];
@@ -219,7 +219,7 @@ impl Grid {
 
     /// Ends the grid as soon as its running blocks notice; with an error, unless it has one. True if the
     /// blocks that never began were the last.
-    pub fn abort(&self, error: Option<Error>) -> bool {
+    pub(super) fn abort(&self, error: Option<Error>) -> bool {
         if let Some(error) = error {
             self.error.lock().get_or_insert(error);
         }
@@ -229,17 +229,17 @@ impl Grid {
     }
 
     /// Whether running blocks should end.
-    pub fn aborted(&self) -> bool {
+    pub(super) fn aborted(&self) -> bool {
         self.abort.load(Ordering::Relaxed)
     }
 
     /// What went wrong.
-    pub fn take_error(&self) -> Option<Error> {
+    pub(super) fn take_error(&self) -> Option<Error> {
         self.error.lock().take()
     }
 
     /// Text that the kernel printed.
-    pub fn print(&self, text: &[u8]) {
+    pub(super) fn print(&self, text: &[u8]) {
         let mut output = self.output.lock();
         output.extend_from_slice(text);
         if output.len() >= OUTPUT {
@@ -249,7 +249,7 @@ impl Grid {
     }
 
     /// Hands on what has been printed.
-    pub fn flush(&self) {
+    pub(super) fn flush(&self) {
         let mut output = self.output.lock();
         if !output.is_empty() {
             self.host.print(&output);

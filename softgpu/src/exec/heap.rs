@@ -23,7 +23,7 @@ struct HeapState {
 }
 
 /// One device's heap. The bookkeeping is out of the kernels' reach.
-pub struct Heap {
+pub(super) struct Heap {
     arena: Arc<Arena>,
     range: Range,
     state: Mutex<HeapState>,
@@ -31,12 +31,12 @@ pub struct Heap {
 
 impl Heap {
     /// An empty heap in a part of the arena.
-    pub fn new(arena: Arc<Arena>, range: Range) -> Self {
+    pub(super) fn new(arena: Arc<Arena>, range: Range) -> Self {
         Self { arena, range, state: Mutex::new(HeapState { limit: DEFAULT_LIMIT, ..HeapState::default() }) }
     }
 
     /// Sets its size. A heap that is in use keeps what it has.
-    pub fn set_limit(&self, bytes: u64) -> Result<()> {
+    pub(super) fn set_limit(&self, bytes: u64) -> Result<()> {
         if bytes > self.range.size {
             return Err(Error::new(
                 Code::InvalidValue,
@@ -48,7 +48,7 @@ impl Heap {
     }
 
     /// Allocates; 0 when there is no room.
-    pub fn malloc(&self, bytes: u64) -> u64 {
+    pub(super) fn malloc(&self, bytes: u64) -> u64 {
         let Some(size) = bytes.max(1).checked_next_multiple_of(ALIGN) else { return 0 };
         let mut state = self.state.lock();
         if state.open < state.limit {
@@ -73,7 +73,7 @@ impl Heap {
     }
 
     /// Frees what `malloc` returned; anything else is ignored, and false is returned.
-    pub fn free(&self, addr: u64) -> bool {
+    pub(super) fn free(&self, addr: u64) -> bool {
         let mut state = self.state.lock();
         let Some(offset) = addr.checked_sub(self.range.base) else { return false };
         let Some(size) = state.used.remove(&offset) else { return false };
@@ -82,7 +82,7 @@ impl Heap {
     }
 
     /// Forgets everything.
-    pub fn reset(&self) {
+    pub(super) fn reset(&self) {
         let mut state = self.state.lock();
         if state.open > 0 {
             self.arena.unmap(Range { base: self.range.base, size: state.open });

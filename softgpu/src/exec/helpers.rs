@@ -9,7 +9,7 @@ use super::printf::{self, Failure, Memory};
 use crate::abi::{Block, Helpers};
 
 /// Their addresses.
-pub fn addresses() -> Helpers {
+pub(super) fn addresses() -> Helpers {
     Helpers {
         vprintf: vprintf as *const () as usize,
         malloc: malloc as *const () as usize,

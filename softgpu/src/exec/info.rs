@@ -8,14 +8,14 @@ use super::Config;
 const DRIVER_VERSION: u32 = 13000;
 /// Blocks that one of so many workers holds at most, not counting those of a cooperative launch. Each has a
 /// window of shared memory with 4 GiB of guard, and address space is finite.
-pub fn resident_blocks(workers: u64) -> u64 {
+pub(super) fn resident_blocks(workers: u64) -> u64 {
     (224 / workers.max(1)).clamp(1, 16)
 }
 /// Threads per multiprocessor, which bounds cooperative launches.
-pub const RESIDENT_THREADS: u64 = 2048;
+pub(super) const RESIDENT_THREADS: u64 = 2048;
 
 /// Most shared memory of one block in bytes, when asked for.
-pub fn shared_optin(compute_capability: (u32, u32)) -> u64 {
+pub(super) fn shared_optin(compute_capability: (u32, u32)) -> u64 {
     match compute_capability {
         (9.., _) => 227 << 10,
         (8, 0 | 7) => 163 << 10,
@@ -27,7 +27,7 @@ pub fn shared_optin(compute_capability: (u32, u32)) -> u64 {
 }
 
 /// The description of device `ordinal`.
-pub fn describe(config: &Config, workers: usize, ordinal: u32) -> DeviceInfo {
+pub(super) fn describe(config: &Config, workers: usize, ordinal: u32) -> DeviceInfo {
     let number = config.numbers.get(ordinal as usize).copied().unwrap_or(ordinal);
     let mut uuid = *b"rgpu-software-00";
     uuid[14] = b'0' + (number / 10 % 10) as u8;

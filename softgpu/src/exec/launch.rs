@@ -11,10 +11,10 @@ use super::info;
 use super::modules::Module;
 
 /// The largest stack of a device thread, in bytes.
-pub const MAX_STACK: u64 = 512 << 10;
+pub(super) const MAX_STACK: u64 = 512 << 10;
 
 /// A launch that waits for its turn.
-pub struct LaunchWork {
+pub(super) struct LaunchWork {
     module: Arc<Module>,
     function: u32,
     grid: [u32; 3],
@@ -27,7 +27,7 @@ pub struct LaunchWork {
 }
 
 /// What a launch is given when its turn has come.
-pub struct Site {
+pub(super) struct Site {
     /// The key of its stream.
     pub stream: u64,
     /// The ordinal.
@@ -54,7 +54,12 @@ fn local_stride(own: u32, stack: u64) -> u64 {
 
 impl LaunchWork {
     /// Checks a launch.
-    pub fn new(launch: &Launch<'_>, module: Arc<Module>, stack: u64, limits: &LaunchLimits) -> Result<Self> {
+    pub(super) fn new(
+        launch: &Launch<'_>,
+        module: Arc<Module>,
+        stack: u64,
+        limits: &LaunchLimits,
+    ) -> Result<Self> {
         let Some(function) = module.functions.get(launch.function as usize) else {
             return Err(Error::new(
                 Code::InvalidHandle,
@@ -81,7 +86,7 @@ impl LaunchWork {
     }
 
     /// Makes the kernel ready to run.
-    pub fn start(self, site: Site) -> Result<Grid> {
+    pub(super) fn start(self, site: Site) -> Result<Grid> {
         let kernel = self.module.kernel(self.function)?;
         let threads: u64 = self.block.iter().map(|&n| u64::from(n)).product();
         let local = local_stride(kernel.local_bytes, self.stack);

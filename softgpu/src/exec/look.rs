@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rgpu_device::{Code, Error, Result};
 
 /// An idle worker looks for so long before it sleeps: programs that launch one kernel after another come again soon.
-pub const FOR_WORK: Duration = Duration::from_micros(25);
+pub(super) const FOR_WORK: Duration = Duration::from_micros(25);
 /// Who waits for work looks for so long. To be woken may take as long.
 const FOR_OTHERS: Duration = Duration::from_micros(100);
 /// Looks before the processor is first offered to others.
@@ -14,7 +14,7 @@ const LOOKS: u32 = 8;
 
 /// Looks until `there` says so; false where that took longer. Between looks the processor is offered to whoever else wants it,
 /// which may be the one who is waited for.
-pub fn look(time: Duration, mut there: impl FnMut() -> bool) -> bool {
+pub(super) fn look(time: Duration, mut there: impl FnMut() -> bool) -> bool {
     for _ in 0..LOOKS {
         if there() {
             return true;
@@ -32,7 +32,7 @@ pub fn look(time: Duration, mut there: impl FnMut() -> bool) -> bool {
 }
 
 /// Waits for what a callback sends.
-pub fn wait_for(receive: &Receiver<Result<()>>) -> Result<()> {
+pub(super) fn wait_for(receive: &Receiver<Result<()>>) -> Result<()> {
     let mut outcome = None;
     look(FOR_OTHERS, || {
         outcome = receive.try_recv().ok();

@@ -15,7 +15,7 @@ use super::transfer::CheckedRegion;
 
 /// What kind of memory stands at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub(super) enum Owner {
     /// The caller's.
     Caller(MemoryKind),
     /// A module's variables.
@@ -41,7 +41,7 @@ struct Released {
 }
 
 /// All memory of an application.
-pub struct Memory {
+pub(super) struct Memory {
     arena: Arc<Arena>,
     table: BTreeMap<u64, Allocation>,
     released: Vec<Released>,
@@ -50,7 +50,7 @@ pub struct Memory {
 }
 
 /// Why [`Memory::allocate`] did not.
-pub enum Refusal {
+pub(super) enum Refusal {
     /// It cannot.
     Error(Error),
     /// The place is free only after these points.
@@ -65,13 +65,13 @@ impl From<Error> for Refusal {
 
 impl Memory {
     /// Nothing allocated.
-    pub fn new(arena: Arc<Arena>, devices: u32, total: u64) -> Self {
+    pub(super) fn new(arena: Arc<Arena>, devices: u32, total: u64) -> Self {
         let used = vec![0; devices as usize];
         Self { arena, table: BTreeMap::new(), released: Vec::new(), total, used }
     }
 
     /// Free and total memory of an ordinal.
-    pub fn info(&self, ordinal: Ordinal) -> MemoryInfo {
+    pub(super) fn info(&self, ordinal: Ordinal) -> MemoryInfo {
         MemoryInfo { free: self.total - self.used[ordinal as usize], total: self.total }
     }
 
@@ -80,7 +80,7 @@ impl Memory {
     }
 
     /// Allocates. Returns points that later work has to wait for, where released memory is used again.
-    pub fn allocate(
+    pub(super) fn allocate(
         &mut self,
         mirror: &Mirror,
         ordinal: Ordinal,
@@ -142,7 +142,7 @@ impl Memory {
     }
 
     /// Finds room for a module's variables and maps it.
-    pub fn allocate_module(&mut self, ordinal: Ordinal, size: u64) -> Result<Range> {
+    pub(super) fn allocate_module(&mut self, ordinal: Ordinal, size: u64) -> Result<Range> {
         let zone = self.arena.globals;
         let full =
             || Error::new(Code::OutOfMemory, format!("No room for {size} bytes of module-level variables"));
@@ -170,7 +170,7 @@ impl Memory {
 
     /// Releases the allocation that starts at `addr`: it leaves the table now, and is unmapped after the
     /// points in `after`.
-    pub fn release(
+    pub(super) fn release(
         &mut self,
         ordinal: Ordinal,
         addr: u64,
@@ -191,7 +191,7 @@ impl Memory {
     }
 
     /// Unmaps what no work needs any more.
-    pub fn settle(&mut self, mirror: &Mirror, reached: impl Fn(Point) -> bool) {
+    pub(super) fn settle(&mut self, mirror: &Mirror, reached: impl Fn(Point) -> bool) {
         let arena = &self.arena;
         self.released.retain_mut(|released| {
             released.after.retain(|&p| !reached(p));
@@ -211,17 +211,17 @@ impl Memory {
     }
 
     /// Whether something waits to be unmapped.
-    pub fn is_unsettled(&self) -> bool {
+    pub(super) fn is_unsettled(&self) -> bool {
         !self.released.is_empty()
     }
 
     /// The starts of an ordinal's allocations.
-    pub fn of(&self, ordinal: Ordinal) -> Vec<u64> {
+    pub(super) fn of(&self, ordinal: Ordinal) -> Vec<u64> {
         self.table.iter().filter(|(_, a)| a.ordinal == ordinal).map(|(&addr, _)| addr).collect()
     }
 
     /// Whether `len` bytes at `addr` lie in one mirrored or direct allocation.
-    pub fn is_shared(&self, addr: u64, len: u64) -> bool {
+    pub(super) fn is_shared(&self, addr: u64, len: u64) -> bool {
         self.lookup(addr, len)
             .is_some_and(|a| matches!(a.owner, Owner::Caller(MemoryKind::Mirrored | MemoryKind::Direct)))
     }
@@ -244,7 +244,7 @@ impl Memory {
     }
 
     /// Checks that work may use a region, as far as it is not empty.
-    pub fn place(&self, region: Region) -> Result<CheckedRegion> {
+    pub(super) fn place(&self, region: Region) -> Result<CheckedRegion> {
         region.check()?;
         let extent = region.extent().unwrap_or(u64::MAX);
         if extent == 0 {

@@ -56,7 +56,7 @@ struct Area {
 unsafe impl Send for Area {}
 
 /// The device's copies of mirrored memory.
-pub struct Mirror {
+pub(super) struct Mirror {
     arena: Arc<Arena>,
     host: Arc<dyn Host>,
     areas: Mutex<BTreeMap<u64, Area>>,
@@ -138,12 +138,12 @@ fn area_at(areas: &mut BTreeMap<u64, Area>, addr: u64) -> Option<&mut Area> {
 
 impl Mirror {
     /// No mirrored memory yet.
-    pub fn new(arena: Arc<Arena>, host: Arc<dyn Host>) -> Self {
+    pub(super) fn new(arena: Arc<Arena>, host: Arc<dyn Host>) -> Self {
         Self { arena, host, areas: Mutex::new(BTreeMap::new()), fetched: Condvar::new() }
     }
 
     /// Places mirrored memory.
-    pub fn add(&self, range: Range) -> Result<()> {
+    pub(super) fn add(&self, range: Range) -> Result<()> {
         self.arena.map_mirrored(range)?;
         let offset = range.base - self.arena.plan.shared.base;
         // SAFETY: a fresh mapping of the same part of the file.
@@ -177,7 +177,7 @@ impl Mirror {
     }
 
     /// Takes mirrored memory away.
-    pub fn remove(&self, base: u64) {
+    pub(super) fn remove(&self, base: u64) {
         let mut areas = self.areas.lock();
         if let Some(area) = areas.remove(&base) {
             // SAFETY: the area's own mapping.
@@ -188,13 +188,13 @@ impl Mirror {
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.areas.lock().is_empty()
     }
 
     /// Serves a kernel's fault; false if the access is wrong. Called from the signal handler, on a
     /// thread that holds no lock.
-    pub fn fault(&self, addr: u64, write: bool) -> bool {
+    pub(super) fn fault(&self, addr: u64, write: bool) -> bool {
         if !self.arena.plan.shared.contains(addr, 1) {
             return false;
         }
@@ -301,7 +301,7 @@ impl Mirror {
     }
 
     /// Reads mirrored memory as the device sees it.
-    pub fn read(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
+    pub(super) fn read(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
         self.visit(addr, buf.len() as u64, |area, index, part| {
             if matches!(area.granules[index].state, GranuleState::Absent | GranuleState::Stale) {
@@ -316,7 +316,7 @@ impl Mirror {
 
     /// Writes mirrored memory as the device does. Never asks the host: where its bytes are not there, the
     /// twin is made such that just the written ones count as changed, and the rest is merged in later.
-    pub fn write(&self, addr: u64, data: &[u8]) -> Result<()> {
+    pub(super) fn write(&self, addr: u64, data: &[u8]) -> Result<()> {
         let mut done = 0;
         let mut protected = true;
         self.visit(addr, data.len() as u64, |area, index, part| {
@@ -387,7 +387,7 @@ impl Mirror {
     }
 
     /// Puts what the device has changed over bytes that the host sent from `addr`.
-    pub fn overlay(&self, addr: u64, data: &mut [u8]) {
+    pub(super) fn overlay(&self, addr: u64, data: &mut [u8]) {
         self.visit_mirrored(addr, data.len() as u64, |offset, area, index, part| {
             if !matches!(area.granules[index].state, GranuleState::Dirty | GranuleState::Stale) {
                 return;
@@ -412,7 +412,7 @@ impl Mirror {
     }
 
     /// The host's memory at `addr` has become `data`: the device's copy follows.
-    pub fn follow(&self, addr: u64, data: &[u8]) {
+    pub(super) fn follow(&self, addr: u64, data: &[u8]) {
         self.visit_mirrored(addr, data.len() as u64, |offset, area, index, part| {
             let data = &data[offset..offset + part.len()];
             let (start, size) = area.span(index, 1);
@@ -436,7 +436,7 @@ impl Mirror {
 
     /// The host may have changed its bytes: what is clean is forgotten, what is dirty is merged with the
     /// host's bytes when next touched.
-    pub fn invalidate(&self) {
+    pub(super) fn invalidate(&self) {
         let mut areas = self.areas.lock();
         for area in areas.values_mut() {
             let mut first = 0;
@@ -460,7 +460,7 @@ impl Mirror {
     }
 
     /// Hands out what the device has changed, and marks it as agreed.
-    pub fn collect(&self, sink: &mut dyn FnMut(u64, &[u8])) {
+    pub(super) fn collect(&self, sink: &mut dyn FnMut(u64, &[u8])) {
         let mut areas = self.areas.lock();
         for area in areas.values_mut() {
             let mut first = 0;

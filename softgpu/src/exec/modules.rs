@@ -13,7 +13,7 @@ use crate::compile::{Environment, GlobalLayout, Linked, Program};
 use rgpu_image::{self as image, ptx};
 
 /// Where the kernels of a module come from.
-pub trait Kernels: Send + Sync {
+pub(super) trait Kernels: Send + Sync {
     /// The kernel with this index, if nothing has to be done for it.
     fn compiled(&self, _index: u32) -> Option<Arc<abi::Kernel>> {
         None
@@ -34,7 +34,7 @@ impl Kernels for Linked {
 }
 
 /// A loaded module.
-pub struct Module {
+pub(super) struct Module {
     /// The ordinal it was loaded on.
     pub ordinal: Ordinal,
     /// Its kernels' descriptions.
@@ -51,7 +51,7 @@ pub struct Module {
 
 impl Module {
     /// A module none of whose kernels has run.
-    pub fn new(
+    pub(super) fn new(
         ordinal: Ordinal,
         functions: Vec<FunctionInfo>,
         kernels: Box<dyn Kernels>,
@@ -62,19 +62,19 @@ impl Module {
     }
 
     /// The same, some of whose kernels cannot be executed.
-    pub fn refusing(mut self, refusals: Vec<(u32, Error)>) -> Self {
+    pub(super) fn refusing(mut self, refusals: Vec<(u32, Error)>) -> Self {
         self.refusals = refusals;
         self
     }
 
     /// Why a kernel cannot be executed, if it cannot.
-    pub fn refusal(&self, function: u32) -> Option<&Error> {
+    pub(super) fn refusal(&self, function: u32) -> Option<&Error> {
         self.refusals.iter().find(|(refused, _)| *refused == function).map(|(_, why)| why)
     }
 
     /// A kernel, compiled when it is first asked for. That the compiler fails, in whatever way, is an error of the
     /// launch.
-    pub fn kernel(&self, function: u32) -> Result<Arc<abi::Kernel>> {
+    pub(super) fn kernel(&self, function: u32) -> Result<Arc<abi::Kernel>> {
         match self.kernels.compiled(function) {
             Some(kernel) => Ok(kernel),
             None => contained(|| self.kernels.kernel(function)),
@@ -82,18 +82,18 @@ impl Module {
     }
 
     /// What a kernel costs.
-    pub fn cost(&self, function: u32) -> Option<&Cost> {
+    pub(super) fn cost(&self, function: u32) -> Option<&Cost> {
         self.costs.get(function as usize)
     }
 }
 
 /// How long a block of a kernel took lately.
 #[derive(Debug, Default)]
-pub struct Cost(AtomicU32);
+pub(super) struct Cost(AtomicU32);
 
 impl Cost {
     /// One worker has run so many blocks in so many nanoseconds.
-    pub fn note(&self, blocks: u64, ns: u64) {
+    pub(super) fn note(&self, blocks: u64, ns: u64) {
         let new = u32::try_from(ns / blocks.max(1)).unwrap_or(u32::MAX).max(1);
         let old = self.0.load(Relaxed);
         // What was long once is believed to be short only after some time.
@@ -104,14 +104,14 @@ impl Cost {
     }
 
     /// Nanoseconds that so many blocks will take one worker; `None` where nothing is known.
-    pub fn of(&self, blocks: u64) -> Option<u64> {
+    pub(super) fn of(&self, blocks: u64) -> Option<u64> {
         let one = self.0.load(Relaxed);
         (one > 0).then(|| blocks.saturating_mul(one.into()))
     }
 }
 
 /// A module that has been checked, but not placed.
-pub struct Checked {
+pub(super) struct Checked {
     program: Program,
     managed: HashMap<String, u64>,
     /// Offsets of the variables that need room, by position.
@@ -122,7 +122,7 @@ pub struct Checked {
 
 impl Checked {
     /// Reads an image for a device of this compute capability, and checks all of it.
-    pub fn new(image: &[u8], capability: (u32, u32), managed: &[(String, u64)]) -> Result<Self> {
+    pub(super) fn new(image: &[u8], capability: (u32, u32), managed: &[(String, u64)]) -> Result<Self> {
         contained(|| Self::read(image, capability, managed))
     }
 
@@ -156,7 +156,7 @@ impl Checked {
     }
 
     /// Variables by name and layout.
-    pub fn globals(&self) -> &[GlobalLayout] {
+    pub(super) fn globals(&self) -> &[GlobalLayout] {
         self.program.globals()
     }
 
@@ -175,7 +175,7 @@ impl Checked {
     }
 
     /// Links the program; `write` stores initial values.
-    pub fn place(
+    pub(super) fn place(
         self,
         base: u64,
         arena: Range,

@@ -7,7 +7,7 @@
 const MOST_ARGUMENTS: usize = 32;
 
 /// Access to the kernel's memory. Reading fails where there is none.
-pub trait Memory {
+pub(super) trait Memory {
     /// Reads bytes.
     fn read(&mut self, addr: u64, buf: &mut [u8]) -> Option<()>;
 
@@ -33,7 +33,7 @@ pub trait Memory {
 
 /// Why nothing was printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub(super) enum Failure {
     /// A pointer leads nowhere.
     Address,
     /// Too many arguments.
@@ -71,7 +71,7 @@ const LONGEST: i32 = 1 << 16;
 const LONGEST_STRING: usize = 1 << 20;
 
 /// Formats; the text and the number of arguments.
-pub fn format<M: Memory>(memory: &mut M, format: u64, args: u64) -> Result<(Vec<u8>, usize), Failure> {
+pub(super) fn format<M: Memory>(memory: &mut M, format: u64, args: u64) -> Result<(Vec<u8>, usize), Failure> {
     let format = memory.string(format, LONGEST_STRING).ok_or(Failure::Address)?;
     let mut args = Arguments { memory, base: args, offset: 0, count: 0 };
     let mut text = Vec::with_capacity(format.len() + 32);

@@ -28,7 +28,7 @@ const QUICK: u64 = 64 << 10;
 const SHRINK_AFTER: Duration = Duration::from_millis(500);
 
 /// What exists once addresses are reserved.
-pub struct Runtime {
+pub(super) struct Runtime {
     /// The arena.
     pub arena: Arc<Arena>,
     /// The device's copies of mirrored memory.
@@ -38,7 +38,7 @@ pub struct Runtime {
 }
 
 /// Everything that the lock protects.
-pub struct DeviceState {
+pub(super) struct DeviceState {
     /// Streams and events.
     pub streams: Streams,
     /// What is allocated, once addresses are reserved.
@@ -66,7 +66,7 @@ pub struct DeviceState {
 }
 
 /// One application's software GPU.
-pub struct Shared {
+pub(super) struct Shared {
     /// How it was opened.
     pub config: Config,
     /// Most workers.
@@ -89,7 +89,7 @@ pub struct Shared {
 }
 
 /// What a worker is given to do.
-pub enum Job {
+pub(super) enum Job {
     /// A kernel to be started.
     Launch(Turn),
     /// A copy.
@@ -99,7 +99,7 @@ pub enum Job {
 }
 
 /// A kernel whose turn has come.
-pub struct Turn {
+pub(super) struct Turn {
     key: Key,
     launch: Box<LaunchWork>,
     ordinal: Ordinal,
@@ -115,7 +115,12 @@ const BOTH: (bool, bool) = (true, true);
 
 impl Shared {
     /// A device without memory or threads.
-    pub fn new(config: Config, workers: usize, host: Arc<dyn Host>, governor: Option<Arc<Governor>>) -> Self {
+    pub(super) fn new(
+        config: Config,
+        workers: usize,
+        host: Arc<dyn Host>,
+        governor: Option<Arc<Governor>>,
+    ) -> Self {
         let state = DeviceState {
             streams: Streams::new(config.devices),
             memory: None,
@@ -152,26 +157,26 @@ impl Shared {
     }
 
     /// Locks the state.
-    pub fn lock(&self) -> MutexGuard<'_, DeviceState> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, DeviceState> {
         self.state.lock()
     }
 
     /// What exists once addresses are reserved.
-    pub fn runtime(&self) -> Result<&Runtime> {
+    pub(super) fn runtime(&self) -> Result<&Runtime> {
         self.runtime
             .get()
             .ok_or_else(|| Error::new(Code::NotInitialized, "The device's addresses are not reserved yet"))
     }
 
     /// Addresses have been reserved; once.
-    pub fn set_runtime(&self, runtime: Runtime) -> Result<()> {
+    pub(super) fn set_runtime(&self, runtime: Runtime) -> Result<()> {
         self.runtime
             .set(runtime)
             .map_err(|_| Error::new(Code::IllegalState, "The device's addresses are reserved already"))
     }
 
     /// Puts work on a stream; a quick copy whose turn it is at once is made right here.
-    pub fn enqueue(
+    pub(super) fn enqueue(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, DeviceState>,
         key: Key,
@@ -198,12 +203,12 @@ impl Shared {
     }
 
     /// Makes a copy whose turn it is.
-    pub fn transfer(self: &Arc<Self>, key: Key, transfer: Transfer) {
+    pub(super) fn transfer(self: &Arc<Self>, key: Key, transfer: Transfer) {
         self.make(key, transfer, false);
     }
 
     /// Makes a copy whose turn it is; what the calling worker, which has nothing else to do, is to do next.
-    pub fn transfer_then_next(self: &Arc<Self>, key: Key, transfer: Transfer) -> Option<Job> {
+    pub(super) fn transfer_then_next(self: &Arc<Self>, key: Key, transfer: Transfer) -> Option<Job> {
         self.make(key, transfer, true)
     }
 
@@ -246,7 +251,7 @@ impl Shared {
     }
 
     /// After work was done: releases memory that nobody needs any more, and tells who waits for quiet.
-    pub fn settle(&self, state: &mut DeviceState) {
+    pub(super) fn settle(&self, state: &mut DeviceState) {
         let DeviceState { streams, memory, .. } = state;
         if let (Some(memory), Ok(runtime)) = (memory, self.runtime())
             && memory.is_unsettled()
@@ -257,7 +262,7 @@ impl Shared {
     }
 
     /// Makes sure that somebody takes care of what can be done now.
-    pub fn call_workers(self: &Arc<Self>, state: &mut DeviceState) {
+    pub(super) fn call_workers(self: &Arc<Self>, state: &mut DeviceState) {
         let ready = state.streams.ready.len();
         self.urgent.store(ready, Ordering::Relaxed);
         let open = state.active.iter().filter(|g| !g.is_alone());
@@ -343,7 +348,7 @@ impl Shared {
     }
 
     /// Something to do for a worker that has nothing else, after waiting for it; `None` is the end.
-    pub fn next_job(self: &Arc<Self>, mut shrink: impl FnMut()) -> Option<Job> {
+    pub(super) fn next_job(self: &Arc<Self>, mut shrink: impl FnMut()) -> Option<Job> {
         if let Some(job) = self.pick(&mut self.lock(), BOTH) {
             return Some(job);
         }
@@ -377,13 +382,13 @@ impl Shared {
     }
 
     /// Something more to do for a worker all of whose blocks let others go first.
-    pub fn another_job(self: &Arc<Self>, room: (bool, bool)) -> Option<Job> {
+    pub(super) fn another_job(self: &Arc<Self>, room: (bool, bool)) -> Option<Job> {
         let mut state = self.state.try_lock()?;
         self.pick(&mut state, room)
     }
 
     /// A copy that is ready while all workers may be busy with kernels.
-    pub fn urgent_transfer(&self) -> Option<(Key, Box<Transfer>)> {
+    pub(super) fn urgent_transfer(&self) -> Option<(Key, Box<Transfer>)> {
         if self.urgent.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -400,7 +405,7 @@ impl Shared {
 
     /// Starts a kernel whose turn it is: its blocks can be picked from now on, or are the caller's to run. `busy` says that the
     /// caller has other blocks, and may not begin any of these.
-    pub fn start(self: &Arc<Self>, turn: Turn, busy: bool) -> Option<Arc<Grid>> {
+    pub(super) fn start(self: &Arc<Self>, turn: Turn, busy: bool) -> Option<Arc<Grid>> {
         let Turn { key, launch, ordinal, priority, slot, id } = turn;
         let cooperative = launch.cooperative;
         if !self.config.own_process {
@@ -448,7 +453,7 @@ impl Shared {
     }
 
     /// Lets other workers take part in a kernel that was thought to be small.
-    pub fn open(self: &Arc<Self>, grid: &Grid) {
+    pub(super) fn open(self: &Arc<Self>, grid: &Grid) {
         if grid.is_alone() && grid.open() {
             self.call_workers(&mut self.lock());
         }
@@ -465,12 +470,12 @@ impl Shared {
     }
 
     /// All blocks of a kernel have ended.
-    pub fn grid_done(self: &Arc<Self>, grid: &Arc<Grid>) {
+    pub(super) fn grid_done(self: &Arc<Self>, grid: &Arc<Grid>) {
         self.grid_is_done(grid, false);
     }
 
     /// All blocks of a kernel have ended; what the calling worker, which has nothing else to do, is to do next.
-    pub fn grid_done_then_next(self: &Arc<Self>, grid: &Arc<Grid>) -> Option<Job> {
+    pub(super) fn grid_done_then_next(self: &Arc<Self>, grid: &Arc<Grid>) -> Option<Job> {
         self.grid_is_done(grid, true)
     }
 
@@ -514,7 +519,7 @@ impl Shared {
     }
 
     /// Ends all work of an ordinal and waits until none is left.
-    pub fn abandon(self: &Arc<Self>, ordinal: Ordinal) {
+    pub(super) fn abandon(self: &Arc<Self>, ordinal: Ordinal) {
         let mut actions = Actions::default();
         let mut state = self.lock();
         state.streams.abandon(ordinal, &mut actions);
@@ -529,7 +534,7 @@ impl Shared {
     }
 
     /// Waits until an ordinal has no work left.
-    pub fn wait_until_idle(&self, ordinal: Ordinal) -> MutexGuard<'_, DeviceState> {
+    pub(super) fn wait_until_idle(&self, ordinal: Ordinal) -> MutexGuard<'_, DeviceState> {
         let mut state = self.lock();
         while !state.streams.is_idle(ordinal) {
             self.quiet.wait(&mut state);
@@ -538,7 +543,7 @@ impl Shared {
     }
 
     /// What was counted.
-    pub fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> Counters {
         if let Some(governor) = &self.governor {
             governor.tell();
         }
@@ -548,7 +553,7 @@ impl Shared {
     }
 
     /// Ends the workers as soon as they notice.
-    pub fn stop(self: &Arc<Self>) {
+    pub(super) fn stop(self: &Arc<Self>) {
         if let Some(governor) = &self.governor {
             governor.stop();
         }

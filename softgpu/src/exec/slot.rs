@@ -14,7 +14,7 @@ const STEP: u64 = 1 << 20;
 const FUEL: i32 = 256;
 
 /// A place for one block at a time. Reused, and prepared anew only where the next kernel differs.
-pub struct Slot {
+pub(super) struct Slot {
     arena: Arc<Arena>,
     index: u64,
     /// Address of the shared-memory window.
@@ -31,7 +31,7 @@ unsafe impl Send for Slot {}
 
 impl Slot {
     /// Opens slot `index` of the arena.
-    pub fn open(arena: Arc<Arena>, index: u64) -> Result<Self> {
+    pub(super) fn open(arena: Arc<Arena>, index: u64) -> Result<Self> {
         let window = arena.open_window(index)?;
         Ok(Self {
             arena,
@@ -45,7 +45,7 @@ impl Slot {
     }
 
     /// Sets the threads up for a block of the grid. `resume` is the caller's to reset.
-    pub fn prepare(&mut self, grid: &Grid) -> Result<()> {
+    pub(super) fn prepare(&mut self, grid: &Grid) -> Result<()> {
         let shape = (grid.block, grid.local_stride, grid.kernel.state_bytes);
         if self.shape == shape {
             return Ok(());
@@ -96,19 +96,19 @@ impl Slot {
     }
 
     /// Whether an address is the device's, mapped or not.
-    pub fn is_device_address(&self, addr: u64) -> bool {
+    pub(super) fn is_device_address(&self, addr: u64) -> bool {
         self.arena.whole().contains(addr, 1)
     }
 
     /// State memory that belongs to no thread.
-    pub fn spare_state(&mut self) -> *mut u8 {
+    pub(super) fn spare_state(&mut self) -> *mut u8 {
         let state = (self.shape.2 as usize).div_ceil(16);
         // SAFETY: `prepare` made room for one state more than there are threads.
         unsafe { self.states.as_mut_ptr().add(state * self.threads.len()) }.cast()
     }
 
     /// Gives memory that only large kernels need back to the system.
-    pub fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         const KEEP: u64 = 1 << 20;
         if self.local_open > KEEP {
             let base = self.arena.local(self.index);

@@ -18,13 +18,13 @@ use super::transfer::Transfer;
 const LONG_QUEUE: usize = 1024;
 
 /// The internal name of a stream; never used twice.
-pub type Key = u64;
+pub(super) type Key = u64;
 
 /// A point in a stream: reached when all its work up to the number is done.
-pub type Point = (Key, u64);
+pub(super) type Point = (Key, u64);
 
 /// What a piece of work is.
-pub enum Work {
+pub(super) enum Work {
     /// A kernel.
     Launch(Box<LaunchWork>),
     /// A copy or fill.
@@ -60,7 +60,7 @@ struct Stream {
 
 /// An event.
 #[derive(Default)]
-pub struct Event {
+pub(super) struct Event {
     /// The ordinal it belongs to.
     pub ordinal: Ordinal,
     /// Whether it keeps time.
@@ -84,7 +84,7 @@ struct Waiting {
 
 /// What is to be done once no lock is held.
 #[derive(Default)]
-pub struct Actions {
+pub(super) struct Actions {
     done: Vec<(Done, Result<()>)>,
     functions: Vec<u64>,
     cancelled: Vec<(Transfer, Error)>,
@@ -92,7 +92,7 @@ pub struct Actions {
 
 impl Actions {
     /// Does it.
-    pub fn run(self, host: &dyn rgpu_device::Host) {
+    pub(super) fn run(self, host: &dyn rgpu_device::Host) {
         for (transfer, error) in self.cancelled {
             transfer.cancel(error);
         }
@@ -106,7 +106,7 @@ impl Actions {
 }
 
 /// All streams and events of an application.
-pub struct Streams {
+pub(super) struct Streams {
     streams: FxHashMap<Key, Stream>,
     handles: FxHashMap<Handle, Key>,
     events: FxHashMap<Handle, Arc<Event>>,
@@ -121,7 +121,7 @@ pub struct Streams {
 
 impl Streams {
     /// The legacy streams of some devices.
-    pub fn new(devices: u32) -> Self {
+    pub(super) fn new(devices: u32) -> Self {
         let mut streams = Self {
             streams: FxHashMap::default(),
             handles: FxHashMap::default(),
@@ -164,7 +164,7 @@ impl Streams {
     }
 
     /// Fails with what has gone wrong on an ordinal and is still to be told.
-    pub fn check(&mut self, ordinal: Ordinal) -> Result<()> {
+    pub(super) fn check(&mut self, ordinal: Ordinal) -> Result<()> {
         self.errors(ordinal)?.check()
     }
 
@@ -181,14 +181,20 @@ impl Streams {
     }
 
     /// Makes an error stick, unless there is one.
-    pub fn fail(&mut self, ordinal: Ordinal, error: Error) {
+    pub(super) fn fail(&mut self, ordinal: Ordinal, error: Error) {
         if let Ok(errors) = self.errors(ordinal) {
             errors.fail(error);
         }
     }
 
     /// Creates a stream.
-    pub fn create(&mut self, ordinal: Ordinal, handle: Handle, blocking: bool, priority: i32) -> Result<()> {
+    pub(super) fn create(
+        &mut self,
+        ordinal: Ordinal,
+        handle: Handle,
+        blocking: bool,
+        priority: i32,
+    ) -> Result<()> {
         self.check(ordinal)?;
         if handle < FIRST_STREAM || self.handles.contains_key(&handle) {
             return Err(Error::new(Code::InvalidValue, format!("The stream handle {handle:#x} is taken")));
@@ -198,7 +204,7 @@ impl Streams {
     }
 
     /// Destroys a stream once its work is done.
-    pub fn destroy(&mut self, handle: Handle) -> Result<()> {
+    pub(super) fn destroy(&mut self, handle: Handle) -> Result<()> {
         let key = self.find(handle)?;
         if handle < FIRST_STREAM {
             return Err(Error::new(Code::InvalidHandle, "The legacy stream cannot be destroyed"));
@@ -220,7 +226,7 @@ impl Streams {
     }
 
     /// The stream's key and ordinal, if that has no error to tell.
-    pub fn open(&mut self, handle: Handle) -> Result<(Key, Ordinal)> {
+    pub(super) fn open(&mut self, handle: Handle) -> Result<(Key, Ordinal)> {
         let key = self.find(handle)?;
         let ordinal = self.streams[&key].ordinal;
         self.check(ordinal)?;
@@ -228,7 +234,7 @@ impl Streams {
     }
 
     /// The priority of a stream.
-    pub fn priority(&self, key: Key) -> i32 {
+    pub(super) fn priority(&self, key: Key) -> i32 {
         self.streams.get(&key).map_or(0, |s| s.priority)
     }
 
@@ -237,7 +243,7 @@ impl Streams {
     }
 
     /// Where every stream of an ordinal (or of all) that has work now ends.
-    pub fn ends(&self, ordinal: Option<Ordinal>) -> Vec<Point> {
+    pub(super) fn ends(&self, ordinal: Option<Ordinal>) -> Vec<Point> {
         self.streams
             .iter()
             .filter(|(_, s)| ordinal.is_none_or(|o| o == s.ordinal))
@@ -246,23 +252,23 @@ impl Streams {
     }
 
     /// Where one stream ends, if it has work.
-    pub fn end_of(&self, handle: Handle) -> Result<Option<Point>> {
+    pub(super) fn end_of(&self, handle: Handle) -> Result<Option<Point>> {
         Ok(self.end(self.find(handle)?))
     }
 
     /// Whether a point has been reached.
-    pub fn reached(&self, (key, number): Point) -> bool {
+    pub(super) fn reached(&self, (key, number): Point) -> bool {
         self.streams.get(&key).and_then(|s| s.queue.front()).is_none_or(|item| item.number > number)
     }
 
     /// Makes all work that is enqueued from now on wait for some points.
-    pub fn gate(&mut self, points: &[Point]) {
+    pub(super) fn gate(&mut self, points: &[Point]) {
         self.gates.extend_from_slice(points);
     }
 
     /// Puts work at the end of a stream; `after` are further points that it waits for. True if it became
     /// the last of the ready ones.
-    pub fn push(&mut self, key: Key, work: Work, after: &[Point], actions: &mut Actions) -> bool {
+    pub(super) fn push(&mut self, key: Key, work: Work, after: &[Point], actions: &mut Actions) -> bool {
         let Some(stream) = self.streams.get(&key) else { return false };
         let (ordinal, legacy, blocking) = (stream.ordinal, stream.legacy, stream.blocking);
         let mut points: Vec<Point> = after.iter().copied().filter(|&p| !self.reached(p)).collect();
@@ -377,17 +383,17 @@ impl Streams {
     }
 
     /// Takes the work at the head of a ready stream, to carry it out.
-    pub fn take(&mut self, key: Key) -> Option<Work> {
+    pub(super) fn take(&mut self, key: Key) -> Option<Work> {
         self.streams.get_mut(&key)?.queue.front_mut().filter(|item| item.queued)?.work.take()
     }
 
     /// A look at the work at the head of a stream.
-    pub fn peek(&self, key: Key) -> Option<&Work> {
+    pub(super) fn peek(&self, key: Key) -> Option<&Work> {
         self.streams.get(&key)?.queue.front()?.work.as_ref()
     }
 
     /// The work that was taken from a stream is done.
-    pub fn complete(&mut self, key: Key, result: Result<()>, actions: &mut Actions) {
+    pub(super) fn complete(&mut self, key: Key, result: Result<()>, actions: &mut Actions) {
         if let Err(error) = result
             && let Some(ordinal) = self.streams.get(&key).map(|s| s.ordinal)
         {
@@ -399,14 +405,14 @@ impl Streams {
     }
 
     /// A host function has returned; true if it was waited for.
-    pub fn function_done(&mut self, id: u64, actions: &mut Actions) -> bool {
+    pub(super) fn function_done(&mut self, id: u64, actions: &mut Actions) -> bool {
         let Some(key) = self.functions.remove(&id) else { return false };
         self.complete(key, Ok(()), actions);
         true
     }
 
     /// Calls `done` when all points have been reached.
-    pub fn wait(&mut self, points: &[Point], ordinal: Ordinal, done: Done, actions: &mut Actions) {
+    pub(super) fn wait(&mut self, points: &[Point], ordinal: Ordinal, done: Done, actions: &mut Actions) {
         let points: Vec<Point> = points.iter().copied().filter(|&p| !self.reached(p)).collect();
         if points.is_empty() {
             actions.done.push((done, self.check(ordinal)));
@@ -421,7 +427,7 @@ impl Streams {
     }
 
     /// Creates an event.
-    pub fn event_create(&mut self, ordinal: Ordinal, handle: Handle, timing: bool) -> Result<()> {
+    pub(super) fn event_create(&mut self, ordinal: Ordinal, handle: Handle, timing: bool) -> Result<()> {
         self.check(ordinal)?;
         if self.events.contains_key(&handle) {
             return Err(Error::new(Code::InvalidValue, format!("The event handle {handle:#x} is taken")));
@@ -431,26 +437,26 @@ impl Streams {
     }
 
     /// Destroys an event.
-    pub fn event_destroy(&mut self, handle: Handle) -> Result<()> {
+    pub(super) fn event_destroy(&mut self, handle: Handle) -> Result<()> {
         let event = self.event(handle)?;
         self.events.remove(&handle);
         self.check(event.ordinal)
     }
 
     /// An event.
-    pub fn event(&self, handle: Handle) -> Result<Arc<Event>> {
+    pub(super) fn event(&self, handle: Handle) -> Result<Arc<Event>> {
         self.events.get(&handle).cloned().ok_or_else(|| {
             Error::new(Code::InvalidHandle, format!("There is no event with the handle {handle:#x}"))
         })
     }
 
     /// The most recent record of an event.
-    pub fn recorded(&self, event: &Event) -> Option<Point> {
+    pub(super) fn recorded(&self, event: &Event) -> Option<Point> {
         event.state.lock().recorded
     }
 
     /// Milliseconds between two events.
-    pub fn elapsed(&mut self, start: Handle, end: Handle) -> Result<f32> {
+    pub(super) fn elapsed(&mut self, start: Handle, end: Handle) -> Result<f32> {
         let (start, end) = (self.event(start)?, self.event(end)?);
         self.check(start.ordinal)?;
         if start.ordinal != end.ordinal {
@@ -478,7 +484,7 @@ impl Streams {
     }
 
     /// Drops all work of an ordinal that has not begun. Its kernels are the caller's to end.
-    pub fn abandon(&mut self, ordinal: Ordinal, actions: &mut Actions) {
+    pub(super) fn abandon(&mut self, ordinal: Ordinal, actions: &mut Actions) {
         let error = Error::new(Code::ContextIsDestroyed, "The device was reset");
         self.fail(ordinal, error);
         let streams = &self.streams;
@@ -502,12 +508,12 @@ impl Streams {
     }
 
     /// Whether an ordinal has no work left.
-    pub fn is_idle(&self, ordinal: Ordinal) -> bool {
+    pub(super) fn is_idle(&self, ordinal: Ordinal) -> bool {
         self.streams.values().all(|s| s.ordinal != ordinal || s.queue.is_empty())
     }
 
     /// Destroys an idle ordinal's streams and events, and clears its error.
-    pub fn reset(&mut self, ordinal: Ordinal) {
+    pub(super) fn reset(&mut self, ordinal: Ordinal) {
         let streams = &mut self.streams;
         self.handles.retain(|&handle, key| {
             let goes = handle >= FIRST_STREAM && streams.get(key).is_some_and(|s| s.ordinal == ordinal);
@@ -523,12 +529,12 @@ impl Streams {
     }
 
     /// The ordinal of a stream that has work.
-    pub fn ordinal_of_key(&self, key: Key) -> Ordinal {
+    pub(super) fn ordinal_of_key(&self, key: Key) -> Ordinal {
         self.streams.get(&key).map_or(0, |s| s.ordinal)
     }
 
     /// The ordinal of a stream, without regard to errors.
-    pub fn ordinal_of(&self, handle: Handle) -> Result<Ordinal> {
+    pub(super) fn ordinal_of(&self, handle: Handle) -> Result<Ordinal> {
         Ok(self.streams[&self.find(handle)?].ordinal)
     }
 }

@@ -13,7 +13,7 @@ const SINK_ROWS: usize = 256;
 
 /// A region of device memory that was found to be valid.
 #[derive(Debug, Clone, Copy)]
-pub struct CheckedRegion {
+pub(super) struct CheckedRegion {
     /// The bytes.
     pub region: Region,
     /// Whether they are mirrored memory, which must not be touched directly.
@@ -21,7 +21,7 @@ pub struct CheckedRegion {
 }
 
 /// A copy or fill.
-pub enum Transfer {
+pub(super) enum Transfer {
     /// Fills with a pattern of 1, 2 or 4 bytes.
     Fill {
         /// What is filled.
@@ -60,7 +60,7 @@ pub enum Transfer {
 
 impl Transfer {
     /// How many bytes it moves.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Fill { to, .. } | Self::In { to, .. } | Self::Across { to, .. } => {
                 to.region.bytes().unwrap_or(u64::MAX)
@@ -70,7 +70,7 @@ impl Transfer {
     }
 
     /// Whether it may have to wait for the program's side.
-    pub fn may_fetch(&self) -> bool {
+    pub(super) fn may_fetch(&self) -> bool {
         match self {
             Self::Fill { to, .. } | Self::In { to, .. } => to.mirrored,
             Self::Out { from, .. } => from.mirrored,
@@ -79,7 +79,7 @@ impl Transfer {
     }
 
     /// Drops it; a sink is told why.
-    pub fn cancel(self, error: Error) {
+    pub(super) fn cancel(self, error: Error) {
         if let Self::Out { sink, .. } = self {
             sink.done(Err(error));
         }
@@ -91,7 +91,7 @@ impl Transfer {
     /// # Safety
     /// The places must be mapped (they were checked, and memory outlives the work that was enqueued
     /// before its release), and borrowed host memory valid.
-    pub unsafe fn execute(self, mirror: &Mirror) -> (Result<()>, Option<Box<dyn CopySink>>) {
+    pub(super) unsafe fn execute(self, mirror: &Mirror) -> (Result<()>, Option<Box<dyn CopySink>>) {
         let result = match self {
             Self::Fill { to, value, element } => {
                 // SAFETY: as the caller promises.

@@ -3,7 +3,7 @@
 use crate::abi::{CutKind, ReduceOp, ShuffleMode, Thread, VoteMode};
 
 /// The lanes of a mask.
-pub fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
+pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lane = mask.trailing_zeros();
         mask &= mask.wrapping_sub(1);
@@ -12,12 +12,12 @@ pub fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
 }
 
 /// Whether an operation is one of a warp, not of the block or of the thread alone.
-pub fn is_of_warp(kind: CutKind) -> bool {
+pub(super) fn is_of_warp(kind: CutKind) -> bool {
     !matches!(kind, CutKind::Barrier | CutKind::BarrierArrive | CutKind::BarrierReduce(_) | CutKind::Yield)
 }
 
 /// Carries an operation out for the lanes in `group`, at least one. `row` is the warp's threads.
-pub fn execute(kind: CutKind, row: &mut [Thread], group: u32) {
+pub(super) fn execute(kind: CutKind, row: &mut [Thread], group: u32) {
     match kind {
         CutKind::Shuffle(mode) => shuffle(mode, row, group),
         CutKind::Vote(mode) => {
@@ -70,7 +70,7 @@ fn gather(row: &[Thread], group: u32, operand: usize) -> [u64; 32] {
 }
 
 /// Combines two values.
-pub fn reduce(op: ReduceOp, a: u32, b: u32) -> u32 {
+pub(super) fn reduce(op: ReduceOp, a: u32, b: u32) -> u32 {
     match op {
         ReduceOp::Add | ReduceOp::Popc => a.wrapping_add(b),
         ReduceOp::MinS32 => (a as i32).min(b as i32) as u32,

@@ -16,7 +16,7 @@ use super::slot::Slot;
 
 /// Slots of each of so many workers: for resident blocks of ordinary and of cooperative kernels, and for a kernel
 /// without cuts that runs while all those wait.
-pub fn slots(workers: u64) -> u64 {
+pub(super) fn slots(workers: u64) -> u64 {
     2 * resident_blocks(workers) + 2
 }
 
@@ -37,7 +37,7 @@ struct Worker {
 }
 
 /// Starts a worker. It blocks all signals but those that faults raise.
-pub fn spawn(shared: Arc<Shared>, index: u32) -> Result<()> {
+pub(super) fn spawn(shared: Arc<Shared>, index: u32) -> Result<()> {
     // SAFETY: signal sets are plain memory, and the mask is put back below.
     let before = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();

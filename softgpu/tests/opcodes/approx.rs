@@ -63,7 +63,7 @@ fn relative(bits: f64) -> impl Fn(f64) -> Bound + Send + Sync {
 
 const PI: f32 = std::f32::consts::PI;
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for (ftz, flush) in [("", false), ("ftz.", true)] {
         all.push(unary(&format!("ex2.approx.{ftz}f32"), flush, Domain::F32, relative(22.0), f64::exp2));

@@ -122,7 +122,7 @@ const KINDS: &[(&str, &str)] = &[
     (".acq_rel.cta.shared::cta", "shared"),
 ];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for (kind, space) in KINDS {
         for (op, types) in OPERATIONS {

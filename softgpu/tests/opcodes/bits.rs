@@ -26,7 +26,7 @@ fn exact(
 
 type Logic = (&'static str, fn(u64, u64) -> u64);
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     let logic: [Logic; 3] = [("and", |a, b| a & b), ("or", |a, b| a | b), ("xor", |a, b| a ^ b)];
     for (name, function) in logic {

@@ -7,7 +7,7 @@ use super::values::{Domain, Random, mask};
 
 /// How an operand is held in a register and in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub(crate) enum Class {
     B16,
     B32,
     B64,
@@ -41,7 +41,7 @@ impl Class {
 
 /// What an output must be.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Want {
+pub(crate) enum Want {
     /// Exactly these bits.
     Bits(u64),
     /// Any NaN.
@@ -79,12 +79,12 @@ impl Want {
 }
 
 /// From the operands of one thread to its outputs.
-pub type LaneModel = Box<dyn Fn(&[u64]) -> Vec<Want> + Send + Sync>;
+pub(crate) type LaneModel = Box<dyn Fn(&[u64]) -> Vec<Want> + Send + Sync>;
 /// From the operands of the threads of a group to their outputs.
-pub type GroupModel = Box<dyn Fn(&[Vec<u64>]) -> Vec<Vec<Want>> + Send + Sync>;
+pub(crate) type GroupModel = Box<dyn Fn(&[Vec<u64>]) -> Vec<Vec<Want>> + Send + Sync>;
 
 /// What a case must compute.
-pub enum Model {
+pub(crate) enum Model {
     /// Each thread for itself.
     Lane(LaneModel),
     /// Threads of a warp or block together: how many, and the model.
@@ -92,7 +92,7 @@ pub enum Model {
 }
 
 /// A test case.
-pub struct Case {
+pub(crate) struct Case {
     /// The opcodes with modifiers that it tests.
     pub covers: Vec<String>,
     /// The instructions. `a0`… are the inputs, `d0`… the outputs; `pin` and `pout` point to the thread's
@@ -114,14 +114,14 @@ pub struct Case {
 }
 
 /// What output slots hold before the kernel runs.
-pub const FILL: u64 = 0xA5A5_A5A5_A5A5_A5A5;
+pub(crate) const FILL: u64 = 0xA5A5_A5A5_A5A5_A5A5;
 const BLOCK: u32 = 128;
 const MAX_PRODUCT: usize = 2500;
 const RANDOM: usize = 600;
 
 impl Case {
     /// A case in which each thread works for itself.
-    pub fn new(
+    pub(crate) fn new(
         opcode: &str,
         body: &str,
         ins: &[(Class, Domain)],
@@ -141,7 +141,7 @@ impl Case {
     }
 
     /// A case of a single instruction `opcode d0, a0, a1, …;`.
-    pub fn simple(
+    pub(crate) fn simple(
         opcode: &str,
         ins: &[(Class, Domain)],
         out: Class,
@@ -156,7 +156,7 @@ impl Case {
     }
 
     /// A case in which `size` threads work together.
-    pub fn group(
+    pub(crate) fn group(
         opcode: &str,
         body: &str,
         ins: &[(Class, Domain)],
@@ -170,25 +170,25 @@ impl Case {
     }
 
     /// Another opcode that the case tests, too.
-    pub fn and(mut self, opcode: &str) -> Self {
+    pub(crate) fn and(mut self, opcode: &str) -> Self {
         self.covers.push(opcode.to_owned());
         self
     }
 
     /// Module-level declarations that the body needs.
-    pub fn with(mut self, prelude: &str) -> Self {
+    pub(crate) fn with(mut self, prelude: &str) -> Self {
         self.prelude = prelude.to_owned();
         self
     }
 
     /// A newer target.
-    pub fn target(mut self, target: &'static str) -> Self {
+    pub(crate) fn target(mut self, target: &'static str) -> Self {
         self.target = target;
         self
     }
 
     /// The module.
-    pub fn ptx(&self) -> String {
+    pub(crate) fn ptx(&self) -> String {
         let mut text = format!(".version 8.6\n.target {}\n.address_size 64\n{}\n", self.target, self.prelude);
         text.push_str(
             ".visible .entry test(.param .u64 in, .param .u64 out, .param .u32 n, .param .align 16 .b8 extra[64])\n{\n\
@@ -279,7 +279,7 @@ impl Case {
     }
 
     /// Runs the case; an error says what was wrong.
-    pub fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         let operands = self.operands();
         let name = self.covers.join(", ");
         let input: Vec<u8> = operands.iter().flatten().flat_map(|v| v.to_le_bytes()).collect();
@@ -326,7 +326,7 @@ impl Case {
 }
 
 /// Runs all cases and fails with what was wrong with any.
-pub fn run_all(cases: Vec<Case>) {
+pub(crate) fn run_all(cases: Vec<Case>) {
     assert!(!cases.is_empty());
     let total = cases.len();
     let failures: Vec<String> = cases.iter().filter_map(|case| case.run().err()).collect();

@@ -68,7 +68,7 @@ fn setp(
     all
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for bits in [16u32, 32, 64] {
         let class = [Class::B16, Class::B32, Class::B64][bits.trailing_zeros() as usize - 4];

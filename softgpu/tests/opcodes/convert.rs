@@ -26,7 +26,7 @@ const INTEGERS: [&str; 8] = ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64
 const MODES: [&str; 4] = ["rn", "rz", "rm", "rp"];
 const INT_MODES: [&str; 4] = ["rni", "rzi", "rmi", "rpi"];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for to in INTEGERS {
         for from in INTEGERS {

@@ -24,7 +24,7 @@ fn listed() -> Vec<(&'static str, u32)> {
 }
 
 /// All cases of all groups.
-pub fn all_cases() -> Vec<Case> {
+pub(crate) fn all_cases() -> Vec<Case> {
     [
         integer::cases(),
         bits::cases(),
@@ -46,7 +46,7 @@ pub fn all_cases() -> Vec<Case> {
 }
 
 /// Every opcode that some case executes.
-pub fn covered() -> BTreeSet<String> {
+pub(crate) fn covered() -> BTreeSet<String> {
     let mut all: BTreeSet<String> = all_cases().into_iter().flat_map(|case| case.covers).collect();
     // Tested by themselves.
     all.extend(matrix::opcodes());

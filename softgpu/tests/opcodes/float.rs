@@ -6,17 +6,18 @@ use super::values::Domain;
 
 /// A format with how its operands are written, held and chosen.
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub(crate) struct Kind {
     pub ty: &'static str,
     pub format: Format,
     pub class: Class,
     pub domain: Domain,
 }
 
-pub const F16: Kind = Kind { ty: "f16", format: Format::F16, class: Class::B16, domain: Domain::F16 };
-pub const BF16: Kind = Kind { ty: "bf16", format: Format::Bf16, class: Class::B16, domain: Domain::Bf16 };
-pub const F32: Kind = Kind { ty: "f32", format: Format::F32, class: Class::F32, domain: Domain::F32 };
-pub const F64: Kind = Kind { ty: "f64", format: Format::F64, class: Class::F64, domain: Domain::F64 };
+pub(crate) const F16: Kind = Kind { ty: "f16", format: Format::F16, class: Class::B16, domain: Domain::F16 };
+pub(crate) const BF16: Kind =
+    Kind { ty: "bf16", format: Format::Bf16, class: Class::B16, domain: Domain::Bf16 };
+pub(crate) const F32: Kind = Kind { ty: "f32", format: Format::F32, class: Class::F32, domain: Domain::F32 };
+pub(crate) const F64: Kind = Kind { ty: "f64", format: Format::F64, class: Class::F64, domain: Domain::F64 };
 
 impl Kind {
     fn ins(self, count: usize) -> Vec<(Class, Domain)> {
@@ -58,7 +59,7 @@ type BitsModel = Box<dyn Fn(&[u64]) -> u64 + Send + Sync>;
 
 const MODES: [&str; 4] = ["rn", "rz", "rm", "rp"];
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for kind in [F32, F64] {
         let (ty, f) = (kind.ty, kind.format);

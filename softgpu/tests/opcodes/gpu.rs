@@ -22,7 +22,7 @@ impl rgpu_device::Host for Printed {
 }
 
 /// The GPU and where its memory is.
-pub struct Gpu {
+pub(crate) struct Gpu {
     device: Arc<SoftGpu>,
     memory: Range,
     printed: Arc<Printed>,
@@ -34,7 +34,7 @@ const STREAM: u64 = 0;
 const PAGE: u64 = 4096;
 
 /// The one GPU of this process. One test uses it at a time.
-pub fn gpu() -> MutexGuard<'static, Gpu> {
+pub(crate) fn gpu() -> MutexGuard<'static, Gpu> {
     static GPU: OnceLock<Mutex<Gpu>> = OnceLock::new();
     let gpu = GPU.get_or_init(|| {
         let printed = Arc::new(Printed::default());
@@ -51,7 +51,7 @@ pub fn gpu() -> MutexGuard<'static, Gpu> {
 }
 
 /// What to launch.
-pub struct Run<'a> {
+pub(crate) struct Run<'a> {
     /// The module's text; its first kernel is run.
     pub ptx: &'a str,
     /// Contents of the input buffer.
@@ -72,12 +72,12 @@ pub struct Run<'a> {
 
 impl Gpu {
     /// What has been printed since the last time.
-    pub fn printed(&mut self) -> Vec<u8> {
+    pub(crate) fn printed(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.printed.0.lock().unwrap())
     }
 
     /// Whether the device loads a module.
-    pub fn loads(&mut self, ptx: &str) -> Result<()> {
+    pub(crate) fn loads(&mut self, ptx: &str) -> Result<()> {
         let module = self.next_module;
         self.next_module += 1;
         self.device.module_load(ORDINAL, module, ptx.as_bytes(), &[])?;
@@ -86,7 +86,7 @@ impl Gpu {
 
     /// Whether the device loads a module and lets each of its kernels run with one thread, all parameters being 0:
     /// the errors of loading it, or those of the launches.
-    pub fn launches(&mut self, ptx: &str) -> Result<Vec<Result<()>>> {
+    pub(crate) fn launches(&mut self, ptx: &str) -> Result<Vec<Result<()>>> {
         let module = self.next_module;
         self.next_module += 1;
         let info = self.device.module_load(ORDINAL, module, ptx.as_bytes(), &[])?;
@@ -104,7 +104,7 @@ impl Gpu {
     }
 
     /// Runs a kernel and returns the output buffer.
-    pub fn run(&mut self, run: &Run<'_>) -> Result<Vec<u8>> {
+    pub(crate) fn run(&mut self, run: &Run<'_>) -> Result<Vec<u8>> {
         let result = self.try_run(run);
         if result.is_err() {
             self.device.reset(ORDINAL)?;

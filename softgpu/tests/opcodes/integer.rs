@@ -48,7 +48,7 @@ fn exact(
     })
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for ty in ["u16", "u32", "u64", "s16", "s32", "s64"] {
         let bits = width(ty);

@@ -339,7 +339,7 @@ fn mma_multiplies_fragments() {
 }
 
 /// Moving 8×8 matrices of 16-bit elements between shared memory and fragments.
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     let half = |row: &[u64], column: usize| row[column / 4] >> (16 * (column % 4)) & 0xFFFF;
     for count in [1usize, 2, 4] {
@@ -387,7 +387,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// The opcodes that the tests of this file execute, besides those of the cases.
-pub fn opcodes() -> Vec<String> {
+pub(crate) fn opcodes() -> Vec<String> {
     let wmma = wmma_runs().into_iter().flat_map(|(kind, by_rows, space)| wmma_opcodes(kind, by_rows, space));
     wmma.chain(MMA.iter().map(mma_opcode)).collect()
 }

@@ -665,7 +665,7 @@ fn special_registers() -> Vec<Case> {
     vec![places, clocks]
 }
 
-pub fn load_cases() -> Vec<Case> {
+pub(crate) fn load_cases() -> Vec<Case> {
     let mut all = loads();
     all.extend(wide_loads());
     let body = "ldu.global.u32 d0, [pin]; ldu.global.v2.u64 {d1, d2}, [pin]; ldu.f64 d3, [pin+8];";
@@ -677,11 +677,11 @@ pub fn load_cases() -> Vec<Case> {
     all
 }
 
-pub fn store_cases() -> Vec<Case> {
+pub(crate) fn store_cases() -> Vec<Case> {
     stores()
 }
 
-pub fn other_cases() -> Vec<Case> {
+pub(crate) fn other_cases() -> Vec<Case> {
     let mut all = addresses();
     all.extend(control());
     all

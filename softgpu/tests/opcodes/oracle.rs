@@ -7,7 +7,7 @@ use super::case::Want;
 
 /// A floating-point format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     F16,
     Bf16,
     F32,
@@ -15,7 +15,7 @@ pub enum Format {
 }
 
 /// A rounding mode by its PTX name.
-pub fn round(name: &str) -> Round {
+pub(crate) fn round(name: &str) -> Round {
     match name {
         "rn" | "rni" => Round::NearestTiesToEven,
         "rz" | "rzi" => Round::TowardZero,
@@ -50,7 +50,7 @@ macro_rules! by_format {
 }
 
 impl Format {
-    pub fn bits(self) -> u32 {
+    pub(crate) fn bits(self) -> u32 {
         match self {
             Self::F16 | Self::Bf16 => 16,
             Self::F32 => 32,
@@ -59,7 +59,7 @@ impl Format {
     }
 
     /// Bits of the fraction.
-    pub fn fraction(self) -> u32 {
+    pub(crate) fn fraction(self) -> u32 {
         match self {
             Self::F16 => 10,
             Self::Bf16 => 7,
@@ -73,15 +73,15 @@ impl Format {
     }
 
     /// The bits of infinity.
-    pub fn infinity(self) -> u64 {
+    pub(crate) fn infinity(self) -> u64 {
         (self.sign() - 1) >> self.fraction() << self.fraction()
     }
 
-    pub fn is_nan(self, a: u64) -> bool {
+    pub(crate) fn is_nan(self, a: u64) -> bool {
         a & (self.sign() - 1) > self.infinity()
     }
 
-    pub fn is_zero(self, a: u64) -> bool {
+    pub(crate) fn is_zero(self, a: u64) -> bool {
         a & (self.sign() - 1) == 0
     }
 
@@ -90,12 +90,12 @@ impl Format {
     }
 
     /// Replaces a subnormal number by a zero of its sign.
-    pub fn flush(self, a: u64) -> u64 {
+    pub(crate) fn flush(self, a: u64) -> u64 {
         if self.is_subnormal(a) { a & self.sign() } else { a }
     }
 
     /// These bits, or any NaN if they are one.
-    pub fn want(self, bits: u64) -> Want {
+    pub(crate) fn want(self, bits: u64) -> Want {
         match (self.is_nan(bits), self) {
             (false, _) => Want::Bits(bits),
             (true, Self::F16) => Want::NanF16,
@@ -106,7 +106,7 @@ impl Format {
     }
 
     /// The same for an operation that may saturate: the sign of a zero is not specified then.
-    pub fn want_of(self, opcode: &str, bits: u64) -> Want {
+    pub(crate) fn want_of(self, opcode: &str, bits: u64) -> Want {
         if opcode.contains(".sat") && self.is_zero(bits) {
             return Want::OneOf(vec![Want::Bits(0), Want::Bits(self.sign())]);
         }
@@ -114,7 +114,7 @@ impl Format {
     }
 
     /// `+`, `-`, `*`, `/`.
-    pub fn binary(self, operator: char, a: u64, b: u64, mode: &str) -> u64 {
+    pub(crate) fn binary(self, operator: char, a: u64, b: u64, mode: &str) -> u64 {
         let mode = round(mode);
         by_format!(self, F => {
             let (a, b) = (F::from_bits(a.into()), F::from_bits(b.into()));
@@ -130,7 +130,7 @@ impl Format {
     }
 
     /// `a * b + c`, rounded once.
-    pub fn fma(self, a: u64, b: u64, c: u64, mode: &str) -> u64 {
+    pub(crate) fn fma(self, a: u64, b: u64, c: u64, mode: &str) -> u64 {
         let mode = round(mode);
         by_format!(self, F => {
             let [a, b, c] = [a, b, c].map(|v| F::from_bits(v.into()));
@@ -139,17 +139,17 @@ impl Format {
     }
 
     /// Rounds to an integral value.
-    pub fn integral(self, a: u64, mode: &str) -> u64 {
+    pub(crate) fn integral(self, a: u64, mode: &str) -> u64 {
         by_format!(self, F => F::from_bits(a.into()).round_to_integral(round(mode)).value.to_bits() as u64)
     }
 
     /// The number as an `f64`; exact for all formats.
-    pub fn to_f64(self, a: u64) -> f64 {
+    pub(crate) fn to_f64(self, a: u64) -> f64 {
         f64::from_bits(self.convert(a, Self::F64, "rn"))
     }
 
     /// The same number in another format.
-    pub fn convert(self, a: u64, to: Self, mode: &str) -> u64 {
+    pub(crate) fn convert(self, a: u64, to: Self, mode: &str) -> u64 {
         let mode = round(mode);
         let mut loses = false;
         by_format!(self, F => {
@@ -168,7 +168,7 @@ impl Format {
 
     /// The integer nearest in the mode's sense, clamped to the type's range. NaN becomes what PTX says:
     /// 0, or, for 64-bit results and `f64` sources, the number with only the top bit set.
-    pub fn to_integer(self, a: u64, mode: &str, signed: bool, bits: u32) -> i128 {
+    pub(crate) fn to_integer(self, a: u64, mode: &str, signed: bool, bits: u32) -> i128 {
         let (low, high) = if signed {
             (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
         } else {
@@ -189,14 +189,14 @@ impl Format {
     }
 
     /// An integer in this format.
-    pub fn integer(self, value: i128, mode: &str) -> u64 {
+    pub(crate) fn integer(self, value: i128, mode: &str) -> u64 {
         let mode = round(mode);
         by_format!(self, F => F::from_i128_r(value, mode).value.to_bits() as u64)
     }
 
     /// The square root. The root of the significand is taken in integers, with more bits than are needed,
     /// and what is left over is kept in the last one.
-    pub fn sqrt(self, a: u64, mode: &str) -> u64 {
+    pub(crate) fn sqrt(self, a: u64, mode: &str) -> u64 {
         if self.is_nan(a) || self.is_zero(a) || a == self.infinity() {
             return a;
         }
@@ -229,7 +229,7 @@ impl Format {
     }
 
     /// The smaller or larger; a NaN loses against a number; -0 is smaller than 0.
-    pub fn min_max(self, a: u64, b: u64, maximum: bool) -> u64 {
+    pub(crate) fn min_max(self, a: u64, b: u64, maximum: bool) -> u64 {
         match (self.is_nan(a), self.is_nan(b)) {
             (true, _) => b,
             (_, true) => a,
@@ -243,7 +243,7 @@ impl Format {
     }
 
     /// Clamps to `[0, 1]`; NaN becomes 0.
-    pub fn saturate(self, a: u64) -> u64 {
+    pub(crate) fn saturate(self, a: u64) -> u64 {
         let one = self.integer(1, "rn");
         if self.is_nan(a) || a & self.sign() != 0 {
             0

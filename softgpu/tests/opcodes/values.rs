@@ -1,11 +1,11 @@
 //! Operands: edge values of every type, and random ones from a fixed seed.
 
 /// A small generator of random numbers (SplitMix64).
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
     /// The next 64 bits.
-    pub fn bits(&mut self) -> u64 {
+    pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -14,25 +14,25 @@ impl Random {
     }
 
     /// A number below `limit`.
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.bits() % limit as u64) as usize
     }
 }
 
 /// The low `bits` bits.
-pub fn mask(bits: u32) -> u64 {
+pub(crate) fn mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
 /// Sign-extends the low `bits` bits.
-pub fn signed(value: u64, bits: u32) -> i128 {
+pub(crate) fn signed(value: u64, bits: u32) -> i128 {
     let shift = 128 - bits;
     ((u128::from(value) << shift) as i128) >> shift
 }
 
 /// Where the values of an operand come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Domain {
+pub(crate) enum Domain {
     /// Integers of a width.
     Int(u32),
     /// Shift amounts and the like: small numbers, and a few large ones.
@@ -56,7 +56,7 @@ pub enum Domain {
 
 impl Domain {
     /// Its edge values.
-    pub fn edges(self) -> Vec<u64> {
+    pub(crate) fn edges(self) -> Vec<u64> {
         match self {
             Self::Int(bits) | Self::NonZero(bits) => {
                 let top = 1u64 << (bits - 1);
@@ -225,7 +225,7 @@ impl Domain {
     }
 
     /// A random value.
-    pub fn random(self, random: &mut Random) -> u64 {
+    pub(crate) fn random(self, random: &mut Random) -> u64 {
         let bits = random.bits();
         match self {
             Self::Int(width) => {

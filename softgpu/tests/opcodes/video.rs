@@ -5,7 +5,7 @@ use super::values::{Domain, mask, signed};
 
 const INT: (Class, Domain) = (Class::B32, Domain::Int(32));
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for lanes in [1u32, 2, 4] {
         for (d, a, b) in [

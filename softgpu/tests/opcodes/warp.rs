@@ -6,7 +6,7 @@ use super::values::{Domain, mask, signed};
 const INT: (Class, Domain) = (Class::B32, Domain::Int(32));
 const PRED: (Class, Domain) = (Class::Pred, Domain::Bool);
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = shuffles();
     all.extend(votes());
     all.extend(matches());

@@ -15,7 +15,7 @@ use rgpu_tests::proxy::Proxy;
 use crate::context::{forwarded, product, serves};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("bad_bytes::a_client_of_another_version_is_told_so", other_version),
         Test::new("bad_bytes::garbage_instead_of_a_hello", garbage),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::context::{plain, product};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("bench::latency_stands_beside_a_raw_ping_pong", latency),
         Test::new("bench::bandwidth_is_drawn", bandwidth),

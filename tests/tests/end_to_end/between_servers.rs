@@ -26,7 +26,7 @@ const HERE: &str = "127.0.0.1";
 const NOWHERE: &str = "203.0.113.1";
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("between_servers::copies_are_right_and_don't_pass_through_the_program", || {
             straight(&[HERE, HERE], "tcp")
@@ -66,7 +66,7 @@ fn at(addresses: &[SocketAddr], transport: &str, more: &[&str]) -> Result<Comman
 }
 
 /// What a program that does all kinds of copies has counted.
-pub struct Counted {
+pub(crate) struct Counted {
     /// Bytes that it has copied from server to server.
     pub copied: u64,
     /// Those of them that went straight.
@@ -79,7 +79,7 @@ pub struct Counted {
 }
 
 /// Runs a command that ends in the program and `check`, with statistics in that file.
-pub fn counted(command: &mut Command, file: &std::path::Path) -> Result<Counted> {
+pub(crate) fn counted(command: &mut Command, file: &std::path::Path) -> Result<Counted> {
     let finished = process::run(command)?.success()?;
     let said = finished.stdout.split("server_copies: ok copied ").nth(1);
     let copied = said.and_then(|rest| rest.split(' ').next()).and_then(|number| number.parse().ok());

@@ -17,7 +17,7 @@ static DAEMON: Mutex<Option<Daemon>> = Mutex::new(None);
 static OVER_DRIVER: Mutex<Option<Daemon>> = Mutex::new(None);
 
 /// The built product.
-pub fn product() -> Result<&'static Product> {
+pub(crate) fn product() -> Result<&'static Product> {
     static PRODUCT: OnceLock<Result<Product, String>> = OnceLock::new();
     PRODUCT
         .get_or_init(|| Product::build().map_err(|e| format!("{e:#}")))
@@ -50,18 +50,18 @@ fn programs() -> Result<&'static [Example]> {
 }
 
 /// A compiled program; the test is skipped where there is no compiler.
-pub fn program(name: &str, version: Version, linking: Linking) -> Result<PathBuf> {
+pub(crate) fn program(name: &str, version: Version, linking: Linking) -> Result<PathBuf> {
     let found = programs()?.iter().find(|e| e.name == name);
     Ok(found.with_context(|| format!("There is no program `{name}`"))?.program(version, linking))
 }
 
 /// A compiled program as nvcc makes it without being told anything.
-pub fn plain(name: &str) -> Result<PathBuf> {
+pub(crate) fn plain(name: &str) -> Result<PathBuf> {
     program(name, Version::Cuda13, Linking::Static)
 }
 
 /// The address of a daemon that many tests use.
-pub fn shared_daemon() -> Result<SocketAddr> {
+pub(crate) fn shared_daemon() -> Result<SocketAddr> {
     let mut daemon = DAEMON.lock().map_err(|_| anyhow!("the shared daemon failed to start before"))?;
     if daemon.is_none() {
         *daemon = Some(Daemon::start(product()?)?);
@@ -70,7 +70,7 @@ pub fn shared_daemon() -> Result<SocketAddr> {
 }
 
 /// The address of a daemon that uses its device by the NVIDIA driver's interface.
-pub fn driver_daemon() -> Result<SocketAddr> {
+pub(crate) fn driver_daemon() -> Result<SocketAddr> {
     let mut daemon = OVER_DRIVER.lock().map_err(|_| anyhow!("that daemon failed to start before"))?;
     if daemon.is_none() {
         *daemon = Some(Daemon::start_over_driver(product()?)?);
@@ -79,7 +79,7 @@ pub fn driver_daemon() -> Result<SocketAddr> {
 }
 
 /// Ends the shared daemons.
-pub fn finish() {
+pub(crate) fn finish() {
     for shared in [&DAEMON, &OVER_DRIVER] {
         if let Ok(mut daemon) = shared.lock() {
             drop(daemon.take());
@@ -88,21 +88,21 @@ pub fn finish() {
 }
 
 /// A command that runs a plainly compiled program through a daemon.
-pub fn forwarded(address: SocketAddr, name: &str) -> Result<Command> {
+pub(crate) fn forwarded(address: SocketAddr, name: &str) -> Result<Command> {
     let mut command = product()?.run(address);
     command.arg("--").arg(plain(name)?);
     Ok(command)
 }
 
 /// Checks that a daemon still serves: vector_add passes.
-pub fn serves(address: SocketAddr) -> Result<Finished> {
+pub(crate) fn serves(address: SocketAddr) -> Result<Finished> {
     process::run(&mut forwarded(address, "vector_add")?)?
         .success()
         .context("The daemon does not serve any more")
 }
 
 /// A program whose standard error is followed while it runs.
-pub struct Followed {
+pub(crate) struct Followed {
     running: Running,
     log: PathBuf,
 }
@@ -110,7 +110,7 @@ pub struct Followed {
 impl Followed {
     /// Starts a command (made by `Product::run`, ending in a program) and waits until it has written
     /// `word` to standard error, which goes to a file.
-    pub fn start(mut command: Command, word: &str) -> Result<Self> {
+    pub(crate) fn start(mut command: Command, word: &str) -> Result<Self> {
         let log = rgpu_tests::product::temporary("stderr");
         command.env("RGPU_TEST_LOG", &log);
         let mut wrapped = Command::new("/bin/bash");
@@ -136,27 +136,27 @@ impl Followed {
     }
 
     /// The process that was started (`rgpu run`, which may be or become the program).
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.running.pid()
     }
 
     /// What the program has written to standard error.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// The program itself: the last in a chain of children.
-    pub fn program_pid(&self) -> u32 {
+    pub(crate) fn program_pid(&self) -> u32 {
         process::descendants(self.pid()).last().copied().unwrap_or_else(|| self.pid())
     }
 
     /// Sends a signal to the process that was started.
-    pub fn signal(&self, signal: i32) {
+    pub(crate) fn signal(&self, signal: i32) {
         self.running.signal(signal);
     }
 
     /// Waits for the end; standard error is what the file holds.
-    pub fn finish_within(self, limit: Duration) -> Result<Finished> {
+    pub(crate) fn finish_within(self, limit: Duration) -> Result<Finished> {
         let log = self.log;
         let started = std::time::Instant::now();
         let mut finished = self.running.finish_within(limit + Duration::from_secs(120))?;
@@ -169,7 +169,7 @@ impl Followed {
 }
 
 /// Sends a signal to a process.
-pub fn signal(pid: u32, signal: i32) {
+pub(crate) fn signal(pid: u32, signal: i32) {
     // SAFETY: kill takes no pointers; callers name processes that the tests started.
     unsafe { libc::kill(pid as i32, signal) };
 }

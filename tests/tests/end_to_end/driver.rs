@@ -8,7 +8,7 @@ use rgpu_tests::product::{Daemon, clean};
 use crate::context::product;
 
 /// All tests about the driver.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("driver::a_machine_without_one_says_where_it_looked", without_one),
         Test::new("driver::what_is_named_must_be_one", wrong_one),

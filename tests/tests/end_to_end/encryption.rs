@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(60);
 const SECRET: &str = "correct-horse-battery-staple";
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("encryption::programs_run_and_nothing_can_be_read_on_the_wire", unreadable),
         Test::new("encryption::connecting_takes_one_round_trip_more", round_trips),

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::context::product;
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![Test::new("gpu_check::dry_run", dry_run)]
 }
 

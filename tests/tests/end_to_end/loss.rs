@@ -18,7 +18,7 @@ use crate::context::{Followed, forwarded, plain, product, serves, signal};
 const SOON: Duration = Duration::from_secs(60);
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("loss::no_server_is_an_error_that_names_the_address", no_server),
         Test::new("loss::a_server_that_never_answers_is_an_error", mute_server),

@@ -12,7 +12,7 @@ use rgpu_tests::toolkit::Version;
 use crate::context::{driver_daemon, product, program, shared_daemon};
 
 /// All examples in all ways.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![];
     let names: Vec<String> = match examples::all() {
         Ok(all) => all.into_iter().map(|e| e.name).collect(),

@@ -12,7 +12,7 @@ use crate::context::{Followed, forwarded, plain, product, signal};
 const MIB: u64 = 1 << 20;
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::alone("memory::of_the_program_the_idle_server_and_the_daemon", idle),
         Test::alone("memory::of_the_client_during_a_million_launches", many_launches),

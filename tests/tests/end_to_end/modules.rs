@@ -13,7 +13,7 @@ use rgpu_tests::proxy::{Counts, Proxy};
 use crate::context::{plain, product};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("modules::sixty_of_1_mib_take_3_round_trips_the_second_time", sixty),
         Test::new("modules::a_damaged_image_is_sent_again", damaged),

@@ -11,7 +11,7 @@ use rgpu_tests::product::Daemon;
 use crate::context::{plain, product};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("nvml::queries_of_nvidia_smi_in_process", || {
             says_ok(run(product()?.run_in_process(), &[])?)

@@ -13,7 +13,7 @@ use rgpu_tests::product::{self, Stats, temporary};
 use crate::context::{Followed, forwarded, plain, product, shared_daemon};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("processes::exit_statuses_pass_through", exit_statuses),
         Test::new("processes::deaths_by_signal_pass_through", signals),

@@ -11,7 +11,7 @@ use rgpu_tests::proxy::{Counts, Proxy};
 use crate::context::{plain, product};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("round_trips::vector_add_takes_3", vector_add),
         Test::new("round_trips::a_hundred_thousand_launches_take_3", many_launches),

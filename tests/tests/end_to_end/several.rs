@@ -20,7 +20,7 @@ use crate::context::{Followed, plain, product};
 const SOON: Duration = Duration::from_secs(60);
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("several::two_servers_devices_are_one_programs", || listed(&["1", "1"], "01", "shm")),
         Test::new("several::over_tcp", || listed(&["1", "1"], "01", "tcp")),

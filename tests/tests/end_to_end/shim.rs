@@ -8,7 +8,7 @@ use rgpu_test_runner::{Skip, Test};
 use crate::context::product;
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("shim::exports_cuda_and_nvml_names_only", exports),
         Test::new("shim::needs_no_glibc_newer_than_2_28", glibc),

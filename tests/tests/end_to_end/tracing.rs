@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::context::{forwarded, plain, product};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("tracing::every_call_of_a_program_is_there_on_both_sides", both_sides),
         Test::new("tracing::in_process_the_programs_calls_are_there", in_process),

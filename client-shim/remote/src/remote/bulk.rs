@@ -47,14 +47,14 @@ pub(super) struct Stream {
 }
 
 impl Undone {
-    pub fn admits(&self, stream: Handle, bytes: u64) -> bool {
+    pub(super) fn admits(&self, stream: Handle, bytes: u64) -> bool {
         let of_stream = self.streams.get(&stream).map_or(0, |s| s.undone);
         // What is longer than a window goes alone.
         (of_stream == 0 || of_stream + bytes <= STREAM_WINDOW)
             && (self.total == 0 || self.total + bytes <= BULK_WINDOW)
     }
 
-    pub fn forget(&mut self, stream: Handle) {
+    pub(super) fn forget(&mut self, stream: Handle) {
         if let Some(gone) = self.streams.get_mut(&stream) {
             // Of what was asked for there will be word in any case.
             let unmarked = std::mem::take(&mut gone.unmarked);
@@ -62,7 +62,7 @@ impl Undone {
         }
     }
 
-    pub fn done(&mut self, stream: Handle, bytes: u64) {
+    pub(super) fn done(&mut self, stream: Handle, bytes: u64) {
         self.total -= bytes;
         if let Some(its) = self.streams.get_mut(&stream) {
             its.undone -= bytes;
@@ -75,27 +75,27 @@ impl Undone {
 
 impl Bulk {
     /// A host function was put on a stream.
-    pub fn host_func_begins(&self) {
+    pub(super) fn host_func_begins(&self) {
         self.host_funcs.fetch_add(1, SeqCst);
     }
 
     /// A host function has returned.
-    pub fn host_func_ends(&self) {
+    pub(super) fn host_func_ends(&self) {
         let _ = self.host_funcs.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
     }
 
     /// Whether a host function is outstanding, or a stream that is held for somebody.
-    pub fn awaits_host_func(&self) -> bool {
+    pub(super) fn awaits_host_func(&self) -> bool {
         self.host_funcs.load(SeqCst) > 0
     }
 
     /// A stream was destroyed.
-    pub fn forget(&self, stream: Handle) {
+    pub(super) fn forget(&self, stream: Handle) {
         self.state.lock().forget(stream);
     }
 
     /// Streams were destroyed.
-    pub fn forget_all(&self) {
+    pub(super) fn forget_all(&self) {
         let mut state = self.state.lock();
         let streams: Vec<Handle> = state.streams.keys().copied().collect();
         streams.into_iter().for_each(|stream| state.forget(stream));

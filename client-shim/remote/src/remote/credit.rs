@@ -18,24 +18,24 @@ pub(super) struct Credit {
 
 impl Credit {
     /// With what the server has granted at first, by ordinal.
-    pub fn new(granted: Vec<u64>) -> Self {
+    pub(super) fn new(granted: Vec<u64>) -> Self {
         let account = Mutex::new(Account { left: granted, spent: BTreeMap::new() });
         Self { account, recalled: Mutex::default(), any_recalled: AtomicBool::new(false) }
     }
 
     /// Whether a region lies in what was allocated, in one allocation or in several side by side. False also where nobody can
     /// tell at once, because somebody is waiting for credit.
-    pub fn holds(&self, region: &Region) -> bool {
+    pub(super) fn holds(&self, region: &Region) -> bool {
         self.account.try_lock().is_some_and(|account| account.holds(region))
     }
 
     /// [`Credit::holds`], for who can wait.
-    pub fn holds_for_sure(&self, region: &Region) -> bool {
+    pub(super) fn holds_for_sure(&self, region: &Region) -> bool {
         self.account.lock().holds(region)
     }
 
     /// Everything on an ordinal was released.
-    pub fn reset(&self, ordinal: Ordinal) {
+    pub(super) fn reset(&self, ordinal: Ordinal) {
         self.account.lock().reset(ordinal);
     }
 }
@@ -63,19 +63,19 @@ impl Account {
     }
 
     /// What an ordinal has left; `None` where there is no such ordinal.
-    pub fn left(&self, ordinal: Ordinal) -> Option<u64> {
+    pub(super) fn left(&self, ordinal: Ordinal) -> Option<u64> {
         self.left.get(ordinal as usize).copied()
     }
 
     /// The server has granted more.
-    pub fn grant(&mut self, ordinal: Ordinal, bytes: u64) {
+    pub(super) fn grant(&mut self, ordinal: Ordinal, bytes: u64) {
         if let Some(left) = self.left.get_mut(ordinal as usize) {
             *left = left.saturating_add(bytes);
         }
     }
 
     /// Takes what is left, so many bytes at most, to return it to the server.
-    pub fn take(&mut self, ordinal: Ordinal, bytes: u64) -> u64 {
+    pub(super) fn take(&mut self, ordinal: Ordinal, bytes: u64) -> u64 {
         let Some(left) = self.left.get_mut(ordinal as usize) else { return 0 };
         let taken = bytes.min(*left);
         *left -= taken;
@@ -83,18 +83,18 @@ impl Account {
     }
 
     /// So much, which is left, was spent on an allocation.
-    pub fn spend(&mut self, ordinal: Ordinal, addr: u64, size: u64) {
+    pub(super) fn spend(&mut self, ordinal: Ordinal, addr: u64, size: u64) {
         self.take(ordinal, size);
         self.spent.insert(addr, (ordinal, size));
     }
 
     /// Whether anything was allocated there.
-    pub fn has(&self, addr: u64) -> bool {
+    pub(super) fn has(&self, addr: u64) -> bool {
         self.spent.contains_key(&addr)
     }
 
     /// Regains what was spent on an allocation. The ordinal, and how much is too much, and was taken out to be returned.
-    pub fn regain(&mut self, addr: u64) -> Option<(Ordinal, u64)> {
+    pub(super) fn regain(&mut self, addr: u64) -> Option<(Ordinal, u64)> {
         let (ordinal, size) = self.spent.remove(&addr)?;
         self.grant(ordinal, size);
         let left = self.left(ordinal).unwrap_or_default();

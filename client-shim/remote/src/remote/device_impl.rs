@@ -127,7 +127,7 @@ impl Remote {
 const BRIEF: usize = HEADER_BYTES + <wire::LaunchBrief as Wire>::MIN_BYTES;
 
 /// Of a prepared launch's form, so much is used.
-pub const PREPARED_BYTES: usize = BRIEF;
+pub(crate) const PREPARED_BYTES: usize = BRIEF;
 
 /// The stream of a prepared launch.
 #[inline]

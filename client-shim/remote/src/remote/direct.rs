@@ -33,7 +33,7 @@ struct Device {
 impl DirectMemory {
     /// Maps what the server has passed. Where that is impossible (little address space, an older kernel) copies go
     /// through the ring.
-    pub fn new(plan: &AddressPlan, files: &[OwnedFd]) -> Self {
+    pub(super) fn new(plan: &AddressPlan, files: &[OwnedFd]) -> Self {
         if files.len() != plan.devices.len() {
             return Self::default();
         }
@@ -48,7 +48,7 @@ impl DirectMemory {
     }
 
     /// Where a region of device memory lies in this process.
-    pub fn place(&self, region: &Region) -> Option<Region> {
+    pub(super) fn place(&self, region: &Region) -> Option<Region> {
         let extent = region.extent()?;
         let device = self.devices.iter().find(|d| d.range.contains(region.addr, extent))?;
         let offset = region.addr - device.range.base;
@@ -68,14 +68,14 @@ impl DirectMemory {
     }
 
     /// The same for a few bytes in one run. Page tables fill themselves.
-    pub fn place_short(&self, region: &Region) -> Option<Region> {
+    pub(super) fn place_short(&self, region: &Region) -> Option<Region> {
         let device = self.devices.iter().find(|d| d.range.contains(region.addr, region.width))?;
         let at = device.memory.base() as u64 + (region.addr - device.range.base);
         Some(Region { addr: at, ..*region })
     }
 
     /// A number for the next stream that is held.
-    pub fn id(&self) -> u64 {
+    pub(super) fn id(&self) -> u64 {
         self.next_hold.fetch_add(1, Relaxed)
     }
 }

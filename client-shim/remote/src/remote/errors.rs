@@ -34,7 +34,7 @@ impl KeptErrors {
 
 impl Errors {
     /// An answer brought the session's pending error.
-    pub fn note_pending(&self, failure: &Failure) {
+    pub(super) fn note_pending(&self, failure: &Failure) {
         let mut kept = self.kept.lock();
         let error = convert::error(failure);
         kept.note(failure.ordinal, &error);
@@ -43,7 +43,7 @@ impl Errors {
     }
 
     /// An asked call failed by itself.
-    pub fn note_failed(&self, failure: &Failure) {
+    pub(super) fn note_failed(&self, failure: &Failure) {
         if self.kept.lock().note(failure.ordinal, &convert::error(failure)) {
             self.any.store(true, Relaxed);
         }
@@ -51,12 +51,12 @@ impl Errors {
 
     /// Whether there is anything to report.
     #[inline]
-    pub fn is_any(&self) -> bool {
+    pub(super) fn is_any(&self) -> bool {
         self.any.load(Relaxed)
     }
 
     /// Takes the pending error.
-    pub fn take_pending(&self) -> Result<()> {
+    pub(super) fn take_pending(&self) -> Result<()> {
         if !self.any.load(Relaxed) {
             return Ok(());
         }
@@ -67,7 +67,7 @@ impl Errors {
     }
 
     /// The sticky error of an ordinal.
-    pub fn check(&self, ordinal: Ordinal) -> Result<()> {
+    pub(super) fn check(&self, ordinal: Ordinal) -> Result<()> {
         if !self.any.load(Relaxed) {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl Errors {
     }
 
     /// The sticky error of a stream's ordinal.
-    pub fn check_stream(&self, stream: Handle) -> Result<()> {
+    pub(super) fn check_stream(&self, stream: Handle) -> Result<()> {
         if !self.any.load(Relaxed) {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl Errors {
     }
 
     /// The ordinal of a stream, if there is such a stream.
-    pub fn ordinal_of(&self, stream: Handle) -> Option<Ordinal> {
+    pub(super) fn ordinal_of(&self, stream: Handle) -> Option<Ordinal> {
         if stream < rgpu_device::FIRST_STREAM {
             return Some(stream as Ordinal);
         }
@@ -94,29 +94,29 @@ impl Errors {
     }
 
     /// Whether an ordinal has no stream but the legacy one.
-    pub fn has_no_streams(&self, ordinal: Ordinal) -> bool {
+    pub(super) fn has_no_streams(&self, ordinal: Ordinal) -> bool {
         !self.streams.lock().values().any(|o| *o == ordinal)
     }
 
     /// A stream was created.
-    pub fn stream_created(&self, stream: Handle, ordinal: Ordinal) {
+    pub(super) fn stream_created(&self, stream: Handle, ordinal: Ordinal) {
         self.streams.lock().insert(stream, ordinal);
     }
 
     /// A stream was destroyed.
-    pub fn stream_destroyed(&self, stream: Handle) {
+    pub(super) fn stream_destroyed(&self, stream: Handle) {
         self.streams.lock().remove(&stream);
     }
 
     /// The streams of an ordinal, the legacy one among them.
-    pub fn streams_of(&self, ordinal: Ordinal) -> Vec<Handle> {
+    pub(super) fn streams_of(&self, ordinal: Ordinal) -> Vec<Handle> {
         let streams = self.streams.lock();
         let created = streams.iter().filter(|(_, o)| **o == ordinal).map(|(stream, _)| *stream);
         created.chain([Handle::from(ordinal)]).collect()
     }
 
     /// An ordinal was reset.
-    pub fn reset(&self, ordinal: Ordinal) {
+    pub(super) fn reset(&self, ordinal: Ordinal) {
         let mut kept = self.kept.lock();
         kept.sticky.remove(&ordinal);
         kept.pending.take_if(|p| p.0 == ordinal);

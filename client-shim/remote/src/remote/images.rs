@@ -23,7 +23,7 @@ pub(super) struct Images {
 
 impl Images {
     /// Keeps the image of a module that is about to be begun. False where that would be too many bytes.
-    pub fn keep(&self, module: Handle, image: &[u8]) -> bool {
+    pub(super) fn keep(&self, module: Handle, image: &[u8]) -> bool {
         let mut kept = self.kept.lock();
         if kept.values().map(|(_, image)| image.len()).sum::<usize>() + image.len() > MAX_KEPT {
             return false;
@@ -35,14 +35,14 @@ impl Images {
     }
 
     /// The module was begun before the call of this number.
-    pub fn begun(&self, module: Handle, sequence: u64) {
+    pub(super) fn begun(&self, module: Handle, sequence: u64) {
         if let Some(kept) = self.kept.lock().get_mut(&module) {
             kept.0 = sequence;
         }
     }
 
     /// Whatever was begun before the call that was answered is known to have an image. Says how many are let go.
-    pub fn confirmed(&self, sequence: u64) -> usize {
+    pub(super) fn confirmed(&self, sequence: u64) -> usize {
         if !self.any.load(SeqCst) {
             return 0;
         }
@@ -54,7 +54,7 @@ impl Images {
     }
 
     /// An image that the server wants after all.
-    pub fn take(&self, module: Handle) -> Option<Vec<u8>> {
+    pub(super) fn take(&self, module: Handle) -> Option<Vec<u8>> {
         self.kept.lock().remove(&module).map(|(_, image)| image)
     }
 }
@@ -69,22 +69,22 @@ pub(super) struct Inventory {
 
 impl Inventory {
     /// What the server has told.
-    pub fn new(told: HelloExtras) -> Self {
+    pub(super) fn new(told: HelloExtras) -> Self {
         Self { kept: told.keeps_images, known: Mutex::new(told.images.into_iter().collect()) }
     }
 
     /// Whether the server keeps images.
-    pub fn keeps(&self) -> bool {
+    pub(super) fn keeps(&self) -> bool {
         self.kept
     }
 
     /// Whether the server has the image with this hash.
-    pub fn has(&self, hash: &[u8; 32]) -> bool {
+    pub(super) fn has(&self, hash: &[u8; 32]) -> bool {
         self.kept && self.known.lock().contains(&beginning(hash))
     }
 
     /// The server has got the image with this hash, and keeps it, if it keeps any.
-    pub fn add(&self, hash: &[u8; 32]) {
+    pub(super) fn add(&self, hash: &[u8; 32]) {
         if self.kept {
             self.known.lock().insert(beginning(hash));
         }

@@ -37,7 +37,7 @@ pub(super) enum Pending {
 
 impl Pending {
     /// Where the bytes of a copy go, if that is memory of the program.
-    pub fn cursor(&mut self) -> Option<&mut RegionCursor> {
+    pub(super) fn cursor(&mut self) -> Option<&mut RegionCursor> {
         match self {
             Self::CopyInto(cursor, _) | Self::CopyFor(cursor, _) => Some(cursor),
             _ => None,

@@ -26,9 +26,9 @@ pub(super) enum Payload<'a> {
 
 impl Payload<'_> {
     /// Nothing.
-    pub const NONE: Payload<'static> = Payload::Bytes(&[]);
+    pub(super) const NONE: Payload<'static> = Payload::Bytes(&[]);
 
-    pub fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         match self {
             Self::Bytes(b) => b.len() as u64,
             Self::Host(c) => c.remaining(),
@@ -90,29 +90,29 @@ pub(super) struct Out {
 
 impl Out {
     /// An empty buffer; `cheap` says that [sending costs no system call](rgpu_protocol::transport::Transport::sends_without_system_call).
-    pub fn new(cheap: bool) -> Self {
+    pub(super) fn new(cheap: bool) -> Self {
         let bounds = if cheap { CHEAP_FLUSH_BYTES } else { (FIRST_FLUSH_BYTES, FLUSH_BYTES) };
         let (runs, quiet) = (Runs::default(), Quiet::default());
         Self { buffer: Vec::new(), full: bounds.0, bounds, sequence: 0, batch: 0, runs, quiet }
     }
 
     /// How many calls so far put work somewhere, or may have.
-    pub fn work(&self) -> u64 {
+    pub(super) fn work(&self) -> u64 {
         self.sequence - self.quiet.workless
     }
 
     #[inline]
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.buffer.len() >= self.full
     }
 
     /// It was sent because it was full: the server has something to do, and more may gather.
-    pub fn wait_longer(&mut self) {
+    pub(super) fn wait_longer(&mut self) {
         self.full = (2 * self.full).min(self.bounds.1);
     }
 
     /// It was sent because something was asked, after which the server may have nothing to do.
-    pub fn wait_shortly(&mut self) {
+    pub(super) fn wait_shortly(&mut self) {
         self.full = self.bounds.0;
     }
 }

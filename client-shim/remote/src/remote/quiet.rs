@@ -30,7 +30,7 @@ pub(super) struct Quiet {
 
 impl Quiet {
     /// Of a target it is known that all is done of so much work.
-    pub fn note(&mut self, work: u64, target: Target) {
+    pub(super) fn note(&mut self, work: u64, target: Target) {
         if self.work != work {
             self.work = work;
             self.targets.clear();
@@ -43,7 +43,7 @@ impl Quiet {
         }
     }
 
-    pub fn is(&self, work: u64, target: Target) -> bool {
+    pub(super) fn is(&self, work: u64, target: Target) -> bool {
         self.work == work && self.targets.contains(&target)
     }
 }

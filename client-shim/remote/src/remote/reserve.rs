@@ -36,7 +36,7 @@ pub(super) struct Reservation {
 
 impl Reservation {
     /// Reserves exactly this range.
-    pub fn new(range: Range) -> io::Result<Self> {
+    pub(super) fn new(range: Range) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let (base, size) = (range.base as *mut libc::c_void, range.size as usize);
         // SAFETY: with MAP_FIXED_NOREPLACE nothing that is mapped already is touched.
@@ -55,12 +55,12 @@ impl Reservation {
     }
 
     /// The reserved range.
-    pub fn range(&self) -> Range {
+    pub(super) fn range(&self) -> Range {
         self.range
     }
 
     /// Keeps the part that is used, and releases the rest.
-    pub fn shrink(mut self, part: Range) -> Self {
+    pub(super) fn shrink(mut self, part: Range) -> Self {
         let all = self.range;
         if part.size > 0 && all.contains(part.base, part.size) {
             release(all.base, part.base - all.base);

@@ -49,12 +49,12 @@ impl Pace {
     /// After the buffer had to be sent, so many looks are short ones.
     const EAGER: u32 = 8;
 
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { batch: u64::MAX, filled: false, eager: Self::EAGER, idle: 0 }
     }
 
     /// A look at the buffer: how often it was sent, and whether there is something in it.
-    pub fn look(&mut self, batch: u64, filled: bool) -> Found {
+    pub(super) fn look(&mut self, batch: u64, filled: bool) -> Found {
         let same = self.batch == batch;
         let lingering = same && self.filled && filled;
         let unused = same && !self.filled && !filled;
@@ -75,13 +75,13 @@ impl Pace {
     }
 
     /// The thread sends the buffer, whose count was this.
-    pub fn sent(&mut self, batch: u64) {
+    pub(super) fn sent(&mut self, batch: u64) {
         // Its own sending is nobody else's.
         *self = Self { batch: batch + 1, filled: false, eager: Self::EAGER, idle: 0 };
     }
 
     /// Until the next look.
-    pub fn interval(&self) -> Duration {
+    pub(super) fn interval(&self) -> Duration {
         if self.eager > 0 { LINGER } else { RARELY }
     }
 }
@@ -104,7 +104,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let mut ends = [-1; 2];
         // SAFETY: `ends` has room for the two descriptors.
@@ -128,7 +128,7 @@ impl Service {
     }
 
     /// Starts the thread, if it has not been started, which does what `body` makes. False where that is impossible.
-    pub fn start<Body: FnOnce() + Send + 'static>(&self, body: impl FnOnce() -> Body) -> bool {
+    pub(super) fn start<Body: FnOnce() + Send + 'static>(&self, body: impl FnOnce() -> Body) -> bool {
         if self.started.load(SeqCst) == NOT_STARTED {
             let _guard = self.starting.lock();
             if self.started.load(SeqCst) == NOT_STARTED {
@@ -142,7 +142,7 @@ impl Service {
     }
 
     /// Has the thread look at the buffer soon, once it is there. False where there can be none.
-    pub fn arm<Body: FnOnce() + Send + 'static>(&self, body: impl FnOnce() -> Body) -> bool {
+    pub(super) fn arm<Body: FnOnce() + Send + 'static>(&self, body: impl FnOnce() -> Body) -> bool {
         if self.awake.swap(true, SeqCst) {
             return self.started.load(SeqCst) != UNAVAILABLE;
         }
@@ -154,14 +154,14 @@ impl Service {
     }
 
     /// Wakes the thread.
-    pub fn wake(&self) {
+    pub(super) fn wake(&self) {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: sends one byte from a valid place. A full socket wakes as well.
         unsafe { libc::send(self.waker.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) };
     }
 
     /// Takes what has woken the thread.
-    pub fn drain(&self) {
+    pub(super) fn drain(&self) {
         let mut bytes = [0u8; 64];
         // SAFETY: receives at most 64 bytes into a valid place. What is left wakes the thread once more.
         unsafe {

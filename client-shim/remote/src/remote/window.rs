@@ -64,7 +64,7 @@ impl Default for Runs {
 impl Runs {
     /// Counts a call to a stream. False where there must be [another run](super::link::Link::next_run) first.
     #[inline(always)]
-    pub fn take(&mut self, stream: Handle) -> bool {
+    pub(super) fn take(&mut self, stream: Handle) -> bool {
         if self.last.stream != stream && !self.turn_to(stream) {
             return false;
         }
@@ -89,16 +89,16 @@ impl Runs {
     }
 
     /// A stream's run.
-    pub fn of(&mut self, stream: Handle) -> Option<&mut Run> {
+    pub(super) fn of(&mut self, stream: Handle) -> Option<&mut Run> {
         self.all().find(|run| run.stream == stream)
     }
 
-    pub fn all(&mut self) -> impl Iterator<Item = &mut Run> {
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Run> {
         self.others.iter_mut().chain([&mut self.last])
     }
 
     /// Puts in a stream's run, which has none. The one that has to go for it is to be given back.
-    pub fn put(&mut self, run: Run) -> Run {
+    pub(super) fn put(&mut self, run: Run) -> Run {
         let before = std::mem::replace(&mut self.last, run);
         if before == Run::NONE {
             return before;
@@ -143,12 +143,12 @@ pub(super) struct Stream {
 }
 
 impl Undone {
-    pub fn admits(&self, stream: Handle) -> bool {
+    pub(super) fn admits(&self, stream: Handle) -> bool {
         let undone = self.streams.get(&stream).map_or(0, |s| s.undone);
         undone + RUN <= STREAM_CALLS && self.total + RUN <= SESSION_CALLS
     }
 
-    pub fn begin(&mut self, stream: Handle) -> Run {
+    pub(super) fn begin(&mut self, stream: Handle) -> Run {
         let its = self.streams.entry(stream).or_default();
         its.undone += RUN;
         its.unmarked += RUN;
@@ -157,7 +157,7 @@ impl Undone {
     }
 
     /// What a run has left is given back.
-    pub fn end(&mut self, run: &mut Run) {
+    pub(super) fn end(&mut self, run: &mut Run) {
         let Run { stream, left } = std::mem::replace(run, Run::NONE);
         if left > 0 && self.open {
             if let Some(its) = self.streams.get_mut(&stream) {
@@ -167,13 +167,13 @@ impl Undone {
         }
     }
 
-    pub fn done(&mut self, stream: Handle, calls: u64) {
+    pub(super) fn done(&mut self, stream: Handle, calls: u64) {
         self.total -= calls;
         self.leave(stream, calls);
     }
 
     /// A stream has so many calls less.
-    pub fn leave(&mut self, stream: Handle, calls: u64) {
+    pub(super) fn leave(&mut self, stream: Handle, calls: u64) {
         if let Some(its) = self.streams.get_mut(&stream) {
             its.undone -= calls;
             if its.undone == 0 {
@@ -182,23 +182,23 @@ impl Undone {
         }
     }
 
-    pub fn unmarked(&self, stream: Handle) -> u64 {
+    pub(super) fn unmarked(&self, stream: Handle) -> u64 {
         self.streams.get(&stream).map_or(0, |s| s.unmarked)
     }
 
-    pub fn take_unmarked(&mut self, stream: Handle) -> u64 {
+    pub(super) fn take_unmarked(&mut self, stream: Handle) -> u64 {
         self.streams.get_mut(&stream).map_or(0, |s| std::mem::take(&mut s.unmarked))
     }
 
     /// A new mark's number, for calls of a stream that is there or of some that are gone.
-    pub fn new_mark(&mut self, stream: Handle, calls: u64) -> u64 {
+    pub(super) fn new_mark(&mut self, stream: Handle, calls: u64) -> u64 {
         self.mark += 1;
         self.marks.insert(self.mark, (stream, calls));
         self.mark
     }
 
     /// A stream is about to be destroyed, and has no run. The number of the mark that is to be posted, if there is to be one.
-    pub fn forget(&mut self, stream: Handle) -> Option<u64> {
+    pub(super) fn forget(&mut self, stream: Handle) -> Option<u64> {
         let calls = self.take_unmarked(stream);
         self.leave(stream, calls);
         self.gone += calls;
@@ -210,7 +210,7 @@ impl Undone {
     }
 
     /// The server has got to a mark. False where there is none of that number.
-    pub fn reached(&mut self, number: u64) -> bool {
+    pub(super) fn reached(&mut self, number: u64) -> bool {
         let Some((stream, calls)) = self.marks.remove(&number) else { return false };
         self.done(stream, calls);
         true
@@ -219,12 +219,12 @@ impl Undone {
 
 impl Window {
     /// From now on calls are counted: the server knows marks. To be called before there are any.
-    pub fn open(&self) {
+    pub(super) fn open(&self) {
         self.state.lock().open = true;
     }
 
     /// The session is over. Who waits is to be woken.
-    pub fn end(&self) -> Vec<Arc<Waiter>> {
+    pub(super) fn end(&self) -> Vec<Arc<Waiter>> {
         let mut state = self.state.lock();
         state.over = true;
         std::mem::take(&mut state.waiting)

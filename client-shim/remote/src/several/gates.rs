@@ -22,10 +22,10 @@ const HOLDS: u64 = 1 << 61;
 const MOST_THREADS: usize = 16;
 
 /// What is done when all have arrived, given the first error of those that have failed to.
-pub type Job = Box<dyn FnOnce(Result<()>) + Send>;
+pub(super) type Job = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// What is done at a meeting.
-pub enum Business {
+pub(super) enum Business {
     /// It puts work on streams of its own: see [`Gates::wait_for_jobs`].
     Job(Job),
     /// It does nothing that could be held up.
@@ -43,7 +43,7 @@ struct Meeting {
 }
 
 /// All meetings of a program.
-pub struct Gates {
+pub(super) struct Gates {
     servers: Vec<Arc<Remote>>,
     next: AtomicU64,
     /// Meetings that have not ended.
@@ -74,7 +74,7 @@ struct Workers {
 }
 
 impl Gates {
-    pub fn new(servers: Vec<Arc<Remote>>) -> Arc<Self> {
+    pub(super) fn new(servers: Vec<Arc<Remote>>) -> Arc<Self> {
         let gates = vec![0; servers.len()];
         Arc::new(Self {
             servers,
@@ -93,7 +93,7 @@ impl Gates {
 
     /// Holds streams (of servers) until all of them have got there and `others` is done, and then `business`. `others`
     /// is given something to call back.
-    pub fn meet(
+    pub(super) fn meet(
         self: &Arc<Self>,
         streams: &[(usize, Handle)],
         others: Option<&mut dyn FnMut(Done)>,
@@ -223,17 +223,17 @@ impl Gates {
     }
 
     /// Whether some stream of a server is held, or will be.
-    pub fn any_at(&self, server: usize) -> bool {
+    pub(super) fn any_at(&self, server: usize) -> bool {
         self.any.load(SeqCst) > 0 && self.open.lock().gates[server] > 0
     }
 
     /// Whether there is something to be done that has not ended.
-    pub fn has_jobs(&self) -> bool {
+    pub(super) fn has_jobs(&self) -> bool {
         !self.open.lock().jobs.is_empty()
     }
 
     /// Waits until all jobs have ended that there are now.
-    pub fn wait_for_jobs(&self) {
+    pub(super) fn wait_for_jobs(&self) {
         let mut open = self.open.lock();
         let Some(last) = open.jobs.last().copied() else { return };
         while open.jobs.first().is_some_and(|first| *first <= last) {

@@ -44,14 +44,14 @@ forward! { contexts:
 
 impl Core {
     /// `cuDevicePrimaryCtxRelease`: the last release resets the context.
-    pub fn primary_release(&self, ordinal: Ordinal) -> Result<()> {
+    pub(crate) fn primary_release(&self, ordinal: Ordinal) -> Result<()> {
         let last = self.contexts.primary_release(ordinal)?;
         last.map_or(Ok(()), |context| self.tear_down(&context))
     }
 
     /// `cudaDeviceReset`, `cuDevicePrimaryCtxReset`: lets the device finish (so that what kernels print is seen),
     /// destroys everything on it and clears its sticky error.
-    pub fn device_reset(&self, ordinal: Ordinal) -> Result<()> {
+    pub(crate) fn device_reset(&self, ordinal: Ordinal) -> Result<()> {
         self.devices.info(ordinal)?;
         let gone = self.contexts.take_all_on(ordinal);
         if gone.is_empty() {
@@ -95,7 +95,7 @@ impl Core {
 
     /// `cuCtxDestroy`: destroys what the context owns; if it is the thread's current one, it is popped. Primary contexts
     /// are refused.
-    pub fn context_destroy(&self, raw: Raw) -> Result<()> {
+    pub(crate) fn context_destroy(&self, raw: Raw) -> Result<()> {
         let context = self.contexts.context(raw)?;
         if context.primary {
             return Err(Error::new(Code::InvalidContext, "A primary context is released, not destroyed"));

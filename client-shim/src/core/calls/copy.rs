@@ -43,7 +43,7 @@ fn capture_copy(
 
 impl Core {
     /// Copies `bytes` bytes; 0 bytes are fine whatever the pointers.
-    pub fn copy(
+    pub(crate) fn copy(
         &self,
         stream: &Stream,
         dst: u64,
@@ -65,7 +65,13 @@ impl Core {
 
     /// Copies a box (2D: depth 1). A width, height or depth of 0 copies nothing. A pitch smaller than the width where
     /// there are several rows is [`InvalidPitchValue`](crate::core::Code::InvalidPitchValue).
-    pub fn copy_box(&self, stream: &Stream, what: &CopyBox, direction: Direction, wait: Wait) -> Result<()> {
+    pub(crate) fn copy_box(
+        &self,
+        stream: &Stream,
+        what: &CopyBox,
+        direction: Direction,
+        wait: Wait,
+    ) -> Result<()> {
         if what.width == 0 || what.height == 0 || what.depth == 0 {
             return Ok(());
         }
@@ -241,7 +247,14 @@ impl Core {
 
     /// Fills a region (its width in bytes) with the low `element` (1, 2 or 4) bytes of `value`. Plain runs:
     /// [`Region::linear`]. A region without bytes is fine.
-    pub fn fill(&self, stream: &Stream, region: Region, value: u32, element: u32, wait: Wait) -> Result<()> {
+    pub(crate) fn fill(
+        &self,
+        stream: &Stream,
+        region: Region,
+        value: u32,
+        element: u32,
+        wait: Wait,
+    ) -> Result<()> {
         if region.width == 0 || region.height == 0 || region.depth == 0 {
             return Ok(());
         }

@@ -23,18 +23,18 @@ forward! { devices:
 
 impl Core {
     /// How many devices there are.
-    pub fn device_count(&self) -> u32 {
+    pub(crate) fn device_count(&self) -> u32 {
         self.devices.count()
     }
 
     /// What a device tells about itself; [`Code::InvalidDevice`](crate::core::Code::InvalidDevice) where there is none of this
     /// number.
-    pub fn device_info(&self, ordinal: Ordinal) -> Result<&DeviceInfo> {
+    pub(crate) fn device_info(&self, ordinal: Ordinal) -> Result<&DeviceInfo> {
         self.devices.info(ordinal)
     }
 
     /// Waits for all work of the device (`cudaDeviceSynchronize`, `cuCtxSynchronize`).
-    pub fn device_synchronize(&self, ordinal: Ordinal) -> Result<()> {
+    pub(crate) fn device_synchronize(&self, ordinal: Ordinal) -> Result<()> {
         self.captures.refuse_any()?;
         self.devices.info(ordinal)?;
         self.devices.check_sticky(ordinal)?;

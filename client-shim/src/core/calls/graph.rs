@@ -22,7 +22,7 @@ const BUFFER_SIZE: usize = 2;
 
 impl GraphAllocation {
     /// Allocates memory for a node.
-    pub fn new(core: &Core, context: &Arc<Context>, bytes: u64) -> Result<Arc<Self>> {
+    pub(crate) fn new(core: &Core, context: &Arc<Context>, bytes: u64) -> Result<Arc<Self>> {
         core.graph_allocations.allocate(context, bytes)
     }
 }
@@ -50,7 +50,7 @@ impl Core {
 
 impl Exec {
     /// Puts everything on a stream.
-    pub fn launch(&self, core: &Core, stream: &Stream) -> Result<()> {
+    pub(crate) fn launch(&self, core: &Core, stream: &Stream) -> Result<()> {
         let steps = self.steps();
         // Host memory that the graph itself may have changed must not be read before that is done.
         let mut host_changes = false;
@@ -68,7 +68,7 @@ impl Exec {
 
 impl Op {
     /// Puts the work on a stream.
-    pub fn run(&self, core: &Core, stream: &Stream) -> Result<()> {
+    pub(crate) fn run(&self, core: &Core, stream: &Stream) -> Result<()> {
         match self {
             Self::Kernel(kernel) => {
                 let len = kernel.params.len();

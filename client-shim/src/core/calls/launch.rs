@@ -36,7 +36,7 @@ impl Core {
     ///
     /// # Safety
     /// `params` must be as the kernel's signature demands, as for `cudaLaunchKernel`.
-    pub unsafe fn launch(
+    pub(crate) unsafe fn launch(
         &self,
         function: &Function,
         stream: &Stream,

@@ -39,7 +39,7 @@ forward! { memory:
 
 impl Core {
     /// `cudaMallocAsync`.
-    pub fn alloc_async(&self, context: &Arc<Context>, stream: &Stream, bytes: u64) -> Result<u64> {
+    pub(crate) fn alloc_async(&self, context: &Arc<Context>, stream: &Stream, bytes: u64) -> Result<u64> {
         if stream.ordinal != context.ordinal {
             return Err(Code::InvalidHandle.into());
         }
@@ -50,7 +50,7 @@ impl Core {
     }
 
     /// `cudaFreeAsync`.
-    pub fn free_async(&self, stream: &Stream, addr: u64) -> Result<()> {
+    pub(crate) fn free_async(&self, stream: &Stream, addr: u64) -> Result<()> {
         match self.captures.divert(stream, || Ok(Op::Free(addr))) {
             Some(captured) => captured,
             None => self.memory.free_in_order(stream, addr),
@@ -58,14 +58,14 @@ impl Core {
     }
 
     /// `cudaHostGetDevicePointer`: of pinned, registered or managed memory.
-    pub fn host_device_pointer(&self, addr: u64) -> Result<u64> {
+    pub(crate) fn host_device_pointer(&self, addr: u64) -> Result<u64> {
         self.memory
             .host_device_pointer(addr, |context, ordinal| self.contexts.living_or_primary(context, ordinal))
     }
 
     /// What an address is. Never fails: unknown ones are
     /// [`PointerKind::Unregistered`](crate::core::PointerKind::Unregistered).
-    pub fn pointer_info(&self, addr: u64) -> PointerInfo {
+    pub(crate) fn pointer_info(&self, addr: u64) -> PointerInfo {
         self.memory.pointer_info(addr, |context, ordinal| self.contexts.living_or_primary(context, ordinal))
     }
 

@@ -13,7 +13,7 @@ mod launch;
 mod memory;
 mod module;
 mod occupancy;
-pub mod relaunch;
+pub(crate) mod relaunch;
 mod stream;
 mod virtual_memory;
 
@@ -21,7 +21,7 @@ mod virtual_memory;
 macro_rules! forward {
     ($owner:ident: $($(#[$doc:meta])* fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $result:ty;)*) => {
         impl Core {
-            $($(#[$doc])* #[inline] pub fn $name(&self $(, $arg: $type)*) -> $result {
+            $($(#[$doc])* #[inline] pub(crate) fn $name(&self $(, $arg: $type)*) -> $result {
                 self.$owner.$name($($arg),*)
             })*
         }

@@ -63,18 +63,18 @@ impl Core {
     ///
     /// # Safety
     /// `image` must point to one of these.
-    pub unsafe fn module_load(&self, context: &Arc<Context>, image: *const u8) -> Result<Arc<Module>> {
+    pub(crate) unsafe fn module_load(&self, context: &Arc<Context>, image: *const u8) -> Result<Arc<Module>> {
         // SAFETY: the caller's promise.
         unsafe { self.modules.module_load(context, image) }
     }
 
     /// What is in a module; asks the device unless it has told already.
-    pub fn module_info<'m>(&self, module: &'m Module) -> Result<&'m ModuleInfo> {
+    pub(crate) fn module_info<'m>(&self, module: &'m Module) -> Result<&'m ModuleInfo> {
         self.modules.module_info(module)
     }
 
     /// Everything about a kernel; asks the device unless it has told already.
-    pub fn function_info<'f>(&self, function: &'f Function) -> Result<&'f FunctionInfo> {
+    pub(crate) fn function_info<'f>(&self, function: &'f Function) -> Result<&'f FunctionInfo> {
         self.modules.function_info(function)
     }
 
@@ -82,18 +82,18 @@ impl Core {
     ///
     /// # Safety
     /// As for [`Core::module_load`].
-    pub unsafe fn library_load(&self, image: *const u8, preserved: bool) -> Result<Arc<Library>> {
+    pub(crate) unsafe fn library_load(&self, image: *const u8, preserved: bool) -> Result<Arc<Library>> {
         // SAFETY: the caller's promise.
         unsafe { self.libraries.library_load(image, preserved) }
     }
 
     /// `cuLibraryGetKernel`; [`NotFound`](crate::core::Code::NotFound) where there is none of this name.
-    pub fn library_kernel(&self, library: &Arc<Library>, name: &str) -> Result<Arc<Kernel>> {
+    pub(crate) fn library_kernel(&self, library: &Arc<Library>, name: &str) -> Result<Arc<Kernel>> {
         self.libraries.library_kernel(library, name, || self.contexts.current_or_primary())
     }
 
     /// `__cudaInitModule`: brings the managed variables of a registered fat binary to life.
-    pub fn init_module(&self, handle: *mut *mut c_void) -> Result<()> {
+    pub(crate) fn init_module(&self, handle: *mut *mut c_void) -> Result<()> {
         let library = self.libraries.registered_library(handle as usize)?;
         let context = self.contexts.runtime_context()?;
         self.libraries.library_module(&context, &library).map(drop)

@@ -34,7 +34,12 @@ impl Core {
     }
 
     /// `cudaOccupancyMaxActiveBlocksPerMultiprocessor`.
-    pub fn occupancy_blocks(&self, function: &Function, block_size: u32, dynamic_shared: u64) -> Result<u32> {
+    pub(crate) fn occupancy_blocks(
+        &self,
+        function: &Function,
+        block_size: u32,
+        dynamic_shared: u64,
+    ) -> Result<u32> {
         if block_size == 0 {
             return Err(invalid("A block has at least one thread"));
         }
@@ -70,7 +75,7 @@ impl Core {
 
     /// `cuOccupancyMaxPotentialBlockSize`: the smallest grid that fills the device, and the block size for it.
     /// `dynamic_shared` gives the dynamic shared memory for a block size; `limit` 0 is none.
-    pub fn occupancy_block_size(
+    pub(crate) fn occupancy_block_size(
         &self,
         function: &Function,
         dynamic_shared: &dyn Fn(u32) -> u64,
@@ -102,7 +107,7 @@ impl Core {
     }
 
     /// `cudaOccupancyAvailableDynamicSMemPerBlock`.
-    pub fn occupancy_shared(&self, function: &Function, blocks: u32, block_size: u32) -> Result<u64> {
+    pub(crate) fn occupancy_shared(&self, function: &Function, blocks: u32, block_size: u32) -> Result<u64> {
         if blocks == 0 || blocks > self.occupancy_blocks(function, block_size, 0)? {
             return Err(invalid(format!("{blocks} blocks of {block_size} threads do not fit")));
         }

@@ -32,7 +32,7 @@ use crate::core::work::WorkCount;
 
 /// Through which door a launch comes: how it names its kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub(crate) enum Door {
     /// `cudaLaunchKernel`: by a host address.
     Runtime,
     /// `cuLaunchKernel`: by a function's handle.
@@ -107,7 +107,7 @@ thread_local! {
 /// # Safety
 /// `args` must be as the kernel's signature demands.
 #[inline(always)]
-pub unsafe fn launch_again(
+pub(crate) unsafe fn launch_again(
     door: Door,
     kernel: *const c_void,
     raw_stream: Raw,
@@ -178,7 +178,7 @@ impl Core {
     ///
     /// # Safety
     /// `args` must be as the kernel's signature demands.
-    pub unsafe fn launch_symbol(
+    pub(crate) unsafe fn launch_symbol(
         &self,
         host: *const c_void,
         raw_stream: Raw,
@@ -201,7 +201,7 @@ impl Core {
     ///
     /// # Safety
     /// `params` must be as the kernel's signature demands.
-    pub unsafe fn launch_function(
+    pub(crate) unsafe fn launch_function(
         &self,
         raw_function: Raw,
         raw_stream: Raw,

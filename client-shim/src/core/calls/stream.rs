@@ -39,19 +39,19 @@ forward! { streams:
 
 impl Core {
     /// Whether all work of the stream is done.
-    pub fn stream_query(&self, stream: &Stream) -> Result<bool> {
+    pub(crate) fn stream_query(&self, stream: &Stream) -> Result<bool> {
         self.captures.refuse(stream)?;
         self.streams.stream_query(stream)
     }
 
     /// Waits for all work of the stream.
-    pub fn stream_synchronize(&self, stream: &Stream) -> Result<()> {
+    pub(crate) fn stream_synchronize(&self, stream: &Stream) -> Result<()> {
         self.captures.refuse(stream)?;
         self.streams.stream_synchronize(stream)
     }
 
     /// Makes later work of the stream wait for the event's most recent record.
-    pub fn stream_wait_event(&self, stream: &Stream, event: &Event) -> Result<()> {
+    pub(crate) fn stream_wait_event(&self, stream: &Stream, event: &Event) -> Result<()> {
         match self.captures.wait(stream, event.raw) {
             Some(captured) => captured,
             None => self.streams.stream_wait_event(stream, event),
@@ -59,7 +59,7 @@ impl Core {
     }
 
     /// Records the event in the stream (which must be on the event's device, or it is an invalid handle).
-    pub fn event_record(&self, event: &Event, stream: &Stream) -> Result<()> {
+    pub(crate) fn event_record(&self, event: &Event, stream: &Stream) -> Result<()> {
         if event.ordinal != stream.ordinal {
             return Err(Error::new(Code::InvalidHandle, "The event and the stream are on different devices"));
         }
@@ -70,13 +70,13 @@ impl Core {
     }
 
     /// Whether the most recent record is done (true if it was never recorded).
-    pub fn event_query(&self, event: &Event) -> Result<bool> {
+    pub(crate) fn event_query(&self, event: &Event) -> Result<bool> {
         self.captures.refuse_event(event.raw)?;
         self.streams.event_query(event)
     }
 
     /// Waits for the most recent record.
-    pub fn event_synchronize(&self, event: &Event) -> Result<()> {
+    pub(crate) fn event_synchronize(&self, event: &Event) -> Result<()> {
         self.captures.refuse_event(event.raw)?;
         self.streams.event_synchronize(event)
     }

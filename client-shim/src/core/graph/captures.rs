@@ -20,7 +20,7 @@ use crate::core::stream::{Stream, StreamKind};
 
 /// How strict a capture is about other calls, numbered as `cudaStreamCaptureMode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// No thread may make a call that could disturb the capture.
     Global = 0,
     /// The thread that began the capture may make no such call.
@@ -31,7 +31,7 @@ pub enum Mode {
 
 impl Mode {
     /// From the number of a `cudaStreamCaptureMode`; others are an invalid value.
-    pub fn from_number(number: i32) -> Result<Self> {
+    pub(crate) fn from_number(number: i32) -> Result<Self> {
         match number {
             0 => Ok(Self::Global),
             1 => Ok(Self::ThreadLocal),
@@ -72,7 +72,7 @@ struct CaptureState {
 
 /// What a capture needs to know of a stream.
 #[derive(Debug, Clone, Copy)]
-pub struct Lane {
+pub(crate) struct Lane {
     handle: Handle,
     legacy: bool,
     /// Whether it waits for the legacy stream otherwise.
@@ -97,7 +97,7 @@ impl From<&Arc<Stream>> for Lane {
 
 /// What `cudaStreamGetCaptureInfo` tells.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Info {
+pub(crate) struct Info {
     /// 0 no capture, 1 under way, 2 broken.
     pub status: i32,
     /// A number of the capture's own.
@@ -124,7 +124,7 @@ impl CaptureState {
 }
 
 /// All captures under way.
-pub struct Captures {
+pub(crate) struct Captures {
     graphs: Arc<GraphStore>,
     state: Mutex<CaptureState>,
     /// How many captures and captured events there are.
@@ -134,7 +134,7 @@ pub struct Captures {
 
 impl Captures {
     /// Nothing is captured. What will be goes into `graphs`.
-    pub fn new(graphs: Arc<GraphStore>) -> Self {
+    pub(crate) fn new(graphs: Arc<GraphStore>) -> Self {
         Self { graphs, state: Mutex::default(), active: AtomicUsize::new(0), next_id: AtomicU64::new(1) }
     }
 
@@ -149,19 +149,23 @@ impl Captures {
 
     /// Whether anything is captured at all.
     #[inline]
-    pub fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         self.active.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the stream is being captured.
-    pub fn is_capturing(&self, stream: impl Into<Lane>) -> bool {
+    pub(crate) fn is_capturing(&self, stream: impl Into<Lane>) -> bool {
         let stream = stream.into();
         self.is_any() && self.with(|state| state.streams.contains_key(&stream.handle))
     }
 
     /// If the stream is being captured, makes a node of what `op` yields: `Some` of how that went. `None` where the
     /// work is to be executed.
-    pub fn divert(&self, stream: impl Into<Lane>, op: impl FnOnce() -> Result<Op>) -> Option<Result<()>> {
+    pub(crate) fn divert(
+        &self,
+        stream: impl Into<Lane>,
+        op: impl FnOnce() -> Result<Op>,
+    ) -> Option<Result<()>> {
         let stream = stream.into();
         if !self.is_any() {
             return None;
@@ -191,7 +195,7 @@ impl Captures {
     }
 
     /// Refuses a call that a captured stream does not allow, which also breaks the capture.
-    pub fn refuse(&self, stream: impl Into<Lane>) -> Result<()> {
+    pub(crate) fn refuse(&self, stream: impl Into<Lane>) -> Result<()> {
         let stream = stream.into();
         if !self.is_any() {
             return Ok(());
@@ -207,7 +211,7 @@ impl Captures {
     }
 
     /// Refuses a call that would wait for everything, while anything is captured.
-    pub fn refuse_any(&self) -> Result<()> {
+    pub(crate) fn refuse_any(&self) -> Result<()> {
         if !self.is_any() {
             return Ok(());
         }
@@ -219,7 +223,7 @@ impl Captures {
     }
 
     /// Refuses to look at an event that was last recorded in a capture.
-    pub fn refuse_event(&self, event: Raw) -> Result<()> {
+    pub(crate) fn refuse_event(&self, event: Raw) -> Result<()> {
         if !self.is_any() {
             return Ok(());
         }
@@ -234,7 +238,7 @@ impl Captures {
     }
 
     /// Recording an event: in a captured stream it marks a place in the graph. `None` where it is to be recorded.
-    pub fn record(&self, event: Raw, stream: impl Into<Lane>) -> Option<Result<()>> {
+    pub(crate) fn record(&self, event: Raw, stream: impl Into<Lane>) -> Option<Result<()>> {
         let stream = stream.into();
         if !self.is_any() {
             return None;
@@ -255,7 +259,7 @@ impl Captures {
     }
 
     /// Waiting for an event: a captured one draws the stream into its capture. `None` where the stream is to wait.
-    pub fn wait(&self, stream: impl Into<Lane>, event: Raw) -> Option<Result<()>> {
+    pub(crate) fn wait(&self, stream: impl Into<Lane>, event: Raw) -> Option<Result<()>> {
         let stream = stream.into();
         if !self.is_any() {
             return None;
@@ -297,7 +301,12 @@ impl Captures {
     }
 
     /// `cudaStreamBeginCapture`, into a graph of the program's own where one is given, after these nodes of it.
-    pub fn begin(&self, stream: impl Into<Lane>, mode: Mode, into: Option<(Raw, Vec<Raw>)>) -> Result<()> {
+    pub(crate) fn begin(
+        &self,
+        stream: impl Into<Lane>,
+        mode: Mode,
+        into: Option<(Raw, Vec<Raw>)>,
+    ) -> Result<()> {
         let stream = stream.into();
         if stream.legacy {
             return Err(Code::StreamCaptureUnsupported.into());
@@ -331,7 +340,7 @@ impl Captures {
     }
 
     /// `cudaStreamEndCapture`: the graph.
-    pub fn end(&self, stream: impl Into<Lane>) -> Result<Raw> {
+    pub(crate) fn end(&self, stream: impl Into<Lane>) -> Result<Raw> {
         let stream = stream.into();
         let (capture, frontiers) = self.with(|state| {
             let Some(captured) = state.streams.get(&stream.handle) else {
@@ -375,7 +384,7 @@ impl Captures {
     }
 
     /// What a stream takes part in.
-    pub fn info(&self, stream: impl Into<Lane>) -> Info {
+    pub(crate) fn info(&self, stream: impl Into<Lane>) -> Info {
         let stream = stream.into();
         if !self.is_any() {
             return Info::default();
@@ -393,7 +402,7 @@ impl Captures {
     }
 
     /// `cudaStreamUpdateCaptureDependencies`
-    pub fn set_frontier(&self, stream: impl Into<Lane>, nodes: &[Raw], replace: bool) -> Result<()> {
+    pub(crate) fn set_frontier(&self, stream: impl Into<Lane>, nodes: &[Raw], replace: bool) -> Result<()> {
         let stream = stream.into();
         self.with(|state| {
             state.capture_of(stream.handle).ok_or(Code::IllegalState)??;
@@ -407,7 +416,7 @@ impl Captures {
     }
 
     /// A stream is destroyed: a capture that it took part in is broken.
-    pub fn forget_stream(&self, stream: impl Into<Lane>) {
+    pub(crate) fn forget_stream(&self, stream: impl Into<Lane>) {
         let stream = stream.into();
         if self.is_any() {
             self.with(|state| {

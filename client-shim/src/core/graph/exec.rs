@@ -10,7 +10,7 @@ use crate::core::registry::Raw;
 
 /// One thing that an executable graph does.
 #[derive(Clone)]
-pub struct Step {
+pub(crate) struct Step {
     /// The node that it came from.
     pub node: Raw,
     /// The work: never a child graph, whose steps are listed instead.
@@ -21,7 +21,7 @@ pub struct Step {
 
 /// Why an executable graph cannot be made to do what another graph does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mismatch {
+pub(crate) enum Mismatch {
     /// The graphs have different shapes.
     Topology,
     /// Two nodes that stand for each other have different kinds. The second graph's node is named.
@@ -29,7 +29,7 @@ pub enum Mismatch {
 }
 
 /// An executable graph: what to do, in order.
-pub struct Exec {
+pub(crate) struct Exec {
     steps: Mutex<Arc<Vec<Step>>>,
     /// The flags that it was instantiated with.
     pub flags: u64,
@@ -41,12 +41,12 @@ impl Exec {
     }
 
     /// What the graph does at present, in the order in which it is put on a stream.
-    pub fn steps(&self) -> Arc<Vec<Step>> {
+    pub(crate) fn steps(&self) -> Arc<Vec<Step>> {
         self.steps.lock().clone()
     }
 
     /// Makes a node's step do something else.
-    pub fn set(&self, node: Raw, op: Op) -> Result<()> {
+    pub(crate) fn set(&self, node: Raw, op: Op) -> Result<()> {
         self.change(node, |step| {
             if step.op.kind() != op.kind() {
                 return Err(invalid("the node is of another kind"));
@@ -57,7 +57,7 @@ impl Exec {
     }
 
     /// `cudaGraphNodeSetEnabled`
-    pub fn set_enabled(&self, node: Raw, enabled: bool) -> Result<()> {
+    pub(crate) fn set_enabled(&self, node: Raw, enabled: bool) -> Result<()> {
         self.change(node, |step| {
             step.enabled = enabled;
             Ok(())
@@ -65,7 +65,7 @@ impl Exec {
     }
 
     /// `cudaGraphNodeGetEnabled`
-    pub fn enabled(&self, node: Raw) -> Result<bool> {
+    pub(crate) fn enabled(&self, node: Raw) -> Result<bool> {
         let steps = self.steps.lock();
         let step = steps.iter().find(|s| s.node == node);
         step.map(|s| s.enabled).ok_or_else(|| invalid("the node is not in this graph"))

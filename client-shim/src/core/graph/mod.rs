@@ -5,16 +5,16 @@
 //!
 //! [`Core`]: crate::core::Core
 
-pub mod capture;
-pub mod captures;
-pub mod exec;
-pub mod op;
-pub mod store;
+pub(crate) mod capture;
+pub(crate) mod captures;
+pub(crate) mod exec;
+pub(crate) mod op;
+pub(crate) mod store;
 
 use std::sync::Arc;
 
-pub use exec::{Exec, Mismatch};
-pub use op::{GraphAllocation, HostCall, Kernel, Op};
+pub(crate) use exec::{Exec, Mismatch};
+pub(crate) use op::{GraphAllocation, HostCall, Kernel, Op};
 
 use super::error::Result;
 use super::process::{current, existing};
@@ -23,7 +23,7 @@ use super::registry::Raw;
 /// Functions that are the process's core's graphs' methods of the same name.
 macro_rules! of_the_core {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
-        $($(#[$doc])* pub fn $name($($arg: $type),*) -> Result<$result> {
+        $($(#[$doc])* pub(crate) fn $name($($arg: $type),*) -> Result<$result> {
             current()?.graphs.$name($($arg),*)
         })*
     };
@@ -80,27 +80,27 @@ of_the_core! {
 }
 
 /// `cudaGraphCreate`
-pub fn create() -> Result<Raw> {
+pub(crate) fn create() -> Result<Raw> {
     Ok(current()?.graphs.create())
 }
 
 /// `cudaGraphClone`
-pub fn clone(graph: Raw) -> Result<Raw> {
+pub(crate) fn clone(graph: Raw) -> Result<Raw> {
     current()?.graphs.clone_graph(graph)
 }
 
 /// `cudaUserObjectCreate`
-pub fn object_create(destroy: HostCall, references: u32) -> Result<Raw> {
+pub(crate) fn object_create(destroy: HostCall, references: u32) -> Result<Raw> {
     Ok(current()?.graphs.object_create(destroy, references))
 }
 
 /// Bytes that graphs have allocated.
-pub fn allocated_bytes() -> u64 {
+pub(crate) fn allocated_bytes() -> u64 {
     existing().map_or(0, |core| core.graph_allocations.total())
 }
 
 /// The program has freed an address: no graph will.
-pub fn forget_allocation(addr: u64) {
+pub(crate) fn forget_allocation(addr: u64) {
     if let Some(core) = existing() {
         core.graph_allocations.forget(addr);
     }

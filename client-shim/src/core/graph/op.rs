@@ -20,7 +20,7 @@ use crate::core::transfer::{CopyBox, Direction};
 
 /// The kinds of nodes, numbered as `cudaGraphNodeType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeKind {
+pub(crate) enum NodeKind {
     /// Launches a kernel.
     Kernel = 0,
     /// Copies memory.
@@ -45,7 +45,7 @@ pub enum NodeKind {
 
 /// A function of the program's with its argument.
 #[derive(Debug, Clone, Copy)]
-pub struct HostCall {
+pub(crate) struct HostCall {
     /// The program's function.
     pub function: unsafe extern "C" fn(*mut c_void),
     /// What the function is called with.
@@ -59,7 +59,7 @@ unsafe impl Sync for HostCall {}
 
 impl HostCall {
     /// Calls the function, on the calling thread.
-    pub fn call(self) {
+    pub(crate) fn call(self) {
         // SAFETY: the program gave both, to be called so.
         unsafe { (self.function)(self.data) }
     }
@@ -67,7 +67,7 @@ impl HostCall {
 
 /// A kernel with its arguments.
 #[derive(Clone)]
-pub struct Kernel {
+pub(crate) struct Kernel {
     /// The kernel, as loaded on its device.
     pub function: Arc<Function>,
     /// What the program calls it: a host address, or the function's handle.
@@ -85,7 +85,7 @@ impl Kernel {
     ///
     /// # Safety
     /// `params` must be as the kernel's signature demands, as for `cudaLaunchKernel`.
-    pub unsafe fn new(
+    pub(crate) unsafe fn new(
         function: Arc<Function>,
         symbol: usize,
         config: Config,
@@ -104,29 +104,29 @@ impl Kernel {
 }
 
 /// What graphs have allocated: the addresses that nobody has freed yet, and how much lies there.
-pub struct GraphAllocations {
+pub(crate) struct GraphAllocations {
     memory: Arc<Memory>,
     bytes: Mutex<NumberMap<u64, u64>>,
 }
 
 impl GraphAllocations {
     /// No graph has allocated anything yet; what they will is taken from `memory`.
-    pub fn new(memory: Arc<Memory>) -> Self {
+    pub(crate) fn new(memory: Arc<Memory>) -> Self {
         Self { memory, bytes: Mutex::default() }
     }
 
     /// Bytes that graphs have allocated.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.bytes.lock().values().sum()
     }
 
     /// The program has freed an address: no graph will.
-    pub fn forget(&self, addr: u64) {
+    pub(crate) fn forget(&self, addr: u64) {
         self.bytes.lock().remove(&addr);
     }
 
     /// Allocates memory for a node.
-    pub fn allocate(self: &Arc<Self>, context: &Context, bytes: u64) -> Result<Arc<GraphAllocation>> {
+    pub(crate) fn allocate(self: &Arc<Self>, context: &Context, bytes: u64) -> Result<Arc<GraphAllocation>> {
         if bytes == 0 {
             return Err(invalid("a graph cannot allocate nothing"));
         }
@@ -138,7 +138,7 @@ impl GraphAllocations {
 
 /// Memory that a graph allocates. Its address is fixed when the node is made, so the memory is there from
 /// then on, until the program frees it or nothing refers to the node any more.
-pub struct GraphAllocation {
+pub(crate) struct GraphAllocation {
     /// The device address where it starts.
     pub addr: u64,
     /// Bytes, as asked for.
@@ -161,7 +161,7 @@ impl Drop for GraphAllocation {
 
 /// What a node does.
 #[derive(Clone)]
-pub enum Op {
+pub(crate) enum Op {
     /// Nothing: a place to wait.
     Empty,
     /// A kernel launch.
@@ -186,7 +186,7 @@ pub enum Op {
 
 impl Op {
     /// What kind of node does this.
-    pub fn kind(&self) -> NodeKind {
+    pub(crate) fn kind(&self) -> NodeKind {
         match self {
             Self::Empty => NodeKind::Empty,
             Self::Kernel(_) => NodeKind::Kernel,

@@ -173,7 +173,7 @@ impl Tables {
 
 /// All graphs of a core.
 #[derive(Default)]
-pub struct GraphStore(Mutex<Tables>);
+pub(crate) struct GraphStore(Mutex<Tables>);
 
 impl GraphStore {
     /// Runs `f` with the tables.
@@ -187,14 +187,14 @@ impl GraphStore {
     }
 
     /// `cudaGraphCreate`
-    pub fn create(&self) -> Raw {
+    pub(crate) fn create(&self) -> Raw {
         let raw = fresh();
         self.with(|tables| tables.graphs.insert(raw, Graph::default()));
         raw
     }
 
     /// `cudaGraphDestroy`
-    pub fn destroy(&self, graph: Raw) -> Result<()> {
+    pub(crate) fn destroy(&self, graph: Raw) -> Result<()> {
         let (ops, objects) = self.with(|tables| {
             let found = tables.graph(graph)?;
             if found.is_child {
@@ -211,12 +211,12 @@ impl GraphStore {
     }
 
     /// `cudaGraphClone`
-    pub fn clone_graph(&self, graph: Raw) -> Result<Raw> {
+    pub(crate) fn clone_graph(&self, graph: Raw) -> Result<Raw> {
         self.with(|tables| tables.clone_graph(graph, false))
     }
 
     /// `cudaGraphNodeFindInClone`
-    pub fn find_in_clone(&self, node: Raw, clone: Raw) -> Result<Raw> {
+    pub(crate) fn find_in_clone(&self, node: Raw, clone: Raw) -> Result<Raw> {
         self.with(|tables| {
             let found = tables.graph(clone)?.origin.get(&node).copied();
             found.ok_or_else(|| invalid("the graph is no clone of the node's"))
@@ -224,18 +224,18 @@ impl GraphStore {
     }
 
     /// Whether there is a graph of this handle.
-    pub fn check(&self, graph: Raw) -> Result<()> {
+    pub(crate) fn check(&self, graph: Raw) -> Result<()> {
         self.with(|tables| tables.graph(graph).map(drop))
     }
 
     /// Adds a node to a graph, after the nodes it depends on: the node's handle. Dependencies of another graph, or given
     /// twice, are an invalid value.
-    pub fn add(&self, graph: Raw, dependencies: &[Raw], op: Op) -> Result<Raw> {
+    pub(crate) fn add(&self, graph: Raw, dependencies: &[Raw], op: Op) -> Result<Raw> {
         self.with(|tables| tables.add_node(graph, dependencies, op))
     }
 
     /// `cudaGraphAddChildGraphNode`: the child is copied.
-    pub fn add_child(&self, graph: Raw, dependencies: &[Raw], child: Raw) -> Result<Raw> {
+    pub(crate) fn add_child(&self, graph: Raw, dependencies: &[Raw], child: Raw) -> Result<Raw> {
         self.with(|tables| {
             let copy = tables.clone_graph(child, true)?;
             let added = tables.add_node(graph, dependencies, Op::Child(copy));
@@ -247,7 +247,7 @@ impl GraphStore {
     }
 
     /// `cudaGraphDestroyNode`: the node's edges go with it.
-    pub fn destroy_node(&self, node: Raw) -> Result<()> {
+    pub(crate) fn destroy_node(&self, node: Raw) -> Result<()> {
         let ops = self.with(|tables| {
             let graph = tables.graph_of(node)?;
             graph.nodes.retain(|n| *n != node);
@@ -265,12 +265,12 @@ impl GraphStore {
     }
 
     /// What a node does.
-    pub fn op(&self, node: Raw) -> Result<Op> {
+    pub(crate) fn op(&self, node: Raw) -> Result<Op> {
         self.with(|tables| Ok(tables.node(node)?.op.clone()))
     }
 
     /// Makes a node do something else of its kind.
-    pub fn set_op(&self, node: Raw, op: Op) -> Result<()> {
+    pub(crate) fn set_op(&self, node: Raw, op: Op) -> Result<()> {
         let old = self.with(|tables| {
             let node = tables.node(node)?;
             if node.op.kind() != op.kind() {
@@ -283,7 +283,7 @@ impl GraphStore {
     }
 
     /// `cudaGraphAddDependencies`
-    pub fn add_edges(&self, graph: Raw, edges: &[(Raw, Raw)]) -> Result<()> {
+    pub(crate) fn add_edges(&self, graph: Raw, edges: &[(Raw, Raw)]) -> Result<()> {
         self.with(|tables| {
             for (from, to) in edges {
                 if tables.node(*from)?.graph != graph || tables.node(*to)?.graph != graph || from == to {
@@ -300,7 +300,7 @@ impl GraphStore {
     }
 
     /// `cudaGraphRemoveDependencies`
-    pub fn remove_edges(&self, graph: Raw, edges: &[(Raw, Raw)]) -> Result<()> {
+    pub(crate) fn remove_edges(&self, graph: Raw, edges: &[(Raw, Raw)]) -> Result<()> {
         self.with(|tables| {
             let found = tables.graph(graph)?;
             if edges.iter().any(|edge| !found.edges.contains(edge)) {
@@ -312,12 +312,12 @@ impl GraphStore {
     }
 
     /// `cudaGraphGetNodes`
-    pub fn nodes(&self, graph: Raw) -> Result<Vec<Raw>> {
+    pub(crate) fn nodes(&self, graph: Raw) -> Result<Vec<Raw>> {
         self.with(|tables| Ok(tables.graph(graph)?.nodes.clone()))
     }
 
     /// `cudaGraphGetRootNodes`
-    pub fn roots(&self, graph: Raw) -> Result<Vec<Raw>> {
+    pub(crate) fn roots(&self, graph: Raw) -> Result<Vec<Raw>> {
         self.with(|tables| {
             let graph = tables.graph(graph)?;
             let roots = graph.nodes.iter().filter(|n| graph.edges.iter().all(|e| e.1 != **n));
@@ -326,26 +326,26 @@ impl GraphStore {
     }
 
     /// `cudaGraphGetEdges`
-    pub fn edges(&self, graph: Raw) -> Result<Vec<(Raw, Raw)>> {
+    pub(crate) fn edges(&self, graph: Raw) -> Result<Vec<(Raw, Raw)>> {
         self.with(|tables| Ok(tables.graph(graph)?.edges.clone()))
     }
 
     /// `cudaGraphNodeGetDependencies`
-    pub fn dependencies(&self, node: Raw) -> Result<Vec<Raw>> {
+    pub(crate) fn dependencies(&self, node: Raw) -> Result<Vec<Raw>> {
         self.with(|tables| {
             Ok(tables.graph_of(node)?.edges.iter().filter(|e| e.1 == node).map(|e| e.0).collect())
         })
     }
 
     /// `cudaGraphNodeGetDependentNodes`
-    pub fn dependents(&self, node: Raw) -> Result<Vec<Raw>> {
+    pub(crate) fn dependents(&self, node: Raw) -> Result<Vec<Raw>> {
         self.with(|tables| {
             Ok(tables.graph_of(node)?.edges.iter().filter(|e| e.0 == node).map(|e| e.1).collect())
         })
     }
 
     /// `cudaGraphInstantiate`: the handle of what can be launched.
-    pub fn instantiate(&self, graph: Raw, flags: u64) -> Result<Raw> {
+    pub(crate) fn instantiate(&self, graph: Raw, flags: u64) -> Result<Raw> {
         self.with(|tables| {
             let mut steps = Vec::new();
             tables.flatten(graph, &mut steps)?;
@@ -356,19 +356,19 @@ impl GraphStore {
     }
 
     /// The executable graph behind a handle.
-    pub fn exec(&self, raw: Raw) -> Result<Arc<Exec>> {
+    pub(crate) fn exec(&self, raw: Raw) -> Result<Arc<Exec>> {
         self.with(|tables| tables.execs.get(&raw).cloned())
             .ok_or_else(|| invalid(format!("{raw:#x} is not an executable graph")))
     }
 
     /// `cudaGraphExecDestroy`
-    pub fn exec_destroy(&self, raw: Raw) -> Result<()> {
+    pub(crate) fn exec_destroy(&self, raw: Raw) -> Result<()> {
         let removed = self.with(|tables| tables.execs.remove(&raw));
         removed.map(drop).ok_or_else(|| invalid(format!("{raw:#x} is not an executable graph")))
     }
 
     /// `cudaGraphExecUpdate`: the outer error is about the handles, the inner one about the graphs.
-    pub fn exec_update(&self, exec: Raw, graph: Raw) -> Result<std::result::Result<(), Mismatch>> {
+    pub(crate) fn exec_update(&self, exec: Raw, graph: Raw) -> Result<std::result::Result<(), Mismatch>> {
         let exec = self.exec(exec)?;
         let mut steps = Vec::new();
         self.with(|tables| tables.flatten(graph, &mut steps))?;
@@ -376,7 +376,7 @@ impl GraphStore {
     }
 
     /// `cudaUserObjectCreate`
-    pub fn object_create(&self, destroy: HostCall, references: u32) -> Raw {
+    pub(crate) fn object_create(&self, destroy: HostCall, references: u32) -> Raw {
         let raw = fresh();
         self.with(|tables| {
             tables.objects.insert(raw, UserObject { references: u64::from(references), destroy })
@@ -385,7 +385,7 @@ impl GraphStore {
     }
 
     /// `cudaUserObjectRetain`
-    pub fn object_retain(&self, object: Raw, count: u32) -> Result<()> {
+    pub(crate) fn object_retain(&self, object: Raw, count: u32) -> Result<()> {
         self.with(|tables| {
             let found =
                 tables.objects.get_mut(&object).ok_or_else(|| invalid("this is not a user object"))?;
@@ -395,7 +395,7 @@ impl GraphStore {
     }
 
     /// `cudaUserObjectRelease`: the last reference destroys it.
-    pub fn object_release(&self, object: Raw, count: u32) -> Result<()> {
+    pub(crate) fn object_release(&self, object: Raw, count: u32) -> Result<()> {
         let destroyed = self.with(|tables| {
             let found =
                 tables.objects.get_mut(&object).ok_or_else(|| invalid("this is not a user object"))?;
@@ -409,7 +409,7 @@ impl GraphStore {
     }
 
     /// `cudaGraphRetainUserObject`; with `moved` the caller's references become the graph's.
-    pub fn retain_object(&self, graph: Raw, object: Raw, count: u32, moved: bool) -> Result<()> {
+    pub(crate) fn retain_object(&self, graph: Raw, object: Raw, count: u32, moved: bool) -> Result<()> {
         self.check(graph)?;
         self.object_retain(object, if moved { 0 } else { count })?;
         self.with(|tables| {
@@ -419,7 +419,7 @@ impl GraphStore {
     }
 
     /// `cudaGraphReleaseUserObject`
-    pub fn release_object(&self, graph: Raw, object: Raw, count: u32) -> Result<()> {
+    pub(crate) fn release_object(&self, graph: Raw, object: Raw, count: u32) -> Result<()> {
         self.with(|tables| {
             let held = tables.graph(graph)?.objects.get_mut(&object).ok_or_else(|| invalid("not held"))?;
             *held = held.checked_sub(count).ok_or_else(|| invalid("the graph has fewer references"))?;

@@ -20,7 +20,7 @@ const HOST_READ_ONLY: u32 = 8;
 
 impl Memory {
     /// `cudaHostAlloc`: pinned memory, which device and host see at the same address. 0 bytes give 0.
-    pub fn host_alloc(&self, context: &Context, bytes: u64, flags: u32) -> Result<u64> {
+    pub(crate) fn host_alloc(&self, context: &Context, bytes: u64, flags: u32) -> Result<u64> {
         if flags & !(HOST_PORTABLE | HOST_MAPPED | HOST_WRITE_COMBINED) != 0 {
             return Err(invalid(format!("{flags:#x} has unknown flags")));
         }
@@ -31,7 +31,7 @@ impl Memory {
     }
 
     /// `cudaFreeHost`: 0 is fine; other than pinned memory is refused.
-    pub fn host_free(&self, addr: u64) -> Result<()> {
+    pub(crate) fn host_free(&self, addr: u64) -> Result<()> {
         if addr == 0 {
             return Ok(());
         }
@@ -42,7 +42,7 @@ impl Memory {
     }
 
     /// `cudaMallocManaged`; `flags` 1 is global, 2 is host.
-    pub fn managed_alloc(&self, context: &Context, bytes: u64, flags: u32) -> Result<u64> {
+    pub(crate) fn managed_alloc(&self, context: &Context, bytes: u64, flags: u32) -> Result<u64> {
         if !matches!(flags, 1 | 2) || bytes == 0 {
             return Err(invalid(format!("{bytes} bytes of managed memory with flags {flags} cannot be")));
         }
@@ -50,12 +50,12 @@ impl Memory {
     }
 
     /// Memory for a managed variable.
-    pub fn managed_variable_alloc(&self, context: &Context, bytes: u64) -> Result<u64> {
+    pub(crate) fn managed_variable_alloc(&self, context: &Context, bytes: u64) -> Result<u64> {
         self.share(context.ordinal, context.raw, bytes, AllocationKind::ManagedVariable, 1)
     }
 
     /// Frees a managed variable.
-    pub fn managed_variable_free(&self, addr: u64) -> Result<()> {
+    pub(crate) fn managed_variable_free(&self, addr: u64) -> Result<()> {
         match self.map.remove_if(addr, |a| a.kind == AllocationKind::ManagedVariable) {
             Some(allocation) => self.release(&allocation, None),
             None => Ok(()),
@@ -63,7 +63,7 @@ impl Memory {
     }
 
     /// `cudaHostRegister`.
-    pub fn host_register(&self, context: &Context, addr: u64, bytes: u64, flags: u32) -> Result<()> {
+    pub(crate) fn host_register(&self, context: &Context, addr: u64, bytes: u64, flags: u32) -> Result<()> {
         if flags & !(HOST_PORTABLE | HOST_MAPPED | HOST_READ_ONLY) != 0 {
             return Err(match flags & HOST_WRITE_COMBINED {
                 0 => invalid(format!("{flags:#x} has unknown flags")),
@@ -89,7 +89,7 @@ impl Memory {
     }
 
     /// `cudaHostUnregister`.
-    pub fn host_unregister(&self, addr: u64) -> Result<()> {
+    pub(crate) fn host_unregister(&self, addr: u64) -> Result<()> {
         let Some(entry) = self.map.unregister(addr) else {
             return Err(Error::new(Code::HostMemoryNotRegistered, format!("{addr:#x} is not registered")));
         };
@@ -105,7 +105,7 @@ impl Memory {
 
     /// `cudaHostGetDevicePointer`: of pinned, registered or managed memory. `owner` tells which context is to own what the
     /// device sees of registered memory, from the context and the device that it was registered with.
-    pub fn host_device_pointer(
+    pub(crate) fn host_device_pointer(
         &self,
         addr: u64,
         owner: impl FnOnce(Raw, Ordinal) -> Result<Raw>,
@@ -143,7 +143,7 @@ impl Memory {
     }
 
     /// `cudaHostGetFlags`.
-    pub fn host_flags(&self, addr: u64) -> Result<u32> {
+    pub(crate) fn host_flags(&self, addr: u64) -> Result<u32> {
         let not_pinned = || invalid(format!("{addr:#x} is not pinned memory"));
         if self.map.is_devices(addr)
             && let Some(a) = self.map.find(addr)
@@ -201,7 +201,7 @@ impl Memory {
     }
 
     /// The address that the device knows registered memory by; the memory's own where it was never asked for.
-    pub fn alias_of(&self, addr: u64) -> u64 {
+    pub(crate) fn alias_of(&self, addr: u64) -> u64 {
         match self.map.find_registered(addr) {
             Some((base, entry)) if entry.alias != 0 => entry.alias + (addr - (base & !(PAGE - 1))),
             _ => addr,
@@ -209,7 +209,7 @@ impl Memory {
     }
 
     /// Address and size of the managed variable that starts here.
-    pub fn managed_variable_at(&self, addr: u64) -> Option<(u64, u64)> {
+    pub(crate) fn managed_variable_at(&self, addr: u64) -> Option<(u64, u64)> {
         let found = self.map.find(addr)?;
         (found.kind == AllocationKind::ManagedVariable && found.base == addr).then_some((addr, found.size))
     }

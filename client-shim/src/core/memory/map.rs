@@ -11,7 +11,7 @@ use super::super::registry::Raw;
 
 /// What kind of memory an address lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PointerKind {
+pub(crate) enum PointerKind {
     /// Ordinary host memory that CUDA knows nothing of.
     Unregistered,
     /// Pinned host memory: allocated or registered.
@@ -24,7 +24,7 @@ pub enum PointerKind {
 
 /// What `cudaPointerGetAttributes` and `cuPointerGetAttribute` tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PointerInfo {
+pub(crate) struct PointerInfo {
     /// Whose memory it is, and who sees it.
     pub kind: PointerKind,
     /// The device it was allocated on (pinned: the device that was current).
@@ -49,7 +49,7 @@ pub struct PointerInfo {
 
 /// What an allocation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AllocationKind {
+pub(crate) enum AllocationKind {
     /// Device memory that the program allocated, with how it is backed.
     Device(Backing),
     /// A module-level variable, freed with its module.
@@ -68,14 +68,14 @@ pub enum AllocationKind {
 
 impl AllocationKind {
     /// Whether it is managed memory, a managed variable included.
-    pub fn is_managed(self) -> bool {
+    pub(crate) fn is_managed(self) -> bool {
         matches!(self, Self::Managed | Self::ManagedVariable)
     }
 }
 
 /// A run of memory that the core knows.
 #[derive(Debug, Clone, Copy)]
-pub struct Allocation {
+pub(crate) struct Allocation {
     /// Where it starts, in the device's addresses.
     pub base: u64,
     /// Size as asked for.
@@ -96,14 +96,14 @@ pub struct Allocation {
 
 impl Allocation {
     /// Whether the `len` bytes at `addr`, which is not before its start, lie in it.
-    pub fn holds(&self, addr: u64, len: u64) -> bool {
+    pub(crate) fn holds(&self, addr: u64, len: u64) -> bool {
         addr - self.base <= self.size && len <= self.size - (addr - self.base)
     }
 }
 
 /// Host memory that the program registered.
 #[derive(Debug, Clone, Copy)]
-pub struct Registered {
+pub(crate) struct Registered {
     /// Its size in bytes.
     pub size: u64,
     /// Flags it was registered with.
@@ -119,7 +119,7 @@ pub struct Registered {
 }
 
 /// Everything that is known by address.
-pub struct AddressMap {
+pub(crate) struct AddressMap {
     /// All addresses that were agreed on with the device.
     agreed: Range,
     ranges: RwLock<BTreeMap<u64, Allocation>>,
@@ -133,7 +133,7 @@ pub struct AddressMap {
 
 /// Where an address of a copy or fill lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spot {
+pub(crate) enum Spot {
     /// Only the device sees it.
     Device,
     /// Host and device see the same bytes.
@@ -148,7 +148,7 @@ pub enum Spot {
 
 impl AddressMap {
     /// Nothing is known yet. `agreed` are all addresses that were agreed on with the device.
-    pub fn new(agreed: Range) -> Self {
+    pub(crate) fn new(agreed: Range) -> Self {
         Self {
             agreed,
             ranges: RwLock::default(),
@@ -161,12 +161,12 @@ impl AddressMap {
 
     /// Whether an address is one of the device's: in the agreed ranges, or a variable's that a driver has placed
     /// elsewhere.
-    pub fn is_devices(&self, addr: u64) -> bool {
+    pub(crate) fn is_devices(&self, addr: u64) -> bool {
         self.agreed.contains(addr, 1) || (self.elsewhere.load(Ordering::Relaxed) && self.find(addr).is_some())
     }
 
     /// The allocation around an address.
-    pub fn find(&self, addr: u64) -> Option<Allocation> {
+    pub(crate) fn find(&self, addr: u64) -> Option<Allocation> {
         let ranges = self.ranges.read();
         let (_, found) = ranges.range(..=addr).next_back()?;
         // One past the end still counts for an empty allocation's own address only.
@@ -174,7 +174,7 @@ impl AddressMap {
     }
 
     /// The registered memory around a host address, with its own start.
-    pub fn find_registered(&self, addr: u64) -> Option<(u64, Registered)> {
+    pub(crate) fn find_registered(&self, addr: u64) -> Option<(u64, Registered)> {
         if self.registered_count.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -184,12 +184,12 @@ impl AddressMap {
     }
 
     /// A number that no allocation has had.
-    pub fn new_id(&self) -> u64 {
+    pub(crate) fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// An allocation is there.
-    pub fn insert(&self, allocation: Allocation) {
+    pub(crate) fn insert(&self, allocation: Allocation) {
         if !self.agreed.contains(allocation.base, allocation.size) {
             self.elsewhere.store(true, Ordering::Relaxed);
         }
@@ -197,7 +197,7 @@ impl AddressMap {
     }
 
     /// Host memory was registered. False where a part of it is registered already.
-    pub fn register(&self, addr: u64, entry: Registered) -> bool {
+    pub(crate) fn register(&self, addr: u64, entry: Registered) -> bool {
         let mut registered = self.registered.write();
         let before = registered.range(..addr + entry.size).next_back();
         if before.is_some_and(|(base, r)| base + r.size > addr) {
@@ -209,7 +209,7 @@ impl AddressMap {
     }
 
     /// Host memory that starts at `addr` is no longer registered.
-    pub fn unregister(&self, addr: u64) -> Option<Registered> {
+    pub(crate) fn unregister(&self, addr: u64) -> Option<Registered> {
         let entry = self.registered.write().remove(&addr)?;
         self.registered_count.fetch_sub(1, Ordering::Release);
         Some(entry)
@@ -217,7 +217,7 @@ impl AddressMap {
 
     /// Gives registered memory its alias, if it has none yet and is still registered with this `id`. The alias that it has
     /// now; `None` where it is no longer registered.
-    pub fn set_alias(&self, base: u64, id: u64, alias: u64) -> Option<u64> {
+    pub(crate) fn set_alias(&self, base: u64, id: u64, alias: u64) -> Option<u64> {
         let mut registered = self.registered.write();
         let entry = registered.get_mut(&base).filter(|entry| entry.id == id)?;
         if entry.alias == 0 {
@@ -227,7 +227,7 @@ impl AddressMap {
     }
 
     /// Takes out all allocations of a context, and forgets what was registered in it.
-    pub fn take_context(&self, context: Raw) -> Vec<Allocation> {
+    pub(crate) fn take_context(&self, context: Raw) -> Vec<Allocation> {
         let mut registered = self.registered.write();
         let before = registered.len();
         registered.retain(|_, r| r.context != context);
@@ -237,7 +237,7 @@ impl AddressMap {
     }
 
     /// Takes out all allocations of a device. What was registered stays so, without an alias.
-    pub fn take_device(&self, ordinal: Ordinal) -> Vec<Allocation> {
+    pub(crate) fn take_device(&self, ordinal: Ordinal) -> Vec<Allocation> {
         let mut registered = self.registered.write();
         registered.values_mut().filter(|r| r.ordinal == ordinal).for_each(|r| r.alias = 0);
         drop(registered);
@@ -251,7 +251,7 @@ impl AddressMap {
     }
 
     /// Whether the `len` bytes at `addr` lie in mappings side by side, of which `first` is the first.
-    pub fn is_mapped_throughout(&self, first: &Allocation, addr: u64, len: u64) -> bool {
+    pub(crate) fn is_mapped_throughout(&self, first: &Allocation, addr: u64, len: u64) -> bool {
         if first.kind != AllocationKind::Mapped {
             return false;
         }
@@ -268,7 +268,11 @@ impl AddressMap {
     }
 
     /// Takes out the allocation that starts at `addr` if `accept` holds for it.
-    pub fn remove_if(&self, addr: u64, accept: impl FnOnce(&Allocation) -> bool) -> Option<Allocation> {
+    pub(crate) fn remove_if(
+        &self,
+        addr: u64,
+        accept: impl FnOnce(&Allocation) -> bool,
+    ) -> Option<Allocation> {
         let mut ranges = self.ranges.write();
         if accept(ranges.get(&addr)?) { ranges.remove(&addr) } else { None }
     }

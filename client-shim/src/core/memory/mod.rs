@@ -1,7 +1,7 @@
 //! Memory: allocating it, and knowing whose an address is.
 
 mod host;
-pub mod map;
+pub(super) mod map;
 
 use std::sync::Arc;
 
@@ -17,25 +17,25 @@ use super::stream::Stream;
 use map::{AddressMap, Allocation, AllocationKind, PointerInfo, PointerKind, Spot};
 
 /// All memory that the program has: what was allocated, registered or placed for a variable, on whatever device.
-pub struct Memory {
+pub(crate) struct Memory {
     devices: Arc<Devices>,
     map: AddressMap,
 }
 
 impl Memory {
     /// Nothing is allocated yet, on any device.
-    pub fn new(devices: Arc<Devices>) -> Self {
+    pub(crate) fn new(devices: Arc<Devices>) -> Self {
         let whole = devices.plan().whole;
         Self { devices, map: AddressMap::new(whole) }
     }
 
     /// `cudaMalloc`: 0 bytes give address 0 (the driver door must refuse 0 itself). At least 256-byte aligned.
-    pub fn alloc(&self, context: &Context, bytes: u64) -> Result<u64> {
+    pub(crate) fn alloc(&self, context: &Context, bytes: u64) -> Result<u64> {
         self.alloc_for(context, None, bytes)
     }
 
     /// `cudaMallocAsync`: may be memory again that was freed in the order of `stream`.
-    pub fn alloc_in_order(&self, context: &Context, stream: &Stream, bytes: u64) -> Result<u64> {
+    pub(crate) fn alloc_in_order(&self, context: &Context, stream: &Stream, bytes: u64) -> Result<u64> {
         self.alloc_for(context, Some(stream.handle), bytes)
     }
 
@@ -66,7 +66,7 @@ impl Memory {
     }
 
     /// As [`Memory::place`], waiting for what was freed and is still in use if need be.
-    pub fn place_patiently(
+    pub(crate) fn place_patiently(
         &self,
         ordinal: Ordinal,
         stream: Option<Handle>,
@@ -153,7 +153,7 @@ impl Memory {
     }
 
     /// `cudaMallocPitch`, `cudaMalloc3D`: `rows` is height times depth. Address and pitch.
-    pub fn alloc_pitch(&self, context: &Context, width: u64, rows: u64) -> Result<(u64, u64)> {
+    pub(crate) fn alloc_pitch(&self, context: &Context, width: u64, rows: u64) -> Result<(u64, u64)> {
         let too_large =
             || Error::new(Code::OutOfMemory, format!("{rows} rows of {width} bytes are too many"));
         let pitch = width.checked_next_multiple_of(512).ok_or_else(too_large)?;
@@ -162,12 +162,12 @@ impl Memory {
     }
 
     /// `cudaFree`: 0 is fine; pinned memory is refused, managed memory is freed.
-    pub fn free(&self, addr: u64) -> Result<()> {
+    pub(crate) fn free(&self, addr: u64) -> Result<()> {
         self.free_in(addr, None)
     }
 
     /// `cudaFreeAsync`: the memory is free once `stream` gets there.
-    pub fn free_in_order(&self, stream: &Stream, addr: u64) -> Result<()> {
+    pub(crate) fn free_in_order(&self, stream: &Stream, addr: u64) -> Result<()> {
         self.free_in(addr, Some(stream))
     }
 
@@ -217,7 +217,7 @@ impl Memory {
     }
 
     /// Makes a module-level variable known.
-    pub fn variable_known(&self, ordinal: Ordinal, context: Raw, addr: u64, size: u64) {
+    pub(crate) fn variable_known(&self, ordinal: Ordinal, context: Raw, addr: u64, size: u64) {
         self.map.insert(Allocation {
             base: addr,
             size,
@@ -231,18 +231,18 @@ impl Memory {
     }
 
     /// Forgets a module-level variable.
-    pub fn variable_gone(&self, addr: u64) {
+    pub(crate) fn variable_gone(&self, addr: u64) {
         self.map.remove_if(addr, |a| a.kind == AllocationKind::Variable);
     }
 
     /// `cudaMemGetInfo`.
-    pub fn mem_info(&self, ordinal: Ordinal) -> Result<MemoryInfo> {
+    pub(crate) fn mem_info(&self, ordinal: Ordinal) -> Result<MemoryInfo> {
         self.devices.info(ordinal)?;
         self.devices.note(ordinal, self.devices.device().mem_info(ordinal))
     }
 
     /// `cuMemGetAddressRange`: base and size of the allocation around a device address.
-    pub fn address_range(&self, addr: u64) -> Result<(u64, u64)> {
+    pub(crate) fn address_range(&self, addr: u64) -> Result<(u64, u64)> {
         match self.map.find(addr) {
             Some(a) => Ok((a.base, a.size)),
             None => Err(Error::new(Code::NotFound, format!("{addr:#x} is in no allocation"))),
@@ -251,7 +251,11 @@ impl Memory {
 
     /// What an address is. Never fails: unknown ones are [`PointerKind::Unregistered`]. `owner` is as for
     /// [`Memory::host_device_pointer`].
-    pub fn pointer_info(&self, addr: u64, owner: impl FnOnce(Raw, Ordinal) -> Result<Raw>) -> PointerInfo {
+    pub(crate) fn pointer_info(
+        &self,
+        addr: u64,
+        owner: impl FnOnce(Raw, Ordinal) -> Result<Raw>,
+    ) -> PointerInfo {
         if self.map.is_devices(addr)
             && let Some(a) = self.map.find(addr)
         {
@@ -307,7 +311,7 @@ impl Memory {
     /// Where the `len` bytes at `addr` lie. An alias of registered memory becomes its host address. Reserved addresses
     /// that belong to no allocation, or to a shorter one, are an invalid value. `ask` makes the variables known of modules of
     /// which the device has not told yet what is in them.
-    pub fn locate(&self, addr: u64, len: u64, ask: impl FnOnce()) -> Result<(Spot, u64)> {
+    pub(crate) fn locate(&self, addr: u64, len: u64, ask: impl FnOnce()) -> Result<(Spot, u64)> {
         if self.map.is_devices(addr) {
             return match self.map.find(addr).or_else(|| self.find_variable(addr, ask)) {
                 Some(a) if a.holds(addr, len) => Ok(match a.kind {
@@ -347,17 +351,17 @@ impl Memory {
     }
 
     /// The ordinal an address was allocated on, for copies that name no device.
-    pub fn ordinal_of(&self, addr: u64) -> Option<Ordinal> {
+    pub(crate) fn ordinal_of(&self, addr: u64) -> Option<Ordinal> {
         self.map.find(addr).map(|a| a.ordinal)
     }
 
     /// Device memory at an address that the program does not learn of: its address.
-    pub fn take_pages(&self, ordinal: Ordinal, size: u64) -> Result<u64> {
+    pub(crate) fn take_pages(&self, ordinal: Ordinal, size: u64) -> Result<u64> {
         self.place_patiently(ordinal, None, size, Backing::Own).map(|(addr, _, _)| addr)
     }
 
     /// Frees what [`Memory::take_pages`] found.
-    pub fn give_pages_back(&self, ordinal: Ordinal, addr: u64, size: u64) -> Result<()> {
+    pub(crate) fn give_pages_back(&self, ordinal: Ordinal, addr: u64, size: u64) -> Result<()> {
         let until = self.devices.enqueued(ordinal);
         let freed = self.devices.note(ordinal, self.devices.device().mem_free(ordinal, addr, None));
         self.devices.heap(ordinal).freed(addr, size, Backing::Own, until, None);
@@ -365,7 +369,7 @@ impl Memory {
     }
 
     /// The `size` bytes at `addr`, which the device backs, have become accessible there.
-    pub fn mapped(&self, ordinal: Ordinal, addr: u64, size: u64) {
+    pub(crate) fn mapped(&self, ordinal: Ordinal, addr: u64, size: u64) {
         self.map.insert(Allocation {
             base: addr,
             size,
@@ -379,12 +383,12 @@ impl Memory {
     }
 
     /// What was mapped at `addr` is no longer accessible there.
-    pub fn unmapped(&self, addr: u64) {
+    pub(crate) fn unmapped(&self, addr: u64) {
         self.map.remove_if(addr, |a| a.kind == AllocationKind::Mapped);
     }
 
     /// Frees everything that a context owns; what a vanished module held is merely forgotten.
-    pub fn free_all_of(&self, context: Raw) -> Result<()> {
+    pub(crate) fn free_all_of(&self, context: Raw) -> Result<()> {
         let mut result = Ok(());
         for allocation in self.map.take_context(context) {
             result = result.and(self.release(&allocation, None));
@@ -393,7 +397,7 @@ impl Memory {
     }
 
     /// The device has just been reset: forgets all that was on it.
-    pub fn forget(&self, ordinal: Ordinal) {
+    pub(crate) fn forget(&self, ordinal: Ordinal) {
         let shared = self.devices.shared();
         for a in self.map.take_device(ordinal) {
             if self.is_mirrored(&a) {

@@ -10,7 +10,7 @@ use crate::policy::{Decisions, outcome};
 use crate::queue::Waiting;
 
 /// Explains what was decided about a job. (The caller adds the policy's name and the time.)
-pub fn explain(view: &mut View<'_>, waiting: &Waiting, decisions: &Decisions) -> Explanation {
+pub(super) fn explain(view: &mut View<'_>, waiting: &Waiting, decisions: &Decisions) -> Explanation {
     let job = &waiting.job;
     let placement = decisions.placed.iter().find(|(id, _)| *id == job.id).map(|(_, placement)| placement);
     let unscheduled = (view.unscheduled(waiting), view.waited(waiting));

@@ -36,7 +36,7 @@ const OVERBOOK: u64 = 2;
 
 /// Both policies: they differ in their settings.
 #[derive(Debug)]
-pub struct FlowModel {
+pub(super) struct FlowModel {
     name: &'static str,
     settings: FlowSettings,
     fragmentation: Fragmentation,
@@ -69,12 +69,12 @@ impl<'a> Class<'a> {
 
 impl FlowModel {
     /// The flow model with remote devices.
-    pub fn drmaestro(config: &PolicyConfig) -> FlowModel {
+    pub(super) fn drmaestro(config: &PolicyConfig) -> FlowModel {
         FlowModel::new(config, FlowSettings::drmaestro(config))
     }
 
     /// The flow model with local devices only.
-    pub fn firmament(config: &PolicyConfig) -> FlowModel {
+    pub(super) fn firmament(config: &PolicyConfig) -> FlowModel {
         FlowModel::new(config, FlowSettings::firmament(config))
     }
 

@@ -38,7 +38,7 @@ struct Batch<'a> {
 }
 
 /// Places what it can of a batch, leaving the others `None`; takes the resources of what it placed.
-pub fn place(
+pub(super) fn place(
     view: &mut View<'_>,
     waiting: &[&Waiting],
     outcomes: &mut [Option<Placement>],

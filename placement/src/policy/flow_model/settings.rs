@@ -125,7 +125,7 @@ pub(in crate::policy) fn disaggregates(config: &PolicyConfig) -> bool {
 
 /// The settings as a round reads them.
 #[derive(Clone, Debug)]
-pub struct FlowSettings {
+pub(crate) struct FlowSettings {
     /// By kind of device, whether it may be remote.
     pub disaggregated: [bool; DeviceKind::COUNT],
     /// [`NETWORK_AWARE`].
@@ -146,7 +146,7 @@ pub struct FlowSettings {
 
 impl FlowSettings {
     /// Those of `drmaestro`.
-    pub fn drmaestro(config: &PolicyConfig) -> FlowSettings {
+    pub(crate) fn drmaestro(config: &PolicyConfig) -> FlowSettings {
         let mut disaggregated = [false; DeviceKind::COUNT];
         disaggregated[DeviceKind::Gpu.index()] = config.get(&DISAGGREGATE_GPUS);
         disaggregated[DeviceKind::Nvme.index()] = config.get(&DISAGGREGATE_NVMES);
@@ -163,7 +163,7 @@ impl FlowSettings {
     }
 
     /// Those of `firmament`, which gives no remote devices and knows nothing of the network.
-    pub fn firmament(config: &PolicyConfig) -> FlowSettings {
+    pub(crate) fn firmament(config: &PolicyConfig) -> FlowSettings {
         FlowSettings {
             disaggregated: [false; DeviceKind::COUNT],
             network_aware: false,
@@ -172,7 +172,7 @@ impl FlowSettings {
     }
 
     /// The greatest preference factor that an arc can have.
-    pub fn worst_preference(&self) -> f64 {
+    pub(crate) fn worst_preference(&self) -> f64 {
         self.remote_preference * self.affinity_preference
     }
 }

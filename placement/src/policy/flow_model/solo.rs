@@ -9,7 +9,7 @@ use crate::policy::Reason;
 use crate::queue::Waiting;
 
 /// Places a job (and takes its resources), or says why not (and takes nothing).
-pub fn place(view: &mut View<'_>, waiting: &Waiting) -> Result<Placement, Reason> {
+pub(super) fn place(view: &mut View<'_>, waiting: &Waiting) -> Result<Placement, Reason> {
     let job = &waiting.job;
     let mut placed: Vec<TaskPlacement> = Vec::with_capacity(job.tasks.len());
     for task in &job.tasks {
@@ -25,7 +25,7 @@ pub fn place(view: &mut View<'_>, waiting: &Waiting) -> Result<Placement, Reason
 }
 
 /// The last word on a job that has got everything: is it cheaper to leave it?
-pub fn accept(
+pub(super) fn accept(
     view: &mut View<'_>,
     waiting: &Waiting,
     placed: Vec<TaskPlacement>,
@@ -83,7 +83,7 @@ fn place_task(view: &mut View<'_>, job: &Job, task: &Task) -> Result<TaskPlaceme
 }
 
 /// The cheapest arc of the server-centric phase.
-pub fn cheapest_home(view: &mut View<'_>, job: &Job, task: &Task) -> Option<Arc> {
+pub(super) fn cheapest_home(view: &mut View<'_>, job: &Job, task: &Task) -> Option<Arc> {
     let key = view.server_key(task);
     let mut best: Option<Arc> = None;
     for node in view.nodes() {

@@ -25,7 +25,7 @@ const SLACK: f64 = 1.0;
 const MOST_WAITED: f64 = 1e4;
 
 /// A round's view of the cluster.
-pub struct View<'a> {
+pub(super) struct View<'a> {
     pub cluster: &'a Cluster,
     pub profiles: &'a Profiles,
     pub external: &'a [u64],
@@ -47,7 +47,7 @@ pub struct View<'a> {
 
 /// An arc: where a task or sub-task can go, and what that costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Arc {
+pub(super) struct Arc {
     pub node: NodeId,
     /// Equation 7 with everything that is added to it.
     pub cost: f64,
@@ -60,30 +60,30 @@ pub struct Arc {
 }
 
 /// What the arcs of one task's phase have in common.
-pub struct ServerKey {
+pub(super) struct ServerKey {
     with: Shape,
     alone: Task,
     alone_shape: Shape,
 }
 
 /// What the arcs of one request's sub-tasks have in common.
-pub struct DeviceKey {
+pub(super) struct DeviceKey {
     one: Task,
     shape: Shape,
 }
 
 /// Why a node is no candidate.
-pub type RuledOut = &'static str;
+pub(super) type RuledOut = &'static str;
 
 /// The aggregate amounts that a batch may want.
-pub struct Budget {
+pub(super) struct Budget {
     cpu_milli: u64,
     memory_mib: u64,
     device_milli: [u64; DeviceKind::COUNT],
 }
 
 impl Budget {
-    pub fn spend(&mut self, job: &Job) {
+    pub(super) fn spend(&mut self, job: &Job) {
         for task in &job.tasks {
             self.cpu_milli = self.cpu_milli.saturating_sub(task.cpu_milli);
             self.memory_mib = self.memory_mib.saturating_sub(task.memory_mib);
@@ -95,13 +95,13 @@ impl Budget {
     }
 
     /// Whether cores or memory ran out. (Devices don't count: jobs without them must not wait for those with.)
-    pub fn is_spent(&self) -> bool {
+    pub(super) fn is_spent(&self) -> bool {
         self.cpu_milli == 0 || self.memory_mib == 0
     }
 }
 
 impl View<'_> {
-    pub fn budget(&self) -> Budget {
+    pub(super) fn budget(&self) -> Budget {
         let free = self.usage.totals();
         Budget {
             cpu_milli: free.cpu_milli * OVERBOOK,
@@ -116,7 +116,7 @@ impl View<'_> {
     }
 
     /// Whether the cluster as a whole has as much free as a job wants.
-    pub fn plenty(&self, job: &Job) -> bool {
+    pub(super) fn plenty(&self, job: &Job) -> bool {
         let free = self.usage.totals();
         job.tasks.iter().map(|task| task.cpu_milli).sum::<u64>() <= free.cpu_milli
             && job.tasks.iter().map(|task| task.memory_mib).sum::<u64>() <= free.memory_mib
@@ -126,7 +126,7 @@ impl View<'_> {
             })
     }
 
-    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.cluster.nodes().len() as u32).map(NodeId)
     }
 
@@ -156,7 +156,7 @@ impl View<'_> {
 
     /// Takes note of what a job that was just placed tolerates. (Should it be taken back, the round is a little
     /// too careful; so it isn't, once accepted.)
-    pub fn protect(&mut self, job: &Job, placement: &Placement) {
+    pub(super) fn protect(&mut self, job: &Job, placement: &Placement) {
         if !self.settings.network_aware {
             return;
         }
@@ -207,13 +207,13 @@ impl View<'_> {
     }
 
     /// How many neighbours a job that was just placed makes break their objectives.
-    pub fn has_harmed(&mut self, job: &Job, placed: &[TaskPlacement], expected_s: f64) -> usize {
+    pub(super) fn has_harmed(&mut self, job: &Job, placed: &[TaskPlacement], expected_s: f64) -> usize {
         placed.iter().map(|at| self.harms(job, at.node, expected_s).0).sum()
     }
 
     /// Whether a job that was just placed (and is counted in the usage) makes another break its objective by its
     /// traffic.
-    pub fn has_disturbed(&mut self, placed: &[TaskPlacement]) -> bool {
+    pub(super) fn has_disturbed(&mut self, placed: &[TaskPlacement]) -> bool {
         // Its own traffic is counted already; that of other tasks of the same job too.
         let mut disturbed = false;
         for at in placed {
@@ -233,19 +233,19 @@ impl View<'_> {
         disturbed
     }
 
-    pub fn path_load(&self, from: NodeId, to: NodeId) -> f64 {
+    pub(super) fn path_load(&self, from: NodeId, to: NodeId) -> f64 {
         let mut load: f64 = 0.0;
         self.cluster.for_path(from, to, |link| load = load.max(self.link_load(link)));
         load
     }
 
-    pub fn fits_path(&self, from: NodeId, to: NodeId, mbps: u64) -> bool {
+    pub(super) fn fits_path(&self, from: NodeId, to: NodeId, mbps: u64) -> bool {
         let limit = self.settings.link_limit;
         self.usage.fits_path(self.cluster, from, to, mbps, self.external, limit)
     }
 
     /// Whether so many more thousandths may be remote, of so many more given in all.
-    pub fn may_be_remote(&self, kind: DeviceKind, remote_milli: u64, all_milli: u64) -> bool {
+    pub(super) fn may_be_remote(&self, kind: DeviceKind, remote_milli: u64, all_milli: u64) -> bool {
         if self.settings.max_remote_share >= 1.0 {
             return true;
         }
@@ -305,7 +305,7 @@ impl View<'_> {
     }
 
     /// The arc of a job's task to a node, the given share of its devices being remote over a path of that load.
-    pub fn arc(&mut self, job: &Job, task: &Task, node: NodeId, remote_share: f64, load: f64) -> Arc {
+    pub(super) fn arc(&mut self, job: &Job, task: &Task, node: NodeId, remote_share: f64, load: f64) -> Arc {
         let profile = self.profiles.get(job.profile);
         let mut conditions = Conditions { remote_share, load, ..Conditions::default() };
         let alone_s = cost::expected_s(job, profile, conditions, self.settings.network_aware);
@@ -325,7 +325,7 @@ impl View<'_> {
 
     /// Equation 7. The network-aware policy adds to placements that break the goal so much that leaving the task
     /// unscheduled is cheaper, until it has waited (W) for as long as the violation weighs.
-    pub fn placing_cost(&self, job: &Job, expected_s: f64, preference: f64) -> f64 {
+    pub(super) fn placing_cost(&self, job: &Job, expected_s: f64, preference: f64) -> f64 {
         let goal = cost::goal_s(job, self.profiles.get(job.profile));
         let utility = cost::utility(expected_s, goal, job.importance);
         let cost = cost::arc_cost(utility, preference);
@@ -337,32 +337,32 @@ impl View<'_> {
     }
 
     /// Equation 8, before any waiting.
-    pub fn unscheduled_at_first(&self) -> f64 {
+    pub(super) fn unscheduled_at_first(&self) -> f64 {
         cost::unscheduled_cost(self.settings.worst_preference(), 0.0)
     }
 
     /// What it costs to leave the job waiting: equation 8, with the rounds it has waited.
-    pub fn unscheduled(&self, waiting: &Waiting) -> f64 {
+    pub(super) fn unscheduled(&self, waiting: &Waiting) -> f64 {
         cost::unscheduled_cost(self.settings.worst_preference(), self.waited(waiting))
     }
 
     /// W of equation 8: it grows with the work that a job holds back. A job as long as the mean of those seen so
     /// far gains `wait_weight` a round, one twice as long eight times as much: if objectives must be broken at all,
     /// then those of few long jobs, which keep neighbours away for long, and not those of many short ones.
-    pub fn waited(&self, waiting: &Waiting) -> f64 {
+    pub(super) fn waited(&self, waiting: &Waiting) -> f64 {
         let job = &waiting.job;
         let work = self.profiles.get(job.profile).best_s() * job.scale / self.mean_work_s;
         (f64::from(waiting.rounds) * self.settings.wait_weight * work * work * work).min(MOST_WAITED)
     }
 
     /// Whether requests for such devices may be answered by other nodes.
-    pub fn disaggregated(&self, request: &DeviceRequest) -> bool {
+    pub(super) fn disaggregated(&self, request: &DeviceRequest) -> bool {
         self.settings.disaggregated[request.kind.index()]
     }
 
     /// The arc of a task's server-centric part to a node, looking ahead to the devices: as many as possible of
     /// the node's own, the others remote.
-    pub fn server_arc(
+    pub(super) fn server_arc(
         &mut self,
         job: &Job,
         task: &Task,
@@ -408,14 +408,21 @@ impl View<'_> {
     }
 
     /// The arc to a node for which this share of the devices is remote.
-    pub fn remote_arc(&mut self, job: &Job, task: &Task, key: &ServerKey, node: NodeId, share: f64) -> Arc {
+    pub(super) fn remote_arc(
+        &mut self,
+        job: &Job,
+        task: &Task,
+        key: &ServerKey,
+        node: NodeId,
+        share: f64,
+    ) -> Arc {
         let load = self.link_load(self.cluster.nic(node));
         let arc = self.arc(job, task, node, share, load);
         self.ranked(job, arc, task, key)
     }
 
     /// What a node's NIC has free up to the limit; `None` if it has none at all.
-    pub fn free_mbps(&self, node: NodeId) -> Option<u64> {
+    pub(super) fn free_mbps(&self, node: NodeId) -> Option<u64> {
         let nic = self.cluster.nic(node);
         let used = self.usage.link_mbps(nic) + self.external[nic.index()];
         let capacity = self.cluster.capacity_mbps(nic) as f64 * self.settings.link_limit;
@@ -442,7 +449,7 @@ impl View<'_> {
 
     /// Whether a device can serve one of the request. If slivers are to be spared, a part may leave over no more than
     /// one, unless no other device has just as much left over: then somebody who fits will complete it.
-    pub fn fits(&mut self, device: DeviceId, request: &DeviceRequest) -> bool {
+    pub(super) fn fits(&mut self, device: DeviceId, request: &DeviceRequest) -> bool {
         if !self.usage.fits_device(self.cluster, device, request) {
             return false;
         }
@@ -462,7 +469,7 @@ impl View<'_> {
     }
 
     /// What the server-centric arcs of a task have in common.
-    pub fn server_key(&mut self, task: &Task) -> ServerKey {
+    pub(super) fn server_key(&mut self, task: &Task) -> ServerKey {
         let alone = Task::new(task.cpu_milli, task.memory_mib);
         ServerKey {
             with: self.fragmentation.shape(task),
@@ -472,7 +479,7 @@ impl View<'_> {
     }
 
     /// What the arcs of a request's devices have in common.
-    pub fn device_key(&mut self, request: &DeviceRequest) -> DeviceKey {
+    pub(super) fn device_key(&mut self, request: &DeviceRequest) -> DeviceKey {
         // Traffic doesn't matter to fragmentation.
         let one = Task::default().with(DeviceRequest { count: 1, traffic_mbps: 0, ..request.clone() });
         DeviceKey { shape: self.fragmentation.shape(&one), one }
@@ -490,13 +497,13 @@ impl View<'_> {
     }
 
     /// What taking one device of a node does to fragmentation, as a part of costs; `None` if none fits.
-    pub fn device_rank(&mut self, key: &DeviceKey, node: NodeId) -> Option<f64> {
+    pub(super) fn device_rank(&mut self, key: &DeviceKey, node: NodeId) -> Option<f64> {
         let growth = self.fragmentation.growth(self.cluster, &self.usage, node, &key.one, key.shape)?;
         Some(fgd_cost(growth) * FRAGMENTATION)
     }
 
     /// The arc of one device wanted by a task that is in `home` to the devices of a node.
-    pub fn device_arc(
+    pub(super) fn device_arc(
         &mut self,
         job: &Job,
         task: &Task,
@@ -532,7 +539,7 @@ impl View<'_> {
 
     /// Takes a task's server-centric part in a node: cores, memory, and the devices of kinds that aren't
     /// disaggregated; if `with_devices`, all devices if they are all there.
-    pub fn take_server(
+    pub(super) fn take_server(
         &mut self,
         job: &Job,
         task: &Task,
@@ -564,7 +571,7 @@ impl View<'_> {
     }
 
     /// Takes one device of a node for a task that is in `at.node`; the one where fragmentation grows the least.
-    pub fn take_device(
+    pub(super) fn take_device(
         &mut self,
         at: &mut TaskPlacement,
         request: &DeviceRequest,
@@ -604,7 +611,7 @@ impl View<'_> {
     }
 
     /// Gives back everything that a job got.
-    pub fn take_back(&mut self, job: &Job, placed: &[TaskPlacement]) {
+    pub(super) fn take_back(&mut self, job: &Job, placed: &[TaskPlacement]) {
         self.leftovers = None;
         for (task, at) in job.tasks.iter().zip(placed) {
             self.usage.give_task(self.cluster, at, task, job.profile);
@@ -613,7 +620,7 @@ impl View<'_> {
 
     /// The completion time that a job can expect where it was put: for the network-aware policy, before the job is
     /// made a neighbour, but after its traffic was counted.
-    pub fn expected_of(&mut self, job: &Job, placed: &[TaskPlacement]) -> f64 {
+    pub(super) fn expected_of(&mut self, job: &Job, placed: &[TaskPlacement]) -> f64 {
         let profile = self.profiles.get(job.profile);
         let mut own: Vec<(LinkId, u64)> = Vec::new();
         for (task, at) in job.tasks.iter().zip(placed) {

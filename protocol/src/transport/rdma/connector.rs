@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// RDMA's connector.
-pub struct RdmaConnector;
+pub(crate) struct RdmaConnector;
 
 impl Connector for RdmaConnector {
     fn kind(&self) -> Kind {

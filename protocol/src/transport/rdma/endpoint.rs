@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::ptr::null_mut;
 
 /// Writes under way at a time, and messages that the peer has not reported as read.
-pub const DEPTH: u32 = 256;
+pub(super) const DEPTH: u32 = 256;
 const RECEIVES: u32 = 2 * DEPTH + 16;
 /// Which device, `NAME`, `NAME:PORT` or `NAME:PORT:GID`, where the first that works is not the right one.
 const DEVICE_VARIABLE: &str = "RGPU_RDMA_DEVICE";
@@ -66,7 +66,7 @@ impl Info {
 }
 
 /// A queue pair, its completion queue, and the device they are on.
-pub struct Endpoint {
+pub(super) struct Endpoint {
     pub library: &'static Library,
     pub context: *mut Context,
     pub pd: *mut Pd,
@@ -90,7 +90,7 @@ fn last(what: &str) -> io::Error {
 
 impl Endpoint {
     /// Opens the first device that can reach others from `local`, or the one that the environment names.
-    pub fn open(local: Option<IpAddr>) -> io::Result<Self> {
+    pub(super) fn open(local: Option<IpAddr>) -> io::Result<Self> {
         let library = sys::library()?;
         let wanted = std::env::var(DEVICE_VARIABLE).unwrap_or_default();
         let mut wanted = wanted.split(':');
@@ -246,7 +246,7 @@ impl Endpoint {
     }
 
     /// What the peer must know, but for the memory.
-    pub fn info(&self) -> Info {
+    pub(super) fn info(&self) -> Info {
         self.info
     }
 
@@ -262,7 +262,7 @@ impl Endpoint {
     }
 
     /// Connects to the peer.
-    pub fn connect(&self, peer: &Info) -> io::Result<()> {
+    pub(super) fn connect(&self, peer: &Info) -> io::Result<()> {
         let global = GlobalRoute {
             dgid: peer.gid,
             sgid_index: self.gid_index,
@@ -300,12 +300,12 @@ impl Endpoint {
     }
 
     /// Gives all that is under way back with an error.
-    pub fn abandon(&self) {
+    pub(super) fn abandon(&self) {
         let _ = self.modify(&mut QpAttr { state: STATE_ERROR, ..QpAttr::default() }, MASK_STATE);
     }
 
     /// Registers memory, which pins it.
-    pub fn register(&self, base: *mut u8, size: usize, access: c_int) -> io::Result<Registered> {
+    pub(super) fn register(&self, base: *mut u8, size: usize, access: c_int) -> io::Result<Registered> {
         // SAFETY: the caller's memory; what is written there comes from the peer alone, inside the range.
         let mr = unsafe { (self.library.reg_mr)(self.pd, base.cast(), size, access) };
         if mr.is_null() {
@@ -315,7 +315,7 @@ impl Endpoint {
     }
 
     /// Has room for one more message.
-    pub fn post_receive(&self) -> io::Result<()> {
+    pub(super) fn post_receive(&self) -> io::Result<()> {
         let mut wr = RecvWr { id: 0, next: null_mut(), list: null_mut(), count: 0 };
         let mut bad = null_mut();
         // SAFETY: the request is read before the call returns; the queue pair is ours.
@@ -326,7 +326,7 @@ impl Endpoint {
     }
 
     /// Writes `length` bytes at `from` to the peer's memory at `to`; with a number, the peer is told.
-    pub fn write(
+    pub(super) fn write(
         &self,
         id: u64,
         (from, lkey): (u64, u32),
@@ -350,7 +350,7 @@ impl Endpoint {
     }
 
     /// Takes a completion.
-    pub fn poll(&self) -> io::Result<Option<Wc>> {
+    pub(super) fn poll(&self) -> io::Result<Option<Wc>> {
         let mut wc = Wc::default();
         // SAFETY: room for one; the queue is ours.
         match unsafe { ((*self.context).poll_cq)(self.cq, 1, &mut wc) } {
@@ -361,13 +361,13 @@ impl Endpoint {
     }
 
     /// Has the channel become readable with the next completion.
-    pub fn arm(&self) {
+    pub(super) fn arm(&self) {
         // SAFETY: the queue is ours.
         unsafe { ((*self.context).req_notify_cq)(self.cq, 0) };
     }
 
     /// Takes the events that made the channel readable.
-    pub fn take_events(&self) {
+    pub(super) fn take_events(&self) {
         let (mut cq, mut context) = (null_mut(), null_mut());
         // SAFETY: valid places; the channel does not block.
         unsafe {
@@ -378,13 +378,13 @@ impl Endpoint {
     }
 
     /// Readable with the next completion, once armed.
-    pub fn descriptor(&self) -> c_int {
+    pub(super) fn descriptor(&self) -> c_int {
         // SAFETY: ours, as long as we live.
         unsafe { (*self.channel).fd }
     }
 
     /// What a completion's status means.
-    pub fn describe(&self, status: u32) -> String {
+    pub(super) fn describe(&self, status: u32) -> String {
         // SAFETY: returns a constant string.
         unsafe { CStr::from_ptr((self.library.wc_status_str)(status)) }.to_string_lossy().into_owned()
     }
@@ -412,7 +412,7 @@ impl Drop for Endpoint {
 }
 
 /// Memory that is registered. Must be dropped before the endpoint.
-pub struct Registered {
+pub(super) struct Registered {
     library: &'static Library,
     mr: *mut Mr,
 }
@@ -424,13 +424,13 @@ unsafe impl Sync for Registered {}
 
 impl Registered {
     /// The key for our own requests.
-    pub fn lkey(&self) -> u32 {
+    pub(super) fn lkey(&self) -> u32 {
         // SAFETY: ours, as long as we live.
         unsafe { (*self.mr).lkey }
     }
 
     /// The key for the peer's.
-    pub fn rkey(&self) -> u32 {
+    pub(super) fn rkey(&self) -> u32 {
         // SAFETY: likewise.
         unsafe { (*self.mr).rkey }
     }

@@ -22,7 +22,7 @@ use super::spin::Spin;
 use super::tcp::dup_above;
 use super::tcp::{Tcp, descriptor_alive, poll};
 pub(super) use connector::RdmaConnector;
-pub use endpoint::Info;
+pub(super) use endpoint::Info;
 use endpoint::{DEPTH, Endpoint, Registered};
 use region::Regions;
 use std::io;

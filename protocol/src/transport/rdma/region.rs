@@ -23,7 +23,7 @@ struct State {
 
 /// Announced memory, of which what is used stays registered, as far as that goes.
 #[derive(Default)]
-pub struct Regions {
+pub(super) struct Regions {
     state: Mutex<State>,
 }
 
@@ -33,12 +33,12 @@ impl Regions {
     }
 
     /// Memory that stays mapped, and the same, until it is retired.
-    pub fn announce(&self, addr: u64, length: u64) {
+    pub(super) fn announce(&self, addr: u64, length: u64) {
         self.lock().announced.insert(addr, length);
     }
 
     /// The memory that was announced at `addr` may go.
-    pub fn retire(&self, addr: u64) {
+    pub(super) fn retire(&self, addr: u64) {
         let mut state = self.lock();
         let Some(length) = state.announced.remove(&addr) else { return };
         let gone: Vec<u64> = state.registered.range(addr..addr + length).map(|(a, _)| *a).collect();
@@ -51,13 +51,13 @@ impl Regions {
     }
 
     /// Whether an address lies in announced memory.
-    pub fn knows(&self, addr: u64) -> bool {
+    pub(super) fn knows(&self, addr: u64) -> bool {
         self.lock().announced_at(addr).is_some()
     }
 
     /// The registration of `length` bytes at `addr`, if that is announced memory, lies in one part, and can be registered;
     /// otherwise the bytes must be copied.
-    pub fn key(&self, endpoint: &Endpoint, addr: u64, length: usize) -> Option<Arc<Registered>> {
+    pub(super) fn key(&self, endpoint: &Endpoint, addr: u64, length: usize) -> Option<Arc<Registered>> {
         let mut state = self.lock();
         let (base, size) = state.announced_at(addr)?;
         let start = base + (addr - base) / PART * PART;

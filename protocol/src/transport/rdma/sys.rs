@@ -8,21 +8,21 @@ use std::io;
 use std::sync::OnceLock;
 
 /// An InfiniBand global identifier.
-pub type Gid = [u8; 16];
+pub(super) type Gid = [u8; 16];
 
 #[repr(C)]
-pub struct Device {
+pub(super) struct Device {
     _private: [u8; 0],
 }
 
 #[repr(C)]
-pub struct Pd {
+pub(super) struct Pd {
     _private: [u8; 0],
 }
 
 /// `struct ibv_context`, as far as the functions in it that are not exported.
 #[repr(C)]
-pub struct Context {
+pub(super) struct Context {
     pub device: *mut Device,
     _before_poll: [usize; 11],
     pub poll_cq: unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int,
@@ -33,18 +33,18 @@ pub struct Context {
 }
 
 #[repr(C)]
-pub struct CompChannel {
+pub(super) struct CompChannel {
     pub context: *mut Context,
     pub fd: c_int,
 }
 
 #[repr(C)]
-pub struct Cq {
+pub(super) struct Cq {
     pub context: *mut Context,
 }
 
 #[repr(C)]
-pub struct Qp {
+pub(super) struct Qp {
     pub context: *mut Context,
     _before_number: [u64; 5],
     _handle: u32,
@@ -52,7 +52,7 @@ pub struct Qp {
 }
 
 #[repr(C)]
-pub struct Mr {
+pub(super) struct Mr {
     pub context: *mut Context,
     pub pd: *mut Pd,
     pub addr: *mut c_void,
@@ -64,14 +64,14 @@ pub struct Mr {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Sge {
+pub(super) struct Sge {
     pub addr: u64,
     pub length: u32,
     pub lkey: u32,
 }
 
 #[repr(C)]
-pub struct SendWr {
+pub(super) struct SendWr {
     pub id: u64,
     pub next: *mut SendWr,
     pub list: *mut Sge,
@@ -86,14 +86,14 @@ pub struct SendWr {
 }
 
 impl SendWr {
-    pub fn zeroed() -> Self {
+    pub(super) fn zeroed() -> Self {
         // SAFETY: made of numbers and pointers, for which zero is a valid value.
         unsafe { std::mem::zeroed() }
     }
 }
 
 #[repr(C)]
-pub struct RecvWr {
+pub(super) struct RecvWr {
     pub id: u64,
     pub next: *mut RecvWr,
     pub list: *mut Sge,
@@ -102,7 +102,7 @@ pub struct RecvWr {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct Wc {
+pub(super) struct Wc {
     pub id: u64,
     pub status: u32,
     pub opcode: u32,
@@ -121,7 +121,7 @@ pub struct Wc {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct QpCap {
+pub(super) struct QpCap {
     pub max_send_wr: u32,
     pub max_recv_wr: u32,
     pub max_send_sge: u32,
@@ -130,7 +130,7 @@ pub struct QpCap {
 }
 
 #[repr(C)]
-pub struct QpInitAttr {
+pub(super) struct QpInitAttr {
     pub context: *mut c_void,
     pub send_cq: *mut Cq,
     pub recv_cq: *mut Cq,
@@ -142,7 +142,7 @@ pub struct QpInitAttr {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct GlobalRoute {
+pub(super) struct GlobalRoute {
     pub dgid: Gid,
     pub flow_label: u32,
     pub sgid_index: u8,
@@ -152,7 +152,7 @@ pub struct GlobalRoute {
 
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Default)]
-pub struct AhAttr {
+pub(super) struct AhAttr {
     pub grh: GlobalRoute,
     pub dlid: u16,
     pub sl: u8,
@@ -164,7 +164,7 @@ pub struct AhAttr {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct QpAttr {
+pub(super) struct QpAttr {
     pub state: u32,
     pub current: u32,
     pub path_mtu: u32,
@@ -196,7 +196,7 @@ pub struct QpAttr {
 /// `struct ibv_port_attr`, with room for what newer libraries add.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct PortAttr {
+pub(super) struct PortAttr {
     pub state: u32,
     pub max_mtu: u32,
     pub active_mtu: u32,
@@ -211,28 +211,28 @@ pub struct PortAttr {
     _more: [u32; 8],
 }
 
-pub const ACCESS_LOCAL_WRITE: c_int = 1;
-pub const ACCESS_REMOTE_WRITE: c_int = 2;
-pub const OP_WRITE: c_int = 0;
-pub const OP_WRITE_WITH_IMM: c_int = 1;
-pub const SEND_SIGNALED: c_uint = 2;
-pub const WC_RECV: u32 = 128;
-pub const QPT_RC: u32 = 2;
-pub const STATE_INIT: u32 = 1;
-pub const STATE_RTR: u32 = 2;
-pub const STATE_RTS: u32 = 3;
-pub const STATE_ERROR: u32 = 6;
-pub const MASK_STATE: c_int = 1;
-pub const MASK_INIT: c_int = 57;
-pub const MASK_RTR: c_int = 1_216_897;
-pub const MASK_RTS: c_int = 77_313;
-pub const PORT_ACTIVE: u32 = 4;
-pub const LINK_ETHERNET: u8 = 2;
+pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
+pub(super) const ACCESS_REMOTE_WRITE: c_int = 2;
+pub(super) const OP_WRITE: c_int = 0;
+pub(super) const OP_WRITE_WITH_IMM: c_int = 1;
+pub(super) const SEND_SIGNALED: c_uint = 2;
+pub(super) const WC_RECV: u32 = 128;
+pub(super) const QPT_RC: u32 = 2;
+pub(super) const STATE_INIT: u32 = 1;
+pub(super) const STATE_RTR: u32 = 2;
+pub(super) const STATE_RTS: u32 = 3;
+pub(super) const STATE_ERROR: u32 = 6;
+pub(super) const MASK_STATE: c_int = 1;
+pub(super) const MASK_INIT: c_int = 57;
+pub(super) const MASK_RTR: c_int = 1_216_897;
+pub(super) const MASK_RTS: c_int = 77_313;
+pub(super) const PORT_ACTIVE: u32 = 4;
+pub(super) const LINK_ETHERNET: u8 = 2;
 
 macro_rules! library {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The exported functions.
-        pub struct Library {
+        pub(super) struct Library {
             $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             _library: libloading::Library,
         }
@@ -277,7 +277,7 @@ library! {
 }
 
 /// The library, if this machine has it.
-pub fn library() -> io::Result<&'static Library> {
+pub(super) fn library() -> io::Result<&'static Library> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
     let opened = LIBRARY.get_or_init(|| Library::open().map_err(|e| e.to_string()));
     opened.as_ref().map_err(|e| io::Error::new(io::ErrorKind::NotFound, e.clone()))

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Shared memory's connector.
-pub struct ShmConnector;
+pub(crate) struct ShmConnector;
 
 impl Connector for ShmConnector {
     fn kind(&self) -> Kind {

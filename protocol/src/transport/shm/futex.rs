@@ -7,23 +7,23 @@ use std::time::Duration;
 /// A word of shared memory that threads sleep on (a futex), and that counts how often it has woken them. A peer that garbles
 /// it wakes whoever sleeps too often, or not at all, as one could that does not send.
 #[derive(Debug, Clone, Copy)]
-pub struct Futex<'a>(pub &'a AtomicU32);
+pub(super) struct Futex<'a>(pub &'a AtomicU32);
 
 impl Futex<'_> {
     /// How often sleepers were woken so far.
-    pub fn seen(self) -> u32 {
+    pub(super) fn seen(self) -> u32 {
         self.0.load(SeqCst)
     }
 
     /// Wakes everybody who sleeps here.
-    pub fn wake(self) {
+    pub(super) fn wake(self) {
         self.0.fetch_add(1, SeqCst);
         // SAFETY: the word is valid; nothing else is read. It fails for no reason that matters.
         unsafe { libc::syscall(libc::SYS_futex, self.0.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     }
 
     /// Sleeps until it is woken, unless it was since the count was `seen`; for at most so long, or shorter.
-    pub fn wait(self, seen: u32, time: Duration) -> io::Result<()> {
+    pub(super) fn wait(self, seen: u32, time: Duration) -> io::Result<()> {
         let time = libc::timespec {
             tv_sec: time.as_secs().min(1 << 30) as libc::time_t,
             tv_nsec: time.subsec_nanos() as libc::c_long,

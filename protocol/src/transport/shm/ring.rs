@@ -11,14 +11,14 @@ use std::sync::atomic::{
 };
 
 /// Bytes that a ring holds.
-pub const CAPACITY: usize = 512 << 10;
+pub(super) const CAPACITY: usize = 512 << 10;
 /// So many bytes are written between two publications, so that the reader works meanwhile.
 const STEP: usize = 64 << 10;
 
 /// Somebody sleeps until there is something: the thread that reads.
-pub const READER: u32 = 1;
+pub(super) const READER: u32 = 1;
 /// Somebody sleeps until there is something: a thread that reads where nobody else does.
-pub const WATCHER: u32 = 2;
+pub(super) const WATCHER: u32 = 2;
 
 /// On cache lines of its own (two, which processors fetch together).
 #[repr(C, align(128))]
@@ -26,7 +26,7 @@ struct Line<T>(T);
 
 /// The shared indices. Both count bytes since the beginning.
 #[repr(C)]
-pub struct Indices {
+pub(super) struct Indices {
     /// Bytes written.
     written: Line<AtomicU64>,
     /// Bytes read.
@@ -43,10 +43,10 @@ pub struct Indices {
 
 /// A word on a line of its own.
 #[repr(C, align(128))]
-pub struct Line2(pub AtomicU32);
+pub(super) struct Line2(pub AtomicU32);
 
 /// Bytes that a ring's indices take, with room for more.
-pub const INDEX_BYTES: usize = 1024;
+pub(super) const INDEX_BYTES: usize = 1024;
 const _: () = assert!(size_of::<Indices>() <= INDEX_BYTES);
 
 fn broken() -> io::Error {
@@ -54,7 +54,7 @@ fn broken() -> io::Error {
 }
 
 /// One side's view of a ring.
-pub struct Ring {
+pub(super) struct Ring {
     indices: *const Indices,
     bytes: *mut u8,
     /// Our own index; for the reader bytes read, for the writer bytes written.
@@ -75,18 +75,18 @@ impl Ring {
     /// # Safety
     /// `indices` leads to [`INDEX_BYTES`], `bytes` to [`CAPACITY`] bytes of a shared mapping that outlives the
     /// ring; `indices` is aligned to 128 bytes.
-    pub unsafe fn new(indices: *mut u8, bytes: *mut u8) -> Self {
+    pub(super) unsafe fn new(indices: *mut u8, bytes: *mut u8) -> Self {
         Self { indices: indices.cast(), bytes, own: AtomicU64::new(0), seen: AtomicU64::new(0) }
     }
 
     /// The shared indices.
-    pub fn indices(&self) -> &Indices {
+    pub(super) fn indices(&self) -> &Indices {
         // SAFETY: valid as `new`'s caller promises, and made of atomics.
         unsafe { &*self.indices }
     }
 
     /// Bytes that can be written, as of now.
-    pub fn room(&self) -> io::Result<usize> {
+    pub(super) fn room(&self) -> io::Result<usize> {
         let own = self.own.load(Relaxed);
         let read = self.indices().read.0.load(Acquire);
         match own.checked_sub(read) {
@@ -99,7 +99,7 @@ impl Ring {
     }
 
     /// Bytes that can be read, as of now.
-    pub fn available(&self) -> io::Result<usize> {
+    pub(super) fn available(&self) -> io::Result<usize> {
         let own = self.own.load(Relaxed);
         let written = self.indices().written.0.load(Acquire);
         match written.checked_sub(own) {
@@ -110,7 +110,7 @@ impl Ring {
 
     /// Writes some of the pieces; says how many bytes, 0 where there is no room. `publish` is called after each
     /// publication.
-    pub fn write(&self, pieces: &[io::IoSlice<'_>], mut publish: impl FnMut()) -> io::Result<usize> {
+    pub(super) fn write(&self, pieces: &[io::IoSlice<'_>], mut publish: impl FnMut()) -> io::Result<usize> {
         let mut own = self.own.load(Relaxed);
         let total: usize = pieces.iter().map(|p| p.len()).sum();
         let mut room = CAPACITY - (own - self.seen.load(Relaxed)) as usize;
@@ -156,7 +156,7 @@ impl Ring {
     ///
     /// # Safety
     /// The destination is writable.
-    pub unsafe fn read(&self, to: *mut u8, length: usize) -> io::Result<usize> {
+    pub(super) unsafe fn read(&self, to: *mut u8, length: usize) -> io::Result<usize> {
         let own = self.own.load(Relaxed);
         let n = self.available()?.min(length);
         if n == 0 {
@@ -178,7 +178,7 @@ impl Ring {
     }
 
     /// Whether a writer that sleeps should be woken: there is room for much, so that it is not woken for little.
-    pub fn has_much_room(&self) -> bool {
+    pub(super) fn has_much_room(&self) -> bool {
         self.available().map_or(true, |there| there <= CAPACITY / 2)
     }
 }
@@ -188,10 +188,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub struct Memory(Vec<u128>);
+    pub(super) struct Memory(Vec<u128>);
 
     impl Memory {
-        pub fn new() -> Self {
+        pub(super) fn new() -> Self {
             Self(vec![0; (128 + INDEX_BYTES + CAPACITY) / 16])
         }
 

@@ -9,7 +9,7 @@ use crate::transport::stream::{Carrier, Stream};
 use std::io;
 
 /// TCP, which needs no offer: the stream that carries the hello carries the session. It is the one that can be inside TLS.
-pub struct TcpConnector;
+pub(crate) struct TcpConnector;
 
 impl Connector for TcpConnector {
     fn kind(&self) -> Kind {

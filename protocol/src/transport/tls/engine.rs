@@ -141,7 +141,7 @@ fn write<Data>(
 }
 
 impl Engine {
-    pub fn new(side: Side) -> Self {
+    pub(super) fn new(side: Side) -> Self {
         Self { side, control: Vec::new(), failed: false }
     }
 
@@ -154,12 +154,12 @@ impl Engine {
     }
 
     /// A session whose handshake another process has seen to.
-    pub fn of_records(records: Records) -> Self {
+    pub(super) fn of_records(records: Records) -> Self {
         Self::new(Side::Resumed(Box::new(records)))
     }
 
     /// The cipher suite and keys of a server's session, which ends here.
-    pub fn extract(&mut self) -> io::Result<(u16, ExtractedSecrets)> {
+    pub(super) fn extract(&mut self) -> io::Result<(u16, ExtractedSecrets)> {
         let Side::Server(server) = std::mem::replace(&mut self.side, Side::Gone) else {
             return Err(broken("it is no session of a server that has begun it"));
         };
@@ -169,7 +169,7 @@ impl Engine {
     }
 
     /// Whether the handshake is not over.
-    pub fn is_handshaking(&self) -> bool {
+    pub(super) fn is_handshaking(&self) -> bool {
         match &self.side {
             Side::Client(client) => client.is_handshaking(),
             Side::Server(server) => server.is_handshaking(),
@@ -178,7 +178,7 @@ impl Engine {
     }
 
     /// The certificate that the peer has shown.
-    pub fn peer(&self) -> Option<Fingerprint> {
+    pub(super) fn peer(&self) -> Option<Fingerprint> {
         match &self.side {
             Side::Client(client) => trust::fingerprint_of_peer(client.peer_certificates()),
             Side::Server(server) => trust::fingerprint_of_peer(server.peer_certificates()),
@@ -188,7 +188,11 @@ impl Engine {
 
     /// Goes on with the handshake. Says how many of the bytes it has used up, and what came of it: `Idle` where more are
     /// needed, or the handshake is over. What TLS wants sent is then in `control`, also where it failed.
-    pub fn shake(&mut self, bytes: &mut [u8], sink: &mut dyn FnMut(&[u8])) -> (usize, io::Result<Step>) {
+    pub(super) fn shake(
+        &mut self,
+        bytes: &mut [u8],
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> (usize, io::Result<Step>) {
         let mut used = 0;
         loop {
             match self.step(&mut bytes[used..], sink) {
@@ -207,7 +211,7 @@ impl Engine {
     }
 
     /// Takes one whole record, after the handshake. Data goes to `sink`.
-    pub fn decrypt(&mut self, record: &mut [u8], sink: &mut dyn FnMut(&[u8])) -> io::Result<Step> {
+    pub(super) fn decrypt(&mut self, record: &mut [u8], sink: &mut dyn FnMut(&[u8])) -> io::Result<Step> {
         if let Side::Resumed(records) = &mut self.side {
             let step = match self.failed {
                 true => Err(io::ErrorKind::BrokenPipe.into()),
@@ -228,7 +232,7 @@ impl Engine {
     }
 
     /// Ends the session because the record that begins with these bytes is too long.
-    pub fn refuse_long(&mut self, bytes: &mut [u8]) {
+    pub(super) fn refuse_long(&mut self, bytes: &mut [u8]) {
         match &mut self.side {
             Side::Resumed(records) if !self.failed => records.alert(RECORD_OVERFLOW, &mut self.control),
             // It sees by itself what is wrong, and says so, unless that is within its own, wider limit.
@@ -239,7 +243,7 @@ impl Engine {
     }
 
     /// Ends the session because the peer sends records without anything in them.
-    pub fn refuse_empty(&mut self) {
+    pub(super) fn refuse_empty(&mut self) {
         if let Side::Resumed(records) = &mut self.side
             && !self.failed
         {
@@ -283,18 +287,18 @@ impl Engine {
     }
 
     /// Appends data (at most [`MAX_PLAIN`]) to `out`, as a record.
-    pub fn encrypt(&mut self, data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn encrypt(&mut self, data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         self.write(Some(data), out)
     }
 
     /// Appends the word that nothing more will come.
-    pub fn close(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn close(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         self.write(None, out)
     }
 
     /// Has the next record encrypted with new keys.
     #[cfg(test)]
-    pub fn refresh(&mut self) {
+    pub(super) fn refresh(&mut self) {
         fn refresh<Data>(status: UnbufferedStatus<'_, '_, Data>) {
             let Ok(ConnectionState::WriteTraffic(traffic)) = status.state else { panic!("not now") };
             traffic.refresh_traffic_keys().unwrap();

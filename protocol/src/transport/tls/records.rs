@@ -204,7 +204,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub fn new(secrets: Secrets) -> io::Result<Self> {
+    pub(super) fn new(secrets: Secrets) -> io::Result<Self> {
         let suite = Suite::new(secrets.suite)?;
         Ok(Self {
             receiving: Half::new(suite, secrets.receiving)?,
@@ -214,7 +214,7 @@ impl Records {
     }
 
     /// Whether these are the keys that rustls has for receiving and sending.
-    pub fn are(
+    pub(super) fn are(
         &self,
         receiving: &ConnectionTrafficSecrets,
         sending: &ConnectionTrafficSecrets,
@@ -223,7 +223,7 @@ impl Records {
     }
 
     /// Takes one whole record. Data goes to `sink`, and what is to be answered to `control`.
-    pub fn decrypt(
+    pub(super) fn decrypt(
         &mut self,
         record: &mut [u8],
         control: &mut Vec<u8>,
@@ -267,7 +267,7 @@ impl Records {
     }
 
     /// Appends data (at most [`MAX_PLAIN`]) to `out`, as a record.
-    pub fn encrypt(&mut self, data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn encrypt(&mut self, data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         if self.wanted || self.sending.sequence >= REFRESH_AFTER {
             self.refresh(out)?;
         }
@@ -275,12 +275,12 @@ impl Records {
     }
 
     /// Appends the word that nothing more will come.
-    pub fn close(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn close(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         self.sending.seal(ALERT, &[1, CLOSE_NOTIFY], out)
     }
 
     /// Has what comes after this encrypted with other keys.
-    pub fn refresh(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn refresh(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         let [a, b, c, d] = KEY_UPDATE;
         self.sending.seal(HANDSHAKE, &[a, b, c, d, 0], out)?;
         self.wanted = false;
@@ -288,7 +288,7 @@ impl Records {
     }
 
     /// Appends the word that the session is at its end, and why.
-    pub fn alert(&mut self, number: u8, control: &mut Vec<u8>) {
+    pub(super) fn alert(&mut self, number: u8, control: &mut Vec<u8>) {
         // Without keys there is nothing to be said.
         let _ = self.sending.seal(ALERT, &[2, number], control);
     }

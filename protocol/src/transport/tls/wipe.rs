@@ -28,7 +28,7 @@ pub(super) fn take(reader: &mut Reader<'_>) -> Result<Secret, DecodeError> {
 pub(super) struct Flat<T>(MaybeUninit<T>);
 
 impl<T> Flat<T> {
-    pub fn new(value: T) -> Self {
+    pub(super) fn new(value: T) -> Self {
         const { assert!(!needs_drop::<T>(), "it would have to be dropped before") };
         Self(MaybeUninit::new(value))
     }

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// What a fake kernel does with its parameters.
-pub type Body = fn(&[u8]);
+pub(super) type Body = fn(&[u8]);
 
 #[derive(Default)]
-pub struct Fake {
+pub(super) struct Fake {
     /// Calls in order, those that tests look at.
     pub log: Vec<String>,
     /// What these calls (by symbol) answer instead of working.
@@ -68,10 +68,10 @@ static FAKE: Mutex<Option<Fake>> = Mutex::new(None);
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The one fake driver, for one test at a time.
-pub struct Turn(#[allow(dead_code)] MutexGuard<'static, ()>);
+pub(super) struct Turn(#[allow(dead_code)] MutexGuard<'static, ()>);
 
 /// Waits for the fake driver, and makes it new.
-pub fn turn() -> Turn {
+pub(super) fn turn() -> Turn {
     let guard = TURN.lock();
     for (at, size) in with(|fake| std::mem::take(&mut fake.reserved)) {
         // SAFETY: it was mapped by the fake driver, for a test that is over.
@@ -82,12 +82,12 @@ pub fn turn() -> Turn {
 }
 
 /// Looks at the fake driver, or changes it.
-pub fn with<T>(look: impl FnOnce(&mut Fake) -> T) -> T {
+pub(super) fn with<T>(look: impl FnOnce(&mut Fake) -> T) -> T {
     look(FAKE.lock().get_or_insert_with(Fake::default))
 }
 
 /// Lets all streams go on.
-pub fn release() {
+pub(super) fn release() {
     with(|fake| fake.held.clear());
     pump();
 }
@@ -376,16 +376,16 @@ mod calls {
         cuEventElapsedTime(out: *mut f32, _start: Event, _end: Event) |fake| { *out = 1.5; 0 }
     }
 
-    pub unsafe extern "C" fn htod(dst: u64, src: *const c_void, len: usize, stream: Stream) -> Status {
+    pub(super) unsafe extern "C" fn htod(dst: u64, src: *const c_void, len: usize, stream: Stream) -> Status {
         enqueue("cuMemcpyHtoDAsync_v2", stream, Work::Copy(dst, src as u64, len))
     }
-    pub unsafe extern "C" fn dtoh(dst: *mut c_void, src: u64, len: usize, stream: Stream) -> Status {
+    pub(super) unsafe extern "C" fn dtoh(dst: *mut c_void, src: u64, len: usize, stream: Stream) -> Status {
         enqueue("cuMemcpyDtoHAsync_v2", stream, Work::Copy(dst as u64, src, len))
     }
-    pub unsafe extern "C" fn dtod(dst: u64, src: u64, len: usize, stream: Stream) -> Status {
+    pub(super) unsafe extern "C" fn dtod(dst: u64, src: u64, len: usize, stream: Stream) -> Status {
         enqueue("cuMemcpyDtoDAsync_v2", stream, Work::Copy(dst, src, len))
     }
-    pub unsafe extern "C" fn copy_2d(copy: *const Memcpy2d, stream: Stream) -> Status {
+    pub(super) unsafe extern "C" fn copy_2d(copy: *const Memcpy2d, stream: Stream) -> Status {
         // SAFETY: the device under test passes a valid place.
         let c = unsafe { *copy };
         let dst = if c.dst_kind == 1 { c.dst_host as u64 } else { c.dst_device };
@@ -399,20 +399,20 @@ mod calls {
         }
         0
     }
-    pub unsafe extern "C" fn set8(dst: u64, value: u8, count: usize, stream: Stream) -> Status {
+    pub(super) unsafe extern "C" fn set8(dst: u64, value: u8, count: usize, stream: Stream) -> Status {
         enqueue("cuMemsetD8Async", stream, Work::Fill(dst, vec![value; count]))
     }
-    pub unsafe extern "C" fn set16(dst: u64, value: u16, count: usize, stream: Stream) -> Status {
+    pub(super) unsafe extern "C" fn set16(dst: u64, value: u16, count: usize, stream: Stream) -> Status {
         enqueue("cuMemsetD16Async", stream, Work::Fill(dst, value.to_le_bytes().repeat(count)))
     }
-    pub unsafe extern "C" fn set32(dst: u64, value: u32, count: usize, stream: Stream) -> Status {
+    pub(super) unsafe extern "C" fn set32(dst: u64, value: u32, count: usize, stream: Stream) -> Status {
         enqueue("cuMemsetD32Async", stream, Work::Fill(dst, value.to_le_bytes().repeat(count)))
     }
     fn set_rows(dst: u64, pitch: usize, row: &[u8], height: usize, stream: Stream) -> Status {
         let rows = (0..height).map(|y| dst + (y * pitch) as u64);
         rows.map(|at| enqueue("cuMemsetD2DAsync", stream, Work::Fill(at, row.to_vec()))).max().unwrap_or(0)
     }
-    pub unsafe extern "C" fn set_2d8(
+    pub(super) unsafe extern "C" fn set_2d8(
         at: u64,
         pitch: usize,
         value: u8,
@@ -422,7 +422,7 @@ mod calls {
     ) -> Status {
         set_rows(at, pitch, &vec![value; width], height, on)
     }
-    pub unsafe extern "C" fn set_2d16(
+    pub(super) unsafe extern "C" fn set_2d16(
         at: u64,
         pitch: usize,
         value: u16,
@@ -432,7 +432,7 @@ mod calls {
     ) -> Status {
         set_rows(at, pitch, &value.to_le_bytes().repeat(width), height, on)
     }
-    pub unsafe extern "C" fn set_2d32(
+    pub(super) unsafe extern "C" fn set_2d32(
         at: u64,
         pitch: usize,
         value: u32,
@@ -443,7 +443,7 @@ mod calls {
         set_rows(at, pitch, &value.to_le_bytes().repeat(width), height, on)
     }
     #[allow(clippy::too_many_arguments)]
-    pub unsafe extern "C" fn launch(
+    pub(super) unsafe extern "C" fn launch(
         function: Function,
         gx: c_uint,
         gy: c_uint,
@@ -478,7 +478,7 @@ mod calls {
     }
     /// Cooperative kernels do nothing.
     #[allow(clippy::too_many_arguments)]
-    pub unsafe extern "C" fn launch_cooperative(
+    pub(super) unsafe extern "C" fn launch_cooperative(
         _function: Function,
         _gx: c_uint,
         _gy: c_uint,
@@ -492,22 +492,22 @@ mod calls {
     ) -> Status {
         enqueue("cuLaunchCooperativeKernel", stream, Work::Nothing)
     }
-    pub unsafe extern "C" fn call(stream: Stream, call: HostFn, argument: *mut c_void) -> Status {
+    pub(super) unsafe extern "C" fn call(stream: Stream, call: HostFn, argument: *mut c_void) -> Status {
         enqueue("cuLaunchHostFunc", stream, Work::Call(call, argument as usize))
     }
-    pub unsafe extern "C" fn query_stream(stream: Stream) -> Status {
+    pub(super) unsafe extern "C" fn query_stream(stream: Stream) -> Status {
         pump();
         let failed = with(|fake| fake.fail.get("cuStreamQuery").copied());
         // SAFETY: a call of this module.
         failed.unwrap_or_else(|| unsafe { stream_query(stream) })
     }
-    pub unsafe extern "C" fn query_event(event: Event) -> Status {
+    pub(super) unsafe extern "C" fn query_event(event: Event) -> Status {
         pump();
         let failed = with(|fake| fake.fail.get("cuEventQuery").copied());
         // SAFETY: a call of this module.
         failed.unwrap_or_else(|| unsafe { event_query(event) })
     }
-    pub unsafe extern "C" fn synchronize(stream: Stream) -> Status {
+    pub(super) unsafe extern "C" fn synchronize(stream: Stream) -> Status {
         loop {
             // SAFETY: a call of this module.
             match unsafe { query_stream(stream) } {
@@ -516,11 +516,11 @@ mod calls {
             }
         }
     }
-    pub unsafe extern "C" fn unused() -> Status {
+    pub(super) unsafe extern "C" fn unused() -> Status {
         801
     }
 
-    pub fn find(symbol: &str) -> *const c_void {
+    pub(super) fn find(symbol: &str) -> *const c_void {
         match symbol {
             "cuMemcpyHtoDAsync_v2" => htod as *const c_void,
             "cuMemcpyDtoHAsync_v2" => dtoh as *const c_void,
@@ -545,7 +545,7 @@ mod calls {
 }
 
 /// The fake driver's symbols, without some of them.
-pub struct Symbols(pub &'static [&'static str]);
+pub(super) struct Symbols(pub &'static [&'static str]);
 
 impl Resolver for Symbols {
     fn find(&self, source: &Source) -> *const c_void {

@@ -3,7 +3,7 @@
 use crate::sys::Status;
 
 /// A kernel, with the addresses of the variables that it uses.
-pub enum Known {
+pub(super) enum Known {
     Store,
     Successor,
     Sum(u64, u64),
@@ -15,7 +15,7 @@ pub enum Known {
 
 impl Known {
     /// The kernel with this name.
-    pub fn named(name: &str, variable: impl Fn(&str) -> u64) -> Option<Self> {
+    pub(super) fn named(name: &str, variable: impl Fn(&str) -> u64) -> Option<Self> {
         Some(match name {
             "store" => Self::Store,
             "successor" => Self::Successor,
@@ -29,7 +29,7 @@ impl Known {
     }
 
     /// Runs it; says what has become of the context.
-    pub fn run(&self, threads: u64, params: &[u8]) -> Status {
+    pub(super) fn run(&self, threads: u64, params: &[u8]) -> Status {
         let long = |at: usize| u64::from_le_bytes(params[at..at + 8].try_into().unwrap());
         let put = |at: u64, word: u32| {
             if at < 4096 {

@@ -77,7 +77,7 @@ enum Link {
 }
 
 /// The links of a session.
-pub struct Exchange {
+pub(super) struct Exchange {
     channel: Channel,
     identity: Identity,
     next_key: AtomicU64,
@@ -97,12 +97,12 @@ struct ExchangeState {
 
 impl Exchange {
     /// Without links. The daemon is at the other end of the channel.
-    pub fn new(channel: Channel, identity: Identity) -> Arc<Self> {
+    pub(super) fn new(channel: Channel, identity: Identity) -> Arc<Self> {
         Arc::new(Self { channel, identity, next_key: AtomicU64::new(1), state: Mutex::default() })
     }
 
     /// Ends all links.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.channel.shut();
         let links = std::mem::take(&mut self.state.lock().links);
         links.into_values().for_each(|link| link.close());
@@ -240,7 +240,7 @@ impl Link {
 
 impl Dispatcher {
     /// Where copies go to other servers, if they may.
-    pub fn meet_peers(&mut self, exchange: Option<Arc<Exchange>>) {
+    pub(super) fn meet_peers(&mut self, exchange: Option<Arc<Exchange>>) {
         self.exchange = exchange;
     }
 

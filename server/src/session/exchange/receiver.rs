@@ -19,7 +19,7 @@ const UNDERWAY: usize = 8;
 const SCRAP: usize = 64 << 10;
 
 /// See the module's text.
-pub struct Receiver {
+pub(super) struct Receiver {
     state: Mutex<ReceiverState>,
     changed: Condvar,
 }
@@ -53,12 +53,12 @@ struct Copies {
 
 impl Receiver {
     /// Nobody has connected yet.
-    pub fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), changed: Condvar::new() })
     }
 
     /// Another server has connected. It is answered that the key is known here.
-    pub fn start(self: &Arc<Self>, tcp: Tcp, proof: [u8; 32], around: Arc<Surroundings>) {
+    pub(super) fn start(self: &Arc<Self>, tcp: Tcp, proof: [u8; 32], around: Arc<Surroundings>) {
         let tcp = Arc::new(tcp);
         {
             let mut state = self.state.lock();
@@ -83,7 +83,7 @@ impl Receiver {
     }
 
     /// What comes as a transfer belongs there; or nowhere, where something is wrong with it.
-    pub fn receive(&self, transfer: u64, place: Result<CopyEnd>, done: Done) {
+    pub(super) fn receive(&self, transfer: u64, place: Result<CopyEnd>, done: Done) {
         let mut state = self.state.lock();
         let over = state.over;
         let failure = match state.told.entry(transfer) {
@@ -102,7 +102,7 @@ impl Receiver {
     }
 
     /// What has not come fails.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         let told = {
             let mut state = self.state.lock();
             state.over = true;

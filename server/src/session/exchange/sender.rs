@@ -20,7 +20,7 @@ const AHEAD: usize = 4;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// See the module's text.
-pub struct Sender {
+pub(super) struct Sender {
     tcp: Tcp,
     queue: Mutex<VecDeque<Job>>,
     changed: Condvar,
@@ -56,7 +56,7 @@ enum Progress {
 
 impl Sender {
     /// Takes over a connection.
-    pub fn start(tcp: Tcp, around: Arc<Surroundings>) -> io::Result<Arc<Self>> {
+    pub(super) fn start(tcp: Tcp, around: Arc<Surroundings>) -> io::Result<Arc<Self>> {
         tcp.probe_when_idle()?;
         let sender = Arc::new(Self {
             tcp,
@@ -71,7 +71,7 @@ impl Sender {
     }
 
     /// Sends a copy, a frame of each in turn.
-    pub fn send(&self, transfer: u64, place: Result<CopyEnd>, done: Done) {
+    pub(super) fn send(&self, transfer: u64, place: Result<CopyEnd>, done: Done) {
         let mut queue = self.queue.lock();
         if self.over.load(SeqCst) {
             drop(queue);
@@ -84,7 +84,7 @@ impl Sender {
     }
 
     /// What was not sent fails.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         {
             let _queue = self.queue.lock();
             self.over.store(true, SeqCst);

@@ -5,7 +5,7 @@ use super::lexer::{Lexer, Token};
 
 /// The value of a constant expression.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value {
+pub(super) enum Value {
     /// 64 bits; `true` for unsigned.
     Int(u64, bool),
     /// A float's bits.
@@ -19,12 +19,12 @@ const MAX_DEPTH: u32 = 100;
 
 /// Evaluates the expression at the lexer's place, and stops before the first token that does not belong
 /// to it. Operators below `min_level` (see [`level`]) do not belong to it.
-pub fn evaluate(lexer: &mut Lexer<'_>, min_level: u32) -> Result<Value, ParseError> {
+pub(super) fn evaluate(lexer: &mut Lexer<'_>, min_level: u32) -> Result<Value, ParseError> {
     binary(lexer, min_level, 0)
 }
 
 /// The level of `*`: reads one term of a sum.
-pub const TERM: u32 = 10;
+pub(super) const TERM: u32 = 10;
 
 /// How tightly a binary operator binds; 0 is the conditional `?`.
 fn level(token: Token<'_>) -> Option<u32> {

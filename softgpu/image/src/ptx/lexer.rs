@@ -4,7 +4,7 @@ use super::ParseError;
 
 /// A token.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Token<'a> {
+pub(super) enum Token<'a> {
     /// A name, `%` included; also a lone `_`.
     Ident(&'a str),
     /// `.name`, without the dot.
@@ -27,7 +27,7 @@ pub enum Token<'a> {
 
 /// A position in the text. Saved and restored to look ahead.
 #[derive(Debug, Clone, Copy)]
-pub struct Position {
+pub(super) struct Position {
     /// Byte offset.
     pub at: usize,
     /// Line, from 1.
@@ -37,7 +37,7 @@ pub struct Position {
 }
 
 /// Reads tokens.
-pub struct Lexer<'a> {
+pub(super) struct Lexer<'a> {
     text: &'a str,
     bytes: &'a [u8],
     /// Where the next token (after white space) is looked for.
@@ -52,7 +52,7 @@ fn is_ident(byte: u8) -> bool {
 
 impl<'a> Lexer<'a> {
     /// A lexer at the beginning of a text.
-    pub fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         let position = Position { at: 0, line: 1, line_start: 0 };
         Self { text, bytes: text.as_bytes(), position, start: position }
     }
@@ -62,7 +62,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// An error at the last token.
-    pub fn error(&self, message: impl Into<String>) -> ParseError {
+    pub(super) fn error(&self, message: impl Into<String>) -> ParseError {
         error_at(self.start, message)
     }
 
@@ -73,7 +73,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Skips what is left of the line.
-    pub fn skip_line(&mut self) {
+    pub(super) fn skip_line(&mut self) {
         while self.position.at < self.bytes.len() && self.byte(0) != b'\n' {
             self.position.at += 1;
         }
@@ -120,7 +120,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next token.
-    pub fn next(&mut self) -> Result<Token<'a>, ParseError> {
+    pub(super) fn next(&mut self) -> Result<Token<'a>, ParseError> {
         self.skip_blank()?;
         self.start = self.position;
         let from = self.position.at;
@@ -262,7 +262,7 @@ impl<'a> Lexer<'a> {
 
     /// The rest of an opcode whose first part has just been read as [`Token::Ident`]: everything up to a
     /// blank, `::` parts included. Returns the whole.
-    pub fn opcode(&mut self) -> &'a str {
+    pub(super) fn opcode(&mut self) -> &'a str {
         let from = self.start.at;
         loop {
             match self.byte(0) {
@@ -276,7 +276,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// A version such as `9.0`, which is no float.
-    pub fn version(&mut self) -> Result<(u32, u32), ParseError> {
+    pub(super) fn version(&mut self) -> Result<(u32, u32), ParseError> {
         self.skip_blank()?;
         self.start = self.position;
         let from = self.position.at;
@@ -290,7 +290,7 @@ impl<'a> Lexer<'a> {
 }
 
 /// An error at a place.
-pub fn error_at(position: Position, message: impl Into<String>) -> ParseError {
+pub(super) fn error_at(position: Position, message: impl Into<String>) -> ParseError {
     ParseError {
         message: message.into(),
         line: position.line,

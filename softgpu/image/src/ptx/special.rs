@@ -3,7 +3,7 @@
 use super::ast::Special;
 
 /// The special register with this name (`%tid` and component `x`).
-pub fn special(name: &str, component: Option<&str>) -> Option<Special> {
+pub(super) fn special(name: &str, component: Option<&str>) -> Option<Special> {
     use Special::*;
     if let Some(component) = component {
         let index = match component {

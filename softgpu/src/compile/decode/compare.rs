@@ -30,7 +30,7 @@ impl Reader {
     }
 
     /// `setp`
-    pub fn setp(&mut self) -> Option<Op> {
+    pub(crate) fn setp(&mut self) -> Option<Op> {
         let (compare, combine) = (self.form.compare.take()?, self.form.combine.take());
         let ty = self.ty()?;
         self.check_compare(compare, ty)?;
@@ -39,7 +39,7 @@ impl Reader {
     }
 
     /// `set`
-    pub fn set(&mut self) -> Option<Op> {
+    pub(crate) fn set(&mut self) -> Option<Op> {
         let (compare, combine) = (self.form.compare.take()?, self.form.combine.take());
         let dst = self.ty()?;
         let ty = self.ty()?;
@@ -62,13 +62,13 @@ impl Reader {
     }
 
     /// `selp`
-    pub fn selp(&mut self) -> Option<Op> {
+    pub(crate) fn selp(&mut self) -> Option<Op> {
         let ty = self.ty()?;
         (16..=64).contains(&ty.bits()).then_some(Op::Selp { ty })
     }
 
     /// `slct`
-    pub fn slct(&mut self) -> Option<Op> {
+    pub(crate) fn slct(&mut self) -> Option<Op> {
         let ty = self.ty()?;
         let select = self.ty_of(&[Type::S32, Type::F32])?;
         let ftz = Self::flag(&mut self.form.ftz);

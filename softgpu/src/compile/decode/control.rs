@@ -8,58 +8,58 @@ use rgpu_image::ptx::ast::Type;
 
 impl Reader {
     /// `bra`
-    pub fn bra(&mut self) -> Option<Op> {
+    pub(crate) fn bra(&mut self) -> Option<Op> {
         self.form.uni = false;
         Some(Op::Bra)
     }
 
     /// `brx`
-    pub fn brx(&mut self) -> Option<Op> {
+    pub(crate) fn brx(&mut self) -> Option<Op> {
         self.form.uni = false;
         self.other("idx").then_some(Op::Brx)
     }
 
     /// `call`
-    pub fn call(&mut self) -> Option<Op> {
+    pub(crate) fn call(&mut self) -> Option<Op> {
         self.form.uni = false;
         Some(Op::Call)
     }
 
     /// `ret`
-    pub fn ret(&mut self) -> Option<Op> {
+    pub(crate) fn ret(&mut self) -> Option<Op> {
         self.form.uni = false;
         Some(Op::Ret)
     }
 
     /// `exit`
-    pub fn exit(&mut self) -> Option<Op> {
+    pub(crate) fn exit(&mut self) -> Option<Op> {
         Some(Op::Exit)
     }
 
     /// `trap`, `brkpt`
-    pub fn trap(&mut self) -> Option<Op> {
+    pub(crate) fn trap(&mut self) -> Option<Op> {
         Some(Op::Trap)
     }
 
     /// `nanosleep`
-    pub fn nanosleep(&mut self) -> Option<Op> {
+    pub(crate) fn nanosleep(&mut self) -> Option<Op> {
         self.ty_of(&[Type::U32])?;
         Some(Op::Yield)
     }
 
     /// `pmevent`: nobody counts.
-    pub fn pmevent(&mut self) -> Option<Op> {
+    pub(crate) fn pmevent(&mut self) -> Option<Op> {
         self.other("mask");
         Some(Op::Nop)
     }
 
     /// `griddepcontrol`: grids follow one another completely here.
-    pub fn griddepcontrol(&mut self) -> Option<Op> {
+    pub(crate) fn griddepcontrol(&mut self) -> Option<Op> {
         (self.other("launch_dependents") | self.other("wait")).then_some(Op::Nop)
     }
 
     /// `bar`, `barrier`
-    pub fn bar(&mut self) -> Option<Op> {
+    pub(crate) fn bar(&mut self) -> Option<Op> {
         self.other("cta");
         self.form.aligned = false;
         if self.other("warp") {

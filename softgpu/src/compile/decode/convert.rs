@@ -7,7 +7,7 @@ use rgpu_image::ptx::ast::Type;
 
 impl Reader {
     /// `cvt`
-    pub fn cvt(&mut self) -> Option<Op> {
+    pub(crate) fn cvt(&mut self) -> Option<Op> {
         if self.other("pack") {
             if !Self::flag(&mut self.form.sat) {
                 return None;

@@ -46,7 +46,7 @@ impl Reader {
     }
 
     /// `neg`, `abs`
-    pub fn sign(&mut self) -> Option<Op> {
+    pub(crate) fn sign(&mut self) -> Option<Op> {
         let negates = self.form.opcode == Opcode::Neg;
         let ty = self.ty()?;
         let ftz = Self::flag(&mut self.form.ftz);
@@ -62,12 +62,12 @@ impl Reader {
     }
 
     /// `copysign`
-    pub fn copysign(&mut self) -> Option<Op> {
+    pub(crate) fn copysign(&mut self) -> Option<Op> {
         Some(Op::Copysign { ty: self.ty_of(&[Type::F32, Type::F64])? })
     }
 
     /// `testp`
-    pub fn testp(&mut self) -> Option<Op> {
+    pub(crate) fn testp(&mut self) -> Option<Op> {
         use TestKind as T;
         let kinds = [
             ("finite", T::Finite),
@@ -81,7 +81,7 @@ impl Reader {
     }
 
     /// `fma`, and `mad` of floating-point numbers.
-    pub fn fma(&mut self) -> Option<Op> {
+    pub(crate) fn fma(&mut self) -> Option<Op> {
         let ty = self.ty()?;
         let mode = self.mode();
         let relu = self.other("relu");
@@ -93,7 +93,7 @@ impl Reader {
     }
 
     /// `min`, `max`
-    pub fn min_max(&mut self) -> Option<Op> {
+    pub(crate) fn min_max(&mut self) -> Option<Op> {
         let max = self.form.opcode == Opcode::Max;
         let op = if max { IntOp::Max } else { IntOp::Min };
         let ty = self.ty()?;
@@ -119,7 +119,7 @@ impl Reader {
     }
 
     /// `rcp`, `sqrt`, `rsqrt`, `sin`, `cos`, `lg2`, `ex2`, `tanh`
-    pub fn float_unary(&mut self) -> Option<Op> {
+    pub(crate) fn float_unary(&mut self) -> Option<Op> {
         use FloatUnary as U;
         let op = match self.form.opcode {
             Opcode::Rcp => U::Rcp,

@@ -19,7 +19,7 @@ impl Reader {
     }
 
     /// `vadd` and its kin.
-    pub fn video(&mut self) -> Option<Op> {
+    pub(crate) fn video(&mut self) -> Option<Op> {
         use Opcode as O;
         use VideoOp as V;
         let opcode = self.form.opcode;
@@ -71,7 +71,7 @@ impl Reader {
     }
 
     /// `mma`
-    pub fn mma(&mut self) -> Option<Op> {
+    pub(crate) fn mma(&mut self) -> Option<Op> {
         self.sync_aligned()?;
         let (m, n, k) = self.shape()?;
         let (a_row, b_row) = (self.layout()?, self.layout()?);
@@ -88,7 +88,7 @@ impl Reader {
     }
 
     /// `wmma`
-    pub fn wmma(&mut self) -> Option<Op> {
+    pub(crate) fn wmma(&mut self) -> Option<Op> {
         self.sync_aligned()?;
         if self.other("mma") {
             let (m, n, k) = self.shape()?;
@@ -130,7 +130,7 @@ impl Reader {
     }
 
     /// `ldmatrix`
-    pub fn ldmatrix(&mut self) -> Option<Op> {
+    pub(crate) fn ldmatrix(&mut self) -> Option<Op> {
         self.sync_aligned()?;
         let count = self.one_of(&[("x1", 1), ("x2", 2), ("x4", 4)])?;
         let transpose = self.other("trans");
@@ -144,7 +144,7 @@ impl Reader {
     }
 
     /// `movmatrix`
-    pub fn movmatrix(&mut self) -> Option<Op> {
+    pub(crate) fn movmatrix(&mut self) -> Option<Op> {
         self.sync_aligned()?;
         self.ty_of(&[Type::B16])?;
         (self.other("trans") && self.other("m8n8")).then_some(Op::Movmatrix)

@@ -8,7 +8,7 @@ use rgpu_image::ptx::ast::Type;
 
 impl Reader {
     /// `add`, `addc`, `sub`, `subc`
-    pub fn add(&mut self) -> Option<Op> {
+    pub(crate) fn add(&mut self) -> Option<Op> {
         let subtract = matches!(self.form.opcode, Opcode::Sub | Opcode::Subc);
         let carry_in = matches!(self.form.opcode, Opcode::Addc | Opcode::Subc);
         let carry_out = Self::flag(&mut self.form.cc);
@@ -40,7 +40,7 @@ impl Reader {
     }
 
     /// `mul`
-    pub fn mul(&mut self) -> Option<Op> {
+    pub(crate) fn mul(&mut self) -> Option<Op> {
         if self.is_float() {
             let ty = self.ty()?;
             let mode = self.mode();
@@ -57,7 +57,7 @@ impl Reader {
     }
 
     /// `mad`, `madc`
-    pub fn mad(&mut self) -> Option<Op> {
+    pub(crate) fn mad(&mut self) -> Option<Op> {
         if self.is_float() {
             return self.fma();
         }
@@ -84,7 +84,7 @@ impl Reader {
     }
 
     /// `mul24`
-    pub fn mul24(&mut self) -> Option<Op> {
+    pub(crate) fn mul24(&mut self) -> Option<Op> {
         let ty = self.ty_of(&[Type::U32, Type::S32])?;
         match self.form.part.take()? {
             MulPart::Lo => Some(Op::Int { op: IntOp::Mul24Lo, ty }),
@@ -94,7 +94,7 @@ impl Reader {
     }
 
     /// `mad24`
-    pub fn mad24(&mut self) -> Option<Op> {
+    pub(crate) fn mad24(&mut self) -> Option<Op> {
         let ty = self.ty_of(&[Type::U32, Type::S32])?;
         let sat = Self::flag(&mut self.form.sat);
         let op = match (self.form.part.take()?, sat) {
@@ -107,7 +107,7 @@ impl Reader {
     }
 
     /// `div`
-    pub fn div(&mut self) -> Option<Op> {
+    pub(crate) fn div(&mut self) -> Option<Op> {
         if self.is_float() {
             self.float_div()
         } else {
@@ -116,12 +116,12 @@ impl Reader {
     }
 
     /// `rem`
-    pub fn rem(&mut self) -> Option<Op> {
+    pub(crate) fn rem(&mut self) -> Option<Op> {
         Some(Op::Int { op: IntOp::Rem, ty: self.ty_of(INTS)? })
     }
 
     /// `and`, `or`, `xor`
-    pub fn logic(&mut self) -> Option<Op> {
+    pub(crate) fn logic(&mut self) -> Option<Op> {
         let op = match self.form.opcode {
             Opcode::And => IntOp::And,
             Opcode::Or => IntOp::Or,
@@ -136,7 +136,7 @@ impl Reader {
     }
 
     /// `not`, `cnot`
-    pub fn not(&mut self) -> Option<Op> {
+    pub(crate) fn not(&mut self) -> Option<Op> {
         let op = if self.form.opcode == Opcode::Cnot { IntUnary::Cnot } else { IntUnary::Not };
         match self.ty()? {
             Type::Pred if op == IntUnary::Not => Some(Op::PredNot),
@@ -146,7 +146,7 @@ impl Reader {
     }
 
     /// `shl`, `shr`
-    pub fn shift(&mut self) -> Option<Op> {
+    pub(crate) fn shift(&mut self) -> Option<Op> {
         let ty = self.ty()?;
         if self.form.opcode == Opcode::Shl {
             return BITS.contains(&ty).then_some(Op::Int { op: IntOp::Shl, ty });
@@ -155,7 +155,7 @@ impl Reader {
     }
 
     /// `shf`
-    pub fn shf(&mut self) -> Option<Op> {
+    pub(crate) fn shf(&mut self) -> Option<Op> {
         self.ty_of(&[Type::B32])?;
         Some(Op::Shf {
             left: self.one_of(&[("l", true), ("r", false)])?,
@@ -164,7 +164,7 @@ impl Reader {
     }
 
     /// `popc`, `clz`, `brev`
-    pub fn count_bits(&mut self) -> Option<Op> {
+    pub(crate) fn count_bits(&mut self) -> Option<Op> {
         let op = match self.form.opcode {
             Opcode::Popc => IntUnary::Popc,
             Opcode::Clz => IntUnary::Clz,
@@ -175,28 +175,28 @@ impl Reader {
     }
 
     /// `bfind`
-    pub fn bfind(&mut self) -> Option<Op> {
+    pub(crate) fn bfind(&mut self) -> Option<Op> {
         let shift = self.other("shiftamt");
         Some(Op::IntUnary { op: IntUnary::Bfind { shift }, ty: self.ty_of(WORDS)? })
     }
 
     /// `sad`
-    pub fn sad(&mut self) -> Option<Op> {
+    pub(crate) fn sad(&mut self) -> Option<Op> {
         Some(Op::IntTernary { op: IntTernary::Sad, ty: self.ty_of(INTS)? })
     }
 
     /// `bfe`
-    pub fn bfe(&mut self) -> Option<Op> {
+    pub(crate) fn bfe(&mut self) -> Option<Op> {
         Some(Op::IntTernary { op: IntTernary::Bfe, ty: self.ty_of(WORDS)? })
     }
 
     /// `bfi`
-    pub fn bfi(&mut self) -> Option<Op> {
+    pub(crate) fn bfi(&mut self) -> Option<Op> {
         Some(Op::Bfi { ty: self.ty_of(&[Type::B32, Type::B64])? })
     }
 
     /// `fns`
-    pub fn fns(&mut self) -> Option<Op> {
+    pub(crate) fn fns(&mut self) -> Option<Op> {
         Some(Op::IntTernary { op: IntTernary::Fns, ty: self.ty_of(&[Type::B32])? })
     }
 
@@ -206,19 +206,19 @@ impl Reader {
     }
 
     /// `bmsk`
-    pub fn bmsk(&mut self) -> Option<Op> {
+    pub(crate) fn bmsk(&mut self) -> Option<Op> {
         self.ty_of(&[Type::B32])?;
         Some(Op::Bmsk { clamp: self.clamps()? })
     }
 
     /// `szext`
-    pub fn szext(&mut self) -> Option<Op> {
+    pub(crate) fn szext(&mut self) -> Option<Op> {
         let clamp = self.clamps()?;
         Some(Op::Szext { signed: self.ty_of(&[Type::U32, Type::S32])?.is_signed(), clamp })
     }
 
     /// `prmt`
-    pub fn prmt(&mut self) -> Option<Op> {
+    pub(crate) fn prmt(&mut self) -> Option<Op> {
         use PrmtMode as P;
         let modes = [
             ("f4e", P::F4e),
@@ -233,7 +233,7 @@ impl Reader {
     }
 
     /// `lop3`
-    pub fn lop3(&mut self) -> Option<Op> {
+    pub(crate) fn lop3(&mut self) -> Option<Op> {
         self.ty_of(&[Type::B32])?;
         Some(Op::Lop3 { predicate: self.one_of(&[("or", Combine::Or), ("and", Combine::And)]) })
     }
@@ -245,13 +245,13 @@ impl Reader {
     }
 
     /// `dp4a`
-    pub fn dp4a(&mut self) -> Option<Op> {
+    pub(crate) fn dp4a(&mut self) -> Option<Op> {
         let (a_signed, b_signed) = self.factors()?;
         Some(Op::Dp4a { a_signed, b_signed })
     }
 
     /// `dp2a`
-    pub fn dp2a(&mut self) -> Option<Op> {
+    pub(crate) fn dp2a(&mut self) -> Option<Op> {
         let high = self.one_of(&[("lo", false), ("hi", true)])?;
         let (a_signed, b_signed) = self.factors()?;
         Some(Op::Dp2a { a_signed, b_signed, high })

@@ -7,13 +7,13 @@ use rgpu_image::ptx::ast::{Space, Type};
 
 impl Reader {
     /// `mov`
-    pub fn mov(&mut self) -> Option<Op> {
+    pub(crate) fn mov(&mut self) -> Option<Op> {
         let ty = self.ty()?;
         (ty == Type::Pred || (16..=64).contains(&ty.bits())).then_some(Op::Mov { ty })
     }
 
     /// `cvta`
-    pub fn cvta(&mut self) -> Option<Op> {
+    pub(crate) fn cvta(&mut self) -> Option<Op> {
         let to = Self::flag(&mut self.form.to);
         let space = self.take_space()??;
         self.ty_of(&[Type::U64])?;
@@ -27,7 +27,7 @@ impl Reader {
     }
 
     /// `isspacep`
-    pub fn isspacep(&mut self) -> Option<Op> {
+    pub(crate) fn isspacep(&mut self) -> Option<Op> {
         let space = match self.take_space()?? {
             Space::Const => SpaceTest::Const,
             Space::Global => SpaceTest::Global,
@@ -40,13 +40,13 @@ impl Reader {
     }
 
     /// `ld`, `ldu`
-    pub fn load(&mut self) -> Option<Op> {
+    pub(crate) fn load(&mut self) -> Option<Op> {
         let (place, ty, vector, order) = self.access()?;
         Some(Op::Ld { place, ty, vector, order })
     }
 
     /// `st`
-    pub fn store(&mut self) -> Option<Op> {
+    pub(crate) fn store(&mut self) -> Option<Op> {
         let (place, ty, vector, order) = self.access()?;
         if place == Place::Param && order != Order::Weak {
             return None;
@@ -97,21 +97,21 @@ impl Reader {
     }
 
     /// `membar`, `fence`: some combination of modifiers says which accesses are ordered; here all are.
-    pub fn fence(&mut self) -> Option<Op> {
+    pub(crate) fn fence(&mut self) -> Option<Op> {
         let f = &mut self.form;
         (f.semantics, f.scope) = (None, None);
         Some(Op::Fence)
     }
 
     /// `prefetch`, `prefetchu`, `applypriority`, and `discard`, which allows bytes to be lost, but need not lose them.
-    pub fn cache_hint(&mut self) -> Option<Op> {
+    pub(crate) fn cache_hint(&mut self) -> Option<Op> {
         self.form.spaces.clear();
         self.form.others.retain(|m| !matches!(m.as_str(), "L1" | "L2" | "L2::evict_normal"));
         Some(Op::Nop)
     }
 
     /// `createpolicy`: a policy says how long data are worth keeping in a cache, so that any value will do.
-    pub fn createpolicy(&mut self) -> Option<Op> {
+    pub(crate) fn createpolicy(&mut self) -> Option<Op> {
         self.ty_of(&[Type::B64])?;
         if self.other("cvt") {
             return self.other("L2").then_some(Op::Policy);
@@ -137,7 +137,7 @@ impl Reader {
     }
 
     /// `atom`, `red`
-    pub fn atomic(&mut self) -> Option<Op> {
+    pub(crate) fn atomic(&mut self) -> Option<Op> {
         let result = self.form.opcode == Opcode::Atom;
         let shared = match self.take_space()? {
             None | Some(Space::Global) => false,
@@ -181,7 +181,7 @@ impl Reader {
     }
 
     /// `cp.async` and what belongs to it.
-    pub fn cp(&mut self) -> Option<Op> {
+    pub(crate) fn cp(&mut self) -> Option<Op> {
         if !self.other("async") {
             return None;
         }
@@ -220,7 +220,7 @@ impl Reader {
     }
 
     /// `mbarrier`
-    pub fn mbarrier(&mut self) -> Option<Op> {
+    pub(crate) fn mbarrier(&mut self) -> Option<Op> {
         // Whatever the order that is asked for, one worker runs the whole block.
         self.form.others.retain(|m| !matches!(m.as_str(), "release" | "acquire" | "relaxed" | "cta"));
         (self.form.semantics, self.form.scope) = (None, None);

@@ -16,14 +16,14 @@ use super::opcode::{Form, Rounding};
 use rgpu_image::ptx::ast::{Space, Type};
 
 /// What an opcode with its modifiers means; `None` when it is not implemented.
-pub fn decode(form: &Form) -> Option<Op> {
+pub(super) fn decode(form: &Form) -> Option<Op> {
     let mut reader = Reader { form: form.clone() };
     let op = (form.opcode.row().decode)(&mut reader)?;
     reader.is_empty().then_some(op)
 }
 
 /// A form from which everything that was understood has been taken.
-pub struct Reader {
+pub(super) struct Reader {
     form: Form,
 }
 
@@ -34,7 +34,7 @@ const HALVES: &[Type] = &[Type::F16, Type::F16x2, Type::Bf16, Type::Bf16x2];
 
 impl Reader {
     /// Of opcodes that cannot be executed, whatever their modifiers are.
-    pub fn refused(&mut self) -> Option<Op> {
+    pub(super) fn refused(&mut self) -> Option<Op> {
         None
     }
 

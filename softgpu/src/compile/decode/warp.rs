@@ -8,7 +8,7 @@ use rgpu_image::ptx::ast::Type;
 
 impl Reader {
     /// `shfl`
-    pub fn shfl(&mut self) -> Option<Op> {
+    pub(crate) fn shfl(&mut self) -> Option<Op> {
         use ShuffleMode as S;
         let modes = [("up", S::Up), ("down", S::Down), ("bfly", S::Butterfly), ("idx", S::Index)];
         let mode = self.one_of(&modes)?;
@@ -17,7 +17,7 @@ impl Reader {
     }
 
     /// `vote`
-    pub fn vote(&mut self) -> Option<Op> {
+    pub(crate) fn vote(&mut self) -> Option<Op> {
         use VoteMode as V;
         let mode = if Self::flag(&mut self.form.uni) {
             V::Uniform
@@ -29,14 +29,14 @@ impl Reader {
     }
 
     /// `match`
-    pub fn lane_match(&mut self) -> Option<Op> {
+    pub(crate) fn lane_match(&mut self) -> Option<Op> {
         let all = self.one_of(&[("all", true), ("any", false)])?;
         self.sync()?;
         Some(Op::Match { all, ty: self.ty_of(&[Type::B32, Type::B64])? })
     }
 
     /// `redux`
-    pub fn redux(&mut self) -> Option<Op> {
+    pub(crate) fn redux(&mut self) -> Option<Op> {
         let combine = self.form.combine.take()?;
         self.sync()?;
         let reduce = match (combine, self.ty()?) {
@@ -54,13 +54,13 @@ impl Reader {
     }
 
     /// `activemask`
-    pub fn activemask(&mut self) -> Option<Op> {
+    pub(crate) fn activemask(&mut self) -> Option<Op> {
         self.ty_of(&[Type::B32])?;
         Some(Op::ActiveMask)
     }
 
     /// `elect`
-    pub fn elect(&mut self) -> Option<Op> {
+    pub(crate) fn elect(&mut self) -> Option<Op> {
         self.sync()?;
         Some(Op::Elect)
     }

@@ -10,7 +10,7 @@ use rgpu_image::ptx::ast::{Operand, Type};
 
 impl<'a> Emitter<'a, '_> {
     /// Two sources, one result of the same type.
-    pub fn int(&mut self, op: IntOp, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn int(&mut self, op: IntOp, ty: Type, o: &'a [Operand]) -> Result<()> {
         if let (IntOp::Shl | IntOp::Shr, Operand::Int(amount, _)) = (op, self.operand(o, 2)?) {
             let a = self.src(self.operand(o, 1)?, ty)?;
             let value = self.shift_by_constant(op, ty, a, *amount as u32);
@@ -52,7 +52,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// The result of an operation that cannot fail.
-    pub fn int_value(&mut self, op: IntOp, ty: Type, a: Value, b: Value) -> Value {
+    pub(crate) fn int_value(&mut self, op: IntOp, ty: Type, a: Value, b: Value) -> Value {
         let signed = ty.is_signed();
         let class = class(ty);
         match op {
@@ -93,7 +93,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `a << b`, 0 where `b` is at least the width.
-    pub fn shift_left(&mut self, a: Value, b: Value) -> Value {
+    pub(crate) fn shift_left(&mut self, a: Value, b: Value) -> Value {
         let ty = self.type_of(a);
         let shifted = self.b.ins().ishl(a, b);
         let fits = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, b, i64::from(ty.bits()));
@@ -102,7 +102,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `a >> b` without sign, 0 where `b` is at least the width.
-    pub fn shift_right(&mut self, a: Value, b: Value) -> Value {
+    pub(crate) fn shift_right(&mut self, a: Value, b: Value) -> Value {
         let ty = self.type_of(a);
         let shifted = self.b.ins().ushr(a, b);
         let fits = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, b, i64::from(ty.bits()));
@@ -111,7 +111,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Clamps a 64-bit number to a signed range.
-    pub fn clamp_signed(&mut self, value: Value, bits: u32) -> Value {
+    pub(crate) fn clamp_signed(&mut self, value: Value, bits: u32) -> Value {
         let low = self.iconst(types::I64, -(1i64 << (bits - 1)));
         let high = self.iconst(types::I64, (1i64 << (bits - 1)) - 1);
         let value = self.b.ins().smax(value, low);
@@ -119,7 +119,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Clamps a signed 64-bit number to an unsigned range.
-    pub fn clamp_unsigned(&mut self, value: Value, bits: u32) -> Value {
+    pub(crate) fn clamp_unsigned(&mut self, value: Value, bits: u32) -> Value {
         let low = self.iconst(types::I64, 0);
         let high = self.iconst(types::I64, (1i64 << bits) - 1);
         let value = self.b.ins().smax(value, low);
@@ -213,13 +213,13 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `mul.wide`
-    pub fn mul_wide(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn mul_wide(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
         let product = self.wide_product(ty, o)?;
         self.set(self.operand(o, 0)?, Self::wide_type(ty), product)
     }
 
     /// `mad.wide`
-    pub fn mad_wide(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn mad_wide(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
         let product = self.wide_product(ty, o)?;
         let c = self.src(self.operand(o, 3)?, Self::wide_type(ty))?;
         let sum = self.b.ins().iadd(product, c);
@@ -227,7 +227,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// One source.
-    pub fn int_unary(&mut self, op: IntUnary, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn int_unary(&mut self, op: IntUnary, ty: Type, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, ty)?;
         let class = class(ty);
         let (value, ty) = match op {
@@ -267,7 +267,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Three sources.
-    pub fn int_ternary(&mut self, op: IntTernary, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn int_ternary(&mut self, op: IntTernary, ty: Type, o: &'a [Operand]) -> Result<()> {
         use IntTernary as T;
         if op == T::Bfe {
             return self.bfe(ty, o);
@@ -303,7 +303,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `add`, `min` and `max` of two 16-bit integers in one register.
-    pub fn packed_int(&mut self, op: IntOp, signed: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn packed_int(&mut self, op: IntOp, signed: bool, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::B32)?;
         let b = self.src(self.operand(o, 2)?, Type::B32)?;
         let ty = if signed { Type::S16 } else { Type::U16 };
@@ -316,7 +316,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// The two 16-bit halves of a 32-bit integer, low first.
-    pub fn halves(&mut self, value: Value) -> (Value, Value) {
+    pub(crate) fn halves(&mut self, value: Value) -> (Value, Value) {
         let low = self.b.ins().ireduce(types::I16, value);
         let high = self.b.ins().ushr_imm_u(value, 16);
         let high = self.b.ins().ireduce(types::I16, high);
@@ -324,7 +324,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// The opposite of [`Self::halves`].
-    pub fn join_halves(&mut self, low: Value, high: Value) -> Value {
+    pub(crate) fn join_halves(&mut self, low: Value, high: Value) -> Value {
         let low = self.b.ins().uextend(types::I32, low);
         let high = self.b.ins().uextend(types::I32, high);
         let high = self.b.ins().ishl_imm_u(high, 16);
@@ -332,7 +332,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `and`, `or`, `xor` of predicates.
-    pub fn pred_logic(&mut self, op: IntOp, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn pred_logic(&mut self, op: IntOp, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::Pred)?;
         let b = self.src(self.operand(o, 2)?, Type::Pred)?;
         let value = self.int_value(op, Type::U8, a, b);
@@ -340,14 +340,14 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `not` of a predicate.
-    pub fn pred_not(&mut self, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn pred_not(&mut self, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::Pred)?;
         let not = self.b.ins().bxor_imm_u(a, 1);
         self.set(self.operand(o, 0)?, Type::Pred, not)
     }
 
     /// `selp`
-    pub fn selp(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn selp(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
         let (a, b) = (self.src(self.operand(o, 1)?, ty)?, self.src(self.operand(o, 2)?, ty)?);
         let p = self.src(self.operand(o, 3)?, Type::Pred)?;
         let value = self.b.ins().select(p, a, b);
@@ -355,7 +355,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Compares two values of a type, yielding 0 or 1.
-    pub fn compare(&mut self, compare: Compare, ty: Type, ftz: bool, a: Value, b: Value) -> Value {
+    pub(crate) fn compare(&mut self, compare: Compare, ty: Type, ftz: bool, a: Value, b: Value) -> Value {
         use Compare as C;
         if ty.is_float() {
             let (a, b) = match ty {
@@ -428,7 +428,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `setp`
-    pub fn setp(
+    pub(crate) fn setp(
         &mut self,
         compare: Compare,
         combine: Option<Combine>,
@@ -462,7 +462,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `set`
-    pub fn set_compare(
+    pub(crate) fn set_compare(
         &mut self,
         compare: Compare,
         combine: Option<Combine>,
@@ -501,7 +501,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `slct`
-    pub fn slct(&mut self, ty: Type, select: Type, ftz: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn slct(&mut self, ty: Type, select: Type, ftz: bool, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, ty)?;
         let b = self.src(self.operand(o, 2)?, ty)?;
         let c = self.src(self.operand(o, 3)?, select)?;

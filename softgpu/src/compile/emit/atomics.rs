@@ -10,7 +10,7 @@ use rgpu_image::ptx::ast::{Operand, Type};
 
 impl<'a> Emitter<'a, '_> {
     /// `atom`, `red`
-    pub fn atom(
+    pub(crate) fn atom(
         &mut self,
         shared: bool,
         op: Combine,

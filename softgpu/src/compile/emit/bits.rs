@@ -23,7 +23,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `bfe`
-    pub fn bfe(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn bfe(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
         let signed = ty.is_signed();
         let a = self.src(self.operand(o, 1)?, ty)?;
         let position = self.low_byte(self.operand(o, 2)?)?;
@@ -52,7 +52,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `bfi`
-    pub fn bfi(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn bfi(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, ty)?;
         let b = self.src(self.operand(o, 2)?, ty)?;
         let position = self.low_byte(self.operand(o, 3)?)?;
@@ -70,7 +70,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `bmsk`
-    pub fn bmsk(&mut self, clamp: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn bmsk(&mut self, clamp: bool, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::U32)?;
         let b = self.src(self.operand(o, 2)?, Type::U32)?;
         let (a, b) =
@@ -82,7 +82,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `szext`: the low bits, extended.
-    pub fn szext(&mut self, signed: bool, clamp: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn szext(&mut self, signed: bool, clamp: bool, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::U32)?;
         let n = self.src(self.operand(o, 2)?, Type::U32)?;
         let width = self.iconst(types::I32, 32);
@@ -99,7 +99,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `prmt`
-    pub fn prmt(&mut self, mode: PrmtMode, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn prmt(&mut self, mode: PrmtMode, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::B32)?;
         let b = self.src(self.operand(o, 2)?, Type::B32)?;
         let low = self.b.ins().uextend(types::I64, a);
@@ -184,7 +184,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `lop3`
-    pub fn lop3(&mut self, predicate: Option<Combine>, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn lop3(&mut self, predicate: Option<Combine>, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::B32)?;
         let b = self.src(self.operand(o, 2)?, Type::B32)?;
         let c = self.src(self.operand(o, 3)?, Type::B32)?;
@@ -248,7 +248,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `shf`
-    pub fn shf(&mut self, left: bool, wrap: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn shf(&mut self, left: bool, wrap: bool, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::B32)?;
         let b = self.src(self.operand(o, 2)?, Type::B32)?;
         let c = self.src(self.operand(o, 3)?, Type::U32)?;
@@ -283,7 +283,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `dp4a`
-    pub fn dp4a(&mut self, a_signed: bool, b_signed: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn dp4a(&mut self, a_signed: bool, b_signed: bool, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::B32)?;
         let b = self.src(self.operand(o, 2)?, Type::B32)?;
         let mut sum = self.src(self.operand(o, 3)?, Type::B32)?;
@@ -296,7 +296,13 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `dp2a`
-    pub fn dp2a(&mut self, a_signed: bool, b_signed: bool, high: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn dp2a(
+        &mut self,
+        a_signed: bool,
+        b_signed: bool,
+        high: bool,
+        o: &'a [Operand],
+    ) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::B32)?;
         let b = self.src(self.operand(o, 2)?, Type::B32)?;
         let mut sum = self.src(self.operand(o, 3)?, Type::B32)?;

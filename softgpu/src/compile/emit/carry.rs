@@ -32,7 +32,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `add.cc`, `addc`, `sub.cc`, `subc`. A subtraction's carry is its borrow.
-    pub fn add_carry(
+    pub(crate) fn add_carry(
         &mut self,
         ty: Type,
         subtract: bool,
@@ -64,7 +64,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `mad.cc`, `madc`.
-    pub fn mad_carry(
+    pub(crate) fn mad_carry(
         &mut self,
         ty: Type,
         high: bool,

@@ -18,7 +18,7 @@ const FUEL: i64 = 256;
 
 impl<'a> Emitter<'a, '_> {
     /// The block that a branch operand names.
-    pub fn target(&self, operand: &Operand) -> Result<usize> {
+    pub(crate) fn target(&self, operand: &Operand) -> Result<usize> {
         match operand {
             Operand::Label(label) => self.label(*label),
             _ => Err(self.refuse("A label is expected here")),
@@ -33,7 +33,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Goes to a block of the function, past a yield where the edge closes a loop that may be waiting.
-    pub fn jump_to(&mut self, target: usize) -> Result<()> {
+    pub(crate) fn jump_to(&mut self, target: usize) -> Result<()> {
         let block = self.edge(target);
         self.b.ins().jump(block, &[]);
         Ok(())
@@ -50,7 +50,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Emits the yields on the edges out of the block that has just been ended.
-    pub fn waiting_blocks(&mut self) {
+    pub(crate) fn waiting_blocks(&mut self) {
         for (check, target, weight) in std::mem::take(&mut self.pending) {
             let stop = self.b.create_block();
             self.b.set_cold_block(stop);
@@ -70,7 +70,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `@p bra`
-    pub fn conditional_branch(
+    pub(crate) fn conditional_branch(
         &mut self,
         predicate: Value,
         negated: bool,
@@ -89,14 +89,14 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `bra`, without a guard
-    pub fn bra(&mut self, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn bra(&mut self, o: &'a [Operand]) -> Result<bool> {
         let target = self.target(self.operand(o, 0)?)?;
         self.jump_to(target)?;
         Ok(true)
     }
 
     /// `brx.idx`
-    pub fn brx(&mut self, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn brx(&mut self, o: &'a [Operand]) -> Result<bool> {
         let index = self.src(self.operand(o, 0)?, Type::U32)?;
         let labels = branch_targets(self.function, o);
         if labels.is_empty() {
@@ -116,35 +116,35 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `ret`
-    pub fn end_of_function(&mut self, _: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn end_of_function(&mut self, _: &'a [Operand]) -> Result<bool> {
         self.ret()?;
         Ok(true)
     }
 
     /// `exit`
-    pub fn exit(&mut self, _: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn exit(&mut self, _: &'a [Operand]) -> Result<bool> {
         self.stop(abi::STOP_EXIT)?;
         Ok(true)
     }
 
     /// `trap`, `brkpt`
-    pub fn trap(&mut self, _: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn trap(&mut self, _: &'a [Operand]) -> Result<bool> {
         self.stop(abi::TRAP_INSTRUCTION)?;
         Ok(true)
     }
 
     /// What has no effect here.
-    pub fn nop(&mut self, _: &'a [Operand]) -> Result<()> {
+    pub(crate) fn nop(&mut self, _: &'a [Operand]) -> Result<()> {
         Ok(())
     }
 
     /// What cannot be executed. Nobody gets here: kernels with such an instruction are refused before.
-    pub fn refused(&mut self, _: &'a [Operand]) -> Result<()> {
+    pub(crate) fn refused(&mut self, _: &'a [Operand]) -> Result<()> {
         Err(self.refuse("The instruction is not supported"))
     }
 
     /// The end of a function; of a thread, in a kernel.
-    pub fn ret(&mut self) -> Result<()> {
+    pub(crate) fn ret(&mut self) -> Result<()> {
         if self.latch.is_some() {
             return self.stop(abi::STOP_EXIT);
         }
@@ -152,7 +152,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Ends the thread.
-    pub fn stop(&mut self, stop: u32) -> Result<()> {
+    pub(crate) fn stop(&mut self, stop: u32) -> Result<()> {
         let Some(latch) = self.latch else { return self.return_status(stop) };
         let value = self.iconst(types::I32, i64::from(stop));
         self.b.ins().store(trusted(), value, self.thread, offset_of!(abi::Thread, stop) as i32);
@@ -165,7 +165,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Device functions: returns because the thread has stopped.
-    pub fn return_status(&mut self, stop: u32) -> Result<()> {
+    pub(crate) fn return_status(&mut self, stop: u32) -> Result<()> {
         let status = self.iconst(types::I32, i64::from(stop.wrapping_add(1)));
         self.return_with(Some(status))
     }
@@ -209,7 +209,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `call`; true when control does not come back.
-    pub fn call(&mut self, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn call(&mut self, o: &'a [Operand]) -> Result<bool> {
         let (Operand::List(returns), Operand::List(arguments)) = (self.operand(o, 0)?, self.operand(o, 2)?)
         else {
             return Err(self.refuse("A call without lists of arguments"));

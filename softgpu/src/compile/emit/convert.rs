@@ -15,7 +15,7 @@ fn is_half(ty: Type) -> bool {
 
 impl<'a> Emitter<'a, '_> {
     /// `cvt`
-    pub fn cvt(&mut self, c: Convert, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn cvt(&mut self, c: Convert, o: &'a [Operand]) -> Result<()> {
         let source = self.operand(o, 1)?;
         let a = self.src(source, c.src)?;
         let value = match (c.src.is_float(), c.dst.is_float()) {
@@ -276,7 +276,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `cvt.f16x2.f32 d, a, b`: `a` becomes the upper half.
-    pub fn cvt_pair(
+    pub(crate) fn cvt_pair(
         &mut self,
         to: Type,
         rounding: Rounding,
@@ -294,7 +294,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `cvt.pack`: two integers narrowed with saturation, above the upper half of a third one.
-    pub fn cvt_pack(&mut self, to: Type, three: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn cvt_pack(&mut self, to: Type, three: bool, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::S32)?;
         let b = self.src(self.operand(o, 2)?, Type::S32)?;
         let bits = to.bits();

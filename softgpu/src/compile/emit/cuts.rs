@@ -9,20 +9,20 @@ use crate::abi::{self, Cut, CutKind};
 use rgpu_image::ptx::ast::{Operand, RegId, Type};
 
 /// Offset of `Thread::op[n]`.
-pub fn operand_offset(n: usize) -> i32 {
+pub(super) fn operand_offset(n: usize) -> i32 {
     (offset_of!(abi::Thread, op) + n * 8) as i32
 }
 
 impl<'a> Emitter<'a, '_> {
     /// Stores an operand of a cut.
-    pub fn store_op(&mut self, n: usize, value: Value) {
+    pub(crate) fn store_op(&mut self, n: usize, value: Value) {
         let value = self.as_int(value);
         let value = self.resize(value, types::I64, false);
         self.b.ins().store(trusted(), value, self.thread, operand_offset(n));
     }
 
     /// A result of the cut after which control has come back.
-    pub fn load_op(&mut self, n: usize, ty: Type) -> Value {
+    pub(crate) fn load_op(&mut self, n: usize, ty: Type) -> Value {
         let value = self.b.ins().load(types::I64, trusted(), self.thread, operand_offset(n));
         self.resize(value, super::int_class(ty.bits()), false)
     }
@@ -30,7 +30,7 @@ impl<'a> Emitter<'a, '_> {
     /// Saves what is live at `next`, stops the thread, and goes on, in a new block that is switched to,
     /// with everything restored. `results` are registers that the cut defines. The caller goes on to
     /// `next` after it has stored the results.
-    pub fn stop_here(&mut self, kind: CutKind, legacy: bool, next: usize, results: &[u32]) {
+    pub(crate) fn stop_here(&mut self, kind: CutKind, legacy: bool, next: usize, results: &[u32]) {
         let live = match &self.liveness {
             Some(liveness) => liveness.at(next),
             None => Vec::new(),
@@ -79,14 +79,14 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// A cut without results, on an edge: goes on to `next` at once.
-    pub fn suspend(&mut self, kind: CutKind, legacy: bool, next: usize, results: &[u32]) {
+    pub(crate) fn suspend(&mut self, kind: CutKind, legacy: bool, next: usize, results: &[u32]) {
         self.stop_here(kind, legacy, next, results);
         let block = self.blocks[next];
         self.b.ins().jump(block, &[]);
     }
 
     /// The block that follows the cut which is being emitted.
-    pub fn behind_cut(&mut self) -> Result<usize> {
+    pub(crate) fn behind_cut(&mut self) -> Result<usize> {
         if self.latch.is_none() {
             return Err(self.refuse("A thread cannot stop inside a function that was not inlined"));
         }
@@ -98,27 +98,27 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Goes on behind a cut.
-    pub fn go_on(&mut self, next: usize) -> Result<bool> {
+    pub(crate) fn go_on(&mut self, next: usize) -> Result<bool> {
         self.jump_to(next)?;
         Ok(true)
     }
 
     /// `nanosleep`, and where a thread that reads must not run ahead of the one that writes.
-    pub fn give_way(&mut self, _: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn give_way(&mut self, _: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;
         self.stop_here(CutKind::Yield, false, next, &[]);
         self.go_on(next)
     }
 
     /// The lanes of a warp wait for each other. Without a mask: whoever is here once nobody else in the warp can come.
-    pub fn converge(&mut self, _: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn converge(&mut self, _: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;
         self.stop_here(CutKind::WarpSync, true, next, &[]);
         self.go_on(next)
     }
 
     /// `shfl`
-    pub fn shfl(&mut self, mode: abi::ShuffleMode, sync: bool, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn shfl(&mut self, mode: abi::ShuffleMode, sync: bool, o: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;
         let (value, predicate) = self.pair(o)?;
         for n in 0..3 {
@@ -136,7 +136,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `vote`
-    pub fn vote(&mut self, mode: abi::VoteMode, sync: bool, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn vote(&mut self, mode: abi::VoteMode, sync: bool, o: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;
         let destination = self.operand(o, 0)?;
         let predicate = self.src(self.operand(o, 1)?, Type::Pred)?;
@@ -152,7 +152,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `match`
-    pub fn lane_match(&mut self, all: bool, ty: Type, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn lane_match(&mut self, all: bool, ty: Type, o: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;
         let (value, predicate) = self.pair(o)?;
         let operand = self.src(self.operand(o, 1)?, ty)?;
@@ -167,7 +167,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `redux`
-    pub fn redux(&mut self, reduce: abi::ReduceOp, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn redux(&mut self, reduce: abi::ReduceOp, o: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;
         let destination = self.operand(o, 0)?;
         let operand = self.src(self.operand(o, 1)?, Type::B32)?;
@@ -180,7 +180,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `activemask`
-    pub fn active_mask(&mut self, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn active_mask(&mut self, o: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;
         let destination = self.operand(o, 0)?;
         let results = registers(&[Some(destination)]);
@@ -190,7 +190,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `elect`
-    pub fn elect(&mut self, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn elect(&mut self, o: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;
         let (value, predicate) = self.pair(o)?;
         self.mask(o, 1)?;
@@ -210,7 +210,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Stores the member mask.
-    pub fn mask(&mut self, o: &'a [Operand], index: usize) -> Result<()> {
+    pub(crate) fn mask(&mut self, o: &'a [Operand], index: usize) -> Result<()> {
         let mask = self.src(self.operand(o, index)?, Type::B32)?;
         self.store_op(3, mask);
         Ok(())
@@ -224,7 +224,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `bar`, `barrier`
-    pub fn bar(
+    pub(crate) fn bar(
         &mut self,
         reduce: Option<abi::ReduceOp>,
         warp: bool,
@@ -268,7 +268,7 @@ impl<'a> Emitter<'a, '_> {
 }
 
 /// The registers among operands.
-pub fn registers(operands: &[Option<&Operand>]) -> Vec<u32> {
+pub(super) fn registers(operands: &[Option<&Operand>]) -> Vec<u32> {
     operands
         .iter()
         .filter_map(|operand| match operand {

@@ -16,7 +16,7 @@ const NAN64: u64 = 0x7ff8_0000_0000_0000;
 
 /// What a directed operation computes, before it is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Directed {
+pub(crate) enum Directed {
     Add,
     Sub,
     Mul,
@@ -35,7 +35,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Replaces a denormal single by a zero of its sign.
-    pub fn flush(&mut self, value: Value) -> Value {
+    pub(crate) fn flush(&mut self, value: Value) -> Value {
         if self.flushed.contains(&value) {
             return value;
         }
@@ -50,7 +50,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Clamps to 0 … 1; NaN becomes 0.
-    pub fn saturate(&mut self, value: Value) -> Value {
+    pub(crate) fn saturate(&mut self, value: Value) -> Value {
         let (zero, one) = if self.type_of(value) == types::F64 {
             (self.f64const(0), self.f64const(1f64.to_bits()))
         } else {
@@ -63,7 +63,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Replaces any NaN by the devices' own.
-    pub fn canonical(&mut self, value: Value) -> Value {
+    pub(crate) fn canonical(&mut self, value: Value) -> Value {
         let nan = if self.type_of(value) == types::F64 { self.f64const(NAN64) } else { self.f32const(NAN32) };
         let is_nan = self.b.ins().fcmp(FloatCC::Unordered, value, value);
         self.b.ins().select(is_nan, nan, value)
@@ -88,7 +88,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `add`, `sub`, `mul`, `div`
-    pub fn float(&mut self, op: FloatOp, ty: Type, mode: Mode, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn float(&mut self, op: FloatOp, ty: Type, mode: Mode, o: &'a [Operand]) -> Result<()> {
         if ty != Type::F32 && ty != Type::F64 {
             return self.half_arithmetic(op, ty, mode, o);
         }
@@ -117,7 +117,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `fma`, `mad`
-    pub fn fma(&mut self, ty: Type, mode: Mode, relu: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn fma(&mut self, ty: Type, mode: Mode, relu: bool, o: &'a [Operand]) -> Result<()> {
         if ty != Type::F32 && ty != Type::F64 {
             return self.half_fma(ty, mode, relu, o);
         }
@@ -198,7 +198,12 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Rounds the double `value + error` to single precision in a direction.
-    pub fn narrow_directed(&mut self, value: Value, error: Option<Value>, rounding: Rounding) -> Value {
+    pub(crate) fn narrow_directed(
+        &mut self,
+        value: Value,
+        error: Option<Value>,
+        rounding: Rounding,
+    ) -> Value {
         let near = self.b.ins().fdemote(types::F32, value);
         if rounding == Rounding::Nearest {
             return near;
@@ -245,7 +250,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `min`, `max`
-    pub fn float_min_max(
+    pub(crate) fn float_min_max(
         &mut self,
         max: bool,
         ty: Type,
@@ -264,7 +269,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// The smaller or larger of two numbers; a NaN loses, or wins if `nan`. -0 is less than +0.
-    pub fn min_max_value(&mut self, max: bool, nan: bool, xorsign: bool, a: Value, b: Value) -> Value {
+    pub(crate) fn min_max_value(&mut self, max: bool, nan: bool, xorsign: bool, a: Value, b: Value) -> Value {
         let ty = self.type_of(a);
         let (a, b, sign) = if xorsign {
             let (ai, bi) = (self.as_int(a), self.as_int(b));
@@ -304,12 +309,12 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `neg`
-    pub fn float_neg(&mut self, ty: Type, ftz: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn float_neg(&mut self, ty: Type, ftz: bool, o: &'a [Operand]) -> Result<()> {
         self.float_sign(ty, ftz, false, o)
     }
 
     /// `abs`
-    pub fn float_abs(&mut self, ty: Type, ftz: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn float_abs(&mut self, ty: Type, ftz: bool, o: &'a [Operand]) -> Result<()> {
         self.float_sign(ty, ftz, true, o)
     }
 
@@ -327,7 +332,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `copysign`: the second operand's magnitude with the first one's sign.
-    pub fn copysign(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn copysign(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, ty)?;
         let b = self.src(self.operand(o, 2)?, ty)?;
         let value = self.b.ins().fcopysign(b, a);
@@ -335,7 +340,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `testp`
-    pub fn testp(&mut self, kind: TestKind, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn testp(&mut self, kind: TestKind, ty: Type, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, ty)?;
         let magnitude = self.b.ins().fabs(a);
         let bits = self.as_int(magnitude);
@@ -359,7 +364,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `rcp`, `sqrt`, `rsqrt`, `sin`, `cos`, `lg2`, `ex2`, `tanh`
-    pub fn float_unary(
+    pub(crate) fn float_unary(
         &mut self,
         op: FloatUnary,
         ty: Type,

@@ -10,12 +10,12 @@ use crate::compile::opcode::Rounding;
 use rgpu_image::ptx::ast::{Operand, Type};
 
 /// Whether two numbers share a register.
-pub fn is_pair(ty: Type) -> bool {
+pub(super) fn is_pair(ty: Type) -> bool {
     matches!(ty, Type::F16x2 | Type::Bf16x2)
 }
 
 /// The type of one of the pair.
-pub fn lane(ty: Type) -> Type {
+pub(super) fn lane(ty: Type) -> Type {
     match ty {
         Type::F16x2 => Type::F16,
         Type::Bf16x2 => Type::Bf16,
@@ -25,7 +25,7 @@ pub fn lane(ty: Type) -> Type {
 
 impl<'a> Emitter<'a, '_> {
     /// Widens a half to single precision, exactly.
-    pub fn half_to_single(&mut self, ty: Type, value: Value) -> Value {
+    pub(crate) fn half_to_single(&mut self, ty: Type, value: Value) -> Value {
         let bits = self.b.ins().uextend(types::I32, value);
         if lane(ty) == Type::Bf16 {
             let bits = self.b.ins().ishl_imm_u(bits, 16);
@@ -48,7 +48,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Rounds a single to a half.
-    pub fn single_to_half(&mut self, ty: Type, value: Value, rounding: Rounding) -> Value {
+    pub(crate) fn single_to_half(&mut self, ty: Type, value: Value, rounding: Rounding) -> Value {
         if lane(ty) == Type::Bf16 {
             return self.single_to_bf16(value, rounding);
         }
@@ -156,7 +156,13 @@ impl<'a> Emitter<'a, '_> {
 
     /// `add`, `sub`, `mul`. A single's precision is more than twice a half's, so that rounding twice is
     /// as good as rounding once.
-    pub fn half_arithmetic(&mut self, op: FloatOp, ty: Type, mode: Mode, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn half_arithmetic(
+        &mut self,
+        op: FloatOp,
+        ty: Type,
+        mode: Mode,
+        o: &'a [Operand],
+    ) -> Result<()> {
         self.by_lanes(ty, o, 2, &mut |e, values| {
             let (a, b) = (e.flush_half(ty, mode.ftz, values[0]), e.flush_half(ty, mode.ftz, values[1]));
             let (a, b) = (e.half_to_single(ty, a), e.half_to_single(ty, b));
@@ -173,7 +179,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `fma`
-    pub fn half_fma(&mut self, ty: Type, mode: Mode, relu: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn half_fma(&mut self, ty: Type, mode: Mode, relu: bool, o: &'a [Operand]) -> Result<()> {
         let helper = if lane(ty) == Type::F16 {
             helpers::half::fma_f16 as extern "C" fn(f32, f32, f32) -> u32
         } else {
@@ -210,7 +216,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `min`, `max`
-    pub fn half_min_max(
+    pub(crate) fn half_min_max(
         &mut self,
         max: bool,
         ty: Type,
@@ -228,7 +234,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `neg`, `abs`
-    pub fn half_sign(&mut self, ty: Type, ftz: bool, abs: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn half_sign(&mut self, ty: Type, ftz: bool, abs: bool, o: &'a [Operand]) -> Result<()> {
         self.by_lanes(ty, o, 1, &mut |e, values| {
             let value = e.flush_half(ty, ftz, values[0]);
             Ok(if abs { e.b.ins().band_imm_u(value, 0x7fff) } else { e.b.ins().bxor_imm_u(value, 0x8000) })
@@ -236,7 +242,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `ex2`, `tanh`
-    pub fn half_unary(&mut self, op: FloatUnary, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn half_unary(&mut self, op: FloatUnary, ty: Type, o: &'a [Operand]) -> Result<()> {
         self.by_lanes(ty, o, 1, &mut |e, values| {
             let value = e.half_to_single(ty, values[0]);
             let mode = Mode { rounding: Rounding::Nearest, ftz: false, sat: false };

@@ -17,17 +17,17 @@ use crate::compile::op::{Fragment, MatrixShape, Place};
 use rgpu_image::ptx::ast::{Operand, Type};
 
 /// Whether an `mma` is implemented.
-pub fn is_supported_mma(shape: &MatrixShape) -> bool {
+pub(crate) fn is_supported_mma(shape: &MatrixShape) -> bool {
     matrix::mma(shape).is_some()
 }
 
 /// Whether a `wmma.mma` is implemented.
-pub fn is_supported_wmma(shape: &MatrixShape) -> bool {
+pub(crate) fn is_supported_wmma(shape: &MatrixShape) -> bool {
     matrix::wmma(shape).is_some()
 }
 
 /// Whether a `wmma.load` or `wmma.store` is implemented.
-pub fn is_supported_fragment(fragment: Fragment, shape: &MatrixShape) -> bool {
+pub(crate) fn is_supported_fragment(fragment: Fragment, shape: &MatrixShape) -> bool {
     use Type::*;
     match fragment {
         Fragment::A | Fragment::B => matrix::wmma_shape_exists(shape, shape.a),
@@ -108,19 +108,19 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `mma`
-    pub fn mma(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn mma(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
         let spreads = matrix::mma(&shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
         self.multiply(&shape, spreads, o)
     }
 
     /// `wmma.mma`
-    pub fn wmma_mma(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn wmma_mma(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
         let spreads = matrix::wmma(&shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
         self.multiply(&shape, spreads, o)
     }
 
     /// `movmatrix`
-    pub fn movmatrix(&mut self, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn movmatrix(&mut self, o: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;
         let at = self.matrix_area(32);
         let value = self.src(self.operand(o, 1)?, Type::B32)?;
@@ -156,7 +156,13 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `ldmatrix`
-    pub fn ldmatrix(&mut self, count: u32, transpose: bool, shared: bool, o: &'a [Operand]) -> Result<bool> {
+    pub(crate) fn ldmatrix(
+        &mut self,
+        count: u32,
+        transpose: bool,
+        shared: bool,
+        o: &'a [Operand],
+    ) -> Result<bool> {
         let next = self.behind_cut()?;
         let at = self.matrix_area(32);
         let destination = self.operand(o, 0)?;
@@ -250,7 +256,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `wmma.load`
-    pub fn wmma_load(
+    pub(crate) fn wmma_load(
         &mut self,
         fragment: Fragment,
         shape: MatrixShape,
@@ -307,7 +313,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `wmma.store`
-    pub fn wmma_store(
+    pub(crate) fn wmma_store(
         &mut self,
         shape: MatrixShape,
         row: bool,

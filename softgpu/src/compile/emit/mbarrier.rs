@@ -18,7 +18,7 @@ const PHASE: i64 = 2 * BITS;
 
 impl<'a> Emitter<'a, '_> {
     /// `mbarrier.*`, and `cp.async.mbarrier.arrive`.
-    pub fn mbarrier(&mut self, op: MbarrierOp, shared: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn mbarrier(&mut self, op: MbarrierOp, shared: bool, o: &'a [Operand]) -> Result<()> {
         let place = if shared { Place::Shared } else { Place::Generic };
         match op {
             MbarrierOp::Init => {

@@ -13,7 +13,7 @@ use rgpu_image::ptx::ast::{AddressBase, Operand, RegId, Symbol, Type};
 
 /// Where an access goes: a base, an offset, and the flags of the access.
 #[derive(Clone, Copy)]
-pub struct Target {
+pub(crate) struct Target {
     pub base: Value,
     pub offset: i32,
     pub flags: ir::MemFlagsData,
@@ -21,7 +21,7 @@ pub struct Target {
 
 impl<'a> Emitter<'a, '_> {
     /// The address itself if an access near it can only hit the arena; an address that faults otherwise.
-    pub fn confine(&mut self, address: Value) -> Value {
+    pub(crate) fn confine(&mut self, address: Value) -> Value {
         let arena = self.cx.env.arena;
         let low = arena.base.wrapping_add(REACH as u64);
         let span = arena.size.saturating_sub(2 * REACH as u64);
@@ -33,7 +33,7 @@ impl<'a> Emitter<'a, '_> {
         self.b.ins().select(inside, address, fault)
     }
 
-    pub fn shared_base(&mut self) -> Value {
+    pub(crate) fn shared_base(&mut self) -> Value {
         self.block_field(types::I64, offset_of!(abi::Block, shared_base))
     }
 
@@ -49,7 +49,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Where an address operand leads, for an access of `width` bytes in all.
-    pub fn target_of(&mut self, place: Place, operand: &Operand, width: u32) -> Result<Target> {
+    pub(crate) fn target_of(&mut self, place: Place, operand: &Operand, width: u32) -> Result<Target> {
         let (base, offset) = match operand {
             Operand::Address(base, offset) => (*base, *offset),
             _ => return Err(self.refuse("An address is expected here")),
@@ -146,7 +146,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// The base and offset added up.
-    pub fn whole_address(&mut self, target: Target) -> Value {
+    pub(crate) fn whole_address(&mut self, target: Target) -> Value {
         self.add_const(target.base, i64::from(target.offset))
     }
 
@@ -172,7 +172,14 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `ld`
-    pub fn ld(&mut self, place: Place, ty: Type, vector: u32, order: Order, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn ld(
+        &mut self,
+        place: Place,
+        ty: Type,
+        vector: u32,
+        order: Order,
+        o: &'a [Operand],
+    ) -> Result<()> {
         let destinations = self.elements(self.operand(o, 0)?, vector)?;
         let source = self.operand(o, 1)?;
         if let Some(reg) = self.parameter_register(place, source) {
@@ -235,7 +242,14 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `st`
-    pub fn st(&mut self, place: Place, ty: Type, vector: u32, order: Order, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn st(
+        &mut self,
+        place: Place,
+        ty: Type,
+        vector: u32,
+        order: Order,
+        o: &'a [Operand],
+    ) -> Result<()> {
         let sources = self.elements(self.operand(o, 1)?, vector)?;
         let destination = self.operand(o, 0)?;
         if let Some(reg) = self.parameter_register(place, destination) {
@@ -290,14 +304,14 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `membar`, `fence`
-    pub fn fence(&mut self, _: &'a [Operand]) -> Result<()> {
+    pub(crate) fn fence(&mut self, _: &'a [Operand]) -> Result<()> {
         self.b.ins().fence();
         Ok(())
     }
 
     /// `cp.async`: copies at once. The fourth operand is how many bytes to read; the rest becomes zeros. With a hint,
     /// the last operand is a cache policy, which means nothing here.
-    pub fn cp_async(&mut self, hint: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn cp_async(&mut self, hint: bool, o: &'a [Operand]) -> Result<()> {
         let o = if hint { &o[..o.len().saturating_sub(1)] } else { o };
         let Operand::Int(size, _) = *self.operand(o, 2)? else {
             return Err(self.refuse("The size of cp.async has to be a constant"));
@@ -371,7 +385,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `cvta`
-    pub fn cvta(&mut self, shared: bool, to: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn cvta(&mut self, shared: bool, to: bool, o: &'a [Operand]) -> Result<()> {
         let source = self.operand(o, 1)?;
         let source = if let Operand::Address(AddressBase::Symbol(symbol), offset) = source {
             self.symbol(*symbol, *offset)?
@@ -393,7 +407,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `isspacep`
-    pub fn isspacep(&mut self, space: SpaceTest, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn isspacep(&mut self, space: SpaceTest, o: &'a [Operand]) -> Result<()> {
         let address = self.src(self.operand(o, 1)?, Type::U64)?;
         let value = self.lies_in(space, address);
         self.set(self.operand(o, 0)?, Type::Pred, value)

@@ -9,13 +9,13 @@ mod convert;
 mod cuts;
 mod float;
 mod half;
-pub mod matrix;
+pub(super) mod matrix;
 mod mbarrier;
 mod memory;
 mod special;
 mod video;
 
-pub use float::Directed;
+pub(super) use float::Directed;
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -40,7 +40,7 @@ use rgpu_image::ptx::ast::{Function, Instruction, Operand, RegId, Statement, Sym
 const REACH: i64 = (abi::ARENA_MARGIN / 2) as i64;
 
 /// What the emission of any function of a kernel needs.
-pub struct Context<'a> {
+pub(super) struct Context<'a> {
     /// The module.
     pub unit: &'a Unit,
     /// Addresses.
@@ -55,7 +55,7 @@ pub struct Context<'a> {
 
 /// What emission found out about a kernel.
 #[derive(Default)]
-pub struct Facts {
+pub(super) struct Facts {
     /// Its cuts.
     pub cuts: Vec<abi::Cut>,
     /// Bytes of state per thread.
@@ -65,10 +65,10 @@ pub struct Facts {
 }
 
 /// The result of emitting something that can be refused for its operands.
-pub type Result<T> = std::result::Result<T, Error>;
+pub(super) type Result<T> = std::result::Result<T, Error>;
 
 /// Emits one function.
-pub struct Emitter<'a, 'f> {
+pub(super) struct Emitter<'a, 'f> {
     cx: &'a Context<'a>,
     b: FunctionBuilder<'f>,
     import: &'a mut Importer,
@@ -110,7 +110,7 @@ pub struct Emitter<'a, 'f> {
 }
 
 /// The Cranelift type that holds a PTX type.
-pub fn class(ty: Type) -> ir::Type {
+pub(super) fn class(ty: Type) -> ir::Type {
     match ty {
         Type::F32 => types::F32,
         Type::F64 => types::F64,
@@ -119,7 +119,7 @@ pub fn class(ty: Type) -> ir::Type {
 }
 
 /// The integer type with so many bits.
-pub fn int_class(bits: u32) -> ir::Type {
+pub(super) fn int_class(bits: u32) -> ir::Type {
     match bits {
         0..=8 => types::I8,
         9..=16 => types::I16,
@@ -130,22 +130,22 @@ pub fn int_class(bits: u32) -> ir::Type {
 }
 
 /// Flags for memory that only the executor writes, and not while the function runs.
-pub fn fixed() -> MemFlagsData {
+pub(super) fn fixed() -> MemFlagsData {
     MemFlagsData::trusted().with_readonly().with_can_move()
 }
 
 /// Flags for memory that cannot fault.
-pub fn trusted() -> MemFlagsData {
+pub(super) fn trusted() -> MemFlagsData {
     MemFlagsData::trusted()
 }
 
 /// Flags for memory that a kernel names: an access may fault.
-pub fn user() -> MemFlagsData {
+pub(super) fn user() -> MemFlagsData {
     MemFlagsData::new()
 }
 
 /// What a function's signature looks like in machine code; see [`Emitter::device_function`].
-pub fn signature_of(
+pub(super) fn signature_of(
     call_conv: cranelift_codegen::isa::CallConv,
     params: &[rgpu_image::ptx::ast::Variable],
     returns: &[rgpu_image::ptx::ast::Variable],
@@ -215,7 +215,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
     }
 
     /// Emits a kernel: a loop over the threads of a [`abi::RunFn`].
-    pub fn kernel(
+    pub(super) fn kernel(
         cx: &'a Context<'a>,
         b: FunctionBuilder<'f>,
         import: &'a mut Importer,
@@ -295,7 +295,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
     /// local memory, the addresses of the return values that are no scalars, and the arguments (those
     /// that are no scalars by address); it returns a status (0, or how the thread stopped, plus 1) and the
     /// scalar return values.
-    pub fn device_function(
+    pub(super) fn device_function(
         cx: &'a Context<'a>,
         b: FunctionBuilder<'f>,
         import: &'a mut Importer,

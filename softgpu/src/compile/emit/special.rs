@@ -10,7 +10,7 @@ use rgpu_image::ptx::ast::{AddressBase, Operand, Special, Type};
 
 impl<'a> Emitter<'a, '_> {
     /// `mov`: copies, takes addresses, joins and splits vectors.
-    pub fn mov(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn mov(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
         let (destination, source) = (self.operand(o, 0)?, self.operand(o, 1)?);
         match (destination, source) {
             (_, Operand::Vector(parts)) => {
@@ -66,7 +66,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `createpolicy`
-    pub fn policy(&mut self, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn policy(&mut self, o: &'a [Operand]) -> Result<()> {
         let zero = self.iconst(types::I64, 0);
         self.set(self.operand(o, 0)?, Type::B64, zero)
     }
@@ -103,7 +103,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// The value of a special register, 32 or 64 bits.
-    pub fn special(&mut self, special: Special) -> Result<Value> {
+    pub(crate) fn special(&mut self, special: Special) -> Result<Value> {
         use Special as S;
         let i32 = types::I32;
         let tid = offset_of!(abi::Thread, tid);
@@ -209,7 +209,7 @@ impl<'a> Emitter<'a, '_> {
 }
 
 /// The untyped PTX type with so many bits.
-pub fn bits_type(bits: u32) -> Type {
+pub(super) fn bits_type(bits: u32) -> Type {
     match bits {
         0..=8 => Type::B8,
         9..=16 => Type::B16,

@@ -11,7 +11,7 @@ use rgpu_image::ptx::ast::{Operand, Type};
 impl<'a> Emitter<'a, '_> {
     /// `vadd4` and its kin. Lanes are computed in 64 bits, where nothing overflows.
     #[allow(clippy::too_many_arguments)]
-    pub fn video(
+    pub(crate) fn video(
         &mut self,
         op: VideoOp,
         lanes: u32,

@@ -3,7 +3,7 @@
 use crate::compile::opcode::Rounding;
 
 /// How a rounding is passed to the functions here.
-pub fn mode(rounding: Rounding) -> i64 {
+pub(crate) fn mode(rounding: Rounding) -> i64 {
     match rounding {
         Rounding::Zero => 1,
         Rounding::Down => 2,
@@ -108,29 +108,29 @@ fn exact_fma(a: f32, b: f32, c: f32) -> (f64, f64) {
 }
 
 /// `fma.rn.f16` of halves that have been widened.
-pub extern "C" fn fma_f16(a: f32, b: f32, c: f32) -> u32 {
+pub(crate) extern "C" fn fma_f16(a: f32, b: f32, c: f32) -> u32 {
     let (sum, error) = exact_fma(a, b, c);
     from_f64(F16, sum, error, 0)
 }
 
 /// `fma.rn.bf16`
-pub extern "C" fn fma_bf16(a: f32, b: f32, c: f32) -> u32 {
+pub(crate) extern "C" fn fma_bf16(a: f32, b: f32, c: f32) -> u32 {
     let (sum, error) = exact_fma(a, b, c);
     from_f64(BF16, sum, error, 0)
 }
 
 /// `cvt.f16.f32`
-pub extern "C" fn f16_from_f32(x: f32, mode: u32) -> u32 {
+pub(crate) extern "C" fn f16_from_f32(x: f32, mode: u32) -> u32 {
     from_f64(F16, f64::from(x), 0.0, mode)
 }
 
 /// `cvt.f16.f64`
-pub extern "C" fn f16_from_f64(x: f64, mode: u32) -> u32 {
+pub(crate) extern "C" fn f16_from_f64(x: f64, mode: u32) -> u32 {
     from_f64(F16, x, 0.0, mode)
 }
 
 /// `cvt.bf16.f64`
-pub extern "C" fn bf16_from_f64(x: f64, mode: u32) -> u32 {
+pub(crate) extern "C" fn bf16_from_f64(x: f64, mode: u32) -> u32 {
     from_f64(BF16, x, 0.0, mode)
 }
 
@@ -141,12 +141,12 @@ fn from_int(format: Format, x: i64, signed: u32, mode: u32) -> u32 {
 }
 
 /// `cvt.f16.s64`, or from `u64` where not `signed`.
-pub extern "C" fn f16_from_int(x: i64, signed: u32, mode: u32) -> u32 {
+pub(crate) extern "C" fn f16_from_int(x: i64, signed: u32, mode: u32) -> u32 {
     from_int(F16, x, signed, mode)
 }
 
 /// The same for `bf16`.
-pub extern "C" fn bf16_from_int(x: i64, signed: u32, mode: u32) -> u32 {
+pub(crate) extern "C" fn bf16_from_int(x: i64, signed: u32, mode: u32) -> u32 {
     from_int(BF16, x, signed, mode)
 }
 

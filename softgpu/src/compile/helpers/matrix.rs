@@ -9,7 +9,7 @@ type Place = (usize, usize);
 
 /// A matrix spread over a warp.
 #[derive(Debug, Clone)]
-pub struct Spread {
+pub(crate) struct Spread {
     ty: Type,
     /// By row and column, row by row.
     places: Vec<Place>,
@@ -31,7 +31,7 @@ impl Spread {
     }
 
     /// The layout of `wmma` fragments, which is this crate's own choice: consecutive elements, row by row.
-    pub fn consecutive(ty: Type, rows: u32, columns: u32, words: usize) -> Self {
+    pub(crate) fn consecutive(ty: Type, rows: u32, columns: u32, words: usize) -> Self {
         let (rows, columns) = (rows as usize, columns as usize);
         let each = rows * columns / WARP;
         Self::new(ty, rows, columns, words, |r, c| {
@@ -71,7 +71,7 @@ impl Spread {
 
 /// The four matrices of a multiplication.
 #[derive(Debug, Clone)]
-pub struct Spreads {
+pub(crate) struct Spreads {
     pub a: Spread,
     pub b: Spread,
     pub c: Spread,
@@ -95,7 +95,7 @@ fn accumulator(ty: Type, m: usize) -> Spread {
 }
 
 /// The layouts that PTX prescribes for `mma`; `None` for shapes that are not implemented.
-pub fn mma(shape: &MatrixShape) -> Option<Spreads> {
+pub(crate) fn mma(shape: &MatrixShape) -> Option<Spreads> {
     use Type::*;
     if !shape.a_row || shape.b_row || shape.n != 8 {
         return None;
@@ -141,23 +141,23 @@ fn wmma_operand_words(ty: Type, elements: usize) -> usize {
 }
 
 /// The layout of a fragment of A (m by k).
-pub fn wmma_a(shape: &MatrixShape) -> Spread {
+pub(crate) fn wmma_a(shape: &MatrixShape) -> Spread {
     Spread::consecutive(shape.a, shape.m, shape.k, wmma_operand_words(shape.a, (shape.m * shape.k) as usize))
 }
 
 /// The layout of a fragment of B (k by n).
-pub fn wmma_b(shape: &MatrixShape) -> Spread {
+pub(crate) fn wmma_b(shape: &MatrixShape) -> Spread {
     Spread::consecutive(shape.b, shape.k, shape.n, wmma_operand_words(shape.b, (shape.k * shape.n) as usize))
 }
 
 /// The layout of an accumulator (m by n) of this type.
-pub fn wmma_c(shape: &MatrixShape, ty: Type) -> Spread {
+pub(crate) fn wmma_c(shape: &MatrixShape, ty: Type) -> Spread {
     let elements = (shape.m * shape.n) as usize / WARP;
     Spread::consecutive(ty, shape.m, shape.n, words(ty, elements))
 }
 
 /// Whether a `wmma` shape exists for operands of a type.
-pub fn wmma_shape_exists(shape: &MatrixShape, ty: Type) -> bool {
+pub(crate) fn wmma_shape_exists(shape: &MatrixShape, ty: Type) -> bool {
     use Type::*;
     match (shape.m, shape.n, shape.k) {
         (16, 16, 16) | (32, 8, 16) | (8, 32, 16) => matches!(ty, F16 | Bf16 | U8 | S8),
@@ -168,7 +168,7 @@ pub fn wmma_shape_exists(shape: &MatrixShape, ty: Type) -> bool {
 }
 
 /// The layouts of a `wmma.mma`.
-pub fn wmma(shape: &MatrixShape) -> Option<Spreads> {
+pub(crate) fn wmma(shape: &MatrixShape) -> Option<Spreads> {
     use Type::*;
     let sums = match shape.a {
         F16 => matches!(shape.c, F16 | F32) && matches!(shape.d, F16 | F32),
@@ -216,7 +216,7 @@ fn integer(ty: Type, bits: u64) -> i64 {
 
 /// Offsets of the fragments in the states.
 #[derive(Debug, Clone, Copy)]
-pub struct Offsets {
+pub(crate) struct Offsets {
     pub a: usize,
     pub b: usize,
     pub c: usize,
@@ -225,7 +225,7 @@ pub struct Offsets {
 
 /// The multiplication as a function of the threads' states. The sum of an element of D is formed in double
 /// precision and rounded once.
-pub fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn {
+pub(crate) fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn {
     let shape = *shape;
     Box::new(move |states| {
         let (m, n, k) = (shape.m as usize, shape.n as usize, shape.k as usize);
@@ -276,7 +276,7 @@ pub fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn 
 
 /// `ldmatrix`: lanes `8j` to `8j + 7` have put the 16-byte rows of matrix `j` at `rows`; every lane gets a
 /// word of each matrix at `out`.
-pub fn distribute(count: usize, transpose: bool, rows: usize, out: usize) -> MatrixFn {
+pub(crate) fn distribute(count: usize, transpose: bool, rows: usize, out: usize) -> MatrixFn {
     Box::new(move |states| {
         for matrix in 0..count {
             let mut elements = [[0u16; 8]; 8];
@@ -295,7 +295,7 @@ pub fn distribute(count: usize, transpose: bool, rows: usize, out: usize) -> Mat
 }
 
 /// `movmatrix`: transposes the 8 by 8 matrix of which each lane holds a word.
-pub fn transpose(at: usize, out: usize) -> MatrixFn {
+pub(crate) fn transpose(at: usize, out: usize) -> MatrixFn {
     Box::new(move |states| {
         let mut elements = [[0u16; 8]; 8];
         for (lane, state) in states.iter().enumerate() {

@@ -1,12 +1,12 @@
 //! Functions that compiled code calls for what would be too much code inline.
 
-pub mod half;
-pub mod matrix;
-pub mod rounding;
+pub(super) mod half;
+pub(super) mod matrix;
+pub(super) mod rounding;
 
 /// `fns`: the position of the `offset`-th set bit, counted upwards from `base` if positive, downwards if
 /// negative; `offset` 0 asks for `base` itself.
-pub extern "C" fn fns(mask: u32, base: u32, offset: i32) -> u32 {
+pub(super) extern "C" fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     const NONE: u32 = u32::MAX;
     if base > 31 {
         return NONE;
@@ -30,32 +30,32 @@ pub extern "C" fn fns(mask: u32, base: u32, offset: i32) -> u32 {
 }
 
 /// `sin.approx`
-pub extern "C" fn sin(x: f32) -> f32 {
+pub(super) extern "C" fn sin(x: f32) -> f32 {
     x.sin()
 }
 
 /// `cos.approx`
-pub extern "C" fn cos(x: f32) -> f32 {
+pub(super) extern "C" fn cos(x: f32) -> f32 {
     x.cos()
 }
 
 /// `lg2.approx`
-pub extern "C" fn log2(x: f32) -> f32 {
+pub(super) extern "C" fn log2(x: f32) -> f32 {
     x.log2()
 }
 
 /// `tanh.approx`
-pub extern "C" fn tanh(x: f32) -> f32 {
+pub(super) extern "C" fn tanh(x: f32) -> f32 {
     x.tanh()
 }
 
 /// Fused multiply-add for processors without one.
-pub extern "C" fn fma32(a: f32, b: f32, c: f32) -> f32 {
+pub(super) extern "C" fn fma32(a: f32, b: f32, c: f32) -> f32 {
     a.mul_add(b, c)
 }
 
 /// The same in double precision.
-pub extern "C" fn fma64(a: f64, b: f64, c: f64) -> f64 {
+pub(super) extern "C" fn fma64(a: f64, b: f64, c: f64) -> f64 {
     a.mul_add(b, c)
 }
 
@@ -63,7 +63,7 @@ macro_rules! roundings {
     ($($name:ident $ty:ty, $method:ident;)*) => {
         $(
             /// Rounding to an integer for processors without an instruction for it.
-            pub extern "C" fn $name(x: $ty) -> $ty {
+            pub(super) extern "C" fn $name(x: $ty) -> $ty {
                 x.$method()
             }
         )*

@@ -135,7 +135,7 @@ type Binary64 = extern "C" fn(f64, f64) -> f64;
 
 /// The function for an operation, rounded in a direction. There is none for the fused multiply-add of
 /// singles, which is done in double precision.
-pub fn directed(op: Directed, rounding: Rounding, single: bool) -> usize {
+pub(crate) fn directed(op: Directed, rounding: Rounding, single: bool) -> usize {
     match (op, single) {
         (Directed::Add, true) => by_mode!(rounding, add32, Binary32),
         (Directed::Add, false) => by_mode!(rounding, add64, Binary64),
@@ -152,7 +152,7 @@ pub fn directed(op: Directed, rounding: Rounding, single: bool) -> usize {
 }
 
 /// The function that converts a 64-bit integer, rounded in a direction.
-pub fn from_int(signed: bool, rounding: Rounding, single: bool) -> usize {
+pub(crate) fn from_int(signed: bool, rounding: Rounding, single: bool) -> usize {
     match (signed, single) {
         (true, true) => by_mode!(rounding, signed32, extern "C" fn(i64) -> f32),
         (true, false) => by_mode!(rounding, signed64, extern "C" fn(i64) -> f64),

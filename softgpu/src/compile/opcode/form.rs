@@ -59,7 +59,7 @@ ptx_words! {
 /// looked at every field that is set, and at `others`, because a modifier that is ignored gives wrong
 /// results. Hints without influence on results (caching, eviction and prefetch size) are in no field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Form {
+pub(crate) struct Form {
     /// All of it: `ld.global.nc.v4.f32`.
     pub text: String,
     /// The first part.
@@ -118,7 +118,7 @@ pub struct Form {
 impl Form {
     /// Describes an opcode with its modifiers, such as `ld.global.nc.f32`. Never fails: an opcode that
     /// does not exist becomes [`Opcode::Unknown`], a modifier that is not understood goes to `others`.
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut parts = text.split('.');
         let opcode = parts.next().and_then(Opcode::from_name).unwrap_or(Opcode::Unknown);
         let mut form = Self {
@@ -159,17 +159,17 @@ impl Form {
     }
 
     /// Whether a modifier occurs anywhere.
-    pub fn has(&self, modifier: &str) -> bool {
+    pub(crate) fn has(&self, modifier: &str) -> bool {
         self.modifiers.iter().any(|m| m == modifier)
     }
 
     /// The first type.
-    pub fn ty(&self) -> Option<Type> {
+    pub(crate) fn ty(&self) -> Option<Type> {
         self.types.first().copied()
     }
 
     /// The state space, if exactly one is named.
-    pub fn space(&self) -> Option<Space> {
+    pub(crate) fn space(&self) -> Option<Space> {
         match self.spaces[..] {
             [space] => Some(space),
             _ => None,

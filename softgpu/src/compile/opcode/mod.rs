@@ -10,8 +10,8 @@ mod operands;
 #[cfg(test)]
 mod tests;
 
-pub use form::{Combine, Compare, Form, IntRounding, MulPart, Rounding, Semantics};
-pub use operands::{Checker, Operands};
+pub(super) use form::{Combine, Compare, Form, IntRounding, MulPart, Rounding, Semantics};
+pub(super) use operands::{Checker, Operands};
 
 use super::decode::Reader;
 use super::op::Op;
@@ -22,7 +22,7 @@ use operands::{
 };
 
 /// What is known about an opcode.
-pub struct Row {
+pub(super) struct Row {
     /// How it is written in PTX; empty for what is no opcode.
     pub name: &'static str,
     /// Which operands it takes.
@@ -35,7 +35,7 @@ pub struct Row {
 
 /// Groups of modifiers which only some opcodes have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Modifiers {
+pub(super) enum Modifiers {
     /// Of memory operations: order, scope, and hints about the second-level cache.
     Memory,
     /// Hints about how long data stay in caches: `.ca`, `.cg`, …
@@ -55,19 +55,19 @@ macro_rules! opcodes {
     ($($opcode:ident $name:literal $operands:tt $decode:ident $([$($group:ident)*])?;)*) => {
         /// An opcode, without its modifiers.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Opcode { $($opcode,)* }
+        pub(super) enum Opcode { $($opcode,)* }
 
         impl Opcode {
             /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$opcode,)*];
+            pub(super) const ALL: &'static [Self] = &[$(Self::$opcode,)*];
 
             /// The opcode that is written so.
-            pub fn from_name(name: &str) -> Option<Self> {
+            pub(super) fn from_name(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$opcode),)* _ => None }
             }
 
             /// What is known about it.
-            pub fn row(self) -> &'static Row {
+            pub(super) fn row(self) -> &'static Row {
                 match self { $(
                     Self::$opcode => {
                         static ROW: Row = Row {

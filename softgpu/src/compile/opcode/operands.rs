@@ -7,7 +7,7 @@ use rgpu_image::ptx::ast::{AddressBase, Operand, Register, Type};
 
 /// How many bits an operand has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Width {
+pub(crate) enum Width {
     /// So many; 1 is a predicate.
     Bits(u32),
     /// As many as this one of the form's types.
@@ -16,7 +16,7 @@ pub enum Width {
 
 /// What an operand has to be. `W` is how its size is given: a [`Width`] in the table, bits for a certain form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role<W> {
+pub(crate) enum Role<W> {
     /// Written; a register of this size.
     To(W),
     /// Read; likewise, or a constant.
@@ -60,7 +60,7 @@ pub enum Role<W> {
 use Role::*;
 
 /// The operands of an opcode.
-pub enum Operands {
+pub(crate) enum Operands {
     /// These; so many of the last may be missing.
     Listed(&'static [Role<Width>], usize),
     /// What the form, and how many there are, say.
@@ -71,7 +71,7 @@ pub enum Operands {
 
 /// The roles of a form's operands, and how many of the last may be missing.
 #[derive(Debug)]
-pub struct Demands {
+pub(crate) struct Demands {
     roles: Vec<Role<u32>>,
     optional: usize,
 }
@@ -85,7 +85,7 @@ impl Demands {
 impl Operands {
     /// What a form demands where an instruction has so many operands. `None` if its types do not say enough, which
     /// no form that can be executed leads to.
-    pub fn demands(&self, form: &Form, count: usize) -> Option<Demands> {
+    pub(crate) fn demands(&self, form: &Form, count: usize) -> Option<Demands> {
         match self {
             Self::Listed(roles, optional) => {
                 let roles = roles.iter().map(|role| role.of(form)).collect::<Option<_>>()?;
@@ -129,7 +129,7 @@ impl Role<Width> {
 }
 
 /// The rules of opcodes whose operands depend on their modifiers.
-pub mod rules {
+pub(super) mod rules {
     use super::*;
 
     fn bits(form: &Form, index: usize) -> Option<u32> {
@@ -145,21 +145,21 @@ pub mod rules {
     }
 
     /// `mul`
-    pub fn mul(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn mul(form: &Form, _: usize) -> Option<Demands> {
         let bits = bits(form, 0)?;
         let wide = if form.part == Some(MulPart::Wide) { bits * 2 } else { bits };
         Demands::exactly(&[To(wide), From(bits), From(bits)])
     }
 
     /// `mad`
-    pub fn mad(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn mad(form: &Form, _: usize) -> Option<Demands> {
         let bits = bits(form, 0)?;
         let wide = if form.part == Some(MulPart::Wide) { bits * 2 } else { bits };
         Demands::exactly(&[To(wide), From(bits), From(bits), From(wide)])
     }
 
     /// `lop3`, which with `.or` or `.and` has a predicate on either side.
-    pub fn lop3(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn lop3(form: &Form, _: usize) -> Option<Demands> {
         let plain = [To(32), From(32), From(32), From(32), Constant];
         if form.has("or") || form.has("and") {
             let [_, a, b, c, table] = plain;
@@ -169,21 +169,21 @@ pub mod rules {
     }
 
     /// `setp`
-    pub fn setp(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn setp(form: &Form, _: usize) -> Option<Demands> {
         let mut roles = vec![Predicates, From(bits(form, 0)?), From(bits(form, 0)?)];
         roles.resize(3 + usize::from(form.combine.is_some()), From(1));
         Some(Demands { roles, optional: 0 })
     }
 
     /// `set`
-    pub fn set(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn set(form: &Form, _: usize) -> Option<Demands> {
         let mut roles = vec![To(bits(form, 0)?), From(bits(form, 1)?), From(bits(form, 1)?)];
         roles.resize(3 + usize::from(form.combine.is_some()), From(1));
         Some(Demands { roles, optional: 0 })
     }
 
     /// `cvt`: one source, two that are packed, or two and what is packed below them.
-    pub fn cvt(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn cvt(form: &Form, _: usize) -> Option<Demands> {
         let packed = [To(32), From(32), From(32), From(32)];
         match (form.has("pack"), form.types.as_slice()) {
             (true, types) => Demands::exactly(&packed[..types.len() + 1]),
@@ -194,23 +194,23 @@ pub mod rules {
     }
 
     /// `mov`
-    pub fn mov(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn mov(form: &Form, _: usize) -> Option<Demands> {
         let bits = bits(form, 0)? * form.vector;
         Demands::exactly(&[AnyTo(bits), AnyFrom(bits)])
     }
 
     /// `ld`, `ldu`
-    pub fn load(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn load(form: &Form, _: usize) -> Option<Demands> {
         hinted(form, vec![WideTo(bits(form, 0)?, form.vector), Address], 0)
     }
 
     /// `st`
-    pub fn store(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn store(form: &Form, _: usize) -> Option<Demands> {
         hinted(form, vec![Address, WideFrom(bits(form, 0)?, form.vector)], 0)
     }
 
     /// `atom`
-    pub fn atom(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn atom(form: &Form, _: usize) -> Option<Demands> {
         let bits = bits(form, 0)?;
         let mut roles = vec![To(bits), Address, From(bits)];
         roles.resize(3 + usize::from(form.combine == Some(Combine::Cas)), From(bits));
@@ -218,12 +218,12 @@ pub mod rules {
     }
 
     /// `red`
-    pub fn red(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn red(form: &Form, _: usize) -> Option<Demands> {
         hinted(form, vec![Address, From(bits(form, 0)?)], 0)
     }
 
     /// `cp.async` and what belongs to it.
-    pub fn cp(form: &Form, count: usize) -> Option<Demands> {
+    pub(crate) fn cp(form: &Form, count: usize) -> Option<Demands> {
         if form.has("mbarrier") {
             return Demands::exactly(&[Address]);
         }
@@ -243,7 +243,7 @@ pub mod rules {
     }
 
     /// `createpolicy`: for a range of addresses, for a fraction of the accesses, or made of an access property.
-    pub fn createpolicy(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn createpolicy(form: &Form, _: usize) -> Option<Demands> {
         if form.has("range") {
             return Demands::exactly(&[To(64), Address, From(32), From(32)]);
         }
@@ -252,7 +252,7 @@ pub mod rules {
     }
 
     /// `mbarrier`
-    pub fn mbarrier(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn mbarrier(form: &Form, _: usize) -> Option<Demands> {
         let arrives = form.has("arrive") || form.has("arrive_drop");
         if form.has("init") {
             Demands::exactly(&[Address, From(32)])
@@ -276,7 +276,7 @@ pub mod rules {
     }
 
     /// `bar`, `barrier`
-    pub fn bar(form: &Form, count: usize) -> Option<Demands> {
+    pub(crate) fn bar(form: &Form, count: usize) -> Option<Demands> {
         if form.has("warp") {
             return Demands::exactly(&[From(32)]);
         }
@@ -292,14 +292,14 @@ pub mod rules {
     }
 
     /// `shfl`
-    pub fn shfl(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn shfl(form: &Form, _: usize) -> Option<Demands> {
         let mut roles = vec![WithPredicate(32), From(32), From(32), From(32)];
         roles.resize(4 + usize::from(form.sync), From(32));
         Some(Demands { roles, optional: 0 })
     }
 
     /// `vote`
-    pub fn vote(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn vote(form: &Form, _: usize) -> Option<Demands> {
         let result = if form.ty() == Some(Type::Pred) { 1 } else { 32 };
         let mut roles = vec![To(result), From(1)];
         roles.resize(2 + usize::from(form.sync), From(32));
@@ -307,7 +307,7 @@ pub mod rules {
     }
 
     /// `vadd` and its kin: those on scalars have a third source only for a second operation.
-    pub fn video(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn video(form: &Form, _: usize) -> Option<Demands> {
         let lanes = form.opcode.row().name.ends_with(['2', '4']);
         let second = form.has("add") || form.has("min") || form.has("max");
         let roles = [To(32), From(32), From(32), From(32)];
@@ -315,7 +315,7 @@ pub mod rules {
     }
 
     /// `wmma`
-    pub fn wmma(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn wmma(form: &Form, _: usize) -> Option<Demands> {
         let (roles, optional) = if form.has("load") {
             (vec![FragmentTo, Address, From(32)], 1)
         } else if form.has("store") {
@@ -329,7 +329,7 @@ pub mod rules {
 
 /// What the forms of a module demand, worked out once for each.
 #[derive(Default)]
-pub struct Checker {
+pub(crate) struct Checker {
     /// By the form's number: for how many operands, and what they have to be.
     known: Vec<Option<(usize, Option<Demands>)>>,
 }
@@ -337,7 +337,7 @@ pub struct Checker {
 impl Checker {
     /// Checks the operands of an instruction, whose form has this number and can be executed; an error says
     /// what is wrong. Elements of arrays become what the opcode makes of them: addresses to access, or to take.
-    pub fn check(
+    pub(crate) fn check(
         &mut self,
         number: usize,
         form: &Form,

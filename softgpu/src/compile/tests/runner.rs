@@ -12,7 +12,7 @@ const SIZE: usize = 64 << 20;
 const SHARED: u64 = 8 << 30;
 
 /// An arena with a program in it.
-pub struct Machine {
+pub(super) struct Machine {
     linked: Linked,
     arena: *mut u8,
     next: u64,
@@ -33,7 +33,7 @@ extern "C" fn no_time() -> u64 {
 
 impl Machine {
     /// Compiles a module.
-    pub fn new(text: &str) -> Self {
+    pub(super) fn new(text: &str) -> Self {
         let module = rgpu_image::ptx::parse(text).unwrap_or_else(|e| panic!("{e}"));
         let program = Program::new(module, 80).unwrap_or_else(|e| panic!("{e}"));
         // SAFETY: a new mapping.
@@ -81,7 +81,7 @@ impl Machine {
     }
 
     /// Compiles a kernel without running it.
-    pub fn compile(&self, index: u32) -> std::sync::Arc<Kernel> {
+    pub(super) fn compile(&self, index: u32) -> std::sync::Arc<Kernel> {
         self.linked.kernel(index).unwrap_or_else(|e| panic!("{e}"))
     }
 
@@ -93,7 +93,7 @@ impl Machine {
     }
 
     /// Copies values into the arena.
-    pub fn put<T: Copy>(&mut self, values: &[T]) -> u64 {
+    pub(super) fn put<T: Copy>(&mut self, values: &[T]) -> u64 {
         let at = self.take(size_of_val(values) as u64);
         // SAFETY: there is room.
         unsafe { std::ptr::copy(values.as_ptr(), at as *mut T, values.len()) };
@@ -101,19 +101,19 @@ impl Machine {
     }
 
     /// Copies values out of the arena.
-    pub fn get<T: Copy>(&self, at: u64, count: usize) -> Vec<T> {
+    pub(super) fn get<T: Copy>(&self, at: u64, count: usize) -> Vec<T> {
         // SAFETY: tests read what they have put.
         (0..count).map(|i| unsafe { (at as *const T).add(i).read() }).collect()
     }
 
     /// Runs kernel 0, whose parameters all take 8 bytes or come last.
-    pub fn run(&mut self, blocks: u32, threads: u32, params: &[u64]) {
+    pub(super) fn run(&mut self, blocks: u32, threads: u32, params: &[u64]) {
         let bytes: Vec<u8> = params.iter().flat_map(|p| p.to_le_bytes()).collect();
         self.launch(0, blocks, threads, &bytes, 1024);
     }
 
     /// Runs a kernel.
-    pub fn launch(&mut self, index: u32, blocks: u32, threads: u32, params: &[u8], dynamic: u32) {
+    pub(super) fn launch(&mut self, index: u32, blocks: u32, threads: u32, params: &[u8], dynamic: u32) {
         let kernel = self.compile(index);
         let params = self.put(params);
         let local = u64::from(kernel.local_bytes).next_multiple_of(16) + 16384;

@@ -29,7 +29,7 @@ unsafe fn each(
 macro_rules! kernel {
     ($name:ident, [$($cut:expr),*], |$thread:ident, $block:ident| $body:expr) => {
         #[allow(non_upper_case_globals)]
-        pub const $name: Spec = {
+        pub(super) const $name: Spec = {
             #[allow(unused_unsafe)]
             unsafe fn piece($thread: &mut Thread, $block: &mut Block) -> u32 {
                 // SAFETY: the tests pass addresses that suit the kernel, or want a fault.

@@ -23,7 +23,7 @@ use crate::abi::{Cut, CutKind, Kernel, RunFn};
 
 /// The program's side of a test.
 #[derive(Default)]
-pub struct TestHost {
+pub(super) struct TestHost {
     pub printed: Mutex<Vec<u8>>,
     pub functions: Mutex<Vec<u64>>,
     /// The host's mirrored pages, by address; missing ones cannot be fetched.
@@ -53,7 +53,7 @@ impl Host for TestHost {
 
 /// A kernel for tests.
 #[derive(Clone, Copy)]
-pub struct Spec {
+pub(super) struct Spec {
     pub name: &'static str,
     pub run: RunFn,
     pub cuts: &'static [(CutKind, bool, u32)],
@@ -78,27 +78,27 @@ impl Kernels for Specs {
     }
 }
 
-pub struct Rig {
+pub(super) struct Rig {
     pub gpu: Arc<SoftGpu>,
     pub host: Arc<TestHost>,
     pub plan: AddressPlan,
 }
 
-pub const MODULE: Handle = 1;
-pub const LEGACY: Handle = 0;
+pub(super) const MODULE: Handle = 1;
+pub(super) const LEGACY: Handle = 0;
 
 impl Rig {
     /// A device of 64 MiB with two workers, whose only module has these kernels, all with 64 bytes of
     /// parameters.
-    pub fn new(specs: &[Spec]) -> Self {
+    pub(super) fn new(specs: &[Spec]) -> Self {
         Self::with(specs, Config { memory_bytes_per_device: 64 << 20, workers: 2, ..Config::default() })
     }
 
-    pub fn with(specs: &[Spec], config: Config) -> Self {
+    pub(super) fn with(specs: &[Spec], config: Config) -> Self {
         Self::paced(specs, config, None)
     }
 
-    pub fn paced(specs: &[Spec], config: Config, pacer: Option<Arc<dyn Pacer>>) -> Self {
+    pub(super) fn paced(specs: &[Spec], config: Config, pacer: Option<Arc<dyn Pacer>>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0x3000_0000_0000);
         let host = Arc::new(TestHost::default());
         let gpu = SoftGpu::open_paced(config, host.clone(), pacer).unwrap();
@@ -120,13 +120,13 @@ impl Rig {
     }
 
     /// Device memory at an offset in the first device's range.
-    pub fn alloc(&self, offset: u64, size: u64) -> u64 {
+    pub(super) fn alloc(&self, offset: u64, size: u64) -> u64 {
         let addr = self.plan.devices[0].base + offset;
         self.gpu.mem_alloc(0, addr, size, MemoryKind::Device).unwrap();
         addr
     }
 
-    pub fn try_launch(
+    pub(super) fn try_launch(
         &self,
         stream: Handle,
         function: u32,
@@ -153,35 +153,35 @@ impl Rig {
         })
     }
 
-    pub fn launch(&self, stream: Handle, function: u32, grid: u32, block: u32, args: &[u64]) {
+    pub(super) fn launch(&self, stream: Handle, function: u32, grid: u32, block: u32, args: &[u64]) {
         self.try_launch(stream, function, [grid, 1, 1], [block, 1, 1], false, args).unwrap();
     }
 
-    pub fn sync(&self) -> Result<()> {
+    pub(super) fn sync(&self) -> Result<()> {
         self.gpu.synchronize_blocking(Target::Device(0))
     }
 
-    pub fn write(&self, stream: Handle, addr: u64, bytes: &[u8]) {
+    pub(super) fn write(&self, stream: Handle, addr: u64, bytes: &[u8]) {
         let dst = Region::linear(addr, bytes.len() as u64);
         self.gpu.copy_to_device(stream, dst, 0, HostData::Owned(bytes.to_vec())).unwrap();
     }
 
-    pub fn try_read(&self, stream: Handle, addr: u64, len: usize) -> Result<Vec<u8>> {
+    pub(super) fn try_read(&self, stream: Handle, addr: u64, len: usize) -> Result<Vec<u8>> {
         read(&self.gpu, stream, Region::linear(addr, len as u64), 0)
     }
 
-    pub fn read(&self, stream: Handle, addr: u64, len: usize) -> Vec<u8> {
+    pub(super) fn read(&self, stream: Handle, addr: u64, len: usize) -> Vec<u8> {
         self.try_read(stream, addr, len).unwrap()
     }
 
-    pub fn words(&self, stream: Handle, addr: u64, count: usize) -> Vec<u32> {
+    pub(super) fn words(&self, stream: Handle, addr: u64, count: usize) -> Vec<u32> {
         let bytes = self.read(stream, addr, count * 4);
         bytes.chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
     }
 }
 
 /// Copies to the host and waits.
-pub fn read(gpu: &SoftGpu, stream: Handle, src: Region, host_addr: u64) -> Result<Vec<u8>> {
+pub(super) fn read(gpu: &SoftGpu, stream: Handle, src: Region, host_addr: u64) -> Result<Vec<u8>> {
     struct Sink(Vec<u8>, mpsc::Sender<Result<Vec<u8>>>);
     impl CopySink for Sink {
         fn chunk(&mut self, pieces: &[&[u8]]) {

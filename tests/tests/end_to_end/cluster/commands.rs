@@ -11,7 +11,7 @@ use super::{SOON, on_loopback, puppet};
 use crate::context::{plain, product};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(super) fn tests() -> Vec<Test> {
     vec![
         Test::new("cluster::a_program_runs_by_a_lease_and_gives_it_back", runs),
         Test::new("cluster::commands_show_nodes_leases_and_reasons", shows),

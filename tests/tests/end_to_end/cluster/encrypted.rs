@@ -12,7 +12,7 @@ use crate::between_servers::{Counted, counted};
 use crate::context::plain;
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(super) fn tests() -> Vec<Test> {
     vec![
         Test::new("cluster::encrypted_leases_are_served_by_the_server_that_the_broker_knows", encrypted),
         Test::new("cluster::encrypted_copies_between_servers_pass_through_the_program", copies),

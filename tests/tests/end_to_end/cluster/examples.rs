@@ -13,7 +13,7 @@ use super::{SOON, on_hosts, on_loopback};
 use crate::context::plain;
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(super) fn tests() -> Vec<Test> {
     vec![
         Test::alone("cluster::twenty_programs_at_once_on_hosts", || twenty(on_hosts)),
         Test::alone("cluster::twenty_programs_at_once_on_loopback", || twenty(on_loopback)),

@@ -24,7 +24,7 @@ use crate::context::{plain, product};
 const SOON: Duration = Duration::from_secs(60);
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(crate) fn tests() -> Vec<Test> {
     let mut tests = commands::tests();
     tests.extend(tokens::tests());
     tests.extend(encrypted::tests());
@@ -43,7 +43,7 @@ fn on_loopback(setup: &Setup) -> Result<Cluster> {
 }
 
 /// On hosts in network namespaces; skipped where those cannot be made.
-pub fn on_hosts(setup: &Setup) -> Result<Cluster> {
+pub(crate) fn on_hosts(setup: &Setup) -> Result<Cluster> {
     plain("puppet")?;
     Cluster::on_hosts(product()?, setup)
 }

@@ -14,7 +14,7 @@ use super::{SOON, on_loopback};
 use crate::context::plain;
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(super) fn tests() -> Vec<Test> {
     vec![
         Test::alone("cluster::launches_on_nvidia_devices_are_paced", pacing),
         Test::new("cluster::the_multi_process_service_gives_programs_their_part_while_it_runs", service),

@@ -15,7 +15,7 @@ use super::{SOON, on_hosts, on_loopback, puppet};
 const MIB: u64 = 1 << 20;
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(super) fn tests() -> Vec<Test> {
     vec![
         Test::new("cluster::memory_beyond_the_grant_is_out_of_memory", memory),
         Test::new("cluster::processes_of_one_lease_share_its_memory", tree),

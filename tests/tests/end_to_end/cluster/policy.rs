@@ -18,7 +18,7 @@ use rgpu_tests::process;
 use super::{on_hosts, puppet};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(super) fn tests() -> Vec<Test> {
     vec![Test::alone("cluster::a_loaded_link_is_avoided_by_those_whom_it_slows", avoided)]
 }
 

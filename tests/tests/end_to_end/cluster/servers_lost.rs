@@ -14,7 +14,7 @@ use super::{SOON, on_hosts, on_loopback, puppet};
 use crate::context::plain;
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(super) fn tests() -> Vec<Test> {
     vec![
         Test::new("cluster::a_killed_broker_comes_back_to_the_same_leases", broker_killed),
         Test::new("cluster::a_killed_servers_lease_ends_and_the_queue_moves", || server_lost(Loss::Killed)),

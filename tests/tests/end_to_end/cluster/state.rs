@@ -14,7 +14,7 @@ use rgpu_tests::product::clean;
 use super::{SOON, on_loopback, puppet};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(super) fn tests() -> Vec<Test> {
     vec![
         Test::new("cluster::a_full_disk_is_an_error_and_loses_no_lease", full),
         Test::new("cluster::a_state_that_cannot_be_written_is_an_error", read_only),

@@ -21,7 +21,7 @@ use super::{SOON, on_loopback};
 use crate::context::{plain, product};
 
 /// The tests.
-pub fn tests() -> Vec<Test> {
+pub(super) fn tests() -> Vec<Test> {
     vec![
         Test::new("cluster::servers_refuse_tokens_that_are_not_good", refused),
         Test::new("cluster::a_session_that_is_replayed_is_refused", replayed),

@@ -86,7 +86,7 @@ pub(in crate::remote) struct State {
 }
 
 impl Link {
-    pub fn new(
+    pub(super) fn new(
         transport: Box<dyn Transport>,
         host: Arc<dyn Host>,
         stats: &'static Stats,
@@ -122,7 +122,7 @@ impl Link {
 
     /// Posts a call. How long that takes is not measured: looking at the clock would take as long.
     #[inline]
-    pub fn post<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<()> {
+    pub(super) fn post<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<()> {
         let result = match payload {
             Payload::Bytes(bytes) if is_short::<C>() && bytes.len() <= INLINE_BYTES => {
                 self.push_short(call, bytes)
@@ -135,12 +135,12 @@ impl Link {
     }
 
     /// Asks, and waits for the answer.
-    pub fn ask<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<C::Answer> {
+    pub(super) fn ask<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<C::Answer> {
         self.ask_after(call, payload).map(|(answer, _)| answer)
     }
 
     /// As [`Link::ask`]; says also [how much work](Out::work) there was before.
-    pub fn ask_after<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<(C::Answer, u64)> {
+    pub(super) fn ask_after<C: Call>(&self, call: &C, payload: Payload<'_>) -> Result<(C::Answer, u64)> {
         let waiter = Arc::new(Waiter::default());
         let start = Instant::now();
         let mut work = 0;
@@ -156,7 +156,7 @@ impl Link {
     }
 
     /// Asks, and leaves the answer to a callback.
-    pub fn ask_later<C: Call>(&self, call: &C, pending: Pending) -> Result<()> {
+    pub(super) fn ask_later<C: Call>(&self, call: &C, pending: Pending) -> Result<()> {
         let start = Instant::now();
         let result = self.push(call, Payload::NONE, Some(pending));
         self.count_ask(C::NUMBER, start);
@@ -165,7 +165,7 @@ impl Link {
 
     /// Asks something whose answer completes `pending`, which wakes `waiter`; and waits for that. Says
     /// [how much work](Out::work) there was before.
-    pub fn ask_with<C: Call>(&self, call: &C, pending: Pending, waiter: &Arc<Waiter>) -> Result<u64> {
+    pub(super) fn ask_with<C: Call>(&self, call: &C, pending: Pending, waiter: &Arc<Waiter>) -> Result<u64> {
         let start = Instant::now();
         let pushed = self.push(call, Payload::NONE, Some(pending));
         // A failure to send has completed `pending`, too.
@@ -181,7 +181,7 @@ impl Link {
     }
 
     /// Registers a call that is about to be sent.
-    pub fn expect(&self, sequence: u64, pending: Pending) -> Result<()> {
+    pub(super) fn expect(&self, sequence: u64, pending: Pending) -> Result<()> {
         let mut state = self.state.lock();
         if state.over {
             drop(state);
@@ -194,12 +194,12 @@ impl Link {
     }
 
     /// Puts back what was taken out of [`State::calls`].
-    pub fn expect_again(&self, sequence: u64, pending: Pending) {
+    pub(super) fn expect_again(&self, sequence: u64, pending: Pending) {
         let _ = self.expect(sequence, pending);
     }
 
     /// Gives a waiting thread its outcome.
-    pub fn wake(&self, waiter: &Waiter, outcome: Result<Vec<u8>>) {
+    pub(super) fn wake(&self, waiter: &Waiter, outcome: Result<Vec<u8>>) {
         waiter.outcome.lock().get_or_insert(outcome);
         waiter.done.store(true, SeqCst);
         // Under the lock, so that a thread that is about to sleep does not miss it.
@@ -208,7 +208,7 @@ impl Link {
     }
 
     /// Waits for an outcome, reading the connection unless somebody else does.
-    pub fn wait_for(&self, waiter: &Arc<Waiter>) -> Result<Vec<u8>> {
+    pub(super) fn wait_for(&self, waiter: &Arc<Waiter>) -> Result<Vec<u8>> {
         let mut state = self.state.lock();
         loop {
             if waiter.done.load(SeqCst) {
@@ -239,20 +239,20 @@ impl Link {
     }
 
     /// Becomes the leader, if there is none.
-    pub fn try_lead(&self) -> bool {
+    pub(super) fn try_lead(&self) -> bool {
         let mut state = self.state.lock();
         !std::mem::replace(&mut state.leader, true)
     }
 
     /// Lets somebody else lead: a thread that waits, or else the service thread, if there is need.
-    pub fn stop_leading(&self) {
+    pub(super) fn stop_leading(&self) {
         if !self.hand_over() && self.needs_attention() {
             self.service.wake();
         }
     }
 
     /// Lets a thread that waits lead. False where none does.
-    pub fn hand_over(&self) -> bool {
+    pub(super) fn hand_over(&self) -> bool {
         let mut state = self.state.lock();
         state.leader = false;
         let follower = state.followers.iter().find(|w| !w.done.load(SeqCst));
@@ -260,17 +260,17 @@ impl Link {
     }
 
     /// Whether a thread is reading.
-    pub fn has_leader(&self) -> bool {
+    pub(super) fn has_leader(&self) -> bool {
         self.state.lock().leader
     }
 
     /// Whether threads wait for the leader to make room.
-    pub fn has_followers(&self) -> bool {
+    pub(super) fn has_followers(&self) -> bool {
         self.state.lock().followers.iter().any(|w| !w.done.load(SeqCst))
     }
 
     /// From now on somebody must read even when nobody waits; until [`Link::attention_ends`].
-    pub fn attention_begins(&self) {
+    pub(super) fn attention_begins(&self) {
         self.attention.fetch_add(1, SeqCst);
         if !self.start_service() {
             self.fail("no service thread could be started; is the limit on threads (`ulimit -u`) reached?");
@@ -279,27 +279,27 @@ impl Link {
     }
 
     /// Undoes one [`Link::attention_begins`].
-    pub fn attention_ends(&self) {
+    pub(super) fn attention_ends(&self) {
         let _ = self.attention.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
     }
 
     /// Whether somebody must read even when nobody waits.
-    pub fn needs_attention(&self) -> bool {
+    pub(super) fn needs_attention(&self) -> bool {
         self.attention.load(SeqCst) > 0
     }
 
     /// Whether the session is over.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.gone.load(Relaxed)
     }
 
     /// The error that every call reports once the session is over.
-    pub fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.is_over() { Err(self.over()) } else { Ok(()) }
     }
 
     /// Why the session failed.
-    pub fn failure(&self) -> Option<&Error> {
+    pub(super) fn failure(&self) -> Option<&Error> {
         self.failure.get()
     }
 
@@ -310,7 +310,7 @@ impl Link {
     }
 
     /// The session has failed. Says why, once, and completes whatever is waited for.
-    pub fn fail(&self, reason: &str) -> Error {
+    pub(super) fn fail(&self, reason: &str) -> Error {
         let text = format!("The connection to the server {} is lost: {reason}", self.transport.peer());
         let first = self.failure.set(Error::new(Code::SystemNotReady, text)).is_ok();
         self.gone.store(true, SeqCst);
@@ -329,13 +329,13 @@ impl Link {
     }
 
     /// The program is about to end the session.
-    pub fn ends_now(&self) {
+    pub(super) fn ends_now(&self) {
         self.ended.store(true, SeqCst);
         self.gone.store(true, SeqCst);
     }
 
     /// The program has ended the session.
-    pub fn end_quietly(&self) {
+    pub(super) fn end_quietly(&self) {
         self.end(&self.over());
     }
 

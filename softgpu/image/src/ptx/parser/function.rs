@@ -30,7 +30,7 @@ pub(super) struct Body<'a> {
 
 impl<'a> Body<'a> {
     /// What a name stands for in the innermost scope that knows it.
-    pub fn find(&self, name: &str) -> Option<Name> {
+    pub(super) fn find(&self, name: &str) -> Option<Name> {
         self.scopes.iter().rev().find_map(|scope| scope.find(name))
     }
 
@@ -51,7 +51,7 @@ impl<'a> Body<'a> {
     }
 
     /// The label that a branch in the current scope names.
-    pub fn label(&mut self, name: &'a str, at: Position) -> LabelId {
+    pub(super) fn label(&mut self, name: &'a str, at: Position) -> LabelId {
         if let Some((id, _)) = self.scope().labels.get(name) {
             return *id;
         }

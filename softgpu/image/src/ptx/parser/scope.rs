@@ -39,7 +39,7 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     /// What a name stands for.
-    pub fn find(&self, name: &str) -> Option<Name> {
+    pub(super) fn find(&self, name: &str) -> Option<Name> {
         if let Some(found) = self.names.get(name) {
             return Some(*found);
         }
