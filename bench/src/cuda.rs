@@ -100,7 +100,7 @@ pub(crate) struct Pinned<'a> {
 /// Device memory.
 pub(crate) struct Memory<'a> {
     driver: &'a Driver,
-    /// Its address.
+    /// The address of the memory on the device.
     pub at: u64,
 }
 

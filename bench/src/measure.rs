@@ -11,7 +11,7 @@ pub(crate) struct Samples(Vec<f64>);
 pub(crate) struct Summary {
     /// How many samples.
     pub count: usize,
-    /// The smallest.
+    /// The smallest value measured.
     pub min: f64,
     /// A quarter is smaller.
     pub p25: f64,

@@ -12,14 +12,14 @@ use crate::report::Row;
 pub(crate) struct Line {
     /// Its name in the legend.
     pub name: String,
-    /// The points.
+    /// The points, as x and y.
     pub points: Vec<(f64, f64)>,
 }
 
 /// What a plot says.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Labels<'a> {
-    /// Above it.
+    /// What stands above the picture.
     pub title: &'a str,
     /// Below the x axis, with the unit.
     pub x: &'a str,

@@ -10,7 +10,7 @@ use crate::measure::Summary;
 /// Everything that one invocation found out.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// The subcommand.
+    /// The subcommand that measured.
     pub benchmark: String,
     /// What it ran on.
     pub conditions: Conditions,
@@ -44,7 +44,7 @@ pub(crate) struct Row {
     pub way: String,
     /// The unit of the figures.
     pub unit: &'static str,
-    /// The figures.
+    /// The measured values, summed up.
     pub value: Summary,
     /// What the value is compared with, such as "raw ping-pong".
     pub limit_name: String,

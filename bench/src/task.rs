@@ -70,7 +70,7 @@ pub(crate) struct Reply {
     pub device: String,
     /// The names of the calls that can be measured, where the device was asked for.
     pub calls: Vec<String>,
-    /// Nanoseconds.
+    /// What was measured, in nanoseconds.
     pub samples: Vec<u64>,
     /// Round trips to the server.
     pub round_trips: u64,

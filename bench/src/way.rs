@@ -113,7 +113,7 @@ impl Launcher {
 /// A process that measures one way.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// Which.
+    /// By which way the programs reach the GPU.
     pub way: Way,
     process: Child,
     input: ChildStdin,

@@ -214,12 +214,12 @@ impl Broker {
         self.get(paths::SUMMARY)
     }
 
-    /// The nodes.
+    /// The nodes of the cluster.
     pub fn nodes(&self) -> Result<Vec<Node>, ClientError> {
         self.get(paths::NODES)
     }
 
-    /// The devices.
+    /// The devices of all nodes.
     pub fn devices(&self) -> Result<Vec<Device>, ClientError> {
         self.get(paths::DEVICES)
     }
@@ -234,7 +234,7 @@ impl Broker {
         self.get(&format!("{}?all={all}", paths::LEASES))
     }
 
-    /// The tenants.
+    /// The tenants and what each of them holds.
     pub fn tenants(&self) -> Result<Vec<Tenant>, ClientError> {
         self.get(paths::TENANTS)
     }
@@ -299,7 +299,7 @@ impl Broker {
         answer.map(|_: serde_json::Value| ())
     }
 
-    /// The policies.
+    /// The policy that decides, and which others there are.
     pub fn policies(&self) -> Result<Policies, ClientError> {
         self.get(paths::POLICY)
     }

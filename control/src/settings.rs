@@ -86,7 +86,7 @@ pub enum Reader {
 /// A row of the table.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// The variable.
+    /// The variable's name.
     pub name: &'static str,
     /// Who reads it.
     pub reader: Reader,

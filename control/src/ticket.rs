@@ -18,9 +18,9 @@ use crate::token::PrivateKey;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseServer {
-    /// Its node.
+    /// The node's name in the cluster.
     pub node: String,
-    /// `HOST:PORT`.
+    /// Where the node's server listens, as `HOST:PORT`.
     pub address: String,
     /// How many devices of the lease it has. The program's ordinals are those of the first server, then the second's, ….
     pub devices: u32,
@@ -35,9 +35,9 @@ pub struct LeaseServer {
 /// What a program is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
-    /// The lease.
+    /// The lease that the ticket is for.
     pub lease: LeaseId,
-    /// Its token.
+    /// The lease's token, which servers check.
     pub token: String,
     /// The holder's private key, as text.
     pub key: String,

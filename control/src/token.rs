@@ -84,7 +84,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Its name.
+    /// Its name, as tokens and configurations spell it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -102,9 +102,9 @@ pub struct RoleClaims {
     pub role: Role,
     /// The tenant's, node's or administrator's name.
     pub name: String,
-    /// From when.
+    /// From when on the token counts, in seconds since 1970.
     pub not_before: u64,
-    /// Until when.
+    /// Until when the token counts, in seconds since 1970.
     pub expires: u64,
 }
 
@@ -127,7 +127,7 @@ pub struct Grant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseClaims {
-    /// The lease.
+    /// The lease that the token speaks of.
     pub lease: LeaseId,
     /// How often it has been changed: of two tokens of a lease the one with the higher version counts.
     pub version: u64,
@@ -136,9 +136,9 @@ pub struct LeaseClaims {
     pub orders: u64,
     /// Whose it is.
     pub tenant: String,
-    /// From when.
+    /// From when on the token counts, in seconds since 1970.
     pub not_before: u64,
-    /// Until when.
+    /// Until when the token counts, in seconds since 1970.
     pub expires: u64,
     /// The public key (base64) of whoever it was issued to; see [`crate::proof`].
     pub holder: String,

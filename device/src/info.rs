@@ -8,7 +8,7 @@ pub type Attribute = (u32, i32);
 pub struct DeviceInfo {
     /// Its name, as `cudaDeviceProp::name` shows it.
     pub name: String,
-    /// Its UUID.
+    /// The device's UUID, by which programs tell devices apart.
     pub uuid: [u8; 16],
     /// Memory in bytes that this application may use in all.
     pub total_memory: u64,
@@ -106,6 +106,6 @@ pub struct GlobalInfo {
 pub struct ModuleInfo {
     /// Its kernels; a launch names one by its index.
     pub functions: Vec<FunctionInfo>,
-    /// Its variables.
+    /// Its module-level variables.
     pub globals: Vec<GlobalInfo>,
 }

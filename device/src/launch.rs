@@ -7,7 +7,7 @@ use crate::{Code, DeviceInfo, Error, FunctionInfo, Handle, Result, attribute};
 pub struct Launch<'a> {
     /// The stream it is put on.
     pub stream: Handle,
-    /// The module.
+    /// The module that the kernel is in.
     pub module: Handle,
     /// Index into [`crate::ModuleInfo::functions`].
     pub function: u32,
@@ -83,7 +83,7 @@ pub struct LaunchLimits {
     pub shared_per_block: u32,
     /// Bytes of shared memory of a block at most.
     pub shared_per_block_optin: u32,
-    /// Multiprocessors.
+    /// How many multiprocessors the device has.
     pub multiprocessors: u32,
 }
 

@@ -5,7 +5,7 @@ use crate::{Code, Error, Result};
 /// A span of addresses, `base..base + size`, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Range {
-    /// First address.
+    /// Address of its first byte.
     pub base: u64,
     /// Length in bytes.
     pub size: u64,

@@ -16,7 +16,7 @@ pub struct Region {
     pub width: u64,
     /// Rows in a slice.
     pub height: u64,
-    /// Slices.
+    /// How many slices there are.
     pub depth: u64,
 }
 

@@ -240,7 +240,7 @@ records! {
 }
 
 impl HelloAnswer {
-    /// A refusal.
+    /// An answer that refuses the client, with the reason for people.
     pub fn refused(status: Status, message: impl Into<String>) -> Self {
         Self { status: status as u32, message: message.into(), ..Self::default() }
     }

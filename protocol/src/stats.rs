@@ -27,7 +27,7 @@ pub struct CallStats {
     pub nanoseconds: AtomicU64,
 }
 
-/// The counters.
+/// The counters of a session, which all its threads add to.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Stats {
@@ -37,15 +37,15 @@ pub struct Stats {
     pub round_trips: AtomicU64,
     /// Calls that were posted.
     pub posted_calls: AtomicU64,
-    /// Bytes sent.
+    /// Bytes sent to servers, headers included.
     pub bytes_sent: AtomicU64,
-    /// Bytes received.
+    /// Bytes received from servers, headers included.
     pub bytes_received: AtomicU64,
     /// Bytes that went straight from one of the program's servers to another.
     pub peer_bytes: AtomicU64,
     /// Bytes that went from one of the program's servers to another through the program.
     pub relayed_bytes: AtomicU64,
-    /// Sessions begun.
+    /// How many sessions were begun, one for each server.
     pub sessions: AtomicU64,
     /// Sessions whose connection is encrypted.
     pub encrypted: AtomicU64,
@@ -81,15 +81,15 @@ pub struct Snapshot {
     pub round_trips: u64,
     /// Calls that were posted.
     pub posted_calls: u64,
-    /// Bytes sent.
+    /// Bytes sent to servers, headers included.
     pub bytes_sent: u64,
-    /// Bytes received.
+    /// Bytes received from servers, headers included.
     pub bytes_received: u64,
     /// Bytes that went straight from one of the program's servers to another.
     pub peer_bytes: u64,
     /// Bytes that went from one of the program's servers to another through the program.
     pub relayed_bytes: u64,
-    /// Sessions begun.
+    /// How many sessions were begun, one for each server.
     pub sessions: u64,
     /// Sessions whose connection is encrypted.
     pub encrypted: u64,

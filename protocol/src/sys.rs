@@ -63,7 +63,7 @@ pub fn memory_file(name: &CStr) -> io::Result<OwnedFd> {
 pub struct SignalSet(libc::sigset_t);
 
 impl SignalSet {
-    /// None.
+    /// A set with no signal in it.
     pub fn none() -> Self {
         let mut set = MaybeUninit::uninit();
         // SAFETY: a valid place, which is filled; that cannot fail.

@@ -80,7 +80,7 @@ pub enum LeaseError {
 /// Somebody who has shown a good lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
-    /// The lease.
+    /// The lease that was admitted.
     pub lease: LeaseId,
     /// Whose it is.
     pub tenant: String,

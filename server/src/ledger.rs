@@ -49,7 +49,7 @@ pub struct Used {
     pub peak_memory: u64,
     /// Device time, in ns.
     pub busy_ns: u64,
-    /// Kernels launched.
+    /// How many kernels were launched.
     pub launches: u64,
     /// Until when the time used has been paid for: see [`Budget`](crate::budget::Budget).
     pub paid_until: u64,

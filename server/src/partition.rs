@@ -95,7 +95,7 @@ pub struct Partitions {
 /// How an application's process is started.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrangement {
-    /// Its devices.
+    /// The devices that the process of the application is given.
     pub device: DeviceSpec,
     /// Variables that it is started with, whatever the server's own are.
     pub environment: Vec<(&'static str, OsString)>,

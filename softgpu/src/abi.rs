@@ -52,7 +52,7 @@ pub struct Thread {
     /// Yields are due when this falls below zero. Compiled code counts it down in loops that may spin
     /// and resets it itself.
     pub fuel: i32,
-    /// Unused.
+    /// Not used; keeps the following field aligned.
     pub reserved: u32,
     /// Operands and results of the cut; see [`CutKind`].
     pub op: [u64; 6],
@@ -75,19 +75,19 @@ pub const RESERVED_SHARED_BYTES: u32 = 1024;
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub struct Block {
-    /// `%ctaid`.
+    /// Index of the block in the grid (`%ctaid`).
     pub ctaid: [u32; 3],
-    /// `%nctaid`.
+    /// Blocks of the grid in x, y, z (`%nctaid`).
     pub nctaid: [u32; 3],
-    /// `%ntid`.
+    /// Threads of a block in x, y, z (`%ntid`).
     pub ntid: [u32; 3],
     /// `%dynamic_smem_size`; `%total_smem_size` is this plus the kernel's static size.
     pub dynamic_shared: u32,
     /// `%smid`: which worker runs the block.
     pub smid: u32,
-    /// `%nsmid`.
+    /// How many multiprocessors there are (`%nsmid`).
     pub nsmid: u32,
-    /// `%gridid`.
+    /// The number of the launch (`%gridid`).
     pub gridid: u64,
     /// Address of the kernel's parameter block (in the arena).
     pub params: u64,
@@ -208,7 +208,7 @@ pub type MatrixFn = Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync>;
 
 /// A compiled kernel.
 pub struct Kernel {
-    /// Its name.
+    /// The kernel's name, as the module spells it.
     pub name: String,
     /// The machine code.
     pub run: RunFn,

@@ -201,7 +201,7 @@ fn raise_file_limit(wanted: u64) -> Result<(), Failure> {
 /// A broker of one's own, with its files in a temporary directory; both go when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Spawned {
-    /// The process.
+    /// The broker's process.
     pub service: Service,
     /// An administrator's token.
     pub admin: String,

@@ -60,9 +60,9 @@ fn show_live(_: &Broker, snapshot: Snapshot) -> Result<(), Failure> {
 pub(crate) struct Snapshot {
     /// In a few numbers.
     pub summary: Summary,
-    /// The nodes.
+    /// The nodes of the cluster.
     pub nodes: Vec<Node>,
-    /// Their devices.
+    /// The devices of all nodes.
     pub devices: Vec<Device>,
     /// The leases that aren't over.
     pub leases: Vec<Lease>,

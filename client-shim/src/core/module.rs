@@ -48,7 +48,7 @@ pub(crate) struct Function {
     pub index: u32,
     /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`, or [`NOT_ASKED`].
     max_dynamic_shared: AtomicI32,
-    /// `CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`.
+    /// The preferred carve-out of shared memory, in percent, or -1 (`CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`).
     pub carveout: AtomicI32,
     /// How its parameters are put together.
     layout: ParamLayout,

@@ -48,7 +48,7 @@ pub(crate) struct Hot {
 }
 
 thread_local! {
-    /// See [`Hot`].
+    /// The calling thread's recent launches; see [`Hot`].
     pub static HOT: Hot = const {
         Hot {
             depth: Cell::new(0),

@@ -79,7 +79,7 @@ pub(super) struct Symbols<'a> {
 /// A function that an object defines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Function<'a> {
-    /// Its name.
+    /// The symbol's name, without its version.
     pub name: &'a [u8],
     /// Its virtual address.
     pub address: u64,

@@ -29,16 +29,16 @@ impl std::fmt::Display for SettingValue {
 records! {
     /// The settings of the policy that decides. In JSON, the settings stand beside the name.
     pub struct PolicySettings {
-        /// Its name.
+        /// The policy's name.
         pub name: String,
         /// What is set, by the setting's name. Which settings there are, their types and their limits are the broker's to
         /// know: the table of policies has them.
         #[serde(flatten)]
         pub settings: std::collections::BTreeMap<String, SettingValue>,
     }
-    /// The policies.
+    /// The policy that decides, and all that there are.
     pub struct Policies {
-        /// Which decides.
+        /// The policy that decides, with its settings.
         pub active: PolicySettings,
         /// Which there are.
         pub names: Vec<String>,
@@ -47,7 +47,7 @@ records! {
     pub struct Event {
         /// Rises by one with each.
         pub number: u64,
-        /// When.
+        /// When it happened, in seconds since 1970.
         pub time: u64,
         /// `node_joined`, `node_lost`, `node_back`, `node_drained`, `node_removed`, `lease_waiting`, `lease_granted`,
         /// `lease_changed`, `lease_ended`, `policy_changed`, `broker_started`.
@@ -61,7 +61,7 @@ records! {
         /// Whose; other tenants don't see it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub tenant: Option<String>,
-        /// For people.
+        /// What happened, in words for people.
         pub text: String,
     }
     /// Asks for a role token.
@@ -69,21 +69,21 @@ records! {
     pub struct TokenRequest {
         /// What it allows.
         pub role: Role,
-        /// For whom.
+        /// Whom the token is for: the name of a tenant, a node or an administrator.
         pub name: String,
         /// For how long, in seconds.
         pub valid_s: u64,
     }
     /// A role token.
     pub struct IssuedToken {
-        /// The token.
+        /// The token, to be sent as a bearer token.
         pub token: String,
-        /// Until when.
+        /// Until when the token counts, in seconds since 1970.
         pub expires: u64,
     }
     /// A tenant: its limits, and what it has.
     pub struct Tenant {
-        /// Its name.
+        /// The tenant's name.
         pub name: String,
         /// The most devices (in thousandths) at a time; absent is no limit.
         pub max_gpu_milli: Option<u64>,
@@ -95,9 +95,9 @@ records! {
         pub gpu_milli: u64,
         /// Bytes that it has.
         pub memory: u64,
-        /// Active leases.
+        /// How many leases of the tenant are active.
         pub active: u64,
-        /// Waiting ones.
+        /// How many requests of the tenant wait.
         pub waiting: u64,
     }
     /// The cluster in a few numbers.
@@ -110,9 +110,9 @@ records! {
         pub devices: u32,
         /// Thousandths of devices granted.
         pub granted_milli: u64,
-        /// Active leases.
+        /// How many leases are active.
         pub active: u32,
-        /// Waiting ones.
+        /// How many requests wait.
         pub waiting: u32,
         /// Placement rounds so far.
         pub rounds: u64,

@@ -74,13 +74,13 @@ records! {
     #[derive(Default)]
     #[serde(deny_unknown_fields)]
     pub struct Renewal {}
-    /// A lease.
+    /// A lease: devices, or parts of them, that a tenant's programs may use for a time.
     pub struct Lease {
-        /// Its id.
+        /// The lease's id.
         pub id: LeaseId,
         /// What was asked for.
         pub name: String,
-        /// Whose.
+        /// The tenant whose lease it is.
         pub tenant: String,
         /// Where it stands.
         pub state: LeaseState,
@@ -117,11 +117,11 @@ records! {
     }
     /// What waits or runs, as the placement sees it.
     pub struct Job {
-        /// The lease.
+        /// The lease that the job waits for or has.
         pub lease: LeaseId,
-        /// Its name.
+        /// The job's name.
         pub name: String,
-        /// Whose.
+        /// The tenant whose job it is.
         pub tenant: String,
         /// `waiting` or `running`.
         pub state: String,
@@ -138,7 +138,7 @@ records! {
     }
     /// Why a lease was placed where it is, or waits.
     pub struct LeaseExplanation {
-        /// The lease.
+        /// The lease that is explained.
         pub lease: LeaseId,
         /// As people read it.
         pub text: String,
@@ -164,7 +164,7 @@ records! {
     }
     /// A place that was looked at.
     pub struct ExplanationCandidate {
-        /// The node.
+        /// The name of the node that was considered.
         pub place: String,
         /// The arc's cost; the lowest wins.
         pub cost: f64,
@@ -193,7 +193,7 @@ pub enum LeaseState {
 }
 
 impl LeaseState {
-    /// Its name.
+    /// Its name, as the API spells it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",

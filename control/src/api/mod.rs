@@ -108,7 +108,7 @@ records! {
     }
     /// What went wrong.
     pub struct Problem {
-        /// For programs.
+        /// What went wrong, in a form for programs.
         pub code: ErrorCode,
         /// For people: what happened, and what to do.
         pub message: String,
@@ -117,7 +117,7 @@ records! {
     pub struct Health {
         /// `ok`, or what is the matter.
         pub status: String,
-        /// The release.
+        /// The release of rgpu that the broker runs.
         pub version: String,
         /// Seconds since it started.
         pub uptime_s: u64,

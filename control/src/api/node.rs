@@ -59,7 +59,7 @@ records! {
         /// Its switch, as the broker's configuration names it.
         #[serde(default)]
         pub switch: Option<String>,
-        /// The devices.
+        /// The devices that the node offers.
         pub devices: Vec<DeviceReport>,
         /// Which transports its server offers: `tcp`, `shm`, `rdma`.
         pub transports: Vec<String>,
@@ -72,7 +72,7 @@ records! {
         /// With `tls`: what programs know its certificate by, `sha256:` and 64 hexadecimal digits.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub tls_fingerprint: Option<String>,
-        /// The release.
+        /// The release of rgpu that the node runs.
         pub version: String,
         /// Leases that it is serving from before (it was restarted, or the broker was).
         pub leases: Vec<LeaseReport>,
@@ -89,7 +89,7 @@ records! {
     /// A lease, as a node sees it.
     #[serde(deny_unknown_fields)]
     pub struct LeaseReport {
-        /// Which.
+        /// The lease that the figures are about.
         pub lease: LeaseId,
         /// The version of it that the node enforces.
         pub version: u64,
@@ -112,7 +112,7 @@ records! {
         pub busy_ms: u64,
         /// Thousandths of the device's time used in the last window.
         pub share_milli: u32,
-        /// Kernels launched.
+        /// How many kernels were launched.
         pub launches: u64,
         /// Bytes received from programs.
         pub bytes_in: u64,
@@ -166,9 +166,9 @@ records! {
         pub nic_in_mbps: u64,
         /// Measured traffic out of it.
         pub nic_out_mbps: u64,
-        /// Of both, what this node's server itself received and sent for leases.
+        /// Of the incoming traffic, what this node's server received for leases.
         pub own_in_mbps: u64,
-        /// See `own_in_mbps`.
+        /// Of the outgoing traffic, what this node's server sent for leases.
         pub own_out_mbps: u64,
         /// Round-trip times to other nodes.
         pub peers: Vec<PeerTime>,
@@ -179,11 +179,11 @@ records! {
     }
     /// A lease that a node is to serve.
     pub struct LeaseOrder {
-        /// Which.
+        /// The lease that the order is about.
         pub lease: LeaseId,
         /// Its version: a program may present an older token of it, but this is what counts.
         pub version: u64,
-        /// Whose.
+        /// The tenant whose lease it is.
         pub tenant: String,
         /// The public key of its holder.
         pub holder: String,
@@ -197,7 +197,7 @@ records! {
     }
     /// Another node, as servers reach it.
     pub struct Peer {
-        /// Its name.
+        /// The node's name.
         pub node: String,
         /// Where its server is reached.
         pub address: String,
@@ -206,7 +206,7 @@ records! {
     pub struct Orders {
         /// Rises with each change of anything, over restarts of the broker too: it is one number for the whole broker.
         pub version: u64,
-        /// The leases.
+        /// The leases that the node serves.
         pub leases: Vec<LeaseOrder>,
         /// The nodes to measure times to.
         pub peers: Vec<Peer>,
@@ -219,7 +219,7 @@ records! {
     }
     /// A node, as the broker sees it.
     pub struct Node {
-        /// Its name.
+        /// The node's name.
         pub name: String,
         /// `ready`, `draining`, `joining` (not heard of since the broker's start, or still serving leases that have ended: nothing
         /// is granted yet), `lost` (no heartbeat for too long), or `client` (has no devices; programs were started there).
@@ -242,7 +242,7 @@ records! {
         pub others_mbps: u64,
         /// Seconds since its last heartbeat.
         pub heard_s: f64,
-        /// The release.
+        /// The release of rgpu that the node runs.
         pub version: String,
         /// How many devices it has.
         pub devices: u32,
@@ -253,16 +253,16 @@ records! {
     }
     /// A device, as the broker sees it.
     pub struct Device {
-        /// Its node.
+        /// The name of the node that the device is in.
         pub node: String,
         /// What the node said of it.
         #[serde(flatten)]
         pub report: DeviceReport,
         /// What was measured.
         pub load: DeviceLoad,
-        /// Thousandths granted.
+        /// How much of its time leases were given, in thousandths of the device.
         pub granted_milli: u32,
-        /// Bytes granted.
+        /// How much of its memory leases were given, in bytes.
         pub granted_memory: u64,
         /// The leases that share it.
         pub leases: Vec<LeaseId>,

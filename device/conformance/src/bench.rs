@@ -13,7 +13,7 @@ use std::sync::{Arc, mpsc};
 
 /// A device that was opened for a case, with its addresses reserved.
 pub struct Subject {
-    /// The device.
+    /// The device that the case works with.
     pub device: Arc<dyn Device>,
     /// What was reserved. Each ordinal has at least 32 MiB of memory.
     pub plan: AddressPlan,
@@ -37,11 +37,11 @@ pub(crate) const IMAGE: &[u8] = include_bytes!("kernels.ptx");
 
 /// An opened device, and the program that uses it.
 pub struct Bench {
-    /// The device.
+    /// The device that the case works with.
     pub device: Arc<dyn Device>,
     /// What was reserved.
     pub plan: AddressPlan,
-    /// The application.
+    /// The application's side, which notes what the device asks of it.
     pub host: Arc<TestHost>,
     posts: bool,
     next: AtomicU64,

@@ -49,7 +49,7 @@ pub enum Needs {
     TwoDevices,
 }
 
-/// A case.
+/// One case: something that every device answers alike.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// Its name, with its group in front: `memory::runs_out_and_comes_back`.
@@ -180,7 +180,7 @@ macro_rules! for_each_case {
 #[macro_export]
 macro_rules! define_cases {
     ($([$need:ident $group:ident: $($name:ident)*])*) => {
-        /// All cases.
+        /// All cases, in the order in which they are listed.
         pub const CASES: &[Case] = &[$($(Case {
             name: concat!(stringify!($group), "::", stringify!($name)),
             needs: Needs::$need,

@@ -42,7 +42,7 @@ pub(super) struct Local {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     pub distance: i64,
-    /// Where from.
+    /// The node from which it was reached.
     pub node: u32,
     /// The source that moves, or `NONE` for an arc of the core.
     pub source: u32,

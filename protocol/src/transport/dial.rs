@@ -27,7 +27,7 @@ pub struct Encrypt {
 /// A server that is to be reached, and the streams to it that are open already: connectors that decline one after the other
 /// share a stream.
 pub struct Dial<'a> {
-    /// `HOST:PORT`.
+    /// Where the server listens, as `HOST:PORT`.
     pub address: &'a str,
     /// Descriptors are numbered from here, where the limit on descriptors leaves room.
     pub lowest_descriptor: RawFd,

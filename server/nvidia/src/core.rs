@@ -30,7 +30,7 @@ pub(crate) struct Belongings {
     pub plain: Arc<Markers>,
     /// Events that do.
     pub timed: Arc<Markers>,
-    /// Pinned buffers.
+    /// Pinned host buffers through which copies go.
     pub staging: Arc<Staging>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Gpu {
 /// Counted launches.
 #[derive(Default)]
 pub(crate) struct Launches {
-    /// Submitted.
+    /// How many pieces of work were handed to the driver.
     pub submitted: u64,
     /// Known to be over.
     pub finished: u64,

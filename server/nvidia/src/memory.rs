@@ -15,7 +15,7 @@ pub(crate) const PIECE: u64 = 2 << 20;
 /// A region that was found to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckedRegion {
-    /// The bytes.
+    /// The device memory that the copy reads or writes.
     pub region: Region,
     /// Whether they are mirrored memory.
     pub mirrored: bool,
@@ -26,7 +26,7 @@ pub(crate) struct CheckedRegion {
 /// An allocation.
 #[derive(Debug, Clone)]
 pub(crate) struct Allocation {
-    /// Its addresses.
+    /// The addresses that are reserved for it.
     pub range: Range,
     /// Mirrored, or the device's alone.
     pub mirrored: bool,

@@ -25,7 +25,7 @@ pub(crate) struct Module {
     pub ordinal: Ordinal,
     /// The driver's module.
     pub raw: sys::Module,
-    /// Its kernels.
+    /// Its kernels, by their number in the module.
     pub kernels: Vec<Kernel>,
     /// Whether they may print.
     pub prints: bool,

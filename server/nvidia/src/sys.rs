@@ -53,7 +53,7 @@ impl Stream {
 pub(crate) struct MemLocation {
     /// `CU_MEM_LOCATION_TYPE_DEVICE` is 1.
     pub kind: c_uint,
-    /// The device.
+    /// The device's number.
     pub id: c_int,
 }
 
@@ -65,17 +65,17 @@ pub(crate) struct MemAllocationProp {
     pub kind: c_uint,
     /// No shareable handles: 0.
     pub handle_types: c_uint,
-    /// Where.
+    /// Which device's memory.
     pub location: MemLocation,
     /// Null.
     pub win32: *mut c_void,
     /// `CU_MEM_ALLOCATION_COMP_NONE` is 0.
     pub compression: u8,
-    /// 0.
+    /// Not used here: always 0.
     pub gpu_direct_rdma: u8,
-    /// 0.
+    /// Not used here: always 0.
     pub usage: u16,
-    /// 0.
+    /// Always 0, as the driver wants it.
     pub reserved: [u8; 4],
 }
 
@@ -99,7 +99,7 @@ impl MemAllocationProp {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct MemAccessDesc {
-    /// Who.
+    /// Which device's memory.
     pub location: MemLocation,
     /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE` is 3.
     pub flags: c_uint,

@@ -61,7 +61,7 @@ pub struct SiteTls {
 pub struct Site {
     /// Where the server listens.
     pub address: SocketAddr,
-    /// Its devices.
+    /// The devices that the node offers.
     pub settled: Settled,
     /// The transports that it knows.
     pub connectors: Connectors,
@@ -71,7 +71,7 @@ pub struct Site {
     pub tls: Option<SiteTls>,
     /// What programs use.
     pub ledger: Arc<Ledger>,
-    /// The leases.
+    /// The leases that the broker's orders change.
     pub leases: Arc<LeaseTable>,
 }
 

@@ -193,7 +193,7 @@ pub(super) struct Load {
     pub nic_out: u64,
     /// Of that, what belongs to leases.
     pub own_in: u64,
-    /// See `own_in`.
+    /// Bytes that this server's own sessions sent; counted as `own_in` is.
     pub own_out: u64,
 }
 

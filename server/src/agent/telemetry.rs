@@ -28,7 +28,7 @@ pub(super) struct Measured {
     pub utilization_percent: Option<u32>,
     /// Bytes in use, by whomever.
     pub memory_used: Option<u64>,
-    /// Watts.
+    /// Power that the device draws, in watts; `None` where it does not say.
     pub power_w: Option<f64>,
 }
 

@@ -31,9 +31,9 @@ pub struct Slot {
     pub(super) allocated: [AtomicU64; MAX_DEVICES as usize],
     /// Kernel launches executed to their end.
     pub launches: AtomicU64,
-    /// Bytes received.
+    /// Bytes received from programs of the slot's session.
     pub bytes_in: AtomicU64,
-    /// Bytes sent.
+    /// Bytes sent to programs of the slot's session.
     pub bytes_out: AtomicU64,
     /// Most device memory allocated at a time.
     pub peak_memory: AtomicU64,

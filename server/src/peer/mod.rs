@@ -229,7 +229,7 @@ impl AsRawFd for Channel {
 }
 
 impl Channel {
-    /// Both ends.
+    /// Both ends of a new channel.
     pub fn pair() -> io::Result<(Self, Self)> {
         let mut ends = [-1; 2];
         let flags = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;

@@ -18,7 +18,7 @@ pub(super) struct Outgoing {
     /// Frames that go ahead of whatever is sent next.
     held: Mutex<Vec<u8>>,
     over: AtomicBool,
-    /// Bytes sent.
+    /// Bytes sent to the program since the session began.
     pub sent: AtomicU64,
     /// The error of a posted call, for the next answer.
     pending: Mutex<Option<Failure>>,

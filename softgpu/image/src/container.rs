@@ -34,7 +34,7 @@ pub struct Entry<'a> {
     pub architecture: u32,
     /// The version of PTX, major and minor.
     pub version: (u16, u16),
-    /// Its flags.
+    /// The entry's flags, among them how its payload is compressed.
     pub flags: u64,
     /// Header and payload.
     pub bytes: &'a [u8],

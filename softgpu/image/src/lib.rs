@@ -90,9 +90,9 @@ pub fn size_of_cubin(header: &[u8]) -> Option<usize> {
 /// What a device takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepts {
-    /// PTX.
+    /// Whether PTX text can be used.
     pub ptx: bool,
-    /// Machine code.
+    /// Whether machine code can be used.
     pub cubin: bool,
     /// Its compute capability (80 for 8.0), if only what suits it is to be kept.
     pub capability: Option<u32>,

@@ -65,7 +65,7 @@ pub struct Program {
 /// A variable of a module, to be placed in memory by the executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobalLayout {
-    /// Its name.
+    /// The name of the variable, as the module spells it.
     pub name: String,
     /// Its size in bytes (may be 0).
     pub size: u64,

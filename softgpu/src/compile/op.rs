@@ -164,7 +164,7 @@ pub(super) struct Convert {
     pub ftz: bool,
     pub sat: bool,
     pub relu: bool,
-    /// `.satfinite`
+    /// Whether what is too large becomes the largest finite value (`.satfinite`).
     pub satfinite: bool,
 }
 

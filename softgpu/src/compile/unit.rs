@@ -101,7 +101,7 @@ impl Table {
 /// See the module.
 pub(super) struct Unit {
     pub module: Module,
-    /// By form.
+    /// What each form of an instruction does, by the form's number.
     pub ops: Vec<Op>,
     pub globals: Vec<GlobalLayout>,
     pub kernels: Vec<FunctionId>,

@@ -25,11 +25,11 @@ pub(super) struct Vars {
     pub types: Vec<Type>,
     /// The number of the carry flag.
     pub carry: u32,
-    /// By [`Symbol::Param`].
+    /// Where each parameter lies, by the number in [`Symbol::Param`].
     pub params: Vec<Home>,
-    /// By [`Symbol::Return`].
+    /// Where each returned value lies, by the number in [`Symbol::Return`].
     pub returns: Vec<Home>,
-    /// By [`Symbol::Local`].
+    /// Where each local variable lies, by the number in [`Symbol::Local`].
     pub locals: Vec<Home>,
     /// Bytes of the frame in local memory, a multiple of 16.
     pub frame: u32,

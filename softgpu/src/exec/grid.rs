@@ -33,9 +33,9 @@ pub(super) struct Grid {
     pub ordinal: Ordinal,
     /// Lower ones go first.
     pub priority: i32,
-    /// `%gridid`.
+    /// The number of the launch (`%gridid`).
     pub id: u64,
-    /// Blocks.
+    /// Blocks in x, y, z.
     pub grid: [u32; 3],
     /// Threads of a block.
     pub block: [u32; 3],

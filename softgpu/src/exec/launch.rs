@@ -30,7 +30,7 @@ pub(super) struct LaunchWork {
 pub(super) struct Site {
     /// The key of its stream.
     pub stream: u64,
-    /// The ordinal.
+    /// The ordinal of the device that executes it.
     pub ordinal: Ordinal,
     /// The stream's priority.
     pub priority: i32,

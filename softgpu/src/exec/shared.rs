@@ -29,7 +29,7 @@ const SHRINK_AFTER: Duration = Duration::from_millis(500);
 
 /// What exists once addresses are reserved.
 pub(super) struct Runtime {
-    /// The arena.
+    /// The addresses that all devices' memory lies in.
     pub arena: Arc<Arena>,
     /// The device's copies of mirrored memory.
     pub mirror: Mirror,
@@ -43,7 +43,7 @@ pub(super) struct DeviceState {
     pub streams: Streams,
     /// What is allocated, once addresses are reserved.
     pub memory: Option<Memory>,
-    /// Modules.
+    /// The modules that are loaded, by handle.
     pub modules: HashMap<Handle, Arc<Module>>,
     /// Stack limits, by ordinal.
     pub stack: Vec<u64>,
@@ -69,7 +69,7 @@ pub(super) struct DeviceState {
 pub(super) struct Shared {
     /// How it was opened.
     pub config: Config,
-    /// Most workers.
+    /// The most workers that execute blocks at a time.
     pub workers: usize,
     /// What can be launched at most.
     pub limits: LaunchLimits,

@@ -14,7 +14,7 @@ const SINK_ROWS: usize = 256;
 /// A region of device memory that was found to be valid.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CheckedRegion {
-    /// The bytes.
+    /// The device memory that is read or written.
     pub region: Region,
     /// Whether they are mirrored memory, which must not be touched directly.
     pub mirrored: bool,

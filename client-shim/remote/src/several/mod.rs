@@ -43,7 +43,7 @@ const OWN_STREAMS: Handle = 1 << 48;
 
 /// A server, and how it is reached.
 pub struct Server {
-    /// `HOST:PORT`.
+    /// Where the server listens, as `HOST:PORT`.
     pub address: String,
     /// Its name in its cluster; none where it is in none.
     pub node: String,

@@ -128,17 +128,17 @@ pub(in crate::policy) fn disaggregates(config: &PolicyConfig) -> bool {
 pub(crate) struct FlowSettings {
     /// By kind of device, whether it may be remote.
     pub disaggregated: [bool; DeviceKind::COUNT],
-    /// [`NETWORK_AWARE`].
+    /// What [`NETWORK_AWARE`] is set to.
     pub network_aware: bool,
-    /// [`LINK_LIMIT`].
+    /// What [`LINK_LIMIT`] is set to.
     pub link_limit: f64,
-    /// [`MAX_REMOTE_SHARE`].
+    /// What [`MAX_REMOTE_SHARE`] is set to.
     pub max_remote_share: f64,
-    /// [`REMOTE_PREFERENCE`].
+    /// What [`REMOTE_PREFERENCE`] is set to.
     pub remote_preference: f64,
-    /// [`AFFINITY_PREFERENCE`].
+    /// What [`AFFINITY_PREFERENCE`] is set to.
     pub affinity_preference: f64,
-    /// [`WAIT_WEIGHT`].
+    /// What [`WAIT_WEIGHT`] is set to.
     pub wait_weight: f64,
     /// [`MAX_SLIVER`], in thousandths of a device.
     pub max_sliver: u16,

@@ -21,7 +21,7 @@ pub struct Info {
     mtu: u8,
     ethernet: bool,
     gid: Gid,
-    /// Our memory.
+    /// Address of the memory that this end has registered.
     pub base: u64,
     /// The key to it.
     pub rkey: u32,
@@ -31,7 +31,7 @@ impl Info {
     /// Bytes of one.
     pub const BYTES: usize = 40;
 
-    /// As bytes.
+    /// The record as it travels in the hello.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..4].copy_from_slice(&self.qp.to_le_bytes());

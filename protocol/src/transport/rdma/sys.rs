@@ -78,7 +78,7 @@ pub(super) struct SendWr {
     pub count: c_int,
     pub opcode: c_int,
     pub flags: c_uint,
-    /// Big-endian.
+    /// Immediate data, big-endian.
     pub imm: u32,
     pub remote_addr: u64,
     pub rkey: u32,
@@ -108,7 +108,7 @@ pub(super) struct Wc {
     pub opcode: u32,
     pub vendor_error: u32,
     pub bytes: u32,
-    /// Big-endian.
+    /// Immediate data, big-endian.
     pub imm: u32,
     pub qp: u32,
     pub source: u32,

@@ -95,9 +95,9 @@ pub struct Variable {
     pub open: bool,
     /// Initial value; `None` means zeros.
     pub init: Option<Initialiser>,
-    /// Linkage.
+    /// Who else can see the name (`.visible`, `.extern`, `.weak`, …).
     pub linkage: Linkage,
-    /// `.attribute(.managed)`.
+    /// Whether host and device both use the variable (`.attribute(.managed)`).
     pub managed: bool,
     /// `.ptr` annotation on an entry's parameter.
     pub pointer: Option<Pointer>,
@@ -135,7 +135,7 @@ pub struct Relocation {
     /// How far the address is shifted right before it is stored: 0, or the place of the mask's byte in
     /// forms such as `0xFF00(symbol)`.
     pub shift: u32,
-    /// Whose address.
+    /// The variable or function whose address is stored there.
     pub target: Symbol,
     /// Added to the address.
     pub addend: i64,
@@ -158,12 +158,12 @@ pub enum Symbol {
     Function(FunctionId),
 }
 
-/// A register.
+/// A register that a function declares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Register {
-    /// Its name.
+    /// The register's name.
     pub name: RegName,
-    /// Its type.
+    /// The type that it was declared with.
     pub ty: Type,
 }
 
@@ -195,13 +195,13 @@ impl fmt::Display for RegName {
 /// A function or kernel, defined or only declared.
 #[derive(Debug, Clone, Default)]
 pub struct Function {
-    /// Its name.
+    /// The function's name, as the text spells it.
     pub name: String,
     /// Whether it is a kernel (`.entry`).
     pub is_entry: bool,
     /// Whether no body was given.
     pub is_declaration: bool,
-    /// Linkage.
+    /// Who else can see the name (`.visible`, `.extern`, `.weak`, …).
     pub linkage: Linkage,
     /// The function that this name is an `.alias` of.
     pub alias_of: Option<FunctionId>,
@@ -209,7 +209,7 @@ pub struct Function {
     pub params: Vec<Variable>,
     /// Return parameters (at most one in practice).
     pub returns: Vec<Variable>,
-    /// All registers.
+    /// All registers that it declares, by number.
     pub registers: Vec<Register>,
     /// `.local`, `.shared` and `.param` variables of the body, from all its scopes.
     pub variables: Vec<Variable>,
@@ -217,11 +217,11 @@ pub struct Function {
     pub labels: u32,
     /// The labels' names.
     pub label_names: Vec<String>,
-    /// `.branchtargets` tables.
+    /// The labels that each `.branchtargets` table lists.
     pub branch_tables: Vec<Vec<LabelId>>,
-    /// `.calltargets` tables.
+    /// The functions that each `.calltargets` table lists.
     pub call_tables: Vec<Vec<FunctionId>>,
-    /// `.callprototype`s.
+    /// The `.callprototype`s, by number.
     pub prototypes: Vec<Prototype>,
     /// The body in order.
     pub body: Vec<Statement>,
@@ -229,15 +229,15 @@ pub struct Function {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`, missing dimensions are 1.
     pub required_threads: Option<[u32; 3]>,
-    /// `.minnctapersm`.
+    /// How many blocks a multiprocessor is to hold at least (`.minnctapersm`).
     pub min_blocks: Option<u32>,
-    /// `.maxnreg`.
+    /// How many registers a thread may use at most (`.maxnreg`).
     pub max_registers: Option<u32>,
-    /// `.reqnctapercluster`.
+    /// Blocks of a cluster in x, y, z, where it prescribes them (`.reqnctapercluster`).
     pub required_cluster: Option<[u32; 3]>,
     /// `.explicitcluster` or `.blocksareclusters`.
     pub needs_cluster: bool,
-    /// `.noreturn`.
+    /// Whether calls of it do not come back (`.noreturn`).
     pub noreturn: bool,
     /// Line of the declaration or definition.
     pub line: u32,
@@ -248,9 +248,9 @@ pub struct Function {
 pub struct Prototype {
     /// Parameters in order.
     pub params: Vec<Variable>,
-    /// Return parameters.
+    /// The parameters in which it returns values.
     pub returns: Vec<Variable>,
-    /// `.noreturn`.
+    /// Whether calls of it do not come back (`.noreturn`).
     pub noreturn: bool,
 }
 
@@ -268,7 +268,7 @@ pub enum Statement {
 pub struct Guard {
     /// The predicate register.
     pub register: RegId,
-    /// `@!p`.
+    /// Whether the instruction is executed where the predicate is false (`@!p`).
     pub negated: bool,
 }
 
@@ -283,7 +283,7 @@ pub struct Instruction {
     pub form: FormId,
     /// Line in the text.
     pub line: u32,
-    /// The predicate.
+    /// The predicate under which the instruction is executed; `None` where it always is.
     pub guard: Option<Guard>,
     /// Operands in the order written.
     pub operands: Vec<Operand>,
@@ -300,7 +300,7 @@ pub enum AddressBase {
     Absolute,
 }
 
-/// An operand.
+/// What an instruction reads, writes or goes to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operand {
     /// A register.

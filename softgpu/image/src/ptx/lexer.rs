@@ -28,7 +28,7 @@ pub(super) enum Token<'a> {
 /// A position in the text. Saved and restored to look ahead.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
-    /// Byte offset.
+    /// Where it begins, in bytes from the beginning of the text.
     pub at: usize,
     /// Line, from 1.
     pub line: u32,

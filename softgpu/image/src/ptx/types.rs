@@ -19,7 +19,7 @@ macro_rules! ptx_words {
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
-            /// All values.
+            /// All values, in the order in which they are declared.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
         }
 

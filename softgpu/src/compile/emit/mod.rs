@@ -41,9 +41,9 @@ const REACH: i64 = (abi::ARENA_MARGIN / 2) as i64;
 
 /// What the emission of any function of a kernel needs.
 pub(super) struct Context<'a> {
-    /// The module.
+    /// The module that the function belongs to.
     pub unit: &'a Unit,
-    /// Addresses.
+    /// The addresses that compiled code has built in.
     pub env: &'a Environment,
     /// Offsets of the kernel's shared variables.
     pub shared: &'a SharedLayout,
@@ -56,7 +56,7 @@ pub(super) struct Context<'a> {
 /// What emission found out about a kernel.
 #[derive(Default)]
 pub(super) struct Facts {
-    /// Its cuts.
+    /// The places where its threads stop, in the order of their numbers.
     pub cuts: Vec<abi::Cut>,
     /// Bytes of state per thread.
     pub state_bytes: u32,

@@ -74,7 +74,7 @@ pub(crate) struct Form {
     pub spaces: Vec<Space>,
     /// `.rn` …; the first one.
     pub rounding: Option<Rounding>,
-    /// `.rni` …
+    /// How a value is rounded to an integral one (`.rni`, `.rzi`, `.rmi`, `.rpi`).
     pub int_rounding: Option<IntRounding>,
     /// `.lt` … of `setp` and `set`.
     pub compare: Option<Compare>,
@@ -87,21 +87,21 @@ pub(crate) struct Form {
     pub semantics: Option<Semantics>,
     /// `.cta`, `.gpu`, `.sys`, …
     pub scope: Option<Scope>,
-    /// `.ftz`.
+    /// Whether subnormal numbers count as zero (`.ftz`).
     pub ftz: bool,
     /// `.sat` (and `.satfinite` is in `others`).
     pub sat: bool,
-    /// `.approx`.
+    /// Whether an approximation is enough (`.approx`).
     pub approx: bool,
     /// `.full`, of `div`.
     pub full: bool,
     /// `.cc`: writes the carry flag.
     pub cc: bool,
-    /// `.uni`.
+    /// Whether all threads of a warp are promised to go the same way (`.uni`).
     pub uni: bool,
-    /// `.sync`.
+    /// Whether threads wait for each other there (`.sync`).
     pub sync: bool,
-    /// `.aligned`.
+    /// Whether all threads of a warp are promised to execute the same instruction (`.aligned`).
     pub aligned: bool,
     /// `.nc`, of `ld`.
     pub nc: bool,
