@@ -1,6 +1,6 @@
 //! The daemon, with real processes: this very program is also the daemon and the application's process.
 
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the other test program uses more of it")]
 mod mock;
 mod pipe;
 

@@ -11,7 +11,7 @@ pub(super) type Result<T> = std::result::Result<T, Return>;
 
 macro_rules! returns {
     ($($name:ident = $value:literal $text:literal,)*) => {
-        #[allow(missing_docs, dead_code)]
+        #[expect(dead_code, reason = "all of `nvmlReturn_t`, of which not everything is ever returned")]
         impl Return { $(pub(super) const $name: Self = Self($value);)* }
 
         impl Return {

@@ -191,9 +191,9 @@ pub(super) struct Load {
     pub nic_in: u64,
     /// Out of it.
     pub nic_out: u64,
-    /// Of that, what belongs to leases.
+    /// Of what came in, what belongs to leases.
     pub own_in: u64,
-    /// Bytes that this server's own sessions sent; counted as `own_in` is.
+    /// Of what went out, what belongs to leases.
     pub own_out: u64,
 }
 

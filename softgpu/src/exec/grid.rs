@@ -1,5 +1,6 @@
 //! One kernel being executed.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,8 +24,8 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A kernel launch whose turn has come.
-pub(super) struct Grid {
+/// What a launch comes to when its turn has come.
+pub(super) struct GridSpec {
     /// The compiled kernel.
     pub kernel: Arc<Kernel>,
     /// The key of the stream that waits for it.
@@ -37,7 +38,7 @@ pub(super) struct Grid {
     pub id: u64,
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads of a block in x, y, z.
     pub block: [u32; 3],
     /// Dynamic shared memory in bytes.
     pub dynamic_shared: u32,
@@ -49,16 +50,21 @@ pub(super) struct Grid {
     pub workspace: u64,
     /// Whether all blocks may wait for each other.
     pub cooperative: bool,
-    /// Whether threads ever stop before their end.
-    pub has_cuts: bool,
-    /// Whether there are operations of a warp.
-    pub has_warp_cuts: bool,
     /// Where the kernels' `malloc` takes from.
     pub heap: Arc<Heap>,
     /// Where printed text goes.
     pub host: Arc<dyn Host>,
     /// The module that the kernel is from, and its number there.
-    origin: (Arc<Module>, u32),
+    pub origin: (Arc<Module>, u32),
+}
+
+/// A kernel that is being executed: what was launched, and how far it is.
+pub(super) struct Grid {
+    spec: GridSpec,
+    /// Whether threads ever stop before their end.
+    pub has_cuts: bool,
+    /// Whether there are operations of a warp.
+    pub has_warp_cuts: bool,
     /// When its blocks could be begun.
     begun: Instant,
     /// Whether one worker runs it to its end, and others leave it alone. Never where blocks may wait for each other: these
@@ -73,38 +79,11 @@ pub(super) struct Grid {
     output: Mutex<Vec<u8>>,
 }
 
-/// What a grid is made from.
-pub(super) struct GridSpec {
-    #[allow(missing_docs)]
-    pub kernel: Arc<Kernel>,
-    #[allow(missing_docs)]
-    pub stream: u64,
-    #[allow(missing_docs)]
-    pub ordinal: Ordinal,
-    #[allow(missing_docs)]
-    pub priority: i32,
-    #[allow(missing_docs)]
-    pub id: u64,
-    #[allow(missing_docs)]
-    pub grid: [u32; 3],
-    #[allow(missing_docs)]
-    pub block: [u32; 3],
-    #[allow(missing_docs)]
-    pub dynamic_shared: u32,
-    #[allow(missing_docs)]
-    pub local_stride: u64,
-    #[allow(missing_docs)]
-    pub params: (u64, u64),
-    #[allow(missing_docs)]
-    pub workspace: u64,
-    #[allow(missing_docs)]
-    pub cooperative: bool,
-    #[allow(missing_docs)]
-    pub heap: Arc<Heap>,
-    #[allow(missing_docs)]
-    pub host: Arc<dyn Host>,
-    #[allow(missing_docs)]
-    pub origin: (Arc<Module>, u32),
+impl Deref for Grid {
+    type Target = GridSpec;
+    fn deref(&self) -> &GridSpec {
+        &self.spec
+    }
 }
 
 impl Grid {
@@ -119,23 +98,9 @@ impl Grid {
             alone: AtomicBool::new(small && !spec.cooperative && !waits),
             waits,
             begun: Instant::now(),
-            origin: spec.origin,
             has_cuts: !spec.kernel.cuts.is_empty(),
             has_warp_cuts: spec.kernel.cuts.iter().any(|c| warp::is_of_warp(c.kind)),
-            kernel: spec.kernel,
-            stream: spec.stream,
-            ordinal: spec.ordinal,
-            priority: spec.priority,
-            id: spec.id,
-            grid: spec.grid,
-            block: spec.block,
-            dynamic_shared: spec.dynamic_shared,
-            local_stride: spec.local_stride,
-            params: spec.params,
-            workspace: spec.workspace,
-            cooperative: spec.cooperative,
-            heap: spec.heap,
-            host: spec.host,
+            spec,
             total,
             next: AtomicU64::new(0),
             finished: AtomicU64::new(0),

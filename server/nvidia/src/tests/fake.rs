@@ -68,7 +68,9 @@ static FAKE: Mutex<Option<Fake>> = Mutex::new(None);
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The one fake driver, for one test at a time.
-pub(super) struct Turn(#[allow(dead_code)] MutexGuard<'static, ()>);
+pub(super) struct Turn {
+    _guard: MutexGuard<'static, ()>,
+}
 
 /// Waits for the fake driver, and makes it new.
 pub(super) fn turn() -> Turn {
@@ -78,7 +80,7 @@ pub(super) fn turn() -> Turn {
         unsafe { libc::munmap(at as *mut c_void, size) };
     }
     *FAKE.lock() = Some(Fake { memory: 64 << 20, next: 0x1000, ..Fake::default() });
-    Turn(guard)
+    Turn { _guard: guard }
 }
 
 /// Looks at the fake driver, or changes it.
