@@ -97,9 +97,19 @@ fn compile_all(toolkit: &Toolkit) -> Result<()> {
     Ok(())
 }
 
-/// Runs cargo in the repository.
+/// Runs cargo in the repository, with the environment that it has when a person types it: what `cargo run` tells about
+/// `xtask` itself would have some build scripts run again, and all that depends on them compiled a second time.
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let of_xtask = |name: &str| {
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"].iter().any(|of| name.starts_with(of))
+            || matches!(name, "CARGO" | "CARGO_PRIMARY_PACKAGE" | "OUT_DIR")
+    };
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(of_xtask) {
+            command.env_remove(name);
+        }
+    }
     command.args(arguments).current_dir(examples::repository());
     command
 }

@@ -289,6 +289,7 @@ impl Link {
     }
 
     /// Whether the session is over.
+    #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.gone.load(Relaxed)
     }
