@@ -17,7 +17,7 @@ use rgpu_protocol::hello::{PREFIX_BYTES, Prefix};
 const RECORD: usize = 4 << 20;
 
 #[derive(Debug, Default)]
-struct State {
+struct ProxyState {
     connections: AtomicU64,
     hello_answers: AtomicU64,
     calls: AtomicU64,
@@ -50,7 +50,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ProxyState>,
 }
 
 impl Proxy {
@@ -58,7 +58,7 @@ impl Proxy {
     pub fn start(target: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let state = Arc::new(State::default());
+        let state = Arc::new(ProxyState::default());
         let shared = state.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -120,7 +120,7 @@ impl Drop for Proxy {
     }
 }
 
-impl State {
+impl ProxyState {
     fn note(&self, what: String) {
         self.wrong.lock().expect("no thread panics").push(what);
     }
@@ -182,7 +182,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn watch(&mut self, mut bytes: &[u8], upward: bool, state: &State) {
+    fn watch(&mut self, mut bytes: &[u8], upward: bool, state: &ProxyState) {
         while !bytes.is_empty() && !self.lost {
             if self.skip > 0 {
                 let n = self.skip.min(bytes.len() as u64);

@@ -25,11 +25,11 @@ pub(super) struct Node {
     /// One connection for heartbeats, and one that waits for orders.
     heartbeats: Broker,
     waits: Broker,
-    state: Mutex<State>,
+    state: Mutex<NodeState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct NodeState {
     version: u64,
     leases: BTreeMap<LeaseId, LeaseOrder>,
     /// Ended, and not yet told.
@@ -37,7 +37,7 @@ struct State {
 }
 
 impl Node {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NodeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

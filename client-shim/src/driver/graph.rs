@@ -96,10 +96,10 @@ fn general(core: &Core, given: &mut GraphNodeParams) -> Result<Op> {
 
 /// Where a new node goes, and after which others it comes.
 #[derive(Clone, Copy)]
-struct Place(Out<Raw>, Raw, In<Raw>, usize);
+struct NewNode(Out<Raw>, Raw, In<Raw>, usize);
 
 /// Adds a node after checking where its handle goes.
-fn add(Place(out, graph, after, count): Place, op: impl FnOnce() -> Result<Op>) -> Result<()> {
+fn add(NewNode(out, graph, after, count): NewNode, op: impl FnOnce() -> Result<Op>) -> Result<()> {
     out.check()?;
     graph::check(graph)?;
     // SAFETY: the program says that so many are there.
@@ -108,9 +108,9 @@ fn add(Place(out, graph, after, count): Place, op: impl FnOnce() -> Result<Op>) 
 }
 
 /// Adds a node of any kind.
-fn add_general(core: &Core, place: Place, params: Out<GraphNodeParams>) -> Result<()> {
+fn add_general(core: &Core, place: NewNode, params: Out<GraphNodeParams>) -> Result<()> {
     let mut given = params.get()?;
-    let Place(out, graph, after, count) = place;
+    let NewNode(out, graph, after, count) = place;
     if given.kind == node_type::GRAPH {
         out.check()?;
         // SAFETY: the program says that so many are there.
@@ -242,32 +242,32 @@ door! {
         out.set(graph::find_in_clone(node, clone)?)
     }
     fn cuGraphAddEmptyNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize) |core| {
-        add(Place(out, graph, after, count), || Ok(Op::Empty))
+        add(NewNode(out, graph, after, count), || Ok(Op::Empty))
     }
     fn cuGraphAddKernelNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<KernelNodeParamsV1>,
     ) |core| {
-        add(Place(out, graph, after, count), || old_kernel(core, params))
+        add(NewNode(out, graph, after, count), || old_kernel(core, params))
     }
     fn cuGraphAddKernelNode_v2(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<KernelNodeParams>,
     ) |core| {
-        add(Place(out, graph, after, count), || kernel(core, &params.get()?))
+        add(NewNode(out, graph, after, count), || kernel(core, &params.get()?))
     }
     fn cuGraphAddMemcpyNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<Memcpy3d>, _context: Opaque,
     ) |core| {
-        add(Place(out, graph, after, count), || copy_node(params))
+        add(NewNode(out, graph, after, count), || copy_node(params))
     }
     fn cuGraphAddMemsetNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<MemsetParams>, _context: Opaque,
     ) |core| {
-        add(Place(out, graph, after, count), || fill_node(&params.get()?))
+        add(NewNode(out, graph, after, count), || fill_node(&params.get()?))
     }
     fn cuGraphAddHostNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<HostNodeParams>,
     ) |core| {
-        add(Place(out, graph, after, count), || host_node(&params.get()?))
+        add(NewNode(out, graph, after, count), || host_node(&params.get()?))
     }
     fn cuGraphAddChildGraphNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, child: Raw) |core| {
         out.check()?;
@@ -275,33 +275,33 @@ door! {
         out.set(graph::add_child(graph, &unsafe { after.list(count) }?, child)?)
     }
     fn cuGraphAddEventRecordNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, event: usize) |core| {
-        add(Place(out, graph, after, count), || event_op(event, true))
+        add(NewNode(out, graph, after, count), || event_op(event, true))
     }
     fn cuGraphAddEventWaitNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, event: usize) |core| {
-        add(Place(out, graph, after, count), || event_op(event, false))
+        add(NewNode(out, graph, after, count), || event_op(event, false))
     }
     fn cuGraphAddMemAllocNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: Out<MemAllocNodeParams>,
     ) |core| {
         core.driver_context()?;
         let mut given = params.get()?;
-        add(Place(out, graph, after, count), || alloc_node(&mut given))?;
+        add(NewNode(out, graph, after, count), || alloc_node(&mut given))?;
         params.set(given)
     }
     fn cuGraphAddMemFreeNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, address: DevicePtr) |core| {
-        add(Place(out, graph, after, count), || Ok(Op::Free(address)))
+        add(NewNode(out, graph, after, count), || Ok(Op::Free(address)))
     }
     fn cuGraphAddNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: Out<GraphNodeParams>,
     ) |core| {
-        add_general(core, Place(out, graph, after, count), params)
+        add_general(core, NewNode(out, graph, after, count), params)
     }
     fn cuGraphAddNode_v2(
         out: Out<Raw>, graph: Raw, after: In<Raw>, data: In<GraphEdgeData>, count: usize,
         params: Out<GraphNodeParams>,
     ) |core| {
         check_edges(data, count)?;
-        add_general(core, Place(out, graph, after, count), params)
+        add_general(core, NewNode(out, graph, after, count), params)
     }
     fn cuGraphDestroyNode(node: Raw) |core| {
         graph::destroy_node(node)

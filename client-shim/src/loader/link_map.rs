@@ -103,7 +103,7 @@ pub(super) struct Debug {
 
 /// What the dynamic loader is doing to a list of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ListState {
     /// The list is whole.
     Consistent,
     /// Objects are being added.
@@ -125,12 +125,12 @@ impl Debug {
     }
 
     /// What the dynamic loader is doing.
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> ListState {
         // SAFETY: a live reference; the field changes under the dynamic loader's hands.
         match unsafe { (&raw const self.state).read_volatile() } {
-            0 => State::Consistent,
-            1 => State::Adding,
-            _ => State::Removing,
+            0 => ListState::Consistent,
+            1 => ListState::Adding,
+            _ => ListState::Removing,
         }
     }
 }

@@ -32,7 +32,7 @@ use other_machine as machine;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use link_map::{Debug, State};
+use link_map::{Debug, ListState};
 
 /// Runs when the library is loaded, before the constructors of the program and its libraries.
 #[used]
@@ -97,7 +97,7 @@ extern "C" fn on_load() {
     if let Some(debug) = link_map::debug() {
         for (debug, list) in link_map::namespaces(debug).zip(&LISTS) {
             match debug.state() {
-                State::Consistent => {
+                ListState::Consistent => {
                     // After removing there is nothing new, and the tail may be gone.
                     if !list.removing.swap(false, Ordering::Relaxed) {
                         redirect_after(debug, &list.tail);
@@ -105,8 +105,8 @@ extern "C" fn on_load() {
                     list.remember_tail(debug);
                 }
                 // The first new object may be in the list already.
-                State::Adding => {}
-                State::Removing => list.removing.store(true, Ordering::Relaxed),
+                ListState::Adding => {}
+                ListState::Removing => list.removing.store(true, Ordering::Relaxed),
             }
         }
     }

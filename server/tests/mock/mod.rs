@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 type Writes = Arc<Mutex<Vec<(u64, Vec<u8>)>>>;
 
 #[derive(Default)]
-struct State {
+struct MockState {
     /// Allocations: address and bytes.
     memory: HashMap<u64, Vec<u8>>,
     images: HashMap<Handle, Vec<u8>>,
@@ -39,7 +39,7 @@ struct State {
 pub(crate) struct MockDevice {
     host: Arc<dyn Host>,
     total: u64,
-    state: Mutex<State>,
+    state: Mutex<MockState>,
     failed: Condvar,
 }
 
@@ -48,7 +48,7 @@ impl MockDevice {
         Arc::new(Self { host, total, state: Mutex::default(), failed: Condvar::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MockState> {
         self.state.lock().unwrap()
     }
 
@@ -134,7 +134,7 @@ impl MockDevice {
     }
 
     /// The rows of a region.
-    fn rows<'a>(state: &'a mut State, r: &Region) -> Result<Vec<&'a mut [u8]>> {
+    fn rows<'a>(state: &'a mut MockState, r: &Region) -> Result<Vec<&'a mut [u8]>> {
         let extent = r.extent().ok_or(Code::InvalidValue)?;
         let inside = |(base, bytes): &(&u64, &mut Vec<u8>)| {
             Range { base: **base, size: bytes.len() as u64 }.contains(r.addr, extent)

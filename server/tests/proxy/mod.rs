@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 #[derive(Default)]
-struct State {
+struct ProxyState {
     asked: AtomicU64,
     reached: AtomicU64,
     stalled: AtomicBool,
@@ -16,7 +16,7 @@ struct State {
 /// Forwards one connection.
 pub(crate) struct Proxy {
     pub address: String,
-    state: Arc<State>,
+    state: Arc<ProxyState>,
     ends: Arc<std::sync::Mutex<Vec<TcpStream>>>,
 }
 
@@ -24,7 +24,7 @@ impl Proxy {
     pub(crate) fn new(server: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let state = Arc::new(State::default());
+        let state = Arc::new(ProxyState::default());
         let ends = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (shared, kept, server) = (state.clone(), ends.clone(), server.to_owned());
         std::thread::spawn(move || {
@@ -66,7 +66,7 @@ impl Proxy {
     }
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream, state: &State, to_client: bool) {
+fn forward(mut from: TcpStream, mut to: TcpStream, state: &ProxyState, to_client: bool) {
     // Follows the frames, to count answers: first the hello, then header after header.
     let (mut skip, mut header, mut greeted) = (0usize, Vec::new(), false);
     let mut buffer = [0; 1 << 16];

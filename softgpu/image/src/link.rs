@@ -26,7 +26,7 @@ pub fn link<T: AsRef<str>>(texts: &[T]) -> Result<String> {
     let mut declared: HashSet<String> = HashSet::new();
     let all = || {
         units.iter().zip(&names).enumerate().flat_map(|(i, (unit, names))| {
-            unit.items.iter().enumerate().map(move |(j, item)| (Place(i, j), item, names))
+            unit.items.iter().enumerate().map(move |(j, item)| (ItemId(i, j), item, names))
         })
     };
     for (_, item, names) in all() {
@@ -116,7 +116,7 @@ struct Item<'a> {
 
 /// Number of a text, and of an item in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place(usize, usize);
+struct ItemId(usize, usize);
 
 /// One text.
 struct Unit<'a> {
@@ -130,7 +130,7 @@ struct Unit<'a> {
 struct Symbol {
     linkage: Linkage,
     /// The item that stays: the definition, or else one declaration.
-    place: Place,
+    place: ItemId,
     align: u32,
 }
 
@@ -144,7 +144,7 @@ fn symbols<'a>(units: &[Unit<'a>]) -> Result<HashMap<&'a str, Symbol>> {
             }
             // A prototype tells no more than a declaration from elsewhere.
             let linkage = if item.defines { item.linkage } else { Linkage::Extern };
-            let new = Symbol { linkage, place: Place(i, j), align: alignment(item.text) };
+            let new = Symbol { linkage, place: ItemId(i, j), align: alignment(item.text) };
             let Some(old) = symbols.get_mut(item.name) else {
                 symbols.insert(item.name, new);
                 continue;
@@ -169,7 +169,7 @@ fn symbols<'a>(units: &[Unit<'a>]) -> Result<HashMap<&'a str, Symbol>> {
     Ok(symbols)
 }
 
-fn stays(symbols: &HashMap<&str, Symbol>, item: &Item<'_>, place: Place) -> bool {
+fn stays(symbols: &HashMap<&str, Symbol>, item: &Item<'_>, place: ItemId) -> bool {
     item.linkage == Linkage::Internal || symbols.get(item.name).is_none_or(|symbol| symbol.place == place)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::op::{Control, Op, Place};
+use super::op::{Control, MemoryTarget, Op};
 use super::vars::{Home, Vars};
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, LabelId, Operand, RegId, Statement, Symbol};
 
@@ -178,10 +178,9 @@ impl Flow {
             if !members.iter().any(|&m| observing[m]) {
                 continue;
             }
-            let works = members
-                .iter()
-                .flat_map(|&m| instructions(function, &self.blocks[m]))
-                .any(|i| matches!(ops[i.form.0 as usize], Op::St { place: Place::Generic, .. } | Op::Call));
+            let works = members.iter().flat_map(|&m| instructions(function, &self.blocks[m])).any(|i| {
+                matches!(ops[i.form.0 as usize], Op::St { place: MemoryTarget::Generic, .. } | Op::Call)
+            });
             edges.insert(edge, if works { 1 } else { 8 });
         }
         edges

@@ -117,7 +117,7 @@ pub(super) enum PrmtMode {
 
 /// Where a memory operation goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum MemoryTarget {
     /// Generic, global, const and local addresses: all are addresses in the arena.
     Generic,
     Shared,
@@ -375,9 +375,9 @@ macro_rules! operations {
         CvtPack { to: Type, three: bool } = Traits::value(), cvt_pack;
         /// `cvt.rn.f16x2.f32` and its kin: two floats into one register.
         CvtPair { to: Type, rounding: Rounding, relu: bool, satfinite: bool } = Traits::value(), cvt_pair;
-        Ld { place: Place, ty: Type, vector: u32, order: Order }
+        Ld { place: MemoryTarget, ty: Type, vector: u32, order: Order }
             = Traits::value().observing(*order == Order::Strong).floats(Floats::Moved(0, *ty)), ld;
-        St { place: Place, ty: Type, vector: u32, order: Order }
+        St { place: MemoryTarget, ty: Type, vector: u32, order: Order }
             = Traits::effect().floats(Floats::Moved(1, *ty)), st;
         Atom { shared: bool, op: Combine, ty: Type, result: bool }
             = Traits::effect().with_result(*result).observing(*result), atom;

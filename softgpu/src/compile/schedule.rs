@@ -50,7 +50,7 @@ fn is_constant(opcode: Opcode) -> bool {
 struct Scheduler {
     insts: Vec<Inst>,
     fixed: Vec<bool>,
-    /// Place in the program.
+    /// MemoryTarget in the program.
     keys: Vec<u32>,
     /// Instructions of the block that each one needs.
     needs: Vec<Vec<usize>>,

@@ -51,7 +51,7 @@ impl Set {
 }
 
 /// Places of registers in the state, and which of them hold the current values.
-pub(super) struct State {
+pub(super) struct SavedRegisters {
     /// Offset of each register that has a place.
     places: HashMap<u32, u32>,
     /// Registers whose place holds their value at the end of each block (before its cut, if it has one).
@@ -62,7 +62,7 @@ pub(super) struct State {
     pub bytes: u32,
 }
 
-impl State {
+impl SavedRegisters {
     /// Plans the state of a kernel. `yields` are the edges with yields, `skip` the registers
     /// that need not be kept.
     #[allow(clippy::too_many_arguments)] // What is known of the function, each from another pass.

@@ -9,7 +9,7 @@ use rgpu_device::{Code, Error};
 use super::GlobalLayout;
 use super::decode::decode;
 use super::flow::{Flow, read_registers};
-use super::op::{Op, Order, Place};
+use super::op::{MemoryTarget, Op, Order};
 use super::opcode::{Checker, Form};
 use super::vars::{Vars, is_scalar};
 use rgpu_image::ptx::ast::{
@@ -38,7 +38,7 @@ fn synthetic_ops() -> Vec<Op> {
     let bits = [Type::B8, Type::B16, Type::B32, Type::B64];
     let mut ops = vec![Op::Bra];
     ops.extend(bits.map(|ty| Op::Mov { ty }));
-    let (place, vector, order) = (Place::Param, 1, Order::Weak);
+    let (place, vector, order) = (MemoryTarget::Param, 1, Order::Weak);
     ops.extend(bits.map(|ty| Op::Ld { place, ty, vector, order }));
     ops.extend(bits.map(|ty| Op::St { place, ty, vector, order }));
     ops.extend([Op::Converge, Op::Yield]);

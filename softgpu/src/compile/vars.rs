@@ -1,6 +1,6 @@
 //! Where the variables and parameters of one function live.
 
-use super::op::{Op, Place};
+use super::op::{MemoryTarget, Op};
 use rgpu_image::ptx::ast::{AddressBase, Function, Operand, Space, Statement, Symbol, Type, Variable};
 
 /// Where a variable or parameter lives.
@@ -143,8 +143,8 @@ fn plain_accesses(function: &Function, ops: &[Op]) -> Plain {
             continue;
         }
         let width = match op {
-            Op::Ld { place: Place::Param, ty, vector: 1, .. }
-            | Op::St { place: Place::Param, ty, vector: 1, .. } => Some(ty.bits()),
+            Op::Ld { place: MemoryTarget::Param, ty, vector: 1, .. }
+            | Op::St { place: MemoryTarget::Param, ty, vector: 1, .. } => Some(ty.bits()),
             _ => None,
         };
         for operand in &instruction.operands {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ScriptState {
     /// How many bytes may still be sent.
     budget: usize,
     /// The frame that is being sent.
@@ -30,7 +30,7 @@ pub(super) struct State {
 
 /// See the module's text.
 #[derive(Default, Clone)]
-pub struct Script(Arc<(Mutex<State>, Condvar)>);
+pub struct Script(Arc<(Mutex<ScriptState>, Condvar)>);
 
 impl Script {
     /// Lets so many bytes more be sent.
@@ -69,12 +69,12 @@ impl Script {
         wait_asleep(thread);
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut ScriptState)) {
         change(&mut self.0.0.lock());
         self.0.1.notify_all();
     }
 
-    pub(super) fn wait_for(&self, what: &str, there: impl Fn(&State) -> bool) {
+    pub(super) fn wait_for(&self, what: &str, there: impl Fn(&ScriptState) -> bool) {
         let end = Instant::now() + PATIENCE;
         let mut state = self.0.0.lock();
         while !there(&state) {
@@ -82,7 +82,7 @@ impl Script {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ScriptState> {
         self.0.0.lock()
     }
 }

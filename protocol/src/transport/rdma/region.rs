@@ -10,7 +10,7 @@ const MOST: u64 = 1 << 30;
 const PART: u64 = 16 << 20;
 
 #[derive(Default)]
-struct State {
+struct Registrations {
     /// Announced memory: starts and lengths.
     announced: BTreeMap<u64, u64>,
     /// Registered parts: starts, lengths, when last used.
@@ -24,11 +24,11 @@ struct State {
 /// Announced memory, of which what is used stays registered, as far as that goes.
 #[derive(Default)]
 pub(super) struct Regions {
-    state: Mutex<State>,
+    state: Mutex<Registrations>,
 }
 
 impl Regions {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Registrations> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -97,7 +97,7 @@ impl Regions {
     }
 }
 
-impl State {
+impl Registrations {
     fn announced_at(&self, addr: u64) -> Option<(u64, u64)> {
         let (base, length) = self.announced.range(..=addr).next_back()?;
         (addr - base < *length).then_some((*base, *length))

@@ -48,18 +48,18 @@ impl Reader {
     /// `st`
     pub(crate) fn store(&mut self) -> Option<Op> {
         let (place, ty, vector, order) = self.access()?;
-        if place == Place::Param && order != Order::Weak {
+        if place == MemoryTarget::Param && order != Order::Weak {
             return None;
         }
         Some(Op::St { place, ty, vector, order })
     }
 
     /// What a load or store accesses, and how.
-    fn access(&mut self) -> Option<(Place, Type, u32, Order)> {
+    fn access(&mut self) -> Option<(MemoryTarget, Type, u32, Order)> {
         let place = match self.take_space()? {
-            None | Some(Space::Global | Space::Const | Space::Local) => Place::Generic,
-            Some(Space::Shared | Space::SharedCta) => Place::Shared,
-            Some(Space::Param | Space::ParamEntry | Space::ParamFunc) => Place::Param,
+            None | Some(Space::Global | Space::Const | Space::Local) => MemoryTarget::Generic,
+            Some(Space::Shared | Space::SharedCta) => MemoryTarget::Shared,
+            Some(Space::Param | Space::ParamEntry | Space::ParamFunc) => MemoryTarget::Param,
             Some(_) => return None,
         };
         self.form.nc = false;

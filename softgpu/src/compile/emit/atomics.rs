@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, Value, types};
 
 use super::{Emitter, Result, class, int_class, user};
-use crate::compile::op::{IntOp, Place};
+use crate::compile::op::{IntOp, MemoryTarget};
 use crate::compile::opcode::{Combine, Rounding};
 use rgpu_image::ptx::ast::{Operand, Type};
 
@@ -19,7 +19,7 @@ impl<'a> Emitter<'a, '_> {
         o: &'a [Operand],
     ) -> Result<()> {
         let (destination, rest) = if result { (Some(self.operand(o, 0)?), &o[1..]) } else { (None, o) };
-        let place = if shared { Place::Shared } else { Place::Generic };
+        let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
         let target = self.target_of(place, self.operand(rest, 0)?, ty.bytes())?;
         let first = self.src(self.operand(rest, 1)?, ty)?;
         let second = match op {

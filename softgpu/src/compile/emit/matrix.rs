@@ -13,7 +13,7 @@ use super::memory::Target;
 use super::{Emitter, Result, class, trusted, user};
 use crate::abi::{self, CutKind};
 use crate::compile::helpers::matrix::{self, Offsets, Spread, Spreads};
-use crate::compile::op::{Fragment, MatrixShape, Place};
+use crate::compile::op::{Fragment, MatrixShape, MemoryTarget};
 use rgpu_image::ptx::ast::{Operand, Type};
 
 /// Whether an `mma` is implemented.
@@ -170,7 +170,7 @@ impl<'a> Emitter<'a, '_> {
             return Err(self.refuse("A fragment with a wrong number of registers"));
         }
         // The first lanes give the addresses of the rows.
-        let place = if shared { Place::Shared } else { Place::Generic };
+        let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
         let target = self.target_of(place, self.operand(o, 1)?, 16)?;
         let lane = self.thread_field(types::I32, offset_of!(abi::Thread, lane));
         let takes_part = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, lane, i64::from(count) * 8);
@@ -271,8 +271,11 @@ impl<'a> Emitter<'a, '_> {
         };
         let ty = Self::memory_type(shape.a);
         let (rows, columns) = Self::dimensions(fragment, &shape);
-        let target =
-            self.target_of(if shared { Place::Shared } else { Place::Generic }, self.operand(o, 1)?, 1)?;
+        let target = self.target_of(
+            if shared { MemoryTarget::Shared } else { MemoryTarget::Generic },
+            self.operand(o, 1)?,
+            1,
+        )?;
         let stride = self.stride(o.get(2), if row { columns } else { rows })?;
         let each = rows * columns / abi::WARP as u32;
         let mut values = Vec::new();
@@ -323,8 +326,11 @@ impl<'a> Emitter<'a, '_> {
         let spread = matrix::wmma_c(&shape, shape.d);
         let ty = Self::memory_type(shape.d);
         let (rows, columns) = (shape.m, shape.n);
-        let target =
-            self.target_of(if shared { Place::Shared } else { Place::Generic }, self.operand(o, 0)?, 1)?;
+        let target = self.target_of(
+            if shared { MemoryTarget::Shared } else { MemoryTarget::Generic },
+            self.operand(o, 0)?,
+            1,
+        )?;
         let stride = self.stride(o.get(2), if row { columns } else { rows })?;
         let registers = self.vector(self.operand(o, 1)?);
         let word = if ty == Type::F64 { Type::F64 } else { Type::B32 };

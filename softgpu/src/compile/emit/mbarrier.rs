@@ -9,7 +9,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::memory::Target;
 use super::{Emitter, Result, user};
-use crate::compile::op::{MbarrierOp, Place};
+use crate::compile::op::{MbarrierOp, MemoryTarget};
 use rgpu_image::ptx::ast::{Operand, Type};
 
 const BITS: i64 = 20;
@@ -19,7 +19,7 @@ const PHASE: i64 = 2 * BITS;
 impl<'a> Emitter<'a, '_> {
     /// `mbarrier.*`, and `cp.async.mbarrier.arrive`.
     pub(crate) fn mbarrier(&mut self, op: MbarrierOp, shared: bool, o: &'a [Operand]) -> Result<()> {
-        let place = if shared { Place::Shared } else { Place::Generic };
+        let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
         match op {
             MbarrierOp::Init => {
                 let target = self.target_of(place, self.operand(o, 0)?, 8)?;

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{self, InstBuilder, Value, types};
 
 use super::{Emitter, REACH, Result, class, int_class, trusted, user};
 use crate::abi;
-use crate::compile::op::{Order, Place, SpaceTest};
+use crate::compile::op::{MemoryTarget, Order, SpaceTest};
 use crate::compile::vars::Home;
 use rgpu_image::ptx::ast::{AddressBase, Operand, RegId, Symbol, Type};
 
@@ -49,12 +49,12 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Where an address operand leads, for an access of `width` bytes in all.
-    pub(crate) fn target_of(&mut self, place: Place, operand: &Operand, width: u32) -> Result<Target> {
+    pub(crate) fn target_of(&mut self, place: MemoryTarget, operand: &Operand, width: u32) -> Result<Target> {
         let (base, offset) = match operand {
             Operand::Address(base, offset) => (*base, *offset),
             _ => return Err(self.refuse("An address is expected here")),
         };
-        if place == Place::Shared {
+        if place == MemoryTarget::Shared {
             return self.shared_target(base, offset);
         }
         match base {
@@ -160,13 +160,14 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// A register that stands for a whole parameter.
-    fn parameter_register(&self, place: Place, operand: &Operand) -> Option<RegId> {
+    fn parameter_register(&self, place: MemoryTarget, operand: &Operand) -> Option<RegId> {
         match (place, operand) {
-            (Place::Param, Operand::Address(AddressBase::Symbol(symbol), 0)) => match self.vars.home(*symbol)
-            {
-                Some(Home::Reg(reg)) => Some(RegId(*reg)),
-                _ => None,
-            },
+            (MemoryTarget::Param, Operand::Address(AddressBase::Symbol(symbol), 0)) => {
+                match self.vars.home(*symbol) {
+                    Some(Home::Reg(reg)) => Some(RegId(*reg)),
+                    _ => None,
+                }
+            }
             _ => None,
         }
     }
@@ -174,7 +175,7 @@ impl<'a> Emitter<'a, '_> {
     /// `ld`
     pub(crate) fn ld(
         &mut self,
-        place: Place,
+        place: MemoryTarget,
         ty: Type,
         vector: u32,
         order: Order,
@@ -244,7 +245,7 @@ impl<'a> Emitter<'a, '_> {
     /// `st`
     pub(crate) fn st(
         &mut self,
-        place: Place,
+        place: MemoryTarget,
         ty: Type,
         vector: u32,
         order: Order,
@@ -323,8 +324,8 @@ impl<'a> Emitter<'a, '_> {
             _ => return Err(self.refuse("cp.async copies 4, 8 or 16 bytes")),
         };
         let wide = ty.bytes() as i32;
-        let to = self.target_of(Place::Shared, self.operand(o, 0)?, size as u32)?;
-        let from = self.target_of(Place::Generic, self.operand(o, 1)?, size as u32)?;
+        let to = self.target_of(MemoryTarget::Shared, self.operand(o, 0)?, size as u32)?;
+        let from = self.target_of(MemoryTarget::Generic, self.operand(o, 1)?, size as u32)?;
         let mut values = Vec::new();
         match o.get(3) {
             None => {

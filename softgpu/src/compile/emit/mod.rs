@@ -30,7 +30,7 @@ use super::code::Importer;
 use super::flow::{Flow, Liveness};
 use super::layout::SharedLayout;
 use super::op::Op;
-use super::state::State;
+use super::state::SavedRegisters;
 use super::vars::{Home, Vars};
 use super::{Environment, Unit};
 use crate::abi;
@@ -76,7 +76,7 @@ pub(super) struct Emitter<'a, 'f> {
     vars: &'a Vars,
     flow: Flow,
     liveness: Option<Liveness>,
-    state: Option<State>,
+    state: Option<SavedRegisters>,
     /// Back edges where a thread lets others go first, and how much fuel a turn takes.
     waiting: HashMap<(usize, usize), i64>,
     variables: Vec<Variable>,
@@ -235,7 +235,8 @@ impl<'a, 'f> Emitter<'a, 'f> {
             let liveness = Liveness::new(&e.flow, function, ops, vars);
             let yields: Vec<_> = e.waiting.keys().copied().collect();
             let skip = vec![false; vars.types.len()];
-            let state = State::new(function, ops, vars, &e.flow, &liveness, &e.classes, &yields, &skip);
+            let state =
+                SavedRegisters::new(function, ops, vars, &e.flow, &liveness, &e.classes, &yields, &skip);
             e.facts.state_bytes = state.bytes;
             (e.liveness, e.state) = (Some(liveness), Some(state));
         }

@@ -5,14 +5,14 @@ use crate::compile::op::MatrixShape;
 use rgpu_image::ptx::ast::Type;
 
 /// Where one element of a matrix is kept: lane, element within the lane's fragment.
-type Place = (usize, usize);
+type MemoryTarget = (usize, usize);
 
 /// A matrix spread over a warp.
 #[derive(Debug, Clone)]
 pub(crate) struct Spread {
     ty: Type,
     /// By row and column, row by row.
-    places: Vec<Place>,
+    places: Vec<MemoryTarget>,
     columns: usize,
     /// 32-bit words that each lane holds.
     pub words: usize,
@@ -24,7 +24,7 @@ impl Spread {
         rows: usize,
         columns: usize,
         words: usize,
-        place: impl Fn(usize, usize) -> Place,
+        place: impl Fn(usize, usize) -> MemoryTarget,
     ) -> Self {
         let places = (0..rows * columns).map(|i| place(i / columns, i % columns)).collect();
         Self { ty, places, columns, words }
@@ -332,7 +332,7 @@ mod tests {
         MatrixShape { m, n, k, a: ty, b: ty, c: sum, d: sum, a_row: true, b_row: false, sat: false }
     }
 
-    fn place(spread: &Spread, row: usize, column: usize) -> Place {
+    fn place(spread: &Spread, row: usize, column: usize) -> MemoryTarget {
         spread.places[row * spread.columns + column]
     }
 

@@ -58,7 +58,7 @@ pub(in crate::remote) struct Link {
     /// Which calls were posted and are not known to be done.
     pub window: Window,
     pub incoming: Mutex<Incoming>,
-    pub state: Mutex<State>,
+    pub state: Mutex<Waiting>,
     /// What the device changed in mirrored memory, until the program's side takes it: bodies of notices,
     /// checked.
     pub shared_writes: Mutex<Vec<Vec<u8>>>,
@@ -75,7 +75,7 @@ pub(in crate::remote) struct Link {
 
 /// Who waits for what.
 #[derive(Default)]
-pub(in crate::remote) struct State {
+pub(in crate::remote) struct Waiting {
     pub calls: NumberMap<u64, Pending>,
     /// Whether a thread is reading.
     leader: bool,
@@ -193,7 +193,7 @@ impl Link {
         Ok(())
     }
 
-    /// Puts back what was taken out of [`State::calls`].
+    /// Puts back what was taken out of [`Waiting::calls`].
     pub(super) fn expect_again(&self, sequence: u64, pending: Pending) {
         let _ = self.expect(sequence, pending);
     }
