@@ -18,6 +18,7 @@ mod library;
 #[cfg(any(feature = "serve", feature = "broker"))]
 mod log;
 mod nodes;
+#[cfg(feature = "broker")]
 mod policy;
 mod probe;
 mod run;
@@ -34,6 +35,8 @@ mod table;
 left_out::left_out!(bench, "bench");
 #[cfg(not(feature = "broker"))]
 left_out::left_out!(broker, "broker");
+#[cfg(not(feature = "broker"))]
+left_out::left_out!(policy, "broker");
 #[cfg(not(feature = "serve"))]
 left_out::left_out!(serve, "serve");
 #[cfg(not(feature = "sim"))]
@@ -114,7 +117,7 @@ fn main() -> ExitCode {
         Command::Leases(arguments) => leases::main(&arguments),
         Command::Explain(arguments) => explain::main(&arguments),
         Command::Nodes(arguments) => nodes::main(&arguments),
-        Command::Policy(arguments) => policy::main(&arguments),
+        Command::Policy(arguments) => policy::main(arguments),
         Command::Sim(arguments) => sim::main(arguments),
         Command::Solve(arguments) => solve::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),

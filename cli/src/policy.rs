@@ -112,7 +112,7 @@ impl Change {
 }
 
 /// Does what was asked for.
-pub(crate) fn main(arguments: &Arguments) -> Outcome {
+pub(crate) fn main(arguments: Arguments) -> Outcome {
     let broker = arguments.broker.connect()?;
     let policies = match &arguments.action {
         Some(Action::Set(change)) => {
