@@ -37,9 +37,15 @@ pub const SOFT_DEVICES_VARIABLE: &str = "RGPU_SOFT_DEVICES";
 /// The compute capability of the software GPU inside a program.
 pub const SOFT_CAPABILITY_VARIABLE: &str = "RGPU_SOFT_CC";
 
-/// How many seconds connecting to a server may take, where `RGPU_CONNECT_TIMEOUT` does not say.
+/// How long connecting to a server may take.
+pub const CONNECT_TIMEOUT_VARIABLE: &str = "RGPU_CONNECT_TIMEOUT";
+/// How long copies wait for the way from one server to another.
+pub const PEER_PATIENCE_VARIABLE: &str = "RGPU_PEER_PATIENCE";
+
+/// How many seconds connecting to a server may take, where [`CONNECT_TIMEOUT_VARIABLE`] does not say: a server on which many
+/// programs start at once takes its time.
 pub const CONNECT_TIMEOUT_S: u64 = 20;
-/// How many seconds copies wait for the way from one server to another, where `RGPU_PEER_PATIENCE` does not say.
+/// How many seconds copies wait for the way from one server to another, where [`PEER_PATIENCE_VARIABLE`] does not say.
 pub const PEER_PATIENCE_S: u64 = 1;
 /// Memory of a software GPU where nothing was said, in bytes.
 pub const SOFTWARE_MEMORY: u64 = 4 << 30;
@@ -138,12 +144,12 @@ pub fn all() -> Vec<Setting> {
             "a file with certificates (PEM) that sign those of servers that may be used; encrypts, too",
         ),
         program(
-            "RGPU_CONNECT_TIMEOUT",
+            CONNECT_TIMEOUT_VARIABLE,
             &CONNECT_TIMEOUT_S,
             "how many seconds connecting may take, from 1 to 3600",
         ),
         program(
-            "RGPU_PEER_PATIENCE",
+            PEER_PATIENCE_VARIABLE,
             &PEER_PATIENCE_S,
             "how many seconds copies between servers wait for a way that leads past the program",
         ),

@@ -31,10 +31,7 @@ pub use interface::{Ready, Transport};
 pub use kind::Kind;
 pub use pass::{receive_descriptors, send_descriptors};
 pub use rdma::Rdma;
-pub use settings::{
-    CA_VARIABLE, CONNECT_TIMEOUT, CONNECT_TIMEOUT_VARIABLE, ENCRYPT_VARIABLE, FINGERPRINT_VARIABLE,
-    TRANSPORT_VARIABLE, local_name,
-};
+pub use settings::{CA_VARIABLE, ENCRYPT_VARIABLE, FINGERPRINT_VARIABLE, TRANSPORT_VARIABLE, local_name};
 pub use shm::{Passed, Shm};
 pub use stream::{Carrier, Stream};
 pub use tcp::{Descriptor, Tcp, dup_above};

@@ -1,14 +1,5 @@
 //! What users set, and where clients on the same machine look.
 
-use std::time::Duration;
-
-/// How long connecting to a server may take where [`CONNECT_TIMEOUT_VARIABLE`] says nothing: a server on which many programs
-/// start at once takes its time.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// The environment variable that says how long connecting may take, in seconds.
-pub const CONNECT_TIMEOUT_VARIABLE: &str = "RGPU_CONNECT_TIMEOUT";
-
 /// The environment variable that says which transport a program uses.
 pub const TRANSPORT_VARIABLE: &str = "RGPU_TRANSPORT";
 

@@ -1,10 +1,9 @@
 //! How a session is asked for.
 
 use rgpu_control::proof::Binding;
+use rgpu_control::settings::{CONNECT_TIMEOUT_S, CONNECT_TIMEOUT_VARIABLE};
 use rgpu_device::{Code, Error, Range, Result, Seat};
-use rgpu_protocol::transport::{
-    CONNECT_TIMEOUT, CONNECT_TIMEOUT_VARIABLE, CONNECTORS, Choice, Connectors, Encrypt, TRANSPORT_VARIABLE,
-};
+use rgpu_protocol::transport::{CONNECTORS, Choice, Connectors, Encrypt, TRANSPORT_VARIABLE};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,5 +103,5 @@ impl ConnectOptions {
 /// How long connecting may take: so many seconds as the environment says, if that is a number from 1 to 3600.
 fn timeout_of_environment() -> Duration {
     let given = std::env::var(CONNECT_TIMEOUT_VARIABLE).ok().and_then(|text| text.parse().ok());
-    given.filter(|seconds| (1..=3600).contains(seconds)).map_or(CONNECT_TIMEOUT, Duration::from_secs)
+    Duration::from_secs(given.filter(|seconds| (1..=3600).contains(seconds)).unwrap_or(CONNECT_TIMEOUT_S))
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use rgpu_control::settings::{PEER_PATIENCE_S, PEER_PATIENCE_VARIABLE};
 use rgpu_device::{Code, Done, Error, Handle, Region, Result};
 
 use super::{Several, Spot};
@@ -31,10 +32,10 @@ impl Default for Links {
     }
 }
 
-/// What `RGPU_PEER_PATIENCE` says, in seconds, or 1.
+/// How long copies wait: so many seconds as the environment says, if that is a number up to 3600.
 fn patience_from_environment() -> Duration {
-    let given = std::env::var("RGPU_PEER_PATIENCE").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(given.filter(|s| *s <= 3600).unwrap_or(1))
+    let given = std::env::var(PEER_PATIENCE_VARIABLE).ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(given.filter(|s| *s <= 3600).unwrap_or(PEER_PATIENCE_S))
 }
 
 /// Two servers, in one direction.
