@@ -3,7 +3,7 @@
 //! What a launch needed to look up and check is remembered, thread by thread ([`super::calls::relaunch`]), and holds good
 //! for as long as the generation lasts. Whatever may make a difference begins a new one: a function, a stream or a
 //! context that goes away, a sticky error, another limit, memory that is shared with the host, a capture, another
-//! registered kernel.
+//! registered kernel, another stage of the process's life.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

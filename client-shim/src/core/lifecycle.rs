@@ -12,6 +12,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::error::{Code, Error, Result};
+use super::generation;
 
 /// A stage of the process's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,14 +44,20 @@ pub(crate) fn stage() -> Stage {
     }
 }
 
-/// Goes on to another stage.
+/// Goes on to another stage. Launches that are remembered do not ask for the stage, so they are forgotten.
 pub(super) fn enter(stage: Stage) {
     STAGE.store(stage as u8, Ordering::Release);
+    generation::begin_new();
 }
 
-/// Goes from [`Stage::Alive`] to another stage; false where the process is at some other stage.
+/// Goes from [`Stage::Alive`] to another stage, as [`enter`] does; false where the process is at some other stage.
 pub(super) fn leave_alive(to: Stage) -> bool {
-    STAGE.compare_exchange(Stage::Alive as u8, to as u8, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    let left =
+        STAGE.compare_exchange(Stage::Alive as u8, to as u8, Ordering::AcqRel, Ordering::Acquire).is_ok();
+    if left {
+        generation::begin_new();
+    }
+    left
 }
 
 /// Whether there is a living core.

@@ -21,7 +21,6 @@ use crate::core::context::Context;
 use crate::core::error::{self, Result};
 use crate::core::generation;
 use crate::core::launch::Config;
-use crate::core::lifecycle::is_alive;
 use crate::core::module::Function;
 use crate::core::params::{DenseParams, Params, SHORT};
 use crate::core::process::{Core, existing};
@@ -129,8 +128,8 @@ pub(crate) unsafe fn launch_again(
     {
         return None;
     }
-    // Kernels without parameters need no arguments.
-    if !is_alive() || (args.is_null() && !matches!(&recent.dense, Some(dense) if dense.is_empty())) {
+    // Kernels without parameters need no arguments. That the core is alive need not be asked: its end began a new generation.
+    if args.is_null() && !matches!(&recent.dense, Some(dense) if dense.is_empty()) {
         return None;
     }
     let mut block = [MaybeUninit::<u8>::uninit(); SHORT];

@@ -101,8 +101,9 @@ impl Link {
         if self.urgent_waiting.load(Relaxed) {
             self.send_urgent();
         }
-        self.stats.posted_calls.fetch_add(1, Relaxed);
-        self.stats.count_call(C::NUMBER, 0);
+        let stats = self.stats;
+        stats.posted_calls.fetch_add(1, Relaxed);
+        stats.count_call(C::NUMBER, 0);
         Ok(())
     }
 
