@@ -33,9 +33,7 @@ pub(crate) fn guard_driver(name: &'static str, body: impl FnOnce() -> Result<()>
 }
 
 /// Runs something that returns no error code (`cuGetExportTable`-like helpers, callbacks); a panic yields `fallback`.
-pub(crate) fn guard_value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
-}
+pub(crate) use rgpu_remote::threads::guard_value;
 
 #[inline]
 fn run(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
