@@ -23,6 +23,7 @@ const PTX: &str = "
 \0";
 
 const INVALID_VALUE: u32 = 1;
+const INVALID_PTX: u32 = 218;
 const INVALID_HANDLE: u32 = 400;
 const TOO_LARGE: u32 = 720;
 const NOT_SUPPORTED: u32 = 801;
@@ -190,6 +191,31 @@ fn launch_attributes_mean_the_same_by_both_doors() {
                 assert_eq!(launcher.written(), value, "attribute {} by {door}", attribute.id);
             }
         }
+    }
+}
+
+#[test]
+fn a_kernel_that_cannot_be_executed_is_refused_when_it_is_asked_for() {
+    const TEXTURED: &str = "
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry textured() { .reg .f32 %f<6>; .reg .b64 %rd<2>;
+    tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f5}]; ret; }
+.visible .entry plain() { ret; }
+\0";
+    let library = library();
+    let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+    type GetFunction = unsafe extern "C" fn(*mut Handle, Handle, *const c_char) -> u32;
+    // SAFETY: these are the types of the functions of these names, and the results are variables.
+    unsafe {
+        let load: GetFor<Handle, *const u8> = library.symbol("cuModuleLoadData");
+        assert_eq!(load(&mut module, TEXTURED.as_ptr()), 0);
+        let get: GetFunction = library.symbol("cuModuleGetFunction");
+        assert_eq!(get(&mut function, module, c"textured".as_ptr()), INVALID_PTX);
+        assert!(function.is_null());
+        assert_eq!(get(&mut function, module, c"plain".as_ptr()), 0);
+        assert_eq!(get(&mut function, module, c"textured".as_ptr()), INVALID_PTX);
     }
 }
 

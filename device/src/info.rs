@@ -1,5 +1,7 @@
 //! What a device and a module tell about themselves.
 
+use crate::{Error, Result};
+
 /// One value of [`DeviceInfo::attributes`]: a `CUdevice_attribute` number and its value.
 pub type Attribute = (u32, i32);
 
@@ -66,12 +68,22 @@ pub struct FunctionInfo {
     pub binary_version: u32,
     /// `.reqntid`, or zeros.
     pub required_block: [u32; 3],
+    /// Why the device cannot execute it, where it cannot. The other kernels of its module can be launched all the same.
+    pub refusal: Option<Error>,
 }
 
 impl FunctionInfo {
     /// Size of the parameter block in bytes.
     pub fn param_bytes(&self) -> u32 {
         self.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0)
+    }
+
+    /// Checks that the device can execute it.
+    ///
+    /// # Errors
+    /// [`FunctionInfo::refusal`].
+    pub fn check_executable(&self) -> Result<()> {
+        self.refusal.clone().map_or(Ok(()), Err)
     }
 }
 

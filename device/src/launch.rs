@@ -117,8 +117,10 @@ impl LaunchLimits {
     /// kernel takes, from the first one on. (What lies behind them means nothing.)
     ///
     /// # Errors
-    /// Those of [`LaunchLimits::check_shape`], [`LaunchLimits::check_shared`] and [`check_params`], in this order.
+    /// Those of [`FunctionInfo::check_executable`], [`LaunchLimits::check_shape`], [`LaunchLimits::check_shared`] and
+    /// [`check_params`], in this order.
     pub fn check(&self, function: &FunctionInfo, launch: &Launch<'_>) -> Result<usize> {
+        function.check_executable()?;
         self.check_shape(function, launch.grid, launch.block)?;
         self.check_shared(function, launch.shared_bytes)?;
         check_params(function, launch.params.len())

@@ -119,6 +119,9 @@ macro_rules! for_each_call {
             /// Has the server say, by a `Reached` notice of this number, when all that was put on the stream before is done (or
             /// never will be).
             46 mark Mark posted plain since 4 (stream: u64, number: u64) -> ();
+            /// Which kernels of a loaded module the device cannot execute, and why. Since minor version 5 a [`ModuleInfo`] says
+            /// of such a kernel that a block of it may have no thread (`max_threads` 0), and a client asks where it says so.
+            47 refusals RefusalsAsk asked plain since 5 (module: u64) -> Refusals;
         }
     };
 }
@@ -189,7 +192,7 @@ records! {
         name: String,
         /// Offset and size of each parameter.
         params: Vec<(u32, u32)>,
-        /// Most threads a block may have.
+        /// Most threads a block may have; since minor version 5 0 for a kernel that the device cannot execute.
         max_threads: u32,
         /// Registers per thread.
         registers: u32,
@@ -205,6 +208,20 @@ records! {
         binary_version: u32,
         /// `.reqntid`, or zeros.
         required_block: [u32; 3],
+    }
+    /// The kernels of a module that cannot be executed.
+    Refusals {
+        /// Each of them, in the order of the module's kernels.
+        kernels: Vec<Refusal>,
+    }
+    /// Why a kernel cannot be executed.
+    Refusal {
+        /// The kernel's (mangled) name.
+        name: String,
+        /// The CUDA error code that whoever asks for the kernel sees.
+        code: u32,
+        /// What is missing, where, for a person to read.
+        message: String,
     }
     /// A module-level variable.
     GlobalInfo {

@@ -1,7 +1,8 @@
 //! Between the device's types and the wire's.
 
 use rgpu_device as device;
-use rgpu_protocol::{calls as wire, frame, hello, same_fields};
+use rgpu_protocol::calls::{self as wire, Call};
+use rgpu_protocol::{frame, hello, same_fields};
 
 pub(crate) fn region(r: &wire::Region) -> device::Region {
     same_fields!(Region, r => device::Region)
@@ -46,9 +47,13 @@ pub(crate) fn described(d: hello::DeviceInfo) -> device::DeviceInfo {
     same_fields!(DeviceInfo, d => device::DeviceInfo)
 }
 
-pub(crate) fn module_info(m: device::ModuleInfo) -> wire::ModuleInfo {
+/// What a client is told of a module. One that speaks `minor` and may ask for refusals is told that there are some.
+pub(crate) fn module_info(m: device::ModuleInfo, minor: u16) -> wire::ModuleInfo {
     let function = |mut f: device::FunctionInfo| {
         let params = std::mem::take(&mut f.params).into_iter().map(|p| (p.offset, p.size)).collect();
+        if f.refusal.is_some() && minor >= wire::RefusalsAsk::SINCE {
+            f.max_threads = 0;
+        }
         same_fields!(FunctionInfo, f => wire::FunctionInfo, params: params)
     };
     let global = |g: device::GlobalInfo| {

@@ -237,7 +237,10 @@ impl Modules {
         }
     }
 
-    /// Everything about a kernel; asks the device unless it has told already.
+    /// Everything about a kernel that can be executed; asks the device unless it has told already.
+    ///
+    /// # Errors
+    /// [`FunctionInfo::refusal`], besides those of [`Modules::module_info`].
     pub(super) fn function_info<'f>(&self, function: &'f Function) -> Result<&'f FunctionInfo> {
         let module = &*function.module;
         let info = self.module_info(module)?;
@@ -246,7 +249,10 @@ impl Modules {
             None => info.functions.get(function.index as usize),
             Some(_) => info.functions.iter().find(|f| f.name == *name),
         };
-        found.ok_or_else(|| Error::new(Code::NotFound, format!("The module has no kernel {name}")))
+        let found =
+            found.ok_or_else(|| Error::new(Code::NotFound, format!("The module has no kernel {name}")))?;
+        found.check_executable().inspect_err(|refusal| say_once(&refusal.message))?;
+        Ok(found)
     }
 
     /// The most dynamic shared memory that a launch of a kernel may ask for.
@@ -295,7 +301,8 @@ impl Modules {
         }
     }
 
-    /// `cuModuleGetFunction`; the same function has the same handle each time.
+    /// `cuModuleGetFunction`; the same function has the same handle each time. A kernel that the device cannot execute is
+    /// refused here where the device has told what is in the module, else by whatever asks for more than the handle.
     pub(super) fn module_function(&self, module: &Arc<Module>, name: &str) -> Result<Arc<Function>> {
         let Some(&index) = module.names.get(name) else {
             return Err(Error::new(Code::NotFound, format!("The module has no kernel {name}")));
@@ -305,6 +312,11 @@ impl Modules {
             return Ok(function.clone());
         }
         let declared = &module.declared()[index as usize];
+        let told = module.info.get().and_then(|info| info.functions.iter().find(|f| f.name == name));
+        if let Some(refusal) = told.and_then(|told| told.refusal.as_ref()) {
+            say_once(&refusal.message);
+            return Err(refusal.clone());
+        }
         if module.sketch.is_some() {
             self.devices
                 .note(module.ordinal, self.devices.device().module_function(module.handle, index, name))?;

@@ -132,6 +132,7 @@ macro_rules! for_each_case {
             ]
             [Images modules:
                 bad_images_are_refused
+                kernels_that_cannot_run_are_refused_alone
             ]
             [Kernels modules:
                 modules_can_be_begun

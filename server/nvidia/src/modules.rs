@@ -138,6 +138,8 @@ fn describe_kernel(
         ptx_version: get(function_attribute::PTX_VERSION)?,
         binary_version: get(function_attribute::BINARY_VERSION)?,
         required_block: read.map_or([0; 3], |k| k.required_block),
+        // The driver refuses a whole module or nothing.
+        refusal: None,
         name,
     })
 }

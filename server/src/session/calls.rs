@@ -346,16 +346,17 @@ impl Dispatcher {
         let (sequence, ordinal, module) = (self.sequence, self.ordinal, call.module);
         let store = self.modules.store.clone();
         let keeping = store.as_ref().map(Store::keeping);
-        let variables = self.modules.variables.clone();
+        let (variables, refused) = (self.modules.variables.clone(), self.modules.refused.clone());
+        let minor = self.modules.minor;
         let load = move || {
             let info = variables.load(&*answers.device, ordinal, module, &image, &managed);
-            let well = info.is_ok();
+            let well = info.as_ref().map(|info| refused.loaded(ordinal, module, info)).is_ok();
             if !managed.is_empty() {
                 // Their initial values.
                 answers.collect();
             }
             answers.activity.unanswered.fetch_sub(1, Relaxed);
-            let encode = info.map(|i| move |out: &mut Vec<u8>| convert::module_info(i).encode(out));
+            let encode = info.map(|i| move |out: &mut Vec<u8>| convert::module_info(i, minor).encode(out));
             answers.out.answer(ModuleLoad::NUMBER, sequence, ordinal, encode);
             if let (true, Some(store)) = (well, store) {
                 let hash: Hash = *blake3::hash(&image).as_bytes();

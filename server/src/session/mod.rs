@@ -19,6 +19,7 @@ mod modules;
 mod outgoing;
 mod pressure;
 mod recall;
+mod refusals;
 mod telemetry;
 mod tracer;
 mod variables;
@@ -184,6 +185,7 @@ impl Session {
             memory::Account::new(ledger, slot, granted),
             activity.clone(),
         );
+        dispatcher.modules.minor = self.minor;
         dispatcher.keep_images(self.store.clone());
         dispatcher.meet_peers(self.exchange.clone());
         if self.traced {

@@ -9,6 +9,7 @@
 
 use super::answers::Reply;
 use super::calls::{Dispatcher, Payload};
+use super::refusals::Refused;
 use super::variables::Variables;
 use crate::convert;
 use crate::store::{Hash, Store};
@@ -82,13 +83,16 @@ pub(super) struct Modules {
     last: Option<(Handle, u32, u32)>,
     pub store: Option<Arc<Store>>,
     pub variables: Arc<Variables>,
+    pub refused: Arc<Refused>,
+    /// The protocol's minor version that the client speaks.
+    pub minor: u16,
 }
 
 impl Modules {
     /// None yet.
     pub(super) fn new(variables: Arc<Variables>) -> Self {
-        let (begun, under_way) = Default::default();
-        Self { begun, under_way, wanted: None, last: None, store: None, variables }
+        let (begun, under_way, refused) = Default::default();
+        Self { begun, under_way, wanted: None, last: None, store: None, variables, refused, minor: 0 }
     }
 
     /// Whether an image is waited for, because of which most calls have to wait.
@@ -133,6 +137,7 @@ impl Modules {
         self.last = None;
         let there = self.begun.remove(&module).is_none_or(|begun| begun.load.wait(|_| Ok(())).is_ok());
         self.variables.unloaded(module);
+        self.refused.unloaded(module);
         there
     }
 
@@ -147,6 +152,7 @@ impl Modules {
             !gone
         });
         self.variables.reset(ordinal);
+        self.refused.reset(ordinal);
     }
 
     fn begin(
@@ -165,10 +171,10 @@ impl Modules {
         let (device, theirs) = (device.clone(), load.clone());
         let store = keep.and(self.store.clone());
         let keeping = store.as_ref().map(Store::keeping);
-        let variables = self.variables.clone();
+        let (variables, refused) = (self.variables.clone(), self.refused.clone());
         let body = move || {
             let outcome = variables.load(&*device, ordinal, module, &image, &[]);
-            let well = outcome.is_ok();
+            let well = outcome.as_ref().map(|info| refused.loaded(ordinal, module, info)).is_ok();
             theirs.finish(outcome);
             if let (Some(store), Some(hash), true) = (store, keep, well) {
                 store.put(hash, &image);
@@ -253,9 +259,9 @@ impl Dispatcher {
         self.ordinal = begun.ordinal;
         // Compiling takes its time, in which other threads' calls go on.
         let (load, answers) = (begun.load.clone(), self.answers.clone());
-        let (sequence, ordinal) = (self.sequence, self.ordinal);
+        let (sequence, ordinal, minor) = (self.sequence, self.ordinal, self.modules.minor);
         let tell = move || {
-            let info = load.wait(|info| Ok(convert::module_info(info.clone())));
+            let info = load.wait(|info| Ok(convert::module_info(info.clone(), minor)));
             answers.activity.unanswered.fetch_sub(1, Relaxed);
             let encode = info.map(|info| move |out: &mut Vec<u8>| info.encode(out));
             answers.out.answer(wire::ModuleInfoAsk::NUMBER, sequence, ordinal, encode);
@@ -267,5 +273,9 @@ impl Dispatcher {
                 Reply::Now(Err(Error::new(Code::OperatingSystem, text)))
             }
         }
+    }
+
+    pub(super) fn refusals(&mut self, call: wire::RefusalsAsk, _: Payload<'_>) -> Reply<wire::Refusals> {
+        Reply::Now(Ok(self.modules.refused.of(call.module)))
     }
 }

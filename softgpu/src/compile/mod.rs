@@ -2,7 +2,7 @@
 //!
 //! [`Program::new`] decodes every instruction of a module. What is no PTX is refused then; a kernel with an
 //! instruction that cannot be executed, in itself or in a function that it calls, is refused when it is asked for
-//! ([`Linked::refusals`]), by name and line, and the others run. [`Program::link`] fixes the addresses of the
+//! ([`FunctionInfo::refusal`]), by name and line, and the others run. [`Program::link`] fixes the addresses of the
 //! module's variables; [`Linked::kernel`] compiles a kernel the first time that it is asked for. What compiled
 //! code expects of its surroundings is described in [`crate::abi`].
 //!
@@ -58,8 +58,6 @@ pub fn opcodes() -> impl Iterator<Item = (&'static str, bool)> {
 pub struct Program {
     unit: Unit,
     infos: Vec<FunctionInfo>,
-    /// Why kernels cannot be executed, by kernel.
-    refusals: Vec<Option<Error>>,
 }
 
 /// A variable of a module, to be placed in memory by the executor.
@@ -105,6 +103,7 @@ pub struct Environment {
 pub struct Linked {
     unit: Unit,
     environment: Environment,
+    /// Why kernels cannot be executed, by kernel.
     refusals: Vec<Option<Error>>,
     kernels: Vec<Mutex<Option<Arc<abi::Kernel>>>>,
 }
@@ -113,9 +112,8 @@ impl Program {
     /// Checks a module and lays its variables out. `compute_capability` is 80 for 8.0.
     pub fn new(module: Module, compute_capability: u32) -> Result<Program, Error> {
         let unit = Unit::new(module, compute_capability)?;
-        let kernels = unit.kernels.iter().map(|&id| info(&unit, id, compute_capability));
-        let (infos, refusals) = kernels.unzip();
-        Ok(Program { unit, infos, refusals })
+        let infos = unit.kernels.iter().map(|&id| info(&unit, id, compute_capability)).collect();
+        Ok(Program { unit, infos })
     }
 
     /// The kernels. A launch names one by its index.
@@ -131,7 +129,8 @@ impl Program {
     /// Fixes the addresses of the variables.
     pub fn link(self, environment: Environment) -> Linked {
         let kernels = self.unit.kernels.iter().map(|_| Mutex::new(None)).collect();
-        Linked { unit: self.unit, environment, refusals: self.refusals, kernels }
+        let refusals = self.infos.into_iter().map(|info| info.refusal).collect();
+        Linked { unit: self.unit, environment, refusals, kernels }
     }
 }
 
@@ -159,7 +158,7 @@ impl<'a> Bodies<'a> {
 }
 
 /// What is known about a kernel, and why it cannot be executed, if it cannot.
-fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> (FunctionInfo, Option<Error>) {
+fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> FunctionInfo {
     let bodies = Bodies::new(unit, id);
     let checked = bodies.as_ref().map_err(Error::clone).and_then(|bodies| {
         unit.check_kernel(&bodies.kernel, &bodies.functions)?;
@@ -191,16 +190,12 @@ fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> (FunctionInfo, 
         ptx_version: unit.module.target_sm,
         binary_version: compute_capability,
         required_block: kernel.required_threads.unwrap_or_default(),
+        refusal: checked.err(),
     };
-    (info, checked.err())
+    info
 }
 
 impl Linked {
-    /// The kernels that cannot be executed, by their indices, and why.
-    pub fn refusals(&self) -> impl Iterator<Item = (u32, &Error)> {
-        (0..).zip(&self.refusals).filter_map(|(index, refusal)| Some((index, refusal.as_ref()?)))
-    }
-
     /// The kernel with this index, if it has been compiled.
     pub fn compiled(&self, index: u32) -> Option<Arc<abi::Kernel>> {
         self.kernels.get(index as usize)?.lock().clone()

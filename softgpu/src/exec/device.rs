@@ -307,9 +307,7 @@ impl Device for SoftGpu {
             }
         };
         let functions = module_info.functions.clone();
-        let refusals = linked.refusals().map(|(index, why)| (index, why.clone())).collect();
-        let loaded =
-            Arc::new(Module::new(ordinal, functions, Box::new(linked), variables).refusing(refusals));
+        let loaded = Arc::new(Module::new(ordinal, functions, Box::new(linked), variables));
         state.modules.insert(module, loaded);
         Ok(module_info)
     }

@@ -66,9 +66,6 @@ impl LaunchWork {
                 format!("The module has no kernel number {}", launch.function),
             ));
         };
-        if let Some(refusal) = module.refusal(launch.function) {
-            return Err(refusal.clone());
-        }
         let bytes = limits.check(function, launch)?;
         if launch.cooperative {
             limits.check_cooperative(function, launch.grid, resident_blocks(launch, function, limits))?;

@@ -45,8 +45,6 @@ pub(super) struct Module {
     pub variables: Option<u64>,
     /// What its kernels cost, by position.
     costs: Box<[Cost]>,
-    /// The kernels that cannot be executed, and why. Most modules have none.
-    refusals: Vec<(u32, Error)>,
 }
 
 impl Module {
@@ -58,18 +56,7 @@ impl Module {
         variables: Option<u64>,
     ) -> Self {
         let costs = functions.iter().map(|_| Cost::default()).collect();
-        Self { ordinal, functions, kernels, variables, costs, refusals: Vec::new() }
-    }
-
-    /// The same, some of whose kernels cannot be executed.
-    pub(super) fn refusing(mut self, refusals: Vec<(u32, Error)>) -> Self {
-        self.refusals = refusals;
-        self
-    }
-
-    /// Why a kernel cannot be executed, if it cannot.
-    pub(super) fn refusal(&self, function: u32) -> Option<&Error> {
-        self.refusals.iter().find(|(refused, _)| *refused == function).map(|(_, why)| why)
+        Self { ordinal, functions, kernels, variables, costs }
     }
 
     /// A kernel, compiled when it is first asked for. That the compiler fails, in whatever way, is an error of the

@@ -94,7 +94,7 @@ fn document() -> String {
          Written by `UPDATE_DOCS=1 cargo test -p rgpu-softgpu --test opcodes documentation`.\n\n\
          *Covered* means that a test executes the opcode, with these modifiers, on edge values and random ones, and compares\n\
          the results with a model of its own. A kernel that has an opcode which is not there, in itself or in a function that\n\
-         it calls, is refused when it is launched, with the opcode's name and line; the other kernels of its module run.\n\n\
+         it calls, is refused when it is asked for, with the opcode's name and line; the other kernels of its module run.\n\n\
          ## Opcodes of public programs\n\n\
          The {} opcodes that occur in 433 public CUDA programs (compiled for compute_80), commonest first: {count} are\n\
          covered, among them all of the first {run}. Each opcode counted once for every program it occurs in, {:.2} % are\n\

@@ -338,7 +338,7 @@ impl Device for Remote {
             managed.iter().map(|(name, addr)| wire::Managed { name: name.clone(), addr: *addr }).collect();
         let info = self.link.module_load(ordinal, module, managed, Payload::Bytes(last))?;
         self.module_is_known(image);
-        Ok(convert::module_info(info))
+        self.contents(module, info)
     }
 
     fn module_begin(&self, ordinal: Ordinal, module: Handle, image: &[u8], unproven: bool) -> Result<bool> {

@@ -3,8 +3,8 @@
 use super::Remote;
 use super::convert;
 use super::outgoing::{Payload, cut_image};
-use rgpu_device::{Handle, ModuleInfo, Ordinal, Result};
-use rgpu_protocol::calls::{Call, ModuleBegin};
+use rgpu_device::{Code, Error, Handle, ModuleInfo, Ordinal, Result};
+use rgpu_protocol::calls::{self as wire, Call, ModuleBegin, RefusalsAsk};
 use rgpu_protocol::frame::MAX_BULK;
 
 impl Remote {
@@ -49,6 +49,22 @@ impl Remote {
     }
 
     pub(super) fn ask_about_module(&self, module: Handle) -> Result<ModuleInfo> {
-        Ok(convert::module_info(self.link.module_info(module)?))
+        let info = self.link.module_info(module)?;
+        self.contents(module, info)
+    }
+
+    /// What is in a module, from what the server tells of it; asks why where a kernel cannot be executed.
+    pub(super) fn contents(&self, module: Handle, told: wire::ModuleInfo) -> Result<ModuleInfo> {
+        let mut info = convert::module_info(told);
+        // A server of an older version says so at the kernel's launch.
+        if self.minor < RefusalsAsk::SINCE || info.functions.iter().all(|function| function.max_threads > 0) {
+            return Ok(info);
+        }
+        for refusal in self.link.refusals(module)?.kernels {
+            if let Some(function) = info.functions.iter_mut().find(|function| function.name == refusal.name) {
+                function.refusal = Some(Error::new(Code::from_number(refusal.code), refusal.message));
+            }
+        }
+        Ok(info)
     }
 }

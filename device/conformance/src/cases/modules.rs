@@ -2,7 +2,7 @@
 
 use crate::Open;
 use crate::bench::{Bench, IMAGE, LEGACY, MODULE, OTHER, code};
-use rgpu_device::{Code, GlobalKind, Region};
+use rgpu_device::{Code, GlobalKind, Launch, Region};
 
 /// A module tells its kernels and variables.
 pub fn modules_describe_themselves(open: Open) {
@@ -66,6 +66,40 @@ pub fn bad_images_are_refused(open: Open) {
     }
     bench.load();
     bench.sync().unwrap();
+}
+
+/// A kernel that the device cannot execute is told from the others by whatever describes the module, with its name, and is
+/// refused for the same reason when it is launched. The others run.
+pub fn kernels_that_cannot_run_are_refused_alone(open: Open) {
+    const TEXTURED: &[u8] = b".version 7.0\n.target sm_70\n.address_size 64\n\
+        .visible .entry textured(.param .u64 out) {\n.reg .f32 %f<6>; .reg .b64 %rd<2>;\n\
+        ld.param.u64 %rd1, [out];\ntex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f5}];\nret; }\n\
+        .visible .entry plain(.param .u64 out) {\n.reg .b64 %rd<2>;\n\
+        ld.param.u64 %rd1, [out];\nst.global.u32 [%rd1], 21;\nret; }\n\0";
+    let bench = Bench::new(open);
+    let device = &bench.device;
+    let info = if device.module_begin(0, MODULE, TEXTURED, true).unwrap() {
+        device.module_info(MODULE).unwrap()
+    } else {
+        device.module_load(0, MODULE, TEXTURED, &[]).unwrap()
+    };
+    device.module_load(0, OTHER, TEXTURED, &[]).map(|again| assert_eq!(again, info)).unwrap();
+    let of = |name: &str| info.functions.iter().find(|f| f.name == name).unwrap();
+    assert_eq!(of("plain").refusal, None);
+    let out = bench.alloc(4096);
+    let params = out.to_le_bytes();
+    let launch = |name| Launch { module: OTHER, ..bench.launch(&info, name, &params) };
+    device.launch(launch("plain")).unwrap();
+    assert_eq!(bench.words(out, 1), [21]);
+    // A device that has textures has nothing to refuse.
+    if let Some(refusal) = &of("textured").refusal {
+        for word in ["textured", "tex.2d.v4.f32.f32"] {
+            assert!(refusal.message.contains(word), "{word} is missing: {refusal}");
+        }
+        bench.refused(device.launch(launch("textured")), refusal.code);
+        device.launch(launch("plain")).unwrap();
+        bench.sync().unwrap();
+    }
 }
 
 /// A module can be begun without waiting; then its kernels have numbers of the caller's choice. A device that has no such
