@@ -27,8 +27,8 @@ pub(super) struct Fake {
     pub memory: usize,
     /// An attribute that the driver does not know.
     pub unknown_attribute: Option<i32>,
-    /// Streams of which a host function runs.
-    calling: Vec<usize>,
+    /// Streams of which something is being done, by one thread each.
+    running: Vec<usize>,
     /// Kernels' modules and names, by handle.
     functions: HashMap<usize, (usize, String)>,
     /// Variables, by module and name.
@@ -113,7 +113,7 @@ impl Fake {
         let mut names: Vec<usize> = self.streams.keys().copied().collect();
         names.sort_unstable();
         for name in names {
-            if self.held.contains(&name) {
+            if self.held.contains(&name) || self.running.contains(&name) {
                 continue;
             }
             let waits = match self.streams[&name].0.first() {
@@ -122,6 +122,7 @@ impl Fake {
                 Some(_) => false,
             };
             if !waits && let Some(stream) = self.streams.get_mut(&name) {
+                self.running.push(name);
                 return Some((name, stream.0.remove(0)));
             }
         }
@@ -133,7 +134,12 @@ impl Fake {
 fn pump() {
     loop {
         let Some((stream, work)) = with(Fake::take) else { return };
-        let finish = move || with(|fake| fake.streams.entry(stream).or_default().1 += 1);
+        let finish = move || {
+            with(|fake| {
+                fake.streams.entry(stream).or_default().1 += 1;
+                fake.running.retain(|running| *running != stream);
+            });
+        };
         // SAFETY: what was enqueued is valid by the driver's rules, which the device under test keeps.
         unsafe {
             match work {
@@ -150,17 +156,9 @@ fn pump() {
                 }
                 Work::Call(call, argument) => {
                     // The stream goes on when it returns.
-                    with(|fake| {
-                        fake.held.push(stream);
-                        fake.calling.push(stream);
-                    });
                     std::thread::spawn(move || {
                         call(argument as *mut c_void);
                         finish();
-                        with(|fake| {
-                            fake.held.retain(|held| *held != stream);
-                            fake.calling.retain(|calling| *calling != stream);
-                        });
                         pump();
                     });
                     continue;
@@ -359,7 +357,7 @@ mod calls {
         }
         stream_query(stream: Stream) |fake| {
             let name = stream.0 as usize;
-            let idle = fake.streams.get(&name).is_none_or(|s| s.0.is_empty()) && !fake.calling.contains(&name);
+            let idle = fake.streams.get(&name).is_none_or(|s| s.0.is_empty()) && !fake.running.contains(&name);
             if idle { 0 } else { 600 }
         }
         cuEventCreate(out: *mut Event, _flags: c_uint) |fake| { *out = Event(fake.fresh() as *mut c_void); 0 }
@@ -367,7 +365,7 @@ mod calls {
             let name = stream.0 as usize;
             fake.push(stream, Work::Nothing);
             let (open, done) = &fake.streams[&name];
-            let until = done + open.len() as u64;
+            let until = done + open.len() as u64 + u64::from(fake.running.contains(&name));
             fake.events.insert(event.0 as usize, (name, until));
             0
         }
