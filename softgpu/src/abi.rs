@@ -120,6 +120,10 @@ pub const TRAP_MISALIGNED: u32 = STOP_TRAP + 4;
 /// An address that a helper found to be invalid.
 pub const TRAP_ADDRESS: u32 = STOP_TRAP + 5;
 
+/// What the helper `vprintf` returns where format, arguments or a string lie in no memory of the device. The thread traps
+/// with [`TRAP_ADDRESS`] then, as a GPU does.
+pub const PRINTF_BAD_ADDRESS: i32 = -2;
+
 /// How a shuffle finds its source lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -232,7 +236,8 @@ pub struct Kernel {
 /// a bad address returns with the trap code set as its result says; it never faults.
 #[derive(Debug, Clone, Copy)]
 pub struct Helpers {
-    /// `fn(block: *mut Block, format: u64, args: u64) -> i32`: `vprintf`; both are generic addresses.
+    /// `fn(block: *mut Block, format: u64, args: u64) -> i32`: `vprintf`; both are generic addresses. The result is as in
+    /// CUDA, or [`PRINTF_BAD_ADDRESS`].
     pub vprintf: usize,
     /// `fn(block: *mut Block, bytes: u64) -> u64`: the kernel's `malloc`, 0 when its heap is full.
     pub malloc: usize,
