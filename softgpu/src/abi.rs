@@ -18,6 +18,11 @@
 /// Accesses outside the arena are redirected here; never mapped.
 pub const FAULT_ADDRESS: u64 = 16;
 
+/// No address of the processor's: what a misaligned access is redirected to where that is known when a kernel is compiled.
+/// Where it is not, the bits of the address that should be zero are added at the top, which gives such numbers, too. The
+/// processor reports them in a way of its own, and the executor ends the thread as for [`TRAP_MISALIGNED`].
+pub const MISALIGNED_ADDRESS: u64 = 1 << 63;
+
 /// The first and the last so many bytes of the arena are never mapped: compiled code checks only the
 /// register of an address such as `[%rd1+16]`, and adds offsets below half of this unchecked.
 pub const ARENA_MARGIN: u64 = 128 << 10;

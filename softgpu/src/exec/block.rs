@@ -446,6 +446,9 @@ impl Resident {
 
     fn fault(&self, fault: Fault) -> Error {
         let how = if fault.write { "write to" } else { "read of" };
+        if fault.impossible {
+            return self.trap(TRAP_MISALIGNED);
+        }
         match fault.signal {
             libc::SIGSEGV if fault.address < 4096 => self.failure(
                 Code::IllegalAddress,
