@@ -18,6 +18,11 @@
 /// Accesses outside the arena are redirected here; never mapped.
 pub const FAULT_ADDRESS: u64 = 16;
 
+/// No address of the processor's: what a misaligned access is redirected to where that is known when a kernel is compiled.
+/// Where it is not, the bits of the address that should be zero are added at the top, which gives such numbers, too. The
+/// processor reports them in a way of its own, and the executor ends the thread as for [`TRAP_MISALIGNED`].
+pub const MISALIGNED_ADDRESS: u64 = 1 << 63;
+
 /// The first and the last so many bytes of the arena are never mapped: compiled code checks only the
 /// register of an address such as `[%rd1+16]`, and adds offsets below half of this unchecked.
 pub const ARENA_MARGIN: u64 = 128 << 10;
@@ -119,6 +124,10 @@ pub const TRAP_BAD_CALL: u32 = STOP_TRAP + 3;
 pub const TRAP_MISALIGNED: u32 = STOP_TRAP + 4;
 /// An address that a helper found to be invalid.
 pub const TRAP_ADDRESS: u32 = STOP_TRAP + 5;
+
+/// What the helper `vprintf` returns where format, arguments or a string lie in no memory of the device. The thread traps
+/// with [`TRAP_ADDRESS`] then, as a GPU does.
+pub const PRINTF_BAD_ADDRESS: i32 = -2;
 
 /// How a shuffle finds its source lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,7 +241,8 @@ pub struct Kernel {
 /// a bad address returns with the trap code set as its result says; it never faults.
 #[derive(Debug, Clone, Copy)]
 pub struct Helpers {
-    /// `fn(block: *mut Block, format: u64, args: u64) -> i32`: `vprintf`; both are generic addresses.
+    /// `fn(block: *mut Block, format: u64, args: u64) -> i32`: `vprintf`; both are generic addresses. The result is as in
+    /// CUDA, or [`PRINTF_BAD_ADDRESS`].
     pub vprintf: usize,
     /// `fn(block: *mut Block, bytes: u64) -> u64`: the kernel's `malloc`, 0 when its heap is full.
     pub malloc: usize,

@@ -227,13 +227,13 @@ impl Linked {
         let unit = &self.unit;
         let bodies = Bodies::new(unit, id)?;
         let shared = bodies.shared(unit)?;
-        let table = Table::new(unit.module.functions.len());
+        let table = unit.table();
         let reserved_shared = Cell::new(false);
         let context = Context {
             unit,
             env: &self.environment,
             shared: &shared,
-            table: table.address(),
+            table: &table,
             reserved_shared: &reserved_shared,
         };
         let mut builders = FunctionBuilderContext::new();
@@ -265,8 +265,11 @@ impl Linked {
         let image = Image::new(&pieces, table.clone())?;
         for &callee in &bodies.functions {
             let body = &unit.module.functions[callee.0 as usize];
-            if let Some(address) = image.address(callee) {
-                table.set(callee, address as u64, unit.shape(&body.params, &body.returns));
+            // Only those that something refers to can be called through a pointer, and only as what they are.
+            if let (Some(number), Some(address), Some(shape)) =
+                (unit.number(callee), image.address(callee), unit.shape(&body.params, &body.returns))
+            {
+                table.set(number, address as u64, shape);
             }
         }
         let Some(address) = image.address(id) else {

@@ -75,7 +75,7 @@ pub(crate) struct TableEntry {
     pub shape: AtomicU32,
 }
 
-/// The table of a kernel, indexed by function.
+/// The table of a kernel: one entry for each function that is referred to by address, by its number.
 pub(super) struct Table(Vec<TableEntry>);
 
 impl Table {
@@ -90,9 +90,14 @@ impl Table {
         self.0.as_ptr() as u64
     }
 
-    /// Enters a function.
-    pub(super) fn set(&self, id: FunctionId, code: u64, shape: u32) {
-        let entry = &self.0[id.0 as usize];
+    /// How many entries it has.
+    pub(super) fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// Enters a function under its number.
+    pub(super) fn set(&self, number: usize, code: u64, shape: u32) {
+        let entry = &self.0[number];
         entry.code.store(code, Ordering::Relaxed);
         entry.shape.store(shape, Ordering::Relaxed);
     }
@@ -109,11 +114,95 @@ pub(super) struct Unit {
     pub inlined: HashSet<FunctionId>,
     /// Functions that may notice what other threads do.
     observers: HashSet<FunctionId>,
-    /// Functions whose address is taken.
+    /// Functions that something refers to by address, in order: those that can be called so, and declarations and
+    /// kernels, whose addresses are only numbers.
+    referenced: Vec<FunctionId>,
+    /// Those of them that can be called, in order.
     addressed: Vec<FunctionId>,
-    shapes: Vec<Vec<u64>>,
-    /// The number that stands for the address of function 0.
+    shapes: Vec<Shape>,
+    /// The number that stands for the address of the first of `referenced`.
     first_pointer: u64,
+}
+
+/// What two functions have to agree on to be called in the same way: what is returned, and what is passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Shape {
+    returns: Vec<Place>,
+    params: Vec<Place>,
+}
+
+/// A parameter or result as far as calls are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A value of so many bits, in an integer or a floating-point register.
+    Value { bits: u32, float: bool },
+    /// Bytes at an address.
+    Bytes { size: u64, align: u32 },
+}
+
+impl Place {
+    fn of(variable: &Variable) -> Self {
+        if is_scalar(variable) {
+            let float = matches!(variable.ty, Type::F32 | Type::F64);
+            Self::Value { bits: variable.ty.bits(), float }
+        } else {
+            Self::Bytes { size: variable.size, align: variable.align }
+        }
+    }
+}
+
+impl Shape {
+    fn of(params: &[Variable], returns: &[Variable]) -> Self {
+        Self {
+            returns: returns.iter().map(Place::of).collect(),
+            params: params.iter().map(Place::of).collect(),
+        }
+    }
+}
+
+/// The function that a name means in the end.
+fn resolve(module: &Module, id: FunctionId) -> FunctionId {
+    let mut id = id;
+    // Aliases of aliases, but not in circles.
+    for _ in 0..8 {
+        match module.functions[id.0 as usize].alias_of {
+            Some(next) => id = next,
+            None => break,
+        }
+    }
+    id
+}
+
+/// The functions that something other than a call by name refers to: instructions, tables of call targets, initial
+/// values of variables.
+fn referenced(module: &Module, ops: &[Op]) -> Vec<FunctionId> {
+    let mut found = HashSet::new();
+    for function in &module.functions {
+        for instruction in Unit::instructions(function) {
+            let call = matches!(ops[instruction.form.0 as usize], Op::Call);
+            for (index, operand) in instruction.operands.iter().enumerate() {
+                if call && index == 1 {
+                    continue;
+                }
+                super::flow::symbols(operand, &mut |symbol| {
+                    if let Symbol::Function(id) = symbol {
+                        found.insert(resolve(module, id));
+                    }
+                });
+            }
+        }
+        found.extend(function.call_tables.iter().flatten().map(|&id| resolve(module, id)));
+    }
+    for variable in &module.variables {
+        for relocation in variable.init.iter().flat_map(|init| &init.relocations) {
+            if let Symbol::Function(id) = relocation.target {
+                found.insert(resolve(module, id));
+            }
+        }
+    }
+    let mut found: Vec<FunctionId> = found.into_iter().collect();
+    found.sort_unstable();
+    found
 }
 
 fn refuse(line: u32, why: impl std::fmt::Display) -> Error {
@@ -140,11 +229,16 @@ impl Unit {
         let forms: Vec<Form> = module.forms.iter().map(|text| Form::parse(text)).collect();
         let ops = decode_all(&mut module, &forms)?;
         super::lockstep::insert(&mut module, &forms, &ops);
+        let referenced = referenced(&module, &ops);
         // Numbers that stand for functions are never used twice in a process, so that a pointer to
         // another module's function is noticed.
         static NEXT: AtomicU64 = AtomicU64::new(1 << 20);
-        let first_pointer = NEXT.fetch_add(module.functions.len() as u64 + 1, Ordering::Relaxed);
-        let globals = super::layout::globals(&module.variables, |id| first_pointer + u64::from(id.0))?;
+        let first_pointer = NEXT.fetch_add(referenced.len() as u64 + 1, Ordering::Relaxed);
+        let number = |id| {
+            let position = referenced.binary_search(&resolve(&module, id)).unwrap_or(referenced.len());
+            first_pointer + position as u64
+        };
+        let globals = super::layout::globals(&module.variables, number)?;
         let kernels = (0..module.functions.len() as u32)
             .map(FunctionId)
             .filter(|id| {
@@ -159,12 +253,13 @@ impl Unit {
             kernels,
             inlined: HashSet::new(),
             observers: HashSet::new(),
+            referenced,
             addressed: Vec::new(),
             shapes: Vec::new(),
             first_pointer,
         };
         unit.check_calls()?;
-        unit.collect_addressed();
+        unit.addressed = unit.referenced.iter().copied().filter(|id| unit.is_callable(*id)).collect();
         unit.collect_shapes();
         unit.find_stopping();
         Ok(unit)
@@ -172,15 +267,12 @@ impl Unit {
 
     /// The function that a name means in the end.
     pub(super) fn resolve(&self, id: FunctionId) -> FunctionId {
-        let mut id = id;
-        // Aliases of aliases, but not in circles.
-        for _ in 0..8 {
-            match self.module.functions[id.0 as usize].alias_of {
-                Some(next) => id = next,
-                None => break,
-            }
-        }
-        id
+        resolve(&self.module, id)
+    }
+
+    fn is_callable(&self, id: FunctionId) -> bool {
+        let function = &self.module.functions[id.0 as usize];
+        !function.is_declaration && !function.is_entry
     }
 
     /// The built-in function that a declaration stands for.
@@ -189,14 +281,25 @@ impl Unit {
         if function.is_declaration { Builtin::from_name(&function.name) } else { None }
     }
 
-    /// What a pointer to the function looks like.
+    /// What a pointer to the function looks like, which something refers to.
     pub(super) fn function_pointer(&self, id: FunctionId) -> u64 {
-        self.first_pointer + u64::from(self.resolve(id).0)
+        let position = self.number(self.resolve(id)).unwrap_or(self.referenced.len());
+        self.first_pointer + position as u64
     }
 
-    /// The first pointer and how many there are.
-    pub(super) fn pointer_range(&self) -> (u64, u32) {
-        (self.first_pointer, self.module.functions.len() as u32)
+    /// The first pointer.
+    pub(super) fn first_pointer(&self) -> u64 {
+        self.first_pointer
+    }
+
+    /// A table without functions, with room for all that can have pointers. It is never empty.
+    pub(super) fn table(&self) -> Arc<Table> {
+        Table::new(self.referenced.len().max(1))
+    }
+
+    /// The function's place in the table of those that may be called through a pointer; none where nothing refers to it.
+    pub(super) fn number(&self, id: FunctionId) -> Option<usize> {
+        self.referenced.binary_search(&id).ok()
     }
 
     fn instructions(function: &Function) -> impl Iterator<Item = &Instruction> {
@@ -233,80 +336,50 @@ impl Unit {
         Ok(())
     }
 
-    fn collect_addressed(&mut self) {
-        let mut found = HashSet::new();
-        for function in &self.module.functions {
-            for instruction in Self::instructions(function) {
-                let call = matches!(self.op(instruction), Op::Call);
-                for (index, operand) in instruction.operands.iter().enumerate() {
-                    if call && index == 1 {
-                        continue;
-                    }
-                    super::flow::symbols(operand, &mut |symbol| {
-                        if let Symbol::Function(id) = symbol {
-                            found.insert(self.resolve(id));
-                        }
-                    });
-                }
-            }
-        }
-        for variable in &self.module.variables {
-            for relocation in variable.init.iter().flat_map(|init| &init.relocations) {
-                if let Symbol::Function(id) = relocation.target {
-                    found.insert(self.resolve(id));
-                }
-            }
-        }
-        found.retain(|id| {
-            let function = &self.module.functions[id.0 as usize];
-            !function.is_declaration && !function.is_entry
-        });
-        self.addressed = found.into_iter().collect();
-        self.addressed.sort_unstable();
-    }
-
-    /// What two functions have to agree on to be called in the same way.
-    fn shape_of(params: &[Variable], returns: &[Variable]) -> Vec<u64> {
-        let one = |variable: &Variable| {
-            if is_scalar(variable) {
-                let float = matches!(variable.ty, Type::F32 | Type::F64);
-                u64::from(variable.ty.bits()) << 1 | u64::from(float)
-            } else {
-                1 << 63 | variable.size
-            }
-        };
-        let mut shape: Vec<u64> = returns.iter().map(one).collect();
-        shape.push(u64::MAX);
-        shape.extend(params.iter().map(one));
-        shape
-    }
-
     fn collect_shapes(&mut self) {
-        let mut shapes = Vec::new();
-        let mut add = |shape: Vec<u64>| {
+        let mut shapes: Vec<Shape> = Vec::new();
+        let mut add = |shape: Shape| {
             if !shapes.contains(&shape) {
                 shapes.push(shape);
             }
         };
         for &id in &self.addressed {
             let function = &self.module.functions[id.0 as usize];
-            add(Self::shape_of(&function.params, &function.returns));
+            add(Shape::of(&function.params, &function.returns));
         }
         for function in &self.module.functions {
             for prototype in &function.prototypes {
-                add(Self::shape_of(&prototype.params, &prototype.returns));
+                add(Shape::of(&prototype.params, &prototype.returns));
             }
         }
         self.shapes = shapes;
     }
 
-    /// A number for what a function's parameters and results look like.
-    pub(super) fn shape(&self, params: &[Variable], returns: &[Variable]) -> u32 {
-        let shape = Self::shape_of(params, returns);
-        match self.shapes.iter().position(|known| *known == shape) {
-            Some(index) => index as u32,
-            // Nobody calls it through a pointer.
-            None => u32::MAX - 1,
+    /// The number of a signature, the same for those alone that agree in everything. None where no call through a pointer
+    /// has it: then no function of this signature can be called so.
+    pub(super) fn shape(&self, params: &[Variable], returns: &[Variable]) -> Option<u32> {
+        let shape = Shape::of(params, returns);
+        self.shapes.iter().position(|known| *known == shape).map(|index| index as u32)
+    }
+
+    /// The parameters and results of the functions that an indirect call may enter, as its last operand says.
+    pub(super) fn signature_of_call<'a>(
+        &'a self,
+        function: &'a Function,
+        how: Option<&Operand>,
+    ) -> Option<(&'a [Variable], &'a [Variable])> {
+        match how? {
+            Operand::Prototype(index) => {
+                let prototype = function.prototypes.get(*index as usize)?;
+                Some((&prototype.params, &prototype.returns))
+            }
+            // All that a table names can be called in one way only: that of the first.
+            Operand::CallTable(index) => {
+                let first = function.call_tables.get(*index as usize)?.first()?;
+                let callee = &self.module.functions[self.resolve(*first).0 as usize];
+                Some((&callee.params, &callee.returns))
+            }
+            _ => None,
         }
     }
 
@@ -422,13 +495,11 @@ impl Unit {
             else {
                 continue;
             };
-            let shape = match instruction.operands.get(3) {
-                Some(Operand::Prototype(index)) => {
-                    let prototype = &function.prototypes[*index as usize];
-                    self.shape(&prototype.params, &prototype.returns)
-                }
-                _ => continue,
+            let Some((params, returns)) = self.signature_of_call(function, instruction.operands.get(3))
+            else {
+                continue;
             };
+            let shape = self.shape(params, returns);
             for &id in &self.addressed {
                 let callee = &self.module.functions[id.0 as usize];
                 if self.inlined.contains(&id) && self.shape(&callee.params, &callee.returns) == shape {

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use rgpu_device::{Code, Error, Result};
+use rgpu_device::{Code, Error, Range, Result};
 
 use super::barrier::Barriers;
 use super::fault::{Fault, Guard};
@@ -30,6 +30,8 @@ pub(super) struct Context {
     pub grid: Arc<Grid>,
     /// The guard of the thread that runs it.
     pub guard: *mut Guard,
+    /// All memory that kernels may touch, and so all that may be read for them.
+    pub arena: Range,
 }
 
 /// The lanes of a warp, by what they are doing.
@@ -76,7 +78,7 @@ impl Resident {
             cursor: std::ptr::null_mut(),
             executor: std::ptr::null_mut(),
         });
-        let context = Box::new(Context { grid, guard: std::ptr::null_mut() });
+        let context = Box::new(Context { grid, guard: std::ptr::null_mut(), arena: slot.arena() });
         let mut resident =
             Self { slot, block, context, warps: Vec::new(), barriers: Box::new(Barriers::new()) };
         resident.rewind();
@@ -444,6 +446,9 @@ impl Resident {
 
     fn fault(&self, fault: Fault) -> Error {
         let how = if fault.write { "write to" } else { "read of" };
+        if fault.impossible {
+            return self.trap(TRAP_MISALIGNED);
+        }
         match fault.signal {
             libc::SIGSEGV if fault.address < 4096 => self.failure(
                 Code::IllegalAddress,

@@ -24,7 +24,12 @@ pub(super) struct Fault {
     pub address: u64,
     /// Whether it was a write.
     pub write: bool,
+    /// Whether the address was none of the processor's at all, and is not known.
+    pub impossible: bool,
 }
+
+/// `si_code` of a signal that the kernel raised without telling an address: what accesses to addresses that are none raise.
+const SI_KERNEL: i32 = 0x80;
 
 /// A thread's ability to run code that may fault. Kept in a box: the signal handler knows its address.
 pub(super) struct Guard {
@@ -55,7 +60,7 @@ impl Guard {
         let mut guard = Box::new(Self {
             landing: Landing::new(),
             active: false,
-            fault: Fault { signal: 0, address: 0, write: false },
+            fault: Fault { signal: 0, address: 0, write: false, impossible: false },
             mirror,
             seat: std::ptr::null(),
             alternate: std::ptr::null_mut(),
@@ -203,7 +208,7 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
                 return;
             }
         }
-        (*guard).fault = Fault { signal, address, write };
+        (*guard).fault = Fault { signal, address, write, impossible: memory && (*info).si_code == SI_KERNEL };
         (*guard).active = false;
         arch::leave(&raw mut (*guard).landing, context);
     }
@@ -296,9 +301,16 @@ mod tests {
             // SAFETY: the same, at an address that is never mapped.
             let bad =
                 unsafe { guard.call(poke as *const c_void, 0x18 as *mut c_void, 1, std::ptr::null_mut()) };
-            assert_eq!(bad, Err(Fault { signal: libc::SIGSEGV, address: 0x18, write: true }));
+            assert_eq!(
+                bad,
+                Err(Fault { signal: libc::SIGSEGV, address: 0x18, write: true, impossible: false })
+            );
             // SAFETY: the destination is valid, the source never mapped.
             assert!(!unsafe { guard.copy(&raw mut word as u64, 0x20, 8) });
+            let none = crate::abi::MISALIGNED_ADDRESS as *mut c_void;
+            // SAFETY: the same, at an address that no processor has.
+            let none = unsafe { guard.call(poke as *const c_void, none, 1, std::ptr::null_mut()) };
+            assert!(none.unwrap_err().impossible);
         }
     }
 }

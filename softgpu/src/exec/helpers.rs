@@ -2,11 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rgpu_device::Range;
+
 use super::arch;
 use super::block::Context;
 use super::fault::Guard;
 use super::printf::{self, Failure, Memory};
-use crate::abi::{Block, Helpers};
+use crate::abi::{Block, Helpers, PRINTF_BAD_ADDRESS};
 
 /// Their addresses.
 pub(super) fn addresses() -> Helpers {
@@ -20,13 +22,19 @@ pub(super) fn addresses() -> Helpers {
     }
 }
 
-/// The kernel's memory, read with care.
-struct Careful<'a>(&'a mut Guard);
+/// The kernel's memory, read with care: the arena alone.
+struct Careful<'a> {
+    guard: &'a mut Guard,
+    arena: Range,
+}
 
 impl Memory for Careful<'_> {
     fn read(&mut self, addr: u64, buf: &mut [u8]) -> Option<()> {
-        // SAFETY: `buf` is valid, and the guard catches what is not.
-        unsafe { self.0.copy(buf.as_mut_ptr() as u64, addr, buf.len() as u64) }.then_some(())
+        if !self.arena.contains(addr, buf.len() as u64) {
+            return None;
+        }
+        // SAFETY: `buf` is valid, the rest lies in the arena, and the guard catches what is not mapped there.
+        unsafe { self.guard.copy(buf.as_mut_ptr() as u64, addr, buf.len() as u64) }.then_some(())
     }
 }
 
@@ -46,13 +54,16 @@ unsafe fn with<R>(block: *mut Block, work: impl FnOnce(&Context, &mut Guard) -> 
 extern "C" fn vprintf(block: *mut Block, format: u64, args: u64) -> i32 {
     // SAFETY: called by compiled code with its own block.
     unsafe {
-        with(block, |context, guard| match printf::format(&mut Careful(guard), format, args) {
-            Ok((text, count)) => {
-                context.grid.print(&text);
-                count as i32
+        with(block, |context, guard| {
+            let mut memory = Careful { guard, arena: context.arena };
+            match printf::format(&mut memory, format, args) {
+                Ok((text, count)) => {
+                    context.grid.print(&text);
+                    count as i32
+                }
+                Err(Failure::Arguments) => -1,
+                Err(Failure::Address) => PRINTF_BAD_ADDRESS,
             }
-            Err(Failure::Arguments) => -1,
-            Err(Failure::Address) => -2,
         })
     }
 }
@@ -73,7 +84,7 @@ extern "C" fn assertfail(block: *mut Block, message: u64, file: u64, line: u32, 
         let ctaid = (*block).ctaid;
         let tid = (*block).cursor.as_ref().map_or([0; 3], |t| t.tid);
         with(block, |context, guard| {
-            let mut memory = Careful(guard);
+            let mut memory = Careful { guard, arena: context.arena };
             let mut text = |addr| {
                 let bytes = memory.string(addr, 4096).unwrap_or_else(|| b"?".to_vec());
                 String::from_utf8_lossy(&bytes).into_owned()

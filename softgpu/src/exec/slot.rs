@@ -95,9 +95,14 @@ impl Slot {
         Ok(())
     }
 
+    /// All addresses of the device, mapped or not.
+    pub(super) fn arena(&self) -> Range {
+        self.arena.whole()
+    }
+
     /// Whether an address is the device's, mapped or not.
     pub(super) fn is_device_address(&self, addr: u64) -> bool {
-        self.arena.whole().contains(addr, 1)
+        self.arena().contains(addr, 1)
     }
 
     /// State memory that belongs to no thread.

@@ -1,5 +1,8 @@
 //! The software GPU from end to end, without a client: PTX as nvcc writes it, through the `Device` trait.
 
+mod escapes;
+mod misaligned;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 

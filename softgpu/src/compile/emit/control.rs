@@ -11,7 +11,7 @@ use crate::abi;
 use crate::compile::flow::branch_targets;
 use crate::compile::vars::{Home, is_scalar};
 use crate::compile::{Builtin, TableEntry};
-use rgpu_image::ptx::ast::{FunctionId, Instruction, LabelId, Operand, Symbol, Type, Variable};
+use rgpu_image::ptx::ast::{Instruction, LabelId, Operand, Symbol, Type, Variable};
 
 /// Fuel of a thread between two yields.
 const FUEL: i64 = 256;
@@ -275,6 +275,10 @@ impl<'a> Emitter<'a, '_> {
         if size < variable.size {
             return Err(self.refuse("An argument is smaller than the parameter"));
         }
+        // Bytes are passed by their generic address, which a variable in shared memory does not have here.
+        if !matches!(self.vars.home(*symbol), Some(Home::Frame(_) | Home::Block(_) | Home::Pointer(_))) {
+            return Err(self.refuse("An argument in a strange place"));
+        }
         self.symbol(*symbol, 0)
     }
 
@@ -350,41 +354,39 @@ impl<'a> Emitter<'a, '_> {
         arguments: &'a [Operand],
     ) -> Result<bool> {
         let pointer = self.src(self.operand(o, 1)?, Type::U64)?;
-        let function = self.function;
-        let (params, results) = match self.operand(o, 3)? {
-            Operand::Prototype(index) => {
-                let prototype = &function.prototypes[*index as usize];
-                (&prototype.params, &prototype.returns)
-            }
-            Operand::CallTable(index) => {
-                let table: &[FunctionId] = &function.call_tables[*index as usize];
-                let Some(first) = table.first() else {
-                    return Err(self.refuse("The table of possible callees is empty"));
-                };
-                let callee = &self.cx.unit.module.functions[self.cx.unit.resolve(*first).0 as usize];
-                (&callee.params, &callee.returns)
-            }
-            _ => return Err(self.refuse("An indirect call needs a prototype")),
+        let (unit, function) = (self.cx.unit, self.function);
+        let Some((params, results)) = unit.signature_of_call(function, o.get(3)) else {
+            return Err(
+                self.refuse("An indirect call needs a prototype, or a table of functions that it may call")
+            );
         };
-        let shape = self.cx.unit.shape(params, results);
-        let (first, count) = self.cx.unit.pointer_range();
-        let index = self.add_const(pointer, -(first as i64));
-        let known = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, i64::from(count));
-        let (check, bad, go) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
-        self.b.set_cold_block(bad);
-        self.b.ins().brif(known, check, &[], bad, &[]);
-        self.b.switch_to_block(check);
+        let Some(shape) = unit.shape(params, results) else {
+            return Err(self.refuse("No function can be called like this"));
+        };
+        let index = self.add_const(pointer, -(unit.first_pointer() as i64));
+        let known = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, i64::from(self.cx.table.len()));
+        // What is no number of a function is taken for the first, so that nothing is read beside the table, and then
+        // found out: the signature found there counts only for a number that is one.
+        let first = self.iconst(types::I64, 0);
+        let index = self.b.ins().select(known, index, first);
         let size = self.iconst(types::I64, size_of::<TableEntry>() as i64);
         let at = self.b.ins().imul(index, size);
-        let table = self.iconst(types::I64, self.cx.table as i64);
+        let table = self.iconst(types::I64, self.cx.table.address() as i64);
         let entry = self.b.ins().iadd(table, at);
         let found = self.b.ins().load(types::I32, trusted(), entry, offset_of!(TableEntry, shape) as i32);
-        let fits = self.b.ins().icmp_imm_u(IntCC::Equal, found, i64::from(shape));
+        let same = self.b.ins().icmp_imm_u(IntCC::Equal, found, i64::from(shape));
+        let fits = self.b.ins().band(known, same);
+        let (bad, go) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(bad);
         self.b.ins().brif(fits, go, &[], bad, &[]);
         self.b.switch_to_block(bad);
         self.stop(abi::TRAP_BAD_CALL)?;
         self.b.switch_to_block(go);
         let code = self.b.ins().load(types::I64, trusted(), entry, offset_of!(TableEntry, code) as i32);
+        // The signature decides once more, now over what is called instead of over the way there: no processor that
+        // guesses branches enters another function, and the verifier sees it without knowing who branched.
+        let nowhere = self.iconst(types::I64, 0);
+        let code = self.b.ins().select(same, code, nowhere);
         let args = self.call_arguments(params, results, returns, arguments)?;
         let signature = self.b.import_signature(signature_of(CallConv::Fast, params, results));
         let call = self.b.ins().call_indirect(signature, code, &args);
@@ -404,9 +406,16 @@ impl<'a> Emitter<'a, '_> {
             Builtin::Malloc | Builtin::Free => &[Type::B64],
             Builtin::AssertFail => &[Type::B64, Type::B64, Type::B32, Type::B64],
         };
+        // Which arguments are addresses that the executor reads from.
+        let addresses: &[usize] = match builtin {
+            Builtin::Printf => &[0, 1],
+            Builtin::Malloc | Builtin::Free => &[],
+            Builtin::AssertFail => &[0, 1, 3],
+        };
         let mut args = vec![self.block];
         for (index, &ty) in types_of.iter().enumerate() {
-            args.push(self.argument(ty, self.operand(arguments, index)?)?);
+            let value = self.argument(ty, self.operand(arguments, index)?)?;
+            args.push(if addresses.contains(&index) { self.confine(value) } else { value });
         }
         let helpers = &self.cx.env.helpers;
         let (helper, result) = match builtin {
@@ -419,6 +428,15 @@ impl<'a> Emitter<'a, '_> {
         if builtin == Builtin::AssertFail {
             self.stop(abi::TRAP_ASSERT)?;
             return Ok(true);
+        }
+        if let (Builtin::Printf, Some(value)) = (builtin, value) {
+            let (bad, on) = (self.b.create_block(), self.b.create_block());
+            self.b.set_cold_block(bad);
+            let failed = self.b.ins().icmp_imm_s(IntCC::Equal, value, i64::from(abi::PRINTF_BAD_ADDRESS));
+            self.b.ins().brif(failed, bad, &[], on, &[]);
+            self.b.switch_to_block(bad);
+            self.stop(abi::TRAP_ADDRESS)?;
+            self.b.switch_to_block(on);
         }
         if let (Some(ty), Some(value), [operand]) = (result, value, returns) {
             self.store_result(ty, operand, value)?;

@@ -231,10 +231,12 @@ impl<'a> Emitter<'a, '_> {
             let at = self.b.ins().iadd(start, offset);
             let at = self.b.ins().ireduce(types::I32, at);
             let at = self.b.ins().uextend(types::I64, at);
+            let window = self.aligned(window, at, size);
             return self.b.ins().iadd(window, at);
         }
         let address = self.b.ins().iadd(base, offset);
-        self.confine(address)
+        let base = self.confine(address);
+        self.aligned(base, address, size)
     }
 
     /// The distance between rows (or columns) in elements.

@@ -55,28 +55,80 @@ impl<'a> Emitter<'a, '_> {
             _ => return Err(self.refuse("An address is expected here")),
         };
         if place == MemoryTarget::Shared {
-            return self.shared_target(base, offset);
+            return self.shared_target(base, offset, width);
         }
         match base {
             AddressBase::Reg(reg) => {
                 let address = self.address_register(reg)?;
-                self.confined(address, offset)
+                Ok(self.confined(address, offset, width))
             }
             AddressBase::Absolute => {
                 let address = self.iconst(types::I64, offset);
-                self.confined(address, 0)
+                Ok(self.confined(address, 0, width))
             }
-            AddressBase::Symbol(symbol) => self.symbol_target(symbol, offset, width),
+            // What is passed lies where the compiler has put it, in whatever pieces a program takes it.
+            AddressBase::Symbol(symbol) if place == MemoryTarget::Param => {
+                self.symbol_target(symbol, offset, width)
+            }
+            AddressBase::Symbol(symbol) => {
+                let target = self.symbol_target(symbol, offset, width)?;
+                Ok(self.symbol_aligned(symbol, offset, target, width))
+            }
         }
     }
 
-    fn confined(&mut self, address: Value, offset: i64) -> Result<Target> {
+    fn confined(&mut self, address: Value, offset: i64, width: u32) -> Target {
         // Together with the widest access an offset has to stay within the margin.
-        if offset.abs() <= REACH - 256 {
-            return Ok(Target { base: self.confine(address), offset: offset as i32, flags: user() });
+        let (address, offset) = if offset.abs() <= REACH - 256 {
+            (address, offset)
+        } else {
+            (self.add_const(address, offset), 0)
+        };
+        let base = self.confine(address);
+        // Accesses of one size through one register share the check, whatever multiple of the size they add.
+        let whole = self.add_const(address, offset.rem_euclid(i64::from(width.max(1))));
+        let base = self.aligned(base, whole, width);
+        Target { base, offset: offset as i32, flags: user() }
+    }
+
+    /// A base that faults if the address is no multiple of the access's size, a power of two: the bits that would have to
+    /// be zero are added at the top, where no address has any. So a misaligned access costs a shift and no branch, and
+    /// the executor tells it from one that is only outside of the arena ([`abi::TRAP_MISALIGNED`]).
+    pub(crate) fn aligned(&mut self, base: Value, address: Value, width: u32) -> Value {
+        if width < 2 || !width.is_power_of_two() {
+            return base;
         }
-        let address = self.add_const(address, offset);
-        Ok(Target { base: self.confine(address), offset: 0, flags: user() })
+        let wrong = self.b.ins().ishl_imm_u(address, i64::from(64 - width.trailing_zeros()));
+        self.b.ins().iadd(base, wrong)
+    }
+
+    /// An access whose misalignment is known when the kernel is compiled, and that faults when a thread comes to it.
+    fn misaligned(&mut self) -> Target {
+        Target { base: self.iconst(types::I64, abi::MISALIGNED_ADDRESS as i64), offset: 0, flags: user() }
+    }
+
+    /// [`Self::aligned`] for a symbol that is named: mostly that is known now.
+    fn symbol_aligned(&mut self, symbol: Symbol, offset: i64, target: Target, width: u32) -> Target {
+        let width = width.max(1);
+        let known = match (self.vars.home(symbol).copied(), symbol) {
+            // Frames begin at multiples of 16.
+            (Some(Home::Frame(at)), _) => Some((i64::from(at) + offset).rem_euclid(i64::from(width.min(16)))),
+            (Some(_), _) => None,
+            (None, Symbol::Global(id)) => {
+                let name = &self.cx.unit.module.variables[id.0 as usize].name;
+                let address = self.cx.env.globals.get(name);
+                address.map(|&address| (address as i64).wrapping_add(offset).rem_euclid(i64::from(width)))
+            }
+            (None, _) => None,
+        };
+        match known {
+            Some(0) => target,
+            Some(_) => self.misaligned(),
+            None => {
+                let address = self.whole_address(target);
+                Target { base: self.aligned(target.base, address, width), ..target }
+            }
+        }
     }
 
     fn symbol_target(&mut self, symbol: Symbol, offset: i64, width: u32) -> Result<Target> {
@@ -91,7 +143,7 @@ impl<'a> Emitter<'a, '_> {
         let inside = offset >= 0 && (offset as u64).saturating_add(u64::from(width)) <= size;
         if !inside {
             let address = self.symbol(symbol, offset)?;
-            return self.confined(address, 0);
+            return Ok(self.confined(address, 0, 1));
         }
         match self.vars.home(symbol).copied() {
             Some(Home::Frame(at)) => {
@@ -113,7 +165,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    fn shared_target(&mut self, base: AddressBase, offset: i64) -> Result<Target> {
+    fn shared_target(&mut self, base: AddressBase, offset: i64, width: u32) -> Result<Target> {
         let shared = self.shared_base();
         let at = match base {
             AddressBase::Reg(reg) => {
@@ -138,11 +190,15 @@ impl<'a> Emitter<'a, '_> {
                 if !(0..=i64::from(i32::MAX)).contains(&at) {
                     return Err(self.refuse("The address lies outside of shared memory"));
                 }
+                if at % i64::from(width.max(1)) != 0 {
+                    return Ok(self.misaligned());
+                }
                 return Ok(Target { base: shared, offset: at as i32, flags: user() });
             }
             AddressBase::Absolute => self.iconst(types::I64, i64::from(offset as u32)),
         };
-        Ok(Target { base: self.b.ins().iadd(shared, at), offset: 0, flags: user() })
+        let base = self.aligned(shared, at, width);
+        Ok(Target { base: self.b.ins().iadd(base, at), offset: 0, flags: user() })
     }
 
     /// The base and offset added up.

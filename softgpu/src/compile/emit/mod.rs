@@ -32,7 +32,7 @@ use super::layout::SharedLayout;
 use super::op::Op;
 use super::state::SavedRegisters;
 use super::vars::{Home, Vars};
-use super::{Environment, Unit};
+use super::{Environment, Table, Unit};
 use crate::abi;
 use rgpu_image::ptx::ast::{Function, Instruction, Operand, RegId, Statement, Symbol, Type};
 
@@ -47,8 +47,8 @@ pub(super) struct Context<'a> {
     pub env: &'a Environment,
     /// Offsets of the kernel's shared variables.
     pub shared: &'a SharedLayout,
-    /// Address of the table of functions that may be called through a pointer.
-    pub table: u64,
+    /// The table of functions that may be called through a pointer.
+    pub table: &'a Table,
     /// Whether anything asks where reserved shared memory is.
     pub reserved_shared: &'a Cell<bool>,
 }
