@@ -197,6 +197,7 @@ impl Collector for Snapshot {
             ("requests_withdrawn", "Requests taken back while they waited", c.withdrawn),
             ("leases_expired", "Leases that were not renewed in time", c.expired),
             ("leases_revoked", "Leases that ended because a node was lost, left or lost a device", c.revoked),
+            ("leases_adopted", "Leases that were not known, or given up, and that a node serves", c.adopted),
             ("requests_limited", "Requests refused because of a tenant's limit", c.limited),
             ("requests_impossible", "Requests refused because they could never be granted", c.impossible),
             ("heartbeats", "Heartbeats heard", c.heartbeats),

@@ -8,6 +8,9 @@
 //! A lease is known from a token, from the orders, or from both; the higher version counts. It ends when orders lack it that
 //! are not older than those which its token names, and never because the broker is silent. What has ended is remembered until
 //! its tokens have run out.
+//!
+//! A broker may ask for a proof of leases that it does not know. They go on while it asks, and [`LeaseTable::proofs`] shows
+//! their tokens.
 
 mod process;
 mod record;
@@ -18,7 +21,7 @@ use crate::ledger::{Ledger, Terms, monotonic_ns};
 use process::{Process, Terminations};
 use record::Record;
 use rgpu_control::LeaseId;
-use rgpu_control::api::{LeaseReport, Orders, Peer};
+use rgpu_control::api::{LeaseProof, LeaseReport, Orders, Peer};
 use rgpu_control::proof::{Binding, Verifier};
 use rgpu_control::token::{CLOCK_SKEW_S, Grant, LeaseClaims, PublicKey, TokenError};
 use rgpu_control::unix_time;
@@ -48,6 +51,8 @@ struct Inner {
     ended: HashMap<LeaseId, u64>,
     /// Those of them that the broker has not yet confirmed to have heard of, and of which nothing is left, with what they used.
     unconfirmed: BTreeMap<LeaseId, LeaseReport>,
+    /// Those that the broker wants to have proved.
+    to_prove: HashSet<LeaseId>,
 }
 
 /// Why a lease is not served. It is said on both sides: to the program whose session is refused, and in the server's log.
@@ -87,6 +92,7 @@ pub struct Admission {
     /// What it gives of this server, in the order of the program's ordinals.
     pub terms: Vec<Terms>,
     claims: LeaseClaims,
+    token: String,
 }
 
 fn unix_ms() -> u64 {
@@ -172,7 +178,8 @@ impl LeaseTable {
             Some(record) if record.version >= claims.version => record.terms.clone(),
             _ => self.terms(&node, &claims.grants)?,
         };
-        Ok(Admission { lease: claims.lease, tenant: claims.tenant.clone(), terms, claims })
+        let token = token_of(credential);
+        Ok(Admission { lease: claims.lease, tenant: claims.tenant.clone(), terms, claims, token })
     }
 
     /// What grants give of this node.
@@ -208,6 +215,9 @@ impl LeaseTable {
                     admission.terms.clone(),
                 )
             });
+            if record.token.is_none() || claims.expires >= record.expires {
+                record.token = Some(admission.token.clone());
+            }
             record.expires = record.expires.max(claims.expires);
             if claims.version > record.version {
                 record.change(&self.ledger, claims.lease, claims.version, admission.terms.clone());
@@ -295,6 +305,10 @@ impl LeaseTable {
             inner.applied = orders.version;
             let node = inner.node.clone();
             let mut named = HashSet::with_capacity(orders.leases.len());
+            let to_prove: HashSet<LeaseId> = orders.prove.iter().copied().collect();
+            changed |= to_prove.difference(&inner.to_prove).next().is_some();
+            named.extend(&to_prove);
+            inner.to_prove = to_prove;
             for order in &orders.leases {
                 named.insert(order.lease);
                 let terms = match self.terms(&node, &order.grants) {
@@ -372,6 +386,27 @@ impl LeaseTable {
         (reports, inner.unconfirmed.keys().copied().collect())
     }
 
+    /// What shows that leases are served by right that the latest orders ask to have proved.
+    pub fn proofs(&self) -> Vec<LeaseProof> {
+        let inner = self.lock();
+        let proof = |id: &LeaseId| {
+            let record = inner.leases.get(id).filter(|record| record.ended.is_none())?;
+            let grant = |terms: &Terms| Grant {
+                node: inner.node.clone(),
+                device: terms.device,
+                memory: terms.memory,
+                share_milli: terms.share_milli.min(1000) as u16,
+            };
+            Some(LeaseProof {
+                lease: *id,
+                token: record.token.clone()?,
+                version: record.version,
+                grants: record.terms.iter().map(grant).collect(),
+            })
+        };
+        inner.to_prove.iter().filter_map(proof).collect()
+    }
+
     /// What the leases used that [`LeaseTable::report`] tells have ended.
     pub fn used_by_ended(&self, ended: &[LeaseId]) -> Vec<LeaseReport> {
         let inner = self.lock();
@@ -398,6 +433,12 @@ impl LeaseTable {
             tell();
         }
     }
+}
+
+/// The token in a credential that was checked.
+fn token_of(credential: &[u8]) -> String {
+    let text = String::from_utf8_lossy(credential);
+    text.split_once('~').map_or(&*text, |(token, _)| token).to_owned()
 }
 
 impl Inner {

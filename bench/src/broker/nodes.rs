@@ -81,6 +81,7 @@ impl Node {
             own_in_mbps: 50,
             own_out_mbps: 50,
             peers: Vec::new(),
+            proofs: Vec::new(),
             leaving: false,
         };
         (heartbeat, ended)

@@ -13,6 +13,7 @@ use rgpu_control::token::Grant;
 use rgpu_placement::Cluster;
 use tokio::sync::Notify;
 
+use super::adoption::Stranger;
 use super::clock::{Clock, Timeline};
 use super::events::{EventLog, Happened};
 use super::settings::complete;
@@ -64,6 +65,12 @@ pub(crate) struct NodeLive {
     pub present: bool,
     /// It has been silent for too long, or has left.
     pub lost: bool,
+    /// What is said of that.
+    pub lost_why: String,
+    /// It has been silent for too long, and so have most others.
+    pub silent: bool,
+    /// The leases that it serves and that it is not known to have.
+    pub strangers: BTreeMap<LeaseId, Stranger>,
     /// It has said that it serves no lease but those that it is to serve.
     pub clean: bool,
     /// The version of the orders that last concerned it.
@@ -130,6 +137,7 @@ enum Undo {
     Lease(LeaseId, Option<Arc<LeaseRecord>>, Option<u64>),
     Node(String, Option<Arc<NodeRecord>>),
     Policy(PolicySettings),
+    Gone(BTreeSet<(LeaseId, String)>),
 }
 
 /// What a batch has changed so far.
@@ -195,12 +203,19 @@ pub(crate) struct Core {
     pub wanted: BTreeSet<LeaseId>,
     /// Why the last commit failed, if it did.
     pub failing: Option<String>,
+    /// Leases that have ended, and lost nodes that may still serve them.
+    pub gone: BTreeSet<(LeaseId, String)>,
+    /// When what is due by time was last looked at.
+    pub ticked: Option<u64>,
+    /// Since when most nodes have been silent together.
+    pub together_since: Option<u64>,
 }
 
 /// What is stored under which name.
 const ORDERS: &str = "orders";
 const POLICY: &str = "policy";
 const CONFIGURED_POLICY: &str = "configured_policy";
+const GONE: &str = "gone";
 
 impl Core {
     /// What was stored, as it is when the engine starts.
@@ -246,6 +261,14 @@ impl Core {
             everything: None,
             wanted: BTreeSet::new(),
             failing: None,
+            // Written by this release or a later one; what cannot be read is as good as none.
+            gone: kept
+                .settings
+                .get(GONE)
+                .and_then(|text| serde_json::from_str(text).ok())
+                .unwrap_or_default(),
+            ticked: None,
+            together_since: None,
         };
         for node in kept.nodes {
             let name = node.registration.name.clone();
@@ -330,6 +353,7 @@ impl Core {
                 }
                 Some(Undo::Node(name, record)) => self.set_node(&name, record),
                 Some(Undo::Policy(policy)) => self.policy = policy,
+                Some(Undo::Gone(gone)) => self.gone = gone,
                 None => break,
             }
         }
@@ -471,6 +495,14 @@ impl Core {
         Ok(())
     }
 
+    /// Changes which leases have ended that lost nodes may still serve.
+    pub(super) fn put_gone(&mut self, gone: BTreeSet<(LeaseId, String)>) {
+        // Ids and names always have a JSON form.
+        let text = serde_json::to_string(&gone).unwrap_or_default();
+        self.tx.writes.push(Write::Setting(GONE, text));
+        self.tx.undo.push(Undo::Gone(std::mem::replace(&mut self.gone, gone)));
+    }
+
     /// The next version of the orders, which concerns these nodes.
     pub(super) fn new_orders<'a>(&mut self, nodes: impl IntoIterator<Item = &'a str>) -> u64 {
         self.orders = (self.orders + 1).max(self.unix_ms() * 1000);
@@ -511,6 +543,7 @@ impl Core {
                 // Should this be an undone removal, the node is as good as lost until it is heard of.
                 let live = NodeLive { lost: false, ..NodeLive::default() };
                 self.nodes.insert(name.to_owned(), NodeEntry { record, live });
+                self.weigh_node(name);
             }
             (None, _) => drop(self.nodes.remove(name)),
         }
@@ -545,28 +578,36 @@ impl Core {
         for grant in held_grants(lease) {
             step(&mut held.gpu_milli, grant.share_milli.into());
             step(&mut held.memory, grant.memory);
-            let Some(node) = self.nodes.get_mut(&grant.node) else { continue };
-            let at = grant.device as usize;
-            if node.live.devices.len() <= at {
-                node.live.devices.resize(at + 1, DeviceUse::default());
-            }
-            let device = &mut node.live.devices[at];
-            if add {
-                device.milli += u32::from(grant.share_milli);
-                device.memory += grant.memory;
-                device.leases.push(lease.id);
-                node.live.leases.insert(lease.id);
-            } else {
-                device.milli = device.milli.saturating_sub(grant.share_milli.into());
-                device.memory = device.memory.saturating_sub(grant.memory);
-                if let Some(i) = device.leases.iter().position(|id| *id == lease.id) {
-                    device.leases.swap_remove(i);
-                }
-                node.live.leases.remove(&lease.id);
-            }
         }
-        if *held == Held::default() {
+        let empty = *held == Held::default();
+        for grant in held_grants(lease) {
+            self.weigh_grant(lease, grant, add);
+        }
+        if empty {
             self.tenants.remove(&lease.tenant);
+        }
+    }
+
+    /// Adds what a lease has of a device to the device's sums, or takes it away.
+    pub(super) fn weigh_grant(&mut self, lease: &LeaseRecord, grant: &Grant, add: bool) {
+        let Some(node) = self.nodes.get_mut(&grant.node) else { return };
+        let at = grant.device as usize;
+        if node.live.devices.len() <= at {
+            node.live.devices.resize(at + 1, DeviceUse::default());
+        }
+        let device = &mut node.live.devices[at];
+        if add {
+            device.milli += u32::from(grant.share_milli);
+            device.memory += grant.memory;
+            device.leases.push(lease.id);
+            node.live.leases.insert(lease.id);
+        } else {
+            device.milli = device.milli.saturating_sub(grant.share_milli.into());
+            device.memory = device.memory.saturating_sub(grant.memory);
+            if let Some(i) = device.leases.iter().position(|id| *id == lease.id) {
+                device.leases.swap_remove(i);
+            }
+            node.live.leases.remove(&lease.id);
         }
     }
 
@@ -604,7 +645,7 @@ impl Core {
 impl NodeEntry {
     /// Whether its devices can be granted.
     pub(super) fn available(&self) -> bool {
-        !self.live.lost && self.live.clean && !self.record.draining
+        !self.live.lost && !self.live.silent && self.live.clean && !self.record.draining
     }
 
     /// A device of it.

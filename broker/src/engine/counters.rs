@@ -46,6 +46,8 @@ pub struct Counters {
     pub expired: u64,
     /// Leases that ended because a node was lost, left or lost a device.
     pub revoked: u64,
+    /// Leases that were not known, or had been given up, and that a node has proved to serve.
+    pub adopted: u64,
     /// Requests refused because of a tenant's limit.
     pub limited: u64,
     /// Requests refused because they can never be granted.

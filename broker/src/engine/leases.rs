@@ -208,6 +208,7 @@ impl Core {
             home,
             grants: Vec::new(),
             unconfirmed: Vec::new(),
+            lapsed: false,
         });
         self.count(|counters| counters.requests += 1);
         self.keep_waiting(id);
@@ -363,7 +364,15 @@ impl Core {
                 nodes.sort_unstable();
                 nodes.dedup();
                 // Nothing is heard of a lost node; it must tell what it serves before its devices are granted again.
-                nodes.retain(|name| self.nodes.get(name).is_some_and(|node| !node.live.lost));
+                let lost: Vec<String>;
+                (lost, nodes) = nodes
+                    .into_iter()
+                    .partition(|name| self.nodes.get(name).is_none_or(|node| node.live.lost));
+                // Where holder and nodes were all cut off, nobody has given anything up.
+                record.lapsed = how == End::Expired && nodes.is_empty();
+                if !record.lapsed {
+                    lost.iter().for_each(|name| self.remember_gone(id, name));
+                }
                 record.orders = self.new_orders(nodes.iter().map(String::as_str));
                 record.state = if nodes.is_empty() { LeaseState::Ended } else { LeaseState::Ending };
                 record.unconfirmed = nodes;

@@ -4,6 +4,7 @@
 //! it is stored. What cannot be stored is taken back. A second thread runs placement rounds on its own view of the state; what it
 //! finds is granted by the first, if it is still free.
 
+mod adoption;
 mod clock;
 mod core;
 mod counters;
@@ -14,6 +15,7 @@ mod model;
 mod nodes;
 mod plan;
 mod settings;
+mod silence;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -343,11 +345,15 @@ impl Engine {
         if let Some(orders) = orders {
             return Ok(orders);
         }
-        let name = node.to_owned();
+        let (name, key) = (node.to_owned(), self.public_key());
         self.write(move |core| {
             consequences.ended.iter().for_each(|id| core.confirm(&name, *id));
+            if let Some(serves) = &consequences.serves {
+                core.gone_there(&name, serves);
+            }
+            consequences.proofs.iter().for_each(|proof| core.adopt(&key, &name, proof));
             if consequences.leaving {
-                core.lose(&name, "was stopped");
+                core.leave_cluster(&name);
             }
             Ok(())
         })
@@ -502,6 +508,12 @@ impl Engine {
         // Deadlines aren't stored: after a restart, every lease has all its time anew.
         let seen = {
             let mut core = self.0.core.lock();
+            if core.is_new() && !core.leases.contains_key(&id) {
+                let text = format!(
+                    "the broker has just started, and does not know the lease {id} (yet): nodes may tell it. Try again in a moment"
+                );
+                return Err(problem(ErrorCode::Unavailable, text));
+            }
             let entry = core.visible(caller, id)?;
             match entry.record.state {
                 LeaseState::Waiting => core.keep_waiting(id),

@@ -1,10 +1,12 @@
 //! What happens to nodes.
 
+use std::collections::BTreeSet;
+
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::ModelSet;
 
-use super::core::{Core, End, Entry, NodeLive};
+use super::core::{Core, End, Entry};
 use super::problem;
 use crate::store::{LeaseRecord, NodeRecord};
 
@@ -80,6 +82,10 @@ pub(crate) struct Consequences {
     pub ended: Vec<LeaseId>,
     /// The node says good-bye.
     pub leaving: bool,
+    /// What it shows of leases that were not known.
+    pub proofs: Vec<LeaseProof>,
+    /// All that it serves, where something has ended that it served when it was lost.
+    pub serves: Option<BTreeSet<LeaseId>>,
 }
 
 impl Core {
@@ -139,7 +145,8 @@ impl Core {
             }
         }
         let live = self.live_node(&name);
-        (live.heard, live.lost, live.present, live.followed) = (now, false, true, 0);
+        (live.heard, live.lost, live.silent, live.present, live.followed) = (now, false, false, true, 0);
+        self.gone_there(&name, &reports.iter().map(|report| report.lease).collect());
         self.take_reports(&name, reports);
         for id in revoked {
             self.end(id, End::Revoked, &format!("node {name} does not have its device any more"));
@@ -178,12 +185,17 @@ impl Core {
             }
         }
         let mut launches = 0u64;
+        let mut strangers: Vec<(LeaseId, u64)> = Vec::new();
         for report in reports {
             launches += report.usage.iter().map(|usage| usage.launches).sum::<u64>();
             if !known.contains(&report.lease) {
                 clean = false;
+                strangers.push((report.lease, report.version));
             }
             if let Some(entry) = self.leases.get_mut(&report.lease) {
+                if known.contains(&report.lease) && report.version > entry.record.version {
+                    strangers.push((report.lease, report.version));
+                }
                 entry.live.usage.insert(name.to_owned(), (report.sessions, report.usage));
             }
         }
@@ -199,6 +211,7 @@ impl Core {
         if self.nodes.get(name).is_some_and(|node| node.available()) != was {
             self.changes.topology = true;
         }
+        self.meet(name, &strangers);
     }
 
     /// Takes note of how a node is. What has to be stored of it comes back.
@@ -216,7 +229,7 @@ impl Core {
         }
         let live = &mut entry.live;
         (live.heard, live.present) = (now, true);
-        let back = std::mem::replace(&mut live.lost, false);
+        let back = std::mem::replace(&mut live.lost, false) | std::mem::replace(&mut live.silent, false);
         // Another heartbeat has overtaken it: that one has said what came after.
         let overtaken = beat.orders < live.followed;
         if beat.orders < unix_us + FUTURE_US {
@@ -234,6 +247,7 @@ impl Core {
             own_out_mbps,
             peers,
             leaving,
+            proofs,
             ..
         } = beat;
         (live.loads, live.peers) = (devices, peers);
@@ -271,6 +285,9 @@ impl Core {
             .into_iter()
             .filter(|id| self.leases.get(id).is_some_and(|e| e.record.state == LeaseState::Ending))
             .collect();
+        let serves = (self.gone.iter().any(|(_, node)| node == name) && !overtaken)
+            .then(|| leases.iter().map(|report| report.lease).collect::<BTreeSet<LeaseId>>())
+            .filter(|serves| self.gone.iter().any(|(id, node)| node == name && !serves.contains(id)));
         if !overtaken {
             self.take_reports(name, leases);
         }
@@ -286,7 +303,7 @@ impl Core {
             }
         }
         if overtaken {
-            return Ok(Consequences { ended: ends, leaving });
+            return Ok(Consequences { ended: ends, leaving, ..Consequences::default() });
         }
         // It follows orders that end a lease, and has nothing of it: perhaps it never heard of it.
         for id in self.left_nothing(name) {
@@ -295,38 +312,7 @@ impl Core {
                 ends.push(id);
             }
         }
-        Ok(Consequences { ended: ends, leaving })
-    }
-
-    /// Counts a node as lost: its leases end.
-    pub(super) fn lose(&mut self, name: &str, why: &str) {
-        let Some(entry) = self.nodes.get_mut(name) else { return };
-        if !std::mem::replace(&mut entry.live.lost, true) {
-            (entry.live.clean, entry.live.followed) = (false, 0);
-            self.changes.topology = true;
-            self.note("node_lost", Some(name), None, format!("node {name} {why}"));
-            self.count(|counters| counters.nodes_lost += 1);
-        }
-        let Some(entry) = self.nodes.get(name) else { return };
-        for id in entry.live.leases.clone() {
-            self.end(id, End::Revoked, &format!("node {name} {why}"));
-            self.confirm(name, id);
-        }
-    }
-
-    /// Counts nodes as lost that have been silent for too long.
-    pub(super) fn lose_silent(&mut self) {
-        let (now, limit) = (self.now(), self.settings.node_timeout_ms);
-        let silent = |live: &NodeLive| match live.lost {
-            // Its leases could not be ended before, because that could not be stored.
-            true => !live.leases.is_empty(),
-            false => now.saturating_sub(live.heard) > limit,
-        };
-        let names: Vec<String> =
-            self.nodes.iter().filter(|(_, n)| silent(&n.live)).map(|(name, _)| name.clone()).collect();
-        for name in names {
-            self.lose(&name, &format!("was not heard of for more than {:.1} s", limit as f64 / 1000.0));
-        }
+        Ok(Consequences { ended: ends, leaving, proofs, serves })
     }
 
     /// Whether a node gets new leases.
@@ -347,13 +333,19 @@ impl Core {
     pub(super) fn remove_node(&mut self, name: &str) -> Result<(), Problem> {
         let entry = self.nodes.get(name).ok_or_else(|| no_node(name))?;
         let leases = entry.live.leases.len();
-        if !(entry.live.lost || entry.record.draining) || leases > 0 {
+        if !entry.live.lost && (!entry.record.draining || leases > 0) {
             let text = format!(
                 "node {name} {}, and {leases} leases have something of it: drain it, and wait until they have ended",
                 if entry.record.draining { "is draining" } else { "is ready" }
             );
             return Err(problem(ErrorCode::Conflict, text));
         }
+        // Whoever removes a lost node knows that it does not come back.
+        for id in entry.live.leases.clone() {
+            self.end(id, End::Revoked, &format!("node {name} was removed"));
+            self.confirm(name, id);
+        }
+        self.forget_gone(name, |_| true);
         self.drop_node(name);
         self.note("node_removed", Some(name), None, format!("node {name} was removed"));
         Ok(())
@@ -401,7 +393,7 @@ impl Core {
                 address: node.record.registration.address.clone(),
             })
             .collect();
-        Ok(Orders { version: self.orders, leases, peers })
+        Ok(Orders { version: self.orders, leases, peers, prove: self.to_prove(name) })
     }
 }
 

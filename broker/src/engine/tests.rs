@@ -1,11 +1,13 @@
 //! Tests of the engine as a whole: with a clock that they set, and nodes that do as they are told.
 
+mod adoption;
 mod faults;
 mod leases;
 mod new_policy;
 mod nodes;
 mod placing;
 mod random;
+mod silence;
 mod speed;
 
 use std::collections::BTreeMap;
@@ -75,8 +77,22 @@ impl World {
         .unwrap();
     }
 
+    /// Lets time pass as it does: without pauses of the engine's own.
     pub(super) async fn advance(&self, ms: u64) {
-        self.clock.advance(ms);
+        for passed in (0..ms).step_by(500) {
+            self.clock.advance((ms - passed).min(500));
+            self.engine.settle().await;
+        }
+    }
+
+    /// Lets time pass in which these nodes say how they are, each second.
+    pub(super) async fn advance_with(&self, nodes: &mut [FakeNode], seconds: u64) {
+        for _ in 0..seconds {
+            self.advance(1000).await;
+            for node in nodes.iter_mut() {
+                node.beat(&self.engine).await.unwrap();
+            }
+        }
         self.engine.settle().await;
     }
 
@@ -169,6 +185,12 @@ pub(super) struct FakeNode {
     pub serving: Vec<LeaseId>,
     pub applied: u64,
     pub nic_mbps: u64,
+    /// Tokens that programs have presented.
+    pub tokens: BTreeMap<LeaseId, String>,
+    /// What the broker wants to have proved.
+    pub asked: Vec<LeaseId>,
+    /// What it has ended: it does not serve that again.
+    pub over: Vec<LeaseId>,
 }
 
 impl FakeNode {
@@ -207,6 +229,9 @@ impl FakeNode {
             serving: Vec::new(),
             applied: 0,
             nic_mbps: 0,
+            tokens: BTreeMap::new(),
+            asked: Vec::new(),
+            over: Vec::new(),
         }
     }
 
@@ -222,13 +247,19 @@ impl FakeNode {
     /// Follows orders: ends what isn't in them. Gives what it has ended.
     fn follow(&mut self, orders: &Orders) -> Vec<LeaseId> {
         let ordered: Vec<LeaseId> = orders.leases.iter().map(|lease| lease.lease).collect();
-        let (kept, ended) = self.serving.iter().partition(|id| ordered.contains(id));
+        if orders.version <= self.applied {
+            return Vec::new();
+        }
+        self.asked.clone_from(&orders.prove);
+        let keeps = |id: &&LeaseId| ordered.contains(id) || orders.prove.contains(id);
+        let (kept, ended): (_, Vec<LeaseId>) = self.serving.iter().partition(keeps);
         self.serving = kept;
         for id in ordered {
-            if !self.serving.contains(&id) {
+            if !self.serving.contains(&id) && !self.over.contains(&id) {
                 self.serving.push(id);
             }
         }
+        self.over.extend(&ended);
         self.applied = orders.version;
         ended
     }
@@ -238,6 +269,20 @@ impl FakeNode {
         let welcome = engine.register(&self.caller(), about).await?;
         self.follow(&welcome.orders);
         Ok(())
+    }
+
+    /// A program presents its lease's token here.
+    pub(super) fn begin(&mut self, lease: &Lease) {
+        self.tokens.insert(lease.id, lease.token.clone().unwrap());
+        if !self.serving.contains(&lease.id) {
+            self.serving.push(lease.id);
+        }
+    }
+
+    fn proofs(&self) -> Vec<LeaseProof> {
+        let token = |id: &LeaseId| Some((*id, self.tokens.get(id)?.clone()));
+        let proof = |(lease, token)| LeaseProof { lease, token, version: 1, grants: Vec::new() };
+        self.asked.iter().filter_map(token).map(proof).collect()
     }
 
     fn heartbeat(&self, ended: Vec<LeaseId>) -> Heartbeat {
@@ -253,6 +298,7 @@ impl FakeNode {
             own_in_mbps: 0,
             own_out_mbps: 0,
             peers: Vec::new(),
+            proofs: self.proofs(),
             leaving: false,
         }
     }

@@ -94,6 +94,7 @@ impl Core {
         let (about, live) = (&entry.record.registration, &entry.live);
         let state = match (live.lost, entry.record.draining, live.clean) {
             (true, ..) => "lost",
+            _ if live.silent => "silent",
             (_, true, _) => "draining",
             (.., false) => "joining",
             _ => "ready",

@@ -136,14 +136,6 @@ pub(crate) fn begin(core: &mut Core) -> Done {
     Box::new(|_| {})
 }
 
-impl Core {
-    /// Does what is due.
-    pub(super) fn tick(&mut self) {
-        self.lose_silent();
-        self.expire();
-    }
-}
-
 /// Runs placement rounds until it is told to stop.
 pub(crate) fn place(inner: &Arc<Inner>, mut planner: Planner, wakes: &Receiver<Wake>) {
     let pause = Duration::from_millis(inner.settings.round_interval_ms.max(10));

@@ -42,6 +42,18 @@ impl MemoryStore {
         self.0.lock().left = Some(commits);
     }
 
+    /// Another store that holds what this one holds now, as a backup does.
+    pub fn copy(&self) -> Self {
+        let inner = self.0.lock();
+        Self(Arc::new(Mutex::new(Inner {
+            leases: inner.leases.clone(),
+            rounds: inner.rounds.clone(),
+            nodes: inner.nodes.clone(),
+            settings: inner.settings.clone(),
+            ..Inner::default()
+        })))
+    }
+
     /// How many commits there were.
     pub fn commits(&self) -> u64 {
         self.0.lock().commits

@@ -74,6 +74,9 @@ pub struct LeaseRecord {
     pub grants: Vec<Grant>,
     /// While it is ending: the nodes that have yet to confirm it.
     pub unconfirmed: Vec<String>,
+    /// It was not renewed while all of its nodes were lost. It is taken up again where they turn out to have served it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lapsed: bool,
 }
 
 /// A node, as it is kept.

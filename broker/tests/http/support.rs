@@ -143,6 +143,7 @@ pub(crate) fn heartbeat(orders: u64) -> Heartbeat {
         own_in_mbps: 0,
         own_out_mbps: 0,
         peers: Vec::new(),
+        proofs: Vec::new(),
         leaving: false,
     }
 }

@@ -172,10 +172,25 @@ records! {
         pub own_out_mbps: u64,
         /// Round-trip times to other nodes.
         pub peers: Vec<PeerTime>,
+        /// For leases that the orders ask to [prove](Orders::prove).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub proofs: Vec<LeaseProof>,
         /// The server is being stopped: this is its last word, and its leases end with it. No need to wait until it counts as
         /// lost.
         #[serde(default)]
         pub leaving: bool,
+    }
+    /// What shows that a node serves a lease by right, to a broker that does not know the lease.
+    #[serde(deny_unknown_fields)]
+    pub struct LeaseProof {
+        /// The lease.
+        pub lease: LeaseId,
+        /// The latest token of it that a program has presented to the node.
+        pub token: String,
+        /// The version of it that the node enforces: it may have been changed after the token was issued.
+        pub version: u64,
+        /// What the node gives it by that version.
+        pub grants: Vec<Grant>,
     }
     /// A lease that a node is to serve.
     pub struct LeaseOrder {
@@ -210,6 +225,10 @@ records! {
         pub leases: Vec<LeaseOrder>,
         /// The nodes to measure times to.
         pub peers: Vec<Peer>,
+        /// Leases that the node has reported and the broker does not know (its state was lost, or is an older one). They are to be
+        /// served on, although they are not in the list, and the next heartbeat is to bring [proofs](Heartbeat::proofs) of them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub prove: Vec<LeaseId>,
     }
     /// Whether a node gets new leases.
     #[serde(deny_unknown_fields)]
@@ -222,7 +241,8 @@ records! {
         /// The node's name.
         pub name: String,
         /// `ready`, `draining`, `joining` (not heard of since the broker's start, or still serving leases that have ended: nothing
-        /// is granted yet), `lost` (no heartbeat for too long), or `client` (has no devices; programs were started there).
+        /// is granted yet), `silent` (no heartbeat for too long, as from most other nodes: the broker's own network may be the
+        /// reason, and nothing is concluded), `lost` (no heartbeat for too long), or `client` (has no devices; programs were started there).
         pub state: String,
         /// Where its server is reached.
         pub address: String,

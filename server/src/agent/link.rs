@@ -253,6 +253,7 @@ impl BrokerLink {
             own_in_mbps: load.own_in,
             own_out_mbps: load.own_out,
             peers: self.peers.times(),
+            proofs: self.site.leases.proofs(),
             leaving,
         }
     }

@@ -33,6 +33,8 @@ pub(super) struct Record {
     pub(super) sessions: HashMap<usize, Option<Process>>,
     /// Why it was ended.
     pub(super) ended: Option<String>,
+    /// The latest token of it that was presented here.
+    pub(super) token: Option<String>,
     windows: Vec<Window>,
 }
 
@@ -60,6 +62,7 @@ impl Record {
             entry: None,
             sessions: HashMap::new(),
             ended: None,
+            token: None,
             windows: Vec::new(),
         }
     }

@@ -81,7 +81,7 @@ impl Site {
             grants: claims.grants.iter().filter(|g| g.node == "n0").cloned().collect(),
             nodes: vec![Peer { node: "n1".into(), address: "10.0.0.1:7070".into() }],
         };
-        Orders { version, leases: leases.iter().map(order).collect(), peers: Vec::new() }
+        Orders { version, leases: leases.iter().map(order).collect(), peers: Vec::new(), prove: Vec::new() }
     }
 }
 
@@ -246,4 +246,38 @@ fn a_process_that_starts_when_its_lease_has_ended_is_ended() {
     let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
     site.table.started(LeaseId(1), slot, child.id());
     assert!(!child.wait().unwrap().success());
+}
+
+#[test]
+fn what_the_broker_wants_to_have_proved_goes_on_and_is_shown() {
+    let mut site = Site::with_identity();
+    let claims = site.claims(1, vec![site.grant("n0", 0, 100, 500), site.grant("n1", 0, 7, 7)]);
+    let never_used = site.claims(2, vec![site.grant("n0", 1, 100, 500)]);
+    site.table.apply(&site.orders(10, &[&claims, &never_used]));
+    let slot = site.begin(&claims).unwrap();
+    let told = site.told.load(SeqCst);
+    // The broker has lost its state: its orders name nothing.
+    let asks = |version, prove: &[u64]| Orders {
+        prove: prove.iter().copied().map(LeaseId).collect(),
+        ..site.orders(version, &[])
+    };
+    site.table.apply(&asks(11, &[1, 2]));
+    assert_eq!(site.table.report().0.len(), 2);
+    assert!(site.ledger.slot(slot).reason().is_none());
+    assert!(site.told.load(SeqCst) > told, "the broker is to hear of it at once");
+    // Of what no program has used here, there is no token.
+    let proofs = site.table.proofs();
+    assert_eq!(proofs.len(), 1);
+    assert_eq!(site.broker.public().verify_lease(&proofs[0].token, unix_time()).unwrap(), claims);
+    assert_eq!(proofs[0].grants, claims.grants[..1]);
+    // Asked again, it is no news; what nothing proves is ended.
+    let told = site.told.load(SeqCst);
+    site.table.apply(&asks(12, &[1, 2]));
+    assert_eq!(site.told.load(SeqCst), told);
+    site.table.apply(&asks(13, &[1]));
+    assert_eq!(site.table.report().1, [LeaseId(2)]);
+    // Adopted.
+    site.table.apply(&site.orders(14, &[&claims]));
+    assert!(site.table.proofs().is_empty() && site.ledger.slot(slot).reason().is_none());
+    assert_eq!(site.table.report().0.len(), 1);
 }

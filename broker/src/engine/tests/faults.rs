@@ -26,9 +26,7 @@ async fn what_cannot_be_stored_does_not_happen_and_works_again_later() {
     // Renewing and heartbeats need no disk; a lease whose end cannot be stored ends when it can.
     nodes[0].beat(&world.engine).await.unwrap();
     world.engine.renew(&ann, lease.id).await.unwrap();
-    world.clock.advance(61_000);
-    nodes[0].beat(&world.engine).await.unwrap();
-    world.engine.settle().await;
+    world.advance_with(&mut nodes, 61).await;
     assert_eq!(world.lease(lease.id).await.state, LeaseState::Active);
     world.store.fail(None);
     nodes[0].beat(&world.engine).await.unwrap();
@@ -95,7 +93,7 @@ async fn after_a_restart_leases_go_on_and_nothing_is_granted_before_nodes_are_he
     world.check();
     // A node that isn't heard of in time is lost, as ever.
     world.restart();
-    world.clock.advance(5_000);
+    world.advance(5_000).await;
     nodes[0].beat(&world.engine).await.unwrap();
     world.advance(2_000).await;
     assert_eq!(world.engine.node(&boss(), "n0").unwrap().state, "ready");

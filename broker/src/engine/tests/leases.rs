@@ -94,8 +94,7 @@ async fn who_does_not_renew_loses_the_lease_and_who_does_not_ask_his_place() {
     let lease = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
     let waits = world.ask("bob", world.request("m", 1, 1000, 0)).await.unwrap();
     for _ in 0..30 {
-        world.clock.advance(5_000);
-        nodes[0].beat(&world.engine).await.unwrap();
+        world.advance_with(&mut nodes, 5).await;
         let renewed = world.engine.renew(&ann, lease.id).await.unwrap();
         assert_eq!(world.claims(&renewed).expires, world.clock.unix().as_secs() + 60);
         world.engine.renew(&bob, waits.id).await.unwrap();
@@ -104,8 +103,7 @@ async fn who_does_not_renew_loses_the_lease_and_who_does_not_ask_his_place() {
     assert_eq!(world.lease(lease.id).await.state, LeaseState::Active);
     assert_eq!(world.lease(waits.id).await.state, LeaseState::Waiting);
     for _ in 0..13 {
-        world.clock.advance(5_000);
-        nodes[0].beat(&world.engine).await.unwrap();
+        world.advance_with(&mut nodes, 5).await;
         world.engine.settle().await;
     }
     let (gone, lapsed) = (world.lease(lease.id).await, world.lease(waits.id).await);
