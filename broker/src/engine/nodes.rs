@@ -183,6 +183,7 @@ impl Core {
             if !known.contains(&report.lease) {
                 clean = false;
             }
+            self.hear_memory(name, &report);
             if let Some(entry) = self.leases.get_mut(&report.lease) {
                 entry.live.usage.insert(name.to_owned(), (report.sessions, report.usage));
             }

@@ -218,6 +218,7 @@ mod tests {
             home: "n0".into(),
             grants: Vec::new(),
             unconfirmed: Vec::new(),
+            outstanding: Vec::new(),
         }))
     }
 
