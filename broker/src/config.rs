@@ -30,6 +30,12 @@ pub struct Config {
     pub insecure: bool,
     /// Whether `/metrics` answers without a token.
     pub open_metrics: bool,
+    /// How many connections there may be; then the one goes that has been silent for the longest time.
+    pub max_connections: usize,
+    /// The same for one address.
+    pub max_connections_per_address: usize,
+    /// How many requests of one token there may be at a time.
+    pub max_requests_per_token: usize,
     /// For how long a lease is good without being renewed.
     pub lease_ttl_s: u64,
     /// After how long without a heartbeat a node counts as lost.
@@ -82,6 +88,9 @@ impl Default for Config {
             data_dir: "/var/lib/rgpu-broker".into(),
             insecure: false,
             open_metrics: false,
+            max_connections: 16_384,
+            max_connections_per_address: 4096,
+            max_requests_per_token: 4096,
             lease_ttl_s: engine.lease_ttl_s,
             node_timeout_s: engine.node_timeout_ms / 1000,
             heartbeat_ms: engine.heartbeat_ms,

@@ -2,11 +2,13 @@
 //!
 //! - [`engine`]: what there is and who has what; every operation of the API is a method of [`engine::Engine`].
 //! - [`store`]: where that is kept over restarts.
-//! - [`api`]: the REST API, with [`metrics`]; [`serve`] is the process around it, [`tls`] its encryption.
+//! - [`api`]: the REST API, with [`metrics`]; [`serve`] is the process around it, [`tls`] its encryption; `door`
+//!   says which connections there may be.
 //! - [`config`]: what the broker is told; [`setup`]: keys and tokens.
 
 pub mod api;
 pub mod config;
+mod door;
 pub mod engine;
 pub mod metrics;
 pub mod serve;

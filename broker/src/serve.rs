@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -15,27 +18,31 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::api::{self, Parts, Shared};
 use crate::config::{Config, ConfigError};
+use crate::door::{AddressFull, Door, Place, Room};
 use crate::engine::{Engine, StartError, SystemClock};
-use crate::metrics::{Connected, Metrics};
+use crate::metrics::Metrics;
 use crate::setup::{self, SetupError};
 use crate::store::{SqliteStore, StoreError};
 use crate::tls::{self, TlsError};
 
-/// How many connections there can be at a time; more of them wait to be accepted.
-const MAX_CONNECTIONS: usize = 16_384;
-/// How long a client may take to say which request it has; also how long a connection may be idle.
-const HEADER_TIME: Duration = Duration::from_secs(60);
+/// How long a connection may be idle at least, and how long a client may take to say which request it has. Where leases are renewed
+/// less often, it is the time between renewals, and a little more: a connection lasts as long as it is needed.
+const IDLE_TIME: Duration = Duration::from_secs(75);
+/// The longest that a connection may be idle.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(3600);
+/// How long a connection may be open before it has brought a first request.
+const FIRST_REQUEST_TIME: Duration = Duration::from_secs(10);
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How long requests may take to end when the broker stops.
-const STOP_TIME: Duration = Duration::from_secs(10);
+const STOP_TIME: Duration = Duration::from_secs(1);
 
 /// Why the broker doesn't run.
 #[derive(Debug, thiserror::Error)]
@@ -105,10 +112,17 @@ impl Server {
             metrics: metrics.clone(),
             node_switches: config.node_switches.clone(),
             open_metrics: config.open_metrics,
+            max_per_token: config.max_requests_per_token,
             stopping: stopping.clone(),
         });
-        let context = ConnectionContext { acceptor, router: api::router(&shared), metrics };
-        let accepting = Some(runtime.spawn(accept(listener, context, stopping)));
+        let idle = IDLE_TIME.max(Duration::from_secs(config.lease_ttl_s)).min(MAX_IDLE_TIME);
+        let context = ConnectionContext { acceptor, router: api::router(&shared), metrics, idle };
+        let room = Room {
+            total: config.max_connections,
+            per_address: config.max_connections_per_address,
+            first_request: FIRST_REQUEST_TIME,
+        };
+        let accepting = Some(runtime.spawn(accept(listener, Door::new(room), context, stopping)));
         Ok(Self { runtime: Some(runtime), engine, key, address, encrypted, stop, accepting })
     }
 
@@ -142,10 +156,11 @@ impl Server {
         self.stop.send_replace(true);
         if let Some(accepting) = self.accepting.take() {
             // Its own time limit is shorter.
-            let _ = runtime.block_on(async { timeout(STOP_TIME * 2, accepting).await });
+            let _ = runtime.block_on(async { timeout(STOP_TIME + STOP_TIME / 2, accepting).await });
         }
         self.engine.stop();
-        runtime.shutdown_timeout(Duration::from_secs(1));
+        // What still runs is a request that hangs: it ends here.
+        runtime.shutdown_timeout(Duration::from_millis(100));
     }
 }
 
@@ -195,28 +210,38 @@ struct ConnectionContext {
     acceptor: Option<TlsAcceptor>,
     router: Router,
     metrics: Arc<Metrics>,
+    /// How long a connection may be idle.
+    idle: Duration,
 }
 
-async fn accept(listener: TcpListener, context: ConnectionContext, mut stopping: watch::Receiver<bool>) {
+async fn accept(
+    listener: TcpListener,
+    door: Arc<Door>,
+    context: ConnectionContext,
+    mut stopping: watch::Receiver<bool>,
+) {
     let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let next = async {
-            // It is never closed.
-            let place = room.clone().acquire_owned().await.ok();
-            (place, listener.accept().await)
+            let (stream, peer) = listener.accept().await?;
+            Ok::<_, io::Error>((door.enter(peer).await, stream, peer))
         };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             next = next => next,
             _ = stopping.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((stream, peer)) => {
-                let (context, watcher) = (context.clone(), graceful.watcher());
+            Ok((Ok(place), stream, peer)) => {
+                let (context, watcher, place) = (context.clone(), graceful.watcher(), Arc::new(place));
                 tokio::spawn(async move {
-                    let _place = place;
-                    connection(stream, peer, context, watcher).await;
+                    tokio::select! {
+                        () = connection(stream, peer, context, watcher, place.clone()) => {}
+                        () = place.over() => tracing::debug!("the connection with {peer} was closed: it said nothing"),
+                    }
                 });
+            }
+            Ok((Err(AddressFull), _, peer)) => {
+                tracing::warn!("{peer} is not served: its address has as many busy connections as may be");
             }
             Err(e) => {
                 // Out of files, or the peer has gone already.
@@ -226,18 +251,25 @@ async fn accept(listener: TcpListener, context: ConnectionContext, mut stopping:
         }
     }
     drop(listener);
+    door.clear();
     if timeout(STOP_TIME, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end within {} s", STOP_TIME.as_secs());
     }
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, context: ConnectionContext, watcher: Watcher) {
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    context: ConnectionContext,
+    watcher: Watcher,
+    place: Arc<Place>,
+) {
     let _ = stream.set_nodelay(true);
-    let connected = context.metrics.connected();
-    match context.acceptor {
-        None => serve_connection(stream, peer, context.router, watcher, connected).await,
+    let _connected = context.metrics.connected();
+    match context.acceptor.clone() {
+        None => serve_connection(stream, peer, context, watcher, place).await,
         Some(acceptor) => match timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => serve_connection(stream, peer, context.router, watcher, connected).await,
+            Ok(Ok(stream)) => serve_connection(stream, peer, context, watcher, place).await,
             Ok(Err(e)) => tracing::info!("{peer} got no encrypted connection: {e}"),
             Err(_) => tracing::info!("{peer} began no encrypted connection in time"),
         },
@@ -247,17 +279,23 @@ async fn connection(stream: TcpStream, peer: SocketAddr, context: ConnectionCont
 async fn serve_connection<S>(
     stream: S,
     peer: SocketAddr,
-    router: Router,
+    context: ConnectionContext,
     watcher: Watcher,
-    _connected: Connected,
+    place: Arc<Place>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let router = TowerToHyperService::new(context.router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        place.heard();
+        request.extensions_mut().insert(place.clone());
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME)
+        .header_read_timeout(context.idle)
         .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     if let Err(e) = watcher.watch(connection).await {
         tracing::debug!("the connection with {peer} ended: {e}");
     }

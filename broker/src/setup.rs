@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rgpu_control::api::IssuedToken;
-use rgpu_control::token::{Claims, PrivateKey, Role, RoleClaims};
+use rgpu_control::token::{self, Claims, PrivateKey, Role, RoleClaims};
 
 use crate::config::name_problem;
 
@@ -159,7 +159,8 @@ pub fn issue(key: &PrivateKey, role: Role, name: &str, valid_s: u64) -> Result<I
     let now = rgpu_control::unix_time();
     let expires = now + valid_s;
     let claims = RoleClaims { role, name: name.into(), not_before: now, expires };
-    Ok(IssuedToken { token: key.sign(&Claims::Role(claims)), expires })
+    let token = key.sign(&Claims::Role(claims));
+    Ok(IssuedToken { id: token::id(&token), token, expires })
 }
 
 #[cfg(test)]

@@ -6,10 +6,13 @@ use std::process::ExitCode;
 
 use rgpu_broker::config::{Config, Overrides};
 use rgpu_broker::setup;
+use rgpu_control::api::TokenWithdrawal;
 use rgpu_control::settings::{BROKER_CONFIG_VARIABLE, BROKER_DATA_DIR_VARIABLE};
 use rgpu_control::token::Role;
-use rgpu_control::units::parse_seconds;
+use rgpu_control::units::{self, parse_seconds};
 
+use crate::control::{BrokerArguments, explain, print_json};
+use crate::table::Table;
 use crate::{Failure, Outcome};
 
 /// Run the broker: it decides which program gets which devices, and for how long
@@ -53,12 +56,16 @@ enum Command {
         #[arg(long, value_name = "DIR", env = BROKER_DATA_DIR_VARIABLE)]
         data_dir: PathBuf,
     },
-    /// Issue a role token, with the broker's key; no broker need be running
+    /// Issue a role token, with the broker's key; no broker need be running. Or list and withdraw those of a running one
     #[command(
+        args_conflicts_with_subcommands = true,
+        subcommand_negates_reqs = true,
         after_help = "A tenant asks for leases (rgpu run), a node offers devices (rgpu serve --broker), an admin may do \
         everything.\nA tenant's or node's name is who they are: tokens of the same name have the same leases."
     )]
     Token {
+        #[command(subcommand)]
+        action: Option<TokenAction>,
         /// The configuration
         #[arg(long, value_name = "FILE", env = BROKER_CONFIG_VARIABLE)]
         config: Option<PathBuf>,
@@ -66,17 +73,47 @@ enum Command {
         #[arg(long, value_name = "DIR", env = BROKER_DATA_DIR_VARIABLE)]
         data_dir: Option<PathBuf>,
         /// What it allows: `admin`, `tenant` or `node`
-        #[arg(long, value_parser = parse_role)]
-        role: Role,
+        #[arg(long, value_parser = parse_role, required = true)]
+        role: Option<Role>,
         /// For whom: the tenant's, node's or administrator's name
-        #[arg(long)]
-        name: String,
+        #[arg(long, required = true)]
+        name: Option<String>,
         /// For how long, such as 30d, 12h or 90s
         #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_seconds)]
         valid: u64,
         /// A file to write it to, which only you can read; it must not be there yet [default: stdout]
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
+    },
+}
+
+#[derive(clap::Subcommand)]
+enum TokenAction {
+    /// The tokens that were shown to a running broker since its start, and those that were withdrawn
+    List {
+        /// For programs
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        broker: BrokerArguments,
+    },
+    /// Withdraw a token before it expires, or all of a name that were issued until now; this needs an administrator's token
+    #[command(
+        after_help = "Examples:\n  rgpu broker token revoke 00c0ffee00c0ffee\n  rgpu broker token revoke --role tenant --name ann\n\n\
+        The tenant's leases end when they are not renewed any more; a node counts as lost."
+    )]
+    Revoke {
+        /// The token's id (`rgpu broker token list`)
+        #[arg(value_name = "ID", required_unless_present = "name", conflicts_with_all = ["role", "name"])]
+        id: Option<String>,
+        /// What the tokens allow: `admin`, `tenant` or `node`
+        #[arg(long, value_parser = parse_role, requires = "name")]
+        role: Option<Role>,
+        /// Whom they are for
+        #[arg(long, requires = "role")]
+        name: Option<String>,
+        #[command(flatten)]
+        broker: BrokerArguments,
     },
 }
 
@@ -101,18 +138,68 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
                 eprintln!("rgpu broker: made a key in {}", data_dir.display());
             }
         }
-        Some(Command::Token { config, data_dir, role, name, valid, out }) => {
+        Some(Command::Token { action: Some(action), .. }) => token_action(action)?,
+        Some(Command::Token { action: None, config, data_dir, role, name, valid, out }) => {
+            let role = role.ok_or_else(|| failed("Say what the token is to allow: --role"))?;
+            let name = name.ok_or_else(|| failed("Say for whom the token is: --name"))?;
             let overrides = Overrides { data_dir, ..Overrides::default() };
             let config = Config::load(config.as_deref(), overrides).map_err(failed)?;
             let key = setup::read_key(&config.data_dir).map_err(failed)?;
-            let token = setup::issue(&key, role, &name, valid).map_err(failed)?.token + "\n";
+            let issued = setup::issue(&key, role, &name, valid).map_err(failed)?;
+            let token = issued.token + "\n";
             match out {
-                Some(path) => setup::write_secret(&path, &token).map_err(failed)?,
+                Some(path) => {
+                    setup::write_secret(&path, &token).map_err(failed)?;
+                    eprintln!(
+                        "rgpu broker: the token {} for the {} {name} is in {}",
+                        issued.id,
+                        role.name(),
+                        path.display()
+                    );
+                }
                 None => std::io::stdout().write_all(token.as_bytes()).map_err(failed)?,
             }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn token_action(action: TokenAction) -> Result<(), Failure> {
+    match action {
+        TokenAction::List { json, broker } => {
+            let list = broker.connect()?.tokens().map_err(explain)?;
+            if json {
+                return print_json(&list);
+            }
+            let mut table = Table::new(&["TOKEN", "ROLE", "NAME", "STATE", "LEFT", "USED"], &[4, 5]);
+            let now = rgpu_control::unix_time();
+            for token in list.seen {
+                let left = units::seconds(token.expires.saturating_sub(now));
+                let used = units::age(token.seen);
+                table.row([token.id, token.role.name().into(), token.name, "good".into(), left, used]);
+            }
+            for one in list.withdrawn {
+                let id = one.id.unwrap_or_else(|| "(all until then)".into());
+                let role = one.role.map_or("-", Role::name).to_owned();
+                let name = one.name.unwrap_or_else(|| "-".into());
+                table.row([id, role, name, "withdrawn".into(), "-".into(), units::age(one.when)]);
+            }
+            table.print();
+        }
+        TokenAction::Revoke { id, role, name, broker } => {
+            let what = match (&id, &name) {
+                (Some(id), _) => format!("the token {id} counts no more"),
+                (None, name) => format!(
+                    "the tokens of the {} {} that were issued until now count no more",
+                    role.map_or("", Role::name),
+                    name.as_deref().unwrap_or_default()
+                ),
+            };
+            broker.connect()?.withdraw_tokens(&TokenWithdrawal { id, role, name }).map_err(explain)?;
+            println!("{what}");
+        }
+    }
+    Ok(())
 }
 
 fn serve(arguments: Serve) -> Result<(), Failure> {

@@ -121,6 +121,9 @@ pub struct Broker {
     token: Arc<str>,
 }
 
+/// How long a connection is kept that is not in use.
+const KEPT: Duration = Duration::from_secs(3600);
+
 /// How long a request may take beyond what it was told to wait.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -137,6 +140,9 @@ impl Broker {
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(5)))
             .max_redirects(0)
+            // The broker says when a connection is not kept any longer. A lease is renewed every so often, and a node speaks
+            // every second: a new connection each time would be one more to be let in.
+            .max_idle_age(KEPT)
             .proxy(None);
         if base.starts_with("https") {
             // The process may have several; this one is ours to choose.
@@ -312,6 +318,16 @@ impl Broker {
     /// Issues a role token.
     pub fn issue_token(&self, request: &TokenRequest) -> Result<IssuedToken, ClientError> {
         self.call("POST", paths::TOKENS, Some(request), Duration::ZERO)
+    }
+
+    /// The role tokens that the broker knows of.
+    pub fn tokens(&self) -> Result<TokenList, ClientError> {
+        self.get(paths::TOKENS)
+    }
+
+    /// Withdraws role tokens. The answer is all withdrawals that are in force.
+    pub fn withdraw_tokens(&self, request: &TokenWithdrawal) -> Result<Vec<WithdrawnTokens>, ClientError> {
+        self.call("POST", paths::WITHDRAW, Some(request), Duration::ZERO)
     }
 
     /// Calls `each` with the events after number `since`, as they happen, until it says to stop or the broker goes away.

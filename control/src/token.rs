@@ -68,6 +68,9 @@ pub enum TokenError {
     /// The lease has ended.
     #[error("the lease {0} has ended")]
     Ended(LeaseId),
+    /// It was withdrawn.
+    #[error("the token {0} was withdrawn: ask the broker's administrator for another one")]
+    Withdrawn(String),
 }
 
 /// What somebody may do.
@@ -193,6 +196,14 @@ pub fn peek(token: &str) -> Result<Claims, TokenError> {
     }
     let body = URL_SAFE_NO_PAD.decode(body).map_err(|_| TokenError::Malformed)?;
     serde_json::from_slice(&body).map_err(|_| TokenError::Malformed)
+}
+
+/// What a token is called where it is listed or withdrawn: 16 hexadecimal digits, which are made of what it says. They do not
+/// tell the token.
+pub fn id(token: &str) -> String {
+    let token = token.trim();
+    let said = token.rsplit_once('.').map_or(token, |(said, _)| said);
+    blake3::hash(said.as_bytes()).to_hex()[..16].to_owned()
 }
 
 /// Random bytes, fit for keys.

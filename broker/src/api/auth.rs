@@ -1,6 +1,7 @@
 //! Who asks, and whether they may.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::AUTHORIZATION;
@@ -9,13 +10,16 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
-use rgpu_control::api::ErrorCode;
+use rgpu_control::api::{ErrorCode, SeenToken};
 use rgpu_control::token::{CLOCK_SKEW_S, PublicKey, Role, RoleClaims, TokenError};
 
 use super::Shared;
 use super::failure::Failure;
+use super::input::drain;
+use super::lasting::until_sent;
 use super::operation::Access;
-use crate::engine::Caller;
+use crate::door::Place;
+use crate::engine::{Caller, Engine};
 
 /// How many tokens are remembered as checked.
 const REMEMBERED: usize = 8192;
@@ -23,7 +27,38 @@ const REMEMBERED: usize = 8192;
 /// Checks role tokens. A signature is checked once: nodes come back with the same token every second.
 pub(super) struct Tokens {
     key: PublicKey,
-    known: Mutex<HashMap<[u8; 32], RoleClaims>>,
+    known: Mutex<HashMap<[u8; 32], Known>>,
+}
+
+/// A token whose signature is good.
+#[derive(Clone)]
+struct Known {
+    id: String,
+    claims: RoleClaims,
+    /// When it was last shown, in seconds since 1970.
+    seen: u64,
+}
+
+/// Who asks by which token. The request is authorised, and may count as such as long as it lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bearer {
+    /// What the token is called.
+    pub id: String,
+    /// What it says.
+    pub claims: RoleClaims,
+}
+
+impl Bearer {
+    fn caller(&self) -> Caller {
+        Caller { role: self.claims.role, name: self.claims.name.clone() }
+    }
+
+    /// Whether the token still counts.
+    pub(super) fn counts(&self, engine: &Engine) -> bool {
+        let now = rgpu_control::unix_time();
+        now <= self.claims.expires.saturating_add(CLOCK_SKEW_S)
+            && !engine.withdrawn().has(&self.id, &self.claims)
+    }
 }
 
 impl Tokens {
@@ -31,26 +66,44 @@ impl Tokens {
         Self { key, known: Mutex::new(HashMap::new()) }
     }
 
-    fn verify(&self, token: &str, now: u64) -> Result<RoleClaims, TokenError> {
+    fn verify(&self, token: &str, now: u64) -> Result<Bearer, TokenError> {
         let hash = *blake3::hash(token.as_bytes()).as_bytes();
-        let known = self.known.lock().get(&hash).cloned();
-        if let Some(claims) = known
-            && now <= claims.expires
-            && now.saturating_add(CLOCK_SKEW_S) >= claims.not_before
+        if let Some(known) = self.known.lock().get_mut(&hash)
+            && now <= known.claims.expires
+            && now.saturating_add(CLOCK_SKEW_S) >= known.claims.not_before
         {
-            return Ok(claims);
+            known.seen = now;
+            return Ok(Bearer { id: known.id.clone(), claims: known.claims.clone() });
         }
         let claims = self.key.verify_role(token, now)?;
+        let id = rgpu_control::token::id(token);
         let mut known = self.known.lock();
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(hash, claims.clone());
-        Ok(claims)
+        known.insert(hash, Known { id: id.clone(), claims: claims.clone(), seen: now });
+        Ok(Bearer { id, claims })
+    }
+
+    /// The tokens that were shown and are remembered, by name.
+    pub(super) fn seen(&self) -> Vec<SeenToken> {
+        let seen = |known: &Known| SeenToken {
+            id: known.id.clone(),
+            role: known.claims.role,
+            name: known.claims.name.clone(),
+            issued: known.claims.not_before,
+            expires: known.claims.expires,
+            seen: known.seen,
+        };
+        let mut list: Vec<SeenToken> = self.known.lock().values().map(seen).collect();
+        list.sort_by(|a, b| {
+            (a.role.name(), &a.name, a.issued, &a.id).cmp(&(b.role.name(), &b.name, b.issued, &b.id))
+        });
+        list
     }
 
     /// Who a request is from, by its header.
-    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
+    fn bearer(&self, headers: &HeaderMap, engine: &Engine) -> Result<Bearer, Failure> {
         let refused = |why: String| Failure::new(ErrorCode::Unauthorized, why);
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let value = match (values.next(), values.next()) {
@@ -66,10 +119,11 @@ impl Tokens {
             .ok()
             .and_then(bearer)
             .ok_or_else(|| refused("the Authorization header is not `Bearer TOKEN`".into()))?;
-        match self.verify(token, rgpu_control::unix_time()) {
-            Ok(claims) => Ok(Caller { role: claims.role, name: claims.name }),
-            Err(e) => Err(refused(e.to_string())),
+        let bearer = self.verify(token, rgpu_control::unix_time()).map_err(|e| refused(e.to_string()))?;
+        if engine.withdrawn().has(&bearer.id, &bearer.claims) {
+            return Err(refused(TokenError::Withdrawn(bearer.id).to_string()));
         }
+        Ok(bearer)
     }
 }
 
@@ -86,38 +140,58 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    fn admit(&self, headers: &HeaderMap) -> Result<Option<Caller>, Failure> {
+    fn admit(&self, headers: &HeaderMap) -> Result<Option<Bearer>, Failure> {
         let roles: &[Role] = match self.access {
             Access::Open => return Ok(None),
             Access::Metrics if self.shared.0.open_metrics => return Ok(None),
             Access::Any | Access::Metrics => &[Role::Tenant, Role::Node],
             Access::Roles(roles) => roles,
         };
-        let caller = self.shared.0.tokens.caller(headers)?;
-        if caller.role != Role::Admin && !roles.contains(&caller.role) {
+        let bearer = self.shared.0.tokens.bearer(headers, &self.shared.0.engine)?;
+        let role = bearer.claims.role;
+        if role != Role::Admin && !roles.contains(&role) {
             let wanted: Vec<_> = roles.iter().map(|role| role.name()).chain([Role::Admin.name()]).collect();
-            let (wanted, found) = (wanted.join(" or "), caller.role.name());
+            let (wanted, found) = (wanted.join(" or "), role.name());
             let why = format!("this needs a token of the role {wanted}; the token is of the role {found}");
             return Err(Failure::new(ErrorCode::Forbidden, why));
         }
-        Ok(Some(caller))
+        Ok(Some(bearer))
     }
 }
 
 /// Lets a request through if its token allows the operation, and notes who asks.
 pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    match guard.admit(request.headers()) {
-        Ok(caller) => {
-            // Nobody further in needs the secret.
-            if let Some(value) = request.headers_mut().get_mut(AUTHORIZATION) {
-                *value = HeaderValue::from_static("-");
-            }
-            if let Some(caller) = caller {
-                request.extensions_mut().insert(caller);
-            }
-            next.run(request).await
+    let refused = |failure: Failure, request: Request| async move {
+        // Whoever closes before all has arrived may have the answer lost on the way.
+        drain(request.into_body()).await;
+        failure.into_response()
+    };
+    let bearer = match guard.admit(request.headers()) {
+        Ok(Some(bearer)) => bearer,
+        Ok(None) => {
+            hide_token(&mut request);
+            return next.run(request).await;
         }
-        Err(failure) => failure.into_response(),
+        Err(failure) => return refused(failure, request).await,
+    };
+    let under_way = match guard.shared.0.under_way.begin(&bearer.id) {
+        Ok(under_way) => under_way,
+        Err(most) => {
+            let why = format!("the token has {most} requests under way, which is the most at a time");
+            return refused(Failure::new(ErrorCode::Limit, why), request).await;
+        }
+    };
+    let serving = request.extensions().get::<Arc<Place>>().map(Place::serve);
+    hide_token(&mut request);
+    request.extensions_mut().insert(bearer.caller());
+    request.extensions_mut().insert(bearer);
+    until_sent(next.run(request).await, (under_way, serving))
+}
+
+/// Nobody further in needs the secret.
+fn hide_token(request: &mut Request) {
+    if let Some(value) = request.headers_mut().get_mut(AUTHORIZATION) {
+        *value = HeaderValue::from_static("-");
     }
 }
 
@@ -146,8 +220,9 @@ mod tests {
         let token = key.sign(&Claims::Role(claims.clone()));
         let tokens = Tokens::new(key.public());
         assert!(matches!(tokens.verify(&token, 100), Err(TokenError::TooEarly { .. })));
-        assert_eq!(tokens.verify(&token, 1500), Ok(claims.clone()));
-        assert_eq!(tokens.verify(&token, 1500), Ok(claims));
+        let good = Ok(Bearer { id: rgpu_control::token::id(&token), claims });
+        assert_eq!(tokens.verify(&token, 1500), good);
+        assert_eq!(tokens.verify(&token, 1500), good);
         assert!(matches!(tokens.verify(&token, 2500), Err(TokenError::Expired { .. })));
         assert!(matches!(tokens.verify(&token, 100), Err(TokenError::TooEarly { .. })));
         let forged = PrivateKey::generate().sign(&Claims::Role(RoleClaims {

@@ -1,10 +1,11 @@
 //! The operations. Who may call them was checked before; what of it they may see or change, the engine checks.
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
+use rgpu_control::token::{Role, RoleClaims};
 use serde::Deserialize;
 
 use super::auth::From;
@@ -40,15 +41,20 @@ pub(super) async fn health(State(shared): State<Shared>) -> Response {
     (status, Json(health)).into_response()
 }
 
-pub(super) async fn metrics(State(shared): State<Shared>) -> Result<Response, Failure> {
+pub(super) async fn metrics(
+    State(shared): State<Shared>,
+    caller: Option<Extension<Caller>>,
+) -> Result<Response, Failure> {
     let engine = &shared.0.engine;
-    // Metrics tell nothing but numbers of everybody.
-    let all = Caller { role: rgpu_control::token::Role::Admin, name: "metrics".into() };
+    // Numbers about nodes and devices are everybody's, those about a tenant its own. Without a token, where the configuration allows
+    // that, and for administrators, it is all.
+    let all = Caller { role: Role::Admin, name: "metrics".into() };
+    let caller = caller.map_or_else(|| all.clone(), |Extension(caller)| caller);
     let snapshot = Snapshot {
         counters: engine.counters(),
         nodes: engine.nodes(&all)?,
         devices: engine.devices(&all)?,
-        leases: engine.leases(&all, false)?,
+        leases: if caller.role == Role::Node { Vec::new() } else { engine.leases(&caller, false)? },
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let text = shared.0.metrics.text(snapshot);
@@ -284,6 +290,28 @@ pub(super) async fn issue_token(
     Input(request): Input<TokenRequest>,
 ) -> Answer<IssuedToken> {
     json(shared.0.engine.issue_token(&caller, &request))
+}
+
+pub(super) async fn tokens(State(shared): State<Shared>, From(_): From) -> Answer<TokenList> {
+    let withdrawn = shared.0.engine.withdrawn();
+    let claims = |token: &SeenToken| RoleClaims {
+        role: token.role,
+        name: token.name.clone(),
+        not_before: token.issued,
+        expires: token.expires,
+    };
+    let now = rgpu_control::unix_time();
+    let counts = |token: &SeenToken| token.expires >= now && !withdrawn.has(&token.id, &claims(token));
+    let seen = shared.0.tokens.seen().into_iter().filter(counts).collect();
+    Ok(Json(TokenList { seen, withdrawn: withdrawn.list().to_vec() }))
+}
+
+pub(super) async fn withdraw_tokens(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Input(request): Input<TokenWithdrawal>,
+) -> Answer<Vec<WithdrawnTokens>> {
+    json(shared.0.engine.withdraw_tokens(&caller, request).await)
 }
 
 pub(super) async fn tenants(State(shared): State<Shared>, From(caller): From) -> Answer<Vec<Tenant>> {

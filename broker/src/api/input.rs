@@ -1,5 +1,7 @@
 //! What requests bring along: bodies, queries, names in paths.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -16,6 +18,22 @@ use super::{BODY_TIME, MAX_BODY};
 
 /// How much of a body that is too long is still taken from the connection, so that the client gets to read why.
 const DRAINED: usize = 16 * MAX_BODY;
+
+/// How long the rest of a refused request may take.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Takes the rest of a request that is refused from the connection, as far as it comes soon and is not too long.
+pub(super) async fn drain(mut body: Body) {
+    let rest = async {
+        let mut length = 0;
+        while length <= MAX_BODY
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            length += frame.data_ref().map_or(0, |data| data.len());
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
+}
 
 fn too_large() -> Failure {
     Failure::new(ErrorCode::TooLarge, format!("the body is longer than {MAX_BODY} bytes"))

@@ -9,6 +9,7 @@ mod events;
 mod failure;
 mod handlers;
 mod input;
+mod lasting;
 mod operation;
 mod watch;
 
@@ -44,6 +45,7 @@ pub struct Shared(Arc<Inner>);
 struct Inner {
     engine: Engine,
     tokens: auth::Tokens,
+    under_way: lasting::UnderWay,
     metrics: Arc<Metrics>,
     node_switches: BTreeMap<String, String>,
     open_metrics: bool,
@@ -62,6 +64,8 @@ pub struct Parts {
     pub node_switches: BTreeMap<String, String>,
     /// Whether metrics need no token.
     pub open_metrics: bool,
+    /// How many requests of one token there may be at a time.
+    pub max_per_token: usize,
     /// Becomes true when the broker is to stop: what waits is then answered at once.
     pub stopping: Receiver<bool>,
 }
@@ -69,9 +73,10 @@ pub struct Parts {
 impl Shared {
     /// For one broker.
     pub fn new(parts: Parts) -> Self {
-        let Parts { engine, key, metrics, node_switches, open_metrics, stopping } = parts;
+        let Parts { engine, key, metrics, node_switches, open_metrics, max_per_token, stopping } = parts;
         let tokens = auth::Tokens::new(key);
-        Self(Arc::new(Inner { engine, tokens, metrics, node_switches, open_metrics, stopping }))
+        let under_way = lasting::UnderWay::new(max_per_token);
+        Self(Arc::new(Inner { engine, tokens, under_way, metrics, node_switches, open_metrics, stopping }))
     }
 
     /// Returns when the broker is to stop.
@@ -153,6 +158,11 @@ fn table() -> Vec<Route> {
         .streams::<Event>() => events::events);
     route!(post(paths::TOKENS, "issue_token", "Issues a role token")
         .roles(&[]).takes::<TokenRequest>().answers::<IssuedToken>() => h::issue_token);
+    route!(get(paths::TOKENS, "tokens", "The role tokens that were shown lately, and those that were withdrawn")
+        .roles(&[]).answers::<TokenList>() => h::tokens);
+    route!(post(paths::WITHDRAW, "withdraw_tokens", "Withdraws a role token, or all of a name; the answer is all that were")
+        .roles(&[]).takes::<TokenWithdrawal>().answers_list::<WithdrawnTokens>().fails(&[Limit, Unavailable])
+        => h::withdraw_tokens);
     route!(get(paths::TENANTS, "tenants", "The tenants, their limits and what they have")
         .roles(&[]).answers_list::<Tenant>() => h::tenants);
     routes

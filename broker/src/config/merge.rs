@@ -39,6 +39,20 @@ impl Config {
         config.insecure = overrides.insecure.or(file.insecure.map(Spanned::into_inner)).unwrap_or(false);
         config.open_metrics =
             overrides.open_metrics.or(file.open_metrics.map(Spanned::into_inner)).unwrap_or(false);
+        let counts = [
+            ("max_connections", file.max_connections, &mut config.max_connections),
+            (
+                "max_connections_per_address",
+                file.max_connections_per_address,
+                &mut config.max_connections_per_address,
+            ),
+            ("max_requests_per_token", file.max_requests_per_token, &mut config.max_requests_per_token),
+        ];
+        for (key, said, count) in counts {
+            let mut value = *count as u64;
+            ranged(&mut value, key, source.pick(None, key, said), 8..=1_000_000)?;
+            *count = value as usize;
+        }
         let ttl = source.pick(overrides.lease_ttl_s, "lease_ttl_s", file.lease_ttl_s);
         ranged(&mut config.lease_ttl_s, "lease_ttl_s", ttl, 3..=86_400)?;
         let timeout = source.pick(overrides.node_timeout_s, "node_timeout_s", file.node_timeout_s);

@@ -303,5 +303,6 @@ fn unknown(claims: &LeaseClaims, grants: &[Grant]) -> LeaseRecord {
         grants: grants.to_vec(),
         unconfirmed: Vec::new(),
         lapsed: false,
+        outstanding: Vec::new(),
     }
 }

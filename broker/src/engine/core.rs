@@ -17,6 +17,7 @@ use super::adoption::Stranger;
 use super::clock::{Clock, Timeline};
 use super::events::{EventLog, Happened};
 use super::settings::complete;
+use super::tokens::Withdrawn;
 use super::traffic::Others;
 use super::{Counters, Settings, StartError, problem};
 use crate::store::{Kept, LeaseRecord, NodeRecord, Write};
@@ -138,6 +139,7 @@ enum Undo {
     Node(String, Option<Arc<NodeRecord>>),
     Policy(PolicySettings),
     Gone(BTreeSet<(LeaseId, String)>),
+    Withdrawn(Arc<Withdrawn>),
 }
 
 /// What a batch has changed so far.
@@ -187,6 +189,8 @@ pub(crate) struct Core {
     pub ended: VecDeque<LeaseId>,
     pub deadlines: BTreeSet<(u64, LeaseId)>,
     pub policy: PolicySettings,
+    /// Role tokens that count no more.
+    pub withdrawn: Arc<Withdrawn>,
     /// The version of the orders.
     pub orders: u64,
     stored_orders: u64,
@@ -216,6 +220,7 @@ const ORDERS: &str = "orders";
 const POLICY: &str = "policy";
 const CONFIGURED_POLICY: &str = "configured_policy";
 const GONE: &str = "gone";
+const WITHDRAWN: &str = "withdrawn_tokens";
 
 impl Core {
     /// What was stored, as it is when the engine starts.
@@ -253,6 +258,7 @@ impl Core {
             ended: VecDeque::new(),
             deadlines: BTreeSet::new(),
             policy,
+            withdrawn: Arc::new(Withdrawn::restore(kept.settings.get(WITHDRAWN).map(String::as_str))?),
             counters: Counters::default(),
             changes: Changes { topology: true, ..Changes::default() },
             tx: Transaction::default(),
@@ -354,6 +360,7 @@ impl Core {
                 Some(Undo::Node(name, record)) => self.set_node(&name, record),
                 Some(Undo::Policy(policy)) => self.policy = policy,
                 Some(Undo::Gone(gone)) => self.gone = gone,
+                Some(Undo::Withdrawn(withdrawn)) => self.withdrawn = withdrawn,
                 None => break,
             }
         }
@@ -503,6 +510,13 @@ impl Core {
         self.tx.undo.push(Undo::Gone(std::mem::replace(&mut self.gone, gone)));
     }
 
+    /// Changes which role tokens count no more.
+    pub(super) fn put_withdrawn(&mut self, withdrawn: Withdrawn) -> Result<(), Problem> {
+        self.tx.writes.push(Write::Setting(WITHDRAWN, withdrawn.to_text()?));
+        self.tx.undo.push(Undo::Withdrawn(std::mem::replace(&mut self.withdrawn, Arc::new(withdrawn))));
+        Ok(())
+    }
+
     /// The next version of the orders, which concerns these nodes.
     pub(super) fn new_orders<'a>(&mut self, nodes: impl IntoIterator<Item = &'a str>) -> u64 {
         self.orders = (self.orders + 1).max(self.unix_ms() * 1000);
@@ -515,7 +529,7 @@ impl Core {
         self.orders
     }
 
-    fn set_lease(&mut self, id: LeaseId, record: Option<Arc<LeaseRecord>>) {
+    pub(super) fn set_lease(&mut self, id: LeaseId, record: Option<Arc<LeaseRecord>>) {
         let old = self.leases.get(&id).map(|entry| entry.record.clone());
         if let Some(old) = &old {
             self.weigh(old, false);
@@ -577,7 +591,7 @@ impl Core {
         }
         for grant in held_grants(lease) {
             step(&mut held.gpu_milli, grant.share_milli.into());
-            step(&mut held.memory, grant.memory);
+            step(&mut held.memory, lease.counted(grant));
         }
         let empty = *held == Held::default();
         for grant in held_grants(lease) {
@@ -590,6 +604,7 @@ impl Core {
 
     /// Adds what a lease has of a device to the device's sums, or takes it away.
     pub(super) fn weigh_grant(&mut self, lease: &LeaseRecord, grant: &Grant, add: bool) {
+        let memory = lease.counted(grant);
         let Some(node) = self.nodes.get_mut(&grant.node) else { return };
         let at = grant.device as usize;
         if node.live.devices.len() <= at {
@@ -598,12 +613,12 @@ impl Core {
         let device = &mut node.live.devices[at];
         if add {
             device.milli += u32::from(grant.share_milli);
-            device.memory += grant.memory;
+            device.memory += memory;
             device.leases.push(lease.id);
             node.live.leases.insert(lease.id);
         } else {
             device.milli = device.milli.saturating_sub(grant.share_milli.into());
-            device.memory = device.memory.saturating_sub(grant.memory);
+            device.memory = device.memory.saturating_sub(memory);
             if let Some(i) = device.leases.iter().position(|id| *id == lease.id) {
                 device.leases.swap_remove(i);
             }

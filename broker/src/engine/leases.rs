@@ -9,10 +9,13 @@ use super::core::{Core, End, wanted};
 use super::model::{self, MIB, ProfileTable};
 use super::settings::policy_config;
 use super::{Caller, Limits, problem};
-use crate::store::LeaseRecord;
+use crate::store::{LeaseRecord, Outstanding};
 
 /// The most devices that a lease can have: its token names them all.
 pub(crate) const MAX_DEVICES: u16 = 16;
+
+/// The most traffic that a request can name, in Mbit/s: a hundred terabits per second.
+const MAX_TRAFFIC_MBPS: u64 = 100_000_000;
 
 /// A device that a round found for a lease.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,6 +85,12 @@ pub(crate) fn check_request(request: &LeaseRequest, profiles: &ProfileTable) -> 
     if profiles.find(request).is_none() {
         let name = request.profile.as_deref().unwrap_or("");
         return bad(format!("there is no profile {name:?} in the broker's configuration"));
+    }
+    if request.traffic_mbps.is_some_and(|mbps| mbps > MAX_TRAFFIC_MBPS) {
+        return bad(format!(
+            "traffic_mbps is {}: no network carries more than {MAX_TRAFFIC_MBPS} Mbit/s",
+            request.traffic_mbps.unwrap_or_default()
+        ));
     }
     if request.memory > 1 << 50 {
         return bad(format!("memory is {} bytes: no device has that much", request.memory));
@@ -209,6 +218,7 @@ impl Core {
             grants: Vec::new(),
             unconfirmed: Vec::new(),
             lapsed: false,
+            outstanding: Vec::new(),
         });
         self.count(|counters| counters.requests += 1);
         self.keep_waiting(id);
@@ -428,7 +438,9 @@ impl Core {
             return Err(conflict(text));
         }
         let (mut more_milli, mut more_memory) = (0u64, 0u64);
-        for grant in &mut record.grants {
+        let counted: Vec<u64> = record.grants.iter().map(|grant| record.counted(grant)).collect();
+        let mut outstanding = Vec::new();
+        for (grant, counted) in record.grants.iter_mut().zip(counted) {
             let report = self.nodes.get(&grant.node).and_then(|node| node.device(grant.device));
             let Some(report) = report.cloned() else {
                 return Err(conflict(format!("node {} or its device {} is gone", grant.node, grant.device)));
@@ -439,7 +451,7 @@ impl Core {
             }
             let (milli, memory) = self.used(&grant.node, grant.device);
             let free_milli = u32::from(WHOLE).saturating_sub(milli.saturating_sub(grant.share_milli.into()));
-            let free_memory = report.memory.saturating_sub(memory.saturating_sub(grant.memory));
+            let free_memory = report.memory.saturating_sub(memory.saturating_sub(counted));
             let share = change.share_milli.unwrap_or(grant.share_milli);
             let memory = match change.memory {
                 None => grant.memory,
@@ -449,7 +461,7 @@ impl Core {
             };
             // What isn't to grow fits as it did.
             let fits = (share <= grant.share_milli || u32::from(share) <= free_milli)
-                && (memory <= grant.memory || memory <= free_memory);
+                && (memory <= counted || memory <= free_memory);
             if !fits {
                 return Err(conflict(format!(
                     "device {} of node {} has {free_milli} thousandths and {free_memory} bytes for this lease, what it has now \
@@ -458,9 +470,15 @@ impl Core {
                 )));
             }
             more_milli += u64::from(share.saturating_sub(grant.share_milli));
-            more_memory += memory.saturating_sub(grant.memory);
+            more_memory += memory.saturating_sub(counted);
             (grant.share_milli, grant.memory) = (share, memory);
+            if memory < counted {
+                // Its programs may have that much until their server says otherwise.
+                let (node, device) = (grant.node.clone(), grant.device);
+                outstanding.push(Outstanding { node, device, memory: counted });
+            }
         }
+        record.outstanding = outstanding;
         self.check_limits(&record.tenant, more_milli, more_memory, 0)?;
         record.version += 1;
         let nodes: Vec<String> = record.grants.iter().map(|grant| grant.node.clone()).collect();

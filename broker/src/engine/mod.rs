@@ -13,11 +13,13 @@ mod feed;
 mod leases;
 mod model;
 mod nodes;
+mod outstanding;
 mod plan;
 mod settings;
 mod silence;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod traffic;
 mod views;
 mod worker;
@@ -29,10 +31,10 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
-use rgpu_control::token::{Claims, PrivateKey, PublicKey, Role, RoleClaims};
+use rgpu_control::token::{Claims, PrivateKey, PublicKey, Role};
 use rgpu_placement::policy::NETWORK_AWARE;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
@@ -42,6 +44,7 @@ pub use counters::{Counters, Histogram};
 pub use events::Events;
 pub use settings::{Limits, ProfileSettings, Settings};
 pub(crate) use settings::{from_control, setting};
+pub use tokens::Withdrawn;
 
 use self::clock::Timeline;
 use self::core::{Core, Entry};
@@ -73,6 +76,9 @@ pub enum StartError {
     /// The policy that was set through the API cannot be read back.
     #[error("the policy in the broker's state is damaged: {0}")]
     Policy(serde_json::Error),
+    /// The list of withdrawn tokens cannot be read back.
+    #[error("the list of withdrawn tokens in the broker's state is damaged: {0}")]
+    Withdrawn(serde_json::Error),
     /// The state cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -95,6 +101,8 @@ struct Inner {
     profiles: ProfileTable,
     time: Timeline,
     core: Mutex<Core>,
+    /// Role tokens that count no more: those of the state, without its lock.
+    withdrawn: RwLock<Arc<Withdrawn>>,
     feed: Feed,
     changes: Mutex<Sender<Message>>,
     wakes: Mutex<Sender<Wake>>,
@@ -201,6 +209,7 @@ impl Engine {
             key,
             profiles,
             time: core.time.clone(),
+            withdrawn: RwLock::new(core.withdrawn.clone()),
             core: Mutex::new(core),
             feed: Feed::default(),
             changes: Mutex::new(changes),
@@ -645,24 +654,6 @@ impl Engine {
 
     fn events_after(&self, number: u64, caller: &Caller) -> (VecDeque<Event>, u64) {
         self.0.core.lock().events.after(number, caller)
-    }
-
-    /// Issues a role token.
-    pub fn issue_token(&self, caller: &Caller, request: &TokenRequest) -> Result<IssuedToken, Problem> {
-        admin(caller)?;
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-        if request.name.is_empty() || request.name.len() > 64 || !request.name.chars().all(plain) {
-            let text = format!("{:?} is no name: up to 64 letters, digits, and - _ . @", request.name);
-            return Err(problem(ErrorCode::BadRequest, text));
-        }
-        if !(1..=10 * 365 * 86_400).contains(&request.valid_s) {
-            let text = format!("valid_s is {}: from a second to ten years", request.valid_s);
-            return Err(problem(ErrorCode::BadRequest, text));
-        }
-        let now = self.0.core.lock().unix_ms() / 1000;
-        let expires = now + request.valid_s;
-        let claims = RoleClaims { role: request.role, name: request.name.clone(), not_before: now, expires };
-        Ok(IssuedToken { token: self.0.key.sign(&Claims::Role(claims)), expires })
     }
 
     /// The tenants: those with leases or limits of their own.

@@ -192,6 +192,7 @@ impl Core {
                 clean = false;
                 strangers.push((report.lease, report.version));
             }
+            self.hear_memory(name, &report);
             if let Some(entry) = self.leases.get_mut(&report.lease) {
                 if known.contains(&report.lease) && report.version > entry.record.version {
                     strangers.push((report.lease, report.version));

@@ -46,11 +46,13 @@ pub(crate) struct Round {
     pub round_us: u64,
 }
 
-/// What the model has of a lease: a version of the record, and how many nodes have yet to confirm its end.
-type Version = (LeaseState, u64, usize);
+/// What the model has of a lease: a version of the record, how many nodes have yet to confirm its end, and how much memory counts
+/// although the lease does not give it any more.
+type Version = (LeaseState, u64, usize, u64);
 
 fn version(record: &LeaseRecord) -> Version {
-    (record.state, record.version, record.unconfirmed.len())
+    let outstanding = record.outstanding.iter().fold(0, |sum: u64, one| sum.saturating_add(one.memory));
+    (record.state, record.version, record.unconfirmed.len(), outstanding)
 }
 
 /// A lease in the model.
@@ -314,7 +316,7 @@ impl Planner {
             };
             let free_mib = state.usage().device_memory_mib(device);
             // Amounts that were rounded up to MiB must not come to more than there is.
-            let memory_mib = grant.memory.div_ceil(MIB).min(free_mib);
+            let memory_mib = record.counted(grant).div_ceil(MIB).min(free_mib);
             grants.push(Grant {
                 device,
                 milli: grant.share_milli,

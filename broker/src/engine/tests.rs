@@ -145,7 +145,7 @@ pub(super) fn check(engine: &Engine) {
         for grant in held_grants(&entry.record) {
             let sum = sums.entry((grant.node.clone(), grant.device)).or_default();
             sum.0 += u32::from(grant.share_milli);
-            sum.1 += grant.memory;
+            sum.1 += entry.record.counted(grant);
         }
     }
     assert_eq!(states, [core.counters.waiting, core.counters.active, core.counters.ending]);
@@ -183,6 +183,10 @@ pub(super) struct FakeNode {
     pub about: Registration,
     /// What it serves: programs have sessions with all leases that it was ordered to serve.
     pub serving: Vec<LeaseId>,
+    /// The version of each of them that it enforces, and how many devices it gives here.
+    versions: BTreeMap<LeaseId, (u64, usize)>,
+    /// What a lease's programs have of each of its devices, in bytes; nothing unless it is said.
+    pub memory: BTreeMap<LeaseId, u64>,
     pub applied: u64,
     pub nic_mbps: u64,
     /// Tokens that programs have presented.
@@ -227,6 +231,8 @@ impl FakeNode {
                 leases: Vec::new(),
             },
             serving: Vec::new(),
+            versions: BTreeMap::new(),
+            memory: BTreeMap::new(),
             applied: 0,
             nic_mbps: 0,
             tokens: BTreeMap::new(),
@@ -240,7 +246,12 @@ impl FakeNode {
     }
 
     fn reports(&self) -> Vec<LeaseReport> {
-        let report = |id: &LeaseId| LeaseReport { lease: *id, version: 1, sessions: 1, usage: Vec::new() };
+        let report = |id: &LeaseId| {
+            let (version, devices) = self.versions.get(id).copied().unwrap_or((1, 0));
+            let memory = self.memory.get(id).copied().unwrap_or(0);
+            let usage = vec![GrantUsage { memory, ..GrantUsage::default() }; devices];
+            LeaseReport { lease: *id, version, sessions: 1, usage }
+        };
         self.serving.iter().map(report).collect()
     }
 
@@ -254,6 +265,8 @@ impl FakeNode {
         let keeps = |id: &&LeaseId| ordered.contains(id) || orders.prove.contains(id);
         let (kept, ended): (_, Vec<LeaseId>) = self.serving.iter().partition(keeps);
         self.serving = kept;
+        let versions = orders.leases.iter().map(|lease| (lease.lease, (lease.version, lease.grants.len())));
+        self.versions = versions.collect();
         for id in ordered {
             if !self.serving.contains(&id) && !self.over.contains(&id) {
                 self.serving.push(id);

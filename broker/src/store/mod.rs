@@ -77,6 +77,29 @@ pub struct LeaseRecord {
     /// It was not renewed while all of its nodes were lost. It is taken up again where they turn out to have served it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lapsed: bool,
+    /// What counts instead of its grants' memory, where the lease was made smaller and its programs still have more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outstanding: Vec<Outstanding>,
+}
+
+/// Memory that a lease does not give any more, and that its programs have or may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outstanding {
+    /// The node of the grant.
+    pub node: String,
+    /// The device's number in its node.
+    pub device: u32,
+    /// Bytes: what the lease gave before, until the node has said how much of that is in use.
+    pub memory: u64,
+}
+
+impl LeaseRecord {
+    /// Bytes of a grant's device that nobody else can have: what the lease gives, or what its programs still have of what it
+    /// gave before, whichever is more.
+    pub fn counted(&self, grant: &Grant) -> u64 {
+        let of = |other: &&Outstanding| other.node == grant.node && other.device == grant.device;
+        self.outstanding.iter().find(of).map_or(0, |outstanding| outstanding.memory).max(grant.memory)
+    }
 }
 
 /// A node, as it is kept.

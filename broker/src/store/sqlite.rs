@@ -219,6 +219,7 @@ mod tests {
             grants: Vec::new(),
             unconfirmed: Vec::new(),
             lapsed: false,
+            outstanding: Vec::new(),
         }))
     }
 

@@ -1,5 +1,6 @@
 //! The broker over real connections: its API, who may do what, bad input, encryption, and how it stops.
 
+mod door;
 mod malformed;
 mod metrics;
 mod openapi;

@@ -125,6 +125,59 @@ fn issued_tokens_are_good() {
 }
 
 #[test]
+fn withdrawn_tokens_count_no_more_also_after_a_restart() {
+    let bench = broker("");
+    bench.add_node("n0");
+    let admin = bench.client(Role::Admin, "root");
+    let issue = |name: &str, valid_s| {
+        admin.issue_token(&TokenRequest { role: Role::Tenant, name: name.into(), valid_s }).unwrap()
+    };
+    let (first, second, bob) = (issue("ann", 600), issue("ann", 601), issue("bob", 600));
+    let status = |token: &str| bench.ask("GET", paths::LEASES, token, None).status;
+    for token in [&first, &second, &bob] {
+        assert_eq!(status(&token.token), 200);
+    }
+    let seen = admin.tokens().unwrap().seen;
+    assert!(
+        seen.iter().any(|seen| seen.id == first.id && seen.name == "ann" && seen.expires == first.expires)
+    );
+    // One of them, which ends what it has open as well.
+    let mut events = std::net::TcpStream::connect(bench.server.address()).unwrap();
+    events.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
+    std::io::Write::write_all(
+        &mut events,
+        crate::support::request("GET", paths::EVENTS, &first.token, None).as_bytes(),
+    )
+    .unwrap();
+    let by_id = TokenWithdrawal { id: Some(first.id.clone()), role: None, name: None };
+    assert_eq!(
+        bench.client(Role::Tenant, "ann").withdraw_tokens(&by_id).unwrap_err().code(),
+        Some(ErrorCode::Forbidden)
+    );
+    admin.withdraw_tokens(&by_id).unwrap();
+    std::io::copy(&mut events, &mut std::io::sink()).unwrap();
+    let answer = bench.ask("GET", paths::LEASES, &first.token, None);
+    assert_eq!(answer.status, 401);
+    assert!(body(&answer).message.contains("was withdrawn"), "{answer:?}");
+    assert_eq!((status(&second.token), status(&bob.token)), (200, 200));
+    // All of a name; those that are issued afterwards are good.
+    let by_name = TokenWithdrawal { id: None, role: Some(Role::Tenant), name: Some("ann".into()) };
+    assert_eq!(admin.withdraw_tokens(&by_name).unwrap().len(), 2);
+    let third = issue("ann", 600);
+    assert_eq!((status(&second.token), status(&bob.token), status(&third.token)), (401, 200, 200));
+    let odd = TokenWithdrawal { id: Some("x".into()), role: None, name: None };
+    assert_eq!(admin.withdraw_tokens(&odd).unwrap_err().code(), Some(ErrorCode::BadRequest));
+    let directory = bench.scratch.0.join("broker");
+    bench.server.stop();
+    let server = rgpu_broker::serve::Server::start(&crate::support::config(&directory, "")).unwrap();
+    let status = |token: &str| {
+        let text = crate::support::request("GET", paths::LEASES, token, None);
+        crate::support::raw(server.address(), text.as_bytes()).status
+    };
+    assert_eq!((status(&first.token), status(&second.token), status(&bob.token)), (401, 401, 200));
+}
+
+#[test]
 fn metrics_need_a_token_unless_they_are_open() {
     let bench = broker("");
     bench.add_node("n0");
@@ -145,6 +198,18 @@ fn metrics_need_a_token_unless_they_are_open() {
     ] {
         assert!(answer.body.lines().any(|found| found == line), "{line}\n{}", answer.body);
     }
+    // A tenant is told of itself, an administrator of all, and a node of no tenant.
+    bench.client(Role::Tenant, "bob").request_lease(&wish("other")).unwrap();
+    let tenants = |role, name| {
+        let answer = bench.ask("GET", paths::METRICS, &bench.token(role, name), None);
+        let told = |name: &str| answer.body.contains(&format!("tenant=\"{name}\""));
+        assert_eq!(answer.status, 200);
+        (told("ann"), told("bob"))
+    };
+    assert_eq!(tenants(Role::Tenant, "ann"), (true, false));
+    assert_eq!(tenants(Role::Tenant, "bob"), (false, true));
+    assert_eq!(tenants(Role::Admin, "root"), (true, true));
+    assert_eq!(tenants(Role::Node, "n0"), (false, false));
     let open = broker("open_metrics = true");
     assert_eq!(open.ask("GET", paths::METRICS, "", None).status, 200);
 }

@@ -50,7 +50,7 @@ records! {
         /// When it happened, in seconds since 1970.
         pub time: u64,
         /// `node_joined`, `node_lost`, `node_back`, `node_drained`, `node_removed`, `lease_waiting`, `lease_granted`,
-        /// `lease_changed`, `lease_ended`, `policy_changed`, `broker_started`.
+        /// `lease_changed`, `lease_ended`, `policy_changed`, `tokens_withdrawn`, `broker_started`.
         pub kind: String,
         /// The node, where it is about one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,12 +74,66 @@ records! {
         /// For how long, in seconds.
         pub valid_s: u64,
     }
+    /// Withdraws role tokens: the one with this id, or all of this role and name that were issued until now.
+    #[serde(deny_unknown_fields)]
+    pub struct TokenWithdrawal {
+        /// The token's id, 16 hexadecimal digits; then without the rest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub id: Option<String>,
+        /// What the tokens allow; together with `name`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub role: Option<Role>,
+        /// Whom the tokens are for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub name: Option<String>,
+    }
+    /// Role tokens that were withdrawn.
+    pub struct WithdrawnTokens {
+        /// The id of the only one, if it was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub id: Option<String>,
+        /// Else what they allow.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub role: Option<Role>,
+        /// Else whom they are for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub name: Option<String>,
+        /// When that was, in seconds since 1970: tokens that were issued later count.
+        pub when: u64,
+        /// Until when it is remembered, in seconds since 1970: then they all have expired.
+        pub until: u64,
+    }
+    /// A role token that somebody has shown to the broker since it was started.
+    pub struct SeenToken {
+        /// The token's id.
+        pub id: String,
+        /// What it allows.
+        pub role: Role,
+        /// The name of the tenant, node or administrator.
+        pub name: String,
+        /// When it was issued, in seconds since 1970.
+        pub issued: u64,
+        /// Until when the token counts, in seconds since 1970.
+        pub expires: u64,
+        /// When it was last shown, in seconds since 1970.
+        pub seen: u64,
+    }
+    /// The role tokens that a broker knows of.
+    pub struct TokenList {
+        /// Those that were shown since the broker was started, and count.
+        pub seen: Vec<SeenToken>,
+        /// Those that count no more.
+        pub withdrawn: Vec<WithdrawnTokens>,
+    }
     /// A role token.
     pub struct IssuedToken {
         /// The token, to be sent as a bearer token.
         pub token: String,
         /// Until when the token counts, in seconds since 1970.
         pub expires: u64,
+        /// The token's id, by which it can be withdrawn.
+        #[serde(default)]
+        pub id: String,
     }
     /// A tenant: its limits, and what it has.
     pub struct Tenant {

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use records::records;
 
 pub use cluster::{
-    Event, IssuedToken, Policies, PolicySettings, SettingValue, Summary, Tenant, TokenRequest,
+    Event, IssuedToken, Policies, PolicySettings, SeenToken, SettingValue, Summary, Tenant, TokenList,
+    TokenRequest, TokenWithdrawal, WithdrawnTokens,
 };
 pub use lease::{
     ExplanationCandidate, ExplanationStep, Job, Lease, LeaseChange, LeaseExplanation, LeaseRequest,
@@ -63,8 +64,10 @@ pub mod paths {
     pub const POLICY: &str = "/v1/policy";
     /// GET `?since=NUMBER`: server-sent events, each [`super::Event`].
     pub const EVENTS: &str = "/v1/events";
-    /// POST (admin): [`super::TokenRequest`] → [`super::IssuedToken`].
+    /// GET (admin): [`super::TokenList`]. POST (admin): [`super::TokenRequest`] → [`super::IssuedToken`].
     pub const TOKENS: &str = "/v1/tokens";
+    /// POST (admin): [`super::TokenWithdrawal`] → [`super::WithdrawnTokens`], all that are in force.
+    pub const WITHDRAW: &str = "/v1/tokens/withdraw";
     /// GET (admin): [`super::Tenant`]s.
     pub const TENANTS: &str = "/v1/tenants";
     /// GET: [`super::Summary`]: what `rgpu status` shows first.

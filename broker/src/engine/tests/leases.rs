@@ -117,7 +117,7 @@ async fn who_does_not_renew_loses_the_lease_and_who_does_not_ask_his_place() {
 
 #[tokio::test]
 async fn leases_grow_where_there_is_room_and_shrink_always() {
-    let (world, _nodes) = with_nodes(Settings::default(), &[1]).await;
+    let (world, mut nodes) = with_nodes(Settings::default(), &[1]).await;
     let ann = tenant_named("ann");
     let lease = world.ask("ann", world.request("m", 1, 500, 8 * GIB)).await.unwrap();
     let other = world.ask("bob", world.request("m", 1, 400, 6 * GIB)).await.unwrap();
@@ -132,14 +132,65 @@ async fn leases_grow_where_there_is_room_and_shrink_always() {
         assert!(refused.message.contains("600 thousandths"), "{}", refused.message);
     }
     assert_eq!(code(world.engine.change(&ann, lease.id, change(GIB, 0)).await), ErrorCode::BadRequest);
-    // What waits gets what is given up.
+    // What waits gets what is given up, as soon as the node says that it is not in use.
     let waits = world.ask("cay", world.request("m", 1, 300, 4 * GIB)).await.unwrap();
     assert_eq!(waits.state, LeaseState::Waiting);
     world.engine.change(&ann, lease.id, change(2 * GIB, 100)).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
     world.engine.settle().await;
     assert_eq!(world.lease(waits.id).await.state, LeaseState::Active);
     world.check();
     assert_eq!(world.lease(other.id).await.version, other.version);
+}
+
+#[tokio::test]
+async fn memory_that_a_smaller_lease_still_uses_is_nobody_elses() {
+    let mut settings = Settings::default();
+    let limits = Limits { max_gpu_milli: None, max_memory: Some(10 * GIB), max_leases: None };
+    settings.tenants.insert("ann".into(), limits);
+    let (mut world, mut nodes) = with_nodes(settings, &[1]).await;
+    let ann = tenant_named("ann");
+    let lease = world.ask("ann", world.request("m", 1, 100, 9 * GIB)).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
+    nodes[0].memory.insert(lease.id, 9 * GIB);
+    let change = |memory: u64| LeaseChange { memory: Some(memory), share_milli: None };
+    let smaller = world.engine.change(&ann, lease.id, change(GIB)).await.unwrap();
+    assert_eq!(smaller.grants[0].memory, GIB);
+    // Until the node has spoken, the old amount counts, for the tenant and for the device.
+    assert_eq!(code(world.ask("ann", world.request("m", 1, 100, 5 * GIB)).await), ErrorCode::Limit);
+    let waits = world.ask("bob", world.request("m", 1, 100, 8 * GIB)).await.unwrap();
+    assert_eq!(waits.state, LeaseState::Waiting);
+    assert_eq!(world.engine.devices(&boss()).unwrap()[0].granted_memory, 9 * GIB);
+    // It speaks, and its programs have all of it still; also after a restart of the broker.
+    nodes[0].beat(&world.engine).await.unwrap();
+    world.check();
+    assert_eq!(code(world.ask("ann", world.request("m", 1, 100, 5 * GIB)).await), ErrorCode::Limit);
+    world.restart();
+    nodes[0].applied = 0;
+    nodes[0].register(&world.engine).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
+    world.engine.settle().await;
+    assert_eq!(world.lease(waits.id).await.state, LeaseState::Waiting);
+    assert_eq!(code(world.ask("ann", world.request("m", 1, 100, 5 * GIB)).await), ErrorCode::Limit);
+    // A part is freed: that much is there for others. The lease itself may have it back.
+    nodes[0].memory.insert(lease.id, 6 * GIB);
+    nodes[0].beat(&world.engine).await.unwrap();
+    world.engine.settle().await;
+    assert_eq!(world.lease(waits.id).await.state, LeaseState::Active);
+    world.check();
+    let back = world.engine.change(&ann, lease.id, change(6 * GIB)).await.unwrap();
+    assert_eq!(back.grants[0].memory, 6 * GIB);
+    world.engine.change(&ann, lease.id, change(GIB)).await.unwrap();
+    nodes[0].memory.insert(lease.id, GIB / 2);
+    nodes[0].beat(&world.engine).await.unwrap();
+    nodes[0].beat(&world.engine).await.unwrap();
+    world.engine.settle().await;
+    assert_eq!(world.engine.tenants(&boss()).unwrap()[0].memory, GIB);
+    assert_eq!(
+        world.ask("ann", world.request("m", 1, 100, 5 * GIB)).await.unwrap().state,
+        LeaseState::Active
+    );
+    world.check();
 }
 
 #[tokio::test]
