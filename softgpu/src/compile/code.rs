@@ -13,7 +13,8 @@ use cranelift_frontend::FunctionBuilder;
 use rgpu_device::{Code, Error};
 
 use super::helpers;
-use rgpu_image::ptx::ast::FunctionId;
+use super::verify::{Role, Surroundings};
+use rgpu_image::ptx::ast::{Function, FunctionId, Statement};
 
 fn failure(what: impl std::fmt::Display) -> Error {
     Error::new(Code::Unknown, format!("The kernel compiler failed: {what}"))
@@ -124,13 +125,82 @@ enum Target {
     Here(u32),
 }
 
-/// Compiles a function.
-pub(super) fn compile(id: FunctionId, function: ir::Function) -> Result<Piece, Error> {
-    let names = function.params.user_named_funcs().clone();
-    let mut context = Context::for_function(function);
+/// Why a function was not compiled.
+pub(super) enum Failure {
+    /// The compiler says so.
+    Error(Error),
+    /// It could touch what is not the kernel's: what is wrong, with which statement of the body, and the instruction.
+    Uncontained { why: &'static str, statement: usize, text: String },
+}
+
+impl Failure {
+    /// The error of a kernel whose function it is.
+    pub(super) fn of(self, function: &Function, kernel: &Function) -> Error {
+        match self {
+            Self::Error(error) => error,
+            Self::Uncontained { why, statement, text } => {
+                let line = match function.body.get(statement) {
+                    Some(Statement::Instruction(instruction)) => instruction.line,
+                    _ => function.line,
+                };
+                Error::new(
+                    Code::Unknown,
+                    format!(
+                        "Kernel {} is not run: its machine code could touch memory that is not the kernel's ({why}, from PTX \
+                         line {line} in {}: {text}). That is a mistake in rgpu, not in the program; please report it",
+                        kernel.name, function.name
+                    ),
+                )
+            }
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Looks whether a function stays inside of what it may touch.
+fn verify(function: &ir::Function, role: &Role, around: &Surroundings<'_>) -> Result<(), Failure> {
+    super::verify::verify(function, role, around).map_err(|violation| Failure::Uncontained {
+        why: violation.why,
+        statement: function.srcloc(violation.inst).bits() as usize,
+        text: function.dfg.display_inst(violation.inst).to_string(),
+    })
+}
+
+/// Compiles a function that `emit` makes, and returns what that says of it. Nothing is compiled that [`super::verify`]
+/// does not find to stay inside of what it may touch. It looks at what the optimiser has made of the function; where it cannot follow
+/// that, the function as it was emitted is compiled instead.
+pub(super) fn compile<Facts>(
+    id: FunctionId,
+    mut emit: impl FnMut() -> Result<(ir::Function, Facts), Error>,
+    role: impl Fn(&Facts) -> Role,
+    around: &Surroundings<'_>,
+) -> Result<(Piece, Facts), Failure> {
     let mut control = cranelift_codegen::control::ControlPlane::default();
+    let (function, mut facts) = emit()?;
+    let mut context = Context::for_function(function);
     context.optimize(&**target()?, &mut control).map_err(failure)?;
     super::schedule::restore_order(&mut context.func);
+    #[cfg(test)]
+    super::verify::tests::plant(&mut context.func);
+    if verify(&context.func, &role(&facts), around).is_err() {
+        let (function, again) = emit()?;
+        (context, facts) = (Context::for_function(function), again);
+        #[cfg(test)]
+        super::verify::tests::plant(&mut context.func);
+        verify(&context.func, &role(&facts), around)?;
+    }
+    Ok((piece(id, context)?, facts))
+}
+
+/// Makes machine code of what has been verified.
+fn piece(id: FunctionId, mut context: Context) -> Result<Piece, Error> {
+    let mut control = cranelift_codegen::control::ControlPlane::default();
+    let names = context.func.params.user_named_funcs().clone();
     let isa = plain_target()?;
     let compiled = context.compile(&**isa, &mut control).map_err(|e| failure(format!("{:?}", e.inner)))?;
     let align = compiled.buffer.alignment.max(16) as usize;

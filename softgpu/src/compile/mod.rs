@@ -21,9 +21,11 @@ mod lockstep;
 mod op;
 mod opcode;
 mod schedule;
+mod signature;
 mod state;
 mod unit;
 mod vars;
+mod verify;
 
 #[cfg(test)]
 mod tests;
@@ -40,13 +42,16 @@ use rgpu_device::{Code, Error, FunctionInfo, GlobalKind, ParamInfo, Range};
 
 use crate::abi;
 use code::{Image, Importer};
-use emit::{Context, Emitter};
+use emit::{Context, Emitter, Facts};
 use layout::SharedLayout;
 use rgpu_image::ptx::ast::{Function, FunctionId, Module, Space};
-use unit::{Table, Unit};
+use signature::{Shape, Table};
+use unit::Unit;
 use vars::{Vars, parameter_offsets};
+use verify::{Role, Surroundings};
 
-pub(crate) use unit::{Builtin, TableEntry, synthetic};
+pub(crate) use signature::TableEntry;
+pub(crate) use unit::{Builtin, synthetic};
 
 /// The base opcodes of PTX, such as `add`, and whether there are forms of each that can be executed.
 pub fn opcodes() -> impl Iterator<Item = (&'static str, bool)> {
@@ -236,6 +241,15 @@ impl Linked {
             table: &table,
             reserved_shared: &reserved_shared,
         };
+        let callee_of = |id| unit.callee(id);
+        let callee_of_shape = |number| unit.callee_of_shape(number);
+        let around = Surroundings {
+            arena: self.environment.arena,
+            table: table.range(),
+            helpers: &self.environment.helpers,
+            functions: &callee_of,
+            signatures: &callee_of_shape,
+        };
         let mut builders = FunctionBuilderContext::new();
         let mut pieces = Vec::new();
 
@@ -244,22 +258,34 @@ impl Linked {
         check_frame(kernel, &vars)?;
         let mut signature = ir::Signature::new(CallConv::SystemV);
         signature.params.extend([types::I64, types::I32, types::I64].map(AbiParam::new));
-        let mut function = ir::Function::with_name_signature(UserFuncName::user(0, id.0), signature);
-        let mut importer = Importer::new()?;
-        let builder = FunctionBuilder::new(&mut function, &mut builders);
-        let facts = Emitter::kernel(&context, builder, &mut importer, kernel, &vars)?;
-        pieces.push(code::compile(id, function)?);
+        let emit = || {
+            let mut function =
+                ir::Function::with_name_signature(UserFuncName::user(0, id.0), signature.clone());
+            let mut importer = Importer::new()?;
+            let builder = FunctionBuilder::new(&mut function, &mut builders);
+            let facts = Emitter::kernel(&context, builder, &mut importer, kernel, &vars)?;
+            Ok((function, facts))
+        };
+        let role = |facts: &Facts| Role::Kernel { frame: vars.frame, state: facts.state_bytes };
+        let (piece, facts) = code::compile(id, emit, role, &around).map_err(|e| e.of(kernel, kernel))?;
+        pieces.push(piece);
 
         for &callee in &bodies.functions {
             let body = &unit.module.functions[callee.0 as usize];
             let vars = Vars::new(body, &unit.ops);
             check_frame(body, &vars)?;
-            let signature = emit::signature_of(CallConv::Fast, &body.params, &body.returns);
-            let mut function = ir::Function::with_name_signature(UserFuncName::user(0, callee.0), signature);
-            let mut importer = Importer::new()?;
-            let builder = FunctionBuilder::new(&mut function, &mut builders);
-            Emitter::device_function(&context, builder, &mut importer, body, &vars)?;
-            pieces.push(code::compile(callee, function)?);
+            let called = Shape::of(&body.params, &body.returns).callee();
+            let emit = || {
+                let name = UserFuncName::user(0, callee.0);
+                let mut function = ir::Function::with_name_signature(name, called.signature.clone());
+                let mut importer = Importer::new()?;
+                let builder = FunctionBuilder::new(&mut function, &mut builders);
+                Emitter::device_function(&context, builder, &mut importer, body, &vars)?;
+                Ok((function, ()))
+            };
+            let role = |(): &()| Role::Function { arguments: called.arguments.clone() };
+            let (piece, ()) = code::compile(callee, emit, role, &around).map_err(|e| e.of(body, kernel))?;
+            pieces.push(piece);
         }
 
         let image = Image::new(&pieces, table.clone())?;

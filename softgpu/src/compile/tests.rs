@@ -1,6 +1,6 @@
 //! A miniature executor, and kernels that it runs.
 
-mod runner;
+pub(super) mod runner;
 
 use runner::Machine;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rgpu_device::{Code, Error};
 
@@ -11,7 +11,9 @@ use super::decode::decode;
 use super::flow::{Flow, read_registers};
 use super::op::{MemoryTarget, Op, Order};
 use super::opcode::{Checker, Form};
-use super::vars::{Vars, is_scalar};
+use super::signature::{Shape, Table};
+use super::vars::Vars;
+use super::verify::Callee;
 use rgpu_image::ptx::ast::{
     Function, FunctionId, Instruction, Module, Operand, Statement, Symbol, Type, Variable,
 };
@@ -66,43 +68,6 @@ impl Builtin {
     }
 }
 
-/// A function in the table of those that may be called through a pointer.
-#[repr(C)]
-pub(crate) struct TableEntry {
-    /// Its machine code.
-    pub code: AtomicU64,
-    /// What its parameters and results look like; see [`Unit::shape`].
-    pub shape: AtomicU32,
-}
-
-/// The table of a kernel: one entry for each function that is referred to by address, by its number.
-pub(super) struct Table(Vec<TableEntry>);
-
-impl Table {
-    /// With no function in it.
-    pub(super) fn new(count: usize) -> Arc<Self> {
-        let entry = || TableEntry { code: AtomicU64::new(0), shape: AtomicU32::new(u32::MAX) };
-        Arc::new(Self((0..count).map(|_| entry()).collect()))
-    }
-
-    /// Where it lies.
-    pub(super) fn address(&self) -> u64 {
-        self.0.as_ptr() as u64
-    }
-
-    /// How many entries it has.
-    pub(super) fn len(&self) -> u32 {
-        self.0.len() as u32
-    }
-
-    /// Enters a function under its number.
-    pub(super) fn set(&self, number: usize, code: u64, shape: u32) {
-        let entry = &self.0[number];
-        entry.code.store(code, Ordering::Relaxed);
-        entry.shape.store(shape, Ordering::Relaxed);
-    }
-}
-
 /// See the module.
 pub(super) struct Unit {
     pub module: Module,
@@ -122,42 +87,6 @@ pub(super) struct Unit {
     shapes: Vec<Shape>,
     /// The number that stands for the address of the first of `referenced`.
     first_pointer: u64,
-}
-
-/// What two functions have to agree on to be called in the same way: what is returned, and what is passed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Shape {
-    returns: Vec<Place>,
-    params: Vec<Place>,
-}
-
-/// A parameter or result as far as calls are concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// A value of so many bits, in an integer or a floating-point register.
-    Value { bits: u32, float: bool },
-    /// Bytes at an address.
-    Bytes { size: u64, align: u32 },
-}
-
-impl Place {
-    fn of(variable: &Variable) -> Self {
-        if is_scalar(variable) {
-            let float = matches!(variable.ty, Type::F32 | Type::F64);
-            Self::Value { bits: variable.ty.bits(), float }
-        } else {
-            Self::Bytes { size: variable.size, align: variable.align }
-        }
-    }
-}
-
-impl Shape {
-    fn of(params: &[Variable], returns: &[Variable]) -> Self {
-        Self {
-            returns: returns.iter().map(Place::of).collect(),
-            params: params.iter().map(Place::of).collect(),
-        }
-    }
 }
 
 /// The function that a name means in the end.
@@ -360,6 +289,17 @@ impl Unit {
     pub(super) fn shape(&self, params: &[Variable], returns: &[Variable]) -> Option<u32> {
         let shape = Shape::of(params, returns);
         self.shapes.iter().position(|known| *known == shape).map(|index| index as u32)
+    }
+
+    /// How a function is called by name.
+    pub(super) fn callee(&self, id: FunctionId) -> Option<Callee> {
+        let function = self.module.functions.get(id.0 as usize)?;
+        Some(Shape::of(&function.params, &function.returns).callee())
+    }
+
+    /// How functions with this number of a signature are called through a pointer.
+    pub(super) fn callee_of_shape(&self, number: u32) -> Option<Callee> {
+        self.shapes.get(number as usize).map(Shape::callee)
     }
 
     /// The parameters and results of the functions that an indirect call may enter, as its last operand says.

@@ -277,7 +277,11 @@ impl<'a> Emitter<'a, '_> {
             let base = self.src(self.operand(o, 2)?, Type::B32)?;
             let offset = self.src(self.operand(o, 3)?, Type::B32)?;
             let helper = crate::compile::helpers::fns as extern "C" fn(u32, u32, i32) -> u32;
-            let value = self.call_helper(helper as usize, Some(types::I32), &[mask, base, offset]);
+            let value = self.call_helper(
+                crate::compile::helpers::of_numbers(helper as usize),
+                Some(types::I32),
+                &[mask, base, offset],
+            );
             let value = value.ok_or_else(|| self.refuse("A helper returned nothing"))?;
             return self.set(self.operand(o, 0)?, Type::B32, value);
         }

@@ -81,7 +81,7 @@ impl<'a> Emitter<'a, '_> {
             }
             Type::F32 | Type::F64 => {
                 let helper = helpers::rounding::from_int(signed, rounding, c.dst == Type::F32);
-                let value = self.call_helper(helper, Some(class(c.dst)), &[wide]);
+                let value = self.call_helper(helpers::of_numbers(helper), Some(class(c.dst)), &[wide]);
                 value.ok_or_else(|| self.refuse("A helper returned nothing"))?
             }
             _ => {
@@ -94,7 +94,11 @@ impl<'a> Emitter<'a, '_> {
                 } else {
                     helpers::half::bf16_from_int
                 };
-                let value = self.call_helper(helper as usize, Some(types::I32), &[wide, is_signed, mode]);
+                let value = self.call_helper(
+                    helpers::of_numbers(helper as usize),
+                    Some(types::I32),
+                    &[wide, is_signed, mode],
+                );
                 let value = value.ok_or_else(|| self.refuse("A helper returned nothing"))?;
                 self.b.ins().ireduce(types::I16, value)
             }
@@ -174,7 +178,8 @@ impl<'a> Emitter<'a, '_> {
                     Type::Bf16 => helpers::half::bf16_from_f64 as extern "C" fn(f64, u32) -> u32,
                     _ => helpers::half::f16_from_f64,
                 };
-                let value = self.call_helper(helper as usize, Some(types::I32), &[a, mode]);
+                let value =
+                    self.call_helper(helpers::of_numbers(helper as usize), Some(types::I32), &[a, mode]);
                 let value = value.ok_or_else(|| self.refuse("A helper returned nothing"))?;
                 let value = self.b.ins().ireduce(types::I16, value);
                 return Ok(if c.sat { self.saturate_half(c.dst, value) } else { value });

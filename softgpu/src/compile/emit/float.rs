@@ -138,7 +138,7 @@ impl<'a> Emitter<'a, '_> {
         if !single || matches!(op, Directed::Div | Directed::Sqrt) {
             let ty = self.type_of(args[0]);
             let helper = helpers::rounding::directed(op, rounding, single);
-            let value = self.call_helper(helper, Some(ty), args);
+            let value = self.call_helper(helpers::of_numbers(helper), Some(ty), args);
             return value.ok_or_else(|| self.refuse("A helper returned nothing"));
         }
         // In double precision the product of two singles is exact, and so is a sum together with its
@@ -424,7 +424,7 @@ impl<'a> Emitter<'a, '_> {
                     FloatUnary::Lg2 => helpers::log2,
                     _ => helpers::tanh,
                 };
-                let value = self.call_helper(helper as usize, Some(class), &[a]);
+                let value = self.call_helper(helpers::of_numbers(helper as usize), Some(class), &[a]);
                 value.ok_or_else(|| self.refuse("A helper returned nothing"))?
             }
         };

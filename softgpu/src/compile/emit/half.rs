@@ -114,7 +114,7 @@ impl<'a> Emitter<'a, '_> {
 
     /// Calls a helper whose result is a half in the low bits of a `u32`.
     fn half_helper(&mut self, helper: usize, args: &[Value]) -> Value {
-        match self.call_helper(helper, Some(types::I32), args) {
+        match self.call_helper(helpers::of_numbers(helper), Some(types::I32), args) {
             Some(value) => self.b.ins().ireduce(types::I16, value),
             None => self.iconst(types::I16, 0),
         }

@@ -4,6 +4,27 @@ pub(super) mod half;
 pub(super) mod matrix;
 pub(super) mod rounding;
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use parking_lot::RwLock;
+
+/// Functions of this module that compiled code calls. They take and return numbers and follow none as an address.
+static OF_NUMBERS: LazyLock<RwLock<HashSet<usize>>> = LazyLock::new(RwLock::default);
+
+/// The address of a function of this module as compiled code gets it. What calls any other is never run.
+pub(super) fn of_numbers(function: usize) -> usize {
+    if !is_of_numbers(function) {
+        OF_NUMBERS.write().insert(function);
+    }
+    function
+}
+
+/// Whether an address is one of those.
+pub(super) fn is_of_numbers(address: usize) -> bool {
+    OF_NUMBERS.read().contains(&address)
+}
+
 /// `fns`: the position of the `offset`-th set bit, counted upwards from `base` if positive, downwards if
 /// negative; `offset` 0 asks for `base` itself.
 pub(super) extern "C" fn fns(mask: u32, base: u32, offset: i32) -> u32 {

@@ -12,7 +12,7 @@ const SIZE: usize = 64 << 20;
 const SHARED: u64 = 8 << 30;
 
 /// An arena with a program in it.
-pub(super) struct Machine {
+pub(in crate::compile) struct Machine {
     linked: Linked,
     arena: *mut u8,
     next: u64,
@@ -33,7 +33,7 @@ extern "C" fn no_time() -> u64 {
 
 impl Machine {
     /// Compiles a module.
-    pub(super) fn new(text: &str) -> Self {
+    pub(in crate::compile) fn new(text: &str) -> Self {
         let module = rgpu_image::ptx::parse(text).unwrap_or_else(|e| panic!("{e}"));
         let program = Program::new(module, 80).unwrap_or_else(|e| panic!("{e}"));
         // SAFETY: a new mapping.
@@ -82,7 +82,12 @@ impl Machine {
 
     /// Compiles a kernel without running it.
     pub(super) fn compile(&self, index: u32) -> std::sync::Arc<Kernel> {
-        self.linked.kernel(index).unwrap_or_else(|e| panic!("{e}"))
+        self.try_compile(index).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Compiles a kernel, or says why it is none.
+    pub(in crate::compile) fn try_compile(&self, index: u32) -> rgpu_device::Result<std::sync::Arc<Kernel>> {
+        self.linked.kernel(index)
     }
 
     fn take(&mut self, bytes: u64) -> u64 {
