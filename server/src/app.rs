@@ -1,15 +1,15 @@
 //! The process that serves one application.
 //!
-//! The daemon starts it with three descriptors: the connection, a memory file that says what to do, and the
+//! The daemon starts it with the connection, a memory file that says what to do, and what maps the
 //! [ledger](crate::ledger).
 
 use crate::confine;
 use crate::convert;
 use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::greeting::{ANSWER_TIME, hear_any, say};
-use crate::ledger::{Ledger, Slot};
+use crate::ledger::{Descriptors, Ledger, Slot};
 use crate::observer::Observed;
-use crate::orders::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE};
+use crate::orders::{CONNECTION, LEDGER_OWN, LEDGER_RULES, LEDGER_USAGE, ORDERS, Orders, PEERS, STORE};
 use crate::pacer::LedgerPacer;
 use crate::peer::Channel;
 use crate::session::{Session, initial_credit};
@@ -86,14 +86,18 @@ pub fn app_server_with(open: OpenDevice, connectors: Connectors) -> ExitCode {
 
 fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
     // SAFETY: these are the daemon's to give, and nobody else here has taken them.
-    let [connection, orders, ledger] = unsafe { [take(CONNECTION)?, take(ORDERS)?, take(LEDGER)?] };
+    let [connection, orders] = unsafe { [take(CONNECTION)?, take(ORDERS)?] };
+    // SAFETY: likewise.
+    let ledger = unsafe {
+        Descriptors { rules: take(LEDGER_RULES)?, usage: take(LEDGER_USAGE)?, own: take(LEDGER_OWN)? }
+    };
     let mut orders = Orders::take(orders)?;
     // SAFETY: plain system call.
     if unsafe { libc::getppid() } as u32 != orders.daemon {
         return Err(io::Error::other("the daemon has gone"));
     }
     confine::limit()?;
-    let ledger = Arc::new(Ledger::map(ledger)?);
+    let ledger = Arc::new(Ledger::join(ledger, orders.slot as usize)?);
     let stream = Stream::resume(connection, orders.peer.clone(), orders.tls.take())?;
     let connection = Connection::accept(stream, connectors, &orders);
     let peers = if orders.peers.is_some() { FEATURE_PEERS } else { 0 };

@@ -16,12 +16,18 @@ use zeroize::Zeroizing;
 pub(crate) const CONNECTION: i32 = 3;
 /// Where the [`Orders`] are.
 pub(crate) const ORDERS: i32 = 4;
-/// Where the ledger is.
-pub(crate) const LEDGER: i32 = 5;
+/// Where the ledger's rules are.
+pub(crate) const LEDGER_RULES: i32 = 5;
 /// Where the socket is that leads to the [store](crate::store), if there is one.
 pub(crate) const STORE: i32 = 6;
 /// Where the channel is by which other servers come, if they may.
 pub(crate) const PEERS: i32 = 7;
+/// Where the ledger's usage is, for reading.
+pub(crate) const LEDGER_USAGE: i32 = 8;
+/// Where the ledger's usage is, for mapping what the application's process may write.
+pub(crate) const LEDGER_OWN: i32 = 9;
+/// The last of these descriptors.
+pub(crate) const LAST: i32 = LEDGER_OWN;
 
 /// What the daemon tells the process that it starts for an application.
 #[derive(Debug, Clone, PartialEq)]
