@@ -96,7 +96,18 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
     if unsafe { libc::getppid() } as u32 != orders.daemon {
         return Err(io::Error::other("the daemon has gone"));
     }
-    confine::limit()?;
+    let needs = needs(&orders.device);
+    confine::limit(&orders.limits)?;
+    if needs == confine::Needs::Nothing {
+        // What the software GPU asks the system, before it can ask no more.
+        if orders.device.workers == 0 {
+            orders.device.workers = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        }
+        if orders.walled {
+            // The daemon has said what is missing.
+            confine::walls::build(orders.slot, &orders.limits);
+        }
+    }
     let ledger = Arc::new(Ledger::join(ledger, orders.slot as usize)?);
     let stream = Stream::resume(connection, orders.peer.clone(), orders.tls.take())?;
     let connection = Connection::accept(stream, connectors, &orders);
@@ -129,7 +140,7 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
         credit: credit.clone(),
     };
     // Before anything of the application's is executed.
-    if let Err(e) = confine::confine(files_needed(&orders.device)) {
+    if let Err(e) = confine::confine(needs) {
         let text = format!("the process could not be confined: {e}");
         return refuse(text.clone(), text);
     }
@@ -232,13 +243,14 @@ impl Connection {
     }
 }
 
-/// Which files the device needs from now on.
-fn files_needed(spec: &DeviceSpec) -> confine::Files {
-    // Our own library in the driver's place executes kernels in this very process.
-    let is_own = spec.driver.as_deref().is_some_and(nvidia::is_own);
+/// What the device needs of the system once the session has begun.
+fn needs(spec: &DeviceSpec) -> confine::Needs {
     match spec.kind {
-        DeviceKind::Nvidia if !is_own => confine::Files::AsTheDriverNeeds,
-        _ => confine::Files::None,
+        DeviceKind::Nvidia if spec.driver.as_deref().is_some_and(nvidia::is_own) => {
+            confine::Needs::MemoryFiles
+        }
+        DeviceKind::Nvidia => confine::Needs::Driver,
+        DeviceKind::Software | DeviceKind::Auto => confine::Needs::Nothing,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the daemon hands to the process that it starts for an application: descriptors, and the [`Orders`].
 
+use crate::confine::Limits;
 use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::inventory::{path_bytes, path_from};
 use crate::peer::Identity;
@@ -37,6 +38,9 @@ pub(crate) struct Orders {
     pub ceiling: u32,
     pub slot: u32,
     pub daemon: u32,
+    pub limits: Limits,
+    /// Whether the process is to have a user and namespaces of its own, as far as there can be such.
+    pub walled: bool,
     pub peer: String,
     pub hello: Hello,
     /// What the client has sent for the transport that it offers; which one that is, the hello's features say.
@@ -66,6 +70,7 @@ impl Orders {
         self.device.visible.encode(&mut out);
         self.ceiling.encode(&mut out);
         (self.slot, self.daemon).encode(&mut out);
+        (self.limits.memory, (self.limits.threads, self.walled)).encode(&mut out);
         self.peer.encode(&mut out);
         self.hello.encode(&mut out);
         self.offer.encode(&mut out);
@@ -118,6 +123,8 @@ impl Orders {
             ..DeviceSpec::default()
         };
         let (slot, daemon) = Wire::decode(&mut r)?;
+        let (memory, (threads, walled)) = Wire::decode(&mut r)?;
+        let limits = Limits { memory, threads };
         let peer = Wire::decode(&mut r)?;
         let hello = Wire::decode(&mut r)?;
         let offer = Wire::decode(&mut r)?;
@@ -130,7 +137,22 @@ impl Orders {
         let tls = r.take(length, "An encrypted session")?;
         let tls = if tls.is_empty() { None } else { Some(Handed::parse(tls)?) };
         r.finish()?;
-        Ok(Self { device, ceiling, slot, daemon, peer, hello, offer, minor, seat, extras, peers, tls })
+        Ok(Self {
+            device,
+            ceiling,
+            slot,
+            daemon,
+            limits,
+            walled,
+            peer,
+            hello,
+            offer,
+            minor,
+            seat,
+            extras,
+            peers,
+            tls,
+        })
     }
 }
 
@@ -174,6 +196,8 @@ mod tests {
             ceiling: 23,
             slot: 11,
             daemon: 13,
+            limits: Limits { memory: 23, threads: 25 },
+            walled: true,
             peer: "127.0.0.1:1".into(),
             hello: Hello { program: "a".into(), ..Hello::default() },
             offer: vec![15],

@@ -2,9 +2,7 @@
 
 use super::Daemon;
 use crate::lease::Admission;
-use crate::orders::{
-    CONNECTION, LAST, LEDGER_OWN, LEDGER_RULES, LEDGER_USAGE, ORDERS, Orders, PEERS, STORE,
-};
+use crate::orders::{CONNECTION, LAST, LEDGER_OWN, LEDGER_RULES, LEDGER_USAGE, ORDERS, Orders, PEERS, STORE};
 use crate::partition::Arrangement;
 use crate::peer::Channel;
 use crate::{APP_SERVER_COMMAND, inventory};
@@ -30,7 +28,7 @@ impl Daemon {
         let orders = orders.to_file()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
-        inventory::without_our_variables(&mut command);
+        inventory::with_few_variables(&mut command, arranged.device.kind);
         command.envs(arranged.environment.iter().map(|(name, value)| (name, value)));
         let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
             Some((ours, theirs)) => (Some(ours), Some(theirs)),

@@ -188,8 +188,10 @@ fn can_be_written<T>(place: &T) -> bool {
 #[test]
 fn an_application_writes_its_own_use_and_nothing_else() {
     let ledger = Ledger::new(&[1000]).unwrap();
-    let (lease, other) =
-        (ledger.take_lease(&[terms(0, 400)], &[]).unwrap(), ledger.take_lease(&[terms(0, 500)], &[]).unwrap());
+    let (lease, other) = (
+        ledger.take_lease(&[terms(0, 400)], &[]).unwrap(),
+        ledger.take_lease(&[terms(0, 500)], &[]).unwrap(),
+    );
     let (slot, stranger) = (ledger.take_slot().unwrap(), ledger.take_slot().unwrap());
     ledger.bind(slot, lease);
     ledger.bind(stranger, other);
@@ -217,7 +219,8 @@ fn nobody_takes_the_ledger_away() {
     assert!(written.iter().all(Result::is_err));
     let both = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: what is mapped, if it were, is not used.
-    let mapped = unsafe { [block::map::<u64>(rules, 0, both).err(), block::map::<u64>(usage, 0, both).err()] };
+    let mapped =
+        unsafe { [block::map::<u64>(rules, 0, both).err(), block::map::<u64>(usage, 0, both).err()] };
     assert!(mapped.iter().all(Option::is_some));
 }
 
