@@ -52,6 +52,16 @@ pub(crate) struct Arguments {
     /// The most applications that are served at a time
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
+    /// The most memory that the process of each application may have beside what is on the GPUs, such as 4G; 0 for any amount
+    /// [default: half of the machine's; any amount with NVIDIA GPUs]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    session_memory: Option<u64>,
+    /// The most threads of each application's process [default: 512, and two for each worker of a software GPU]
+    #[arg(long, value_name = "N")]
+    session_threads: Option<u32>,
+    /// Serve NVIDIA GPUs on which kernels can follow pointers into all memory of the process that serves their program
+    #[arg(long)]
+    allow_host_pointers: bool,
     /// Where to keep programs' GPU code from one session to the next [default: ~/.cache/rgpu/images]
     #[arg(long, value_name = "DIR")]
     image_cache: Option<PathBuf>,
@@ -167,6 +177,9 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
         .map_err(|e| Failure::with_status(format!("The driver's path cannot be understood: {e}"), 2))?;
     options.device.memory = arguments.memory.unwrap_or(options.device.memory);
     options.device.partition = arguments.partition;
+    options.device.allow_host_pointers = arguments.allow_host_pointers;
+    options.session_memory = arguments.session_memory;
+    options.session_threads = arguments.session_threads;
     options.device.workers = arguments.workers.unwrap_or(options.device.workers);
     options.device.compute_capability =
         arguments.compute_capability.unwrap_or(options.device.compute_capability);

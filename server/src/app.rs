@@ -1,15 +1,15 @@
 //! The process that serves one application.
 //!
-//! The daemon starts it with three descriptors: the connection, a memory file that says what to do, and the
+//! The daemon starts it with the connection, a memory file that says what to do, and what maps the
 //! [ledger](crate::ledger).
 
 use crate::confine;
 use crate::convert;
 use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::greeting::{ANSWER_TIME, hear_any, say};
-use crate::ledger::{Ledger, Slot};
+use crate::ledger::{Descriptors, Ledger, Slot};
 use crate::observer::Observed;
-use crate::orders::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE};
+use crate::orders::{CONNECTION, LEDGER_OWN, LEDGER_RULES, LEDGER_USAGE, ORDERS, Orders, PEERS, STORE};
 use crate::pacer::LedgerPacer;
 use crate::peer::Channel;
 use crate::session::{Session, initial_credit};
@@ -86,14 +86,29 @@ pub fn app_server_with(open: OpenDevice, connectors: Connectors) -> ExitCode {
 
 fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
     // SAFETY: these are the daemon's to give, and nobody else here has taken them.
-    let [connection, orders, ledger] = unsafe { [take(CONNECTION)?, take(ORDERS)?, take(LEDGER)?] };
+    let [connection, orders] = unsafe { [take(CONNECTION)?, take(ORDERS)?] };
+    // SAFETY: likewise.
+    let ledger = unsafe {
+        Descriptors { rules: take(LEDGER_RULES)?, usage: take(LEDGER_USAGE)?, own: take(LEDGER_OWN)? }
+    };
     let mut orders = Orders::take(orders)?;
     // SAFETY: plain system call.
     if unsafe { libc::getppid() } as u32 != orders.daemon {
         return Err(io::Error::other("the daemon has gone"));
     }
-    confine::limit()?;
-    let ledger = Arc::new(Ledger::map(ledger)?);
+    let needs = needs(&orders.device);
+    confine::limit(&orders.limits)?;
+    if needs == confine::Needs::Nothing {
+        // What the software GPU asks the system, before it can ask no more.
+        if orders.device.workers == 0 {
+            orders.device.workers = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        }
+        if orders.walled {
+            // The daemon has said what is missing.
+            confine::walls::build(orders.slot, &orders.limits);
+        }
+    }
+    let ledger = Arc::new(Ledger::join(ledger, orders.slot as usize)?);
     let stream = Stream::resume(connection, orders.peer.clone(), orders.tls.take())?;
     let connection = Connection::accept(stream, connectors, &orders);
     let peers = if orders.peers.is_some() { FEATURE_PEERS } else { 0 };
@@ -125,7 +140,7 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
         credit: credit.clone(),
     };
     // Before anything of the application's is executed.
-    if let Err(e) = confine::confine(files_needed(&orders.device)) {
+    if let Err(e) = confine::confine(needs) {
         let text = format!("the process could not be confined: {e}");
         return refuse(text.clone(), text);
     }
@@ -228,13 +243,14 @@ impl Connection {
     }
 }
 
-/// Which files the device needs from now on.
-fn files_needed(spec: &DeviceSpec) -> confine::Files {
-    // Our own library in the driver's place executes kernels in this very process.
-    let is_own = spec.driver.as_deref().is_some_and(nvidia::is_own);
+/// What the device needs of the system once the session has begun.
+fn needs(spec: &DeviceSpec) -> confine::Needs {
     match spec.kind {
-        DeviceKind::Nvidia if !is_own => confine::Files::AsTheDriverNeeds,
-        _ => confine::Files::None,
+        DeviceKind::Nvidia if spec.driver.as_deref().is_some_and(nvidia::is_own) => {
+            confine::Needs::MemoryFiles
+        }
+        DeviceKind::Nvidia => confine::Needs::Driver,
+        DeviceKind::Software | DeviceKind::Auto => confine::Needs::Nothing,
     }
 }
 

@@ -71,6 +71,8 @@ pub struct DeviceSpec {
     /// The devices' names as `CUDA_VISIBLE_DEVICES` takes them, where the driver shows a process only those that are named
     /// there; none where it shows all in its own order.
     pub visible: Vec<String>,
+    /// Serve NVIDIA devices on which kernels can follow pointers into all memory of the application's process.
+    pub allow_host_pointers: bool,
 }
 
 impl DeviceSpec {
@@ -108,6 +110,7 @@ impl Default for DeviceSpec {
             numbers: Vec::new(),
             partition: Partition::Auto,
             visible: Vec::new(),
+            allow_host_pointers: false,
         }
     }
 }

@@ -24,9 +24,9 @@ const OVERHEAD: u64 = 16;
 /// What says which devices the driver shows a process.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// A device that was found: what it is, its name for `CUDA_VISIBLE_DEVICES` where that is needed, and whether the memory is
-/// known that was free, and how much.
-type Found = (DeviceInfo, (String, (bool, u64)));
+/// A device that was found: what it is, its name for `CUDA_VISIBLE_DEVICES` where that is needed, whether the memory is
+/// known that was free, and how much, and whether kernels can follow pointers to host memory.
+type Found = (DeviceInfo, (String, (bool, (u64, bool))));
 
 /// Why NVIDIA devices could not be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -79,13 +79,20 @@ pub(crate) struct Seen {
     pub free: Option<u64>,
     /// Its name for `CUDA_VISIBLE_DEVICES`, where a process is shown only devices that are named there.
     pub name: String,
+    /// Whether kernels can follow pointers into all memory of the process.
+    pub follows_host_pointers: bool,
 }
 
 /// Has another process look.
 pub(crate) fn look(driver: Option<&Path>) -> Result<Vec<Seen>, InventoryError> {
     let mut command = inventory_command(driver);
     let devices: Vec<Found> = wire::from_bytes(&ask(&mut command)?).map_err(InventoryError::Malformed)?;
-    let seen = |(info, (name, (known, free))): Found| Seen { info, free: known.then_some(free), name };
+    let seen = |(info, (name, (known, (free, follows_host_pointers)))): Found| Seen {
+        info,
+        free: known.then_some(free),
+        name,
+        follows_host_pointers,
+    };
     Ok(devices.into_iter().map(seen).collect())
 }
 
@@ -137,7 +144,8 @@ pub fn inventory_main(driver: Option<&OsStr>) -> ExitCode {
 }
 
 fn found(seen: nvidia::Seen) -> Found {
-    (convert::device_info(seen.info), (seen.name, (seen.free.is_some(), seen.free.unwrap_or(0))))
+    let free = (seen.free.unwrap_or(0), seen.follows_host_pointers);
+    (convert::device_info(seen.info), (seen.name, (seen.free.is_some(), free)))
 }
 
 /// Asks a process for each group of devices that one process can be shown, and puts the answers into the order of the names.
@@ -169,6 +177,26 @@ pub(crate) fn without_our_variables(command: &mut Command) {
         let text = name.as_bytes();
         if text.starts_with(b"RGPU_") || text == b"LD_PRELOAD" || text == b"LD_AUDIT" {
             command.env_remove(&name);
+        }
+    }
+}
+
+/// An application's process gets no variables but those that something in it reads: the environment lies in its memory.
+pub(crate) fn with_few_variables(command: &mut Command, kind: DeviceKind) {
+    command.env_clear();
+    let kept = |text: &[u8]| match kind {
+        // NVIDIA's driver and libraries: where they are, what they are told, where they keep what they have compiled.
+        DeviceKind::Nvidia => {
+            text.starts_with(b"CUDA_")
+                || text.starts_with(b"NVIDIA_")
+                || [&b"HOME"[..], b"LD_LIBRARY_PATH", b"PATH", b"TMPDIR", b"XDG_CACHE_HOME"].contains(&text)
+        }
+        DeviceKind::Software | DeviceKind::Auto => false,
+    };
+    let always = |text: &[u8]| text == b"RUST_BACKTRACE" || text == b"LLVM_PROFILE_FILE";
+    for (name, value) in std::env::vars_os() {
+        if kept(name.as_bytes()) || always(name.as_bytes()) {
+            command.env(name, value);
         }
     }
 }
@@ -248,6 +276,11 @@ fn settle_nvidia(mut spec: DeviceSpec, mut devices: Vec<Seen>) -> io::Result<Set
         spec.count = there as u32;
     }
     devices.truncate(spec.count as usize);
+    if let Some(seen) = devices.iter().find(|seen| seen.follows_host_pointers)
+        && !spec.allow_host_pointers
+    {
+        return Err(missing(host_pointers(&seen.info.name)));
+    }
     if devices.iter().any(|seen| !seen.name.is_empty()) {
         spec.visible = devices.iter().map(|seen| seen.name.clone()).collect();
     }
@@ -265,6 +298,15 @@ fn settle_nvidia(mut spec: DeviceSpec, mut devices: Vec<Seen>) -> io::Result<Set
     }
     let infos = devices.into_iter().map(|seen| seen.info).collect();
     Ok(Settled { spec, capacity, infos, partitions })
+}
+
+/// Why a device is not served, and what to do about it.
+fn host_pointers(name: &str) -> String {
+    format!(
+        "{name}: its driver lets kernels follow pointers into all memory of the process that started them (HMM or ATS), and so \
+         into what rgpu keeps there. On machines where that is HMM, load the module nvidia_uvm with uvm_disable_hmm=1. Where \
+         all programs are trusted, say --allow-host-pointers"
+    )
 }
 
 /// How much of an NVIDIA device's memory is promised: what is free when the server starts, with a context made, less room for
@@ -298,7 +340,7 @@ mod tests {
 
     fn seen(free: Option<u64>, name: &str) -> Seen {
         let info = DeviceInfo { total_memory: 16 << 30, ..DeviceInfo::default() };
-        Seen { info, free, name: name.into() }
+        Seen { info, free, name: name.into(), follows_host_pointers: false }
     }
 
     fn two(_: Option<&Path>) -> Result<Vec<Seen>, InventoryError> {
@@ -345,6 +387,20 @@ mod tests {
     }
 
     #[test]
+    fn devices_that_follow_host_pointers_are_for_the_trusted() {
+        let one = |_: Option<&Path>| {
+            Ok(vec![seen(None, ""), Seen { follows_host_pointers: true, ..seen(None, "") }])
+        };
+        for asked in ["auto", "nvidia"] {
+            let error = settle_with(spec(asked), one).unwrap_err().to_string();
+            assert!(error.contains("--allow-host-pointers") && error.contains("uvm_disable_hmm"), "{error}");
+        }
+        assert_eq!(settle_with(spec("nvidia:1"), one).unwrap().capacity.len(), 1);
+        let allowed = DeviceSpec { allow_host_pointers: true, ..spec("auto") };
+        assert_eq!(settle_with(allowed, one).unwrap().capacity.len(), 2);
+    }
+
+    #[test]
     fn instances_are_devices_of_their_own() {
         let settled = settle_with(spec("nvidia"), partitioned).unwrap();
         assert_eq!(settled.spec.visible, ["GPU-a", "MIG-b", "MIG-c"]);
@@ -359,7 +415,8 @@ mod tests {
     fn what_one_process_is_not_shown_several_are() {
         let names = ["MIG-b", "GPU-a", "MIG-c", "GPU-d"].map(str::to_owned);
         let groups = [vec![1, 3], vec![0], vec![2]];
-        let device = |name: &str| -> Found { (DeviceInfo::default(), (name.to_owned(), (false, 0))) };
+        let device =
+            |name: &str| -> Found { (DeviceInfo::default(), (name.to_owned(), (false, (0, false)))) };
         let answer = |shown: &str| Ok(wire::to_bytes(&shown.split(',').map(device).collect::<Vec<_>>()));
         let all = apart(&names, &groups, answer).unwrap();
         assert_eq!(all.iter().map(|(_, (name, _))| name.as_str()).collect::<Vec<_>>(), names);

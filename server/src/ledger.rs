@@ -1,23 +1,25 @@
 //! How much device memory each application has been promised, and what became of it.
 //!
-//! The ledger lies in shared memory: the daemon makes it, each application's process maps it and writes to
-//! its own slot alone. An application's credit is what stands in its slot, so that whatever way it dies, the
-//! daemon takes everything back by clearing the slot.
+//! The ledger lies in shared memory: the daemon makes it, each application's process maps it and can write to its own slot and
+//! its lease's account alone; what it may have, it can only read ([`block`] says how). An application's credit is what stands in
+//! its slot, so that whatever way it dies, the daemon takes everything back by clearing the slot.
 //!
 //! Applications with one [lease](crate::lease) share an entry: the daemon writes there what the lease gives, and their
 //! processes add what they use. What a lease has been promised of a device is the sum over its applications' slots; it never
-//! exceeds the lease's grant, and the sum over all applications never exceeds the device's memory.
+//! exceeds the lease's grant, and the sum over all applications never exceeds the device's memory. A process that
+//! lies about its own use takes from nobody but its own lease: the others count no more for a lease than it was ever given.
 
 mod block;
 #[cfg(test)]
 mod tests;
 
-pub use block::{SLOTS, Slot};
+pub use block::{Descriptors, SLOTS, Slot};
 
 use crate::device_spec::MAX_DEVICES;
-use block::{Block, GrantEntry, LEASES, LeaseEntry};
+use block::{ByDevice, GrantRules, GrantUse, LEASES, LeaseRules, LeaseUse, Rules, Usage};
+use rustix::mm::ProtFlags;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -57,71 +59,119 @@ pub struct Used {
 
 /// The ledger, as one process maps it.
 pub struct Ledger {
-    block: &'static Block,
-    fd: OwnedFd,
+    rules: &'static Rules,
+    usage: &'static Usage,
+    /// In an application's process: what it can write.
+    own: Option<Own>,
+    /// In the daemon: what maps it elsewhere.
+    descriptors: Option<Descriptors>,
+}
+
+/// The pages that an application's process can write.
+struct Own {
+    index: usize,
+    slot: &'static Slot,
+    lease: Option<(usize, &'static LeaseUse)>,
 }
 
 impl Ledger {
     /// Makes one for devices with this much memory each.
     pub fn new(capacity: &[u64]) -> io::Result<Self> {
-        let ledger = Self::map(Block::create()?)?;
-        for (place, bytes) in ledger.block.capacity.iter().zip(capacity) {
+        let (rules, usage, descriptors) = block::create()?;
+        for (place, bytes) in rules.capacity.iter().zip(capacity) {
             place.store(*bytes, SeqCst);
         }
-        Ok(ledger)
+        Ok(Self { rules, usage, own: None, descriptors: Some(descriptors) })
     }
 
-    /// Maps one that another process has made.
-    pub fn map(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Self { block: Block::map(&fd)?, fd })
+    /// Maps one that another process has made, to be used by the application in a slot. The descriptors are closed.
+    ///
+    /// # Errors
+    /// They are no ledger's.
+    pub fn join(descriptors: Descriptors, index: usize) -> io::Result<Self> {
+        let Descriptors { rules, usage, own } = descriptors;
+        let index = index.min(SLOTS - 1);
+        let both = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the daemon's files, whose size is sealed; all fields are atomics, for which any bytes are valid.
+        unsafe {
+            let rules: &'static Rules = block::map(&rules, 0, ProtFlags::READ)?;
+            let usage: &'static Usage = block::map(&usage, 0, ProtFlags::READ)?;
+            let at = offset_of!(Usage, slots) + index * size_of::<Slot>();
+            let slot = block::map(&own, at, both)?;
+            let lease = match (rules.slots[index].lease.load(SeqCst) as usize).checked_sub(1) {
+                Some(lease) if lease < LEASES => {
+                    let at = offset_of!(Usage, leases) + lease * size_of::<LeaseUse>();
+                    Some((lease, block::map(&own, at, both)?))
+                }
+                _ => None,
+            };
+            Ok(Self { rules, usage, own: Some(Own { index, slot, lease }), descriptors: None })
+        }
     }
 
-    /// The descriptor, for handing on.
-    pub fn descriptor(&self) -> i32 {
-        self.fd.as_raw_fd()
+    /// What maps it in another process; only the daemon has that.
+    pub fn descriptors(&self) -> Option<&Descriptors> {
+        self.descriptors.as_ref()
     }
 
     /// Takes a free slot.
     pub fn take_slot(&self) -> Option<usize> {
-        let mut slots = self.block.slots.iter();
+        let mut slots = self.rules.slots.iter();
         let index = slots.position(|s| s.taken.compare_exchange(0, 1, SeqCst, SeqCst).is_ok())?;
         // Before anything stands in it.
-        self.block.fresh.fetch_max(index as u32 + 1, SeqCst);
+        self.rules.fresh.fetch_max(index as u32 + 1, SeqCst);
         Some(index)
     }
 
-    /// Clears a slot: its credit returns to the others.
+    /// Clears a slot: its credit returns to the others. Its process must be gone.
     pub fn clear_slot(&self, index: usize) {
         let slot = self.slot(index);
+        for (peak, seen) in self.rules.peak.iter().zip(&slot.seen) {
+            peak.fetch_max(seen.swap(0, SeqCst), SeqCst);
+        }
         slot.granted.iter().chain(&slot.allocated).for_each(|g| g.store(0, SeqCst));
         for counter in [&slot.launches, &slot.bytes_in, &slot.bytes_out, &slot.peak_memory] {
             counter.store(0, SeqCst);
         }
-        for field in [&slot.busy_percent, &slot.begun, &slot.ending, &slot.lease, &slot.reason_length] {
+        for field in [&slot.busy_percent, &slot.begun, &slot.ending, &slot.reason_length] {
             field.store(0, SeqCst);
         }
-        slot.taken.store(0, SeqCst);
+        let rules = &self.rules.slots[index.min(SLOTS - 1)];
+        rules.lease.store(0, SeqCst);
+        rules.taken.store(0, SeqCst);
     }
 
     /// A slot. An index out of range is the last one's.
     pub fn slot(&self, index: usize) -> &'static Slot {
-        &self.block.slots[index.min(SLOTS - 1)]
+        match &self.own {
+            Some(own) if own.index == index => own.slot,
+            _ => &self.usage.slots[index.min(SLOTS - 1)],
+        }
     }
 
-    fn lease(&self, index: usize) -> &'static LeaseEntry {
-        &self.block.leases[index.min(LEASES - 1)]
+    fn lease(&self, index: usize) -> &'static LeaseRules {
+        &self.rules.leases[index.min(LEASES - 1)]
+    }
+
+    fn lease_use(&self, index: usize) -> &'static LeaseUse {
+        match &self.own {
+            Some(Own { lease: Some((own, account)), .. }) if *own == index => account,
+            _ => &self.usage.leases[index.min(LEASES - 1)],
+        }
     }
 
     /// Enters a lease, which has used this much before. There is room for as many as there are slots.
     pub fn take_lease(&self, terms: &[Terms], before: &[Used]) -> Option<usize> {
-        let mut entries = self.block.leases.iter();
+        let mut entries = self.rules.leases.iter();
         let index = entries.position(|l| l.taken.compare_exchange(0, 1, SeqCst, SeqCst).is_ok())?;
-        for (ordinal, grant) in self.lease(index).grants.iter().enumerate() {
+        let (rules, account) = (&self.lease(index).grants, &self.lease_use(index).grants);
+        for (ordinal, (grant, account)) in rules.iter().zip(account).enumerate() {
             let used = before.get(ordinal).copied().unwrap_or_default();
-            grant.peak.store(used.peak_memory, SeqCst);
-            grant.launches.store(used.launches, SeqCst);
-            grant.used_ns.store(used.busy_ns, SeqCst);
-            grant.budget.set_paid_until(used.paid_until);
+            account.peak.store(used.peak_memory, SeqCst);
+            account.launches.store(used.launches, SeqCst);
+            account.used_ns.store(used.busy_ns, SeqCst);
+            account.budget.set_paid_until(used.paid_until);
+            grant.most.store(0, SeqCst);
             // So that terms below find nothing to convert.
             grant.share_milli.store(terms.get(ordinal).map_or(0, |t| t.share_milli), SeqCst);
         }
@@ -132,13 +182,15 @@ impl Ledger {
     /// Changes what a lease gives.
     pub fn set_terms(&self, index: usize, terms: &[Terms]) {
         let now = monotonic_ns();
-        for (ordinal, grant) in self.lease(index).grants.iter().enumerate() {
+        let (rules, account) = (&self.lease(index).grants, &self.lease_use(index).grants);
+        for (ordinal, (grant, account)) in rules.iter().zip(account).enumerate() {
             let (device, cap) = terms.get(ordinal).map_or((0, 0), |t| (t.device.saturating_add(1), t.memory));
+            grant.most.fetch_max(cap, SeqCst);
             grant.cap.store(cap, SeqCst);
             grant.device.store(device, SeqCst);
             let share = terms.get(ordinal).map_or(0, |t| t.share_milli);
             let before = grant.share_milli.swap(share, SeqCst);
-            grant.budget.convert(before, share, now);
+            account.budget.convert(before, share, now);
         }
     }
 
@@ -150,52 +202,77 @@ impl Ledger {
 
     /// What is used of one of a lease's grants.
     pub fn used(&self, index: usize, ordinal: usize) -> Used {
-        let Some(grant) = self.lease(index).grants.get(ordinal) else { return Used::default() };
+        let grants = self.lease(index).grants.get(ordinal).zip(self.lease_use(index).grants.get(ordinal));
+        let Some((rules, account)) = grants else { return Used::default() };
+        let most = rules.most.load(SeqCst);
         Used {
-            memory: self.promised_to_lease(index, ordinal),
-            peak_memory: grant.peak.load(SeqCst),
-            busy_ns: grant.used_ns.load(SeqCst),
-            launches: grant.launches.load(SeqCst),
-            paid_until: grant.budget.paid_until(),
+            memory: self.promised_to_lease(index, ordinal).min(most),
+            // What was used before this entry was made may have been more.
+            peak_memory: account.peak.load(SeqCst),
+            busy_ns: account.used_ns.load(SeqCst),
+            launches: account.launches.load(SeqCst),
+            paid_until: account.budget.paid_until(),
         }
     }
 
     /// The application in a slot has a lease.
     pub fn bind(&self, slot: usize, lease: usize) {
-        self.slot(slot).lease.store(lease as u32 + 1, SeqCst);
+        self.rules.slots[slot.min(SLOTS - 1)].lease.store(lease as u32 + 1, SeqCst);
     }
 
     /// The entry of an application's lease.
     pub fn lease_of(&self, slot: usize) -> Option<usize> {
-        (self.slot(slot).lease.load(SeqCst) as usize).checked_sub(1)
+        (self.rules.slots[slot.min(SLOTS - 1)].lease.load(SeqCst) as usize).checked_sub(1)
     }
 
     /// The device that an application's ordinal is.
-    fn device_of(&self, slot: &Slot, ordinal: usize) -> Option<usize> {
-        match slot.lease.load(SeqCst) as usize {
-            0 => Some(ordinal),
-            lease => {
-                let device = self.lease(lease - 1).grants.get(ordinal)?.device.load(SeqCst);
+    fn device_of(&self, slot: usize, ordinal: usize) -> Option<usize> {
+        match self.lease_of(slot) {
+            None => Some(ordinal),
+            Some(lease) => {
+                let device = self.lease(lease).grants.get(ordinal)?.device.load(SeqCst);
                 (device as usize).checked_sub(1)
             }
         }
     }
 
-    fn taken(&self) -> impl Iterator<Item = &'static Slot> {
-        let slots = &self.block.slots[..(self.block.fresh.load(SeqCst) as usize).min(SLOTS)];
-        slots.iter().filter(|slot| slot.taken.load(SeqCst) != 0)
+    /// The slots that are taken, by their indices.
+    fn taken(&self) -> impl Iterator<Item = (usize, &'static Slot)> {
+        let fresh = (self.rules.fresh.load(SeqCst) as usize).min(SLOTS);
+        let taken = (0..fresh).filter(|index| self.rules.slots[*index].taken.load(SeqCst) != 0);
+        taken.map(|index| (index, self.slot(index)))
     }
 
     fn promised(&self, device: usize) -> u64 {
-        self.taken().fold(0, |sum: u64, slot| sum.saturating_add(self.promised_in(slot, device)))
+        self.sum(device, |slot| &slot.granted)
     }
 
-    fn promised_in(&self, slot: &Slot, device: usize) -> u64 {
-        self.on_device(slot, &slot.granted, device)
+    /// What stands in all slots about a device. No lease counts for more than it was ever given.
+    fn sum(&self, device: usize, what: fn(&Slot) -> &ByDevice<AtomicU64>) -> u64 {
+        let (mut sum, mut by_lease) = (0u64, [0u64; LEASES]);
+        for (index, slot) in self.taken() {
+            let bytes = self.on_device(index, what(slot), device);
+            match self.lease_of(index) {
+                None => sum = sum.saturating_add(bytes),
+                Some(lease) => {
+                    let of_lease = &mut by_lease[lease.min(LEASES - 1)];
+                    *of_lease = of_lease.saturating_add(bytes);
+                }
+            }
+        }
+        let leases = by_lease.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0);
+        leases.fold(sum, |sum, (lease, bytes)| sum.saturating_add(bytes.min(self.most(lease, device))))
+    }
+
+    /// The most that a lease has given of a device.
+    fn most(&self, lease: usize, device: usize) -> u64 {
+        let grants = self.lease(lease).grants.iter();
+        let own = grants.filter(|grant| grant.device.load(SeqCst) as usize == device + 1);
+        own.fold(0, |sum: u64, grant| sum.saturating_add(grant.most.load(SeqCst)))
     }
 
     /// What stands in a slot about a device.
-    fn on_device(&self, slot: &Slot, by_ordinal: &[AtomicU64], device: usize) -> u64 {
+    fn on_device(&self, slot: usize, by_ordinal: &ByDevice<AtomicU64>, device: usize) -> u64 {
         by_ordinal.iter().enumerate().fold(0, |sum: u64, (ordinal, bytes)| match bytes.load(SeqCst) {
             0 => sum,
             bytes if self.device_of(slot, ordinal) == Some(device) => sum.saturating_add(bytes),
@@ -205,17 +282,18 @@ impl Ledger {
 
     /// What all applications together have allocated of a device.
     fn allocated(&self, device: usize) -> u64 {
-        let slots = self.taken();
-        slots.fold(0, |sum: u64, slot| sum.saturating_add(self.on_device(slot, &slot.allocated, device)))
+        self.sum(device, |slot| &slot.allocated)
     }
 
     /// The most memory of a device that all applications together have had allocated at a time, in bytes.
     pub fn peak(&self, device: u32) -> u64 {
-        self.block.peak.get(device as usize).map_or(0, |peak| peak.load(SeqCst))
+        let device = device as usize;
+        let Some(peak) = self.rules.peak.get(device) else { return 0 };
+        self.taken().fold(peak.load(SeqCst), |peak, (_, slot)| peak.max(slot.seen[device].load(SeqCst)))
     }
 
     fn slots_of(&self, lease: usize) -> impl Iterator<Item = &'static Slot> {
-        self.taken().filter(move |slot| slot.lease.load(SeqCst) as usize == lease + 1)
+        self.taken().filter(move |(index, _)| self.lease_of(*index) == Some(lease)).map(|(_, slot)| slot)
     }
 
     fn promised_to_lease(&self, lease: usize, ordinal: usize) -> u64 {
@@ -223,7 +301,7 @@ impl Ledger {
     }
 
     /// The lease's grant at an ordinal, if the application has a lease and the lease has such a grant.
-    fn grant_of(&self, slot: usize, ordinal: usize) -> Option<(usize, &'static GrantEntry)> {
+    fn grant_of(&self, slot: usize, ordinal: usize) -> Option<(usize, &'static GrantRules)> {
         let lease = self.lease_of(slot)?;
         Some((lease, self.lease(lease).grants.get(ordinal)?))
     }
@@ -240,7 +318,7 @@ impl Ledger {
 
     fn busy_percent_at(&self, now: u64) -> u32 {
         let fresh = |s: &&Slot| now.saturating_sub(s.busy_at.load(SeqCst)) < BUSY_LASTS.as_nanos() as u64;
-        let taken = self.taken();
+        let taken = self.taken().map(|(_, slot)| slot);
         let sum = taken.filter(fresh).fold(0u32, |sum, s| sum.saturating_add(s.busy_percent.load(SeqCst)));
         sum.min(100)
     }
@@ -248,14 +326,14 @@ impl Ledger {
     /// Bytes of a device that are promised to nobody.
     pub fn unpromised(&self, device: u32) -> u64 {
         let device = device as usize;
-        let Some(capacity) = self.block.capacity.get(device) else { return 0 };
+        let Some(capacity) = self.rules.capacity.get(device) else { return 0 };
         capacity.load(SeqCst).saturating_sub(self.promised(device))
     }
 
     /// Bytes of a device that an application could still be promised.
     pub fn free(&self, slot: usize, ordinal: u32) -> u64 {
         let at = ordinal as usize;
-        let Some(device) = self.device_of(self.slot(slot), at) else { return 0 };
+        let Some(device) = self.device_of(slot, at) else { return 0 };
         let free = self.unpromised(device as u32);
         match self.grant_of(slot, at) {
             None => free,
@@ -267,7 +345,7 @@ impl Ledger {
 
     /// Whether nobody is promised more than there is.
     fn holds(&self, slot: usize, ordinal: usize, device: usize) -> bool {
-        let capacity = self.block.capacity[device].load(SeqCst);
+        let capacity = self.rules.capacity[device].load(SeqCst);
         let lease_holds = self
             .grant_of(slot, ordinal)
             .is_none_or(|(lease, grant)| self.promised_to_lease(lease, ordinal) <= grant.cap.load(SeqCst));
@@ -293,9 +371,9 @@ impl Ledger {
     fn grant_now(&self, slot: usize, ordinal: u32, least: u64, want: u64) -> u64 {
         let at = ordinal as usize;
         let Some(mine) = self.slot(slot).granted.get(at) else { return 0 };
-        let device = self.device_of(self.slot(slot), at).filter(|d| *d < MAX_DEVICES as usize);
+        let device = self.device_of(slot, at).filter(|d| *d < MAX_DEVICES as usize);
         let Some(device) = device else { return 0 };
-        let capacity = self.block.capacity[device].load(SeqCst);
+        let capacity = self.rules.capacity[device].load(SeqCst);
         let most =
             self.grant_of(slot, at).map_or(capacity, |(_, grant)| grant.cap.load(SeqCst).min(capacity));
         // Two that add at the same time may both find the sum too high; so the last resort is tried
@@ -309,8 +387,9 @@ impl Ledger {
             }
             mine.fetch_add(amount, SeqCst);
             if self.holds(slot, at, device) {
-                if let Some((lease, grant)) = self.grant_of(slot, at) {
-                    grant.peak.fetch_max(self.promised_to_lease(lease, at), SeqCst);
+                if let Some(lease) = self.lease_of(slot) {
+                    let account = &self.lease_use(lease).grants[at];
+                    account.peak.fetch_max(self.promised_to_lease(lease, at), SeqCst);
                 }
                 return amount;
             }
@@ -323,24 +402,23 @@ impl Ledger {
     /// without anybody having noticed.
     fn may_come_free(&self, slot: usize, ordinal: u32, bytes: u64, looks: u32) -> bool {
         let at = ordinal as usize;
-        let own = self.slot(slot);
-        let Some(device) = self.device_of(own, at).filter(|d| *d < MAX_DEVICES as usize) else {
+        let Some(device) = self.device_of(slot, at).filter(|d| *d < MAX_DEVICES as usize) else {
             return false;
         };
-        let mine = own.granted[at].load(SeqCst);
-        let capacity = self.block.capacity[device].load(SeqCst);
+        let mine = self.slot(slot).granted[at].load(SeqCst);
+        let capacity = self.rules.capacity[device].load(SeqCst);
         let most =
             self.grant_of(slot, at).map_or(capacity, |(_, grant)| grant.cap.load(SeqCst).min(capacity));
         if mine.saturating_add(bytes) > most {
             return false;
         }
         let others = || {
-            let others = self.taken().filter(|other| !std::ptr::eq(*other, own));
-            others.filter(|other| self.promised_in(other, device) > 0)
+            let others = self.taken().filter(|(other, _)| *other != slot);
+            others.filter(|(other, held)| self.on_device(*other, &held.granted, device) > 0)
         };
         match looks < NOTICED_LOOKS {
             true => others().next().is_some(),
-            false => others().any(|other| other.ending.load(SeqCst) != 0),
+            false => others().any(|(_, other)| other.ending.load(SeqCst) != 0),
         }
     }
 
@@ -364,9 +442,9 @@ impl Ledger {
             mine.fetch_sub(bytes, SeqCst);
             return false;
         }
-        let device = self.device_of(self.slot(slot), at);
-        if let Some((device, peak)) = device.and_then(|d| Some((d, self.block.peak.get(d)?))) {
-            peak.fetch_max(self.allocated(device), SeqCst);
+        let device = self.device_of(slot, at);
+        if let Some((device, seen)) = device.and_then(|d| Some((d, self.slot(slot).seen.get(d)?))) {
+            seen.fetch_max(self.allocated(device), SeqCst);
         }
         true
     }
@@ -402,24 +480,28 @@ impl Ledger {
         grant.map_or(1000, |grant| grant.share_milli.load(SeqCst))
     }
 
+    fn account(&self, lease: usize, ordinal: u32) -> Option<&'static GrantUse> {
+        self.lease_use(lease).grants.get(ordinal as usize)
+    }
+
     /// A lease's applications have used a device for so long.
     pub fn charge(&self, lease: usize, ordinal: u32, ns: u64, now: u64) {
-        if let Some(grant) = self.lease(lease).grants.get(ordinal as usize) {
-            grant.used_ns.fetch_add(ns, SeqCst);
-            grant.budget.charge(ns, grant.share_milli.load(SeqCst), now);
+        if let Some(account) = self.account(lease, ordinal) {
+            account.used_ns.fetch_add(ns, SeqCst);
+            account.budget.charge(ns, self.share_milli(lease, ordinal), now);
         }
     }
 
     /// How long a lease's applications have to leave a device alone from now on, in ns; 0 where they need not.
     pub fn delay_ns(&self, lease: usize, ordinal: u32, now: u64) -> u64 {
-        let grant = self.lease(lease).grants.get(ordinal as usize);
-        grant.map_or(0, |grant| grant.budget.delay_ns(grant.share_milli.load(SeqCst), now))
+        let account = self.account(lease, ordinal);
+        account.map_or(0, |account| account.budget.delay_ns(self.share_milli(lease, ordinal), now))
     }
 
     /// A lease's applications have launched kernels.
     pub fn launched(&self, lease: usize, ordinal: u32, count: u64) {
-        if let Some(grant) = self.lease(lease).grants.get(ordinal as usize) {
-            grant.launches.fetch_add(count, SeqCst);
+        if let Some(account) = self.account(lease, ordinal) {
+            account.launches.fetch_add(count, SeqCst);
         }
     }
 }

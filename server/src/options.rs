@@ -66,6 +66,11 @@ pub struct Options {
     pub broker_key: Option<(PathBuf, String)>,
     /// The most applications at a time.
     pub max_sessions: usize,
+    /// The most memory of its own that each application's process may have, in bytes, beside what lies on the devices; 0 for any
+    /// amount. Without, half of the machine's where the devices are software GPUs, else any amount.
+    pub session_memory: Option<u64>,
+    /// The most threads of each; without, enough for the devices that there are.
+    pub session_threads: Option<u32>,
     /// The transports that there are, in order of preference. The processes that serve applications must know the same.
     pub connectors: Connectors,
     /// Which of them are offered.
@@ -90,6 +95,8 @@ impl Default for Options {
             insecure: false,
             broker_key: None,
             max_sessions: 128,
+            session_memory: None,
+            session_threads: None,
             connectors: CONNECTORS,
             transport: Choice::Auto,
             peers: Vec::new(),

@@ -1,5 +1,6 @@
 //! What the daemon hands to the process that it starts for an application: descriptors, and the [`Orders`].
 
+use crate::confine::Limits;
 use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::inventory::{path_bytes, path_from};
 use crate::peer::Identity;
@@ -16,12 +17,18 @@ use zeroize::Zeroizing;
 pub(crate) const CONNECTION: i32 = 3;
 /// Where the [`Orders`] are.
 pub(crate) const ORDERS: i32 = 4;
-/// Where the ledger is.
-pub(crate) const LEDGER: i32 = 5;
+/// Where the ledger's rules are.
+pub(crate) const LEDGER_RULES: i32 = 5;
 /// Where the socket is that leads to the [store](crate::store), if there is one.
 pub(crate) const STORE: i32 = 6;
 /// Where the channel is by which other servers come, if they may.
 pub(crate) const PEERS: i32 = 7;
+/// Where the ledger's usage is, for reading.
+pub(crate) const LEDGER_USAGE: i32 = 8;
+/// Where the ledger's usage is, for mapping what the application's process may write.
+pub(crate) const LEDGER_OWN: i32 = 9;
+/// The last of these descriptors.
+pub(crate) const LAST: i32 = LEDGER_OWN;
 
 /// What the daemon tells the process that it starts for an application.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +38,9 @@ pub(crate) struct Orders {
     pub ceiling: u32,
     pub slot: u32,
     pub daemon: u32,
+    pub limits: Limits,
+    /// Whether the process is to have a user and namespaces of its own, as far as there can be such.
+    pub walled: bool,
     pub peer: String,
     pub hello: Hello,
     /// What the client has sent for the transport that it offers; which one that is, the hello's features say.
@@ -60,6 +70,7 @@ impl Orders {
         self.device.visible.encode(&mut out);
         self.ceiling.encode(&mut out);
         (self.slot, self.daemon).encode(&mut out);
+        (self.limits.memory, (self.limits.threads, self.walled)).encode(&mut out);
         self.peer.encode(&mut out);
         self.hello.encode(&mut out);
         self.offer.encode(&mut out);
@@ -112,6 +123,8 @@ impl Orders {
             ..DeviceSpec::default()
         };
         let (slot, daemon) = Wire::decode(&mut r)?;
+        let (memory, (threads, walled)) = Wire::decode(&mut r)?;
+        let limits = Limits { memory, threads };
         let peer = Wire::decode(&mut r)?;
         let hello = Wire::decode(&mut r)?;
         let offer = Wire::decode(&mut r)?;
@@ -124,7 +137,22 @@ impl Orders {
         let tls = r.take(length, "An encrypted session")?;
         let tls = if tls.is_empty() { None } else { Some(Handed::parse(tls)?) };
         r.finish()?;
-        Ok(Self { device, ceiling, slot, daemon, peer, hello, offer, minor, seat, extras, peers, tls })
+        Ok(Self {
+            device,
+            ceiling,
+            slot,
+            daemon,
+            limits,
+            walled,
+            peer,
+            hello,
+            offer,
+            minor,
+            seat,
+            extras,
+            peers,
+            tls,
+        })
     }
 }
 
@@ -168,6 +196,8 @@ mod tests {
             ceiling: 23,
             slot: 11,
             daemon: 13,
+            limits: Limits { memory: 23, threads: 25 },
+            walled: true,
             peer: "127.0.0.1:1".into(),
             hello: Hello { program: "a".into(), ..Hello::default() },
             offer: vec![15],

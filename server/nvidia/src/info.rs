@@ -143,6 +143,13 @@ fn describe(driver: &Driver, device: DeviceId, version: u32, limit: Option<u64>)
     })
 }
 
+/// Whether kernels on a device can follow pointers into memory that the driver has not made.
+pub(crate) fn follows_host_pointers(driver: &Driver, device: DeviceId) -> bool {
+    [attribute::PAGEABLE_MEMORY_ACCESS, attribute::PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES]
+        .into_iter()
+        .any(|number| driver.device_attribute(device, number) != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -210,6 +210,9 @@ pub struct Seen {
     pub free: Option<u64>,
     /// Its name for `CUDA_VISIBLE_DEVICES`; empty where every process is shown all devices.
     pub name: String,
+    /// Whether kernels can follow pointers into memory that the process has made without the driver (HMM, or ATS): into all of
+    /// its memory, then.
+    pub follows_host_pointers: bool,
 }
 
 /// What a process has found out.
@@ -268,7 +271,12 @@ fn see(driver: &Driver, names: Option<Vec<String>>) -> Result<Vec<Seen>> {
         let free =
             driver.retain(device).and_then(|context| driver.enter(context)).and_then(|()| driver.mem_info());
         let free = free.inspect_err(|e| tracing::warn!("{}: {}", info.name, e.message));
-        Seen { info, free: free.ok().map(|(free, _)| free), name: names.next().unwrap_or_default() }
+        Seen {
+            info,
+            free: free.ok().map(|(free, _)| free),
+            name: names.next().unwrap_or_default(),
+            follows_host_pointers: info::follows_host_pointers(driver, device),
+        }
     });
     Ok(seen.collect())
 }

@@ -1,12 +1,13 @@
-//! Where clients come: a TCP listener, a Unix socket beside it, and the signals that end the server.
+//! Where clients come: a TCP listener, a Unix socket beside it, the door behind both, and the signals that end the server.
 
+use super::door::{Caller, Door, Source};
 use crate::local::LocalListener;
 use crate::options::Options;
 use rgpu_protocol::sys::SignalSet;
 use rgpu_protocol::transport::{Carrier, Choice};
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// What `--listen` means.
@@ -27,8 +28,17 @@ pub(super) struct Listeners {
     /// Whether clients that come by TCP are served; otherwise they are let go at once.
     serves_tcp: bool,
     local: Option<LocalListener>,
-    signals: OwnedFd,
+    /// Readable on a signal to stop.
+    _signals: OwnedFd,
+    door: Door,
 }
+
+/// What the door tells of the listeners: their tokens.
+const SIGNALS: u64 = 0;
+const TCP: u64 = 1;
+const LOCAL: u64 = 2;
+/// So many clients of a kind are accepted before others are looked after.
+const IN_A_ROW: usize = 64;
 
 impl Listeners {
     /// Listens. Must be called before any thread is started, so that all of them leave SIGTERM and SIGINT to this one.
@@ -50,7 +60,13 @@ impl Listeners {
             }
             Some(Err(e)) => return Err(e),
         };
-        Ok(Self { tcp, serves_tcp: needs(Carrier::Tcp), local, signals })
+        let door = Door::new()?;
+        door.watch(signals.as_raw_fd(), SIGNALS)?;
+        door.watch(tcp.as_raw_fd(), TCP)?;
+        if let Some(local) = &local {
+            door.watch(local.as_raw_fd(), LOCAL)?;
+        }
+        Ok(Self { tcp, serves_tcp: needs(Carrier::Tcp), local, _signals: signals, door })
     }
 
     /// Where TCP is listened for.
@@ -58,46 +74,51 @@ impl Listeners {
         self.tcp.local_addr()
     }
 
-    /// Waits for clients, and accepts one of each kind at most; false on a signal to stop.
-    pub(super) fn accept(&self, mut welcome: impl FnMut(OwnedFd, String)) -> io::Result<bool> {
-        if self.wait()? {
-            return Ok(false);
+    /// Waits for clients, and says who can be heard; `None` on a signal to stop.
+    pub(super) fn next(&mut self) -> io::Result<Option<Vec<Caller>>> {
+        let seen = self.door.wait()?;
+        if seen.watched.contains(&SIGNALS) {
+            return Ok(None);
         }
-        if let Some(local) = &self.local {
-            match local.accept() {
-                Ok(Some((socket, peer))) => welcome(socket, peer),
-                Ok(None) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => tracing::warn!("accepting failed: {e}"),
-            }
+        if seen.watched.contains(&LOCAL) {
+            self.accept_local();
         }
-        match self.tcp.accept() {
-            Ok(_) if !self.serves_tcp => {}
-            Ok((stream, peer)) => welcome(stream.into(), peer.to_string()),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(e) => {
-                // Out of descriptors, or the client has gone already: either passes.
-                tracing::warn!("accepting failed: {e}");
-                std::thread::sleep(Duration::from_millis(50));
-            }
+        if seen.watched.contains(&TCP) {
+            self.accept_tcp();
         }
-        Ok(true)
+        Ok(Some(seen.callers))
     }
 
-    /// Waits for a connection; true on a signal to stop.
-    fn wait(&self) -> io::Result<bool> {
-        let readable = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let local = self.local.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut fds = [readable(self.tcp.as_raw_fd()), readable(self.signals.as_raw_fd()), readable(local)];
-        loop {
-            // SAFETY: `fds` is valid for its length.
-            if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) } >= 0 {
-                return Ok(fds[1].revents != 0);
-            }
-            let e = io::Error::last_os_error();
-            if e.kind() != io::ErrorKind::Interrupted {
-                return Err(e);
+    fn accept_local(&mut self) {
+        let Some(local) = &self.local else { return };
+        for _ in 0..IN_A_ROW {
+            match local.accept() {
+                Ok(Some((socket, peer))) => self.door.enter(socket, peer, Source::Local),
+                Ok(None) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) => return refused(&mut self.door, &e),
             }
         }
+    }
+
+    fn accept_tcp(&mut self) {
+        for _ in 0..IN_A_ROW {
+            match self.tcp.accept() {
+                Ok(_) if !self.serves_tcp => {}
+                Ok((stream, peer)) => {
+                    self.door.enter(stream.into(), peer.to_string(), Source::Address(peer.ip()));
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) => return refused(&mut self.door, &e),
+            }
+        }
+    }
+}
+
+/// Out of descriptors, or the client has gone already: either passes.
+fn refused(door: &mut Door, e: &io::Error) {
+    tracing::warn!("accepting failed: {e}");
+    if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) && !door.make_room() {
+        std::thread::sleep(Duration::from_millis(50));
     }
 }

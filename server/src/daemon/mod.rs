@@ -4,11 +4,14 @@
 //! a client does reaches further into the daemon than the hello, which is short and read within a time limit.
 
 mod admission;
+mod door;
 mod listen;
 mod process;
 mod session;
 
 use crate::agent::{Agent, Site, SiteTls};
+use crate::confine::{Limits, walls};
+use crate::device_spec::DeviceKind;
 use crate::encryption::Encrypts;
 use crate::lease::LeaseTable;
 use crate::ledger::Ledger;
@@ -18,19 +21,17 @@ use crate::peer::{PeerSessions, rule::Rule};
 use crate::store::ImageCache;
 use crate::{DeviceSpec, inventory};
 use admission::{Admits, read_key};
+use door::Caller;
 use listen::{Listeners, addresses};
 use rgpu_protocol::transport::{Carrier, Choice, Connectors};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many clients may be saying hello at a time.
-const MAX_GREETING: usize = 64;
 /// How long application servers get to say goodbye when the daemon stops.
-const STOP_TIME: Duration = Duration::from_secs(2);
+const STOP_TIME: Duration = Duration::from_millis(1500);
 /// What the daemon's threads share.
 struct Daemon {
     device: DeviceSpec,
@@ -43,8 +44,8 @@ struct Daemon {
     connectors: Connectors,
     transport: Choice,
     encrypts: Encrypts,
-    /// How many clients are saying hello.
-    greeting: AtomicUsize,
+    /// Those of the processes that serve applications.
+    limits: Limits,
     /// The processes that serve applications.
     children: Mutex<Vec<u32>>,
     stopping: AtomicBool,
@@ -68,7 +69,9 @@ pub fn serve(options: Options) -> io::Result<()> {
     let encrypts = encryption(&options)?;
     let settled = inventory::settle(options.device.clone())?;
     // Before any thread is started.
-    let listeners = Listeners::bind(&options, &addresses)?;
+    let limits = session_limits(&options, &settled.spec);
+    say_what_is_missing(&settled.spec, &limits);
+    let mut listeners = Listeners::bind(&options, &addresses)?;
     let address = listeners.address()?;
     let ledger = Arc::new(Ledger::new(&settled.capacity)?);
     let leases = LeaseTable::new(ledger.clone(), settled.spec.count);
@@ -90,18 +93,23 @@ pub fn serve(options: Options) -> io::Result<()> {
         connectors: options.connectors,
         transport: options.transport,
         encrypts,
-        greeting: AtomicUsize::new(0),
+        limits,
         children: Mutex::default(),
         stopping: AtomicBool::new(false),
     });
     let agent = options.agent.as_ref().map(|agent| Agent::start(agent, daemon.site(settled))).transpose()?;
     daemon.announce()?;
-    while listeners.accept(|socket, peer| daemon.clone().welcome(socket, peer))? {}
-    drop(listeners);
-    if let Some(agent) = agent {
-        agent.stop();
+    while let Some(callers) = listeners.next()? {
+        callers.into_iter().for_each(|caller| daemon.clone().welcome(caller));
     }
-    daemon.stop();
+    drop(listeners);
+    std::thread::scope(|scope| {
+        // Neither waits for the other.
+        scope.spawn(|| daemon.stop());
+        if let Some(agent) = agent {
+            agent.stop();
+        }
+    });
     Ok(())
 }
 
@@ -121,6 +129,47 @@ fn encryption(options: &Options) -> io::Result<Encrypts> {
             Err(io::Error::new(io::ErrorKind::InvalidInput, text))
         }
         _ => Ok(encrypts),
+    }
+}
+
+/// The ceilings of each application's process.
+fn session_limits(options: &Options, spec: &DeviceSpec) -> Limits {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let workers = if spec.workers == 0 { processors } else { spec.workers.into() };
+    // Workers of each device, links to 256 other servers, and what else a session has.
+    let threads = 512 + 2 * workers * u64::from(spec.count.max(1));
+    let memory = match (options.session_memory, spec.kind) {
+        (Some(memory), _) => memory,
+        // What NVIDIA's driver maps, and how much of that it touches, is not known.
+        (None, DeviceKind::Nvidia) => 0,
+        (None, _) => machine_memory() / 2,
+    };
+    Limits { memory, threads: options.session_threads.unwrap_or(threads.min(1 << 20) as u32) }
+}
+
+/// The machine's memory in bytes; 0 where it does not tell.
+fn machine_memory() -> u64 {
+    // SAFETY: plain system calls.
+    let [pages, bytes] = unsafe { [libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)] };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Says once what the processes of applications cannot be given here. Must be called before any thread is started.
+fn say_what_is_missing(spec: &DeviceSpec, limits: &Limits) {
+    if spec.kind == DeviceKind::Nvidia {
+        tracing::info!(
+            "applications' processes run as this server's user, with its files: NVIDIA's driver needs them \
+             (docs/confinement.md)"
+        );
+        return;
+    }
+    match walls::look(limits) {
+        Ok(None) => {}
+        Ok(Some(missing)) => tracing::warn!(
+            "applications' processes have to do without {missing}; their system calls are filtered all the same \
+             (docs/confinement.md says what to do)"
+        ),
+        Err(e) => tracing::warn!("what applications' processes can be given could not be found out: {e}"),
     }
 }
 
@@ -163,18 +212,11 @@ impl Daemon {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears a client that has just connected, and serves it, in a thread of its own.
-    fn welcome(self: Arc<Self>, stream: OwnedFd, peer: String) {
-        if self.greeting.fetch_add(1, SeqCst) >= MAX_GREETING {
-            self.greeting.fetch_sub(1, SeqCst);
-            tracing::warn!("{peer}: too many clients at once are saying hello");
-            return;
-        }
-        let counted = self.clone();
-        let body = move || self.client(stream, &peer);
+    /// Hears a client that has begun to speak, and serves it, in a thread of its own.
+    fn welcome(self: Arc<Self>, caller: Caller) {
+        let body = move || self.client(caller);
         let thread = std::thread::Builder::new().name("client".into()).stack_size(256 << 10).spawn(body);
         if let Err(e) = thread {
-            counted.greeting.fetch_sub(1, SeqCst);
             tracing::error!("no thread could be started: {e}");
         }
     }

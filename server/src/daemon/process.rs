@@ -2,7 +2,7 @@
 
 use super::Daemon;
 use crate::lease::Admission;
-use crate::orders::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE};
+use crate::orders::{CONNECTION, LAST, LEDGER_OWN, LEDGER_RULES, LEDGER_USAGE, ORDERS, Orders, PEERS, STORE};
 use crate::partition::Arrangement;
 use crate::peer::Channel;
 use crate::{APP_SERVER_COMMAND, inventory};
@@ -28,16 +28,19 @@ impl Daemon {
         let orders = orders.to_file()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
-        inventory::without_our_variables(&mut command);
+        inventory::with_few_variables(&mut command, arranged.device.kind);
         command.envs(arranged.environment.iter().map(|(name, value)| (name, value)));
         let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
             Some((ours, theirs)) => (Some(ours), Some(theirs)),
             None => (None, None),
         };
+        let ledger = self.ledger.descriptors().ok_or(io::ErrorKind::NotFound)?;
         let descriptors = [
             (connection, CONNECTION),
             (orders.as_raw_fd(), ORDERS),
-            (self.ledger.descriptor(), LEDGER),
+            (ledger.rules.as_raw_fd(), LEDGER_RULES),
+            (ledger.usage.as_raw_fd(), LEDGER_USAGE),
+            (ledger.own.as_raw_fd(), LEDGER_OWN),
             // Without a store this is nothing that the process would look at.
             (theirs.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd), STORE),
             // Likewise.
@@ -57,12 +60,12 @@ impl Daemon {
 }
 
 /// Runs in the child between fork and exec.
-fn prepare_child(descriptors: [(RawFd, RawFd); 5]) -> io::Result<()> {
+fn prepare_child<const N: usize>(descriptors: [(RawFd, RawFd); N]) -> io::Result<()> {
     let check = |r: libc::c_int| if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) };
     // SAFETY: plain system calls, all async-signal-safe.
     unsafe {
         // Away from the places where they are to go first, so that none overwrites another.
-        let mut high = [0; 5];
+        let mut high = [0; N];
         for (place, (from, _)) in high.iter_mut().zip(descriptors) {
             *place = check(libc::fcntl(from, libc::F_DUPFD_CLOEXEC, 16))?;
         }
@@ -70,7 +73,7 @@ fn prepare_child(descriptors: [(RawFd, RawFd); 5]) -> io::Result<()> {
             check(libc::dup2(from, to))?;
         }
         // The daemon's own are close-on-exec anyway; this is for what it has inherited.
-        libc::syscall(libc::SYS_close_range, PEERS + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        libc::syscall(libc::SYS_close_range, LAST + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         // A Ctrl-C is the daemon's business.
         libc::setsid();

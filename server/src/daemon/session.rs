@@ -1,6 +1,7 @@
 //! One application in the daemon's eyes: from its hello to the end of the process that serves it.
 
 use super::admission::{Heard, Refusal};
+use super::door::Caller;
 use super::{Daemon, printable};
 use crate::lease::Admission;
 use crate::orders::Orders;
@@ -10,10 +11,9 @@ use crate::store::{Tenant, TenantImages};
 use rgpu_protocol::hello::{FEATURE_OBSERVE, FEATURE_PEERS, Hello, HelloExtras, MINOR};
 use rgpu_protocol::sys::peer_credentials;
 use rgpu_protocol::transport::tls::Handed;
-use rgpu_protocol::transport::{Carrier, Stream, Tcp};
+use rgpu_protocol::transport::{Carrier, Rdma, Stream, Tcp};
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering::SeqCst;
@@ -35,9 +35,11 @@ impl fmt::Display for Named<'_> {
 
 impl Daemon {
     /// Serves a client until its application has gone.
-    pub(super) fn client(&self, socket: OwnedFd, peer: &str) {
+    pub(super) fn client(&self, caller: Caller) {
+        let Caller { socket, peer, hearing } = caller;
+        let peer = &*peer;
         let heard = self.hear(socket, peer);
-        self.greeting.fetch_sub(1, SeqCst);
+        drop(hearing);
         let Some(heard) = heard else { return };
         match self.take_slot(&heard) {
             Ok((slot, arranged)) => {
@@ -86,6 +88,9 @@ impl Daemon {
             ceiling: arranged.ceiling,
             slot: slot as u32,
             daemon: std::process::id(),
+            limits: self.limits,
+            // An RDMA device is a file, and belongs to the machine's network.
+            walled: hello.features & Rdma::FEATURE == 0,
             peer: peer.to_owned(),
             // The application's process has no use for the credential.
             hello: Hello { credential: Vec::new(), ..hello },

@@ -1,11 +1,19 @@
-//! The ledger's memory: what every process that maps it finds where.
+//! The ledger's memory: what every process that maps it finds where, and who may write it.
+//!
+//! There are two memory files. The [`Rules`] are written by the daemon alone: once it has mapped them, the file is sealed
+//! against other writable mappings. The [`Usage`] has a page for each application and each lease. Every process reads all of it,
+//! through a descriptor that is open for reading alone; an application's process can write only the pages of its own slot and
+//! of its lease, which it maps before it executes anything, and then it closes the descriptors. (That a mapping cannot
+//! be made to reach further is up to [`crate::confine`], which refuses `mremap`.) Neither file can change its size.
 
 use crate::budget::Budget;
 use crate::device_spec::MAX_DEVICES;
-use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
+use rustix::fs::{
+    MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create, open,
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// The most applications at a time.
@@ -14,21 +22,22 @@ pub const SLOTS: usize = 256;
 pub(super) const LEASES: usize = SLOTS;
 const REASON_BYTES: usize = 240;
 
-/// An application's part of the ledger. All zeros when nothing has happened yet.
-#[repr(C)]
+/// By device, or by a process's ordinals.
+pub(super) type ByDevice<T> = [T; MAX_DEVICES as usize];
+
+/// What an application uses and tells, on a page of its own. All zeros when nothing has happened yet.
+#[repr(C, align(4096))]
 pub struct Slot {
-    /// 0 free, 1 taken.
-    pub(super) taken: AtomicU32,
     /// Whether the hello was answered and the session began.
     pub begun: AtomicU32,
     /// Whether the application has gone, and what it has will be free in a moment.
     pub(super) ending: AtomicU32,
-    /// 1 + the number of its lease's entry; 0 without a lease.
-    pub(super) lease: AtomicU32,
     /// By the application's device ordinals.
-    pub(super) granted: [AtomicU64; MAX_DEVICES as usize],
+    pub(super) granted: ByDevice<AtomicU64>,
     /// Likewise: what of that is allocated.
-    pub(super) allocated: [AtomicU64; MAX_DEVICES as usize],
+    pub(super) allocated: ByDevice<AtomicU64>,
+    /// By device: the most memory that this application has seen all applications together have allocated.
+    pub(super) seen: ByDevice<AtomicU64>,
     /// Kernel launches executed to their end.
     pub launches: AtomicU64,
     /// Bytes received from programs of the slot's session.
@@ -39,19 +48,15 @@ pub struct Slot {
     pub peak_memory: AtomicU64,
     /// Percent of a heartbeat's time in which kernels were executing.
     pub(super) busy_percent: AtomicU32,
-    /// When that was measured: [`monotonic_ns`].
+    /// When that was measured: [`monotonic_ns`](super::monotonic_ns).
     pub(super) busy_at: AtomicU64,
     pub(super) reason_length: AtomicU32,
     reason: [AtomicU8; REASON_BYTES],
 }
 
-/// What a lease gives of one device, and what is used of that.
+/// What the applications of a lease use of one device.
 #[repr(C)]
-pub(super) struct GrantEntry {
-    /// 1 + the device's number; 0 where there is no such grant.
-    pub(super) device: AtomicU32,
-    pub(super) share_milli: AtomicU32,
-    pub(super) cap: AtomicU64,
+pub(super) struct GrantUse {
     pub(super) peak: AtomicU64,
     pub(super) launches: AtomicU64,
     /// Device time used, in ns.
@@ -59,45 +64,105 @@ pub(super) struct GrantEntry {
     pub(super) budget: Budget,
 }
 
+/// What the applications of a lease use, on a page of its own.
+#[repr(C, align(4096))]
+pub(super) struct LeaseUse {
+    pub(super) grants: ByDevice<GrantUse>,
+}
+
+/// What applications' processes write.
+#[repr(C)]
+pub(super) struct Usage {
+    pub(super) slots: [Slot; SLOTS],
+    pub(super) leases: [LeaseUse; LEASES],
+}
+
+/// Whose a slot is.
+#[repr(C)]
+pub(super) struct SlotRules {
+    /// 0 free, 1 taken.
+    pub(super) taken: AtomicU32,
+    /// 1 + the number of its lease's entry; 0 without a lease.
+    pub(super) lease: AtomicU32,
+}
+
+/// What a lease gives of one device.
+#[repr(C)]
+pub(super) struct GrantRules {
+    /// 1 + the device's number; 0 where there is no such grant.
+    pub(super) device: AtomicU32,
+    pub(super) share_milli: AtomicU32,
+    pub(super) cap: AtomicU64,
+    /// The highest that the cap has been since the lease was entered: its applications cannot honestly have more.
+    pub(super) most: AtomicU64,
+}
+
 /// A lease that has applications.
 #[repr(C)]
-pub(super) struct LeaseEntry {
+pub(super) struct LeaseRules {
     pub(super) taken: AtomicU32,
-    pub(super) grants: [GrantEntry; MAX_DEVICES as usize],
+    pub(super) grants: ByDevice<GrantRules>,
 }
 
-/// All of the memory.
+/// What the daemon alone writes.
 #[repr(C)]
-pub(super) struct Block {
-    pub(super) capacity: [AtomicU64; MAX_DEVICES as usize],
-    /// By device: the most memory that all applications together have had allocated at a time.
-    pub(super) peak: [AtomicU64; MAX_DEVICES as usize],
+pub(super) struct Rules {
+    pub(super) capacity: ByDevice<AtomicU64>,
+    /// By device: the most memory that applications which are gone have seen allocated at a time.
+    pub(super) peak: ByDevice<AtomicU64>,
     /// The slots from this one on have never been taken.
     pub(super) fresh: AtomicU32,
-    pub(super) slots: [Slot; SLOTS],
-    pub(super) leases: [LeaseEntry; LEASES],
+    pub(super) slots: [SlotRules; SLOTS],
+    pub(super) leases: [LeaseRules; LEASES],
 }
 
-impl Block {
-    /// Makes the memory, all zeros, for other processes to map as well.
-    pub(super) fn create() -> io::Result<OwnedFd> {
-        let fd = memfd_create("rgpu-ledger", MemfdFlags::CLOEXEC)?;
-        ftruncate(&fd, size_of::<Self>() as u64)?;
-        Ok(fd)
-    }
+/// What maps the ledger in another process.
+#[derive(Debug)]
+pub struct Descriptors {
+    /// The rules; they can be mapped for reading only.
+    pub rules: OwnedFd,
+    /// What is used, open for reading only.
+    pub usage: OwnedFd,
+    /// The same, open for writing.
+    pub own: OwnedFd,
+}
 
-    /// Maps it, for as long as the process lives.
-    pub(super) fn map(fd: &OwnedFd) -> io::Result<&'static Self> {
-        let size = size_of::<Self>();
-        if (fstat(fd)?.st_size as u64) < size as u64 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a ledger"));
-        }
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh shared mapping.
-        let at = unsafe { mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, fd, 0)? };
-        // SAFETY: page-aligned, long enough, unmapped never, and any bytes are valid atomics.
-        Ok(unsafe { &*at.cast::<Self>() })
+/// The daemon's mappings, and the descriptors for others.
+pub(super) fn create() -> io::Result<(&'static Rules, &'static Usage, Descriptors)> {
+    let rules = file("rgpu-ledger-rules", size_of::<Rules>())?;
+    let own = file("rgpu-ledger-usage", size_of::<Usage>())?;
+    let both = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: each is as long as the type, whose fields are atomics, for which any bytes are valid.
+    let (mapped_rules, mapped_usage) = unsafe { (map(&rules, 0, both)?, map(&own, 0, both)?) };
+    let size = SealFlags::SHRINK | SealFlags::GROW;
+    fcntl_add_seals(&rules, size | SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
+    fcntl_add_seals(&own, size | SealFlags::SEAL)?;
+    let path = format!("/proc/self/fd/{}", own.as_raw_fd());
+    let usage = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok((mapped_rules, mapped_usage, Descriptors { rules, usage, own }))
+}
+
+fn file(name: &str, size: usize) -> io::Result<OwnedFd> {
+    let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&fd, size as u64)?;
+    Ok(fd)
+}
+
+/// Maps a part of a file, for as long as the process lives.
+///
+/// # Safety
+/// The file has to keep its size, and any bytes have to be a valid `T`.
+pub(super) unsafe fn map<T>(fd: &OwnedFd, offset: usize, protection: ProtFlags) -> io::Result<&'static T> {
+    let end = (offset + size_of::<T>()) as u64;
+    if (fstat(fd)?.st_size as u64) < end {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a ledger"));
     }
+    // SAFETY: a fresh shared mapping.
+    let at = unsafe {
+        mmap(std::ptr::null_mut(), size_of::<T>(), protection, MapFlags::SHARED, fd, offset as u64)?
+    };
+    // SAFETY: page-aligned, long enough, unmapped never; the rest is the caller's promise.
+    Ok(unsafe { &*at.cast::<T>() })
 }
 
 impl Slot {

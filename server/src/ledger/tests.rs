@@ -157,12 +157,88 @@ fn the_busy_add_up_while_they_are_busy() {
     assert_eq!(ledger.busy_percent_at(now + 2 * BUSY_LASTS.as_nanos() as u64), 0);
 }
 
+/// The ledger as the application's process in a slot maps it.
+fn joined(ledger: &Ledger, slot: usize) -> Ledger {
+    let ours = ledger.descriptors().unwrap();
+    let theirs = Descriptors {
+        rules: ours.rules.try_clone().unwrap(),
+        usage: ours.usage.try_clone().unwrap(),
+        own: ours.own.try_clone().unwrap(),
+    };
+    Ledger::join(theirs, slot).unwrap()
+}
+
 #[test]
 fn two_maps_see_one_ledger() {
     let ledger = Ledger::new(&[10]).unwrap();
-    let other = Ledger::map(ledger.fd.try_clone().unwrap()).unwrap();
     let slot = ledger.take_slot().unwrap();
+    let other = joined(&ledger, slot);
     other.slot(slot).set_reason("over");
     other.slot(slot).set_reason("again");
     assert_eq!(ledger.slot(slot).reason().as_deref(), Some("over"));
+}
+
+/// Whether the memory at a place can be made writable.
+fn can_be_written<T>(place: &T) -> bool {
+    let page = std::ptr::from_ref(place).addr() & !4095;
+    // SAFETY: it adds a right to memory of this process; nothing relies on its absence.
+    unsafe { libc::mprotect(page as *mut _, 4096, libc::PROT_READ | libc::PROT_WRITE) == 0 }
+}
+
+#[test]
+fn an_application_writes_its_own_use_and_nothing_else() {
+    let ledger = Ledger::new(&[1000]).unwrap();
+    let (lease, other) = (
+        ledger.take_lease(&[terms(0, 400)], &[]).unwrap(),
+        ledger.take_lease(&[terms(0, 500)], &[]).unwrap(),
+    );
+    let (slot, stranger) = (ledger.take_slot().unwrap(), ledger.take_slot().unwrap());
+    ledger.bind(slot, lease);
+    ledger.bind(stranger, other);
+    let mine = joined(&ledger, slot);
+    assert_eq!(mine.grant(slot, 0, 100, 100), 100);
+    mine.charge(lease, 0, 5, 1);
+    assert_eq!((ledger.used(lease, 0).memory, ledger.used(lease, 0).busy_ns), (100, 5));
+    assert!(can_be_written(mine.slot(slot)) && can_be_written(mine.lease_use(lease)));
+    // What it may have, and everything of others', cannot be made writable.
+    assert!(!can_be_written(mine.rules) && !can_be_written(mine.lease(lease)));
+    assert!(!can_be_written(mine.slot(stranger)) && !can_be_written(mine.lease_use(other)));
+    assert!(!can_be_written(&mine.usage.slots[slot]));
+}
+
+#[test]
+fn nobody_takes_the_ledger_away() {
+    let ledger = Ledger::new(&[1000]).unwrap();
+    let Descriptors { rules, usage, own } = ledger.descriptors().unwrap();
+    for fd in [rules, usage, own] {
+        for size in [0, 1 << 30] {
+            assert!(rustix::fs::ftruncate(fd, size).is_err());
+        }
+    }
+    let written = [rustix::io::pwrite(rules, b"x", 0), rustix::io::pwrite(usage, b"x", 0)];
+    assert!(written.iter().all(Result::is_err));
+    let both = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: what is mapped, if it were, is not used.
+    let mapped =
+        unsafe { [block::map::<u64>(rules, 0, both).err(), block::map::<u64>(usage, 0, both).err()] };
+    assert!(mapped.iter().all(Option::is_some));
+}
+
+#[test]
+fn a_lie_takes_from_nobody_else() {
+    let ledger = Ledger::new(&[1000]).unwrap();
+    let lease = ledger.take_lease(&[terms(0, 300)], &[]).unwrap();
+    let liars: [usize; 2] = std::array::from_fn(|_| ledger.take_slot().unwrap());
+    for slot in liars {
+        ledger.bind(slot, lease);
+        let mine = joined(&ledger, slot);
+        mine.slot(slot).granted[0].store(u64::MAX, SeqCst);
+        mine.slot(slot).allocated[0].store(u64::MAX, SeqCst);
+    }
+    assert_eq!((ledger.unpromised(0), ledger.used(lease, 0).memory), (700, 300));
+    let honest = ledger.take_slot().unwrap();
+    assert_eq!(ledger.grant(honest, 0, 700, 700), 700);
+    // A lease that was made smaller may still hold what it had.
+    ledger.set_terms(lease, &[terms(0, 100)]);
+    assert_eq!(ledger.used(lease, 0).memory, 300);
 }

@@ -158,6 +158,64 @@ impl MockDevice {
     }
 }
 
+/// Whether a system call was carried out, or at least looked at: neither refused nor unknown.
+fn passed(result: libc::c_long) -> bool {
+    let refused = [libc::EPERM, libc::ENOSYS, libc::EACCES];
+    result >= 0 || !refused.contains(&std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+}
+
+/// Calls that no session has any use for, and that reach beyond the process.
+fn calls_to_others() -> Vec<(&'static str, bool)> {
+    let path = c"/tmp".as_ptr();
+    // SAFETY: the daemon's process is only asked about or told nothing (signal 0); all pointers are null or to constants.
+    unsafe {
+        let daemon = libc::getppid();
+        let zeros = [0u64; 16];
+        // A code below 0 is one that a process may say to others.
+        let mut queued = zeros;
+        queued[1] = 0xffff_ffff;
+        let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+        let null = std::ptr::null::<u8>();
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let map = |protection| libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0);
+        let page = map(both);
+        vec![
+            (
+                "signal with data",
+                passed(libc::syscall(libc::SYS_rt_sigqueueinfo, daemon, 0, queued.as_ptr())),
+            ),
+            ("limits of others", passed(libc::syscall(libc::SYS_prlimit64, daemon, 0, null, &raw mut limit))),
+            ("own limits", passed(libc::syscall(libc::SYS_setrlimit, libc::RLIMIT_STACK, zeros.as_ptr()))),
+            ("shared memory of System V", passed(libc::syscall(libc::SYS_shmget, 0, 4096, 0o600))),
+            ("attributes", passed(libc::syscall(libc::SYS_setxattr, path, c"user.x".as_ptr(), path, 1, 0))),
+            ("trees", passed(libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path, 0))),
+            ("links", passed(libc::syscall(libc::SYS_readlink, path, page, 16))),
+            ("userfaultfd", passed(libc::syscall(libc::SYS_userfaultfd, 0))),
+            ("growing a mapping", passed(libc::syscall(libc::SYS_mremap, page, 4096, 8192, 1, 0))),
+            ("writable code", passed(libc::mprotect(page, 4096, both | libc::PROT_EXEC).into())),
+            ("mapped code", map(libc::PROT_READ | libc::PROT_EXEC) != libc::MAP_FAILED),
+            ("signals for descriptors", passed(libc::fcntl(0, libc::F_SETOWN, daemon).into())),
+            ("terminals", passed(libc::ioctl(2, libc::TIOCSTI, c"x".as_ptr()).into())),
+            ("namespaces", passed(libc::syscall(libc::SYS_unshare, libc::CLONE_NEWUTS))),
+            // By the numbers of x32, where there are such.
+            ("x32", passed(libc::syscall(0x4000_0000 + libc::SYS_getpid))),
+        ]
+    }
+}
+
+/// Whether some memory that this process shares with others can be taken away from under them.
+fn cut_shared_memory() -> bool {
+    (3..64).any(|fd| {
+        // SAFETY: plain system calls on numbers; `about` is a valid place. What is cut is this process's own loss at worst.
+        unsafe {
+            let mut about: libc::stat = std::mem::zeroed();
+            let file = libc::fstat(fd, &raw mut about) == 0 && about.st_mode & libc::S_IFMT == libc::S_IFREG;
+            file && about.st_size > 0 && libc::ftruncate(fd, 0) == 0
+        }
+    })
+}
+
 /// Tries what a confined process must not be able to do, and what it must; says what is possible.
 fn probe() -> Vec<&'static str> {
     let page = 4096;
@@ -173,7 +231,9 @@ fn probe() -> Vec<&'static str> {
         }
         (executable, forked > 0, libc::kill(libc::getppid(), 0) == 0)
     };
-    let possible = [
+    let mut possible = calls_to_others();
+    possible.extend([
+        ("cutting shared memory", cut_shared_memory()),
         ("reading", std::fs::File::open("/proc/self/status").is_ok()),
         ("writing", std::fs::File::create("/tmp/rgpu-probe").is_ok()),
         ("deleting", std::fs::remove_file("/tmp/rgpu-probe").is_ok()),
@@ -183,7 +243,7 @@ fn probe() -> Vec<&'static str> {
         ("kill", killed),
         ("thread", std::thread::Builder::new().spawn(|| {}).is_ok_and(|t| t.join().is_ok())),
         ("memory", mapped),
-    ];
+    ]);
     possible.into_iter().filter(|p| p.1).map(|p| p.0).collect()
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Fake {
     pub memory: usize,
     /// An attribute that the driver does not know.
     pub unknown_attribute: Option<i32>,
+    /// Whether kernels can follow no pointers but the driver's own.
+    pub host_is_apart: bool,
     /// Streams of which something is being done, by one thread each.
     running: Vec<usize>,
     /// Kernels' modules and names, by handle.
@@ -223,6 +225,7 @@ mod calls {
                 5..=7 => 65535,
                 8 => 48 << 10,
                 97 => 99 << 10,
+                88 | 100 if fake.host_is_apart => 0,
                 _ => 1,
             };
             0

@@ -193,6 +193,24 @@ fn attributes_that_the_driver_refuses_are_not_told() {
 }
 
 #[test]
+fn who_looks_says_whether_kernels_reach_the_host() {
+    let _turn = turn();
+    let see = || {
+        // SAFETY: the fake driver has the driver's interface.
+        let driver = super::Driver::new(unsafe { Table::load(&Symbols(&[])) }.unwrap());
+        super::see(&driver, None).unwrap()[0].follows_host_pointers
+    };
+    assert!(see());
+    with(|fake| fake.unknown_attribute = Some(88));
+    assert!(see(), "the other attribute is enough");
+    with(|fake| fake.host_is_apart = true);
+    assert!(!see());
+    // Neither is anything that a program is told.
+    let attributes = &setup().device.infos()[0].attributes;
+    assert!(attributes.iter().all(|(number, _)| ![88, 100].contains(number)), "{attributes:?}");
+}
+
+#[test]
 fn who_looks_says_what_is_free() {
     let _turn = turn();
     let see = |names| {
