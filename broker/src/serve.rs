@@ -37,6 +37,9 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How long requests may take to end when the broker stops.
 const STOP_TIME: Duration = Duration::from_secs(10);
 
+/// How long a broker waits at its start for another one that is stopping, and has the state still.
+const OTHERS_END: Duration = Duration::from_secs(20);
+
 /// Why the broker doesn't run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -94,7 +97,7 @@ impl Server {
             .build()?;
         let listener = runtime.block_on(listen(config))?;
         let address = listener.local_addr()?;
-        let store = SqliteStore::open(&setup::state_path(&config.data_dir))?;
+        let store = SqliteStore::open_within(&setup::state_path(&config.data_dir), OTHERS_END)?;
         let engine =
             Engine::start(config.settings()?, key.clone(), Box::new(store), Arc::new(SystemClock::new()))?;
         let (stop, stopping) = watch::channel(false);

@@ -203,6 +203,12 @@ pub(crate) struct Core {
     pub wanted: BTreeSet<LeaseId>,
     /// Why the last commit failed, if it did.
     pub failing: Option<String>,
+    /// When the state was last written, in ms of the engine's time.
+    pub stored_ms: u64,
+    /// Somebody wants to know whether the state can be written.
+    pub probe: bool,
+    /// When it was last tried whether it can be.
+    pub checked: Option<std::time::Instant>,
     /// Leases that have ended, and lost nodes that may still serve them.
     pub gone: BTreeSet<(LeaseId, String)>,
     /// When what is due by time was last looked at.
@@ -261,6 +267,9 @@ impl Core {
             everything: None,
             wanted: BTreeSet::new(),
             failing: None,
+            stored_ms: 0,
+            probe: false,
+            checked: None,
             // Written by this release or a later one; what cannot be read is as good as none.
             gone: kept
                 .settings

@@ -97,15 +97,25 @@ impl Core {
         if let Some(entry) = self.nodes.get(&name)
             && entry.record.registration.instance != node.instance
             && !entry.live.lost
-            // Restored from the store, and not heard of since: that instance may be long gone.
-            && entry.live.present
         {
+            let old = &entry.record.registration;
             let silent = now.saturating_sub(entry.live.heard);
-            if silent < self.settings.node_timeout_ms.min(3 * self.settings.heartbeat_ms) {
+            // Two servers cannot listen on one address: at the same one, the earlier server is gone, or will never be heard again.
+            let same_place = old.machine == node.machine && old.address == node.address;
+            let patience = match same_place {
+                // Restored from the store, and not heard of since.
+                true if !entry.live.present => 0,
+                true => self.settings.node_timeout_ms.min(3 * self.settings.heartbeat_ms),
+                // It may live, and be slow: it has as much time as any node.
+                false => self.settings.node_timeout_ms,
+            };
+            if silent < patience {
                 let text = format!(
-                    "another server is running as node {name:?}, at {}, and was heard {silent} ms ago: give this one another \
-                     name, or stop the other one first",
-                    entry.record.registration.address
+                    "another server is running as node {name:?}, at {}, and was heard {:.1} s ago: give this one another name and \
+                     token, or stop the other one first (it is replaced when it has been silent for {:.0} s)",
+                    old.address,
+                    silent as f64 / 1000.0,
+                    patience as f64 / 1000.0
                 );
                 return Err(problem(ErrorCode::Conflict, text));
             }
@@ -119,10 +129,15 @@ impl Core {
         }
         let draining = before.as_ref().is_some_and(|(record, _)| record.draining);
         let count = node.devices.len();
+        // Another machine has none of the programs that the first one runs.
+        let moved = before.as_ref().is_some_and(|(old, _)| old.registration.machine != node.machine);
         let gone = |device: u32| {
             let old = before.as_ref().and_then(|(old, _)| old.registration.devices.get(device as usize));
             let new = node.devices.get(device as usize);
-            new.is_none_or(|new| old.is_some_and(|old| (&old.uuid, old.memory) != (&new.uuid, new.memory)))
+            moved
+                || new.is_none_or(|new| {
+                    old.is_some_and(|old| (&old.uuid, old.memory) != (&new.uuid, new.memory))
+                })
         };
         let revoked: Vec<LeaseId> = self.nodes.get(&name).map_or_else(Vec::new, |entry| {
             let has = |id: &&LeaseId| {

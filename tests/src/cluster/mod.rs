@@ -7,6 +7,7 @@ pub mod service;
 pub mod watch;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -87,6 +88,8 @@ pub struct Node {
     pub name: String,
     /// Its host, where it has one of its own.
     pub host: Option<Host>,
+    /// By which address it reaches the broker, where that is not the broker's own.
+    pub via: Option<SocketAddr>,
     options: Vec<String>,
     environment: Vec<(String, String)>,
     service: Option<Service>,
@@ -119,6 +122,7 @@ pub struct Cluster {
     broker_host: Option<Host>,
     client_host: Option<Host>,
     port: u16,
+    clients_via: Option<SocketAddr>,
     /// The servers, in the setup's order: `s0`, `s1`, ….
     pub nodes: Vec<Node>,
     network: Option<Network>,
@@ -160,7 +164,7 @@ impl Cluster {
             .map(|(i, options)| {
                 let name = format!("s{i}");
                 let (host, options, environment) = (host(&name)?, options.clone(), setup.environment.clone());
-                Ok(Node { host, name, options, environment, service: None })
+                Ok(Node { host, name, via: None, options, environment, service: None })
             })
             .collect::<Result<_>>()?;
         let mut cluster = Self {
@@ -171,6 +175,7 @@ impl Cluster {
             broker_host,
             client_host,
             port: 0,
+            clients_via: None,
             nodes,
             network,
         };
@@ -296,7 +301,8 @@ impl Cluster {
             node.host.as_ref().map_or("127.0.0.1:0".into(), |host| format!("{}:7070", host.address()));
         let mut command = self.on(node.host.as_ref(), &self.product.rgpu());
         command.args(["serve", "--listen", &listen, "--node", &node.name, "--image-cache-size", "0"]);
-        command.args(["--broker", &self.url(), "--broker-token-file"]).arg(token).args(&node.options);
+        let broker = node.via.map_or_else(|| self.url(), |address| format!("http://{address}"));
+        command.args(["--broker", &broker, "--broker-token-file"]).arg(token).args(&node.options);
         command.envs(node.environment.iter().map(|(name, value)| (name, value)));
         let name = format!("rgpu serve ({})", node.name);
         self.nodes[at].service = None;
@@ -402,10 +408,23 @@ impl Cluster {
     /// A command on the clients' host, for a tenant.
     pub fn client(&self, tenant: &str, arguments: &[&str]) -> Result<Command> {
         let mut command = self.on(self.client_host.as_ref(), &self.product.rgpu());
-        command.env(BROKER_VARIABLE, self.url());
+        let broker = self.clients_via.map_or_else(|| self.url(), |address| format!("http://{address}"));
+        command.env(BROKER_VARIABLE, broker);
         command.env(BROKER_TOKEN_VARIABLE, self.token_file(Role::Tenant, tenant)?);
         command.args(arguments);
         Ok(command)
+    }
+
+    /// From now on clients reach the broker by this address.
+    pub fn clients_via(&mut self, address: SocketAddr) {
+        self.clients_via = Some(address);
+    }
+
+    /// Runs `rgpu broker` with these arguments and a file, for this cluster's broker.
+    pub fn broker_tool(&self, arguments: &[&str], file: &Path) -> Result<()> {
+        let mut command = product::clean(&self.product.rgpu());
+        command.arg("broker").args(arguments).arg("--config").arg(self.config_file()).arg(file);
+        process::run(&mut command)?.success().map(drop)
     }
 
     /// `rgpu run` with these options, on the clients' host; `--` and the program are to be added.
