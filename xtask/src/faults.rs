@@ -8,8 +8,9 @@ use crate::{Parts, build, cargo, compile_all};
 /// What is disturbed, and how often.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// What is disturbed: `broker` (killed, stopped, cut off, set back to an older state) or `nodes`
-    #[arg(value_parser = ["broker", "nodes"])]
+    /// What is disturbed: `broker` (killed, stopped, cut off, set back to an older state), `nodes`, or `standby` (the
+    /// active one of two brokers)
+    #[arg(value_parser = ["broker", "nodes", "standby"])]
     what: String,
     /// How many faults there are
     #[arg(long, default_value_t = 20)]

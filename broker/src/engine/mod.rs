@@ -120,6 +120,11 @@ impl Inner {
     }
 }
 
+/// The epoch of a state.
+pub(crate) fn epoch_in(kept: &crate::store::Kept) -> u64 {
+    kept.settings.get(core::ORDERS).and_then(|text| text.parse().ok()).map_or(0, core::epoch_of)
+}
+
 /// A problem of that kind.
 pub(crate) fn problem(code: ErrorCode, message: String) -> Problem {
     Problem { code, message }
@@ -322,7 +327,14 @@ impl Engine {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: (now.as_millis() as u64).saturating_sub(self.0.time.started_ms) / 1000,
             public_key: self.public_key().to_text(),
+            epoch: self.epoch(),
+            standby: false,
         }
+    }
+
+    /// How often another broker has taken over before.
+    pub fn epoch(&self) -> u64 {
+        self.0.core.lock().epoch()
     }
 
     /// What was counted.

@@ -6,7 +6,7 @@ use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::ModelSet;
 
-use super::core::{Core, End, Entry};
+use super::core::{Core, End, Entry, epoch_of, first_of, moment_of};
 use super::problem;
 use crate::store::{LeaseRecord, NodeRecord};
 
@@ -74,6 +74,9 @@ pub(crate) fn check_registration(
     }
     Ok(())
 }
+
+/// No cluster has had so many brokers that took over.
+const MAX_EPOCH: u64 = 1 << 11;
 
 /// What of a heartbeat has to be stored.
 #[derive(Debug, Default, PartialEq)]
@@ -247,7 +250,8 @@ impl Core {
         let back = std::mem::replace(&mut live.lost, false) | std::mem::replace(&mut live.silent, false);
         // Another heartbeat has overtaken it: that one has said what came after.
         let overtaken = beat.orders < live.followed;
-        if beat.orders < unix_us + FUTURE_US {
+        let plausible = moment_of(beat.orders) < unix_us + FUTURE_US && epoch_of(beat.orders) < MAX_EPOCH;
+        if plausible {
             live.followed = live.followed.max(beat.orders);
         }
         let Heartbeat {
@@ -275,9 +279,13 @@ impl Core {
         if live.others.mbps() != before {
             self.changes.traffic.insert(name.to_owned());
         }
-        if orders > self.orders && orders < unix_us + FUTURE_US {
+        if orders > self.orders && plausible {
             // The clock went back, or the state is an older one: orders must be newer than those that the node follows.
-            self.orders = orders + 1;
+            self.orders = match self.settings.rivals && epoch_of(orders) > epoch_of(self.orders) {
+                // It comes from another broker, which may live still: nothing of that one's counts here any more.
+                true => first_of(epoch_of(orders) + 1, unix_us / 1000),
+                false => orders + 1,
+            };
             live.changed_at = self.orders;
         }
         self.counters.heartbeats += 1;

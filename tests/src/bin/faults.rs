@@ -1,4 +1,4 @@
-//! `rgpu-faults broker|nodes TIMES CLIENTS SEED`: what `cargo xtask faults` runs.
+//! `rgpu-faults broker|nodes|standby TIMES CLIENTS SEED`: what `cargo xtask faults` runs.
 
 use std::process::ExitCode;
 
@@ -10,12 +10,13 @@ use rgpu_tests::toolkit::Version;
 
 fn plan(arguments: &[String]) -> Result<Plan> {
     let [kind, times, clients, seed] = arguments else {
-        bail!("give: broker|nodes TIMES CLIENTS SEED");
+        bail!("give: broker|nodes|standby TIMES CLIENTS SEED");
     };
     let kind = match kind.as_str() {
         "broker" => Kind::Broker,
         "nodes" => Kind::Nodes,
-        other => bail!("{other:?} is neither broker nor nodes"),
+        "standby" => Kind::Standby,
+        other => bail!("{other:?} is none of broker, nodes and standby"),
     };
     Ok(Plan { kind, times: times.parse()?, clients: clients.parse()?, nodes: 3, seed: seed.parse()? })
 }

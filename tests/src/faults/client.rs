@@ -35,6 +35,7 @@ fn program(run: &Run, name: &str) {
     };
     let mut since: Option<Instant> = None;
     while since.is_none_or(|since: Instant| since.elapsed() < USE) {
+        let asked = Instant::now();
         let answer = puppet.tell("launch 0").and_then(|()| puppet.answer("launch 0", PATIENCE));
         match answer {
             Ok(words) if words.first().is_some_and(|word| word == "cudaSuccess") => {
@@ -49,7 +50,15 @@ fn program(run: &Run, name: &str) {
                     Ok(words) => words.join(" "),
                     Err(e) => format!("{e:#}"),
                 };
-                failed(run, name, since.is_some(), began, &format!("{what}\n{}", puppet.errors()));
+                let hangs = asked.elapsed() >= PATIENCE;
+                // It takes what it has with it, if it can.
+                let ended = puppet.end_within(if hangs { Duration::ZERO } else { PATIENCE });
+                let what = format!("{what}\n{}", puppet.errors());
+                if hangs || ended.is_err() {
+                    run.report.wrong(Wrong::Hang, format!("{name}: {what}"));
+                } else {
+                    failed(run, name, since.is_some(), began, &what);
+                }
                 return;
             }
         }
@@ -67,8 +76,6 @@ fn failed(run: &Run, name: &str, begun: bool, since: Instant, what: &str) {
     let text: String = what.chars().take(600).collect();
     if text.contains("element ") {
         run.report.wrong(Wrong::Result, format!("{name}: {text}"));
-    } else if text.contains("said nothing for") {
-        run.report.wrong(Wrong::Hang, format!("{name}: {text}"));
     } else if !begun {
         run.report.not_begun.fetch_add(1, SeqCst);
         std::thread::sleep(Duration::from_millis(300));

@@ -49,9 +49,9 @@ impl Way {
         Ok(Self { address, state })
     }
 
-    /// Where to connect.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Where to connect, for HTTP.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// Cuts it, or joins it again.

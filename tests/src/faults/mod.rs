@@ -3,6 +3,7 @@
 
 mod client;
 pub mod cut;
+mod standby;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use rgpu_control::ticket;
 
 use crate::cluster::{Cluster, Setup};
@@ -30,6 +31,8 @@ pub enum Kind {
     Broker,
     /// Servers: killed, stopped, cut off from the broker.
     Nodes,
+    /// The active one of two brokers: killed, stopped.
+    Standby,
 }
 
 /// What is to be done.
@@ -60,6 +63,8 @@ pub struct Report {
     pub touched: AtomicU64,
     /// Programs that could not begin, because a fault was under way; tried again.
     pub not_begun: AtomicU64,
+    /// The longest time, in milliseconds, until another broker had taken over.
+    pub longest_ms: AtomicU64,
     /// What must not be, in words, each with its kind.
     wrong: Mutex<Vec<(Wrong, String)>>,
 }
@@ -109,6 +114,13 @@ impl fmt::Display for Report {
             self.touched.load(SeqCst),
             self.not_begun.load(SeqCst)
         )?;
+        if self.longest_ms.load(SeqCst) > 0 {
+            writeln!(
+                f,
+                "longest time to a take-over: {:.1} s",
+                self.longest_ms.load(SeqCst) as f64 / 1000.0
+            )?;
+        }
         let kinds = [
             (Wrong::Hang, "hangs"),
             (Wrong::Death, "deaths of daemons"),
@@ -150,6 +162,8 @@ pub(crate) struct Run {
     ending: AtomicBool,
     /// Everything is over.
     over: AtomicBool,
+    /// A broker that has ended has ended by itself.
+    watches_broker: bool,
     /// Until when a fault may be felt by programs of a server, by server.
     touched: Mutex<Vec<Option<Instant>>>,
 }
@@ -167,18 +181,34 @@ impl Run {
 pub fn run(product: &Product, program: PathBuf, plan: Plan) -> Result<Report> {
     let setup = Setup { lease_ttl_s: 12, node_timeout_s: 4, ..Setup::servers(plan.nodes) };
     let tickets = tickets();
+    if plan.kind == Kind::Standby {
+        let (cluster, pair) = standby::cluster(product, setup)?;
+        return disturb(cluster, plan, program, tickets, Vec::new(), Some(pair));
+    }
     let mut cluster = Cluster::on_loopback(product, &setup)?;
     // Each server reaches the broker by a way of its own, and so do the clients.
     let broker = cluster.broker()?.address().parse()?;
     let ways: Vec<Way> = (0..=plan.nodes).map(|_| Way::to(broker)).collect::<Result<_>>()?;
-    cluster.clients_via(ways[plan.nodes].address());
+    cluster.clients_via(ways[plan.nodes].url());
     for (at, way) in ways[..plan.nodes].iter().enumerate() {
         cluster.nodes[at].service()?.kill(true);
-        cluster.nodes[at].via = Some(way.address());
+        cluster.nodes[at].via = Some(way.url());
         cluster.start_node(at)?;
     }
     cluster.wait_ready()?;
+    disturb(cluster, plan, program, tickets, ways, None)
+}
+
+fn disturb(
+    cluster: Cluster,
+    plan: Plan,
+    program: PathBuf,
+    tickets: usize,
+    ways: Vec<Way>,
+    mut pair: Option<standby::Pair>,
+) -> Result<Report> {
     let run = Run {
+        watches_broker: pair.is_none(),
         report: Report::default(),
         program,
         cluster: Mutex::new(cluster),
@@ -202,6 +232,13 @@ pub fn run(product: &Product, program: PathBuf, plan: Plan) -> Result<Report> {
             let what = match plan.kind {
                 Kind::Broker => disturb_broker(&run, &ways, &mut chance),
                 Kind::Nodes => disturb_node(&run, &ways, &mut chance),
+                Kind::Standby => match &mut pair {
+                    Some(pair) => pair.disturb(&run, &mut chance).map(|(name, took)| {
+                        run.report.longest_ms.fetch_max(took.as_millis() as u64, SeqCst);
+                        name
+                    }),
+                    None => Err(anyhow::anyhow!("there is one broker")),
+                },
             };
             match what {
                 Ok(name) => *faults.entry(name).or_insert(0) += 1,
@@ -225,6 +262,9 @@ pub fn run(product: &Product, program: PathBuf, plan: Plan) -> Result<Report> {
     let Run { mut report, cluster, .. } = run;
     report.faults = faults;
     let cluster = cluster.into_inner().expect("no thread panics");
+    if let Some(pair) = pair.as_ref().filter(|_| !report.is_clean()) {
+        eprintln!("the second broker: {}", pair.log());
+    }
     if let Err(e) = cluster.wait_idle(CALM) {
         report.wrong(Wrong::Leak, format!("devices or leases are not given back: {e:#}"));
     }
@@ -267,7 +307,8 @@ fn watch(run: &Run) {
                     let _ = cluster.start_node(at); // what follows is not to fail for that
                 }
             }
-            if let Ok(service) = cluster.broker()
+            if run.watches_broker
+                && let Ok(service) = cluster.broker()
                 && !service.is_running()
             {
                 run.report.wrong(Wrong::Death, format!("the broker: {}", service.log_text()));
@@ -279,7 +320,6 @@ fn watch(run: &Run) {
 }
 
 fn disturb_broker(run: &Run, ways: &[Way], chance: &mut Chance) -> Result<&'static str> {
-    let start = |run: &Run| run.cluster().start_broker().context("starting the broker again");
     match chance.below(7) {
         0 | 1 => {
             // Killed and started while nothing else looks: the watcher would call it a death.
@@ -318,8 +358,7 @@ fn disturb_broker(run: &Run, ways: &[Way], chance: &mut Chance) -> Result<&'stat
             for suffix in ["", "-wal", "-shm"] {
                 let _ = std::fs::remove_file(cluster.state().join(format!("broker.sqlite{suffix}")));
             }
-            drop(cluster);
-            start(run)?;
+            cluster.start_broker()?;
             Ok("state lost")
         }
         _ => {
@@ -330,8 +369,7 @@ fn disturb_broker(run: &Run, ways: &[Way], chance: &mut Chance) -> Result<&'stat
             let mut cluster = run.cluster();
             cluster.broker()?.kill(false);
             cluster.broker_tool(&["restore"], &copy)?;
-            drop(cluster);
-            start(run)?;
+            cluster.start_broker()?;
             Ok("older state")
         }
     }

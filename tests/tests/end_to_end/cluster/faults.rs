@@ -11,6 +11,7 @@ pub(super) fn tests() -> Vec<Test> {
     vec![
         Test::new("cluster::faults_of_the_broker_touch_no_program", || few(Kind::Broker, 7)),
         Test::new("cluster::faults_of_a_server_touch_no_other_program", || few(Kind::Nodes, 4)),
+        Test::new("cluster::a_standby_takes_over_and_no_program_notices", || few(Kind::Standby, 3)),
     ]
 }
 
