@@ -66,6 +66,12 @@ pub struct Config {
     pub encrypt: bool,
     /// The authority (PEM) that signs the certificates of servers that encrypt programs' connections.
     pub data_ca: Option<PathBuf>,
+    /// The URL of the cluster's other broker, if there is one.
+    pub peer: Option<String>,
+    /// The certificates (PEM) that sign the peer's; without them, the machine's own.
+    pub peer_ca: Option<PathBuf>,
+    /// Whether this broker begins by standing by, whatever its peer does.
+    pub standby: bool,
 }
 
 /// The files for encrypted connections, in PEM.
@@ -106,6 +112,9 @@ impl Default for Config {
             tls: None,
             encrypt: engine.encrypt,
             data_ca: None,
+            peer: None,
+            peer_ca: None,
+            standby: false,
         }
     }
 }
@@ -232,6 +241,7 @@ impl Config {
             tenants: self.tenants.clone(),
             encrypt: self.encrypt,
             data_ca: data_ca.transpose()?,
+            rivals: self.peer.is_some(),
             ..Settings::default()
         })
     }

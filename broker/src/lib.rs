@@ -13,5 +13,6 @@ pub mod engine;
 pub mod metrics;
 pub mod serve;
 pub mod setup;
+mod standby;
 pub mod store;
 pub mod tls;

@@ -26,10 +26,11 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::{self, Parts, Shared};
 use crate::config::{Config, ConfigError};
 use crate::door::{AddressFull, Door, Place, Room};
-use crate::engine::{Engine, StartError, SystemClock};
+use crate::engine::{Engine, Settings, StartError, SystemClock};
 use crate::metrics::Metrics;
 use crate::setup::{self, SetupError};
-use crate::store::{SqliteStore, StoreError};
+use crate::standby::{self, Peer, Standby};
+use crate::store::{SqliteStore, Store, StoreError};
 use crate::tls::{self, TlsError};
 
 /// How long a connection may be idle at least, and how long a client may take to say which request it has. Where leases are renewed
@@ -43,6 +44,9 @@ const FIRST_REQUEST_TIME: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How long requests may take to end when the broker stops.
 const STOP_TIME: Duration = Duration::from_secs(1);
+
+/// How long a broker waits at its start for another one that is stopping, and has the state still.
+const OTHERS_END: Duration = Duration::from_secs(20);
 
 /// Why the broker doesn't run.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +74,9 @@ pub enum ServeError {
         /// What is the matter.
         why: String,
     },
+    /// The peer's address, or its certificates.
+    #[error("peer: {0}")]
+    Peer(#[from] rgpu_control::ClientError),
     /// The system.
     #[error("the broker cannot run: {0}")]
     System(#[from] io::Error),
@@ -88,8 +95,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a broker; requests are answered from then on.
+    /// Starts a broker that is active; requests are answered from then on.
     pub fn start(config: &Config) -> Result<Self, ServeError> {
+        Self::start_in(config, 0)
+    }
+
+    /// The same in a later epoch than the state's, where that is an earlier one.
+    fn start_in(config: &Config, epoch: u64) -> Result<Self, ServeError> {
         raise_file_limit();
         let key = setup::read_key(&config.data_dir)?;
         let acceptor = config.tls.as_ref().map(tls::server_config).transpose()?.map(TlsAcceptor::from);
@@ -101,9 +113,13 @@ impl Server {
             .build()?;
         let listener = runtime.block_on(listen(config))?;
         let address = listener.local_addr()?;
-        let store = SqliteStore::open(&setup::state_path(&config.data_dir))?;
-        let engine =
-            Engine::start(config.settings()?, key.clone(), Box::new(store), Arc::new(SystemClock::new()))?;
+        let store = SqliteStore::open_within(&setup::state_path(&config.data_dir), OTHERS_END)?;
+        let engine = Engine::start(
+            Settings { epoch, ..config.settings()? },
+            key.clone(),
+            Box::new(store),
+            Arc::new(SystemClock::new()),
+        )?;
         let (stop, stopping) = watch::channel(false);
         let metrics = Arc::new(Metrics::default());
         let shared = Shared::new(Parts {
@@ -115,14 +131,9 @@ impl Server {
             max_per_token: config.max_requests_per_token,
             stopping: stopping.clone(),
         });
-        let idle = IDLE_TIME.max(Duration::from_secs(config.lease_ttl_s)).min(MAX_IDLE_TIME);
-        let context = ConnectionContext { acceptor, router: api::router(&shared), metrics, idle };
-        let room = Room {
-            total: config.max_connections,
-            per_address: config.max_connections_per_address,
-            first_request: FIRST_REQUEST_TIME,
-        };
-        let accepting = Some(runtime.spawn(accept(listener, Door::new(room), context, stopping)));
+        let context =
+            ConnectionContext { acceptor, router: api::router(&shared), metrics, idle: idle_time(config) };
+        let accepting = Some(runtime.spawn(accept(listener, Door::new(room(config)), context, stopping)));
         Ok(Self { runtime: Some(runtime), engine, key, address, encrypted, stop, accepting })
     }
 
@@ -170,30 +181,141 @@ impl Drop for Server {
     }
 }
 
-/// Runs a broker until it is told to stop by SIGTERM or SIGINT. Prints one line with its address.
+/// Runs a broker until it is told to stop by SIGTERM or SIGINT. Prints one line with its address. Where it has a peer, it is active
+/// or stands by, as the two agree.
 pub fn serve(config: &Config) -> Result<(), ServeError> {
-    let server = Server::start(config)?;
-    let url = server.url();
-    let told = async move {
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        // Whoever waits for this line may stop the broker at once: the signals are heeded by now.
-        let line = format!("rgpu broker: listening on {url}\n");
-        io::stdout().write_all(line.as_bytes()).and_then(|()| io::stdout().flush())?;
-        tracing::info!("listening on {url}");
+    let key = setup::read_key(&config.data_dir)?;
+    let Some(peer) = Peer::of(config, &key)?.map(Arc::new) else {
+        return run(Server::start(config)?, None, true).map(drop);
+    };
+    let mut config = config.clone();
+    let (mut said, mut at_once) = (false, !config.standby);
+    loop {
+        let passive = Passive::start(&config, &key, &peer)?;
+        // A free port that was asked for is kept.
+        config.listen = passive.address.to_string();
+        if !std::mem::replace(&mut said, true) {
+            announce(&passive.url, &format!(" (its peer is {})", peer.url()))?;
+        }
+        let Some(epoch) = passive.wait(at_once)? else { return Ok(()) };
+        let server = Server::start_in(&config, epoch)?;
+        tracing::info!("active, in epoch {}", server.engine().epoch());
+        if !run(server, Some((&peer, config.standby)), false)? {
+            return Ok(());
+        }
+        at_once = false;
+    }
+}
+
+/// Says where it listens: whoever waits for this line may stop the broker at once, by signals that are heeded by now.
+fn announce(url: &str, more: &str) -> io::Result<()> {
+    let line = format!("rgpu broker: listening on {url}{more}\n");
+    io::stdout().write_all(line.as_bytes()).and_then(|()| io::stdout().flush())?;
+    tracing::info!("listening on {url}{more}");
+    Ok(())
+}
+
+/// Becomes ready when the process is told to stop. The signals are heeded from the call on.
+fn told_to_stop() -> io::Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        Ok::<(), io::Error>(())
+    })
+}
+
+/// Runs an active broker until it is told to stop, or (true) until its peer has taken over.
+fn run(server: Server, peer: Option<(&Arc<Peer>, bool)>, announced: bool) -> Result<bool, ServeError> {
+    let (superseded, mut is_superseded) = watch::channel(false);
+    let watching = match peer {
+        None => None,
+        Some((peer, yields)) => {
+            let engine = server.engine().clone();
+            let told = superseded.clone();
+            let tell = move || {
+                told.send_replace(true);
+            };
+            Some(standby::watch_rival(peer.clone(), yields, move || engine.epoch(), tell)?)
+        }
     };
+    let mut is_over = false;
     if let Some(runtime) = &server.runtime {
-        runtime.block_on(told)?;
+        is_over = runtime.block_on(async {
+            let told = told_to_stop()?;
+            if announced {
+                announce(&server.url(), "")?;
+            }
+            tokio::select! {
+                () = told => Ok::<bool, io::Error>(false),
+                _ = is_superseded.wait_for(|over| *over) => Ok(true),
+            }
+        })?;
     }
+    drop(watching);
     tracing::info!("stopping");
     server.stop();
     tracing::info!("stopped");
-    Ok(())
+    Ok(is_over)
+}
+
+/// A broker that stands by.
+struct Passive {
+    runtime: Runtime,
+    standby: Arc<Standby>,
+    nodes: usize,
+    address: SocketAddr,
+    url: String,
+    stop: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Passive {
+    fn start(config: &Config, key: &PrivateKey, peer: &Arc<Peer>) -> Result<Self, ServeError> {
+        // What this broker knew when it was active.
+        let state = setup::state_path(&config.data_dir);
+        let kept = SqliteStore::open_within(&state, OTHERS_END)?.load()?;
+        let standby = Standby::new(peer.clone(), key.clone(), crate::engine::epoch_in(&kept));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("rgpu-standby")
+            .enable_all()
+            .build()?;
+        let acceptor = config.tls.as_ref().map(tls::server_config).transpose()?.map(TlsAcceptor::from);
+        let scheme = if acceptor.is_some() { "https" } else { "http" };
+        let listener = runtime.block_on(listen(config))?;
+        let address = listener.local_addr()?;
+        let router = standby.router();
+        let metrics = Arc::new(Metrics::default());
+        let context = ConnectionContext { acceptor, router, metrics, idle: idle_time(config) };
+        let door = Door::new(room(config));
+        let (never, stopping) = watch::channel(false);
+        runtime.spawn(async move {
+            accept(listener, door, context, stopping).await;
+            drop(never);
+        });
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (told, stops) = (runtime.block_on(async { told_to_stop() })?, stop.clone());
+        runtime.spawn(async move {
+            told.await;
+            stops.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        Ok(Self {
+            runtime,
+            standby,
+            nodes: kept.nodes.len(),
+            address,
+            url: format!("{scheme}://{address}"),
+            stop,
+        })
+    }
+
+    /// Waits until this broker is to be active. Its connections end then: who has one connects anew.
+    fn wait(self, at_once: bool) -> Result<Option<u64>, ServeError> {
+        let epoch = self.standby.wait(at_once, self.nodes, &self.stop);
+        self.runtime.shutdown_timeout(Duration::from_secs(1));
+        Ok(epoch)
+    }
 }
 
 async fn listen(config: &Config) -> Result<TcpListener, ServeError> {
@@ -202,6 +324,20 @@ async fn listen(config: &Config) -> Result<TcpListener, ServeError> {
         tokio::net::lookup_host(&config.listen).await.map_err(|e| failed(e.to_string()))?.collect();
     config.may_listen(&addresses).map_err(|e| failed(e.to_string()))?;
     TcpListener::bind(addresses.as_slice()).await.map_err(|e| failed(e.to_string()))
+}
+
+/// How long a connection may be idle.
+fn idle_time(config: &Config) -> Duration {
+    IDLE_TIME.max(Duration::from_secs(config.lease_ttl_s)).min(MAX_IDLE_TIME)
+}
+
+/// How many connections there may be.
+fn room(config: &Config) -> Room {
+    Room {
+        total: config.max_connections,
+        per_address: config.max_connections_per_address,
+        first_request: FIRST_REQUEST_TIME,
+    }
 }
 
 /// What a connection needs.

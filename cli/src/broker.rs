@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rgpu_broker::config::{Config, Overrides};
-use rgpu_broker::setup;
+use rgpu_broker::{setup, store};
 use rgpu_control::api::TokenWithdrawal;
 use rgpu_control::settings::{BROKER_CONFIG_VARIABLE, BROKER_DATA_DIR_VARIABLE};
 use rgpu_control::token::Role;
@@ -23,7 +23,8 @@ use crate::{Failure, Outcome};
     rgpu broker init ~/broker                                         # a key, a configuration, an admin's token\n  \
     rgpu broker --config ~/broker/broker.toml\n  \
     rgpu broker token --config ~/broker/broker.toml --role node --name gpu-1 --out gpu-1.token\n  \
-    rgpu broker token --config ~/broker/broker.toml --role tenant --name ann --valid 30d --out ann.token\n\n\
+    rgpu broker token --config ~/broker/broker.toml --role tenant --name ann --valid 30d --out ann.token\n  \
+    rgpu broker backup --config ~/broker/broker.toml broker-monday.sqlite\n\n\
     Prints one line with the address when it listens; port 0 picks a free port. RGPU_LOG=debug says more on stderr."
 )]
 pub(crate) struct Arguments {
@@ -55,6 +56,23 @@ enum Command {
         /// Where the broker's state is to be
         #[arg(long, value_name = "DIR", env = BROKER_DATA_DIR_VARIABLE)]
         data_dir: PathBuf,
+    },
+    /// Copy the broker's state to a new file; the broker may be running. The key is not in it: keep a copy of that elsewhere
+    Backup {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Replace the broker's state by a copy that `backup` made; the broker must not be running. What was granted since is
+    /// learnt from the nodes
+    Restore {
+        /// The copy
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
     },
     /// Issue a role token, with the broker's key; no broker need be running. Or list and withdraw those of a running one
     #[command(
@@ -117,6 +135,25 @@ enum TokenAction {
     },
 }
 
+/// Whose state.
+#[derive(clap::Args)]
+struct Place {
+    /// The configuration
+    #[arg(long, value_name = "FILE", env = BROKER_CONFIG_VARIABLE)]
+    config: Option<PathBuf>,
+    /// Where the state is, instead of where the configuration says
+    #[arg(long, value_name = "DIR", env = BROKER_DATA_DIR_VARIABLE)]
+    data_dir: Option<PathBuf>,
+}
+
+impl Place {
+    fn state(self) -> Result<PathBuf, Failure> {
+        let overrides = Overrides { data_dir: self.data_dir, ..Overrides::default() };
+        let config = Config::load(self.config.as_deref(), overrides).map_err(failed)?;
+        Ok(setup::state_path(&config.data_dir))
+    }
+}
+
 fn parse_role(text: &str) -> Result<Role, String> {
     [Role::Admin, Role::Tenant, Role::Node]
         .into_iter()
@@ -137,6 +174,17 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
             if setup::make_key(&data_dir).map_err(failed)? {
                 eprintln!("rgpu broker: made a key in {}", data_dir.display());
             }
+        }
+        Some(Command::Backup { file, place }) => {
+            let state = place.state()?;
+            store::backup(&state, &file).map_err(failed)?;
+            eprintln!("rgpu broker: {} is a copy of {}", file.display(), state.display());
+        }
+        Some(Command::Restore { file, place }) => {
+            let state = place.state()?;
+            let old = store::restore(&file, &state).map_err(failed)?;
+            let old = old.map_or_else(String::new, |old| format!("; the earlier one is {}", old.display()));
+            eprintln!("rgpu broker: {} is the state now{old}", file.display());
         }
         Some(Command::Token { action: Some(action), .. }) => token_action(action)?,
         Some(Command::Token { action: None, config, data_dir, role, name, valid, out }) => {

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -117,8 +118,12 @@ impl Tls {
 #[derive(Clone)]
 pub struct Broker {
     agent: Agent,
-    base: Arc<str>,
+    bases: Arc<[Arc<str>]>,
+    /// Which of them answered last.
+    current: Arc<AtomicUsize>,
     token: Arc<str>,
+    /// How long a request may take beyond what it was told to wait.
+    patience: Duration,
 }
 
 /// How long a connection is kept that is not in use.
@@ -126,37 +131,57 @@ const KEPT: Duration = Duration::from_secs(3600);
 
 /// How long a request may take beyond what it was told to wait.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// The same where there is another broker to be asked.
+const PATIENCE_OF_SEVERAL: Duration = Duration::from_secs(4);
 
 impl Broker {
-    /// A broker at `http://HOST:PORT` or `https://HOST:PORT`, for whom the token names. Nothing is sent yet.
+    /// A broker at `http://HOST:PORT` or `https://HOST:PORT`, for whom the token names; or several, separated by commas, of which
+    /// one is active and the others stand by. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// An address is none, or the certificates are of no use.
     pub fn new(url: &str, token: &str, tls: &Tls) -> Result<Self, ClientError> {
-        let base = url.trim_end_matches('/');
-        let host = base.strip_prefix("http://").or_else(|| base.strip_prefix("https://"));
-        if host.is_none_or(|host| host.is_empty() || host.contains(['/', '?', '#', ' '])) {
-            let text = format!("{url:?} is no broker's address: give http://HOST:PORT or https://HOST:PORT");
-            return Err(ClientError::Setup(text));
+        let bases: Arc<[Arc<str>]> =
+            url.split(',').map(|url| Arc::from(url.trim().trim_end_matches('/'))).collect();
+        for base in bases.iter() {
+            let host = base.strip_prefix("http://").or_else(|| base.strip_prefix("https://"));
+            if host.is_none_or(|host| host.is_empty() || host.contains(['/', '?', '#', ' '])) {
+                let text = format!(
+                    "{url:?} is no broker's address: give http://HOST:PORT or https://HOST:PORT, or several with commas between"
+                );
+                return Err(ClientError::Setup(text));
+            }
         }
+        let connect = if bases.len() > 1 { 2 } else { 5 };
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_connect(Some(Duration::from_secs(5)))
+            .timeout_connect(Some(Duration::from_secs(connect)))
             .max_redirects(0)
             // The broker says when a connection is not kept any longer. A lease is renewed every so often, and a node speaks
             // every second: a new connection each time would be one more to be let in.
             .max_idle_age(KEPT)
             .proxy(None);
-        if base.starts_with("https") {
+        if bases.iter().any(|base| base.starts_with("https")) {
             // The process may have several; this one is ours to choose.
             let _ = rustls::crypto::ring::default_provider().install_default();
             config = config.tls_config(tls.config()?);
         }
-        Ok(Self { agent: config.build().new_agent(), base: base.into(), token: token.trim().into() })
+        let (agent, current) = (config.build().new_agent(), Arc::new(AtomicUsize::new(0)));
+        let patience = if bases.len() > 1 { PATIENCE_OF_SEVERAL } else { PATIENCE };
+        Ok(Self { agent, bases, current, token: token.trim().into(), patience })
     }
 
-    /// The broker's address.
+    /// The same, where requests may take only so long beyond what they are told to wait.
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// The broker's address: where there are several, of the one that answered last.
     pub fn url(&self) -> &str {
-        &self.base
+        &self.bases[self.current.load(Relaxed) % self.bases.len()]
     }
 
+    /// Asks the broker that answered last; where that is not to be reached, or only stands by, the others.
     fn send(
         &self,
         method: &str,
@@ -164,7 +189,32 @@ impl Broker {
         body: Option<Vec<u8>>,
         wait: Option<Duration>,
     ) -> Result<ureq::http::Response<Body>, ClientError> {
-        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let first = self.current.load(Relaxed);
+        let mut answer = None;
+        for turn in 0..self.bases.len() {
+            let at = (first + turn) % self.bases.len();
+            let sent = self.send_to(&self.bases[at], method, path, body.clone(), wait);
+            match sent {
+                Ok(sent) if !sent.headers().contains_key(STANDBY_HEADER) => {
+                    self.current.store(at, Relaxed);
+                    return Ok(sent);
+                }
+                // What the active one's failure is says more than that another one stands by.
+                sent => answer = answer.filter(Result::is_err).or(Some(sent)),
+            }
+        }
+        answer.unwrap_or_else(|| Err(ClientError::Setup("there is no broker's address".into())))
+    }
+
+    fn send_to(
+        &self,
+        base: &str,
+        method: &str,
+        path: &str,
+        body: Option<Vec<u8>>,
+        wait: Option<Duration>,
+    ) -> Result<ureq::http::Response<Body>, ClientError> {
+        let mut request = Request::builder().method(method).uri(format!("{base}{path}"));
         if !self.token.is_empty() {
             request = request.header("authorization", format!("Bearer {}", self.token));
         }
@@ -174,11 +224,11 @@ impl Broker {
         let request = request
             .body(body.unwrap_or_default())
             .map_err(|e| ClientError::Setup(format!("the request cannot be made: {e}")))?;
-        let request =
-            self.agent.configure_request(request).timeout_global(wait.map(|wait| wait + PATIENCE)).build();
+        let time = wait.map(|wait| wait + self.patience);
+        let request = self.agent.configure_request(request).timeout_global(time).build();
         self.agent
             .run(request)
-            .map_err(|e| ClientError::Unreachable { broker: self.base.to_string(), why: e.to_string() })
+            .map_err(|e| ClientError::Unreachable { broker: base.to_owned(), why: e.to_string() })
     }
 
     fn call<T: DeserializeOwned>(
@@ -188,13 +238,13 @@ impl Broker {
         body: Option<&impl Serialize>,
         wait: Duration,
     ) -> Result<T, ClientError> {
-        let odd = |why: String| ClientError::Odd { broker: self.base.to_string(), why };
+        let odd = |why: String| ClientError::Odd { broker: self.url().to_owned(), why };
         let body = body.map(|body| serde_json::to_vec(body).map_err(|e| odd(e.to_string()))).transpose()?;
         let mut answer = self.send(method, path, body, Some(wait))?;
         let status = answer.status();
         let bytes =
             answer.body_mut().with_config().limit(256 << 20).read_to_vec().map_err(|e| {
-                ClientError::Unreachable { broker: self.base.to_string(), why: e.to_string() }
+                ClientError::Unreachable { broker: self.url().to_owned(), why: e.to_string() }
             })?;
         if !status.is_success() {
             return Err(match serde_json::from_slice::<ErrorBody>(&bytes) {
@@ -210,9 +260,17 @@ impl Broker {
         self.call("GET", path, None::<&()>, Duration::ZERO)
     }
 
-    /// Whether it is well.
+    /// How it is; also where that is not well.
+    ///
+    /// # Errors
+    /// It cannot be reached, or is no broker.
     pub fn health(&self) -> Result<Health, ClientError> {
-        self.get(paths::HEALTH)
+        let (base, get) = (self.url().to_owned(), "GET");
+        let mut answer = self.send_to(&base, get, paths::HEALTH, None, Some(Duration::ZERO))?;
+        let bytes = answer.body_mut().with_config().limit(1 << 20).read_to_vec();
+        let bytes =
+            bytes.map_err(|e| ClientError::Unreachable { broker: base.clone(), why: e.to_string() })?;
+        serde_json::from_slice(&bytes).map_err(|e| ClientError::Odd { broker: base, why: e.to_string() })
     }
 
     /// The cluster in a few numbers.
@@ -337,12 +395,12 @@ impl Broker {
         mut each: impl FnMut(Event) -> std::ops::ControlFlow<()>,
     ) -> Result<(), ClientError> {
         let answer = self.send("GET", &format!("{}?since={since}", paths::EVENTS), None, None)?;
-        let lost = |why: String| ClientError::Unreachable { broker: self.base.to_string(), why };
+        let lost = |why: String| ClientError::Unreachable { broker: self.url().to_owned(), why };
         if !answer.status().is_success() {
             let bytes = answer.into_body().read_to_vec().map_err(|e| lost(e.to_string()))?;
             return Err(match serde_json::from_slice::<ErrorBody>(&bytes) {
                 Ok(body) => ClientError::Refused(body.error),
-                Err(e) => ClientError::Odd { broker: self.base.to_string(), why: e.to_string() },
+                Err(e) => ClientError::Odd { broker: self.url().to_owned(), why: e.to_string() },
             });
         }
         for line in BufReader::new(answer.into_body().into_reader()).lines() {
@@ -350,7 +408,7 @@ impl Broker {
             // Comments keep the connection alive; ids and names of events are in the data, too.
             let Some(data) = line.strip_prefix("data:") else { continue };
             let event = serde_json::from_str(data.trim())
-                .map_err(|e| ClientError::Odd { broker: self.base.to_string(), why: e.to_string() })?;
+                .map_err(|e| ClientError::Odd { broker: self.url().to_owned(), why: e.to_string() })?;
             if each(event).is_break() {
                 return Ok(());
             }
@@ -386,7 +444,8 @@ mod tests {
     fn addresses_are_checked() {
         let tls = Tls::default();
         assert!(Broker::new("http://localhost:7080/", "t", &tls).is_ok());
-        for bad in ["", "localhost:7080", "http://", "http://a/b", "ftp://a"] {
+        assert!(Broker::new("http://a:1,https://b:2/", "t", &tls).is_ok());
+        for bad in ["", "http://a:1,", "localhost:7080", "http://", "http://a/b", "ftp://a"] {
             assert!(Broker::new(bad, "t", &tls).is_err(), "{bad}");
         }
     }

@@ -1,11 +1,13 @@
 //! What the end-to-end tests and `cargo xtask` share: the CUDA compiler ([`toolkit`]), the example
 //! programs ([`examples`]), what is carried to a machine with a GPU ([`gpu_check`]), the built binaries and a daemon ([`product`]),
 //! processes with time limits ([`process`]), a proxy that watches the wire ([`proxy`]), a broker with servers and clients ([`cluster`]),
-//! and a pseudo-terminal ([`terminal`]).
+//! faults of brokers and servers ([`faults`]), and a pseudo-terminal ([`terminal`]).
 
 #[cfg(feature = "end-to-end")]
 pub mod cluster;
 pub mod examples;
+#[cfg(feature = "end-to-end")]
+pub mod faults;
 pub mod gpu_check;
 pub mod process;
 pub mod product;

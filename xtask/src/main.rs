@@ -3,6 +3,7 @@
 
 mod count_instructions;
 mod demo;
+mod faults;
 mod gpu_check;
 mod rdma;
 mod test;
@@ -40,6 +41,8 @@ enum Task {
     },
     /// Counts the instructions that a launch costs the program's side; needs valgrind
     CountInstructions,
+    /// Kills, stops and cuts off brokers and servers while programs run, and counts what must never be
+    Faults(faults::Arguments),
     /// Fetches the CUDA compiler
     Toolkit,
     /// Compiles the examples and the tests' programs
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Task::Demo { filter } => demo::demo(&filter),
         Task::Test { filter, rdma: true } => rdma::test(&filter),
         Task::Test { filter, rdma: false } => test::test(&filter),
+        Task::Faults(arguments) => faults::faults(&arguments),
         Task::CountInstructions => count_instructions::count_instructions(),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),

@@ -36,7 +36,7 @@ fn wait_s(asked: Option<u32>) -> Result<u32, Failure> {
 // ---- about the broker ----
 
 pub(super) async fn health(State(shared): State<Shared>) -> Response {
-    let health = shared.0.engine.health();
+    let health = shared.0.engine.health().await;
     let status = if health.status == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(health)).into_response()
 }

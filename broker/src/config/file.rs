@@ -27,6 +27,9 @@ pub(super) struct File {
     pub default_profile: Option<Spanned<String>>,
     pub encrypt: Option<Spanned<bool>>,
     pub data_ca: Option<Spanned<PathBuf>>,
+    pub peer: Option<Spanned<String>>,
+    pub peer_ca: Option<Spanned<PathBuf>>,
+    pub standby: Option<Spanned<bool>>,
     #[serde(default)]
     pub policy: FilePolicy,
     #[serde(default)]

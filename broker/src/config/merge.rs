@@ -105,6 +105,14 @@ impl Config {
         let inside = |path: Option<Spanned<PathBuf>>| path.map(|path| directory.join(path.into_inner()));
         config.encrypt = file.encrypt.map(Spanned::into_inner).unwrap_or(false);
         config.data_ca = inside(file.data_ca);
+        config.peer = file.peer.map(Spanned::into_inner);
+        config.peer_ca = inside(file.peer_ca);
+        if let Some(standby) = file.standby.map(|standby| source.said(standby)) {
+            if standby.value && config.peer.is_none() {
+                return Err(standby.wrong("standby", true, "peer is missing: the URL of the other broker"));
+            }
+            config.standby = standby.value;
+        }
         let certificate = overrides.tls_certificate.or_else(|| inside(file.tls.certificate));
         let key = overrides.tls_key.or_else(|| inside(file.tls.key));
         let client_ca = overrides.tls_client_ca.or_else(|| inside(file.tls.client_ca));

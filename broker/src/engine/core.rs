@@ -207,6 +207,12 @@ pub(crate) struct Core {
     pub wanted: BTreeSet<LeaseId>,
     /// Why the last commit failed, if it did.
     pub failing: Option<String>,
+    /// When the state was last written, in ms of the engine's time.
+    pub stored_ms: u64,
+    /// Somebody wants to know whether the state can be written.
+    pub probe: bool,
+    /// When it was last tried whether it can be.
+    pub checked: Option<std::time::Instant>,
     /// Leases that have ended, and lost nodes that may still serve them.
     pub gone: BTreeSet<(LeaseId, String)>,
     /// When what is due by time was last looked at.
@@ -216,11 +222,29 @@ pub(crate) struct Core {
 }
 
 /// What is stored under which name.
-const ORDERS: &str = "orders";
+pub(super) const ORDERS: &str = "orders";
 const POLICY: &str = "policy";
 const CONFIGURED_POLICY: &str = "configured_policy";
 const GONE: &str = "gone";
 const WITHDRAWN: &str = "withdrawn_tokens";
+
+/// Below the epoch, the orders' numbers are microseconds since 1970 (until the year 2112).
+const EPOCH_SHIFT: u32 = 52;
+
+/// Which epoch orders are of: their later ones, and whatever names them, count for more than all of an earlier epoch.
+pub(crate) fn epoch_of(orders: u64) -> u64 {
+    orders >> EPOCH_SHIFT
+}
+
+/// When orders were made by the clock of their broker, in microseconds since 1970.
+pub(crate) fn moment_of(orders: u64) -> u64 {
+    orders & ((1 << EPOCH_SHIFT) - 1)
+}
+
+/// The first number that orders can have in an epoch at a time.
+pub(crate) fn first_of(epoch: u64, unix_ms: u64) -> u64 {
+    (epoch << EPOCH_SHIFT) | moment_of(unix_ms * 1000)
+}
 
 impl Core {
     /// What was stored, as it is when the engine starts.
@@ -231,6 +255,7 @@ impl Core {
     ) -> Result<Core, StartError> {
         let (now, unix_ms) = (clock.elapsed().as_millis() as u64, clock.unix().as_millis() as u64);
         let stored_orders: u64 = kept.settings.get(ORDERS).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let epoch = settings.epoch.max(epoch_of(stored_orders));
         // A policy that was set through the API counts until the configuration's is a different one.
         // Either was perhaps written by a release that knew fewer settings.
         let stored = |key| -> Result<Option<PolicySettings>, StartError> {
@@ -246,10 +271,12 @@ impl Core {
         }
         let waiting = || kept.leases.iter().filter(|lease| lease.state == LeaseState::Waiting);
         let earliest = waiting().map(|lease| lease.submitted_ms).min().unwrap_or(unix_ms).min(unix_ms);
+        // Whoever takes over learns from the nodes what there is: what it had before is older.
+        let outdated = epoch > epoch_of(stored_orders);
         let mut core = Core {
             events: EventLog::new(settings.events, unix_ms),
             time: Timeline { clock, started_ms: now, before_s: (unix_ms - earliest) as f64 / 1000.0 },
-            orders: (stored_orders + 1).max(unix_ms * 1000),
+            orders: (stored_orders + 1).max(first_of(epoch, unix_ms)),
             stored_orders,
             settings,
             leases: HashMap::new(),
@@ -267,6 +294,9 @@ impl Core {
             everything: None,
             wanted: BTreeSet::new(),
             failing: None,
+            stored_ms: 0,
+            probe: false,
+            checked: None,
             // Written by this release or a later one; what cannot be read is as good as none.
             gone: kept
                 .settings
@@ -285,6 +315,10 @@ impl Core {
             (live.heard, live.clean, live.changed_at) = (now, false, orders);
         }
         for lease in kept.leases {
+            if outdated {
+                core.tx.writes.push(Write::ForgetLease(lease.id));
+                continue;
+            }
             let (id, state) = (lease.id, lease.state);
             let submit_s = lease.submitted_ms.saturating_sub(earliest) as f64 / 1000.0;
             let granted = lease.granted_ms.map(|at| at.saturating_sub(earliest) as f64 / 1000.0);
@@ -330,6 +364,11 @@ impl Core {
     /// Seconds of the placement's time.
     pub(super) fn now_s(&self) -> f64 {
         self.time.now_s()
+    }
+
+    /// How often another broker has taken over before.
+    pub(super) fn epoch(&self) -> u64 {
+        epoch_of(self.orders)
     }
 
     /// A moment of the engine's time in seconds since 1970.
@@ -519,7 +558,7 @@ impl Core {
 
     /// The next version of the orders, which concerns these nodes.
     pub(super) fn new_orders<'a>(&mut self, nodes: impl IntoIterator<Item = &'a str>) -> u64 {
-        self.orders = (self.orders + 1).max(self.unix_ms() * 1000);
+        self.orders = (self.orders + 1).max(first_of(self.epoch(), self.unix_ms()));
         for name in nodes {
             if let Some(node) = self.nodes.get_mut(name) {
                 node.live.changed_at = self.orders;

@@ -144,6 +144,11 @@ impl Core {
         let job = profiles.job(request, JobId(0), request.name.clone(), 0.0, task);
         match job.check(cluster, profiles.profiles.len(), disaggregates) {
             Ok(()) => Ok(planned),
+            Err(Error::TooBig { .. }) if self.nodes.is_empty() && self.is_new() => {
+                let text =
+                    "the broker has just started, and no node has come to it yet: try again in a moment";
+                Err(problem(ErrorCode::Unavailable, text.into()))
+            }
             Err(Error::TooBig { mut why, .. }) => {
                 if !request.models.is_empty() {
                     let models = cluster.models();

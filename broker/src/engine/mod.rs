@@ -55,6 +55,9 @@ use model::ProfileTable;
 use plan::Planner;
 use worker::{Message, Op, Wake};
 
+/// For so long the state counts as writable after it was written.
+const HEALTH_MS: u64 = 1000;
+
 /// The longest that a call waits for something to happen, in seconds.
 const MAX_WAIT_S: u32 = 60;
 
@@ -123,6 +126,11 @@ impl Inner {
             let _ = self.wakes.lock().send(Wake::Go);
         }
     }
+}
+
+/// The epoch of a state.
+pub(crate) fn epoch_in(kept: &crate::store::Kept) -> u64 {
+    kept.settings.get(core::ORDERS).and_then(|text| text.parse().ok()).map_or(0, core::epoch_of)
 }
 
 /// A problem of that kind.
@@ -299,15 +307,43 @@ impl Engine {
         self.0.key.public()
     }
 
-    /// Whether all is well.
-    pub fn health(&self) -> Health {
-        let core = self.0.core.lock();
-        Health {
-            status: core.failing.clone().unwrap_or_else(|| "ok".into()),
-            version: env!("CARGO_PKG_VERSION").into(),
-            uptime_s: core.now().saturating_sub(core.time.started_ms) / 1000,
-            public_key: self.public_key().to_text(),
+    /// Whether all is well. What nobody has written for a second is tried: a disk that is full is not noticed otherwise.
+    pub async fn health(&self) -> Health {
+        let known = {
+            let core = self.0.core.lock();
+            core.failing.is_some() || core.now().saturating_sub(core.stored_ms) < HEALTH_MS
+        };
+        if !known {
+            let (tried, slow) = (self.0.time.clock.elapsed(), Duration::from_millis(2 * HEALTH_MS));
+            let probe = self.write(|core| {
+                core.probe = true;
+                Ok(())
+            });
+            if tokio::time::timeout(slow, probe).await.is_err() {
+                let status = format!("the state has not been written within {} s", slow.as_secs());
+                return self.health_of(tried, Some(status));
+            }
         }
+        let core = self.0.core.lock();
+        let (now, failing) = (core.time.clock.elapsed(), core.failing.clone());
+        drop(core);
+        self.health_of(now, failing)
+    }
+
+    fn health_of(&self, now: Duration, failing: Option<String>) -> Health {
+        Health {
+            status: failing.unwrap_or_else(|| "ok".into()),
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: (now.as_millis() as u64).saturating_sub(self.0.time.started_ms) / 1000,
+            public_key: self.public_key().to_text(),
+            epoch: self.epoch(),
+            standby: false,
+        }
+    }
+
+    /// How often another broker has taken over before.
+    pub fn epoch(&self) -> u64 {
+        self.0.core.lock().epoch()
     }
 
     /// What was counted.

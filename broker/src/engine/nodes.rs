@@ -6,7 +6,7 @@ use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::ModelSet;
 
-use super::core::{Core, End, Entry};
+use super::core::{Core, End, Entry, epoch_of, first_of, moment_of};
 use super::problem;
 use crate::store::{LeaseRecord, NodeRecord};
 
@@ -75,6 +75,9 @@ pub(crate) fn check_registration(
     Ok(())
 }
 
+/// No cluster has had so many brokers that took over.
+const MAX_EPOCH: u64 = 1 << 11;
+
 /// What of a heartbeat has to be stored.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Consequences {
@@ -97,15 +100,25 @@ impl Core {
         if let Some(entry) = self.nodes.get(&name)
             && entry.record.registration.instance != node.instance
             && !entry.live.lost
-            // Restored from the store, and not heard of since: that instance may be long gone.
-            && entry.live.present
         {
+            let old = &entry.record.registration;
             let silent = now.saturating_sub(entry.live.heard);
-            if silent < self.settings.node_timeout_ms.min(3 * self.settings.heartbeat_ms) {
+            // Two servers cannot listen on one address: at the same one, the earlier server is gone, or will never be heard again.
+            let same_place = old.machine == node.machine && old.address == node.address;
+            let patience = match same_place {
+                // Restored from the store, and not heard of since.
+                true if !entry.live.present => 0,
+                true => self.settings.node_timeout_ms.min(3 * self.settings.heartbeat_ms),
+                // It may live, and be slow: it has as much time as any node.
+                false => self.settings.node_timeout_ms,
+            };
+            if silent < patience {
                 let text = format!(
-                    "another server is running as node {name:?}, at {}, and was heard {silent} ms ago: give this one another \
-                     name, or stop the other one first",
-                    entry.record.registration.address
+                    "another server is running as node {name:?}, at {}, and was heard {:.1} s ago: give this one another name and \
+                     token, or stop the other one first (it is replaced when it has been silent for {:.0} s)",
+                    old.address,
+                    silent as f64 / 1000.0,
+                    patience as f64 / 1000.0
                 );
                 return Err(problem(ErrorCode::Conflict, text));
             }
@@ -119,10 +132,15 @@ impl Core {
         }
         let draining = before.as_ref().is_some_and(|(record, _)| record.draining);
         let count = node.devices.len();
+        // Another machine has none of the programs that the first one runs.
+        let moved = before.as_ref().is_some_and(|(old, _)| old.registration.machine != node.machine);
         let gone = |device: u32| {
             let old = before.as_ref().and_then(|(old, _)| old.registration.devices.get(device as usize));
             let new = node.devices.get(device as usize);
-            new.is_none_or(|new| old.is_some_and(|old| (&old.uuid, old.memory) != (&new.uuid, new.memory)))
+            moved
+                || new.is_none_or(|new| {
+                    old.is_some_and(|old| (&old.uuid, old.memory) != (&new.uuid, new.memory))
+                })
         };
         let revoked: Vec<LeaseId> = self.nodes.get(&name).map_or_else(Vec::new, |entry| {
             let has = |id: &&LeaseId| {
@@ -233,7 +251,8 @@ impl Core {
         let back = std::mem::replace(&mut live.lost, false) | std::mem::replace(&mut live.silent, false);
         // Another heartbeat has overtaken it: that one has said what came after.
         let overtaken = beat.orders < live.followed;
-        if beat.orders < unix_us + FUTURE_US {
+        let plausible = moment_of(beat.orders) < unix_us + FUTURE_US && epoch_of(beat.orders) < MAX_EPOCH;
+        if plausible {
             live.followed = live.followed.max(beat.orders);
         }
         let Heartbeat {
@@ -261,9 +280,13 @@ impl Core {
         if live.others.mbps() != before {
             self.changes.traffic.insert(name.to_owned());
         }
-        if orders > self.orders && orders < unix_us + FUTURE_US {
+        if orders > self.orders && plausible {
             // The clock went back, or the state is an older one: orders must be newer than those that the node follows.
-            self.orders = orders + 1;
+            self.orders = match self.settings.rivals && epoch_of(orders) > epoch_of(self.orders) {
+                // It comes from another broker, which may live still: nothing of that one's counts here any more.
+                true => first_of(epoch_of(orders) + 1, unix_us / 1000),
+                false => orders + 1,
+            };
             live.changed_at = self.orders;
         }
         self.counters.heartbeats += 1;

@@ -40,6 +40,10 @@ pub struct Settings {
     pub round_interval_ms: u64,
     /// How many decisions are explained in a second at most, besides those that somebody asked for.
     pub explained: usize,
+    /// The epoch begins with this, or the state's if that is later: each broker that takes over from another one has a later one.
+    pub epoch: u64,
+    /// Whether there is another broker that may take over.
+    pub rivals: bool,
     /// How many events are kept for those who ask for past ones.
     pub events: usize,
     /// How many leases are remembered after their end.
@@ -65,6 +69,8 @@ impl Default for Settings {
             data_ca: None,
             round_interval_ms: 1000,
             explained: 16,
+            epoch: 0,
+            rivals: false,
             events: 8192,
             ended: 8192,
         }

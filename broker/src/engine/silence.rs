@@ -41,6 +41,11 @@ impl Core {
             tracing::warn!("{text}");
             self.note("broker_paused", None, None, text);
             self.spare();
+            if self.settings.rivals {
+                // Nodes may follow another broker by now: nothing of theirs is granted before they are heard.
+                self.nodes.values_mut().for_each(|node| node.live.silent = true);
+                self.changes.topology = true;
+            }
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) enum Wake {
 
 /// How often what depends on time is looked at.
 const TICK: Duration = Duration::from_millis(100);
+/// How often it is tried again whether the state can be stored, at most.
+const CHECK: Duration = Duration::from_millis(250);
 /// The most changes in one transaction.
 const BATCH: usize = 512;
 
@@ -88,10 +90,18 @@ pub(crate) fn batch(inner: &Inner, store: &mut dyn Store, ops: Vec<Op>, tick: bo
     }
     let writes = core.writes();
     let began = Instant::now();
-    let result = match (writes.is_empty(), &core.failing) {
-        (false, _) => store.commit(&writes),
-        (true, Some(_)) if tick => store.check(),
-        _ => Ok(()),
+    let mut checked = None;
+    // A little may be stored even where the disk is full: only a check says that all is well again.
+    let checks = std::mem::take(&mut core.probe) || tick && core.failing.is_some() && core.may_check();
+    let result = match (writes.is_empty(), checks) {
+        (true, false) => Ok(()),
+        (true, true) => store.check(),
+        (false, false) => store.commit(&writes),
+        (false, true) => store.commit(&writes).and_then(|()| {
+            // What is stored stays so, whatever the check says.
+            checked = store.check().err();
+            Ok(())
+        }),
     };
     let outcome = match result {
         Ok(()) => {
@@ -100,11 +110,18 @@ pub(crate) fn batch(inner: &Inner, store: &mut dyn Store, ops: Vec<Op>, tick: bo
                 core.counters.records += writes.len() as u64;
                 core.counters.commit_us += began.elapsed().as_micros() as u64;
             }
-            if (!writes.is_empty() || tick)
-                && let Some(why) = core.failing.take()
-            {
-                tracing::info!("the state can be stored again; before: {why}");
-                core.changes.round = true;
+            if !writes.is_empty() || checks {
+                core.stored_ms = core.now();
+            }
+            match (checks, checked) {
+                (true, None) => {
+                    if let Some(why) = core.failing.take() {
+                        tracing::info!("the state can be stored again; before: {why}");
+                        core.changes.round = true;
+                    }
+                }
+                (_, Some(e)) => core.is_failing(e.to_string()),
+                (false, None) => {}
             }
             core.committed();
             Ok(())
@@ -112,10 +129,7 @@ pub(crate) fn batch(inner: &Inner, store: &mut dyn Store, ops: Vec<Op>, tick: bo
         Err(e) => {
             core.counters.commit_failures += 1;
             let why = e.to_string();
-            if core.failing.is_none() {
-                tracing::error!("{why}; nothing is changed until it can be");
-            }
-            core.failing = Some(why.clone());
+            core.is_failing(why.clone());
             core.failed();
             Err(problem(ErrorCode::Unavailable, format!("{why}. Nothing was changed; try again later")))
         }
@@ -127,6 +141,25 @@ pub(crate) fn batch(inner: &Inner, store: &mut dyn Store, ops: Vec<Op>, tick: bo
     }
     if wake {
         inner.wake();
+    }
+}
+
+impl Core {
+    fn is_failing(&mut self, why: String) {
+        if self.failing.is_none() {
+            tracing::error!("{why}; nothing is changed until it can be");
+        }
+        self.failing = Some(why);
+    }
+
+    /// Whether it is time to try again whether the state can be stored.
+    fn may_check(&mut self) -> bool {
+        let now = Instant::now();
+        let due = self.checked.is_none_or(|last| now.duration_since(last) >= CHECK);
+        if due {
+            self.checked = Some(now);
+        }
+        due
     }
 }
 

@@ -19,6 +19,7 @@ struct Inner {
     nodes: BTreeMap<String, Arc<NodeRecord>>,
     settings: BTreeMap<String, String>,
     failure: Option<String>,
+    check_failure: Option<String>,
     commits: u64,
     /// Commits that still succeed.
     left: Option<u64>,
@@ -35,6 +36,11 @@ impl MemoryStore {
         let mut inner = self.0.lock();
         inner.failure = why.map(str::to_owned);
         inner.left = None;
+    }
+
+    /// From now on every check fails, and says why, though commits may succeed.
+    pub fn fail_checks(&self, why: Option<&str>) {
+        self.0.lock().check_failure = why.map(str::to_owned);
     }
 
     /// So many commits still succeed; then every one fails.
@@ -107,6 +113,11 @@ impl Store for MemoryStore {
     }
 
     fn check(&mut self) -> Result<(), StoreError> {
-        self.0.lock().failing()
+        let inner = self.0.lock();
+        inner.failing()?;
+        match &inner.check_failure {
+            Some(why) => Err(StoreError::Write { place: "memory".into(), why: why.clone() }),
+            None => Ok(()),
+        }
     }
 }

@@ -7,9 +7,11 @@ use rgpu_control::api::{LeaseRequest, LeaseState, Registration};
 use rgpu_control::token::Grant;
 use serde::{Deserialize, Serialize};
 
+mod files;
 mod memory;
 mod sqlite;
 
+pub use files::{backup, restore};
 pub use memory::MemoryStore;
 pub use sqlite::SqliteStore;
 
@@ -149,6 +151,6 @@ pub trait Store: Send {
     /// Makes changes, all or none. They are there after a crash of the broker.
     fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError>;
 
-    /// Whether changes can be made now.
+    /// Whether changes can be made now: also such that need more room than there may be left over by chance.
     fn check(&mut self) -> Result<(), StoreError>;
 }

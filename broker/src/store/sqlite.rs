@@ -1,14 +1,21 @@
 //! The state in an SQLite file.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rgpu_control::LeaseId;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
+use super::files::{StateLock, bytes_left};
 use super::{Kept, Store, StoreError, Write};
 
 /// The version of the tables that this release writes.
-const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 2;
+
+/// What a check writes: more than most commits do.
+const CHECKED: usize = 32 << 10;
+/// With less than this on its file system the state is as good as not writable: what a log or another program takes next fails.
+const LITTLE: u64 = 1 << 20;
 
 /// What rows of tables are; bodies are JSON, so that they can grow fields.
 const TABLES: &str = "
@@ -23,25 +30,30 @@ const FROM_1: &str = "CREATE TABLE waits (lease INTEGER PRIMARY KEY, rounds INTE
 
 /// Keeps the state in an SQLite file, in write-ahead mode.
 ///
-/// A commit is in the file when it returns, for whatever process reads it next, should this one be killed. After a power failure the
-/// latest commits may be missing (never a part of one): nodes then report leases that are not known any more, and are told to end
-/// them.
+/// A commit is on the disk when it returns, and survives a power failure, as far as the disk keeps what it confirms.
 pub struct SqliteStore {
     path: PathBuf,
     connection: Connection,
+    _lock: StateLock,
 }
 
 impl SqliteStore {
-    /// Opens a file, or makes it. It is this process's alone while it is open.
+    /// Opens a file, or makes it. It is this process's alone while it is open, but for those who copy it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_within(path, Duration::ZERO)
+    }
+
+    /// The same, where another broker may be about to end: waits for that for so long.
+    pub fn open_within(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+        // Another broker with the same file would grant the same devices.
+        let lock = StateLock::take(path, patience)?;
         let read = |e: rusqlite::Error| read_error(path, &e);
         let connection = Connection::open(path).map_err(read)?;
-        connection.busy_timeout(std::time::Duration::from_secs(1)).map_err(read)?;
-        // Another broker with the same file would grant the same devices.
-        connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(read)?;
+        // Whoever makes a copy, and brokers of releases that had no lock of their own.
+        connection.busy_timeout(patience.max(Duration::from_secs(5))).map_err(read)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(read)?;
-        connection.pragma_update(None, "synchronous", "NORMAL").map_err(read)?;
-        let mut store = Self { path: path.to_owned(), connection };
+        connection.pragma_update(None, "synchronous", "FULL").map_err(read)?;
+        let mut store = Self { path: path.to_owned(), connection, _lock: lock };
         store.migrate()?;
         store.check()?;
         Ok(store)
@@ -90,7 +102,7 @@ impl SqliteStore {
     }
 }
 
-fn read_error(path: &Path, e: &rusqlite::Error) -> StoreError {
+pub(super) fn read_error(path: &Path, e: &rusqlite::Error) -> StoreError {
     let mut why = e.to_string();
     if matches!(e.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) {
         why += ": another broker is using it";
@@ -169,7 +181,13 @@ impl Store for SqliteStore {
     }
 
     fn check(&mut self) -> Result<(), StoreError> {
-        self.commit(&[Write::Setting("checked", env!("CARGO_PKG_VERSION").into())])
+        if let Some(left) = bytes_left(&self.path).filter(|left| *left < LITTLE) {
+            let why = format!("its file system is full: {left} bytes are left");
+            return Err(StoreError::Write { place: self.path.display().to_string(), why });
+        }
+        // A log that was written before has room for a little even where the disk is full.
+        let text = format!("{:0>CHECKED$}", env!("CARGO_PKG_VERSION"));
+        self.commit(&[Write::Setting("checked", text)])
     }
 }
 
@@ -180,7 +198,7 @@ mod tests {
     use rgpu_control::api::{LeaseRequest, LeaseState, Registration};
 
     use super::*;
-    use crate::store::{LeaseRecord, NodeRecord};
+    use crate::store::{LeaseRecord, NodeRecord, backup, restore};
 
     /// A directory for a test, removed afterwards.
     struct Scratch(PathBuf);
@@ -285,6 +303,45 @@ mod tests {
     }
 
     #[test]
+    fn a_broker_that_starts_while_another_one_ends_waits_for_it() {
+        let place = Scratch::new();
+        let first = SqliteStore::open(&place.file()).unwrap();
+        let file = place.file();
+        let second =
+            std::thread::spawn(move || SqliteStore::open_within(&file, Duration::from_secs(60)).map(drop));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!second.is_finished());
+        drop(first);
+        second.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_state_is_copied_while_a_broker_has_it_and_put_back_when_none_does() {
+        let place = Scratch::new();
+        let copy = place.0.join("copy");
+        let mut store = SqliteStore::open(&place.file()).unwrap();
+        store.commit(&[lease(1), node("n0"), Write::Setting("a", "1".into())]).unwrap();
+        let before = store.load().unwrap();
+        backup(&place.file(), &copy).unwrap();
+        assert!(backup(&place.file(), &copy).unwrap_err().to_string().contains("already"));
+        store.commit(&[lease(2), Write::ForgetLease(LeaseId(1))]).unwrap();
+        let error = restore(&copy, &place.file()).unwrap_err().to_string();
+        assert!(error.contains("is using it"), "{error}");
+        let after = store.load().unwrap();
+        drop(store);
+        let old = restore(&copy, &place.file()).unwrap().unwrap();
+        assert_eq!(SqliteStore::open(&place.file()).unwrap().load().unwrap(), before);
+        assert_eq!(SqliteStore::open(&old).unwrap().load().unwrap(), after);
+        // Where there is no state yet, on another machine for example.
+        let elsewhere = place.0.join("elsewhere.sqlite");
+        assert_eq!(restore(&copy, &elsewhere).unwrap(), None);
+        assert_eq!(SqliteStore::open(&elsewhere).unwrap().load().unwrap(), before);
+        std::fs::write(&copy, "nothing").unwrap();
+        assert!(restore(&copy, &place.file()).is_err());
+        assert_eq!(SqliteStore::open(&place.file()).unwrap().load().unwrap(), before);
+    }
+
+    #[test]
     fn a_full_disk_is_an_error_and_changes_nothing() {
         let place = Scratch::new();
         let mut store = SqliteStore::open(&place.file()).unwrap();
@@ -340,6 +397,6 @@ mod tests {
         let error = SqliteStore::open(&place.file()).err().unwrap();
         assert!(matches!(error, StoreError::Version { found: 9, known: VERSION, .. }), "{error}");
         let nowhere = SqliteStore::open(&place.0.join("none").join("x")).err().unwrap().to_string();
-        assert!(nowhere.contains("unable to open"), "{nowhere}");
+        assert!(nowhere.contains("No such file"), "{nowhere}");
     }
 }

@@ -232,6 +232,10 @@ fn wait_for_grant(
         let asked = match asked {
             Interruptible::Interrupted(signal, _) => return Ok(Waited::Interrupted(signal)),
             Interruptible::Done(Ok((place, now))) => {
+                // It has answered: whatever comes next is another absence.
+                if away.take().is_some() {
+                    eprintln!("rgpu: the broker is back");
+                }
                 if now.state == LeaseState::Waiting {
                     say_place(&mut said, place.unwrap_or(0), &now.reason);
                     let asker = broker.clone();

@@ -27,6 +27,9 @@ pub use node::{
     Node, Orders, Peer, PeerTime, Registration, Welcome,
 };
 
+/// The header of answers of a broker that only stands by: another one is to be asked.
+pub const STANDBY_HEADER: &str = "x-rgpu-standby";
+
 /// Where requests go, below the broker's address. `{…}` stands for a name or an id.
 pub mod paths {
     /// GET, nobody needs to be anybody: [`super::Health`].
@@ -126,5 +129,11 @@ records! {
         pub uptime_s: u64,
         /// The key that tokens are checked with, as text.
         pub public_key: String,
+        /// How often another broker has taken over before this one: of two that are active, the one with the higher number is.
+        #[serde(default)]
+        pub epoch: u64,
+        /// Whether it only stands by: another broker is active, or none is.
+        #[serde(default)]
+        pub standby: bool,
     }
 }

@@ -35,6 +35,8 @@ pub struct Setup {
     pub lease_ttl_s: u64,
     /// Seconds without a heartbeat after which a node is lost.
     pub node_timeout_s: u64,
+    /// Where the broker listens on the loopback interface; 0 takes a free port.
+    pub port: u16,
 }
 
 impl Setup {
@@ -48,6 +50,7 @@ impl Setup {
             config: String::new(),
             lease_ttl_s: 600,
             node_timeout_s: 300,
+            port: 0,
         }
     }
 
@@ -87,6 +90,8 @@ pub struct Node {
     pub name: String,
     /// Its host, where it has one of its own.
     pub host: Option<Host>,
+    /// By which address it reaches the broker, where that is not the broker's own.
+    pub via: Option<String>,
     options: Vec<String>,
     environment: Vec<(String, String)>,
     service: Option<Service>,
@@ -119,6 +124,8 @@ pub struct Cluster {
     broker_host: Option<Host>,
     client_host: Option<Host>,
     port: u16,
+    clients_via: Option<String>,
+    ask_at: Option<String>,
     /// The servers, in the setup's order: `s0`, `s1`, ….
     pub nodes: Vec<Node>,
     network: Option<Network>,
@@ -160,7 +167,7 @@ impl Cluster {
             .map(|(i, options)| {
                 let name = format!("s{i}");
                 let (host, options, environment) = (host(&name)?, options.clone(), setup.environment.clone());
-                Ok(Node { host, name, options, environment, service: None })
+                Ok(Node { host, name, via: None, options, environment, service: None })
             })
             .collect::<Result<_>>()?;
         let mut cluster = Self {
@@ -170,7 +177,9 @@ impl Cluster {
             broker: None,
             broker_host,
             client_host,
-            port: 0,
+            port: setup.port,
+            clients_via: None,
+            ask_at: None,
             nodes,
             network,
         };
@@ -296,7 +305,8 @@ impl Cluster {
             node.host.as_ref().map_or("127.0.0.1:0".into(), |host| format!("{}:7070", host.address()));
         let mut command = self.on(node.host.as_ref(), &self.product.rgpu());
         command.args(["serve", "--listen", &listen, "--node", &node.name, "--image-cache-size", "0"]);
-        command.args(["--broker", &self.url(), "--broker-token-file"]).arg(token).args(&node.options);
+        let broker = node.via.clone().unwrap_or_else(|| self.url());
+        command.args(["--broker", &broker, "--broker-token-file"]).arg(token).args(&node.options);
         command.envs(node.environment.iter().map(|(name, value)| (name, value)));
         let name = format!("rgpu serve ({})", node.name);
         self.nodes[at].service = None;
@@ -341,7 +351,8 @@ impl Cluster {
         token: &str,
         what: impl FnOnce(&Broker) -> Result<T, ClientError> + Send,
     ) -> Result<T> {
-        let broker = Broker::new(&self.url(), token, &Tls::default())?;
+        let url = self.ask_at.clone().unwrap_or_else(|| self.url());
+        let broker = Broker::new(&url, token, &Tls::default())?;
         let answer = match &self.broker_host {
             Some(host) => host.enter(|| what(&broker))?,
             None => what(&broker),
@@ -402,10 +413,28 @@ impl Cluster {
     /// A command on the clients' host, for a tenant.
     pub fn client(&self, tenant: &str, arguments: &[&str]) -> Result<Command> {
         let mut command = self.on(self.client_host.as_ref(), &self.product.rgpu());
-        command.env(BROKER_VARIABLE, self.url());
+        let broker = self.clients_via.clone().unwrap_or_else(|| self.url());
+        command.env(BROKER_VARIABLE, broker);
         command.env(BROKER_TOKEN_VARIABLE, self.token_file(Role::Tenant, tenant)?);
         command.args(arguments);
         Ok(command)
+    }
+
+    /// From now on clients reach the broker by this URL.
+    pub fn clients_via(&mut self, url: String) {
+        self.clients_via = Some(url);
+    }
+
+    /// From now on the broker is asked here, in [`Cluster::ask`].
+    pub fn ask_at(&mut self, url: String) {
+        self.ask_at = Some(url);
+    }
+
+    /// Runs `rgpu broker` with these arguments and a file, for this cluster's broker.
+    pub fn broker_tool(&self, arguments: &[&str], file: &Path) -> Result<()> {
+        let mut command = product::clean(&self.product.rgpu());
+        command.arg("broker").args(arguments).arg("--config").arg(self.config_file()).arg(file);
+        process::run(&mut command)?.success().map(drop)
     }
 
     /// `rgpu run` with these options, on the clients' host; `--` and the program are to be added.

@@ -16,7 +16,7 @@ async fn what_cannot_be_stored_does_not_happen_and_works_again_later() {
     assert_eq!(code(world.engine.change(&ann, lease.id, change.clone()).await), ErrorCode::Unavailable);
     assert_eq!(code(world.engine.release(&ann, lease.id).await), ErrorCode::Unavailable);
     assert_eq!(code(world.engine.drain(&boss(), "n0", true).await), ErrorCode::Unavailable);
-    assert!(world.engine.health().status.contains("disk full"));
+    assert!(world.engine.health().await.status.contains("disk full"));
     let seen = world.lease(lease.id).await;
     assert_eq!(
         (seen.state, seen.version, seen.grants.clone()),
@@ -33,12 +33,36 @@ async fn what_cannot_be_stored_does_not_happen_and_works_again_later() {
     world.engine.settle().await;
     nodes[0].beat(&world.engine).await.unwrap();
     assert_eq!(world.lease(lease.id).await.state, LeaseState::Ended);
-    while world.engine.health().status != "ok" {
+    while world.engine.health().await.status != "ok" {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let again = world.ask("ann", world.request("m", 1, 500, GIB)).await.unwrap();
     assert_eq!(again.state, LeaseState::Active);
     world.check();
+}
+
+#[tokio::test]
+async fn health_says_that_nothing_can_be_stored_before_anybody_wants_to() {
+    let (world, _nodes) = with_nodes(Settings::default(), &[1]).await;
+    assert_eq!(world.engine.health().await.status, "ok");
+    world.store.fail(Some("disk full"));
+    world.advance(1500).await;
+    for _ in 0..60 {
+        assert!(world.engine.health().await.status.contains("disk full"));
+    }
+    // Little things can be stored again, and what needs more cannot: that is not well.
+    world.store.fail(None);
+    world.store.fail_checks(Some("nearly full"));
+    world.engine.drain(&boss(), "n0", true).await.unwrap();
+    for _ in 0..60 {
+        let status = world.engine.health().await.status;
+        assert!(status.contains("full"), "{status}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    world.store.fail_checks(None);
+    while world.engine.health().await.status != "ok" {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test]

@@ -59,6 +59,44 @@ async fn one_server_for_one_name() {
 }
 
 #[tokio::test]
+async fn a_second_living_server_does_not_take_over() {
+    let (mut world, mut nodes) = with_nodes(Settings::default(), &[1, 1, 1]).await;
+    let lease = world.ask("ann", world.request("machine-of-n0", 1, 500, GIB)).await.unwrap();
+    nodes[0].begin(&lease);
+    nodes[0].beat(&world.engine).await.unwrap();
+    // The same token on another machine, or in another server of the same machine.
+    let mut elsewhere = FakeNode::new("n0", 1, 16 * GIB);
+    (elsewhere.about.instance, elsewhere.about.machine) = (2, "another".into());
+    elsewhere.about.address = "another.example:7070".into();
+    let mut beside = FakeNode::new("n0", 1, 16 * GIB);
+    (beside.about.instance, beside.about.address) = (3, "n0.example:7071".into());
+    for twin in [&mut elsewhere, &mut beside] {
+        let refused = twin.register(&world.engine).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Conflict);
+        assert!(refused.message.contains("n0.example:7070"), "{}", refused.message);
+    }
+    // Nor while the first one is slow, or the broker has just started.
+    world.advance_with(&mut nodes[1..], 4).await;
+    assert_eq!(code(elsewhere.register(&world.engine).await), ErrorCode::Conflict);
+    world.restart();
+    assert_eq!(code(elsewhere.register(&world.engine).await), ErrorCode::Conflict);
+    assert_eq!(code(beside.register(&world.engine).await), ErrorCode::Conflict);
+    nodes[0].beat(&world.engine).await.unwrap();
+    assert_eq!(world.lease(lease.id).await.state, LeaseState::Active);
+    // When the first one is lost, the name is free; what the first one ran is over.
+    for node in &mut nodes[1..] {
+        node.beat(&world.engine).await.unwrap();
+    }
+    world.advance_with(&mut nodes[1..], 8).await;
+    elsewhere.register(&world.engine).await.unwrap();
+    elsewhere.beat(&world.engine).await.unwrap();
+    assert_eq!(world.lease(lease.id).await.state, LeaseState::Ended);
+    assert_eq!(code(nodes[0].beat(&world.engine).await), ErrorCode::Conflict);
+    assert_eq!(code(nodes[0].register(&world.engine).await), ErrorCode::Conflict);
+    world.check();
+}
+
+#[tokio::test]
 async fn odd_registrations_are_refused() {
     let world = World::new(Settings::default());
     let good = FakeNode::new("n0", 2, GIB).about;

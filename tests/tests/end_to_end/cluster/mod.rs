@@ -4,6 +4,7 @@
 mod commands;
 mod encrypted;
 mod examples;
+mod faults;
 mod nvidia;
 mod partitions;
 mod policy;
@@ -32,6 +33,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(nvidia::tests());
     tests.extend(servers_lost::tests());
     tests.extend(state::tests());
+    tests.extend(faults::tests());
     tests.extend(examples::tests());
     tests.extend(policy::tests());
     tests
