@@ -71,6 +71,8 @@ pub struct DeviceSpec {
     /// The devices' names as `CUDA_VISIBLE_DEVICES` takes them, where the driver shows a process only those that are named
     /// there; none where it shows all in its own order.
     pub visible: Vec<String>,
+    /// What tells this server's software GPUs apart from other servers'; 0 for none.
+    pub identity: u64,
 }
 
 impl DeviceSpec {
@@ -108,6 +110,7 @@ impl Default for DeviceSpec {
             numbers: Vec::new(),
             partition: Partition::Auto,
             visible: Vec::new(),
+            identity: 0,
         }
     }
 }

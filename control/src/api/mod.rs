@@ -23,8 +23,8 @@ pub use lease::{
 };
 pub use machine::this_machine;
 pub use node::{
-    Device, DeviceLoad, DeviceReport, Drain, GrantUsage, Heartbeat, LeaseOrder, LeaseReport, Node, Orders,
-    Peer, PeerTime, Registration, Welcome,
+    Device, DeviceLoad, DeviceReport, Drain, EndedOrder, GrantUsage, Heartbeat, LeaseOrder, LeaseReport,
+    Node, Orders, Peer, PeerTime, Registration, Welcome,
 };
 
 /// Where requests go, below the broker's address. `{…}` stands for a name or an id.
