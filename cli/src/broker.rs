@@ -83,7 +83,7 @@ enum Command {
     )]
     Token {
         #[command(subcommand)]
-        action: Option<TokenAction>,
+        action: Option<Box<TokenAction>>,
         /// The configuration
         #[arg(long, value_name = "FILE", env = BROKER_CONFIG_VARIABLE)]
         config: Option<PathBuf>,
@@ -186,7 +186,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
             let old = old.map_or_else(String::new, |old| format!("; the earlier one is {}", old.display()));
             eprintln!("rgpu broker: {} is the state now{old}", file.display());
         }
-        Some(Command::Token { action: Some(action), .. }) => token_action(action)?,
+        Some(Command::Token { action: Some(action), .. }) => token_action(*action)?,
         Some(Command::Token { action: None, config, data_dir, role, name, valid, out }) => {
             let role = role.ok_or_else(|| failed("Say what the token is to allow: --role"))?;
             let name = name.ok_or_else(|| failed("Say for whom the token is: --name"))?;

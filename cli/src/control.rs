@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use rgpu_control::settings::{self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE};
-use rgpu_control::{Broker, ClientError, Tls};
+use rgpu_control::settings::{self, BROKER_CA_VARIABLE, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE};
+use rgpu_control::{Broker, ClientError, LeaseId, Tls};
 
 use crate::Failure;
 
@@ -16,12 +16,16 @@ pub(crate) struct BrokerArguments {
     /// The file with the token that says who you are [default: RGPU_BROKER_TOKEN_FILE]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Broker")]
     pub broker_token_file: Option<PathBuf>,
-    /// Certificates (PEM) that sign the broker's [default: the machine's own]
+    /// Certificates (PEM) that sign the broker's [default: RGPU_BROKER_CA, else the machine's own]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Broker")]
     pub broker_ca: Option<PathBuf>,
     /// Your certificate and private key (PEM), for a broker that asks for them
     #[arg(long, global = true, value_name = "CERT,KEY", value_parser = parse_identity, help_heading = "Broker")]
     pub broker_identity: Option<Identity>,
+    /// Speak to a broker on another machine without encryption: others on the way can then read your token
+    /// [default: RGPU_BROKER_INSECURE]
+    #[arg(long, global = true, help_heading = "Broker")]
+    pub broker_insecure: bool,
 }
 
 /// A certificate and its private key.
@@ -55,6 +59,7 @@ impl BrokerArguments {
             || self.broker_token_file.is_some()
             || self.broker_ca.is_some()
             || self.broker_identity.is_some()
+            || self.broker_insecure
     }
 
     /// Prepares to speak to it. Nothing is sent yet.
@@ -71,9 +76,40 @@ impl BrokerArguments {
         })?;
         let token = read_token(&file)?;
         let identity = self.broker_identity.as_ref().map(|i| (i.certificate.as_path(), i.key.as_path()));
-        let tls = Tls::read(self.broker_ca.as_deref(), identity).map_err(explain)?;
+        let ca = self.broker_ca.clone().or_else(|| settings::path(BROKER_CA_VARIABLE));
+        let plain = self.broker_insecure || settings::allows_plain_broker();
+        let tls = Tls { plain, ..Tls::read(ca.as_deref(), identity).map_err(explain)? };
         Broker::new(&url, &token, &tls).map_err(explain)
     }
+}
+
+/// The lease that somebody means who writes its id, or so much of its beginning that no other lease begins like that.
+pub(crate) fn find_lease(broker: &Broker, text: &str) -> Result<LeaseId, Failure> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    if text.is_empty() || text.len() > 16 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        let text =
+            format!("{text:?} is no lease's id: up to 16 hexadecimal digits (`rgpu leases` lists them)");
+        return Err(Failure::with_status(text, 2));
+    }
+    let start = text.to_ascii_lowercase();
+    // Those that there are come before those that have ended.
+    for all in [false, true] {
+        let leases = broker.leases(all).map_err(explain)?;
+        let found: Vec<LeaseId> =
+            leases.iter().map(|lease| lease.id).filter(|id| id.to_string().starts_with(&start)).collect();
+        match found.as_slice() {
+            [] => {}
+            [id] => return Ok(*id),
+            several => {
+                let several: Vec<String> = several.iter().take(5).map(LeaseId::to_string).collect();
+                let text = format!("Several leases begin with {start}: {}", several.join(", "));
+                return Err(Failure::with_status(text, 2));
+            }
+        }
+    }
+    Err(Failure::new(format!("There is no lease that begins with {start} (`rgpu leases --all` lists them)")))
 }
 
 fn read_token(file: &Path) -> Result<String, Failure> {

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use rgpu_control::LeaseId;
 use rgpu_control::api::LeaseExplanation;
 
 use crate::Outcome;
@@ -15,8 +14,8 @@ use crate::table::{Table, print_lines, printable};
     after_help = "Example:\n  rgpu explain 00c0ffee00c0ffee --broker http://broker:7080 --broker-token-file token"
 )]
 pub(crate) struct Arguments {
-    /// Which lease (`rgpu leases` lists them)
-    lease: LeaseId,
+    /// Which lease: its id, or as much of its beginning as no other has (`rgpu leases` lists them)
+    lease: String,
     /// For programs
     #[arg(long)]
     json: bool,
@@ -26,7 +25,9 @@ pub(crate) struct Arguments {
 
 /// Says it.
 pub(crate) fn main(arguments: &Arguments) -> Outcome {
-    let explanation = arguments.broker.connect()?.explain(arguments.lease).map_err(control::explain)?;
+    let broker = arguments.broker.connect()?;
+    let lease = control::find_lease(&broker, &arguments.lease)?;
+    let explanation = broker.explain(lease).map_err(control::explain)?;
     match arguments.json {
         true => print_json(&explanation)?,
         false => print_lines(&describe(&explanation)),
@@ -70,6 +71,7 @@ fn describe(explanation: &LeaseExplanation) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rgpu_control::LeaseId;
     use rgpu_control::api::{ExplanationCandidate, ExplanationStep};
 
     #[test]

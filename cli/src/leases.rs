@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use rgpu_control::LeaseId;
 use rgpu_control::api::{Lease, LeaseChange};
 use rgpu_control::units::{self, parse_bytes, parse_share};
 
 use crate::Outcome;
-use crate::control::{BrokerArguments, explain, print_json};
+use crate::control::{BrokerArguments, explain, find_lease, print_json};
 use crate::table::Table;
 
 /// List a broker's leases, give one back, or change one.
@@ -35,13 +34,13 @@ pub(crate) struct Arguments {
 enum Action {
     /// Give a lease back: its programs lose their GPUs
     Release {
-        /// Which
-        lease: LeaseId,
+        /// Which: its id, or as much of its beginning as no other has
+        lease: String,
     },
     /// Change what a lease gives, while its programs run
     Resize {
-        /// Which
-        lease: LeaseId,
+        /// Which: its id, or as much of its beginning as no other has
+        lease: String,
         /// Memory of each GPU from now on, such as 2GiB
         #[arg(long, value_name = "BYTES", value_parser = parse_bytes, required_unless_present = "share")]
         gpu_memory: Option<u64>,
@@ -63,12 +62,14 @@ pub(crate) fn main(arguments: &Arguments) -> Outcome {
             }
         }
         Some(Action::Release { lease }) => {
-            broker.release(*lease).map_err(explain)?;
+            let lease = find_lease(&broker, lease)?;
+            broker.release(lease).map_err(explain)?;
             println!("{lease} is given back");
         }
         Some(Action::Resize { lease, gpu_memory, share }) => {
             let change = LeaseChange { memory: *gpu_memory, share_milli: *share };
-            let changed = broker.change_lease(*lease, &change).map_err(explain)?;
+            let lease = find_lease(&broker, lease)?;
+            let changed = broker.change_lease(lease, &change).map_err(explain)?;
             match arguments.json {
                 true => print_json(&changed)?,
                 false => table(&[changed]).print(),

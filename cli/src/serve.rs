@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use rgpu_control::settings;
-use rgpu_control::units::{parse_bytes, parse_capability};
+use rgpu_control::units::{parse_bytes, parse_capability, parse_duration};
 use rgpu_protocol::transport::Choice;
 use rgpu_server::agent::AgentOptions;
 use rgpu_server::{DeviceSpec, Encryption, Options, TlsOptions};
@@ -108,12 +109,19 @@ struct Cluster {
     /// The file with the node's token for the broker (`rgpu broker token --role node --name NAME`)
     #[arg(long, value_name = "FILE", requires = "broker")]
     broker_token_file: Option<PathBuf>,
-    /// Certificates (PEM) that sign the broker's [default: the machine's own]
+    /// Certificates (PEM) that sign the broker's [default: RGPU_BROKER_CA, else the machine's own]
     #[arg(long, value_name = "FILE", requires = "broker")]
     broker_ca: Option<PathBuf>,
     /// This node's certificate and private key (PEM), for a broker that asks for them
     #[arg(long, value_name = "CERT,KEY", value_parser = parse_identity, requires = "broker")]
     broker_identity: Option<Identity>,
+    /// Speak to a broker on another machine without encryption: others on the way can then read this node's token, and give
+    /// it orders [default: RGPU_BROKER_INSECURE]
+    #[arg(long, requires = "broker")]
+    broker_insecure: bool,
+    /// For how long a lease goes on whose time is over, while the broker cannot be heard, such as 12h [default: 1d]
+    #[arg(long, value_name = "TIME", requires = "broker", value_parser = parse_duration)]
+    lease_grace: Option<Duration>,
     /// The node's name [default: the one in the token]
     #[arg(long, value_name = "NAME", requires = "authority")]
     node: Option<String>,
@@ -138,8 +146,9 @@ impl Cluster {
             advertise: self.advertise,
             nic_mbps: self.nic_mbps,
             switch: self.switch,
-            ca: self.broker_ca,
+            ca: self.broker_ca.or_else(|| settings::path(settings::BROKER_CA_VARIABLE)),
             identity: self.broker_identity.map(|identity| (identity.certificate, identity.key)),
+            plain: self.broker_insecure || settings::allows_plain_broker(),
         })
     }
 }
@@ -163,6 +172,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
         image_cache: arguments.image_cache.or_else(default_image_cache),
         image_cache_bytes: arguments.image_cache_size,
         broker_key: arguments.cluster.broker_key.clone().zip(arguments.cluster.node.clone()),
+        lease_grace: arguments.cluster.lease_grace.unwrap_or(Duration::from_secs(settings::LEASE_GRACE_S)),
         agent: arguments.cluster.agent(),
         tls: TlsOptions {
             encryption: arguments.tls,

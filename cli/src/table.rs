@@ -59,10 +59,7 @@ pub(crate) fn print_lines(lines: &[String]) {
     }
 }
 
-/// A text that came from somebody else, without what moves a terminal's cursor.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
+pub(crate) use rgpu_control::units::printable;
 
 #[cfg(test)]
 mod tests {
@@ -73,6 +70,9 @@ mod tests {
         let mut table = Table::new(&["NAME", "N"], &[1]);
         table.row(["ä".into(), "1000".into()]);
         table.row(["longer\x1b[2J".into(), "7".into()]);
-        assert_eq!(table.lines(), ["NAME           N", "ä           1000", "longer?[2J     7"]);
+        assert_eq!(
+            table.lines(),
+            ["NAME                N", "ä                1000", "longer\\u{1b}[2J     7"]
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The REST API, as blocking calls.
 
 use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -27,6 +28,16 @@ pub enum ClientError {
         /// Its address.
         broker: String,
         /// What happened.
+        why: String,
+    },
+    /// Whoever answers there is not to be trusted, or does not trust this side.
+    #[error(
+        "the broker {broker} cannot be trusted: {why}. --broker-ca or RGPU_BROKER_CA names who signs its certificate"
+    )]
+    Untrusted {
+        /// Its address.
+        broker: String,
+        /// What the matter is with its certificate, or with the encryption.
         why: String,
     },
     /// The broker refused.
@@ -65,6 +76,8 @@ pub struct Tls {
     pub ca: Option<Vec<u8>>,
     /// This side's certificate and private key (PEM), where the broker asks for them.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// Whether a broker on another machine may be spoken to by `http://`: whoever is on the way can then read the token.
+    pub plain: bool,
 }
 
 impl Tls {
@@ -79,7 +92,7 @@ impl Tls {
             Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
             None => None,
         };
-        Ok(Self { ca, identity })
+        Ok(Self { ca, identity, plain: false })
     }
 
     fn config(&self) -> Result<TlsConfig, ClientError> {
@@ -148,6 +161,17 @@ impl Broker {
             if host.is_none_or(|host| host.is_empty() || host.contains(['/', '?', '#', ' '])) {
                 let text = format!(
                     "{url:?} is no broker's address: give http://HOST:PORT or https://HOST:PORT, or several with commas between"
+                );
+                return Err(ClientError::Setup(text));
+            }
+            if base.starts_with("http://")
+                && !token.is_empty()
+                && !tls.plain
+                && !is_this_machine(host.unwrap_or_default())
+            {
+                let text = format!(
+                    "{base} is on another machine and not encrypted: others on the way could read the token. Use https:// \
+                     (docs/broker.md, TLS), or allow it with --broker-insecure or RGPU_BROKER_INSECURE=1"
                 );
                 return Err(ClientError::Setup(text));
             }
@@ -226,9 +250,16 @@ impl Broker {
             .map_err(|e| ClientError::Setup(format!("the request cannot be made: {e}")))?;
         let time = wait.map(|wait| wait + self.patience);
         let request = self.agent.configure_request(request).timeout_global(time).build();
-        self.agent
-            .run(request)
-            .map_err(|e| ClientError::Unreachable { broker: base.to_owned(), why: e.to_string() })
+        self.agent.run(request).map_err(|e| {
+            let (broker, why) = (base.to_owned(), e.to_string());
+            match e {
+                ureq::Error::Tls(_) | ureq::Error::Rustls(_) => ClientError::Untrusted { broker, why },
+                ureq::Error::Io(e) if e.kind() == std::io::ErrorKind::InvalidData => {
+                    ClientError::Untrusted { broker, why }
+                }
+                _ => ClientError::Unreachable { broker, why },
+            }
+        })
     }
 
     fn call<T: DeserializeOwned>(
@@ -417,6 +448,21 @@ impl Broker {
     }
 }
 
+/// Whether `HOST` or `HOST:PORT` is reached without leaving this machine: a loopback address, or a name of nothing but such.
+fn is_this_machine(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, port)| match port.parse::<u16>() {
+        Ok(_) => name,
+        Err(_) => host,
+    });
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return address.to_canonical().is_loopback();
+    }
+    // What cannot be looked up now may be anywhere later.
+    let found: Vec<_> = (name, 0).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
+    !found.is_empty() && found.iter().all(|address| address.ip().to_canonical().is_loopback())
+}
+
 /// A path with its `{…}` filled in.
 fn of(path: &str, name: impl std::fmt::Display) -> String {
     let (start, end) = (path.find('{').unwrap_or(path.len()), path.find('}').map_or(path.len(), |at| at + 1));
@@ -447,6 +493,27 @@ mod tests {
         assert!(Broker::new("http://a:1,https://b:2/", "t", &tls).is_ok());
         for bad in ["", "http://a:1,", "localhost:7080", "http://", "http://a/b", "ftp://a"] {
             assert!(Broker::new(bad, "t", &tls).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_not_sent_over_a_network_unencrypted_unless_that_is_allowed() {
+        let tls = Tls::default();
+        for local in ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "http://127.9.9.9"] {
+            assert!(Broker::new(local, "t", &tls).is_ok(), "{local}");
+        }
+        for far in [
+            "http://192.0.2.1:7080",
+            "http://[2001:db8::1]:7080",
+            "http://10.0.0.1",
+            "http://broker.invalid:1",
+        ] {
+            let error = Broker::new(far, "t", &tls).err().unwrap().to_string();
+            assert!(error.contains("https://") && error.contains("--broker-insecure"), "{error}");
+            assert!(Broker::new(far, "t", &Tls { plain: true, ..Tls::default() }).is_ok(), "{far}");
+            assert!(Broker::new(&far.replace("http:", "https:"), "t", &tls).is_ok(), "{far}");
+            // There is nothing to be read.
+            assert!(Broker::new(far, "", &tls).is_ok(), "{far}");
         }
     }
 

@@ -16,10 +16,16 @@ pub const TOKEN_FILE_VARIABLE: &str = "RGPU_TOKEN_FILE";
 pub const BROKER_VARIABLE: &str = "RGPU_BROKER";
 /// The file with the caller's role token.
 pub const BROKER_TOKEN_VARIABLE: &str = "RGPU_BROKER_TOKEN_FILE";
+/// The file with certificates (PEM) that sign the broker's.
+pub const BROKER_CA_VARIABLE: &str = "RGPU_BROKER_CA";
+/// Whether broker and others speak without encryption over a network.
+pub const BROKER_INSECURE_VARIABLE: &str = "RGPU_BROKER_INSECURE";
 /// The broker's configuration.
 pub const BROKER_CONFIG_VARIABLE: &str = "RGPU_BROKER_CONFIG";
 /// The directory of the broker's state and key.
 pub const BROKER_DATA_DIR_VARIABLE: &str = "RGPU_BROKER_DATA_DIR";
+/// For how many seconds a node goes on with a lease whose time is over, while it hears nothing of its broker: a day.
+pub const LEASE_GRACE_S: u64 = 86_400;
 /// The [ticket](crate::ticket) of a program's lease.
 pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
 /// Which of the cluster's nodes this machine is, where its host name doesn't say.
@@ -74,6 +80,11 @@ pub fn path(name: &str) -> Option<PathBuf> {
 /// Whether a variable says yes: is set to anything but nothing and `0`.
 pub fn is_on(name: &str) -> bool {
     variable(name).is_some_and(|value| value != "0")
+}
+
+/// Whether the environment allows to speak to a broker on another machine without encryption.
+pub fn allows_plain_broker() -> bool {
+    matches!(text(BROKER_INSECURE_VARIABLE).as_deref(), Some("1" | "true"))
 }
 
 /// Who reads a variable.
@@ -186,6 +197,11 @@ pub fn all() -> Vec<Setting> {
             &"",
             "the file with the token for the broker, where `--broker-token-file` is not given",
         ),
+        command(
+            BROKER_CA_VARIABLE,
+            &"the machine's own",
+            "a file with certificates (PEM) that sign the broker's, where `--broker-ca` is not given",
+        ),
         command(NODE_VARIABLE, &"the broker recognises it", "which of the cluster's nodes this machine is"),
         command(LIBRARY_VARIABLE, &"beside the command, else `../lib`", "where `librgpu.so` is"),
         broker(BROKER_CONFIG_VARIABLE, &"", "the configuration: `--config`"),
@@ -195,7 +211,11 @@ pub fn all() -> Vec<Setting> {
             "the directory of state and key: `--data-dir`",
         ),
         broker("RGPU_BROKER_LISTEN", &"`127.0.0.1:7080`", "where it listens: `--listen`"),
-        broker("RGPU_BROKER_INSECURE", &"`false`", "beyond this machine without TLS: `--insecure`"),
+        broker(
+            BROKER_INSECURE_VARIABLE,
+            &"`false`",
+            "beyond this machine without TLS: `--insecure`. Heeded as `--broker-insecure` by those who speak to a broker, too",
+        ),
         broker("RGPU_BROKER_OPEN_METRICS", &"`false`", "`/metrics` without a token: `--open-metrics`"),
         broker(
             "RGPU_BROKER_LEASE_TTL_S",

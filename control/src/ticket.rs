@@ -1,14 +1,19 @@
 //! The file by which a program is told its lease.
 //!
-//! `rgpu run` writes it where other users cannot read it (mode 0600, in a directory of mode 0700), names it in
-//! [`RGPU_LEASE`](crate::LEASE_VARIABLE), and replaces it when the lease is renewed or changed. Programs that the program
-//! starts read it too: a lease covers a tree of processes.
+//! It holds a private key, so it must not outlive the lease, however `rgpu run` ends. So it is no file of a file system: it is
+//! memory of `rgpu run`'s own (a memory file of mode 0600, sealed), and [`RGPU_LEASE`](crate::LEASE_VARIABLE) names it as
+//! `/proc/PID/fd/N`. Other processes of the same user can open that, so the program's children can, whatever descriptors they close; and
+//! it is gone in the moment in which `rgpu run` is. When the lease is renewed or changed, another memory file takes the place of the
+//! first under the same name, in one step. Any other file of mode 0600 with a ticket does as well.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::LeaseId;
@@ -62,6 +67,10 @@ impl Ticket {
             let text = format!("the lease in {} is readable by others: chmod 600 it", path.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
+        // Where `rgpu run` has gone and another process has its number, this may be anything.
+        if !about.is_file() {
+            return Err(named(io::Error::new(io::ErrorKind::InvalidData, "it is no file")));
+        }
         if about.len() > MAX_TICKET {
             return Err(named(io::Error::new(io::ErrorKind::InvalidData, "too long")));
         }
@@ -69,7 +78,28 @@ impl Ticket {
         serde_json::from_slice(&bytes).map_err(|e| named(io::Error::new(io::ErrorKind::InvalidData, e)))
     }
 
-    /// Writes it, in one step, so that readers find either the old or the new one.
+    /// Makes the ticket readable for this user's processes, as long as the answer and this process live.
+    ///
+    /// # Errors
+    /// What the system says; also where `/proc` is not there.
+    pub fn publish(&self) -> io::Result<Published> {
+        let place = self.memory_file()?;
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), place.as_raw_fd()));
+        Self::read(&path)?;
+        Ok(Published { path, place: Mutex::new(place) })
+    }
+
+    fn memory_file(&self) -> io::Result<OwnedFd> {
+        let file = rustix::fs::memfd_create("rgpu-lease", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+        let mut file = File::from(file);
+        file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)?;
+        let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals)?;
+        Ok(file.into())
+    }
+
+    /// Writes it to a file, in one step, so that readers find either the old or the new one.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let new = path.with_extension(format!("new-{}", std::process::id()));
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -84,31 +114,26 @@ impl Ticket {
     }
 }
 
-/// A directory for tickets that only this user can read: `$XDG_RUNTIME_DIR/rgpu`, or else one in the directory for
-/// temporary files.
-pub fn directory() -> io::Result<PathBuf> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|name| !name.is_empty()).map(PathBuf::from);
-    let user = fs::metadata("/proc/self")?.uid();
-    if let Some(path) = runtime.map(|path| path.join("rgpu")).filter(|path| private(path, user).is_ok()) {
-        return Ok(path);
-    }
-    let path = std::env::temp_dir().join(format!("rgpu-{user}"));
-    private(&path, user)?;
-    Ok(path)
+/// A ticket that this user's processes can read.
+#[derive(Debug)]
+pub struct Published {
+    path: PathBuf,
+    place: Mutex<OwnedFd>,
 }
 
-/// Makes sure that a directory exists, and is this user's alone.
-fn private(path: &Path, user: u32) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-        _ => {}
+impl Published {
+    /// What to open for it.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
-    let about = fs::symlink_metadata(path)?;
-    if !about.is_dir() || about.uid() != user || about.mode() & 0o077 != 0 {
-        let text = format!("{} is not a directory that only you can use: remove it", path.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+
+    /// Puts another ticket in its place: who opens it finds either the old or the new one.
+    pub fn replace(&self, ticket: &Ticket) -> io::Result<()> {
+        let new = ticket.memory_file()?;
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        rustix::io::dup3(&new, &mut place, rustix::io::DupFlags::CLOEXEC)?;
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -116,18 +141,11 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    #[test]
-    fn tickets_are_read_back_unless_others_could_read_them() {
-        let directory = std::env::temp_dir().join(format!("rgpu-ticket-{:016x}", LeaseId::random().0));
-        let user = fs::metadata("/proc/self").unwrap().uid();
-        private(&directory, user).unwrap();
-        private(&directory, user).unwrap();
-        let path = directory.join("ticket");
-        let key = PrivateKey::generate();
-        let ticket = Ticket {
+    fn ticket() -> Ticket {
+        Ticket {
             lease: LeaseId(3),
             token: "t".into(),
-            key: key.to_text(),
+            key: PrivateKey::generate().to_text(),
             transport: "auto".into(),
             servers: vec![LeaseServer {
                 node: "n".into(),
@@ -137,14 +155,34 @@ mod tests {
                 fingerprint: None,
             }],
             ca: None,
-        };
+        }
+    }
+
+    #[test]
+    fn tickets_are_read_back_unless_others_could_read_them() {
+        let path = std::env::temp_dir().join(format!("rgpu-ticket-{:016x}", LeaseId::random().0));
+        let ticket = ticket();
         ticket.write(&path).unwrap();
         assert_eq!(Ticket::read(&path).unwrap(), ticket);
-        assert_eq!(ticket.private_key().unwrap().public(), key.public());
+        assert_eq!(ticket.private_key().unwrap().to_text(), ticket.key);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(Ticket::read(&path).unwrap_err().to_string().contains("readable by others"));
-        fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(private(&directory, user).is_err());
-        fs::remove_dir_all(&directory).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(Ticket::read(Path::new("/proc/self")).is_err());
+    }
+
+    #[test]
+    fn a_published_ticket_is_read_by_other_processes_and_replaced_in_one_step() {
+        let (first, second) = (ticket(), Ticket { token: "u".into(), ..ticket() });
+        let published = first.publish().unwrap();
+        let seen = std::process::Command::new("cat").arg(published.path()).output().unwrap();
+        assert_eq!(serde_json::from_slice::<Ticket>(&seen.stdout).unwrap(), first);
+        let path = published.path().to_owned();
+        published.replace(&second).unwrap();
+        assert_eq!(published.path(), path);
+        assert_eq!(Ticket::read(&path).unwrap(), second);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        drop(published);
+        assert!(Ticket::read(&path).is_err());
     }
 }

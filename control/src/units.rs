@@ -196,6 +196,26 @@ pub fn age(then: u64) -> String {
     seconds(crate::unix_time().saturating_sub(then))
 }
 
+/// A text that came from somebody else, fit for a terminal or a log: what would move the cursor, turn the direction of writing or be
+/// invisible is written as `\u{…}`.
+pub fn printable(text: &str) -> String {
+    let shown = |c: char| !c.is_control() && !is_format(c);
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        if shown(c) {
+            out.push(c)
+        } else {
+            out.extend(c.escape_unicode())
+        }
+        out
+    })
+}
+
+/// Characters that show nothing of their own, and change how others are shown (Unicode's category Cf, and separators of lines).
+fn is_format(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,5 +331,11 @@ mod tests {
         assert_eq!((percent(250), percent(125)), ("25%".to_owned(), "12.5%".to_owned()));
         assert_eq!((rate(12.3), rate(1500.0)), ("12 Mbit/s".to_owned(), "1.5 Gbit/s".to_owned()));
         assert_eq!((seconds(5), seconds(600)), ("5s".to_owned(), "10m".to_owned()));
+    }
+
+    #[test]
+    fn what_is_printed_cannot_fool_whoever_reads_it() {
+        assert_eq!(printable("a\u{202e}b\u{1b}[2J\u{2066}\n"), "a\\u{202e}b\\u{1b}[2J\\u{2066}\\u{a}");
+        assert_eq!(printable("Grüße, 世界 ✓"), "Grüße, 世界 ✓");
     }
 }

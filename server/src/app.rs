@@ -55,6 +55,7 @@ pub(crate) fn software_config(spec: &DeviceSpec) -> rgpu_softgpu::Config {
         memory_bytes_per_device: spec.memory,
         workers: spec.workers as usize,
         compute_capability: spec.compute_capability,
+        identity: spec.identity,
         own_process: true,
         ..rgpu_softgpu::Config::default()
     }

@@ -73,6 +73,8 @@ pub struct DeviceSpec {
     pub visible: Vec<String>,
     /// Serve NVIDIA devices on which kernels can follow pointers into all memory of the application's process.
     pub allow_host_pointers: bool,
+    /// What tells this server's software GPUs apart from other servers'; 0 for none.
+    pub identity: u64,
 }
 
 impl DeviceSpec {
@@ -111,6 +113,7 @@ impl Default for DeviceSpec {
             partition: Partition::Auto,
             visible: Vec::new(),
             allow_host_pointers: false,
+            identity: 0,
         }
     }
 }

@@ -22,20 +22,24 @@ use process::{Process, Terminations};
 use record::Record;
 use rgpu_control::LeaseId;
 use rgpu_control::api::{LeaseProof, LeaseReport, Orders, Peer};
-use rgpu_control::proof::{Binding, Verifier};
+use rgpu_control::proof::{Binding, Moment, Verifier};
 use rgpu_control::token::{CLOCK_SKEW_S, Grant, LeaseClaims, PublicKey, TokenError};
 use rgpu_control::unix_time;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether a lease's time is over.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The leases that this server serves, or has ended lately.
 pub struct LeaseTable {
     ledger: Arc<Ledger>,
     /// How many devices there are.
     devices: u32,
-    begun_ms: u64,
+    /// When the table was made, by the clocks that proofs are checked by.
+    begun: (Instant, Moment),
     inner: Mutex<Inner>,
     tell: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
@@ -44,6 +48,8 @@ pub struct LeaseTable {
 struct Inner {
     node: String,
     verifier: Option<Verifier>,
+    /// For how long a lease goes on whose time is over, unless a later end is heard of.
+    grace: Duration,
     /// The latest orders' version.
     applied: u64,
     leases: HashMap<LeaseId, Record>,
@@ -95,10 +101,6 @@ pub struct Admission {
     token: String,
 }
 
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
 impl Admission {
     /// Whether what travels for it is to be encrypted.
     pub fn is_encrypted(&self) -> bool {
@@ -109,8 +111,55 @@ impl Admission {
 impl LeaseTable {
     /// A table without leases, for the devices of a ledger.
     pub fn new(ledger: Arc<Ledger>, devices: u32) -> Arc<Self> {
-        let (inner, tell) = (Mutex::default(), Mutex::new(None));
-        Arc::new(Self { ledger, devices, begun_ms: unix_ms(), inner, tell })
+        let grace = Duration::from_secs(CLOCK_SKEW_S);
+        let (inner, tell) = (Mutex::new(Inner { grace, ..Inner::default() }), Mutex::new(None));
+        let now = Instant::now();
+        Arc::new(Self { ledger, devices, begun: (now, Moment::since(now)), inner, tell })
+    }
+
+    /// Sets for how long a lease goes on whose time is over, unless a later end is heard of. A server that has a broker gives it
+    /// long, because the broker may be away; for others the tolerance of clocks is enough.
+    pub fn set_grace(&self, grace: Duration) {
+        self.lock().grace = grace;
+    }
+
+    /// Ends leases whose time is over, from now on, as long as the table is used.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub fn watch_ends(self: &Arc<Self>) -> std::io::Result<()> {
+        let table = Arc::downgrade(self);
+        let watch = move || {
+            while let Some(table) = table.upgrade() {
+                table.end_overdue(monotonic_ns());
+                drop(table);
+                std::thread::sleep(LOOK);
+            }
+        };
+        std::thread::Builder::new().name("lease-ends".into()).stack_size(128 << 10).spawn(watch).map(drop)
+    }
+
+    fn end_overdue(&self, now_ns: u64) {
+        let (mut terminations, mut changed) = (Terminations::default(), false);
+        {
+            let mut inner = self.lock();
+            let grace = inner.grace;
+            let over = |record: &Record| record.ended.is_none() && record.is_over(now_ns, grace);
+            let late: Vec<LeaseId> = inner
+                .leases
+                .iter()
+                .filter(|(_, record)| over(record) && !record.sessions.is_empty())
+                .map(|(id, _)| *id)
+                .collect();
+            for id in late {
+                let why = "its time is over, and nobody has said that it was renewed";
+                changed |= inner.finish(&self.ledger, id, why, &mut terminations);
+            }
+        }
+        terminations.carry_out();
+        if changed {
+            self.tell();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -124,7 +173,7 @@ impl LeaseTable {
         let same = inner.node == node && inner.verifier.as_ref().is_some_and(|v| v.broker() == broker);
         if !same {
             // The first one counts from the server's start: clocks differ a little.
-            let since = if inner.verifier.is_none() { self.begun_ms } else { unix_ms() };
+            let since = if inner.verifier.is_none() { self.begun.1 } else { Moment::since(self.begun.0) };
             node.clone_into(&mut inner.node);
             inner.verifier = Some(Verifier::new(broker, node, since));
         }
@@ -153,14 +202,14 @@ impl LeaseTable {
         session: u64,
         binding: Option<&Binding>,
     ) -> Result<Admission, LeaseError> {
-        self.admit_at(credential, session, unix_ms(), binding)
+        self.admit_at(credential, session, Moment::since(self.begun.0), binding)
     }
 
     fn admit_at(
         &self,
         credential: &[u8],
         session: u64,
-        now_ms: u64,
+        now: Moment,
         binding: Option<&Binding>,
     ) -> Result<Admission, LeaseError> {
         let mut inner = self.lock();
@@ -171,7 +220,7 @@ impl LeaseTable {
         if credential.is_empty() {
             return Err(LeaseError::Missing);
         }
-        let claims = verifier.admit_bound(credential, session, now_ms, binding)?;
+        let claims = verifier.admit_bound(credential, session, now, binding)?;
         let node = node.clone();
         inner.check_not_ended(&claims)?;
         let terms = match inner.leases.get(&claims.lease) {
@@ -218,7 +267,7 @@ impl LeaseTable {
             if record.token.is_none() || claims.expires >= record.expires {
                 record.token = Some(admission.token.clone());
             }
-            record.expires = record.expires.max(claims.expires);
+            record.renew(claims.expires);
             if claims.version > record.version {
                 record.change(&self.ledger, claims.lease, claims.version, admission.terms.clone());
             }
@@ -323,7 +372,7 @@ impl LeaseTable {
                     Some(record) => {
                         record.ordered = true;
                         record.nodes.clone_from(&order.nodes);
-                        record.expires = record.expires.max(order.expires);
+                        record.renew(order.expires);
                         if order.version > record.version {
                             record.change(&self.ledger, order.lease, order.version, terms);
                         }
@@ -350,7 +399,10 @@ impl LeaseTable {
                 .map(|(id, _)| *id)
                 .collect();
             for id in gone {
-                changed |= inner.finish(&self.ledger, id, &mut terminations);
+                let why =
+                    orders.ended.iter().find(|ended| ended.lease == id).map(|ended| ended.reason.as_str());
+                let why = why.unwrap_or("it was given back or revoked, or not renewed in time");
+                changed |= inner.finish(&self.ledger, id, why, &mut terminations);
             }
             inner.prune(unix_time());
         }
@@ -461,9 +513,9 @@ impl Inner {
     }
 
     /// Ends a lease; true if nothing of it is left.
-    fn finish(&mut self, ledger: &Ledger, id: LeaseId, terminations: &mut Terminations) -> bool {
+    fn finish(&mut self, ledger: &Ledger, id: LeaseId, why: &str, terminations: &mut Terminations) -> bool {
         let Some(record) = self.leases.get_mut(&id) else { return false };
-        let text = format!("lease {id} has ended: it was given back or revoked, or not renewed in time");
+        let text = format!("lease {id} has ended: {}", rgpu_control::units::printable(why));
         for (slot, process) in &mut record.sessions {
             ledger.slot(*slot).set_reason(&text);
             terminations.0.extend(process.take());

@@ -82,6 +82,8 @@ pub struct Options {
     pub tls: TlsOptions,
     /// The broker whose node this is; applications then need leases of it.
     pub agent: Option<AgentOptions>,
+    /// With an agent: for how long a lease goes on whose time is over, while nothing is heard of the broker that could renew it.
+    pub lease_grace: std::time::Duration,
 }
 
 impl Default for Options {
@@ -102,6 +104,7 @@ impl Default for Options {
             peers: Vec::new(),
             tls: TlsOptions::default(),
             agent: None,
+            lease_grace: std::time::Duration::from_secs(settings::LEASE_GRACE_S),
         }
     }
 }

@@ -68,6 +68,7 @@ impl Orders {
         path_bytes(self.device.driver.as_deref()).encode(&mut out);
         self.device.numbers.encode(&mut out);
         self.device.visible.encode(&mut out);
+        self.device.identity.encode(&mut out);
         self.ceiling.encode(&mut out);
         (self.slot, self.daemon).encode(&mut out);
         (self.limits.memory, (self.limits.threads, self.walled)).encode(&mut out);
@@ -110,6 +111,7 @@ impl Orders {
         let driver = path_from(&driver);
         let numbers = Wire::decode(&mut r)?;
         let visible = Wire::decode(&mut r)?;
+        let identity = Wire::decode(&mut r)?;
         let ceiling = Wire::decode(&mut r)?;
         let device = DeviceSpec {
             kind,
@@ -120,6 +122,7 @@ impl Orders {
             driver,
             numbers,
             visible,
+            identity,
             ..DeviceSpec::default()
         };
         let (slot, daemon) = Wire::decode(&mut r)?;
@@ -191,6 +194,7 @@ mod tests {
                 driver: Some("/lib/x".into()),
                 numbers: vec![2, 1],
                 visible: vec!["GPU-x".into(), "MIG-y".into()],
+                identity: 29,
                 ..DeviceSpec::default()
             },
             ceiling: 23,

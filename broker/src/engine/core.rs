@@ -568,7 +568,7 @@ impl Core {
         self.orders
     }
 
-    pub(super) fn set_lease(&mut self, id: LeaseId, record: Option<Arc<LeaseRecord>>) {
+    fn set_lease(&mut self, id: LeaseId, record: Option<Arc<LeaseRecord>>) {
         let old = self.leases.get(&id).map(|entry| entry.record.clone());
         if let Some(old) = &old {
             self.weigh(old, false);

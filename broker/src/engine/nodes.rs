@@ -405,6 +405,11 @@ impl Core {
                 }
             })
             .collect();
+        let has = entry.live.leases.iter().filter_map(|id| self.leases.get(id));
+        let ended = has
+            .filter(|lease| lease.record.state == LeaseState::Ending)
+            .map(|lease| EndedOrder { lease: lease.record.id, reason: lease.record.reason.clone() })
+            .collect();
         // Its successors in the ring of names: so everybody measures to some, and is measured by as many.
         let after = self.nodes.range::<str, _>((std::ops::Bound::Excluded(name), std::ops::Bound::Unbounded));
         let ring = after
@@ -417,7 +422,7 @@ impl Core {
                 address: node.record.registration.address.clone(),
             })
             .collect();
-        Ok(Orders { version: self.orders, leases, peers, prove: self.to_prove(name) })
+        Ok(Orders { version: self.orders, leases, ended, peers, prove: self.to_prove(name) })
     }
 }
 

@@ -5,7 +5,7 @@
 //! server says in each heartbeat, with the version of the lease that it enforces. Until it enforces the smaller one, it is not
 //! known, and what the lease gave before counts.
 
-use rgpu_control::api::LeaseReport;
+use rgpu_control::api::{LeaseReport, LeaseState};
 
 use super::core::Core;
 use crate::store::LeaseRecord;
@@ -13,11 +13,12 @@ use crate::store::LeaseRecord;
 impl Core {
     /// Takes note of how much memory a lease's programs have on a node, where more counts than the lease gives.
     ///
-    /// What is found need not be stored: a broker that is restarted counts more until the node speaks again.
+    /// What is found is stored with the next batch, and so before, or with, whatever is granted because of it.
     pub(super) fn hear_memory(&mut self, node: &str, report: &LeaseReport) {
         let Some(entry) = self.leases.get(&report.lease) else { return };
         let record = &entry.record;
-        if record.outstanding.is_empty() || report.version < record.version {
+        let known = record.state == LeaseState::Active && report.version >= record.version;
+        if record.outstanding.is_empty() || !known {
             return;
         }
         let mut outstanding = record.outstanding.clone();
@@ -38,9 +39,8 @@ impl Core {
         if outstanding == record.outstanding {
             return;
         }
-        let (id, changed) = (record.id, LeaseRecord { outstanding, ..LeaseRecord::clone(record) });
-        self.set_lease(id, Some(std::sync::Arc::new(changed)));
-        self.changes.leases.push(id);
-        self.changes.round = true;
+        let changed = LeaseRecord { outstanding, ..LeaseRecord::clone(record) };
+        self.changes.leases.push(changed.id);
+        self.put_lease(changed);
     }
 }

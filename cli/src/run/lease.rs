@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rgpu_control::api::{Lease, LeaseRequest, LeaseState, this_machine};
-use rgpu_control::ticket;
+use rgpu_control::api::{LeaseRequest, this_machine};
 use rgpu_control::token::PrivateKey;
 use rgpu_control::units::{parse_bytes, parse_duration, parse_mbps, parse_share};
-use rgpu_control::{Broker, ClientError, NODE_VARIABLE, settings};
+use rgpu_control::{NODE_VARIABLE, settings};
 use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
 
 use super::child::Held;
-use super::renewal::{Leased, RELEASE_TIME, RETRY, release};
+use super::renewal::{Leased, RETRY, release};
+use super::seeking::{Away, BRIEFLY, PATIENCE, SILENCE, Seeker, Waited, first_unreachable};
 use super::threads::{Interruptible, run_interruptibly};
 use crate::Failure;
-use crate::control::{BrokerArguments, TRY_LATER, explain};
+use crate::control::{BrokerArguments, TRY_LATER};
 
 /// What to ask a broker for.
 #[derive(clap::Args, Debug)]
@@ -69,12 +69,6 @@ fn parse_importance(text: &str) -> Result<f64, String> {
     (1.0..=10.0).contains(&number).then_some(number).ok_or_else(problem)
 }
 
-/// After so long it is said that and why the program waits.
-const SILENCE: Duration = Duration::from_secs(1);
-/// How long one request may wait for a grant; then the place in the queue is asked for again.
-const POLL_S: u32 = 10;
-/// How long a broker may be away while a program waits in its queue.
-const PATIENCE: Duration = Duration::from_secs(60);
 impl LeaseArguments {
     /// Whether a lease was asked for on the command line.
     pub(super) fn given(&self) -> bool {
@@ -141,7 +135,8 @@ pub(super) enum Asked {
     Interrupted(libc::c_int),
 }
 
-/// Asks for a lease, waits for its grant, and writes its ticket.
+/// Asks for a lease, waits for its grant, and writes its ticket. A broker that is away is waited for; and where a server of the
+/// lease cannot be reached, the lease is given back and another one asked for.
 pub(super) fn obtain(
     arguments: &LeaseArguments,
     program: &Path,
@@ -149,140 +144,51 @@ pub(super) fn obtain(
     signals: &Held,
 ) -> Result<Asked, Failure> {
     let broker = arguments.broker.connect()?;
-    let directory = ticket::directory()
-        .map_err(|e| Failure::new(format!("There is no place for the lease's ticket: {e}")))?;
-    let key = PrivateKey::generate();
-    let request = arguments.request(program, transport, &key);
     let end = arguments.wait.map(|wait| Instant::now() + Duration::from_secs(wait.into()));
-    let asked = {
-        let broker = broker.clone();
-        run_interruptibly(signals, move || broker.request_lease(&request))?
-    };
-    let lease = match asked {
-        Interruptible::Done(lease) => lease.map_err(explain)?,
-        Interruptible::Interrupted(signal, rest) => {
-            // The broker may have made it by now: it has to be given back, so its id has to be known.
-            if let Ok(Ok(lease)) = rest.recv_timeout(SILENCE + RELEASE_TIME) {
-                release(&broker, lease.id, false);
-            }
-            return Ok(Asked::Interrupted(signal));
-        }
-    };
-    let id = lease.id;
-    let lease = match wait_for_grant(&broker, lease, end, signals) {
-        Ok(Waited::Granted(lease)) => lease,
-        Ok(Waited::Interrupted(signal)) => {
-            release(&broker, id, false);
-            return Ok(Asked::Interrupted(signal));
-        }
-        Err(failure) => {
-            release(&broker, id, false);
-            return Err(failure);
-        }
-    };
-    match Leased::new(broker.clone(), &lease, &key, &directory) {
-        Ok(leased) => Ok(Asked::Granted(leased)),
-        Err(failure) => {
-            release(&broker, id, false);
-            Err(failure)
-        }
-    }
-}
-
-enum Waited {
-    Granted(Box<Lease>),
-    Interrupted(libc::c_int),
-}
-
-fn wait_for_grant(
-    broker: &Broker,
-    mut lease: Lease,
-    end: Option<Instant>,
-    signals: &Held,
-) -> Result<Waited, Failure> {
-    let mut said = String::new();
-    let mut away: Option<Instant> = None;
+    let patience = if arguments.now { BRIEFLY } else { PATIENCE };
+    let mut seeker = Seeker { broker: &broker, signals, end, away: Away::new(patience, end) };
+    let mut unreached: Option<Instant> = None;
     loop {
-        match lease.state {
-            LeaseState::Active => return Ok(Waited::Granted(Box::new(lease))),
-            LeaseState::Waiting => {}
-            LeaseState::Ending | LeaseState::Ended => {
-                return Err(Failure::new(format!(
-                    "The lease {} ended before it began: {}",
-                    lease.id, lease.reason
-                )));
-            }
-        }
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            let text = format!("Nothing has become free in time: {}", lease.reason);
-            return Err(Failure::with_status(text, TRY_LATER));
-        }
-        // Rounded up, so that the last request doesn't wait for nothing.
-        let wait_s = left.map_or(POLL_S, |left| (left.as_millis().div_ceil(1000) as u32).clamp(1, POLL_S));
-        let (asker, id, announce) = (broker.clone(), lease.id, away.is_none());
-        let asked = run_interruptibly(signals, move || {
-            if announce {
-                let jobs = asker.jobs()?;
-                let place = jobs.iter().find(|job| job.lease == id).map_or(0, |job| job.place);
-                return Ok((Some(place), asker.lease(id, 0)?));
-            }
-            Ok::<_, ClientError>((None, asker.lease(id, 0)?))
-        })?;
-        let asked = match asked {
-            Interruptible::Interrupted(signal, _) => return Ok(Waited::Interrupted(signal)),
-            Interruptible::Done(Ok((place, now))) => {
-                // It has answered: whatever comes next is another absence.
-                if away.take().is_some() {
-                    eprintln!("rgpu: the broker is back");
-                }
-                if now.state == LeaseState::Waiting {
-                    say_place(&mut said, place.unwrap_or(0), &now.reason);
-                    let asker = broker.clone();
-                    run_interruptibly(signals, move || asker.lease(id, wait_s))?
-                } else {
-                    Interruptible::Done(Ok(now))
-                }
-            }
-            Interruptible::Done(Err(error)) => Interruptible::Done(Err(error)),
+        let key = PrivateKey::generate();
+        let lease = match seeker.lease(&arguments.request(program, transport, &key))? {
+            Waited::Granted(lease) => lease,
+            Waited::Interrupted(signal) => return Ok(Asked::Interrupted(signal)),
         };
-        match asked {
-            Interruptible::Interrupted(signal, _) => return Ok(Waited::Interrupted(signal)),
-            Interruptible::Done(Ok(now)) => {
-                if away.take().is_some() {
-                    eprintln!("rgpu: the broker is back");
+        let give_back = || release(&broker, lease.id, false);
+        let servers = lease.servers.clone();
+        match run_interruptibly(signals, move || first_unreachable(&servers)) {
+            Ok(Interruptible::Done(None)) => {}
+            Ok(Interruptible::Done(Some(why))) => {
+                give_back();
+                let since = *unreached.get_or_insert_with(Instant::now);
+                let late = end.is_some_and(|end| Instant::now() >= end);
+                if late || arguments.now || since.elapsed() > PATIENCE {
+                    let text = format!("{why}, and the broker offers no others. Is a firewall in between?");
+                    return Err(Failure::with_status(text, TRY_LATER));
                 }
-                lease = now;
+                eprintln!("rgpu: {why}: asking for other GPUs");
+                // The broker notices by itself that a server has gone, after a few seconds.
+                if let Some(signal) = signals.wait(2 * RETRY) {
+                    return Ok(Asked::Interrupted(signal));
+                }
+                continue;
             }
-            Interruptible::Done(Err(error)) if error.is_passing() => {
-                let since = *away.get_or_insert_with(|| {
-                    eprintln!("rgpu: {error}; trying again");
-                    Instant::now()
-                });
-                if since.elapsed() > PATIENCE {
-                    return Err(explain(error));
-                }
-                if let Some(signal) = signals.wait(RETRY) {
-                    return Ok(Waited::Interrupted(signal));
-                }
+            Ok(Interruptible::Interrupted(signal, _)) => {
+                give_back();
+                return Ok(Asked::Interrupted(signal));
             }
-            Interruptible::Done(Err(error)) => return Err(explain(error)),
+            Err(failure) => {
+                give_back();
+                return Err(failure);
+            }
         }
-    }
-}
-
-/// Says on stderr why the program waits, where that is news.
-fn say_place(said: &mut String, place: u32, reason: &str) {
-    let mut text = match place {
-        0 => "waiting for GPUs".to_owned(),
-        place => format!("waiting for GPUs: place {place} in the queue"),
-    };
-    if !reason.is_empty() {
-        text += &format!(" ({})", crate::table::printable(reason));
-    }
-    if *said != text {
-        eprintln!("rgpu: {text}");
-        *said = text;
+        return match Leased::new(broker.clone(), &lease, &key) {
+            Ok(leased) => Ok(Asked::Granted(leased)),
+            Err(failure) => {
+                give_back();
+                Err(failure)
+            }
+        };
     }
 }
 

@@ -3,6 +3,7 @@
 mod child;
 mod lease;
 mod renewal;
+mod seeking;
 mod statistics;
 mod threads;
 

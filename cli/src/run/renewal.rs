@@ -1,13 +1,12 @@
 //! A lease that a program holds: its ticket, its renewal, and giving it back.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rgpu_control::api::{ErrorCode, Lease, LeaseState};
-use rgpu_control::ticket::Ticket;
+use rgpu_control::ticket::{Published, Ticket};
 use rgpu_control::token::PrivateKey;
 use rgpu_control::{Broker, LEASE_VARIABLE, LeaseId};
 
@@ -67,37 +66,27 @@ impl Renewing {
 pub(super) struct Leased {
     broker: Broker,
     id: LeaseId,
-    path: PathBuf,
+    ticket: Arc<Published>,
     renewing: Arc<Renewing>,
     released: bool,
 }
 
 impl Leased {
-    /// Writes the ticket, and renews the lease from now on.
-    pub(super) fn new(
-        broker: Broker,
-        lease: &Lease,
-        key: &PrivateKey,
-        directory: &Path,
-    ) -> Result<Self, Failure> {
+    /// Publishes the ticket, and renews the lease from now on.
+    pub(super) fn new(broker: Broker, lease: &Lease, key: &PrivateKey) -> Result<Self, Failure> {
         let id = lease.id;
-        let path = directory.join(format!("lease-{id}"));
         let ttl = time_to_live(lease);
         let ticket = ticket_of(lease, key).ok_or_else(|| {
             Failure::new(format!("The broker granted the lease {id} without a token for it"))
         })?;
-        let cannot =
-            |e: std::io::Error| Failure::new(format!("Cannot write the lease to {}: {e}", path.display()));
-        ticket.write(&path).map_err(cannot)?;
+        let published = ticket.publish();
+        let published =
+            published.map_err(|e| Failure::new(format!("There is no place for the lease's ticket: {e}")))?;
+        let published = Arc::new(published);
         let renewing = Arc::new(Renewing::default());
-        let leased = Self {
-            broker: broker.clone(),
-            id,
-            path: path.clone(),
-            renewing: renewing.clone(),
-            released: false,
-        };
-        let body = move || renew(&broker, ticket, &path, ttl, &renewing);
+        let (shown, shared) = (published.clone(), renewing.clone());
+        let leased = Self { broker: broker.clone(), id, ticket: published, renewing, released: false };
+        let body = move || renew(&broker, ticket, &shown, ttl, &shared);
         spawn_without_signals("renew", body)
             .map_err(|e| Failure::new(format!("Cannot renew the lease: {e}")))?;
         Ok(leased)
@@ -105,7 +94,7 @@ impl Leased {
 
     /// The environment variable by which the program learns of it.
     pub(super) fn variable(&self) -> (&'static str, &Path) {
-        (LEASE_VARIABLE, &self.path)
+        (LEASE_VARIABLE, self.ticket.path())
     }
 
     /// Gives it back. Where the program has failed, says why, if it was for the lease.
@@ -121,11 +110,7 @@ impl Leased {
             return None;
         }
         self.renewing.finish();
-        let _ = fs::remove_file(&self.path);
-        let reason = release(&self.broker, self.id, ask);
-        // A renewal that was under way may have written it once more.
-        let _ = fs::remove_file(&self.path);
-        reason
+        release(&self.broker, self.id, ask)
     }
 }
 
@@ -154,7 +139,7 @@ fn time_to_live(lease: &Lease) -> Duration {
 }
 
 /// Renews a lease until the program has ended.
-fn renew(broker: &Broker, mut ticket: Ticket, path: &Path, ttl: Duration, renewing: &Renewing) {
+fn renew(broker: &Broker, mut ticket: Ticket, published: &Published, ttl: Duration, renewing: &Renewing) {
     let mut expires = Instant::now() + ttl;
     let mut expired = false;
     let mut wait = ttl / 3;
@@ -172,17 +157,14 @@ fn renew(broker: &Broker, mut ticket: Ticket, path: &Path, ttl: Duration, renewi
                 if renewing.wait(Duration::ZERO) {
                     return;
                 }
-                if let Err(e) = ticket.write(path) {
-                    eprintln!("rgpu: cannot write the renewed lease to {}: {e}", path.display());
+                if let Err(e) = published.replace(&ticket) {
+                    eprintln!("rgpu: cannot publish the renewed lease: {e}");
                 }
             }
             Err(error) if matches!(error.code(), Some(ErrorCode::Conflict | ErrorCode::NotFound)) => {
                 if !renewing.wait(Duration::ZERO) {
-                    eprintln!(
-                        "rgpu: the lease {} has ended: {}",
-                        ticket.lease,
-                        crate::table::printable(&error.to_string())
-                    );
+                    // The broker names the lease.
+                    eprintln!("rgpu: {}", crate::table::printable(&error.to_string()));
                     renewing.said.store(true, std::sync::atomic::Ordering::SeqCst);
                 }
                 return;

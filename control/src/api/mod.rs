@@ -23,8 +23,8 @@ pub use lease::{
 };
 pub use machine::this_machine;
 pub use node::{
-    Device, DeviceLoad, DeviceReport, Drain, GrantUsage, Heartbeat, LeaseOrder, LeaseProof, LeaseReport,
-    Node, Orders, Peer, PeerTime, Registration, Welcome,
+    Device, DeviceLoad, DeviceReport, Drain, EndedOrder, GrantUsage, Heartbeat, LeaseOrder, LeaseProof,
+    LeaseReport, Node, Orders, Peer, PeerTime, Registration, Welcome,
 };
 
 /// The header of answers of a broker that only stands by: another one is to be asked.

@@ -217,12 +217,22 @@ records! {
         /// Where its server is reached.
         pub address: String,
     }
+    /// A lease that has ended, of which a node may have something left.
+    pub struct EndedOrder {
+        /// The lease that the order is about.
+        pub lease: LeaseId,
+        /// Why it has ended, in words for people.
+        pub reason: String,
+    }
     /// What a node is to do. Always complete: leases that are not in the list have ended, and are to be ended.
     pub struct Orders {
         /// Rises with each change of anything, over restarts of the broker too: it is one number for the whole broker.
         pub version: u64,
         /// The leases that the node serves.
         pub leases: Vec<LeaseOrder>,
+        /// Why leases have ended that the node has not yet said to be rid of.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub ended: Vec<EndedOrder>,
         /// The nodes to measure times to.
         pub peers: Vec<Peer>,
         /// Leases that the node has reported and the broker does not know (its state was lost, or is an older one). They are to be

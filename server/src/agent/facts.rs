@@ -25,6 +25,7 @@ pub(super) fn devices(settled: &Settled) -> Vec<DeviceReport> {
                 memory_bytes_per_device: spec.memory,
                 workers: spec.workers as usize,
                 compute_capability: spec.compute_capability,
+                identity: spec.identity,
                 ..rgpu_softgpu::Config::default()
             };
             rgpu_softgpu::describe(&config).into_iter().map(convert::device_info).collect()

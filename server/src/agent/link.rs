@@ -30,6 +30,8 @@ const LAST_HEARTBEAT_TIME: Duration = Duration::from_secs(1);
 pub(super) struct BrokerLink {
     broker: Broker,
     name: String,
+    /// The node's role token: whoever signed it is the broker whose leases count.
+    token: String,
     /// A number that no other run of this server has.
     instance: u64,
     options: AgentOptions,
@@ -59,7 +61,7 @@ impl BrokerLink {
     /// Prepares it; nothing is sent yet.
     pub(super) fn new(
         broker: Broker,
-        name: String,
+        (name, token): (String, String),
         options: AgentOptions,
         site: Site,
         devices: Vec<DeviceReport>,
@@ -68,6 +70,7 @@ impl BrokerLink {
         let link = Arc::new(Self {
             broker,
             name,
+            token,
             instance: u64::from_le_bytes(rgpu_control::token::random_bytes()),
             options,
             site,
@@ -171,6 +174,8 @@ impl BrokerLink {
             let why = "its public key is none".into();
             return Err(ClientError::Odd { broker: self.broker.url().into(), why });
         };
+        check_key(&key, &self.token, &self.name)
+            .map_err(|why| ClientError::Odd { broker: self.broker.url().into(), why })?;
         self.site.leases.set_identity(&self.name, key);
         self.follow(&welcome.orders);
         tracing::info!(
@@ -324,6 +329,19 @@ impl BrokerLink {
     }
 }
 
+/// Whether a key is the one that leases are to be checked with: it has signed the node's own token, which the node's administrator
+/// got from the broker. So no other key is taken, whoever answers at the broker's address, and nothing has to be remembered.
+fn check_key(key: &PublicKey, token: &str, name: &str) -> Result<(), String> {
+    key.verify_signature(token.trim()).map(drop).map_err(|_| {
+        format!(
+            "its public key {} did not sign this node's token, so it is another broker, or has a new key. Nothing is taken from \
+             it. If it is the right one, issue the node a new token (`rgpu broker token --role node --name {name}`) and start \
+             this server with that",
+            key.to_text()
+        )
+    })
+}
+
 /// The IP address of `HOST:PORT`.
 fn network_address(address: &str) -> Option<std::net::IpAddr> {
     use std::net::ToSocketAddrs;
@@ -385,6 +403,18 @@ mod tests {
 
     fn lease(id: u64, usage: &[GrantUsage]) -> LeaseReport {
         LeaseReport { lease: LeaseId(id), version: 1, sessions: 1, usage: usage.to_vec() }
+    }
+
+    #[test]
+    fn only_the_key_that_signed_the_nodes_token_is_taken() {
+        use rgpu_control::token::{Claims, PrivateKey, Role, RoleClaims};
+        let (broker, other) = (PrivateKey::generate(), PrivateKey::generate());
+        // Times do not matter here: the broker checks them.
+        let claims = RoleClaims { role: Role::Node, name: "n0".into(), not_before: 0, expires: 1 };
+        let token = broker.sign(&Claims::Role(claims)) + "\n";
+        assert_eq!(check_key(&broker.public(), &token, "n0"), Ok(()));
+        let why = check_key(&other.public(), &token, "n0").unwrap_err();
+        assert!(why.contains("new token") && why.contains("--name n0"), "{why}");
     }
 
     #[test]

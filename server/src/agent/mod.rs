@@ -47,6 +47,16 @@ pub struct AgentOptions {
     pub ca: Option<PathBuf>,
     /// The node's certificate and private key (PEM), for a broker that asks for them.
     pub identity: Option<(PathBuf, PathBuf)>,
+    /// Whether to speak to a broker on another machine without encryption.
+    pub plain: bool,
+}
+
+impl AgentOptions {
+    /// The node's name, if the token's file can be read.
+    pub(crate) fn name(&self) -> Option<String> {
+        let token = std::fs::read_to_string(&self.token_file).ok()?;
+        facts::name(self.node.as_deref(), &token).ok()
+    }
 }
 
 /// What programs must know of a server that encrypts.
@@ -98,6 +108,7 @@ impl Agent {
         let identity =
             options.identity.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
         let tls = Tls::read(options.ca.as_deref(), identity).map_err(|e| invalid(e.to_string()))?;
+        let tls = Tls { plain: options.plain, ..tls };
         let broker = Broker::new(&options.broker, &token, &tls).map_err(|e| invalid(e.to_string()))?;
         let devices = facts::devices(&site.settled);
         let elsewhere = network::address_towards(&network::host_and_port(broker.url()))
@@ -109,7 +120,7 @@ impl Agent {
                 site.address
             );
         }
-        let link = BrokerLink::new(broker, name, options.clone(), site, devices);
+        let link = BrokerLink::new(broker, (name, token), options.clone(), site, devices);
         type Body = fn(&BrokerLink);
         let threads: [(&str, Body); 3] = [
             ("agent", BrokerLink::send_heartbeats),

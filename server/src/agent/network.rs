@@ -1,5 +1,6 @@
 //! The machine's network interface: which one it is, what it can carry, and what it does carry.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -182,6 +183,45 @@ pub(super) struct Meter {
     interface: Option<String>,
     last: Option<Reading>,
     load: Load,
+    /// What came in and went out, and belongs to nobody known yet.
+    unclaimed: [Unclaimed; 2],
+}
+
+/// Bytes that have passed the interface, and that no lease has been said to have had.
+///
+/// A server counts what a lease receives and sends when a message is complete, and a long one takes longer than the time between two
+/// measurements. So bytes count as others' only when nobody has claimed them for a while.
+#[derive(Debug, Default)]
+struct Unclaimed(VecDeque<(Instant, u64)>);
+
+/// After so long, bytes that no lease has had are others'.
+const CLAIMED_WITHIN: Duration = Duration::from_secs(2);
+
+impl Unclaimed {
+    /// Of what passed the interface lately, what was others'. `nic` bytes did since the last time, and leases had `own`.
+    fn others(&mut self, now: Instant, nic: u64, own: u64) -> u64 {
+        if nic > own {
+            self.0.push_back((now, nic - own));
+        }
+        let mut surplus = own.saturating_sub(nic);
+        while let Some((_, bytes)) = self.0.front_mut()
+            && surplus > 0
+        {
+            let claimed = surplus.min(*bytes);
+            (*bytes, surplus) = (*bytes - claimed, surplus - claimed);
+            if *bytes == 0 {
+                self.0.pop_front();
+            }
+        }
+        let mut others = 0;
+        while let Some((then, bytes)) = self.0.front()
+            && now.saturating_duration_since(*then) >= CLAIMED_WITHIN
+        {
+            others += bytes;
+            self.0.pop_front();
+        }
+        others
+    }
 }
 
 /// Measured traffic, in Mbit/s.
@@ -203,7 +243,7 @@ const SHORTEST: Duration = Duration::from_millis(400);
 impl Meter {
     /// Measures an interface.
     pub(super) fn new(interface: Option<String>) -> Self {
-        Self { interface, last: None, load: Load::default() }
+        Self { interface, last: None, load: Load::default(), unclaimed: Default::default() }
     }
 
     /// The traffic since the last time, where that is long enough ago; else the same as then. `own` are the bytes that were
@@ -223,14 +263,18 @@ impl Meter {
         if time < SHORTEST {
             return self.load;
         }
+        let rate = |bytes: u64| (bytes as f64 * 8.0 / time.as_secs_f64() / 1e6).round() as u64;
         // A counter that fell was set back.
-        let rate = |now: u64, last: u64| {
-            let bits = now.saturating_sub(last) as f64 * 8.0;
-            (bits / time.as_secs_f64() / 1e6).round() as u64
+        let since =
+            |now: (u64, u64), last: (u64, u64)| [now.0.saturating_sub(last.0), now.1.saturating_sub(last.1)];
+        let (nic, own) = (since(now.1, last.1), since(now.2, last.2));
+        let mut own_of = |way: usize| {
+            let others = self.unclaimed[way].others(now.0, nic[way], own[way]);
+            // What goes through shared memory is nothing of the interface's.
+            rate(nic[way]).saturating_sub(rate(others))
         };
-        let (nic_in, nic_out) = (rate(now.1.0, last.1.0), rate(now.1.1, last.1.1));
-        // What goes through shared memory is nothing of the interface's.
-        let (own_in, own_out) = (rate(now.2.0, last.2.0).min(nic_in), rate(now.2.1, last.2.1).min(nic_out));
+        let (own_in, own_out) = (own_of(0), own_of(1));
+        let (nic_in, nic_out) = (rate(nic[0]), rate(nic[1]));
         self.last = Some(now);
         self.load = Load { nic_in, nic_out, own_in, own_out };
         self.load
@@ -300,7 +344,36 @@ mod tests {
         assert_eq!(meter.measured(at(1000, 11_000_000, 90_000_000)), load);
         // Too soon: the same as before.
         assert_eq!(meter.measured(at(1100, 12_000_000, 90_000_000)), load);
-        let load = Load { nic_in: 8, nic_out: 4, own_in: 0, own_out: 0 };
+        // Nobody has had that so far; somebody may have, who has not counted it yet.
+        let load = Load { nic_in: 8, nic_out: 4, own_in: 8, own_out: 4 };
         assert_eq!(meter.measured(at(2000, 12_000_000, 0)), load);
+        let load = Load { nic_in: 4, nic_out: 2, own_in: 0, own_out: 0 };
+        assert_eq!(meter.measured(at(4000, 13_000_000, 0)), load);
+    }
+
+    #[test]
+    fn what_a_lease_counts_late_is_not_others() {
+        let start = Instant::now();
+        let mut meter = Meter::new(None);
+        let (mut nic, mut own) = (0u64, 0u64);
+        meter.measured((start, (0, 0), (0, 0)));
+        let mut others = 0;
+        for second in 1..=60u64 {
+            nic += 116_000_000;
+            // Messages of 174 MB are counted when they are complete: every other second one, then two.
+            own = nic / 174_000_000 * 174_000_000;
+            let load = meter.measured((start + Duration::from_secs(second), (nic, 0), (own, 0)));
+            others += load.nic_in - load.own_in;
+        }
+        assert!(nic - own < 174_000_000);
+        assert_eq!(others, 0);
+        // What others really have is seen, a little later.
+        let mut seen = 0;
+        for second in 61..=70u64 {
+            nic += 50_000_000;
+            let load = meter.measured((start + Duration::from_secs(second), (nic, 0), (own, 0)));
+            seen = load.nic_in - load.own_in;
+        }
+        assert_eq!(seen, 400);
     }
 }

@@ -9,7 +9,7 @@ mod listen;
 mod process;
 mod session;
 
-use crate::agent::{Agent, Site, SiteTls};
+use crate::agent::{Agent, AgentOptions, Site, SiteTls};
 use crate::confine::{Limits, walls};
 use crate::device_spec::DeviceKind;
 use crate::encryption::Encrypts;
@@ -67,7 +67,8 @@ pub fn serve(options: Options) -> io::Result<()> {
     let key = options.broker_key.as_ref().map(|(path, node)| Ok::<_, io::Error>((read_key(path)?, node)));
     let key = key.transpose()?;
     let encrypts = encryption(&options)?;
-    let settled = inventory::settle(options.device.clone())?;
+    let device = DeviceSpec { identity: identity(&options), ..options.device.clone() };
+    let settled = inventory::settle(device)?;
     // Before any thread is started.
     let limits = session_limits(&options, &settled.spec);
     say_what_is_missing(&settled.spec, &limits);
@@ -78,6 +79,10 @@ pub fn serve(options: Options) -> io::Result<()> {
     if let Some((key, node)) = key {
         leases.set_identity(node, key);
     }
+    if options.agent.is_some() {
+        leases.set_grace(options.lease_grace);
+    }
+    leases.watch_ends()?;
     let alone = options.agent.is_none() && address.ip().is_loopback();
     let rule = Rule { named: options.peers.clone(), loopback: alone };
     let daemon = Arc::new(Daemon {
@@ -111,6 +116,17 @@ pub fn serve(options: Options) -> io::Result<()> {
         }
     });
     Ok(())
+}
+
+/// What this server's software GPUs are told apart by from those of others: the machine, and the node's name in its cluster or else where
+/// it listens. It stays the same from one start to the next.
+fn identity(options: &Options) -> u64 {
+    let node = options.agent.as_ref().and_then(AgentOptions::name);
+    let node = node.or_else(|| options.broker_key.as_ref().map(|(_, node)| node.clone()));
+    let mut hash = blake3::Hasher::new();
+    hash.update(&std::fs::read("/etc/machine-id").unwrap_or_default());
+    hash.update(node.as_ref().unwrap_or(&options.listen).as_bytes());
+    u64::from_le_bytes(*hash.finalize().as_bytes().first_chunk().unwrap_or(&[1; 8])).max(1)
 }
 
 /// How connections are encrypted.
@@ -244,7 +260,7 @@ impl Daemon {
 
 /// A text from a client, fit for a log.
 fn printable(text: &str) -> String {
-    text.chars().take(240).map(|c| if c.is_control() { '?' } else { c }).collect()
+    rgpu_control::units::printable(&text.chars().take(240).collect::<String>())
 }
 
 #[cfg(test)]
@@ -260,6 +276,6 @@ mod tests {
 
     #[test]
     fn logs_stay_on_one_line() {
-        assert_eq!(printable("a\nb\x1b[1m"), "a?b?[1m");
+        assert_eq!(printable("a\nb\x1b[1m"), "a\\u{a}b\\u{1b}[1m");
     }
 }

@@ -1,11 +1,12 @@
 //! What a server knows of one lease.
 
 use super::process::Process;
-use crate::ledger::{Ledger, Terms, Used};
+use crate::ledger::{Ledger, Terms, Used, monotonic_ns};
 use rgpu_control::LeaseId;
 use rgpu_control::api::{GrantUsage, LeaseReport, Peer};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 /// The shares that are reported are of a time at least so long.
 pub(super) const WINDOW_NS: u64 = 1_000_000_000;
@@ -16,8 +17,10 @@ pub(super) struct Record {
     /// Orders before this version say nothing about it.
     pub(super) orders: u64,
     pub(super) tenant: String,
-    /// As far as is known: it may have been renewed since.
+    /// As far as is known: it may have been renewed since. In seconds since 1970.
     pub(super) expires: u64,
+    /// The same on the clock that never steps, in ns.
+    over_ns: u64,
     /// Whether orders have named it.
     pub(super) ordered: bool,
     /// The other nodes that it gives something of, as orders say.
@@ -38,6 +41,12 @@ pub(super) struct Record {
     windows: Vec<Window>,
 }
 
+/// A time in seconds since 1970 on the clock that never steps, in ns: as far ahead as the system's clock says at this moment.
+fn on_steady_clock(unix_s: u64) -> u64 {
+    let ahead_s = unix_s.saturating_sub(rgpu_control::unix_time());
+    monotonic_ns().saturating_add(ahead_s.saturating_mul(1_000_000_000))
+}
+
 /// A time over which a share is measured.
 #[derive(Debug, Clone, Copy, Default)]
 struct Window {
@@ -54,6 +63,7 @@ impl Record {
             orders,
             tenant: tenant.to_owned(),
             expires,
+            over_ns: on_steady_clock(expires),
             ordered: false,
             nodes: Vec::new(),
             terms,
@@ -65,6 +75,18 @@ impl Record {
             token: None,
             windows: Vec::new(),
         }
+    }
+
+    /// It is good until then, unless a later end is known already.
+    pub(super) fn renew(&mut self, expires: u64) {
+        if expires > self.expires {
+            (self.expires, self.over_ns) = (expires, on_steady_clock(expires));
+        }
+    }
+
+    /// Whether its time was over that long ago.
+    pub(super) fn is_over(&self, now_ns: u64, grace: Duration) -> bool {
+        now_ns > self.over_ns.saturating_add(grace.as_nanos().min(u128::from(u64::MAX)) as u64)
     }
 
     /// Another version of it.

@@ -56,7 +56,7 @@ impl Site {
     fn admit(&mut self, claims: &LeaseClaims) -> Result<Admission, String> {
         self.sessions += 1;
         let token = self.broker.sign(&Claims::Lease(claims.clone()));
-        let credential = proof::present(&token, &self.holder, self.sessions, "n0", unix_ms());
+        let credential = proof::present(&token, &self.holder, self.sessions, "n0", 1000 * unix_time() + 999);
         self.table.admit(&credential, self.sessions).map_err(|e| e.to_string())
     }
 
@@ -81,7 +81,8 @@ impl Site {
             grants: claims.grants.iter().filter(|g| g.node == "n0").cloned().collect(),
             nodes: vec![Peer { node: "n1".into(), address: "10.0.0.1:7070".into() }],
         };
-        Orders { version, leases: leases.iter().map(order).collect(), peers: Vec::new(), prove: Vec::new() }
+        let leases = leases.iter().map(order).collect();
+        Orders { version, leases, ended: Vec::new(), peers: Vec::new(), prove: Vec::new() }
     }
 }
 
@@ -280,4 +281,47 @@ fn what_the_broker_wants_to_have_proved_goes_on_and_is_shown() {
     site.table.apply(&site.orders(14, &[&claims]));
     assert!(site.table.proofs().is_empty() && site.ledger.slot(slot).reason().is_none());
     assert_eq!(site.table.report().0.len(), 1);
+}
+
+#[test]
+fn a_lease_ends_when_it_says_unless_a_later_end_is_heard_of() {
+    const S: u64 = 1_000_000_000;
+    let mut site = Site::with_identity();
+    let claims = site.claims(1, vec![site.grant("n0", 0, 1, 1000)]);
+    let slot = site.begin(&claims).unwrap();
+    let child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+    site.table.started(claims.lease, slot, child.id());
+    let mut child = child;
+    let now = monotonic_ns();
+    // It is good for 60 s, and the tolerance of clocks is 30 s.
+    site.table.end_overdue(now + 80 * S);
+    assert!(site.begin(&claims).is_ok());
+    // A renewal is heard of, by a token or from the broker.
+    let renewed = LeaseClaims { expires: claims.expires + 100, ..claims.clone() };
+    let other = site.begin(&renewed).unwrap();
+    site.table.end(claims.lease, other);
+    site.table.end_overdue(now + 150 * S);
+    assert!(child.try_wait().unwrap().is_none());
+    // A server with a broker goes on while that is away.
+    site.table.set_grace(Duration::from_secs(1000));
+    site.table.end_overdue(now + 1000 * S);
+    assert!(child.try_wait().unwrap().is_none() && site.begin(&renewed).is_ok());
+    // Then all its sessions end, and its tokens are refused.
+    site.table.end_overdue(now + 1200 * S);
+    assert!(!child.wait().unwrap().success());
+    assert!(site.ledger.slot(slot).reason().unwrap().contains("its time is over"));
+    assert!(site.admit(&renewed).unwrap_err().contains("has ended"));
+}
+
+#[test]
+fn why_a_lease_has_ended_is_said_as_the_broker_says_it() {
+    let mut site = Site::with_identity();
+    let claims = site.claims(1, vec![site.grant("n0", 0, 1, 1000)]);
+    let slot = site.begin(&claims).unwrap();
+    site.table.apply(&site.orders(10, &[&claims]));
+    let ended =
+        vec![rgpu_control::api::EndedOrder { lease: claims.lease, reason: "it was given back".into() }];
+    site.table.apply(&Orders { ended, ..site.orders(11, &[]) });
+    let reason = site.ledger.slot(slot).reason().unwrap();
+    assert!(reason.ends_with("has ended: it was given back"), "{reason}");
 }

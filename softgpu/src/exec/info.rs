@@ -30,6 +30,9 @@ pub(super) fn shared_optin(compute_capability: (u32, u32)) -> u64 {
 pub(super) fn describe(config: &Config, workers: usize, ordinal: u32) -> DeviceInfo {
     let number = config.numbers.get(ordinal as usize).copied().unwrap_or(ordinal);
     let mut uuid = *b"rgpu-software-00";
+    if config.identity != 0 {
+        uuid[4..12].copy_from_slice(&config.identity.to_be_bytes());
+    }
     uuid[14] = b'0' + (number / 10 % 10) as u8;
     uuid[15] = b'0' + (number % 10) as u8;
     DeviceInfo {
@@ -91,6 +94,8 @@ fn attributes(config: &Config, workers: usize, number: u32) -> Vec<Attribute> {
         (attribute::MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE, 8192),
         (attribute::MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE, 8192),
         (attribute::MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE, 32768),
+        // Programs on several servers find these in the upper part.
+        (attribute::PCI_DOMAIN_ID, (config.identity % 256) as i32),
         (attribute::TEXTURE_PITCH_ALIGNMENT, 32),
         (attribute::MAXIMUM_TEXTURECUBEMAP_WIDTH, 32768),
         (attribute::MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH, 32768),

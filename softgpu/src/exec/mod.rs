@@ -46,6 +46,8 @@ pub struct Config {
     pub devices: u32,
     /// Which of the machine's software GPUs they are, by ordinal: what they are told apart by. Without it, the first ones.
     pub numbers: Vec<u32>,
+    /// What tells this machine's software GPUs apart from others', in their UUIDs and on the bus; 0 for none.
+    pub identity: u64,
     /// Memory of each, in bytes.
     pub memory_bytes_per_device: u64,
     /// Worker threads; 0 means one for each core.
@@ -64,6 +66,7 @@ impl Default for Config {
         Self {
             devices: 1,
             numbers: Vec::new(),
+            identity: 0,
             memory_bytes_per_device: 4 << 30,
             workers: 0,
             compute_capability: (8, 0),

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rgpu_control::api::{Device, Lease, LeaseState, Node as NodeInfo};
+use rgpu_control::settings::BROKER_INSECURE_VARIABLE;
 use rgpu_control::token::{Claims, PrivateKey, Role, RoleClaims};
 use rgpu_control::{BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, Broker, ClientError, LeaseId, Tls, unix_time};
 
@@ -307,6 +308,7 @@ impl Cluster {
         command.args(["serve", "--listen", &listen, "--node", &node.name, "--image-cache-size", "0"]);
         let broker = node.via.clone().unwrap_or_else(|| self.url());
         command.args(["--broker", &broker, "--broker-token-file"]).arg(token).args(&node.options);
+        command.env(BROKER_INSECURE_VARIABLE, "1");
         command.envs(node.environment.iter().map(|(name, value)| (name, value)));
         let name = format!("rgpu serve ({})", node.name);
         self.nodes[at].service = None;
@@ -352,7 +354,8 @@ impl Cluster {
         what: impl FnOnce(&Broker) -> Result<T, ClientError> + Send,
     ) -> Result<T> {
         let url = self.ask_at.clone().unwrap_or_else(|| self.url());
-        let broker = Broker::new(&url, token, &Tls::default())?;
+        // The hosts' network is the test's own.
+        let broker = Broker::new(&url, token, &Tls { plain: true, ..Tls::default() })?;
         let answer = match &self.broker_host {
             Some(host) => host.enter(|| what(&broker))?,
             None => what(&broker),
@@ -415,6 +418,7 @@ impl Cluster {
         let mut command = self.on(self.client_host.as_ref(), &self.product.rgpu());
         let broker = self.clients_via.clone().unwrap_or_else(|| self.url());
         command.env(BROKER_VARIABLE, broker);
+        command.env(BROKER_INSECURE_VARIABLE, "1");
         command.env(BROKER_TOKEN_VARIABLE, self.token_file(Role::Tenant, tenant)?);
         command.args(arguments);
         Ok(command)

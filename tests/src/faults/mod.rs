@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use rgpu_control::ticket;
 
 use crate::cluster::{Cluster, Setup};
 use crate::process;
@@ -180,10 +179,9 @@ impl Run {
 /// The cluster cannot be set up, or a fault cannot be done. What must not be is no error, but counted.
 pub fn run(product: &Product, program: PathBuf, plan: Plan) -> Result<Report> {
     let setup = Setup { lease_ttl_s: 12, node_timeout_s: 4, ..Setup::servers(plan.nodes) };
-    let tickets = tickets();
     if plan.kind == Kind::Standby {
         let (cluster, pair) = standby::cluster(product, setup)?;
-        return disturb(cluster, plan, program, tickets, Vec::new(), Some(pair));
+        return disturb(cluster, plan, program, Vec::new(), Some(pair));
     }
     let mut cluster = Cluster::on_loopback(product, &setup)?;
     // Each server reaches the broker by a way of its own, and so do the clients.
@@ -196,14 +194,13 @@ pub fn run(product: &Product, program: PathBuf, plan: Plan) -> Result<Report> {
         cluster.start_node(at)?;
     }
     cluster.wait_ready()?;
-    disturb(cluster, plan, program, tickets, ways, None)
+    disturb(cluster, plan, program, ways, None)
 }
 
 fn disturb(
     cluster: Cluster,
     plan: Plan,
     program: PathBuf,
-    tickets: usize,
     ways: Vec<Way>,
     mut pair: Option<standby::Pair>,
 ) -> Result<Report> {
@@ -273,17 +270,7 @@ fn disturb(
         report.wrong(Wrong::Leak, "servers of applications are left".into());
     }
     drop(cluster);
-    let left = self::tickets();
-    if left > tickets {
-        report.wrong(Wrong::Leak, format!("{} tickets are left", left - tickets));
-    }
     Ok(report)
-}
-
-fn tickets() -> usize {
-    let Ok(directory) = ticket::directory() else { return 0 };
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("lease-")).count()
 }
 
 /// Looks again and again for what must never be.

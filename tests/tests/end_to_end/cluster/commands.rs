@@ -118,7 +118,8 @@ fn refuses() -> Result<()> {
     holder.success("launch 0")?;
     run(&["--gpus", "1", "--now"])?.expect_code(75)?;
     // A broker that isn't there.
-    let mut command = cluster.run("ann", &["--gpus", "1", "--broker", "http://127.0.0.1:1"])?;
+    let mut command =
+        cluster.run("ann", &["--gpus", "1", "--broker", "http://127.0.0.1:1", "--wait", "2"])?;
     let finished = process::run(command.args(["--", "true"]))?;
     ensure!(
         !finished.status.success() && finished.stderr.contains("127.0.0.1:1"),

@@ -1,10 +1,10 @@
 //! Brokers, servers and clients that disappear while programs run.
 
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rgpu_control::api::{ErrorCode, Lease, LeaseState};
+use rgpu_control::ticket::Ticket;
 use rgpu_test_runner::Test;
 use rgpu_tests::cluster::puppet::Puppet;
 use rgpu_tests::cluster::{Cluster, Setup, watch};
@@ -26,6 +26,7 @@ pub(super) fn tests() -> Vec<Test> {
         Test::new("cluster::a_disconnected_clients_memory_is_free_in_the_end", client_disconnected),
         Test::new("cluster::a_lease_that_nobody_renews_expires", run_killed),
         Test::new("cluster::an_interrupted_run_gives_its_lease_back", interrupted),
+        Test::new("cluster::a_tickets_private_key_is_gone_with_a_killed_run", ticket_is_gone),
         Test::new("cluster::a_run_that_is_interrupted_while_it_waits_withdraws_its_request", withdrawn),
     ]
 }
@@ -226,12 +227,32 @@ fn interrupted() -> Result<()> {
         let lease = cluster.lease(id)?;
         ensure!(!lease.reason.to_lowercase().contains("expire"), "it was not given back, but {lease:?}");
     }
-    // Nothing is left of the tickets.
-    let left = rgpu_control::ticket::directory()?;
-    let exposed = std::fs::read_dir(&left)?.flatten().find(|file| {
-        file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o077 != 0)
-    });
-    ensure!(exposed.is_none(), "{exposed:?} can be read by others");
+    Ok(())
+}
+
+/// The ticket holds a private key: it is readable for the program and what that starts, and gone with `rgpu run`.
+fn ticket_is_gone() -> Result<()> {
+    let cluster = on_loopback(&Setup::servers(1))?;
+    let told = rgpu_tests::product::temporary("ticket-path");
+    let script = format!(
+        "(cat \"$RGPU_LEASE\" > /dev/null) && echo \"$RGPU_LEASE\" > {0}.new && mv {0}.new {0}; exec sleep 20",
+        told.display()
+    );
+    let mut command = cluster.run("ann", &["--gpus", "1"])?;
+    let running = Running::start(command.args(["--", "sh", "-c"]).arg(script))?;
+    process::wait_until("the program says where its ticket is", SOON, || told.exists())?;
+    let ticket = std::path::PathBuf::from(std::fs::read_to_string(&told)?.trim());
+    std::fs::remove_file(&told)?;
+    ensure!(Ticket::read(&ticket).is_ok(), "{ticket:?} cannot be read while the program runs");
+    let children = process::descendants(running.pid());
+    running.signal(libc::SIGKILL);
+    process::wait_until("the ticket is gone", SOON, || Ticket::read(&ticket).is_err())?;
+    ensure!(!ticket.exists(), "{ticket:?} is there still");
+    for child in children {
+        // SAFETY: a plain call; the process is one that this test has started.
+        unsafe { libc::kill(child as i32, libc::SIGKILL) };
+    }
+    let _ = running.finish_within(SOON)?;
     Ok(())
 }
 

@@ -1,0 +1,255 @@
+//! Asking a broker for a lease until it is granted: the broker may be away for a while, and there may be a queue.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use rgpu_control::api::{Lease, LeaseRequest, LeaseState};
+use rgpu_control::ticket::LeaseServer;
+use rgpu_control::{Broker, ClientError};
+
+use super::child::Held;
+use super::renewal::{RELEASE_TIME, RETRY, release};
+use super::threads::{Interruptible, run_interruptibly};
+use crate::Failure;
+use crate::control::{TRY_LATER, explain};
+
+/// After so long it is said that and why the program waits.
+pub(super) const SILENCE: Duration = Duration::from_secs(1);
+/// How long one request may wait for a grant; then the place in the queue is asked for again.
+const POLL_S: u32 = 10;
+/// How long a broker may be away at a time, or a lease's servers be out of reach, where no other limit was said.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// The same for whoever wants something at once: a broker that is restarted is back by then.
+pub(super) const BRIEFLY: Duration = Duration::from_secs(5);
+/// How long connecting to a lease's server may take.
+const CONNECT_TIME: Duration = Duration::from_secs(3);
+
+/// A broker that cannot be reached, for a while.
+pub(super) struct Away {
+    patience: Duration,
+    /// When all waiting is to be over, if that was said.
+    end: Option<Instant>,
+    since: Option<Instant>,
+}
+
+impl Away {
+    pub(super) fn new(patience: Duration, end: Option<Instant>) -> Self {
+        Self { patience, end, since: None }
+    }
+
+    /// It could not be reached. Says so once; an error where that lasts too long, or will not pass.
+    fn failed(&mut self, error: ClientError) -> Result<(), Failure> {
+        if !error.is_passing() {
+            return Err(explain(error));
+        }
+        let now = Instant::now();
+        let since = *self.since.get_or_insert_with(|| {
+            let left = self.end.map_or(self.patience, |end| end.saturating_duration_since(now));
+            eprintln!("rgpu: {error}; trying again, for {} s at most", left.as_secs().max(1));
+            now
+        });
+        let over = match self.end {
+            Some(end) => now >= end,
+            None => since.elapsed() > self.patience,
+        };
+        if over { Err(explain(error)) } else { Ok(()) }
+    }
+
+    /// It has answered.
+    fn answered(&mut self) {
+        if self.since.take().is_some() {
+            eprintln!("rgpu: the broker is back");
+        }
+    }
+}
+
+/// What came of waiting.
+pub(super) enum Waited {
+    Granted(Box<Lease>),
+    /// A signal came first. Nothing is left at the broker.
+    Interrupted(libc::c_int),
+}
+
+/// Whoever asks for a lease.
+pub(super) struct Seeker<'a> {
+    pub broker: &'a Broker,
+    pub signals: &'a Held,
+    /// When all waiting is to be over, if that was said.
+    pub end: Option<Instant>,
+    pub away: Away,
+}
+
+impl Seeker<'_> {
+    /// A lease that is granted.
+    pub(super) fn lease(&mut self, request: &LeaseRequest) -> Result<Waited, Failure> {
+        let lease = loop {
+            let (broker, request) = (self.broker.clone(), request.clone());
+            match run_interruptibly(self.signals, move || broker.request_lease(&request))? {
+                Interruptible::Done(Ok(lease)) => break lease,
+                // Should it have been made all the same, nobody renews it, and it ends.
+                Interruptible::Done(Err(error)) => self.away.failed(error)?,
+                Interruptible::Interrupted(signal, rest) => {
+                    // The broker may have made it by now: it has to be given back, so its id has to be known.
+                    if let Ok(Ok(lease)) = rest.recv_timeout(SILENCE + RELEASE_TIME) {
+                        release(self.broker, lease.id, false);
+                    }
+                    return Ok(Waited::Interrupted(signal));
+                }
+            }
+            if let Some(signal) = self.signals.wait(RETRY) {
+                return Ok(Waited::Interrupted(signal));
+            }
+        };
+        self.away.answered();
+        let id = lease.id;
+        let waited = self.wait_for_grant(lease);
+        if !matches!(waited, Ok(Waited::Granted(_))) {
+            release(self.broker, id, false);
+        }
+        waited
+    }
+
+    fn wait_for_grant(&mut self, mut lease: Lease) -> Result<Waited, Failure> {
+        let mut said = String::new();
+        loop {
+            match lease.state {
+                LeaseState::Active => return Ok(Waited::Granted(Box::new(lease))),
+                LeaseState::Waiting => {}
+                LeaseState::Ending | LeaseState::Ended => {
+                    let text =
+                        format!("The lease {} ended before it began: {}", lease.id, printable(&lease.reason));
+                    return Err(Failure::new(text));
+                }
+            }
+            let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                let text = format!("Nothing has become free in time: {}", printable(&lease.reason));
+                return Err(Failure::with_status(text, TRY_LATER));
+            }
+            let id = lease.id;
+            let look = move |broker: &Broker| {
+                let jobs = broker.jobs()?;
+                let place = jobs.iter().find(|job| job.lease == id).map_or(0, |job| job.place);
+                Ok((place, broker.lease(id, 0)?))
+            };
+            match self.ask(look)? {
+                Err(signal) => return Ok(Waited::Interrupted(signal)),
+                Ok(None) => continue,
+                Ok(Some((place, now))) => {
+                    if now.state == LeaseState::Waiting {
+                        say_place(&mut said, place, &now.reason);
+                    }
+                    lease = now;
+                }
+            }
+            if lease.state != LeaseState::Waiting {
+                continue;
+            }
+            // Rounded up, so that the last request doesn't wait for nothing.
+            let wait_s =
+                left.map_or(POLL_S, |left| (left.as_millis().div_ceil(1000) as u32).clamp(1, POLL_S));
+            match self.ask(move |broker| broker.lease(id, wait_s))? {
+                Err(signal) => return Ok(Waited::Interrupted(signal)),
+                Ok(None) => {}
+                Ok(Some(now)) => lease = now,
+            }
+        }
+    }
+
+    /// Asks the broker something. `None` if it is away, after a moment; the inner error is a signal that came first.
+    fn ask<T: Send + 'static>(
+        &mut self,
+        what: impl FnOnce(&Broker) -> Result<T, ClientError> + Send + 'static,
+    ) -> Result<Result<Option<T>, libc::c_int>, Failure> {
+        let broker = self.broker.clone();
+        match run_interruptibly(self.signals, move || what(&broker))? {
+            Interruptible::Interrupted(signal, _) => Ok(Err(signal)),
+            Interruptible::Done(Ok(answer)) => {
+                // Each answer counts: it was there between two times that it was away.
+                self.away.answered();
+                Ok(Ok(Some(answer)))
+            }
+            Interruptible::Done(Err(error)) => {
+                self.away.failed(error)?;
+                Ok(match self.signals.wait(RETRY) {
+                    Some(signal) => Err(signal),
+                    None => Ok(None),
+                })
+            }
+        }
+    }
+}
+
+/// Says on stderr why the program waits, where that is news.
+fn say_place(said: &mut String, place: u32, reason: &str) {
+    let mut text = match place {
+        0 => "waiting for GPUs".to_owned(),
+        place => format!("waiting for GPUs: place {place} in the queue"),
+    };
+    if !reason.is_empty() {
+        text += &format!(" ({})", printable(reason));
+    }
+    if *said != text {
+        eprintln!("rgpu: {text}");
+        *said = text;
+    }
+}
+
+/// The first of a lease's servers to which no connection can be made, and why, in words.
+pub(super) fn first_unreachable(servers: &[LeaseServer]) -> Option<String> {
+    servers.iter().find_map(|server| {
+        let why = connect(&server.address).err()?;
+        let (node, address) = (printable(&server.node), printable(&server.address));
+        Some(format!("The node {node} cannot be reached at {address} ({why})"))
+    })
+}
+
+fn connect(address: &str) -> std::io::Result<()> {
+    let mut last = std::io::Error::other("it has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIME) {
+            Ok(_) => return Ok(()),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+use crate::table::printable;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_answers_now_and_then_is_not_given_up() {
+        let gone = || ClientError::Unreachable { broker: "b".into(), why: "refused".into() };
+        let mut away = Away::new(Duration::from_millis(30), None);
+        for _ in 0..5 {
+            away.failed(gone()).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            away.answered();
+        }
+        away.failed(gone()).unwrap();
+        std::thread::sleep(Duration::from_millis(40));
+        assert!(away.failed(gone()).is_err());
+        let refused = ClientError::Odd { broker: "b".into(), why: "no".into() };
+        assert!(Away::new(PATIENCE, None).failed(refused).is_err(), "what does not pass is not waited for");
+    }
+
+    #[test]
+    fn servers_that_are_gone_are_named() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = |node: &str, address: String| LeaseServer {
+            node: node.into(),
+            address,
+            devices: 1,
+            tls: false,
+            fingerprint: None,
+        };
+        let there = server("n0", listener.local_addr().unwrap().to_string());
+        assert_eq!(first_unreachable(std::slice::from_ref(&there)), None);
+        let gone = server("n1", "127.0.0.1:1".into());
+        assert!(first_unreachable(&[there, gone]).unwrap().contains("n1"));
+    }
+}
