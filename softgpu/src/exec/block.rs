@@ -11,8 +11,8 @@ use super::grid::Grid;
 use super::slot::Slot;
 use super::warp::{self, lanes};
 use crate::abi::{
-    Block, Cut, CutKind, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, STOP_EXIT, STOP_TRAP, TRAP_ADDRESS,
-    TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_MISALIGNED, TRAP_STACK, WARP,
+    ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, STOP_EXIT,
+    STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_MISALIGNED, TRAP_STACK, WARP,
 };
 
 /// How far a block has come.
@@ -450,11 +450,14 @@ impl Resident {
             return self.trap(TRAP_MISALIGNED);
         }
         match fault.signal {
-            libc::SIGSEGV if fault.address < 4096 => self.failure(
-                Code::IllegalAddress,
-                &format!("Illegal address ({how} memory that is not the device's)"),
-                None,
-            ),
+            // An offset may lead to either side of the address that stands for all outside of the arena.
+            libc::SIGSEGV if fault.address.wrapping_add(ARENA_MARGIN / 2) < FAULT_ADDRESS + ARENA_MARGIN => {
+                self.failure(
+                    Code::IllegalAddress,
+                    &format!("Illegal address ({how} memory that is not the device's)"),
+                    None,
+                )
+            }
             // Compiled code confines its accesses to the arena; what is left is its own stack.
             libc::SIGSEGV if !self.slot.is_device_address(fault.address) => {
                 self.failure(Code::HardwareStackError, "Stack overflow (too many nested calls)", None)

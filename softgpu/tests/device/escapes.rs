@@ -192,3 +192,19 @@ fn a_failed_assertion_prints_nothing_but_device_memory() {
     assert_eq!(result.unwrap_err().code, Code::Assert);
     assert!(!text.contains("SECRET"), "{text}");
 }
+
+/// Far beside a wild pointer, too, an access is what it is.
+#[test]
+fn a_wild_pointer_is_an_illegal_address_at_every_offset() {
+    let secret = Secret::new();
+    for offset in [0, 8, 4096, 65264, -8, -65280, 1 << 20, -(1 << 20)] {
+        let rig = Rig::new();
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a) {{
+               .reg .b64 %d<3>; ld.param.u64 %d1, [a]; ld.global.u64 %d2, [%d1+{offset}]; st.global.u64 [%d1+{offset}], %d2; ret; }}\0"
+        );
+        let error = run(&rig, &text, &[secret.address()]).unwrap_err();
+        assert_eq!(error.code, Code::IllegalAddress, "{offset}: {error}");
+    }
+    assert!(secret.is_intact());
+}

@@ -1,5 +1,6 @@
 //! Tests of the executor through the `Device` trait, with kernels written by hand as machine code would be.
 
+mod containment;
 mod kernels;
 mod memory;
 mod order;
