@@ -1,7 +1,10 @@
 //! The process that serves one application.
 //!
-//! The daemon starts it with three descriptors: the connection, a memory file that says what to do, and the
-//! [ledger](crate::ledger).
+//! The daemon starts it with a few descriptors: the connection, a memory file that says what to do, the
+//! [ledger](crate::ledger). Where the client speaks TLS, the process begins earlier: it does the handshake and hears the hello
+//! before the daemon decides, and gets the rest [afterwards](crate::handshake).
+
+mod handshake;
 
 use crate::confine;
 use crate::convert;
@@ -9,7 +12,7 @@ use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::greeting::{ANSWER_TIME, hear_any, say};
 use crate::ledger::{Ledger, Slot};
 use crate::observer::Observed;
-use crate::orders::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE};
+use crate::orders::{Begin, CONNECTION, LEDGER, LINE, ORDERS, Orders, PEERS, STORE};
 use crate::pacer::LedgerPacer;
 use crate::peer::Channel;
 use crate::session::{Session, initial_credit};
@@ -84,21 +87,51 @@ pub fn app_server_with(open: OpenDevice, connectors: Connectors) -> ExitCode {
     }
 }
 
-fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
+/// What the daemon has given the process for the client that it serves.
+struct Given {
+    stream: Stream,
+    orders: Orders,
+    ledger: OwnedFd,
+    store: OwnedFd,
+    peers: OwnedFd,
+    /// The process has confined itself already.
+    confined: bool,
+}
+
+/// What there is to do; `None` where there is no client to serve, after all.
+fn begin() -> io::Result<Option<Given>> {
     // SAFETY: these are the daemon's to give, and nobody else here has taken them.
-    let [connection, orders, ledger] = unsafe { [take(CONNECTION)?, take(ORDERS)?, take(LEDGER)?] };
-    let mut orders = Orders::take(orders)?;
+    let [connection, begin] = unsafe { [take(CONNECTION)?, take(ORDERS)?] };
+    let begin = Begin::take(begin)?;
     // SAFETY: plain system call.
-    if unsafe { libc::getppid() } as u32 != orders.daemon {
+    if unsafe { libc::getppid() } as u32 != begin.daemon() {
         return Err(io::Error::other("the daemon has gone"));
     }
     confine::limit()?;
+    match begin {
+        Begin::Orders(orders) => {
+            // SAFETY: as above.
+            let [ledger, store, peers] = unsafe { [take(LEDGER)?, take(STORE)?, take(PEERS)?] };
+            let stream = Stream::resume(connection, orders.peer.clone())?;
+            Ok(Some(Given { stream, orders: *orders, ledger, store, peers, confined: false }))
+        }
+        Begin::Handshake(start) => {
+            // SAFETY: as above.
+            let [line, _nothing, _either] = unsafe { [take(LINE)?, take(STORE)?, take(PEERS)?] };
+            handshake::begin(connection, line, start)
+        }
+    }
+}
+
+fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
+    let Some(Given { stream, mut orders, ledger, store, peers: others, confined }) = begin()? else {
+        return Ok(());
+    };
     let ledger = Arc::new(Ledger::map(ledger)?);
-    let stream = Stream::resume(connection, orders.peer.clone(), orders.tls.take())?;
     let connection = Connection::accept(stream, connectors, &orders);
     let peers = if orders.peers.is_some() { FEATURE_PEERS } else { 0 };
     let features = connection.feature | peers | (orders.hello.features & FEATURE_OBSERVE);
-    let session = begin_session(&connection, &mut orders)?;
+    let session = begin_session(&connection, &mut orders, store, others)?;
     let slot = orders.slot as usize;
     let stats = ledger.slot(slot);
     end_on_sigterm(session.farewell(), stats)?;
@@ -125,7 +158,8 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
         credit: credit.clone(),
     };
     // Before anything of the application's is executed.
-    if let Err(e) = confine::confine(files_needed(&orders.device)) {
+    let confines = if confined { Ok(()) } else { confine::confine(files_needed(&orders.device)) };
+    if let Err(e) = confines {
         let text = format!("the process could not be confined: {e}");
         return refuse(text.clone(), text);
     }
@@ -148,12 +182,15 @@ fn looks_only(orders: &Orders) -> bool {
 
 /// The session, with the store and the channel to other servers that the daemon has given it. What there is no use for is
 /// closed.
-fn begin_session(connection: &Connection, orders: &mut Orders) -> io::Result<Session> {
+fn begin_session(
+    connection: &Connection,
+    orders: &mut Orders,
+    store: OwnedFd,
+    others: OwnedFd,
+) -> io::Result<Session> {
     let mut session = Session::new(connection.session.clone());
     session.trace(orders.hello.features & FEATURE_TRACE != 0);
     session.client_speaks(orders.minor);
-    // SAFETY: these are the daemon's to give, and nobody else here has taken them.
-    let [store, others] = unsafe { [take(STORE)?, take(PEERS)?] };
     match orders.extras.keeps_images {
         true => session.keep_images(Store::new(store)?),
         false => drop(store),

@@ -1,9 +1,12 @@
 //! The daemon: accepts, checks the hello, starts a process for each application, and reaps it.
 //!
 //! Each connection has a small thread in the daemon, which ends with the application's process. Nothing that
-//! a client does reaches further into the daemon than the hello, which is short and read within a time limit.
+//! a client does reaches further into the daemon than the hello, which is short and read within a time limit. Of a client that
+//! speaks TLS the daemon reads the first byte: its process is started at once, speaks with it, and hands the hello over
+//! ([`client`]).
 
 mod admission;
+mod client;
 mod listen;
 mod process;
 mod session;
@@ -47,6 +50,8 @@ struct Daemon {
     greeting: AtomicUsize,
     /// The processes that serve applications.
     children: Mutex<Vec<u32>>,
+    /// The processes that speak with clients who are not admitted.
+    entrants: Mutex<Vec<u32>>,
     stopping: AtomicBool,
     /// Where images of modules are kept.
     image_cache: Option<Arc<ImageCache>>,
@@ -92,6 +97,7 @@ pub fn serve(options: Options) -> io::Result<()> {
         encrypts,
         greeting: AtomicUsize::new(0),
         children: Mutex::default(),
+        entrants: Mutex::default(),
         stopping: AtomicBool::new(false),
     });
     let agent = options.agent.as_ref().map(|agent| Agent::start(agent, daemon.site(settled))).transpose()?;
@@ -192,6 +198,10 @@ impl Daemon {
         };
         tracing::info!("stopping, with {} sessions", children().len());
         signal_all(libc::SIGTERM);
+        for entrant in self.entrants.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            // SAFETY: as above.
+            unsafe { libc::kill(*entrant as libc::pid_t, libc::SIGKILL) };
+        }
         let end = Instant::now() + STOP_TIME;
         while !children().is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));

@@ -1,12 +1,14 @@
 //! Starting the process that serves one application.
 
 use super::Daemon;
+use super::client::Entrant;
 use crate::lease::Admission;
 use crate::orders::{CONNECTION, LEDGER, ORDERS, Orders, PEERS, STORE};
 use crate::partition::Arrangement;
 use crate::peer::Channel;
 use crate::{APP_SERVER_COMMAND, inventory};
 use rgpu_protocol::sys::SignalSet;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -26,10 +28,6 @@ impl Daemon {
     ) -> io::Result<(Child, Option<UnixStream>)> {
         let (slot, keeps_images) = (orders.slot as usize, orders.extras.keeps_images);
         let orders = orders.to_file()?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
-        inventory::without_our_variables(&mut command);
-        command.envs(arranged.environment.iter().map(|(name, value)| (name, value)));
         let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
             Some((ours, theirs)) => (Some(ours), Some(theirs)),
             None => (None, None),
@@ -43,12 +41,53 @@ impl Daemon {
             // Likewise.
             (peers.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd), PEERS),
         ];
-        // SAFETY: only async-signal-safe functions are called.
-        unsafe { command.pre_exec(move || prepare_child(descriptors)) };
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
-        let child = command.spawn()?;
+        let child = self.spawn(descriptors, &arranged.environment)?;
         children.push(child.id());
         drop(children);
+        if let Some(lease) = lease {
+            self.leases.started(lease.lease, slot, child.id());
+        }
+        Ok((child, ours))
+    }
+
+    /// Starts the process with these descriptors, each at its place, and these variables more than the daemon's.
+    pub(super) fn spawn(
+        &self,
+        descriptors: [(RawFd, RawFd); 5],
+        environment: &[(&'static str, OsString)],
+    ) -> io::Result<Child> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
+        inventory::without_our_variables(&mut command);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        // SAFETY: only async-signal-safe functions are called.
+        unsafe { command.pre_exec(move || prepare_child(descriptors)) };
+        command.spawn()
+    }
+
+    /// Has the process that speaks with a client serve the application.
+    pub(super) fn admit(
+        &self,
+        entrant: Entrant<'_>,
+        peers: Option<Channel>,
+        orders: &Orders,
+        lease: Option<&Admission>,
+    ) -> io::Result<(Child, Option<UnixStream>)> {
+        let (slot, keeps_images) = (orders.slot as usize, orders.extras.keeps_images);
+        let orders = orders.to_file()?;
+        let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
+            Some((ours, theirs)) => (Some(ours), Some(theirs)),
+            None => (None, None),
+        };
+        let child = entrant.admit(&[
+            orders.as_raw_fd(),
+            self.ledger.descriptor(),
+            // Without a store this is nothing that the process would look at.
+            theirs.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd),
+            // Likewise.
+            peers.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd),
+        ])?;
         if let Some(lease) = lease {
             self.leases.started(lease.lease, slot, child.id());
         }
