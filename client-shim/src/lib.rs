@@ -13,6 +13,8 @@ mod api_docs;
 mod core;
 mod doors;
 mod driver;
+#[doc(hidden)]
+pub mod fuzzing;
 mod in_process;
 mod loader;
 mod nvml;

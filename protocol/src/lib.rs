@@ -69,6 +69,8 @@
 pub mod calls;
 mod fields;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod hello;
 pub mod numbers;
 pub mod reader;

@@ -1,7 +1,10 @@
 //! The process that serves one application.
 //!
-//! The daemon starts it with the connection, a memory file that says what to do, and what maps the
-//! [ledger](crate::ledger).
+//! The daemon starts it with a few descriptors: the connection, a memory file that says what to do, and what maps the
+//! [ledger](crate::ledger). Where the client speaks TLS, the process begins earlier: it does the handshake and hears the hello
+//! before the daemon decides, and gets the rest [afterwards](crate::handshake).
+
+mod handshake;
 
 use crate::confine;
 use crate::convert;
@@ -9,7 +12,9 @@ use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::greeting::{ANSWER_TIME, hear_any, say};
 use crate::ledger::{Descriptors, Ledger, Slot};
 use crate::observer::Observed;
-use crate::orders::{CONNECTION, LEDGER_OWN, LEDGER_RULES, LEDGER_USAGE, ORDERS, Orders, PEERS, STORE};
+use crate::orders::{
+    Begin, CONNECTION, LEDGER_OWN, LEDGER_RULES, LEDGER_USAGE, LINE, ORDERS, Orders, PEERS, STORE,
+};
 use crate::pacer::LedgerPacer;
 use crate::peer::Channel;
 use crate::session::{Session, initial_credit};
@@ -85,36 +90,67 @@ pub fn app_server_with(open: OpenDevice, connectors: Connectors) -> ExitCode {
     }
 }
 
-fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
+/// What the daemon has given the process for the client that it serves.
+struct Given {
+    stream: Stream,
+    orders: Orders,
+    ledger: Descriptors,
+    store: OwnedFd,
+    peers: OwnedFd,
+}
+
+/// What there is to do; `None` where there is no client to serve, after all.
+fn begin() -> io::Result<Option<Given>> {
     // SAFETY: these are the daemon's to give, and nobody else here has taken them.
-    let [connection, orders] = unsafe { [take(CONNECTION)?, take(ORDERS)?] };
-    // SAFETY: likewise.
-    let ledger = unsafe {
-        Descriptors { rules: take(LEDGER_RULES)?, usage: take(LEDGER_USAGE)?, own: take(LEDGER_OWN)? }
-    };
-    let mut orders = Orders::take(orders)?;
+    let [connection, begin] = unsafe { [take(CONNECTION)?, take(ORDERS)?] };
+    let begin = Begin::take(begin)?;
     // SAFETY: plain system call.
-    if unsafe { libc::getppid() } as u32 != orders.daemon {
+    if unsafe { libc::getppid() } as u32 != begin.daemon() {
         return Err(io::Error::other("the daemon has gone"));
     }
-    let needs = needs(&orders.device);
-    confine::limit(&orders.limits)?;
-    if needs == confine::Needs::Nothing {
-        // What the software GPU asks the system, before it can ask no more.
-        if orders.device.workers == 0 {
-            orders.device.workers = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    match begin {
+        Begin::Orders(mut orders) => {
+            // SAFETY: as above.
+            let ledger = unsafe {
+                Descriptors { rules: take(LEDGER_RULES)?, usage: take(LEDGER_USAGE)?, own: take(LEDGER_OWN)? }
+            };
+            // SAFETY: as above.
+            let [store, peers] = unsafe { [take(STORE)?, take(PEERS)?] };
+            let needs = needs(&orders.device);
+            let processors = wall_in(needs, &orders.limits, orders.walled.then_some(orders.slot))?;
+            orders.settle(processors);
+            let stream = Stream::resume(connection, orders.peer.clone())?;
+            Ok(Some(Given { stream, orders: *orders, ledger, store, peers }))
         }
-        if orders.walled {
-            // The daemon has said what is missing.
-            confine::walls::build(orders.slot, &orders.limits);
+        Begin::Handshake(start) => {
+            // SAFETY: as above.
+            let line = unsafe { take(LINE)? };
+            handshake::begin(connection, line, start)
         }
     }
+}
+
+/// Builds of the second wall what needs no opened device, and tells what the software GPU would ask the system afterwards: how many
+/// processors there are. With a number, the process becomes the user of that number.
+fn wall_in(needs: confine::Needs, limits: &confine::Limits, number: Option<u32>) -> io::Result<u32> {
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    confine::limit(limits)?;
+    if let (confine::Needs::Nothing, Some(number)) = (needs, number) {
+        // The daemon has said what is missing.
+        confine::walls::build(number, limits);
+    }
+    Ok(processors)
+}
+
+fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
+    let Some(Given { stream, mut orders, ledger, store, peers: others }) = begin()? else {
+        return Ok(());
+    };
     let ledger = Arc::new(Ledger::join(ledger, orders.slot as usize)?);
-    let stream = Stream::resume(connection, orders.peer.clone(), orders.tls.take())?;
     let connection = Connection::accept(stream, connectors, &orders);
     let peers = if orders.peers.is_some() { FEATURE_PEERS } else { 0 };
     let features = connection.feature | peers | (orders.hello.features & FEATURE_OBSERVE);
-    let session = begin_session(&connection, &mut orders)?;
+    let session = begin_session(&connection, &mut orders, store, others)?;
     let slot = orders.slot as usize;
     let stats = ledger.slot(slot);
     end_on_sigterm(session.farewell(), stats)?;
@@ -141,7 +177,7 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
         credit: credit.clone(),
     };
     // Before anything of the application's is executed.
-    if let Err(e) = confine::confine(needs) {
+    if let Err(e) = confine::confine(needs(&orders.device)) {
         let text = format!("the process could not be confined: {e}");
         return refuse(text.clone(), text);
     }
@@ -164,12 +200,15 @@ fn looks_only(orders: &Orders) -> bool {
 
 /// The session, with the store and the channel to other servers that the daemon has given it. What there is no use for is
 /// closed.
-fn begin_session(connection: &Connection, orders: &mut Orders) -> io::Result<Session> {
+fn begin_session(
+    connection: &Connection,
+    orders: &mut Orders,
+    store: OwnedFd,
+    others: OwnedFd,
+) -> io::Result<Session> {
     let mut session = Session::new(connection.session.clone());
     session.trace(orders.hello.features & FEATURE_TRACE != 0);
     session.client_speaks(orders.minor);
-    // SAFETY: these are the daemon's to give, and nobody else here has taken them.
-    let [store, others] = unsafe { [take(STORE)?, take(PEERS)?] };
     match orders.extras.keeps_images {
         true => session.keep_images(Store::new(store)?),
         false => drop(store),

@@ -1,12 +1,11 @@
 //! Connections that are encrypted (TLS): who gets one, and the certificate.
 //!
-//! The certificate's private key stays in the daemon, which sees to the handshake and hears the hello. The process that serves
-//! the application is handed the connection with the secrets of this one session ([`Stream::hand_over`]), and encrypts and
-//! decrypts by itself. They tell it nothing that it would not hear and say anyway, and nothing of other sessions.
+//! The certificate's private key stays in the daemon, which looks at a client's first byte and no more: TLS is spoken by the
+//! process that serves the application, and that has the daemon [sign](crate::handshake) its handshake.
 
 use crate::options::{Encryption, TlsOptions};
 use rgpu_protocol::transport::tls::{FIRST_BYTE, Fingerprint, Identity};
-use rgpu_protocol::transport::{Ready, Stream, Tcp, Transport};
+use rgpu_protocol::transport::{Ready, Tcp, Transport};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -49,13 +48,11 @@ impl Encrypts {
         self.required
     }
 
-    /// Looks at how a client begins that has come by TCP, and goes on in that way.
-    pub(crate) fn greet(&self, tcp: Tcp, end: Instant) -> io::Result<Stream> {
+    /// The certificate to speak TLS with, if this client, which has come by TCP, begins with that.
+    pub(crate) fn asked_for(&self, tcp: &Tcp, end: Instant) -> io::Result<Option<&Identity>> {
         match &self.identity {
-            Some(identity) if first_byte(&tcp, end)? == Some(FIRST_BYTE) => {
-                Stream::encrypted(tcp, identity, end)
-            }
-            _ => Ok(Stream::Tcp(tcp)),
+            Some(identity) if first_byte(tcp, end)? == Some(FIRST_BYTE) => Ok(Some(identity)),
+            _ => Ok(None),
         }
     }
 }
@@ -117,10 +114,6 @@ fn from_files(certificate: &Path, key: &Path) -> io::Result<Identity> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rgpu_protocol::transport::Tls;
-    use rgpu_protocol::transport::tls::Trust;
-    use std::io::IoSlice;
-    use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
@@ -131,59 +124,24 @@ mod tests {
         TlsOptions { encryption: Some(encryption), files: None }
     }
 
-    fn patiently(tls: &Tls, want: Ready, mut action: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-        loop {
-            match action() {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    let ready = tls.wait(want, None, Some(LIMIT)).unwrap();
-                    assert!(ready.read || ready.write, "nothing happens");
-                }
-                result => return result,
-            }
-        }
-    }
-
-    #[test]
-    fn a_client_is_handed_over_and_taken_back() {
-        let encrypts = Encrypts::new(&options(Encryption::Require), Encryption::Off).unwrap();
-        let trust = Trust::Fingerprints(vec![encrypts.fingerprint().unwrap()]);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let end = Instant::now() + LIMIT;
-        let client = std::thread::spawn(move || {
-            let tcp = Tcp::adopt(TcpStream::connect(address).unwrap().into(), "server".into()).unwrap();
-            Tls::connect(tcp, "server:1", &trust, end).unwrap()
-        });
-        let tcp = Tcp::adopt(listener.accept().unwrap().0.into(), "client".into()).unwrap();
-        let wire = encrypts.greet(tcp, end).unwrap();
-        assert!(wire.transport().is_encrypted() && wire.binding() == encrypts.fingerprint().map(|f| f.0));
-        let client = client.join().unwrap();
-        let handed = wire.hand_over().unwrap();
-        assert!(handed.is_some() && wire.hand_over().is_err());
-        let wire = wire.take_back(handed).unwrap();
-        assert!(wire.transport().is_encrypted() && wire.binding() == encrypts.fingerprint().map(|f| f.0));
-        wire.transport().send(&[IoSlice::new(b"sorry")]).unwrap();
-        let mut heard = [0; 8];
-        assert_eq!(patiently(&client, Ready::READ, || client.recv(&mut heard)).unwrap(), 5);
-        assert_eq!(&heard[..5], b"sorry");
-    }
-
     #[test]
     fn clients_that_speak_plainly_are_told_from_others() {
         let encrypts = Encrypts::new(&options(Encryption::Offer), Encryption::Off).unwrap();
-        let (client, server) = UnixStream::pair().unwrap();
-        (&client).write_all(b"RGPU").unwrap();
-        let wire = encrypts.greet(Tcp::local(server.into(), "a".into()), Instant::now() + LIMIT).unwrap();
-        assert!(
-            !wire.transport().is_encrypted()
-                && wire.binding().is_none()
-                && wire.hand_over().unwrap().is_none()
-        );
-        let mut bytes = [0; 4];
-        assert_eq!((wire.transport().recv(&mut bytes).unwrap(), &bytes), (4, b"RGPU"));
+        let off = Encrypts::new(&options(Encryption::Off), Encryption::Off).unwrap();
+        for (said, asks) in [(&b"RGPU"[..], false), (b"\x16\x03\x01", true)] {
+            let (client, server) = UnixStream::pair().unwrap();
+            (&client).write_all(said).unwrap();
+            let tcp = Tcp::local(server.into(), "a".into());
+            let end = Instant::now() + LIMIT;
+            assert_eq!(encrypts.asked_for(&tcp, end).unwrap().is_some(), asks);
+            assert!(off.asked_for(&tcp, end).unwrap().is_none());
+            // It is still there.
+            let mut bytes = [0; 8];
+            assert_eq!((tcp.recv(&mut bytes).unwrap(), &bytes[..said.len()]), (said.len(), said));
+        }
         let (client, server) = UnixStream::pair().unwrap();
         let soon = Instant::now() + Duration::from_millis(20);
-        let silent = encrypts.greet(Tcp::local(server.into(), "a".into()), soon);
+        let silent = encrypts.asked_for(&Tcp::local(server.into(), "a".into()), soon);
         assert_eq!(silent.err().map(|e| e.kind()), Some(io::ErrorKind::TimedOut));
         drop(client);
     }

@@ -27,7 +27,10 @@ mod convert;
 pub mod daemon;
 mod device_spec;
 mod encryption;
+#[doc(hidden)]
+pub mod fuzzing;
 mod greeting;
+mod handshake;
 pub mod inventory;
 pub mod lease;
 pub mod ledger;

@@ -1,21 +1,23 @@
-//! What the daemon hands to the process that it starts for an application: descriptors, and the [`Orders`].
+//! What the daemon hands to the process that it starts for an application: descriptors, and how to [`Begin`].
 
 use crate::confine::Limits;
 use crate::device_spec::{DeviceKind, DeviceSpec};
+use crate::handshake::Handshake;
 use crate::inventory::{path_bytes, path_from};
 use crate::peer::Identity;
 use rgpu_protocol::hello::{Hello, HelloExtras, HelloSeat};
 use rgpu_protocol::sys;
-use rgpu_protocol::transport::tls::Handed;
-use rgpu_protocol::wire::{DecodeError, Reader, Wire};
+use rgpu_protocol::wire::{DecodeError, Reader, Wire, from_bytes, to_bytes};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use zeroize::Zeroizing;
 
 /// Where the connection is.
 pub(crate) const CONNECTION: i32 = 3;
-/// Where the [`Orders`] are.
+/// Where it is said how to [`Begin`].
 pub(crate) const ORDERS: i32 = 4;
 /// Where the ledger's rules are.
 pub(crate) const LEDGER_RULES: i32 = 5;
@@ -27,8 +29,55 @@ pub(crate) const PEERS: i32 = 7;
 pub(crate) const LEDGER_USAGE: i32 = 8;
 /// Where the ledger's usage is, for mapping what the application's process may write.
 pub(crate) const LEDGER_OWN: i32 = 9;
-/// The last of these descriptors.
-pub(crate) const LAST: i32 = LEDGER_OWN;
+/// Where the [line](crate::handshake::Line) to the daemon is, in a process that begins with a handshake. It has nothing yet of
+/// what is above but the connection.
+pub(crate) const LINE: i32 = 5;
+
+/// What a memory file with [`Orders`] begins with.
+const ADMITTED: u8 = 0;
+/// What one with a [`Handshake`] begins with.
+const HANDSHAKE: u8 = 1;
+
+/// With what a process begins.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Begin {
+    /// An application that is admitted.
+    Orders(Box<Orders>),
+    /// A client that speaks TLS, of whom no more is known.
+    Handshake(Handshake),
+}
+
+impl Begin {
+    /// The daemon's process.
+    pub(crate) fn daemon(&self) -> u32 {
+        match self {
+            Self::Orders(orders) => orders.daemon,
+            Self::Handshake(start) => start.daemon,
+        }
+    }
+
+    /// As a memory file, which its reader [empties](Begin::take).
+    pub(crate) fn to_file(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Orders(orders) => orders.to_file(),
+            Self::Handshake(start) => memory_file(&[&[HANDSHAKE][..], &to_bytes(start)].concat()),
+        }
+    }
+
+    /// Reads what a memory file holds, once.
+    pub(crate) fn take(file: OwnedFd) -> io::Result<Self> {
+        Self::parse(&read_once(file.into())?).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
+        match bytes.split_first() {
+            Some((&ADMITTED, _)) => Ok(Self::Orders(Box::new(Orders::parse(bytes)?))),
+            Some((&HANDSHAKE, start)) => Ok(Self::Handshake(from_bytes(start)?)),
+            Some((other, _)) => Err(DecodeError::Unknown { what: "A beginning", value: u64::from(*other) }),
+            None => Err(DecodeError::Truncated { what: "A beginning", needed: 1, left: 0 }),
+        }
+    }
+}
 
 /// What the daemon tells the process that it starts for an application.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,14 +102,21 @@ pub(crate) struct Orders {
     pub extras: HelloExtras,
     /// Where copies may go straight to other servers: what its keys are made of.
     pub peers: Option<Identity>,
-    /// Where the connection is encrypted: what it takes to go on with it.
-    pub tls: Option<Handed>,
+    /// What a process that is running already adds to its environment; others are started with it.
+    pub environment: Vec<(OsString, OsString)>,
 }
 
 impl Orders {
+    /// Makes up for what only the process can know: how many processors there are.
+    pub(crate) fn settle(&mut self, processors: u32) {
+        if self.device.workers == 0 {
+            self.device.workers = processors;
+        }
+    }
+
     /// As a message, which is overwritten when it is let go: it holds secrets.
-    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        let mut out = Vec::new();
+    pub(crate) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let mut out = vec![ADMITTED];
         (self.device.count, self.device.workers).encode(&mut out);
         self.device.memory.encode(&mut out);
         self.device.compute_capability.encode(&mut out);
@@ -78,14 +134,14 @@ impl Orders {
         self.minor.encode(&mut out);
         self.seat.encode(&mut out);
         self.extras.encode(&mut out);
+        let variables = self.environment.iter();
+        let bytes = |text: &OsStr| text.as_bytes().to_vec();
+        variables.map(|(name, value)| (bytes(name), bytes(value))).collect::<Vec<_>>().encode(&mut out);
         // Secrets come last, where there is room for them: what grew would leave a copy behind.
-        let tls = self.tls.as_ref().map(Handed::to_bytes).unwrap_or_default();
         let peers = self.peers.as_ref().map(|own| (own.session, own.root));
-        out.reserve_exact(<Option<([u8; 16], [u8; 32])>>::MIN_BYTES + u32::MIN_BYTES + tls.len());
+        out.reserve_exact(<Option<([u8; 16], [u8; 32])>>::MIN_BYTES);
         let mut out = Zeroizing::new(out);
         peers.encode(&mut out);
-        (tls.len() as u32).encode(&mut out);
-        out.extend_from_slice(&tls);
         out
     }
 
@@ -101,6 +157,10 @@ impl Orders {
 
     fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
+        match u8::decode(&mut r)? {
+            ADMITTED => {}
+            other => return Err(DecodeError::Unknown { what: "A beginning", value: other.into() }),
+        }
         let (count, workers) = Wire::decode(&mut r)?;
         let memory = Wire::decode(&mut r)?;
         let compute_capability = Wire::decode(&mut r)?;
@@ -134,11 +194,11 @@ impl Orders {
         let minor = Wire::decode(&mut r)?;
         let seat = Wire::decode(&mut r)?;
         let extras = Wire::decode(&mut r)?;
+        let environment: Vec<(Vec<u8>, Vec<u8>)> = Wire::decode(&mut r)?;
+        let text = OsString::from_vec;
+        let environment = environment.into_iter().map(|(name, value)| (text(name), text(value))).collect();
         let peers: Option<([u8; 16], [u8; 32])> = Wire::decode(&mut r)?;
         let peers = peers.map(|(session, root)| Identity { session, root });
-        let length = u32::decode(&mut r)? as usize;
-        let tls = r.take(length, "An encrypted session")?;
-        let tls = if tls.is_empty() { None } else { Some(Handed::parse(tls)?) };
         r.finish()?;
         Ok(Self {
             device,
@@ -153,8 +213,8 @@ impl Orders {
             minor,
             seat,
             extras,
+            environment,
             peers,
-            tls,
         })
     }
 }
@@ -209,10 +269,17 @@ mod tests {
             seat: HelloSeat { index: 19, of: 21 },
             extras: HelloExtras { keeps_images: true, images: vec![17] },
             peers: Some(Identity::random()),
-            tls: None,
+            environment: vec![("CUDA_VISIBLE_DEVICES".into(), "GPU-x".into())],
         };
-        assert_eq!(Orders::parse(&orders.to_bytes()).unwrap(), orders);
-        assert!(Orders::parse(b"").is_err());
+        let orders = Begin::Orders(Box::new(orders));
+        let bytes = read_once(orders.to_file().unwrap().into()).unwrap();
+        assert_eq!(Begin::parse(&bytes).unwrap(), orders);
+        for end in 0..bytes.len() {
+            assert!(Begin::parse(&bytes[..end]).is_err());
+        }
+        assert!(
+            Orders::parse(b"").is_err() && Orders::parse(b"\x01").is_err() && Begin::parse(&[2]).is_err()
+        );
     }
 
     #[test]

@@ -89,17 +89,25 @@ pub struct Fetched {
     pub took: Option<Duration>,
 }
 
+/// Where all clones of this repository keep what they have fetched.
+///
+/// # Errors
+/// The user has no such place.
+pub fn cache() -> Result<PathBuf> {
+    let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|d| Path::new(d).is_absolute()) {
+        Some(dir) => PathBuf::from(dir),
+        None => {
+            let home = std::env::var_os("HOME").context("Neither XDG_CACHE_HOME nor HOME is set")?;
+            PathBuf::from(home).join(".cache")
+        }
+    };
+    Ok(cache.join("rgpu"))
+}
+
 impl Toolkit {
     /// Where the toolkit belongs, whether or not it is there.
     pub fn place() -> Result<PathBuf> {
-        let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|d| Path::new(d).is_absolute()) {
-            Some(dir) => PathBuf::from(dir),
-            None => {
-                let home = std::env::var_os("HOME").context("Neither XDG_CACHE_HOME nor HOME is set")?;
-                PathBuf::from(home).join(".cache")
-            }
-        };
-        Ok(cache.join("rgpu").join(DIRECTORY))
+        Ok(cache()?.join(DIRECTORY))
     }
 
     /// The toolkit, if it has been fetched and the machine can use it; the error says what is missing.
@@ -183,15 +191,17 @@ fn host_compiler() -> Result<()> {
     Ok(())
 }
 
-/// A way to call pip that works on this machine.
-fn pip(temporary: &Path) -> Result<Command> {
+/// A way to call pip that works on this machine, where something (`what`) is to be fetched with it.
+///
+/// # Errors
+/// There is none.
+pub fn pip(temporary: &Path, what: &str) -> Result<Command> {
     let works = |command: &mut Command| {
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
     };
     ensure!(
         works(Command::new("python3").arg("--version")),
-        "The CUDA compiler is fetched with Python's pip, and there is no python3. \
-         On Debian: apt-get install python3-venv"
+        "{what} is fetched with Python's pip, and there is no python3. On Debian: apt-get install python3-venv"
     );
     let venv = temporary.join("venv");
     if works(Command::new("python3").args(["-m", "venv"]).arg(&venv)) {
@@ -205,7 +215,7 @@ fn pip(temporary: &Path) -> Result<Command> {
         return Ok(command);
     }
     bail!(
-        "The CUDA compiler is fetched with Python's pip, and this python3 has neither venv nor pip. \
+        "{what} is fetched with Python's pip, and this python3 has neither venv nor pip. \
          On Debian: apt-get install python3-venv"
     )
 }
@@ -217,7 +227,7 @@ fn unpack(temporary: &Path) -> Result<()> {
     let wheels = temporary.join("wheels");
     let mut attempt = 1;
     loop {
-        let output = pip(temporary)?
+        let output = pip(temporary, "The CUDA compiler")?
             .args(["download", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes"])
             .args(["--disable-pip-version-check", "--no-cache-dir", "--retries", "5"])
             .arg("--dest")

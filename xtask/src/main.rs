@@ -3,7 +3,9 @@
 
 mod count_instructions;
 mod demo;
+mod deny;
 mod faults;
+mod fuzz;
 mod gpu_check;
 mod rdma;
 mod test;
@@ -39,6 +41,15 @@ enum Task {
         #[arg(long)]
         rdma: bool,
     },
+    /// Feeds generated and damaged inputs to every decoder that reads what another party sends (docs/fuzzing.md)
+    #[command(disable_help_flag = true)]
+    Fuzz {
+        /// `--release`: without the checks of a debug build, for long runs; all others: see `--help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Holds our dependencies to deny.toml: licences, sources and, where the database can be had, advisories
+    Deny,
     /// Counts the instructions that a launch costs the program's side; needs valgrind
     CountInstructions,
     /// Kills, stops and cuts off brokers and servers while programs run, and counts what must never be
@@ -57,6 +68,8 @@ fn main() -> ExitCode {
         Task::Test { filter, rdma: true } => rdma::test(&filter),
         Task::Test { filter, rdma: false } => test::test(&filter),
         Task::Faults(arguments) => faults::faults(&arguments),
+        Task::Fuzz { arguments } => fuzz::fuzz(arguments),
+        Task::Deny => deny::deny(),
         Task::CountInstructions => count_instructions::count_instructions(),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),

@@ -33,6 +33,7 @@ use other_machine as machine;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use link_map::{Debug, ListState};
+pub(crate) use redirect::read_as_object;
 
 /// Runs when the library is loaded, before the constructors of the program and its libraries.
 #[used]

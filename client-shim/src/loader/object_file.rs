@@ -47,13 +47,19 @@ impl Mapping {
 
     /// The file as an ELF object of this machine; `None` if it isn't one, or has no sections.
     pub(super) fn parse(&self) -> Option<ObjectFile<'_>> {
-        let bytes = self.bytes();
+        ObjectFile::parse(self.bytes())
+    }
+}
+
+impl<'a> ObjectFile<'a> {
+    /// These bytes as an ELF object of this machine; `None` if they aren't one, or have no sections.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::parse(bytes).ok()?;
         if !header.is_little_endian() || header.e_machine(ENDIAN) != super::machine::ELF_MACHINE {
             return None;
         }
         let sections = header.sections(ENDIAN, bytes).ok()?;
-        Some(ObjectFile { bytes, header, sections })
+        Some(Self { bytes, header, sections })
     }
 }
 

@@ -58,6 +58,26 @@ pub(super) fn inspect(map: &LinkMap, may_redirect: bool) -> Outcome {
     }
 }
 
+/// For the fuzzer: reads bytes as [`inspect`] reads an object's file, and whatever else can be read of it. Says whether they
+/// are an object's.
+pub(crate) fn read_as_object(bytes: &[u8]) -> bool {
+    let Some(file) = ObjectFile::parse(bytes) else { return false };
+    let _ = file.has_device_code();
+    for dynamic in [false, true] {
+        let names = file.symbol_names(dynamic);
+        let _ = MARKS.iter().all(|mark| holds(names, mark.as_bytes()));
+        let Some(symbols) = file.symbols(dynamic) else { continue };
+        let _ = Runtime::find(&symbols, &file);
+        for function in symbols.functions().take(64) {
+            let code = file.code_at(function.address).unwrap_or(&[]);
+            let code = &code[..code.len().min(function.size as usize).min(256)];
+            machine::calls(code, function.address).for_each(drop);
+            machine::stored_constants(code).for_each(drop);
+        }
+    }
+    true
+}
+
 /// Whether the bytes of `needle`, followed by a NUL, occur.
 fn holds(haystack: &[u8], needle: &[u8]) -> bool {
     let mut rest = haystack;

@@ -12,6 +12,7 @@ mod connector;
 mod connectors;
 mod dial;
 mod error;
+pub(crate) mod fuzzing;
 mod interface;
 mod kind;
 pub mod pass;

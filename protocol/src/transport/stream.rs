@@ -5,7 +5,7 @@
 
 use super::interface::Transport;
 use super::tcp::Tcp;
-use super::tls::{Handed, Identity, Tls};
+use super::tls::{Identity, Tls};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -82,42 +82,16 @@ impl Stream {
         Tls::accept(tcp, identity, end).map(|tls| Self::Tls(Box::new(tls)))
     }
 
-    /// Server: what the process that goes on with the stream needs besides its descriptor, where that is encrypted.
-    /// From then on nothing can be said here any more.
-    ///
-    /// # Errors
-    /// Those of [`Tls::hand_over`].
-    pub fn hand_over(&self) -> io::Result<Option<Handed>> {
-        match self {
-            Self::Local(_) | Self::Tcp(_) => Ok(None),
-            Self::Tls(tls) => tls.hand_over().map(Some),
-        }
-    }
-
-    /// Server: takes back what was [handed over](Stream::hand_over), because there is nobody to go on with it.
-    ///
-    /// # Errors
-    /// Those of [`Tls::resume`].
-    pub fn take_back(self, handed: Option<Handed>) -> io::Result<Self> {
-        match (self, handed) {
-            (Self::Tls(tls), Some(handed)) => Ok(Self::Tls(Box::new(Tls::resume(tls.into_tcp(), handed)?))),
-            (stream, _) => Ok(stream),
-        }
-    }
-
     /// Server: goes on, in another process, with the stream whose descriptor this is.
     ///
     /// # Errors
-    /// The descriptor is no socket that can be used, or what was handed over is damaged.
-    pub fn resume(descriptor: OwnedFd, peer: String, handed: Option<Handed>) -> io::Result<Self> {
+    /// The descriptor is no socket that can be used.
+    pub fn resume(descriptor: OwnedFd, peer: String) -> io::Result<Self> {
         let stream = Self::adopt(descriptor, peer)?;
         if let Self::Tcp(tcp) = &stream {
             tcp.probe_when_idle()?;
         }
-        match (stream, handed) {
-            (Self::Tcp(tcp), Some(handed)) => Ok(Self::Tls(Box::new(Tls::resume(tcp, handed)?))),
-            (stream, _) => Ok(stream),
-        }
+        Ok(stream)
     }
 
     /// Server: a connection that was just accepted, over a Unix socket or TCP.

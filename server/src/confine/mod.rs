@@ -31,6 +31,8 @@ use std::io;
 pub enum Needs {
     /// Nothing but processors and memory: the software GPU.
     Nothing,
+    /// The same, and what it takes to open the software GPU, and to [confine](confine) the process further then.
+    Opening,
     /// Memory files beside that: rgpu's own library in the driver's place, which executes kernels in this very process.
     MemoryFiles,
     /// What NVIDIA's driver calls. It is a closed program that opens its devices and its compiler when they are needed, keeps a
@@ -52,6 +54,13 @@ pub fn confine(needs: Needs) -> io::Result<()> {
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     match needs {
         Needs::Nothing => install(allowed(own)?, refuse, SeccompAction::Allow),
+        Needs::Opening => {
+            let mut rules = allowed(own)?;
+            rules.extend(
+                [libc::SYS_memfd_create, libc::SYS_ftruncate, libc::SYS_seccomp].map(|n| (n, Vec::new())),
+            );
+            install(rules, refuse, SeccompAction::Allow)
+        }
         Needs::MemoryFiles => {
             let mut rules = allowed(own)?;
             rules.extend(

@@ -1,7 +1,8 @@
 //! Who is served: what a client says first is read and checked before any process is spent on it.
 
 use super::Daemon;
-use crate::greeting::{hear_any, say};
+use super::client::{Client, Entrant};
+use crate::greeting::hear_any;
 use crate::lease::{Admission, LeaseError};
 use crate::options::Options;
 use crate::partition::PartitionError;
@@ -132,15 +133,15 @@ impl Refusal {
     }
 
     /// Says so, here and there. A client that has gone need not be told.
-    pub(super) fn tell(&self, stream: &Stream, peer: &str) {
+    pub(super) fn tell(&self, client: &Client<'_>, peer: &str) {
         tracing::warn!("{peer}: refused: {self}");
-        let _ = say(stream.transport(), &HelloAnswer::refused(self.status(), self.to_string()));
+        client.refuse(&HelloAnswer::refused(self.status(), self.to_string()));
     }
 }
 
 /// A client whose hello is in order.
-pub(super) struct Heard {
-    pub stream: Stream,
+pub(super) struct Heard<'d> {
+    pub client: Client<'d>,
     /// Of its features, the offers of transports that are not taken are left out.
     pub hello: Hello,
     pub more: HelloMore,
@@ -151,66 +152,82 @@ pub(super) struct Heard {
 
 impl Daemon {
     /// Reads and checks what a client says that has just connected. `None` where it is not served.
-    pub(super) fn hear(&self, socket: OwnedFd, peer: &str) -> Option<Heard> {
+    pub(super) fn hear(&self, socket: OwnedFd, peer: &str) -> Option<Heard<'_>> {
         let end = Instant::now() + HELLO_TIME;
-        let stream = self.open_stream(socket, peer, end)?;
-        match self.hear_over(&stream, end, peer) {
+        let (client, heard) = self.hear_first(socket, peer, end)?;
+        let judged = match heard {
+            Ok((prefix, body)) => self.judge(&client, prefix, &body, peer),
+            Err(e) => Err(Refusal::NoHello(e)),
+        };
+        match judged {
             Ok(None) => None,
-            Ok(Some((minor, hello, more, lease))) => Some(Heard { stream, hello, more, minor, lease }),
+            Ok(Some((minor, hello, more, lease))) => Some(Heard { client, hello, more, minor, lease }),
             Err(refusal) => {
-                refusal.tell(&stream, peer);
+                refusal.tell(&client, peer);
                 None
             }
         }
     }
 
-    /// The stream over which the client says hello, encrypted if it begins with TLS.
-    fn open_stream(&self, socket: OwnedFd, peer: &str, end: Instant) -> Option<Stream> {
+    /// What a client says first, or why that is no hello. `None` where it need not be told anything.
+    #[allow(clippy::type_complexity)]
+    fn hear_first(
+        &self,
+        socket: OwnedFd,
+        peer: &str,
+        end: Instant,
+    ) -> Option<(Client<'_>, io::Result<(Prefix, Vec<u8>)>)> {
+        let no_tls = |e: io::Error| tracing::warn!("{peer}: no encrypted connection: {e}");
         let stream =
             Stream::adopt(socket, peer.to_owned()).map_err(|e| tracing::warn!("{peer}: {e}")).ok()?;
-        match stream {
-            Stream::Tcp(tcp) => {
-                let greeted = self.encrypts.greet(tcp, end);
-                greeted.map_err(|e| tracing::warn!("{peer}: no encrypted connection: {e}")).ok()
+        if let Stream::Tcp(tcp) = &stream
+            && let Some(identity) = self.encrypts.asked_for(tcp, end).map_err(no_tls).ok()?
+        {
+            let entrant = Entrant::start(self, tcp, identity, peer, end)
+                .map_err(|e| tracing::error!("{peer}: no process could be started: {e}"))
+                .ok()?;
+            // The connection is the process's now, whose death is to close it.
+            drop(stream);
+            let heard = entrant.hear(identity, peer, end).transpose()?;
+            return Some((Client::Elsewhere(entrant), heard));
+        }
+        match hear_any(stream.transport(), end) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                tracing::debug!("{peer}: left without saying hello");
+                None
             }
-            stream => Some(stream),
+            heard => Some((Client::Here(stream), heard)),
         }
     }
 
+    /// Whether a client is served who has said this.
     #[allow(clippy::type_complexity)]
-    fn hear_over(
+    fn judge(
         &self,
-        stream: &Stream,
-        end: Instant,
+        client: &Client<'_>,
+        prefix: Prefix,
+        body: &[u8],
         peer: &str,
     ) -> Result<Option<(u16, Hello, HelloMore, Option<Admission>)>, Refusal> {
-        let (prefix, body) = match hear_any(stream.transport(), end) {
-            Ok(heard) => heard,
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                tracing::debug!("{peer}: left without saying hello");
-                return Ok(None);
-            }
-            Err(e) => return Err(Refusal::NoHello(e)),
-        };
         if prefix.major != MAJOR {
             return Err(Refusal::Version(prefix));
         }
-        let (mut hello, mut more) = Hello::parse_with_more(&body).map_err(Refusal::Malformed)?;
-        let in_the_clear = stream.carrier() == Carrier::Tcp;
+        let (mut hello, mut more) = Hello::parse_with_more(body).map_err(Refusal::Malformed)?;
+        let in_the_clear = client.carrier() == Carrier::Tcp;
         if in_the_clear && self.encrypts.is_required() {
             return Err(Refusal::Unencrypted);
         }
         if hello.features & FEATURE_LINK != 0 {
             // Another server, which a session waits for, or none does.
-            let tcp = stream.plain().ok_or(Refusal::EncryptedServer)?;
+            let tcp = client.stream().and_then(Stream::plain).ok_or(Refusal::EncryptedServer)?;
             self.peers.arrive(tcp, &hello, peer);
             return Ok(None);
         }
-        let lease = self.check(&hello, stream.binding().as_ref())?;
+        let lease = self.check(&hello, client.binding().as_ref())?;
         if in_the_clear && lease.as_ref().is_some_and(Admission::is_encrypted) {
             return Err(Refusal::UnencryptedLease);
         }
-        self.choose_transport(stream.carrier(), &mut hello, &mut more)?;
+        self.choose_transport(client.carrier(), &mut hello, &mut more)?;
         Ok(Some((prefix.minor, hello, more, lease)))
     }
 

@@ -1,9 +1,12 @@
 //! The daemon: accepts, checks the hello, starts a process for each application, and reaps it.
 //!
 //! Each connection has a small thread in the daemon, which ends with the application's process. Nothing that
-//! a client does reaches further into the daemon than the hello, which is short and read within a time limit.
+//! a client does reaches further into the daemon than the hello, which is short and read within a time limit. Of a client that
+//! speaks TLS the daemon reads the first byte: its process is started at once, speaks with it, and hands the hello over
+//! ([`client`]).
 
 mod admission;
+mod client;
 mod door;
 mod listen;
 mod process;
@@ -26,7 +29,7 @@ use listen::{Listeners, addresses};
 use rgpu_protocol::transport::{Carrier, Choice, Connectors};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,6 +51,10 @@ struct Daemon {
     limits: Limits,
     /// The processes that serve applications.
     children: Mutex<Vec<u32>>,
+    /// The processes that speak with clients who are not admitted.
+    entrants: Mutex<Vec<u32>>,
+    /// How many of those there have been.
+    entered: AtomicU32,
     stopping: AtomicBool,
     /// Where images of modules are kept.
     image_cache: Option<Arc<ImageCache>>,
@@ -100,6 +107,8 @@ pub fn serve(options: Options) -> io::Result<()> {
         encrypts,
         limits,
         children: Mutex::default(),
+        entrants: Mutex::default(),
+        entered: AtomicU32::new(0),
         stopping: AtomicBool::new(false),
     });
     let agent = options.agent.as_ref().map(|agent| Agent::start(agent, daemon.site(settled))).transpose()?;
@@ -250,6 +259,10 @@ impl Daemon {
         };
         tracing::info!("stopping, with {} sessions", children().len());
         signal_all(libc::SIGTERM);
+        for entrant in self.entrants.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            // SAFETY: as above.
+            unsafe { libc::kill(*entrant as libc::pid_t, libc::SIGKILL) };
+        }
         let end = Instant::now() + STOP_TIME;
         while !children().is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));

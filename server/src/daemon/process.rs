@@ -1,12 +1,15 @@
 //! Starting the process that serves one application.
 
 use super::Daemon;
+use super::client::Entrant;
+use crate::device_spec::DeviceKind;
 use crate::lease::Admission;
-use crate::orders::{CONNECTION, LAST, LEDGER_OWN, LEDGER_RULES, LEDGER_USAGE, ORDERS, Orders, PEERS, STORE};
+use crate::orders::{CONNECTION, LEDGER_OWN, LEDGER_RULES, LEDGER_USAGE, ORDERS, Orders, PEERS, STORE};
 use crate::partition::Arrangement;
 use crate::peer::Channel;
 use crate::{APP_SERVER_COMMAND, inventory};
 use rgpu_protocol::sys::SignalSet;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -26,10 +29,6 @@ impl Daemon {
     ) -> io::Result<(Child, Option<UnixStream>)> {
         let (slot, keeps_images) = (orders.slot as usize, orders.extras.keeps_images);
         let orders = orders.to_file()?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
-        inventory::with_few_variables(&mut command, arranged.device.kind);
-        command.envs(arranged.environment.iter().map(|(name, value)| (name, value)));
         let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
             Some((ours, theirs)) => (Some(ours), Some(theirs)),
             None => (None, None),
@@ -46,12 +45,58 @@ impl Daemon {
             // Likewise.
             (peers.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd), PEERS),
         ];
-        // SAFETY: only async-signal-safe functions are called.
-        unsafe { command.pre_exec(move || prepare_child(descriptors)) };
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
-        let child = command.spawn()?;
+        let child = self.spawn(descriptors, arranged.device.kind, &arranged.environment)?;
         children.push(child.id());
         drop(children);
+        if let Some(lease) = lease {
+            self.leases.started(lease.lease, slot, child.id());
+        }
+        Ok((child, ours))
+    }
+
+    /// Starts the process with these descriptors, each at its place, and these variables beside the few of the daemon's that a
+    /// device of this kind needs.
+    pub(super) fn spawn<const N: usize>(
+        &self,
+        descriptors: [(RawFd, RawFd); N],
+        kind: DeviceKind,
+        environment: &[(&'static str, OsString)],
+    ) -> io::Result<Child> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(APP_SERVER_COMMAND).stdin(Stdio::null()).stdout(Stdio::null());
+        inventory::with_few_variables(&mut command, kind);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        // SAFETY: only async-signal-safe functions are called.
+        unsafe { command.pre_exec(move || prepare_child(descriptors)) };
+        command.spawn()
+    }
+
+    /// Has the process that speaks with a client serve the application.
+    pub(super) fn admit(
+        &self,
+        entrant: Entrant<'_>,
+        peers: Option<Channel>,
+        orders: &Orders,
+        lease: Option<&Admission>,
+    ) -> io::Result<(Child, Option<UnixStream>)> {
+        let (slot, keeps_images) = (orders.slot as usize, orders.extras.keeps_images);
+        let orders = orders.to_file()?;
+        let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
+            Some((ours, theirs)) => (Some(ours), Some(theirs)),
+            None => (None, None),
+        };
+        let ledger = self.ledger.descriptors().ok_or(io::ErrorKind::NotFound)?;
+        let child = entrant.admit(&[
+            orders.as_raw_fd(),
+            ledger.rules.as_raw_fd(),
+            ledger.usage.as_raw_fd(),
+            ledger.own.as_raw_fd(),
+            // Without a store this is nothing that the process would look at.
+            theirs.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd),
+            // Likewise.
+            peers.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd),
+        ])?;
         if let Some(lease) = lease {
             self.leases.started(lease.lease, slot, child.id());
         }
@@ -61,6 +106,7 @@ impl Daemon {
 
 /// Runs in the child between fork and exec.
 fn prepare_child<const N: usize>(descriptors: [(RawFd, RawFd); N]) -> io::Result<()> {
+    let last = descriptors.iter().fold(libc::STDERR_FILENO, |last, (_, to)| last.max(*to));
     let check = |r: libc::c_int| if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) };
     // SAFETY: plain system calls, all async-signal-safe.
     unsafe {
@@ -73,7 +119,7 @@ fn prepare_child<const N: usize>(descriptors: [(RawFd, RawFd); N]) -> io::Result
             check(libc::dup2(from, to))?;
         }
         // The daemon's own are close-on-exec anyway; this is for what it has inherited.
-        libc::syscall(libc::SYS_close_range, LAST + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        libc::syscall(libc::SYS_close_range, last + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         // A Ctrl-C is the daemon's business.
         libc::setsid();

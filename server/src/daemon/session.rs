@@ -1,6 +1,7 @@
 //! One application in the daemon's eyes: from its hello to the end of the process that serves it.
 
 use super::admission::{Heard, Refusal};
+use super::client::Client;
 use super::door::Caller;
 use super::{Daemon, printable};
 use crate::lease::Admission;
@@ -10,8 +11,7 @@ use crate::peer::{self, Channel};
 use crate::store::{Tenant, TenantImages};
 use rgpu_protocol::hello::{FEATURE_OBSERVE, FEATURE_PEERS, Hello, HelloExtras, MINOR};
 use rgpu_protocol::sys::peer_credentials;
-use rgpu_protocol::transport::tls::Handed;
-use rgpu_protocol::transport::{Carrier, Rdma, Stream, Tcp};
+use rgpu_protocol::transport::{Carrier, Rdma, Tcp};
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -47,12 +47,12 @@ impl Daemon {
                 self.attend(heard, slot, &arranged, peer);
                 self.leave(slot, lease.as_ref());
             }
-            Err(refusal) => refusal.tell(&heard.stream, peer),
+            Err(refusal) => refusal.tell(&heard.client, peer),
         }
     }
 
     /// A slot of the ledger, and the devices that the application gets.
-    fn take_slot(&self, heard: &Heard) -> Result<(usize, Arrangement), Refusal> {
+    fn take_slot(&self, heard: &Heard<'_>) -> Result<(usize, Arrangement), Refusal> {
         if self.stopping.load(SeqCst) {
             return Err(Refusal::Stopping);
         }
@@ -72,17 +72,15 @@ impl Daemon {
     }
 
     /// Starts a process for the application, and waits for its end.
-    fn attend(&self, heard: Heard, slot: usize, arranged: &Arrangement, peer: &str) {
-        let Heard { stream, hello, more, minor, lease } = heard;
+    fn attend(&self, heard: Heard<'_>, slot: usize, arranged: &Arrangement, peer: &str) {
+        let Heard { client, hello, more, minor, lease } = heard;
         let lease = lease.as_ref();
         let (id, pid) = (hello.session, hello.pid);
         let named = Named { peer, id, program: printable(&hello.program), pid };
-        let images = self.tenant_images(&stream, &hello, lease, peer);
-        let (peers, channel) = self.meet_peers(&stream, &hello, lease).unzip();
-        let tls: Option<Handed> = match stream.hand_over() {
-            Ok(handed) => handed,
-            Err(e) => return tracing::error!("{peer}: the encrypted session cannot be handed on: {e}"),
-        };
+        let images = self.tenant_images(&client, &hello, lease, peer);
+        let (peers, channel) = self.meet_peers(&client, &hello, lease).unzip();
+        let encrypted = client.is_encrypted();
+        let variables = arranged.environment.iter().filter(|_| encrypted);
         let orders = Orders {
             device: arranged.device.clone(),
             ceiling: arranged.ceiling,
@@ -101,23 +99,29 @@ impl Daemon {
                 keeps_images: images.is_some(),
                 images: images.as_ref().map(TenantImages::beginnings).unwrap_or_default(),
             },
+            environment: variables.map(|(name, value)| (name.into(), value.clone())).collect(),
             peers: peers.as_ref().map(|entry| entry.identity().clone()),
-            tls,
         };
-        let started = self.start(stream.transport().descriptor(), channel, &orders, arranged, lease);
+        let started = match client {
+            Client::Here(stream) => {
+                let started = self.start(stream.transport().descriptor(), channel, &orders, arranged, lease);
+                // Only the child's end of it stays, so that its death closes the connection.
+                started.map_err(|e| (e, Some(Client::Here(stream))))
+            }
+            // What is left of the process that cannot be told goes with the client.
+            Client::Elsewhere(entrant) => self.admit(entrant, channel, &orders, lease).map_err(|e| (e, None)),
+        };
         let (mut child, socket) = match started {
             Ok(started) => started,
-            Err(e) => {
+            Err((e, client)) => {
                 tracing::error!("{peer}: no process could be started: {e}");
-                if let Ok(stream) = stream.take_back(orders.tls) {
-                    Refusal::NoProcess(e).tell(&stream, peer);
+                if let Some(client) = client {
+                    Refusal::NoProcess(e).tell(&client, peer);
                 }
                 return;
             }
         };
-        let encrypted = stream.transport().is_encrypted();
-        // Only the child's end of it stays, so that its death closes the connection.
-        drop((stream, orders));
+        drop(orders);
         log_beginning(&named, encrypted, lease, arranged);
         if let (Some(images), Some(socket)) = (&images, socket) {
             images.serve(socket);
@@ -160,12 +164,12 @@ impl Daemon {
     /// A place among other servers, for an application that has several and whose data may travel between them in the clear.
     fn meet_peers(
         &self,
-        stream: &Stream,
+        client: &Client<'_>,
         hello: &Hello,
         lease: Option<&Admission>,
     ) -> Option<(peer::Registration, Channel)> {
         let wanted = hello.features & FEATURE_PEERS != 0 && self.transport.allows(Tcp::KIND);
-        if !wanted || stream.transport().is_encrypted() || lease.is_some_and(Admission::is_encrypted) {
+        if !wanted || client.is_encrypted() || lease.is_some_and(Admission::is_encrypted) {
             return None;
         }
         let opened = self.peers.open(lease.map(|lease| lease.lease));
@@ -175,7 +179,7 @@ impl Daemon {
     /// Where an application's modules are kept: nowhere, if it cannot be told whose it is.
     fn tenant_images(
         &self,
-        stream: &Stream,
+        client: &Client<'_>,
         hello: &Hello,
         lease: Option<&Admission>,
         peer: &str,
@@ -185,8 +189,8 @@ impl Daemon {
             Tenant::of_broker(&lease.tenant)
         } else if self.admits.token.is_some() {
             Tenant::of_token(&hello.credential)
-        } else if stream.carrier() == Carrier::Local {
-            Tenant::of_user(peer_credentials(&stream.transport().descriptor()).ok()?.user)
+        } else if client.carrier() == Carrier::Local {
+            Tenant::of_user(peer_credentials(&client.stream()?.transport().descriptor()).ok()?.user)
         } else {
             Tenant::of_loopback(self.address, peer.parse().ok()?)?
         };

@@ -1,6 +1,8 @@
 //! Encrypted connections: nothing on the wire can be read, only the server that was meant is spoken to, and faults show as
 //! they do without.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -29,6 +31,9 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("encryption::connection_cut_while_a_copy_runs", cut),
         Test::new("encryption::packets_silently_dropped_while_a_copy_runs", dropped),
         Test::new("encryption::client_killed_while_a_kernel_runs", client_killed),
+        Test::new("encryption::garbage_in_place_of_a_handshake_ends_its_process_and_nothing_else", garbage),
+        Test::new("encryption::clients_that_stop_in_mid_handshake_are_let_go", stopping),
+        Test::new("encryption::the_private_key_is_not_in_the_application_s_process", no_key),
     ]
 }
 
@@ -220,6 +225,125 @@ fn dropped() -> Result<()> {
     drop(proxy);
     daemon.wait_until_idle(SOON)?;
     Ok(())
+}
+
+/// Begins of TLS connections that are none: what a client sends, and whether it leaves.
+fn strange_beginnings() -> Vec<Vec<u8>> {
+    let long = [&[0x16, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff][..], &[7; 200_000]].concat();
+    vec![
+        vec![0x16],
+        vec![0x16; 5],
+        [&[0x16, 3, 1, 0, 50][..], &[0x5a; 50]].concat(),
+        [&[0x16, 3, 1, 0, 4, 2, 0, 0, 0][..], b"GET / HTTP/1.1\r\n\r\n"].concat(),
+        long,
+    ]
+}
+
+fn garbage() -> Result<()> {
+    let (daemon, fingerprint) = encrypting(&["--tls", "offer"])?;
+    for _ in 0..5 {
+        for beginning in strange_beginnings() {
+            let mut client = TcpStream::connect(daemon.address())?;
+            // The server may have had enough of it before the end.
+            let _ = client.write_all(&beginning);
+        }
+    }
+    process::wait_until("the log names all of them", SOON, || {
+        let log = daemon.log();
+        log.iter().filter(|line| line.contains("no encrypted connection")).count() == 25
+    })?;
+    daemon.wait_until_idle(SOON)?;
+    process::run(knowing(&mut forwarded(daemon.address(), "vector_add")?, &fingerprint))?.success()?;
+    Ok(())
+}
+
+fn stopping() -> Result<()> {
+    let (daemon, fingerprint) = encrypting(&["--tls", "offer"])?;
+    // They say something, and stay. Others are served meanwhile.
+    let stay = strange_beginnings().into_iter().take(2).chain([vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]]);
+    let mut clients = Vec::new();
+    for beginning in stay {
+        let mut client = TcpStream::connect(daemon.address())?;
+        client.write_all(&beginning)?;
+        clients.push(client);
+    }
+    process::wait_until("their processes are there", SOON, || daemon.application_servers().len() == 3)?;
+    process::run(knowing(&mut forwarded(daemon.address(), "vector_add")?, &fingerprint))?.success()?;
+    daemon.wait_until_idle(SOON).context("after the time for a hello")?;
+    for mut client in clients {
+        client.set_read_timeout(Some(SOON))?;
+        // An alert at most, and the end.
+        let mut rest = Vec::new();
+        let _ = client.read_to_end(&mut rest);
+        ensure!(rest.len() < 100, "{} bytes were sent to a client that has said nothing", rest.len());
+    }
+    process::run(knowing(&mut forwarded(daemon.address(), "vector_add")?, &fingerprint))?.success()?;
+    Ok(())
+}
+
+/// Looks for the private key in all of the process's memory that can be written.
+fn no_key() -> Result<()> {
+    let (certificate, key) = (temporary("cert.pem"), temporary("key.pem"));
+    let [certificate, key] = [&certificate, &key].map(|path| path.to_str().unwrap_or_default().to_owned());
+    let options = ["--tls", "offer", "--tls-certificate", &certificate, "--tls-key", &key];
+    let (daemon, fingerprint) = encrypting(&options)?;
+    let pem = std::fs::read_to_string(&key)?;
+    let text: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    let der = base64(&text);
+    // A P-256 key in PKCS#8: its private number is the 32 bytes after this.
+    let mark = [0x02, 0x01, 0x01, 0x04, 0x20];
+    let at = der.windows(5).position(|window| window == mark).context("no private number in the key")? + 5;
+    let number = &der[at..at + 32];
+    let mut reversed = number.to_vec();
+    reversed.reverse();
+    let mut command = forwarded(daemon.address(), "endless")?;
+    knowing(&mut command, &fingerprint);
+    let program = Followed::start(command, "running")?;
+    let servers = daemon.application_servers();
+    ensure!(servers.len() == 1, "{} application servers", servers.len());
+    let found = |pid: u32| -> Result<bool> {
+        let memory = std::fs::File::open(format!("/proc/{pid}/mem"))?;
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let mut found = false;
+        for line in maps.lines().filter(|line| line.contains(" rw") && !line.contains("/memfd:")) {
+            let (range, _) = line.split_once(' ').context("a mapping")?;
+            let (from, to) = range.split_once('-').context("a range")?;
+            let (from, to) = (u64::from_str_radix(from, 16)?, u64::from_str_radix(to, 16)?);
+            let mut bytes = vec![0; (to - from).min(64 << 20) as usize];
+            // Some cannot be read.
+            let Ok(n) = std::os::unix::fs::FileExt::read_at(&memory, &mut bytes, from) else { continue };
+            let holds = |what: &[u8]| bytes[..n].windows(what.len()).any(|window| window == what);
+            // As it stands in the file, and as machine words.
+            found |= holds(number) || holds(&reversed);
+        }
+        Ok(found)
+    };
+    // The search finds it where it is.
+    if let Ok(held) = found(daemon.pid()) {
+        ensure!(held, "the key is not found in the daemon either");
+        ensure!(!found(servers[0])?, "the private key is in the application's process");
+    }
+    drop(program);
+    for path in [certificate, key] {
+        let _ = std::fs::remove_file(path); // only tidiness
+    }
+    Ok(())
+}
+
+/// What base64 text says.
+fn base64(text: &str) -> Vec<u8> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0u32, 0);
+    for digit in text.bytes().filter_map(|c| DIGITS.iter().position(|d| *d == c)) {
+        bits = bits << 6 | digit as u32;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    bytes
 }
 
 fn client_killed() -> Result<()> {

@@ -12,6 +12,7 @@
 
 mod connector;
 mod endpoint;
+pub(in crate::transport) mod numbers;
 mod region;
 mod sys;
 
@@ -33,7 +34,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes that a ring holds.
-const RING: usize = 1 << 20;
+pub(super) const RING: usize = 1 << 20;
 /// The most bytes of one write.
 const WRITE: usize = 128 << 10;
 /// Runs of announced memory of so many bytes are written from where they are.
@@ -241,11 +242,11 @@ impl Rdma {
             }
             let number = u32::from_be(wc.imm);
             if number & REPORT == 0 {
-                let arrived = self.arrived.load(SeqCst) + u64::from(number);
-                if arrived - self.read.load(SeqCst) > RING as u64 {
+                let (before, read) = (self.arrived.load(SeqCst), self.read.load(SeqCst));
+                let Some(arrived) = numbers::arrived(before, read, number) else {
                     self.fail("the peer claims to have written more than there is room for".into());
                     break;
-                }
+                };
                 self.arrived.store(arrived, SeqCst);
                 self.heard.fetch_add(1, SeqCst);
             }
@@ -280,15 +281,12 @@ impl Rdma {
     fn room(&self) -> usize {
         let (read, heard) = (self.word(REPORT_IN).load(SeqCst), self.word(REPORT_IN + 8).load(SeqCst));
         let (written, messages) = (self.written.load(Relaxed), self.messages.load(Relaxed));
-        let (Some(used), Some(unheard)) = (written.checked_sub(read), messages.checked_sub(heard)) else {
+        let Some(room) = numbers::room(written, read, messages, heard) else {
             self.fail("the peer reports to have read more than was written".into());
             return 0;
         };
         // One request is kept for reports.
-        if used > RING as u64 || unheard >= u64::from(DEPTH) || self.under_way.load(SeqCst) + 2 >= DEPTH {
-            return 0;
-        }
-        RING - used as usize
+        if self.under_way.load(SeqCst) + 2 >= DEPTH { 0 } else { room }
     }
 
     fn readable(&self) -> bool {

@@ -16,6 +16,7 @@
 
 mod connector;
 mod futex;
+pub(in crate::transport) mod hostile;
 mod ring;
 
 use super::interface::{Ready, Transport};

@@ -1,8 +1,6 @@
 //! TLS itself: what turns bytes into records and back. It knows no sockets.
 
-use super::records::{RECORD_OVERFLOW, Records, UNEXPECTED_MESSAGE};
 use super::trust::{self, Fingerprint};
-use rustls::ExtractedSecrets;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
@@ -37,10 +35,6 @@ fn failed(error: &rustls::Error) -> io::Error {
 pub(super) enum Side {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
-    /// A session that another process has begun.
-    Resumed(Box<Records>),
-    /// Another process goes on with it.
-    Gone,
 }
 
 /// What a step came to.
@@ -149,23 +143,7 @@ impl Engine {
         match &mut self.side {
             Side::Client(client) => take(client.process_tls_records(bytes), &mut self.control, sink),
             Side::Server(server) => take(server.process_tls_records(bytes), &mut self.control, sink),
-            Side::Resumed(_) | Side::Gone => (0, Err(io::ErrorKind::BrokenPipe.into())),
         }
-    }
-
-    /// A session whose handshake another process has seen to.
-    pub(super) fn of_records(records: Records) -> Self {
-        Self::new(Side::Resumed(Box::new(records)))
-    }
-
-    /// The cipher suite and keys of a server's session, which ends here.
-    pub(super) fn extract(&mut self) -> io::Result<(u16, ExtractedSecrets)> {
-        let Side::Server(server) = std::mem::replace(&mut self.side, Side::Gone) else {
-            return Err(broken("it is no session of a server that has begun it"));
-        };
-        let suite = server.negotiated_cipher_suite().ok_or_else(|| broken("the handshake is not over"))?;
-        let (secrets, _) = server.dangerous_into_kernel_connection().map_err(|e| failed(&e))?;
-        Ok((u16::from(suite.suite()), secrets))
     }
 
     /// Whether the handshake is not over.
@@ -173,7 +151,6 @@ impl Engine {
         match &self.side {
             Side::Client(client) => client.is_handshaking(),
             Side::Server(server) => server.is_handshaking(),
-            Side::Resumed(_) | Side::Gone => false,
         }
     }
 
@@ -182,7 +159,6 @@ impl Engine {
         match &self.side {
             Side::Client(client) => trust::fingerprint_of_peer(client.peer_certificates()),
             Side::Server(server) => trust::fingerprint_of_peer(server.peer_certificates()),
-            Side::Resumed(_) | Side::Gone => None,
         }
     }
 
@@ -212,14 +188,6 @@ impl Engine {
 
     /// Takes one whole record, after the handshake. Data goes to `sink`.
     pub(super) fn decrypt(&mut self, record: &mut [u8], sink: &mut dyn FnMut(&[u8])) -> io::Result<Step> {
-        if let Side::Resumed(records) = &mut self.side {
-            let step = match self.failed {
-                true => Err(io::ErrorKind::BrokenPipe.into()),
-                false => records.decrypt(record, &mut self.control, sink),
-            };
-            self.failed |= step.is_err();
-            return step;
-        }
         match self.shake(record, sink) {
             (used, Ok(step)) if used == record.len() => Ok(step),
             // What is kept of a part of a message is where it lies among the bytes; nobody has a reason to send parts now.
@@ -233,22 +201,13 @@ impl Engine {
 
     /// Ends the session because the record that begins with these bytes is too long.
     pub(super) fn refuse_long(&mut self, bytes: &mut [u8]) {
-        match &mut self.side {
-            Side::Resumed(records) if !self.failed => records.alert(RECORD_OVERFLOW, &mut self.control),
-            // It sees by itself what is wrong, and says so, unless that is within its own, wider limit.
-            Side::Client(_) | Side::Server(_) => drop(self.shake(bytes, &mut |_| {})),
-            Side::Resumed(_) | Side::Gone => {}
-        }
+        // It sees by itself what is wrong, and says so, unless that is within its own, wider limit.
+        drop(self.shake(bytes, &mut |_| {}));
         self.failed = true;
     }
 
     /// Ends the session because the peer sends records without anything in them.
     pub(super) fn refuse_empty(&mut self) {
-        if let Side::Resumed(records) = &mut self.side
-            && !self.failed
-        {
-            records.alert(UNEXPECTED_MESSAGE, &mut self.control);
-        }
         self.failed = true;
     }
 
@@ -261,12 +220,6 @@ impl Engine {
         // More than once in the rare case that TLS has something to say first.
         for _ in 0..16 {
             out.append(&mut self.control);
-            if let Side::Resumed(records) = &mut self.side {
-                return match data {
-                    Some(data) => records.encrypt(data, out),
-                    None => records.close(out),
-                };
-            }
             let at = out.len();
             out.resize(at + MAX_RECORD + 256, 0);
             let written = match &mut self.side {
@@ -276,7 +229,6 @@ impl Engine {
                 Side::Server(server) => {
                     write(server.process_tls_records(&mut []), &mut self.control, data, &mut out[at..])
                 }
-                Side::Resumed(_) | Side::Gone => Err(io::ErrorKind::BrokenPipe.into()),
             };
             out.truncate(at + written.as_ref().map_or(0, |length| length.unwrap_or(0)));
             if written?.is_some() {
@@ -306,8 +258,6 @@ impl Engine {
         match &mut self.side {
             Side::Client(client) => refresh(client.process_tls_records(&mut [])),
             Side::Server(server) => refresh(server.process_tls_records(&mut [])),
-            Side::Resumed(records) => records.refresh(&mut self.control).unwrap(),
-            Side::Gone => panic!("it is gone"),
         }
     }
 }

@@ -10,27 +10,24 @@
 //! when a session has ended, and takes anything else for a lost connection.
 
 mod engine;
-mod hand;
-mod records;
+mod identity;
 #[cfg(test)]
 mod tests;
 mod trust;
-mod wipe;
 
-pub use hand::Handed;
-pub use trust::{Fingerprint, Identity, Trust};
+pub use identity::{AskToSign, Identity, Shown, is_certificate_verify};
+pub use trust::{Fingerprint, Trust};
 
 use super::interface::{Ready, Transport};
 use super::tcp::Tcp;
 use engine::{Engine, MAX_PLAIN, MAX_RECORD, Side, Step, record_length};
-use rustls::ServerConfig;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What the first byte of a client that speaks TLS is; ours would be `R`.
@@ -81,8 +78,6 @@ pub struct Tls {
     /// There is something to take that the socket does not show.
     buffered: AtomicBool,
     server: Fingerprint,
-    /// At the server, so that it can be given away: what the handshake has come to.
-    keeper: Option<Arc<hand::Keeper>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -169,7 +164,7 @@ impl Tls {
         let Some(server) = engine.peer() else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the server has shown no certificate"));
         };
-        Ok(Self::begin(tcp, engine, inbound, server, None))
+        Ok(Self::begin(tcp, engine, inbound, server))
     }
 
     /// Goes on with a fresh connection of a client that begins with [`FIRST_BYTE`].
@@ -177,21 +172,12 @@ impl Tls {
     /// # Errors
     /// The client doesn't speak TLS after all, doesn't like the certificate, or is too slow.
     pub fn accept(tcp: Tcp, identity: &Identity, end: Instant) -> io::Result<Self> {
-        let keeper = Arc::new(hand::Keeper::default());
-        let mut config = ServerConfig::clone(&identity.config);
-        config.key_log = keeper.clone();
-        let server = UnbufferedServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
+        let server = UnbufferedServerConnection::new(identity.config.clone()).map_err(io::Error::other)?;
         let (engine, inbound) = shake(&tcp, Side::Server(server), end)?;
-        Ok(Self::begin(tcp, engine, inbound, identity.fingerprint(), Some(keeper)))
+        Ok(Self::begin(tcp, engine, inbound, identity.fingerprint()))
     }
 
-    fn begin(
-        tcp: Tcp,
-        engine: Engine,
-        inbound: Inbound,
-        server: Fingerprint,
-        keeper: Option<Arc<hand::Keeper>>,
-    ) -> Self {
+    fn begin(tcp: Tcp, engine: Engine, inbound: Inbound, server: Fingerprint) -> Self {
         Self {
             tcp,
             engine: Mutex::new(engine),
@@ -199,7 +185,6 @@ impl Tls {
             inbound: Mutex::new(inbound),
             outbound: Mutex::default(),
             server,
-            keeper,
         }
     }
 
@@ -211,11 +196,6 @@ impl Tls {
     /// The connection below.
     pub fn tcp(&self) -> &Tcp {
         &self.tcp
-    }
-
-    /// The connection below, without what encrypts it.
-    pub fn into_tcp(self) -> Tcp {
-        self.tcp
     }
 
     /// Encrypts some of the pieces into `out`; says how many bytes.

@@ -5,11 +5,10 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring as provider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 use std::fmt;
 use std::io;
@@ -21,7 +20,7 @@ use std::sync::Arc;
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
-    fn of(certificate: &[u8]) -> Self {
+    pub(super) fn of(certificate: &[u8]) -> Self {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest(&SHA256, certificate).as_ref());
         Self(bytes)
@@ -69,7 +68,7 @@ pub enum Trust {
     Authorities(Vec<u8>),
 }
 
-fn invalid(text: impl Into<String>) -> io::Error {
+pub(super) fn invalid(text: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text.into())
 }
 
@@ -88,7 +87,7 @@ pub(super) fn crypto() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider { cipher_suites: suites, ..provider::default_provider() })
 }
 
-fn certificates(pem: &[u8], what: &str) -> io::Result<Vec<CertificateDer<'static>>> {
+pub(super) fn certificates(pem: &[u8], what: &str) -> io::Result<Vec<CertificateDer<'static>>> {
     let bad = |e: &dyn fmt::Display| invalid(format!("{what} cannot be used: {e}"));
     let list: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|e| bad(&e))?;
     if list.is_empty() { Err(bad(&"there is no certificate (PEM) in it")) } else { Ok(list) }
@@ -186,56 +185,6 @@ impl ServerCertVerifier for Pinned {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
-    }
-}
-
-/// What a server shows: its certificate, with the private key.
-#[derive(Clone)]
-pub struct Identity {
-    pub(super) config: Arc<ServerConfig>,
-    fingerprint: Fingerprint,
-}
-
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Identity({})", self.fingerprint)
-    }
-}
-
-impl Identity {
-    /// A certificate (with those that sign it, if any) and its private key, both in PEM.
-    ///
-    /// # Errors
-    /// They are none, or don't belong together.
-    pub fn from_pem(certificate: &[u8], key: &[u8]) -> io::Result<Self> {
-        Self::with_crypto(certificate, key, crypto())
-    }
-
-    pub(super) fn with_crypto(
-        certificate: &[u8],
-        key: &[u8],
-        crypto: Arc<CryptoProvider>,
-    ) -> io::Result<Self> {
-        let chain = certificates(certificate, "the certificate")?;
-        let fingerprint = Fingerprint::of(&chain[0]);
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|e| invalid(format!("the private key cannot be used: {e}")))?;
-        let mut config = ServerConfig::builder_with_provider(crypto)
-            .with_protocol_versions(&[&TLS13])
-            .map_err(|e| invalid(e.to_string()))?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .map_err(|e| invalid(format!("the certificate cannot be used with this key: {e}")))?;
-        // Connections are never resumed.
-        config.send_tls13_tickets = 0;
-        // A session is given to the process that serves the client.
-        config.enable_secret_extraction = true;
-        Ok(Self { config: Arc::new(config), fingerprint })
-    }
-
-    /// By what clients know it.
-    pub fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
     }
 }
 
