@@ -426,7 +426,19 @@ impl Engine {
             {
                 let core = self.0.core.lock();
                 let entry = core.nodes.get(node).ok_or_else(|| nodes::no_node(node))?;
-                if entry.live.changed_at > seen || seen > core.orders || Instant::now() >= until {
+                let over = Instant::now() >= until;
+                if !entry.live.present {
+                    // It has not said what it serves since this broker started: orders that lack something of that would end it.
+                    // Orders of version 0 are none.
+                    if over {
+                        return Ok(Orders {
+                            version: 0,
+                            leases: Vec::new(),
+                            peers: Vec::new(),
+                            prove: Vec::new(),
+                        });
+                    }
+                } else if entry.live.changed_at > seen || seen > core.orders || over {
                     return core.orders_for(node);
                 }
             }

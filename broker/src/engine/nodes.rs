@@ -247,7 +247,11 @@ impl Core {
             ));
         }
         let live = &mut entry.live;
-        (live.heard, live.present) = (now, true);
+        live.heard = now;
+        if !std::mem::replace(&mut live.present, true) {
+            // Whoever waits for its orders may have them now.
+            live.changed.notify_waiters();
+        }
         let back = std::mem::replace(&mut live.lost, false) | std::mem::replace(&mut live.silent, false);
         // Another heartbeat has overtaken it: that one has said what came after.
         let overtaken = beat.orders < live.followed;

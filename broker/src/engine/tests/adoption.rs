@@ -188,3 +188,52 @@ async fn an_older_state_learns_what_was_changed_since() {
     assert_eq!(world.lease(lease.id).await.grants, changed.grants);
     world.check();
 }
+
+#[tokio::test]
+async fn a_later_epoch_counts_for_more_than_all_of_an_earlier_one() {
+    let (mut world, mut nodes) = with_nodes(Settings { rivals: true, ..Settings::default() }, &[1]).await;
+    let lease = world.ask("ann", world.request("m", 1, 600, GIB)).await.unwrap();
+    nodes[0].begin(&lease);
+    meet(&world, &mut nodes).await;
+    // Another broker, which has an older state, or none, and a clock that is behind, takes over.
+    let before = nodes[0].applied;
+    let old_state = world.store.copy();
+    world.settings.epoch = 1;
+    forget(&mut world, old_state);
+    assert_eq!(world.engine.epoch(), 1);
+    assert!(
+        world.engine.leases(&boss(), false).unwrap().is_empty(),
+        "what it knew is older than what nodes know"
+    );
+    meet(&world, &mut nodes).await;
+    assert!(nodes[0].applied > before + (1 << 40));
+    let renewed = world.engine.renew(&tenant_named("ann"), lease.id).await.unwrap();
+    assert!(world.claims(&renewed).orders > world.claims(&lease).orders + (1 << 40));
+    // It stays so over restarts.
+    world.settings.epoch = 0;
+    world.restart();
+    assert_eq!(world.engine.epoch(), 1);
+    assert_eq!(world.lease(lease.id).await.state, LeaseState::Active);
+    // A broker of an earlier epoch to which a node comes goes beyond the later one's.
+    nodes[0].applied |= 5 << 52;
+    nodes[0].beat(&world.engine).await.unwrap();
+    assert_eq!(world.engine.epoch(), 6);
+    // Nonsense is not believed.
+    let odd = Heartbeat { orders: u64::MAX - 7, ..nodes[0].heartbeat(Vec::new()) };
+    world.engine.heartbeat(&nodes[0].caller(), "n0", odd).await.unwrap();
+    assert_eq!(world.engine.epoch(), 6);
+    world.check();
+}
+
+#[tokio::test]
+async fn after_a_pause_a_broker_with_a_rival_grants_nothing_of_nodes_that_it_has_not_heard() {
+    let (world, mut nodes) = with_nodes(Settings { rivals: true, ..Settings::default() }, &[1]).await;
+    world.advance_with(&mut nodes, 2).await;
+    world.clock.advance(20_000);
+    world.engine.settle().await;
+    let lease = world.ask("ann", world.request("m", 1, 600, GIB)).await.unwrap();
+    assert_eq!(lease.state, LeaseState::Waiting);
+    nodes[0].beat(&world.engine).await.unwrap();
+    world.engine.settle().await;
+    assert_eq!(world.lease(lease.id).await.state, LeaseState::Active);
+}

@@ -102,7 +102,8 @@ async fn after_a_restart_leases_go_on_and_nothing_is_granted_before_nodes_are_he
     assert_eq!(world.lease(first.id).await.state, LeaseState::Active);
     assert_eq!(world.lease(ending.id).await.state, LeaseState::Ending);
     assert_eq!(world.lease(waits.id).await.state, LeaseState::Waiting);
-    assert!(world.engine.orders(&boss(), "n0", 0, 0).await.unwrap().version > before);
+    // Nodes get no orders before they have said what they serve: it may be more than the state tells.
+    assert_eq!(world.engine.orders(&boss(), "n0", 0, 0).await.unwrap().version, 0);
     // Nothing is known of what nodes serve.
     let new = world.ask("cay", world.request("m", 1, 100, GIB)).await.unwrap();
     assert_eq!(new.state, LeaseState::Waiting);
@@ -110,6 +111,7 @@ async fn after_a_restart_leases_go_on_and_nothing_is_granted_before_nodes_are_he
         node.beat(&world.engine).await.unwrap();
     }
     world.engine.settle().await;
+    assert!(world.engine.orders(&boss(), "n0", 0, 0).await.unwrap().version > before);
     assert_eq!(world.lease(ending.id).await.state, LeaseState::Ended);
     assert_eq!(world.lease(new.id).await.state, LeaseState::Active);
     assert!(world.engine.renew(&tenant_named("ann"), first.id).await.unwrap().token.is_some());
