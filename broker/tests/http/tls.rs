@@ -70,7 +70,7 @@ fn refused(scratch: &Scratch, more: &str) -> String {
 fn client(server: &Server, ca: &Authority, identity: Option<(String, String)>) -> Broker {
     let token = setup::issue(server.key(), Role::Tenant, "ann", 60).unwrap().token;
     let identity = identity.map(|(certificate, key)| (certificate.into_bytes(), key.into_bytes()));
-    let tls = Tls { ca: Some(ca.pem.clone().into_bytes()), identity };
+    let tls = Tls { ca: Some(ca.pem.clone().into_bytes()), identity, plain: false };
     Broker::new(&server.url(), &token, &tls).unwrap()
 }
 
