@@ -434,6 +434,7 @@ impl Engine {
                         return Ok(Orders {
                             version: 0,
                             leases: Vec::new(),
+                            ended: Vec::new(),
                             peers: Vec::new(),
                             prove: Vec::new(),
                         });

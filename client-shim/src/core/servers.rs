@@ -141,7 +141,7 @@ fn of_lease(path: &Path, observe: bool) -> Result<Vec<Server>> {
 mod tests {
     use super::*;
     use rgpu_control::LeaseId;
-    use rgpu_control::proof::Verifier;
+    use rgpu_control::proof::{Moment, Verifier};
     use rgpu_control::ticket::LeaseServer;
     use rgpu_control::token::{Claims, Grant, LeaseClaims, PrivateKey};
 
@@ -186,10 +186,12 @@ mod tests {
         ticket.write(&path).unwrap();
         let servers = of_lease(&path, false).unwrap();
         assert_eq!(servers.iter().map(|s| &*s.address).collect::<Vec<_>>(), ["a:1", "b:2"]);
-        let now = rgpu_control::unix_time() * 1000;
+        let at = |unix_ms| Moment { unix_ms, steady_ms: unix_ms };
+        let begun = at(rgpu_control::unix_time() * 1000 - 5000);
+        let now = at(begun.unix_ms + 5000);
         for (server, node) in servers.iter().zip(["n0", "n1"]) {
             let Credential::Made(make) = &server.options.credential else { panic!("no proof") };
-            let mut verifier = Verifier::new(broker.public(), node, now - 5000);
+            let mut verifier = Verifier::new(broker.public(), node, begun);
             assert_eq!(verifier.admit(&make(5, None), 5, now).unwrap().tenant, "ann");
             assert!(verifier.admit(&make(6, None), 7, now).is_err());
             let bound = make(8, Some(&[1; 32]));

@@ -8,6 +8,10 @@ use std::sync::atomic::AtomicUsize;
 
 const MIB: u64 = 1 << 20;
 
+fn unix_ms() -> u64 {
+    Moment::since(Instant::now()).unix_ms
+}
+
 struct Site {
     broker: PrivateKey,
     holder: PrivateKey,
@@ -56,7 +60,7 @@ impl Site {
     fn admit(&mut self, claims: &LeaseClaims) -> Result<Admission, String> {
         self.sessions += 1;
         let token = self.broker.sign(&Claims::Lease(claims.clone()));
-        let credential = proof::present(&token, &self.holder, self.sessions, "n0", 1000 * unix_time() + 999);
+        let credential = proof::present(&token, &self.holder, self.sessions, "n0", unix_ms());
         self.table.admit(&credential, self.sessions).map_err(|e| e.to_string())
     }
 

@@ -26,6 +26,11 @@ pub(super) fn tests() -> Vec<Test> {
         Test::new("cluster::a_disconnected_clients_memory_is_free_in_the_end", client_disconnected),
         Test::new("cluster::a_lease_that_nobody_renews_expires", run_killed),
         Test::new("cluster::an_interrupted_run_gives_its_lease_back", interrupted),
+        Test::new(
+            "cluster::a_program_that_is_started_while_the_broker_is_away_waits_for_it",
+            broker_away_at_the_start,
+        ),
+        Test::new("cluster::a_node_that_has_just_died_is_not_the_end_of_a_run", node_just_died),
         Test::new("cluster::a_tickets_private_key_is_gone_with_a_killed_run", ticket_is_gone),
         Test::new("cluster::a_run_that_is_interrupted_while_it_waits_withdraws_its_request", withdrawn),
     ]
@@ -254,6 +259,41 @@ fn ticket_is_gone() -> Result<()> {
     }
     let _ = running.finish_within(SOON)?;
     Ok(())
+}
+
+fn broker_away_at_the_start() -> Result<()> {
+    let mut cluster = on_loopback(&Setup::servers(1))?;
+    cluster.broker()?.kill(false);
+    let mut command = cluster.run("ann", &["--gpus", "1"])?;
+    let waiting = Running::start(command.arg("--").arg(plain("vector_add")?))?;
+    std::thread::sleep(Duration::from_secs(1));
+    cluster.start_broker()?;
+    let finished = waiting.finish()?.success()?;
+    ensure!(finished.stdout.contains("vector_add: ok"), "{}", finished.output());
+    for part in ["trying again", "the broker is back"] {
+        ensure!(finished.stderr.matches(part).count() == 1, "{part}\n{}", finished.output());
+    }
+    cluster.wait_idle(SOON)
+}
+
+fn node_just_died() -> Result<()> {
+    let mut cluster = on_loopback(&Setup { lease_ttl_s: 600, ..Setup::servers(2).impatient() })?;
+    let mut holder = puppet(&cluster, "bob", &["--gpus", "1"])?;
+    holder.success("launch 0")?;
+    let held = cluster.only_lease()?.grants[0].node.clone();
+    let other = cluster.nodes.iter().position(|node| node.name != held).context("no other node")?;
+    cluster.nodes[other].service()?.kill(true);
+    // The broker does not know that yet, and grants what is there no more.
+    let mut command = cluster.run("ann", &["--gpus", "1"])?;
+    let waiting = Running::start(command.arg("--").arg(plain("vector_add")?))?;
+    cluster.wait("the node is lost", SOON, |cluster| {
+        Ok(cluster.node_infos()?.iter().any(|node| node.state == "lost"))
+    })?;
+    holder.finish()?;
+    let finished = waiting.finish()?.success()?;
+    ensure!(finished.stdout.contains("vector_add: ok"), "{}", finished.output());
+    ensure!(finished.stderr.contains("asking for other GPUs"), "{}", finished.output());
+    cluster.wait_idle(SOON)
 }
 
 fn withdrawn() -> Result<()> {
