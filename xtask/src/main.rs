@@ -1,8 +1,9 @@
-//! The commands that work on this repository: `cargo xtask demo`, `test`, `gpu-check`, `toolkit` and
+//! The commands that work on this repository: `cargo xtask demo`, `test`, `fuzz`, `gpu-check`, `toolkit` and
 //! `examples`.
 
 mod count_instructions;
 mod demo;
+mod fuzz;
 mod gpu_check;
 mod rdma;
 mod test;
@@ -40,6 +41,11 @@ enum Task {
     },
     /// Counts the instructions that a launch costs the program's side; needs valgrind
     CountInstructions,
+    /// Runs for long what the tests run shortly, with other seeds
+    Fuzz {
+        #[command(subcommand)]
+        target: fuzz::Target,
+    },
     /// Fetches the CUDA compiler
     Toolkit,
     /// Compiles the examples and the tests' programs
@@ -54,6 +60,7 @@ fn main() -> ExitCode {
         Task::Test { filter, rdma: true } => rdma::test(&filter),
         Task::Test { filter, rdma: false } => test::test(&filter),
         Task::CountInstructions => count_instructions::count_instructions(),
+        Task::Fuzz { target } => fuzz::fuzz(&target),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),
