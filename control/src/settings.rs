@@ -261,6 +261,14 @@ pub fn all() -> Vec<Setting> {
         tests("RGPU_FUZZ_ROUNDS", &3000, "how many random instructions the opcode tests try"),
         tests("RGPU_PROGRAMS", &150, "how many random kernels they run"),
         tests("RGPU_FIRST_PROGRAM", &0, "the number of the first"),
+        tests(
+            "RGPU_FUZZ_COUNT",
+            &1_000_000,
+            "how many launches `cargo xtask fuzz-kernels` executes; it sets these itself",
+        ),
+        tests("RGPU_FUZZ_EACH", &100, "how many of them are of one kernel"),
+        tests("RGPU_FUZZ_SEED", &1_000_000, "the seed of the first kernel"),
+        tests("RGPU_FUZZ_NOTE", &"", "a file for the seed of the kernel that is running"),
     ]
 }
 

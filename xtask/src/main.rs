@@ -1,4 +1,4 @@
-//! The commands that work on this repository: `cargo xtask demo`, `test`, `gpu-check`, `toolkit` and
+//! The commands that work on this repository: `cargo xtask demo`, `test`, `fuzz`, `gpu-check`, `toolkit` and
 //! `examples`.
 
 mod count_instructions;
@@ -6,6 +6,7 @@ mod demo;
 mod deny;
 mod faults;
 mod fuzz;
+mod fuzz_kernels;
 mod gpu_check;
 mod rdma;
 mod test;
@@ -54,6 +55,8 @@ enum Task {
     CountInstructions,
     /// Kills, stops and cuts off brokers and servers while programs run, and counts what must never be
     Faults(faults::Arguments),
+    /// Executes random kernels on the software GPU, between words that no kernel may see or change (docs/containment.md)
+    FuzzKernels(fuzz_kernels::Arguments),
     /// Fetches the CUDA compiler
     Toolkit,
     /// Compiles the examples and the tests' programs
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Task::Fuzz { arguments } => fuzz::fuzz(arguments),
         Task::Deny => deny::deny(),
         Task::CountInstructions => count_instructions::count_instructions(),
+        Task::Fuzz { target } => fuzz::fuzz(&target),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),

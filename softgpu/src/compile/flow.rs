@@ -38,8 +38,8 @@ impl Flow {
         while at < body.len() {
             match &body[at] {
                 Statement::Label(label) => {
-                    // Several labels may begin one block.
-                    let only_labels = body[first..at].iter().all(|s| matches!(s, Statement::Label(_)));
+                    // Several labels may begin one block: behind an instruction a label begins another.
+                    let only_labels = at == first || matches!(body[at - 1], Statement::Label(_));
                     if !only_labels {
                         flow.blocks.push(Block { first, end: at, ..Block::default() });
                         first = at;
@@ -350,6 +350,11 @@ impl Liveness {
     pub(super) fn summary(&self, block: usize) -> (&[u64], &[u64]) {
         let range = block * self.words..(block + 1) * self.words;
         (&self.used[range.clone()], &self.defined[range])
+    }
+
+    /// How many registers are live at the beginning of a block, over all blocks.
+    pub(super) fn total(&self) -> u64 {
+        self.live_in.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     /// The registers that are live at the beginning of a block, in order.

@@ -13,7 +13,7 @@ use rgpu_image::ptx::ast::{
 };
 
 /// No kernel that was meant to run is larger than this many statements.
-const LIMIT: usize = 4_000_000;
+const LIMIT: usize = super::budget::STATEMENTS;
 
 /// The function with every call to one of `inlined` replaced by its body; `None` if there is none.
 pub(super) fn expand(

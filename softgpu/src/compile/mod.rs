@@ -9,6 +9,7 @@
 //! What there is to execute stands in two tables: opcodes, as they are written, in `opcode`, and the operations that
 //! they come down to in `op`.
 
+mod budget;
 mod classes;
 mod code;
 mod decode;
@@ -166,6 +167,9 @@ impl<'a> Bodies<'a> {
 fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> FunctionInfo {
     let bodies = Bodies::new(unit, id);
     let checked = bodies.as_ref().map_err(Error::clone).and_then(|bodies| {
+        let functions: Vec<&Function> =
+            bodies.functions.iter().map(|id| &unit.module.functions[id.0 as usize]).collect();
+        budget::check(&bodies.kernel, &functions, &unit.ops)?;
         unit.check_kernel(&bodies.kernel, &bodies.functions)?;
         bodies.shared(unit)
     });
@@ -179,7 +183,11 @@ fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> FunctionInfo {
         .params
         .iter()
         .zip(offsets)
-        .map(|(param, offset)| ParamInfo { offset, size: param.size as u32 });
+        // What is larger than all parameters may be is refused; sums of these numbers are still numbers.
+        .map(|(param, offset)| ParamInfo {
+            offset: offset.min(1 << 30),
+            size: param.size.min(1 << 30) as u32,
+        });
     let product = |dims: [u32; 3]| dims.iter().fold(1u32, |a, &b| a.saturating_mul(b.max(1)));
     let limit = kernel.required_threads.or(kernel.max_threads).map_or(1024, product);
     let constants =

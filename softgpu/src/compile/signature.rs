@@ -13,14 +13,14 @@ use super::vars::is_scalar;
 use super::verify::{Argument, Callee};
 
 /// What two functions have to agree on to be called in the same way: what is returned, and what is passed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     returns: Vec<Place>,
     params: Vec<Place>,
 }
 
 /// A parameter or result as far as calls are concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Place {
     /// A value of so many bits, in an integer or a floating-point register.
     Value { bits: u32, float: bool },

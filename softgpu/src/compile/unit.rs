@@ -84,7 +84,10 @@ pub(super) struct Unit {
     referenced: Vec<FunctionId>,
     /// Those of them that can be called, in order.
     addressed: Vec<FunctionId>,
-    shapes: Vec<Shape>,
+    /// The signatures that calls through pointers may have, and their numbers.
+    shapes: HashMap<Shape, u32>,
+    /// By number, what has to be inlined and can therefore not be called so.
+    uncallable: HashMap<u32, FunctionId>,
     /// The number that stands for the address of the first of `referenced`.
     first_pointer: u64,
 }
@@ -155,6 +158,7 @@ impl Unit {
         if module.address_size != 64 {
             return Err(Error::new(Code::InvalidPtx, "PTX with addresses of 32 bits is not supported"));
         }
+        super::budget::check_module(&module)?;
         let forms: Vec<Form> = module.forms.iter().map(|text| Form::parse(text)).collect();
         let ops = decode_all(&mut module, &forms)?;
         super::lockstep::insert(&mut module, &forms, &ops);
@@ -184,13 +188,20 @@ impl Unit {
             observers: HashSet::new(),
             referenced,
             addressed: Vec::new(),
-            shapes: Vec::new(),
+            shapes: HashMap::new(),
+            uncallable: HashMap::new(),
             first_pointer,
         };
         unit.check_calls()?;
         unit.addressed = unit.referenced.iter().copied().filter(|id| unit.is_callable(*id)).collect();
         unit.collect_shapes();
         unit.find_stopping();
+        for &id in unit.addressed.iter().filter(|id| unit.inlined.contains(id)) {
+            let function = &unit.module.functions[id.0 as usize];
+            if let Some(shape) = unit.shape(&function.params, &function.returns) {
+                unit.uncallable.entry(shape).or_insert(id);
+            }
+        }
         Ok(unit)
     }
 
@@ -266,11 +277,10 @@ impl Unit {
     }
 
     fn collect_shapes(&mut self) {
-        let mut shapes: Vec<Shape> = Vec::new();
+        let mut shapes: HashMap<Shape, u32> = HashMap::new();
         let mut add = |shape: Shape| {
-            if !shapes.contains(&shape) {
-                shapes.push(shape);
-            }
+            let next = shapes.len() as u32;
+            shapes.entry(shape).or_insert(next);
         };
         for &id in &self.addressed {
             let function = &self.module.functions[id.0 as usize];
@@ -288,7 +298,7 @@ impl Unit {
     /// has it: then no function of this signature can be called so.
     pub(super) fn shape(&self, params: &[Variable], returns: &[Variable]) -> Option<u32> {
         let shape = Shape::of(params, returns);
-        self.shapes.iter().position(|known| *known == shape).map(|index| index as u32)
+        self.shapes.get(&shape).copied()
     }
 
     /// How a function is called by name.
@@ -299,7 +309,7 @@ impl Unit {
 
     /// How functions with this number of a signature are called through a pointer.
     pub(super) fn callee_of_shape(&self, number: u32) -> Option<Callee> {
-        self.shapes.get(number as usize).map(Shape::callee)
+        self.shapes.iter().find(|(_, known)| **known == number).map(|(shape, _)| shape.callee())
     }
 
     /// The parameters and results of the functions that an indirect call may enter, as its last operand says.
@@ -440,17 +450,15 @@ impl Unit {
                 continue;
             };
             let shape = self.shape(params, returns);
-            for &id in &self.addressed {
+            if let Some(id) = shape.and_then(|shape| self.uncallable.get(&shape)) {
                 let callee = &self.module.functions[id.0 as usize];
-                if self.inlined.contains(&id) && self.shape(&callee.params, &callee.returns) == shape {
-                    return Err(refuse(
-                        instruction.line,
-                        format!(
-                            "{} may be called through a pointer here, and threads wait for each other in it: not supported",
-                            callee.name
-                        ),
-                    ));
-                }
+                return Err(refuse(
+                    instruction.line,
+                    format!(
+                        "{} may be called through a pointer here, and threads wait for each other in it: not supported",
+                        callee.name
+                    ),
+                ));
             }
         }
         Ok(())
@@ -465,6 +473,7 @@ impl Unit {
                 found.push(id);
             }
         };
+        let mut all = false;
         let mut scan = |function: &Function, found: &mut Vec<FunctionId>| {
             for statement in &function.body {
                 let Statement::Instruction(instruction) = statement else { continue };
@@ -473,6 +482,8 @@ impl Unit {
                 }
                 match super::inline::callee(self, statement) {
                     Some(id) => add(id, found),
+                    // All that can be called through a pointer: to be added once.
+                    None if std::mem::replace(&mut all, true) => {}
                     None => {
                         for &id in &self.addressed {
                             if !self.inlined.contains(&id) {

@@ -45,9 +45,10 @@ pub(super) fn parameter_offsets(params: &[Variable]) -> (Vec<u32>, u32) {
     let mut end = 0u32;
     let mut offsets = Vec::new();
     for param in params {
-        end = end.next_multiple_of(param.align.max(1));
+        // What is larger than any launch's parameters cannot be launched.
+        end = end.checked_next_multiple_of(param.align.max(1)).unwrap_or(u32::MAX);
         offsets.push(end);
-        end += param.size as u32;
+        end = end.saturating_add(u32::try_from(param.size).unwrap_or(u32::MAX));
     }
     (offsets, end)
 }

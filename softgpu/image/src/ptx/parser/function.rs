@@ -14,6 +14,9 @@ use super::{Global, Parser, Result, Scope, Space, Symbol, Token, Type, describe,
 /// The most registers of a function.
 const MAX_REGISTERS: usize = 1 << 21;
 
+/// The most registers of all functions of a module: each takes memory, however few words declare it.
+const MAX_MODULE_REGISTERS: usize = 1 << 22;
+
 /// The most scopes that may be open at once.
 const MAX_SCOPES: usize = 1000;
 
@@ -493,8 +496,11 @@ impl<'a> Parser<'a> {
             let name = self.ident("A register's name")?;
             let count = self.range()?;
             let more = count.unwrap_or(1) as usize * kind.vector as usize;
-            if body.function.registers.len() + more > MAX_REGISTERS {
-                return self.error("These are too many registers");
+            self.registers += more;
+            if body.function.registers.len() + more > MAX_REGISTERS || self.registers > MAX_MODULE_REGISTERS {
+                return self.error(format!(
+                    "These are too many registers: a function may have {MAX_REGISTERS}, a module {MAX_MODULE_REGISTERS}"
+                ));
             }
             match count {
                 None => {

@@ -28,6 +28,7 @@ pub fn parse(text: &str) -> Result<Module> {
         forms: HashMap::new(),
         fixups: Vec::new(),
         aliases: Vec::new(),
+        registers: 0,
     };
     parser.module()?;
     Ok(parser.module)
@@ -55,6 +56,8 @@ struct Parser<'a> {
     forms: HashMap<&'a str, FormId>,
     fixups: Vec<Fixup<'a>>,
     aliases: Vec<(&'a str, &'a str, Position)>,
+    /// How many registers have been declared.
+    registers: usize,
 }
 
 impl<'a> Parser<'a> {

@@ -191,15 +191,9 @@ impl Body<'_> {
     }
 
     fn offset(&mut self) -> String {
-        let offsets = [
-            "",
-            "",
-            "",
-            "",
-            "",
+        const FAR: &[&str] = &[
             "+4",
             "+8",
-            "+16",
             "+48",
             "+-8",
             "+1",
@@ -210,7 +204,9 @@ impl Body<'_> {
             "+2147483640",
             "+-2147483648",
         ];
-        self.random.pick(&offsets).to_owned()
+        let near: &[&str] = &["", "", "", "+16", "+32", "+64"];
+        let offsets = if self.random.below(12) == 0 { FAR } else { near };
+        self.random.pick(offsets).to_owned()
     }
 
     /// An address operand for a state space.
@@ -227,7 +223,7 @@ impl Body<'_> {
             _ => self.base(space),
         };
         if base == "s" || base == "c" {
-            offset = self.random.pick(&["", "+16", "+64", "+4", "+1", "+112"]).to_owned();
+            offset = self.random.pick(&["", "+16", "+64", "+64", "+48", "+112", "+4"]).to_owned();
         }
         format!("[{base}{offset}]")
     }

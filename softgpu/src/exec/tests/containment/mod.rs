@@ -2,7 +2,7 @@
 //! them gets out: reads what is not the device's, changes it, or ends the process. Around the arena, at low addresses and
 //! in the process's own memory lie *canaries*: words that no kernel may see or change.
 //!
-//! A short run is one of the tests. `cargo xtask fuzz kernels --count N` makes a long one. Everything follows from the
+//! A short run is one of the tests. `cargo xtask fuzz-kernels --count N` makes a long one. Everything follows from the
 //! seed of a kernel; what goes wrong prints it, and the kernel.
 
 mod generate;
@@ -135,7 +135,7 @@ impl Rig {
         ];
         // Where numbers that are no addresses would lead: offsets of shared memory, numbers of functions. Another test of this
         // process may have them already.
-        for at in [1 << 16, 1 << 20, 1 << 32, 1 << 46] {
+        for at in [1 << 16, 1 << 20, 1 << 32] {
             canaries.extend(Canary::place(at, SIDE));
         }
         let mut wild = vec![
@@ -431,9 +431,9 @@ fn a_kernel_that_sees_a_canary_is_noticed() {
     thread.unwrap().join().unwrap();
 }
 
-/// A long run, as `cargo xtask fuzz kernels` asks for it.
+/// A long run, as `cargo xtask fuzz-kernels` asks for it.
 #[test]
-#[ignore = "a long run: cargo xtask fuzz kernels"]
+#[ignore = "a long run: cargo xtask fuzz-kernels"]
 fn long_run() {
     let number = |name: &str, otherwise: u64| {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
