@@ -92,8 +92,7 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
         Descriptors { rules: take(LEDGER_RULES)?, usage: take(LEDGER_USAGE)?, own: take(LEDGER_OWN)? }
     };
     let mut orders = Orders::take(orders)?;
-    // SAFETY: plain system call.
-    if unsafe { libc::getppid() } as u32 != orders.daemon {
+    if has_gone(&orders) {
         return Err(io::Error::other("the daemon has gone"));
     }
     let needs = needs(&orders.device);
@@ -106,8 +105,13 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
         if orders.walled {
             // The daemon has said what is missing.
             confine::walls::build(orders.slot, &orders.limits);
+            // A new user takes the signal at the daemon's end away for a moment.
+            if has_gone(&orders) {
+                return Err(io::Error::other("the daemon has gone"));
+            }
         }
     }
+    confine::hide()?;
     let ledger = Arc::new(Ledger::join(ledger, orders.slot as usize)?);
     let stream = Stream::resume(connection, orders.peer.clone(), orders.tls.take())?;
     let connection = Connection::accept(stream, connectors, &orders);
@@ -154,6 +158,12 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
         exit();
     });
     exit();
+}
+
+/// Whether the daemon has gone.
+fn has_gone(orders: &Orders) -> bool {
+    // SAFETY: plain system call.
+    unsafe { libc::getppid() as u32 != orders.daemon }
 }
 
 /// Whether the client has no part in the device.

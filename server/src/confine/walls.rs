@@ -119,14 +119,13 @@ fn empty_root() -> io::Result<()> {
 /// A user and a group that nobody else is.
 fn become_nobody_else(slot: u32) -> io::Result<()> {
     let user = FIRST_USER + slot;
-    // SAFETY: plain system calls; the process has one thread. (A new user takes the signal at the daemon's end away, and lets
-    // others of that user look in: both are set again.)
+    // SAFETY: plain system calls; the process has one thread. (A new user takes the signal at the daemon's end away: it is
+    // set again.)
     unsafe {
         check(libc::setgroups(0, std::ptr::null()))?;
         check(libc::setresgid(user, user, user))?;
         check(libc::setresuid(user, user, user))?;
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        check(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0))
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))
     }
 }
 
@@ -159,7 +158,10 @@ pub fn look(limits: &Limits) -> io::Result<Option<String>> {
     match child {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            let _ = write.write_all(build(0, limits).to_string().as_bytes());
+            // As an application's process does.
+            let limited = limits::limit(limits).map_err(|e| e.to_string()).err();
+            let missing = limited.unwrap_or_else(|| build(0, limits).to_string());
+            let _ = write.write_all(missing.as_bytes());
             // SAFETY: leaves at once; what the parent has begun is the parent's to end.
             unsafe { libc::_exit(0) }
         }
