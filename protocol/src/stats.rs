@@ -126,7 +126,7 @@ impl Stats {
 
     /// Counters in this process's own memory, or in the file that `RGPU_STATS_FILE` names.
     pub fn from_environment() -> &'static Self {
-        let file = std::env::var_os(STATS_FILE_VARIABLE)
+        let file = crate::sys::variable_of_a_file(STATS_FILE_VARIABLE)
             .and_then(|path| File::options().read(true).write(true).open(path).ok());
         match file.map(|f| Self::map_file(&f)) {
             Some(Ok(stats)) => stats,

@@ -16,10 +16,13 @@ pub struct PeerCredentials {
 }
 
 impl PeerCredentials {
-    /// Whether it is the user of this process.
-    pub fn is_this_user(self) -> bool {
+    /// Whether a program may tell a server of this user its token, and share memory with it, because the server listens under
+    /// some name of this machine: the program's own user, root, or a user that is a service's (below 1000, or one of those that
+    /// systemd makes for a service). Anybody could listen under a name that is free.
+    pub fn may_serve(self) -> bool {
         // SAFETY: plain system call.
-        self.user == unsafe { libc::geteuid() }
+        let own = unsafe { libc::geteuid() };
+        self.user == own || matches!(self.user, 0..1000 | 61184..65520)
     }
 }
 
@@ -48,6 +51,14 @@ fn socket_option<T: Copy>(fd: RawFd, name: libc::c_int, value: &mut T) -> io::Re
         libc::getsockopt(fd, libc::SOL_SOCKET, name, std::ptr::from_mut(value).cast(), &mut length)
     };
     if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The value of an environment variable that names a file to be written. A process that runs with more rights than whoever
+/// started it (setuid, file capabilities) has none: its environment is the starter's.
+pub fn variable_of_a_file(name: &str) -> Option<std::ffi::OsString> {
+    // SAFETY: a plain call.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    std::env::var_os(name).filter(|value| !secure && !value.is_empty())
 }
 
 /// An empty file that is nowhere but in memory. The name is for people.
@@ -149,8 +160,14 @@ mod tests {
     #[test]
     fn the_peer_of_a_unix_socket_is_known() {
         let (a, _b) = UnixStream::pair().unwrap();
+        let of = |user| PeerCredentials { process: 1, user };
+        assert!([0, 999, 61184, 65519].into_iter().all(|user| of(user).may_serve()));
+        // Ordinary users, and those that a container's kernel has no name for.
+        // SAFETY: plain system call.
+        let own = unsafe { libc::geteuid() };
+        assert!([1000, 61183, 65520, 65534].into_iter().all(|user| !of(user).may_serve() || user == own));
         let who = peer_credentials(&a).unwrap();
-        assert!(who.is_this_user() && who.process == std::process::id() as i32);
+        assert!(who.may_serve() && who.process == std::process::id() as i32);
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(is_unix_socket(&a) && !is_unix_socket(&tcp) && !is_unix_socket(&-1));
     }

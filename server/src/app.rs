@@ -104,8 +104,7 @@ fn begin() -> io::Result<Option<Given>> {
     // SAFETY: these are the daemon's to give, and nobody else here has taken them.
     let [connection, begin] = unsafe { [take(CONNECTION)?, take(ORDERS)?] };
     let begin = Begin::take(begin)?;
-    // SAFETY: plain system call.
-    if unsafe { libc::getppid() } as u32 != begin.daemon() {
+    if has_gone(begin.daemon()) {
         return Err(io::Error::other("the daemon has gone"));
     }
     match begin {
@@ -117,7 +116,7 @@ fn begin() -> io::Result<Option<Given>> {
             // SAFETY: as above.
             let [store, peers] = unsafe { [take(STORE)?, take(PEERS)?] };
             let needs = needs(&orders.device);
-            let processors = wall_in(needs, &orders.limits, orders.walled.then_some(orders.slot))?;
+            let processors = wall_in(orders.daemon, needs, &orders.limits, orders.walled.then_some(orders.slot))?;
             orders.settle(processors);
             let stream = Stream::resume(connection, orders.peer.clone())?;
             Ok(Some(Given { stream, orders: *orders, ledger, store, peers }))
@@ -132,13 +131,23 @@ fn begin() -> io::Result<Option<Given>> {
 
 /// Builds of the second wall what needs no opened device, and tells what the software GPU would ask the system afterwards: how many
 /// processors there are. With a number, the process becomes the user of that number.
-fn wall_in(needs: confine::Needs, limits: &confine::Limits, number: Option<u32>) -> io::Result<u32> {
+fn wall_in(
+    daemon: u32,
+    needs: confine::Needs,
+    limits: &confine::Limits,
+    number: Option<u32>,
+) -> io::Result<u32> {
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     confine::limit(limits)?;
     if let (confine::Needs::Nothing, Some(number)) = (needs, number) {
         // The daemon has said what is missing.
         confine::walls::build(number, limits);
+        // A new user takes the signal at the daemon's end away for a moment.
+        if has_gone(daemon) {
+            return Err(io::Error::other("the daemon has gone"));
+        }
     }
+    confine::hide()?;
     Ok(processors)
 }
 
@@ -191,6 +200,12 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
         exit();
     });
     exit();
+}
+
+/// Whether the daemon has gone.
+fn has_gone(daemon: u32) -> bool {
+    // SAFETY: plain system call.
+    unsafe { libc::getppid() as u32 != daemon }
 }
 
 /// Whether the client has no part in the device.

@@ -311,6 +311,11 @@ impl Ledger {
         self.grant_of(slot, ordinal as usize).map(|(_, grant)| grant.cap.load(SeqCst))
     }
 
+    /// The most memory that an application's lease has given of a device while it had applications, where there is a lease.
+    pub fn most_of(&self, slot: usize, ordinal: u32) -> Option<u64> {
+        self.grant_of(slot, ordinal as usize).map(|(_, grant)| grant.most.load(SeqCst))
+    }
+
     /// How busy all applications together have kept the devices lately, in percent; 100 at most.
     pub fn busy_percent(&self) -> u32 {
         self.busy_percent_at(monotonic_ns())

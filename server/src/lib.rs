@@ -42,6 +42,7 @@ mod orders;
 mod pacer;
 pub mod partition;
 pub mod peer;
+mod secret;
 pub mod session;
 pub mod store;
 

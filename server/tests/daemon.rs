@@ -16,7 +16,7 @@ use rgpu_protocol::transport::{CONNECTORS, Choice, Connectors, Shm, Tcp, local_n
 use rgpu_remote::{ConnectOptions, Credential, Remote};
 use rgpu_server::app::OpenDevice;
 use rgpu_server::{DeviceSpec, Options};
-use rgpu_test_runner::Test;
+use rgpu_test_runner::{Skip, Test};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
@@ -100,7 +100,9 @@ fn main() -> ExitCode {
             })
         })
     });
-    rgpu_test_runner::main(all.collect())
+    let walls = || Ok(an_ordinary_user_can_make_walls()?);
+    let walls = Test::alone("walls::an_ordinary_user_can_make_them", walls);
+    rgpu_test_runner::main(all.chain([walls]).collect())
 }
 
 fn serve(file: Option<&String>) -> ExitCode {
@@ -131,7 +133,10 @@ struct Daemon {
 
 impl Daemon {
     fn start(token_file: Option<&str>) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::try_start(Command::new(std::env::current_exe().unwrap()), token_file).unwrap()
+    }
+
+    fn try_start(mut command: Command, token_file: Option<&str>) -> std::io::Result<Self> {
         command.arg("serve").args(token_file).env("RGPU_SECRET", "x").stdout(Stdio::piped());
         let die_with_the_test = || {
             // SAFETY: a plain system call.
@@ -140,11 +145,11 @@ impl Daemon {
         };
         // SAFETY: the closure makes one system call.
         unsafe { command.pre_exec(die_with_the_test) };
-        let mut process = command.spawn().unwrap();
+        let mut process = command.spawn()?;
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("rgpu: listening on ").unwrap().to_owned();
-        Self { process, address }
+        Ok(Self { process, address })
     }
 
     fn connect(&self) -> Arc<Remote> {
@@ -337,6 +342,55 @@ fn garbage_costs_no_process() {
     // Many that say nothing do not keep others out for long.
     let _silent: Vec<_> = (0..20).map(|_| daemon.raw()).collect();
     daemon.connect().synchronize_blocking(Target::Device(0)).unwrap();
+}
+
+/// A process in a file system with nothing in it, in namespaces that are not this process's.
+fn is_walled_in(child: u32) -> bool {
+    let empty = std::fs::read_dir(format!("/proc/{child}/root")).unwrap().next().is_none();
+    let apart = |name: &str| {
+        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).unwrap();
+        of(&child.to_string()) != of("self")
+    };
+    empty && ["net", "ipc", "uts", "mnt"].into_iter().all(apart)
+}
+
+fn an_ordinary_user_can_make_walls() -> std::result::Result<(), Skip> {
+    // SAFETY: a plain system call.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        return Err(Skip("only root can look into a process behind its walls".into()));
+    }
+    // A service's user.
+    for user in [None, Some(990)] {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--user", "--net", "--mount", "true"]);
+        if let Some(user) = user {
+            unshare.uid(user).gid(user);
+        }
+        if !unshare.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+            return Err(Skip(format!("the system lets user {user:?} make no namespaces")));
+        }
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        let daemon = match Daemon::try_start(command, None) {
+            Ok(daemon) => daemon,
+            Err(e) => return Err(Skip(format!("user {user:?} cannot run this program: {e}")).into()),
+        };
+        let options =
+            ConnectOptions { transport: Some(Choice::Only(Shm::KIND)), ..ConnectOptions::default() };
+        // Also programs of other users share memory with a service.
+        let session = Remote::connect(&daemon.address, options, Arc::new(Silent)).unwrap();
+        session.synchronize_blocking(Target::Device(0)).unwrap();
+        let child = daemon.wait_for_children(1)[0];
+        assert!(is_walled_in(child), "user {user:?}");
+        let limits = std::fs::read_to_string(format!("/proc/{child}/limits")).unwrap();
+        let threads = limits.lines().find_map(|line| line.strip_prefix("Max processes")).unwrap();
+        let threads: u32 = threads.split_whitespace().next().unwrap().parse().unwrap();
+        assert!((512..8192).contains(&threads), "user {user:?}: {threads}");
+    }
+    Ok(())
 }
 
 /// So many clients of each kind stand at the door.

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Task::Fuzz { arguments } => fuzz::fuzz(arguments),
         Task::Deny => deny::deny(),
         Task::CountInstructions => count_instructions::count_instructions(),
-        Task::Fuzz { target } => fuzz::fuzz(&target),
+        Task::FuzzKernels(arguments) => fuzz_kernels::fuzz_kernels(&arguments),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),

@@ -188,7 +188,8 @@ fn open() {
     if STATE.load(Relaxed) != UNKNOWN {
         return;
     }
-    let name = std::env::var(VARIABLE).unwrap_or_default();
+    let name = rgpu_protocol::sys::variable_of_a_file(VARIABLE);
+    let name = name.and_then(|name| name.into_string().ok()).unwrap_or_default();
     if name.is_empty() {
         return STATE.store(OFF, Relaxed);
     }

@@ -64,7 +64,7 @@ impl<'a> Dial<'a> {
         let Some(socket) = open_local(self.address) else {
             return Err(ConnectError::NotHere(format!(
                 "No server for {} offers {} on this machine; is `rgpu serve` running here, \
-                 for the same user? (Without {TRANSPORT_VARIABLE} or --transport, TCP would be used)",
+                 as a service or for the same user? (Without {TRANSPORT_VARIABLE} or --transport, TCP would be used)",
                 self.address,
                 kind.title()
             )));
@@ -137,8 +137,8 @@ fn open_local(address: &str) -> Option<OwnedFd> {
             let Ok(name) = UnixAddress::from_abstract_name(local_name(&address)) else { continue };
             let Ok(stream) = UnixStream::connect_addr(&name) else { continue };
             let socket = OwnedFd::from(stream);
-            // Anybody could listen under that name: memory is shared with this user's servers alone.
-            if peer_credentials(&socket).is_ok_and(PeerCredentials::is_this_user) {
+            // Anybody could listen under that name.
+            if peer_credentials(&socket).is_ok_and(PeerCredentials::may_serve) {
                 return Some(socket);
             }
         }

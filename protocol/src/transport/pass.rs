@@ -126,19 +126,33 @@ impl Mapping {
         }
     }
 
-    /// Fresh memory of this process alone.
-    pub fn anonymous(size: usize) -> io::Result<Self> {
+    /// Fresh memory of this process alone, at a place that tells nothing about where other things lie: the other end is told it.
+    pub fn apart(size: usize) -> io::Result<Self> {
+        /// Where there is hardly anything, and so much of it.
+        const FROM: usize = 1 << 44;
+        const RANGE: usize = 1 << 45;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a fresh mapping, at an address of the kernel's choice.
-        unsafe {
-            let base = libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0);
-            if base == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
+        for attempt in 0..16 {
+            let mut random = 0usize;
+            // SAFETY: a valid place for so many bytes.
+            let got = unsafe { libc::getrandom((&raw mut random).cast(), size_of::<usize>(), 0) };
+            // Where all of that is taken, which cannot be, anywhere.
+            let (at, fixed) = match got > 0 && attempt < 15 {
+                true => (FROM + random % RANGE / 4096 * 4096, libc::MAP_FIXED_NOREPLACE),
+                false => (0, 0),
+            };
+            // SAFETY: a fresh mapping, which replaces none.
+            unsafe {
+                let wanted = std::ptr::without_provenance_mut(at);
+                let base = libc::mmap(wanted, size, access, flags | fixed, -1, 0);
+                if base != libc::MAP_FAILED {
+                    libc::madvise(base, size, libc::MADV_DONTFORK);
+                    return Ok(Self { base: base.cast(), size });
+                }
             }
-            libc::madvise(base, size, libc::MADV_DONTFORK);
-            Ok(Self { base: base.cast(), size })
         }
+        Err(io::Error::last_os_error())
     }
 
     /// As [`Mapping::new`], placed such that the system can use huge pages.
@@ -198,6 +212,19 @@ impl Drop for Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_apart_lies_anywhere() {
+        let [a, b, c] = [(); 3].map(|()| Mapping::apart(8192).unwrap());
+        let distances =
+            [a.base().addr().abs_diff(b.base().addr()), b.base().addr().abs_diff(c.base().addr())];
+        assert!(distances[0] != distances[1] && distances.iter().all(|distance| *distance > 1 << 20));
+        // SAFETY: it is this test's alone, and long enough.
+        unsafe {
+            a.base().add(8191).write(7);
+            assert_eq!((a.base().read(), a.base().add(8191).read(), a.size()), (0, 7, 8192));
+        }
+    }
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 

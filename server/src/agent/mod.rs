@@ -100,6 +100,7 @@ impl Agent {
         let file = &options.token_file;
         let token = std::fs::read_to_string(file)
             .map_err(|e| io::Error::new(e.kind(), format!("Cannot read {}: {e}", file.display())))?;
+        crate::secret::warn_if_readable(file);
         let name = facts::name(options.node.as_deref(), &token)
             .map_err(|e| invalid(format!("The broker's token in {} is of no use: {e}", file.display())))?;
         if let Some(address) = options.advertise.as_deref().filter(|address| !facts::is_address(address)) {

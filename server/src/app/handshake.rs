@@ -35,7 +35,7 @@ impl AskToSign for Daemon {
 pub(super) fn begin(connection: OwnedFd, line: OwnedFd, start: Handshake) -> io::Result<Option<Given>> {
     let end = Instant::now() + Duration::from_millis(start.time_ms.into());
     let needs = if start.confined { confine::Needs::Nothing } else { confine::Needs::Driver };
-    let processors = wall_in(needs, &start.limits, start.confined.then_some(start.number))?;
+    let processors = wall_in(start.daemon, needs, &start.limits, start.confined.then_some(start.number))?;
     if start.confined {
         // The device is opened later; then the rest of the wall is built.
         confine::confine(confine::Needs::Opening)?;

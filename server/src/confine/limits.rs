@@ -14,8 +14,7 @@ pub struct Limits {
     pub threads: u32,
 }
 
-/// What needs no opened device: no core dumps, no gain of privileges, nobody of the same user may look into the process, no more
-/// memory and descriptors than it is given.
+/// What needs no opened device: no core dumps, no gain of privileges, no more memory and descriptors than it is given.
 ///
 /// # Errors
 /// Those of the system.
@@ -25,12 +24,24 @@ pub fn limit(limits: &Limits) -> io::Result<()> {
     if limits.memory > 0 {
         set(libc::RLIMIT_DATA, limits.memory)?;
     }
-    // SAFETY: plain system calls with valid arguments.
-    let done = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
-    };
-    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: a plain system call.
+    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Nobody of the same user may look into the process, or stop it to look. After the [walls](super::walls): whoever makes a
+/// namespace of users writes files of its own about it, which belong to root from here on.
+///
+/// # Errors
+/// Those of the system.
+pub fn hide() -> io::Result<()> {
+    // SAFETY: a plain system call.
+    match unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Lowers a limit; one that is lower already stays.

@@ -3,8 +3,9 @@
 //! Kernels become native code in it. Their memory accesses are confined by how they are compiled and by the
 //! address space; should that ever fail, this is the second wall. It has three parts, in the order in which they are built:
 //!
-//! * [`limit`]: no gain of privileges, no core dumps, nobody of the same user may look into it, and rlimits;
-//! * [`walls`]: a user and namespaces of its own, where the system lets that be made;
+//! * [`limit`]: no gain of privileges, no core dumps, and rlimits;
+//! * [`walls`]: a user and namespaces of its own, where the system lets that be made; and then [`hide`]: nobody of the same user
+//!   may look into it;
 //! * [`confine`]: which system calls there are. For the software GPU that is a short list, of which everything else is
 //!   refused: the process can compute, allocate memory, start threads and use the connections that the daemon has handed it.
 //!
@@ -16,7 +17,7 @@ mod calls;
 mod limits;
 pub mod walls;
 
-pub use limits::{Limits, limit};
+pub use limits::{Limits, hide, limit};
 
 use calls::{ALLOWED, REFUSED};
 use seccompiler::{

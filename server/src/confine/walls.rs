@@ -108,8 +108,10 @@ fn empty_root() -> io::Result<()> {
         // Any directory will do. This one is there: the process could not have been started otherwise.
         check(libc::mount(tmpfs, proc.as_ptr(), tmpfs, kept, options.as_ptr().cast()))?;
         check(libc::chdir(proc.as_ptr()))?;
-        check(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) as libc::c_int)?;
-        check(libc::umount2(c".".as_ptr(), libc::MNT_DETACH))?;
+        // What lies below it is covered for good: nothing of it is open, and soon there is no capability to uncover it.
+        // (To take it away instead, the system would have to wait for all its processors.)
+        check(libc::mount(c".".as_ptr(), root.as_ptr(), none, libc::MS_MOVE, none.cast()))?;
+        check(libc::chroot(c".".as_ptr()))?;
         check(libc::chdir(root.as_ptr()))?;
         let again = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY | kept;
         check(libc::mount(none, root.as_ptr(), none, again, none.cast()))
@@ -119,14 +121,13 @@ fn empty_root() -> io::Result<()> {
 /// A user and a group that nobody else is.
 fn become_nobody_else(slot: u32) -> io::Result<()> {
     let user = FIRST_USER + slot;
-    // SAFETY: plain system calls; the process has one thread. (A new user takes the signal at the daemon's end away, and lets
-    // others of that user look in: both are set again.)
+    // SAFETY: plain system calls; the process has one thread. (A new user takes the signal at the daemon's end away: it is
+    // set again.)
     unsafe {
         check(libc::setgroups(0, std::ptr::null()))?;
         check(libc::setresgid(user, user, user))?;
         check(libc::setresuid(user, user, user))?;
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        check(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0))
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))
     }
 }
 
@@ -159,7 +160,10 @@ pub fn look(limits: &Limits) -> io::Result<Option<String>> {
     match child {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            let _ = write.write_all(build(0, limits).to_string().as_bytes());
+            // As an application's process does.
+            let limited = limits::limit(limits).map_err(|e| e.to_string()).err();
+            let missing = limited.unwrap_or_else(|| build(0, limits).to_string());
+            let _ = write.write_all(missing.as_bytes());
             // SAFETY: leaves at once; what the parent has begun is the parent's to end.
             unsafe { libc::_exit(0) }
         }

@@ -56,6 +56,7 @@ impl Admits {
 
 fn read_token(path: &Path) -> io::Result<Vec<u8>> {
     let text = std::fs::read(path).map_err(|e| cannot_read(path, &e))?;
+    crate::secret::warn_if_readable(path);
     let token = text.trim_ascii();
     if token.is_empty() || token.len() > MAX_TOKEN {
         let text = format!("{} must hold 1 to {MAX_TOKEN} bytes", path.display());

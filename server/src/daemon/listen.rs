@@ -93,8 +93,7 @@ impl Listeners {
         let Some(local) = &self.local else { return };
         for _ in 0..IN_A_ROW {
             match local.accept() {
-                Ok(Some((socket, peer))) => self.door.enter(socket, peer, Source::Local),
-                Ok(None) => {}
+                Ok((socket, peer)) => self.door.enter(socket, peer, Source::Local),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) => return refused(&mut self.door, &e),
             }

@@ -4,6 +4,7 @@ use super::Activity;
 use super::answers::{Answer, Answerer, Reply};
 use super::bulk::BulkSender;
 use super::exchange::Exchange;
+use super::helpers::Helpers;
 use super::host::WireHost;
 use super::memory::Account;
 use super::modules::Modules;
@@ -53,6 +54,7 @@ pub(super) struct Dispatcher {
     events: NumberMap<Handle, Ordinal>,
     /// Parts of images that were sent ahead.
     pub(super) images: HashMap<Handle, Vec<u8>>,
+    pub(super) helpers: Helpers,
     pub(super) modules: Modules,
     /// The ordinal that the current call is about.
     pub(super) ordinal: Ordinal,
@@ -180,6 +182,7 @@ impl Dispatcher {
             streams: NumberMap::default(),
             events: NumberMap::default(),
             images: HashMap::new(),
+            helpers: Helpers::default(),
             ordinal: u32::MAX,
             sequence: 0,
             call: 0,
@@ -364,8 +367,8 @@ impl Dispatcher {
             }
             drop(keeping);
         };
-        match std::thread::Builder::new().name("module".into()).spawn(load) {
-            Ok(_) => Reply::Later,
+        match self.helpers.do_soon(load) {
+            Ok(()) => Reply::Later,
             Err(e) => {
                 let text = format!("Cannot start a thread that compiles: {e}");
                 Reply::Now(Err(Error::new(Code::OperatingSystem, text)))
@@ -556,8 +559,8 @@ impl Dispatcher {
             });
             answers.out.answer(Telemetry::NUMBER, sequence, ordinal, encode);
         };
-        match std::thread::Builder::new().name("telemetry".into()).spawn(measure) {
-            Ok(_) => Reply::Later,
+        match self.helpers.do_soon(measure) {
+            Ok(()) => Reply::Later,
             Err(e) => {
                 let text = format!("Cannot start a thread that measures: {e}");
                 Reply::Now(Err(Error::new(Code::OperatingSystem, text)))

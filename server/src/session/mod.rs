@@ -12,11 +12,13 @@ mod bulk;
 mod calls;
 mod copies;
 mod exchange;
+mod helpers;
 mod host;
 mod memory;
 pub use memory::initial_credit;
 mod modules;
 mod outgoing;
+mod overuse;
 mod pressure;
 mod recall;
 mod refusals;
@@ -31,6 +33,7 @@ use calls::Dispatcher;
 use exchange::Exchange;
 use host::WireHost;
 use outgoing::Outgoing;
+use overuse::Overuse;
 use pressure::Pressure;
 use recall::Recall;
 use rgpu_device::telemetry::BusyMeter;
@@ -159,8 +162,9 @@ impl Session {
             let (transport, out, activity) = (self.transport.clone(), self.out.clone(), activity.clone());
             let (host, pressure, device) = (self.host.clone(), self.pressure.clone(), device.clone());
             let mut recall = Recall::new(ledger.clone(), slot, granted.len() as u32, self.minor);
+            let mut overuse = Overuse::new(ledger.clone(), slot);
             let body = move || {
-                watch(&*transport, &out, &activity, &*device, &mut recall);
+                watch(&*transport, &out, &activity, &*device, &mut recall, &mut overuse);
                 let slot = recall.stats();
                 if activity.finished.load(SeqCst) {
                     return;
@@ -316,6 +320,7 @@ fn watch(
     activity: &Activity,
     device: &dyn Device,
     recall: &mut Recall,
+    overuse: &mut Overuse,
 ) {
     let slot = recall.stats();
     let mut seen = 0;
@@ -340,6 +345,11 @@ fn watch(
             note(device, slot, out);
         }
         recall.look(out);
+        if let Some(reason) = overuse.look(&device.memory_files()) {
+            slot.set_reason(&reason);
+            out.goodbye(&reason);
+            return;
+        }
     }
 }
 

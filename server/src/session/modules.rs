@@ -26,6 +26,10 @@ use std::sync::atomic::Ordering::Relaxed;
 const AT_ONCE: usize = 4;
 /// The most kernels of a module that can have numbers.
 const MAX_NUMBERS: u32 = 1 << 20;
+/// The most bytes that the names of all kernels with numbers can have together: mangled names are long, and programs have many.
+const MAX_NAMES: usize = 256 << 20;
+/// The most modules that a session can have begun at a time.
+const MAX_BEGUN: usize = 64 << 10;
 
 /// A load, under way or finished.
 #[derive(Default)]
@@ -61,6 +65,8 @@ struct Numbered {
 }
 
 struct Begun {
+    /// Bytes of the names below.
+    names: usize,
     ordinal: Ordinal,
     load: Arc<Load>,
     numbers: NumberMap<u32, Numbered>,
@@ -79,6 +85,8 @@ pub(super) struct Modules {
     /// Loads that may be under way, oldest first.
     under_way: Vec<Arc<Load>>,
     wanted: Option<Wanted>,
+    /// Bytes of the names of all kernels with numbers.
+    names: usize,
     /// What the last launch named, and the kernel's place.
     last: Option<(Handle, u32, u32)>,
     pub store: Option<Arc<Store>>,
@@ -92,7 +100,7 @@ impl Modules {
     /// None yet.
     pub(super) fn new(variables: Arc<Variables>) -> Self {
         let (begun, under_way, refused) = Default::default();
-        Self { begun, under_way, wanted: None, last: None, store: None, variables, refused, minor: 0 }
+        Self { begun, under_way, wanted: None, names: 0, last: None, store: None, variables, refused, minor: 0 }
     }
 
     /// Whether an image is waited for, because of which most calls have to wait.
@@ -135,7 +143,9 @@ impl Modules {
     /// The program unloads a module. False where nothing of it is on the device.
     pub(super) fn forget(&mut self, module: Handle) -> bool {
         self.last = None;
-        let there = self.begun.remove(&module).is_none_or(|begun| begun.load.wait(|_| Ok(())).is_ok());
+        let begun = self.begun.remove(&module);
+        self.names -= begun.as_ref().map_or(0, |begun| begun.names);
+        let there = begun.is_none_or(|begun| begun.load.wait(|_| Ok(())).is_ok());
         self.variables.unloaded(module);
         self.refused.unloaded(module);
         there
@@ -151,6 +161,7 @@ impl Modules {
             }
             !gone
         });
+        self.names = self.begun.values().map(|begun| begun.names).sum();
         self.variables.reset(ordinal);
         self.refused.reset(ordinal);
     }
@@ -163,6 +174,10 @@ impl Modules {
         image: Vec<u8>,
         keep: Option<Hash>,
     ) -> Result<()> {
+        if self.begun.len() >= MAX_BEGUN {
+            let text = format!("A program can have {MAX_BEGUN} modules at a time");
+            return Err(Error::new(Code::OutOfMemory, text));
+        }
         self.under_way.retain(|load| load.outcome.lock().is_none());
         if self.under_way.len() >= AT_ONCE {
             let _ = self.under_way.remove(0).wait(|_| Ok(())); // whoever uses it sees how it ended
@@ -187,7 +202,9 @@ impl Modules {
             load.finish(Err(Error::new(Code::OperatingSystem, text)));
         }
         self.under_way.push(load.clone());
-        let replaced = self.begun.insert(module, Begun { ordinal, load, numbers: NumberMap::default() });
+        let replaced =
+            self.begun.insert(module, Begun { names: 0, ordinal, load, numbers: NumberMap::default() });
+        self.names -= replaced.as_ref().map_or(0, |begun| begun.names);
         match replaced {
             Some(_) => Err(Error::new(Code::InvalidValue, format!("The module {module:#x} was begun twice"))),
             None => Ok(()),
@@ -237,8 +254,15 @@ impl Dispatcher {
     }
 
     pub(super) fn module_function(&mut self, call: wire::ModuleFunction, _: Payload<'_>) -> Result<()> {
+        let names = self.modules.names.saturating_add(call.name.len());
         match self.modules.begun.get_mut(&call.module) {
+            Some(_) if names > MAX_NAMES => {
+                let text = format!("The names of a program's kernels have more than {MAX_NAMES} bytes");
+                Err(Error::new(Code::OutOfMemory, text))
+            }
             Some(begun) if call.number < MAX_NUMBERS => {
+                begun.names += call.name.len();
+                self.modules.names = names;
                 self.modules.last = None;
                 begun.numbers.insert(call.number, Numbered { name: call.name, index: None });
                 Ok(())
@@ -266,8 +290,8 @@ impl Dispatcher {
             let encode = info.map(|info| move |out: &mut Vec<u8>| info.encode(out));
             answers.out.answer(wire::ModuleInfoAsk::NUMBER, sequence, ordinal, encode);
         };
-        match std::thread::Builder::new().name("module".into()).spawn(tell) {
-            Ok(_) => Reply::Later,
+        match self.helpers.do_soon(tell) {
+            Ok(()) => Reply::Later,
             Err(e) => {
                 let text = format!("Cannot start a thread: {e}");
                 Reply::Now(Err(Error::new(Code::OperatingSystem, text)))

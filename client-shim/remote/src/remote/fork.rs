@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 /// Descriptors of this library are numbered from here, out of the way of the program's own.
 pub(super) const LOWEST_DESCRIPTOR: i32 = 512;
 
-static DESCRIPTORS: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
+/// A program with sixteen servers has some hundred.
+static DESCRIPTORS: [AtomicI32; 1024] = [const { AtomicI32::new(-1) }; 1024];
 static REGISTERED: Once = Once::new();
 
 /// Has every forked child close this descriptor.

@@ -106,7 +106,7 @@ impl Rdma {
     /// `lowest`, as far as they are ours to number.
     pub fn open(tcp: &Tcp, lowest: RawFd) -> io::Result<Self> {
         let endpoint = Endpoint::open(tcp.local_ip())?;
-        let memory = Mapping::anonymous(MEMORY)?;
+        let memory = Mapping::apart(MEMORY)?;
         let registered =
             endpoint.register(memory.base(), MEMORY, sys::ACCESS_LOCAL_WRITE | sys::ACCESS_REMOTE_WRITE)?;
         let waker = || -> io::Result<(OwnedFd, OwnedFd)> {
