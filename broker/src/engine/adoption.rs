@@ -46,7 +46,9 @@ impl Core {
                 LeaseState::Ended => entry.record.lapsed,
                 // It was changed after this state was written.
                 LeaseState::Active => version > entry.record.version,
-                LeaseState::Waiting | LeaseState::Ending => false,
+                // It was granted after this state was written.
+                LeaseState::Waiting => true,
+                LeaseState::Ending => false,
             },
         };
         given_up && !self.gone.contains(&(id, node.to_owned()))

@@ -39,6 +39,8 @@ pub(crate) struct LeaseLive {
     pub submit_s: f64,
     /// When it was granted, in seconds of the placement's time.
     pub granted_s: f64,
+    /// It waited already when the broker started.
+    pub restored: bool,
     /// In how many rounds it was left.
     pub rounds: u32,
     /// Why it was left the last time.
@@ -325,6 +327,7 @@ impl Core {
             core.set_lease(id, Some(Arc::new(lease)));
             let now_s = core.time.before_s;
             if let Some(entry) = core.leases.get_mut(&id) {
+                entry.live.restored = true;
                 entry.live.submit_s = submit_s.min(now_s);
                 entry.live.granted_s = granted.unwrap_or(0.0).min(now_s);
                 entry.live.rounds = kept.rounds.get(&id).copied().unwrap_or(0);

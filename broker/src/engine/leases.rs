@@ -31,6 +31,9 @@ pub(crate) enum NotGranted {
     Gone,
     #[error("the lease does not wait any more")]
     NotWaiting,
+    /// The state may be older than a grant of it, which a node would tell.
+    #[error("not all nodes have been heard since the broker's start")]
+    Unheard,
     #[error("{found} devices were found for {wanted}")]
     Count { found: usize, wanted: u16 },
     #[error("node {0} is not available any more")]
@@ -302,6 +305,10 @@ impl Core {
         let entry = self.leases.get(&id).ok_or(NotGranted::Gone)?;
         if entry.record.state != LeaseState::Waiting {
             return Err(NotGranted::NotWaiting);
+        }
+        let new = self.now().saturating_sub(self.time.started_ms) < self.settings.node_timeout_ms;
+        if entry.live.restored && new && self.nodes.values().any(|node| !node.live.present) {
+            return Err(NotGranted::Unheard);
         }
         let mut record = LeaseRecord::clone(&entry.record);
         let submit_s = entry.live.submit_s;

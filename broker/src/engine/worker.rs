@@ -97,11 +97,8 @@ pub(crate) fn batch(inner: &Inner, store: &mut dyn Store, ops: Vec<Op>, tick: bo
         (true, false) => Ok(()),
         (true, true) => store.check(),
         (false, false) => store.commit(&writes),
-        (false, true) => store.commit(&writes).and_then(|()| {
-            // What is stored stays so, whatever the check says.
-            checked = store.check().err();
-            Ok(())
-        }),
+        // What is stored stays so, whatever the check says.
+        (false, true) => store.commit(&writes).map(|()| checked = store.check().err()),
     };
     let outcome = match result {
         Ok(()) => {

@@ -29,7 +29,7 @@ fn program(run: &Run, name: &str) {
         Puppet::start(command)
     });
     let Ok(mut puppet) = started else {
-        run.report.not_begun.fetch_add(1, SeqCst);
+        run.report.not_begun("it cannot be started");
         std::thread::sleep(Duration::from_millis(300));
         return;
     };
@@ -77,7 +77,7 @@ fn failed(run: &Run, name: &str, begun: bool, since: Instant, what: &str) {
     if text.contains("element ") {
         run.report.wrong(Wrong::Result, format!("{name}: {text}"));
     } else if !begun {
-        run.report.not_begun.fetch_add(1, SeqCst);
+        run.report.not_begun(&text);
         std::thread::sleep(Duration::from_millis(300));
     } else if was_touched(run, since) {
         run.report.touched.fetch_add(1, SeqCst);

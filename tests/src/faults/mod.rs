@@ -64,6 +64,8 @@ pub struct Report {
     pub not_begun: AtomicU64,
     /// The longest time, in milliseconds, until another broker had taken over.
     pub longest_ms: AtomicU64,
+    /// Why programs could not begin, and how often.
+    reasons: Mutex<std::collections::BTreeMap<String, u32>>,
     /// What must not be, in words, each with its kind.
     wrong: Mutex<Vec<(Wrong, String)>>,
 }
@@ -86,6 +88,15 @@ pub enum Wrong {
 }
 
 impl Report {
+    /// A program could not begin.
+    fn not_begun(&self, why: &str) {
+        self.not_begun.fetch_add(1, SeqCst);
+        // Without numbers, which differ.
+        let line = why.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("");
+        let text: String = line.chars().filter(|c| !c.is_ascii_digit()).take(110).collect();
+        *self.reasons.lock().expect("no thread panics").entry(text).or_insert(0) += 1;
+    }
+
     fn wrong(&self, kind: Wrong, what: String) {
         eprintln!("faults: {kind:?}: {what}");
         self.wrong.lock().expect("no thread panics").push((kind, what));
@@ -119,6 +130,9 @@ impl fmt::Display for Report {
                 "longest time to a take-over: {:.1} s",
                 self.longest_ms.load(SeqCst) as f64 / 1000.0
             )?;
+        }
+        for (why, times) in &*self.reasons.lock().expect("no thread panics") {
+            writeln!(f, "  {times} × {why}")?;
         }
         let kinds = [
             (Wrong::Hang, "hangs"),
@@ -238,7 +252,10 @@ fn disturb(
                 },
             };
             match what {
-                Ok(name) => *faults.entry(name).or_insert(0) += 1,
+                Ok(name) => {
+                    println!("{time}: {name}");
+                    *faults.entry(name).or_insert(0) += 1;
+                }
                 Err(e) => {
                     done = Err(e.context(format!("fault {time}")));
                     break;

@@ -237,3 +237,33 @@ async fn after_a_pause_a_broker_with_a_rival_grants_nothing_of_nodes_that_it_has
     world.engine.settle().await;
     assert_eq!(world.lease(lease.id).await.state, LeaseState::Active);
 }
+
+#[tokio::test]
+async fn what_waited_when_an_older_state_was_written_is_not_granted_twice() {
+    let (mut world, mut nodes) = with_nodes(Settings::default(), &[1, 1]).await;
+    let first = world.ask("ann", world.request("machine-of-n1", 2, 1000, 0)).await.unwrap();
+    let lease = world.ask("ann", world.request("machine-of-n1", 1, 1000, 0)).await.unwrap();
+    assert_eq!(lease.state, LeaseState::Waiting);
+    let backup = world.store.copy();
+    meet(&world, &mut nodes).await;
+    world.engine.release(&tenant_named("ann"), first.id).await.unwrap();
+    meet(&world, &mut nodes).await;
+    let lease = world.engine.lease(&tenant_named("ann"), lease.id, 0).await.unwrap();
+    assert_eq!((lease.state, lease.grants[0].node.as_str()), (LeaseState::Active, "n1"));
+    nodes[1].begin(&lease);
+    world.advance(1000).await;
+    forget(&mut world, backup);
+    // The other node comes first.
+    meet(&world, &mut nodes[..1]).await;
+    assert_eq!(world.lease(lease.id).await.state, LeaseState::Waiting);
+    meet(&world, &mut nodes).await;
+    let now = world.lease(lease.id).await;
+    assert_eq!((now.state, now.grants), (LeaseState::Active, lease.grants.clone()));
+    assert!(nodes[1].serving.contains(&lease.id));
+    assert_eq!(
+        world.lease(first.id).await.state,
+        LeaseState::Ended,
+        "it had ended before the other was granted"
+    );
+    world.check();
+}
