@@ -371,6 +371,12 @@ pub(super) fn rdma(bytes: &[u8]) -> Result<bool, String> {
     fuzzing::rdma(bytes)
 }
 
+/// This side's role in a ring, and a few moves.
+pub(super) fn role_and_moves(random: &mut Random, out: &mut Vec<u8>) {
+    out.push(random.next() as u8);
+    moves(random, out);
+}
+
 /// A few moves: a byte that chooses, and a number.
 pub(super) fn moves(random: &mut Random, out: &mut Vec<u8>) {
     for _ in 0..=random.below(40) {
