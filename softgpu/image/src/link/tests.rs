@@ -116,4 +116,6 @@ fn only_a_directive_goes_that_tells_a_debugger_something_and_not_what_stands_beh
         assert!(linked.contains("mov.b32 %r1, 7;") && !linked.contains(".loc"), "{linked}");
         assert!(ptx::parse(&linked).is_ok(), "{linked}");
     }
+    // What the linker would not skip is not taken by the parser either.
+    assert!(ptx::parse(&kernel(".loc 1 5!2")).is_err());
 }
