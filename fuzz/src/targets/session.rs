@@ -45,7 +45,7 @@ pub(super) fn hellos() -> Material {
         pid: 9,
         ..Hello::default()
     };
-    let more = HelloMore { offer: vec![1; 40], seat: HelloSeat { index: 1, of: 2 }, ..HelloMore::default() };
+    let more = HelloMore { offer: vec![1; 40], seat: HelloSeat { index: 1, of: 2 } };
     let long = hello::message(&(hello(u64::MAX), more));
     Material { examples: vec![hello::message(&hello(0)), hello::message(&hello(3)), long], words: Vec::new() }
 }
