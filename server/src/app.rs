@@ -116,7 +116,8 @@ fn begin() -> io::Result<Option<Given>> {
             // SAFETY: as above.
             let [store, peers] = unsafe { [take(STORE)?, take(PEERS)?] };
             let needs = needs(&orders.device);
-            let processors = wall_in(orders.daemon, needs, &orders.limits, orders.walled.then_some(orders.slot))?;
+            let processors =
+                wall_in(orders.daemon, needs, &orders.limits, orders.walled.then_some(orders.slot))?;
             orders.settle(processors);
             let stream = Stream::resume(connection, orders.peer.clone())?;
             Ok(Some(Given { stream, orders: *orders, ledger, store, peers }))

@@ -11,6 +11,9 @@
 //!              back, log one line
 //! ```
 //!
+//! A client that speaks TLS does so with the application's process, which is started first and has the daemon sign its
+//! handshake.
+//!
 //! The daemon never executes anything for an application and holds no device. It listens ([`daemon`]),
 //! checks what a stranger says before any process is spent on it, and keeps the [`ledger`]: how much memory
 //! each application has been promised. With a broker, its [`agent`] tells that one what the node has and does, and brings its

@@ -107,8 +107,11 @@ pub(super) fn linker(bytes: &[u8]) -> Result<bool, String> {
     let Ok(texts) = texts else { return Ok(false) };
     let Ok(linked) = link(&texts) else { return Ok(false) };
     // Of texts that can be parsed, what is made of them can be.
-    if texts.len() > 1 && texts.iter().all(|text| ptx::parse(text).is_ok()) && ptx::parse(&linked).is_err() {
-        return Err("what was linked of texts that can be parsed cannot be".into());
+    if texts.len() > 1
+        && texts.iter().all(|text| ptx::parse(text).is_ok())
+        && let Err(e) = ptx::parse(&linked)
+    {
+        return Err(format!("what was linked of texts that can be parsed cannot be: {e}: {linked:?}"));
     }
     Ok(true)
 }

@@ -73,13 +73,14 @@ pub static TARGETS: &[Target] = &[
         .with(session::hello_answers),
     Target::new("frames", "frames as they come off a connection in pieces, of either side", session::frames)
         .with(session::frame_examples)
-        .memory(256 << 10, 64),
+        // A body's buffer grows by a frame's payload, of 1 MiB at most, as bytes arrive.
+        .memory(3 << 20, 64),
     Target::new("calls", "every call's arguments, of a client", session::calls).generated(session::some_call),
     Target::new("answers", "every call's answer, of a server", session::answers)
         .with(session::answer_examples),
     Target::new("notices", "what a server says unasked", session::notices).with(session::notice_examples),
     Target::new("shm-ring", "the indices of a ring in shared memory, of either side", session::shm_ring)
-        .generated(session::moves)
+        .generated(session::role_and_moves)
         .memory(4 << 20, 64),
     Target::new("rdma", "the numbers of an RDMA connection, of either side", session::rdma)
         .generated(session::moves),

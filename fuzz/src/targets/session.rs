@@ -45,7 +45,7 @@ pub(super) fn hellos() -> Material {
         pid: 9,
         ..Hello::default()
     };
-    let more = HelloMore { offer: vec![1; 40], seat: HelloSeat { index: 1, of: 2 }, ..HelloMore::default() };
+    let more = HelloMore { offer: vec![1; 40], seat: HelloSeat { index: 1, of: 2 } };
     let long = hello::message(&(hello(u64::MAX), more));
     Material { examples: vec![hello::message(&hello(0)), hello::message(&hello(3)), long], words: Vec::new() }
 }
@@ -369,6 +369,12 @@ pub(super) fn shm_ring(bytes: &[u8]) -> Result<bool, String> {
 
 pub(super) fn rdma(bytes: &[u8]) -> Result<bool, String> {
     fuzzing::rdma(bytes)
+}
+
+/// This side's role in a ring, and a few moves.
+pub(super) fn role_and_moves(random: &mut Random, out: &mut Vec<u8>) {
+    out.push(random.next() as u8);
+    moves(random, out);
 }
 
 /// A few moves: a byte that chooses, and a number.

@@ -14,9 +14,9 @@
 //!   finish: makes the client's end
 //! ```
 //!
-//! What crosses from the daemon to the application's process is the same for all: the stream's descriptor, what TLS needs
-//! to go on where it is encrypted ([`Stream::hand_over`]), the feature bits and the offer's bytes. Where the server does not
-//! take an offer, the stream itself carries the session.
+//! What crosses from the daemon to the application's process is the same for all: the stream's descriptor, the feature bits and
+//! the offer's bytes. (Where the stream is encrypted, the process has it already.) Where the server does not take an offer, the
+//! stream itself carries the session.
 
 use super::dial::Dial;
 use super::error::ConnectError;

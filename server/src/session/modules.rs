@@ -100,7 +100,17 @@ impl Modules {
     /// None yet.
     pub(super) fn new(variables: Arc<Variables>) -> Self {
         let (begun, under_way, refused) = Default::default();
-        Self { begun, under_way, wanted: None, names: 0, last: None, store: None, variables, refused, minor: 0 }
+        Self {
+            begun,
+            under_way,
+            wanted: None,
+            names: 0,
+            last: None,
+            store: None,
+            variables,
+            refused,
+            minor: 0,
+        }
     }
 
     /// Whether an image is waited for, because of which most calls have to wait.

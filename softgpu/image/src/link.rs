@@ -10,6 +10,9 @@ use std::fmt::Write;
 
 use rgpu_device::{Code, Error, Result};
 
+mod scanner;
+use scanner::{Scanner, TokenKind};
+
 /// Joins PTX texts into one.
 ///
 /// # Errors
@@ -226,7 +229,7 @@ fn renamed(text: &str, names: &HashMap<&str, String>) -> String {
         let end = scanner.at;
         let replacement = match token.kind {
             TokenKind::Directive if token.text == ".loc" => {
-                scanner.skip_line();
+                scanner.skip_location();
                 ""
             }
             // A word before a dot is an opcode.
@@ -252,7 +255,9 @@ impl<'a> Unit<'a> {
             let start = scanner.at - token.text.len();
             match token.text {
                 ";" => {}
-                "@" | ".file" | ".loc" => scanner.skip_line(),
+                "@" => scanner.skip_line(),
+                ".file" => scanner.skip_file(),
+                ".loc" => scanner.skip_location(),
                 ".version" => {
                     let number = scanner.next().map_or("", |number| number.text);
                     let (major, minor) = number.split_once('.').unwrap_or((number, "0"));
@@ -358,199 +363,5 @@ fn unfinished() -> Error {
     Error::new(Code::InvalidPtx, "A PTX text that is to be linked ends too early")
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TokenKind {
-    /// A name, an opcode's first word, a register.
-    Name,
-    /// A word that begins with a dot.
-    Directive,
-    /// Numbers, strings, punctuation.
-    Rest,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Token<'a> {
-    kind: TokenKind,
-    text: &'a str,
-}
-
-/// Reads no more of the grammar than where names and braces are.
-struct Scanner<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl<'a> Scanner<'a> {
-    fn rest(&self) -> &'a str {
-        &self.text[self.at..]
-    }
-
-    fn skip_line(&mut self) {
-        self.at += self.rest().find('\n').unwrap_or(self.rest().len());
-    }
-
-    fn skip_blanks(&mut self) {
-        loop {
-            let rest = self.rest();
-            let trimmed = rest.trim_start();
-            self.at += rest.len() - trimmed.len();
-            if trimmed.starts_with("//") {
-                self.skip_line();
-            } else if let Some(comment) = trimmed.strip_prefix("/*") {
-                self.at += comment.find("*/").map_or(trimmed.len(), |end| end + 4);
-            } else {
-                return;
-            }
-        }
-    }
-
-    fn next(&mut self) -> Option<Token<'a>> {
-        self.skip_blanks();
-        let rest = self.rest();
-        let first = rest.chars().next()?;
-        let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
-        let words = |from: usize| from + rest[from..].find(|c| !word(c)).unwrap_or(rest.len() - from);
-        let (kind, mut len) = match first {
-            '"' => (TokenKind::Rest, rest[1..].find('"').map_or(rest.len(), |end| end + 2)),
-            '.' => (TokenKind::Directive, words(1)),
-            '%' => (TokenKind::Name, words(1)),
-            c if c.is_ascii_digit() => {
-                let number = |c: char| word(c) || c == '.';
-                (TokenKind::Rest, rest.find(|c| !number(c)).unwrap_or(rest.len()))
-            }
-            c if word(c) => (TokenKind::Name, words(0)),
-            c => (TokenKind::Rest, c.len_utf8()),
-        };
-        // `.shared::cta` is one word.
-        while kind == TokenKind::Directive && rest[len..].starts_with("::") {
-            len = words(len + 2);
-        }
-        self.at += len;
-        Some(Token { kind, text: &rest[..len] })
-    }
-
-    fn accept(&mut self, text: &str) -> bool {
-        let before = self.at;
-        if self.next().is_some_and(|token| token.text == text) {
-            return true;
-        }
-        self.at = before;
-        false
-    }
-
-    /// To behind the brace that closes the one just read.
-    fn skip_block(&mut self) -> Result<()> {
-        let mut depth = 1;
-        while depth > 0 {
-            match self.next().ok_or_else(unfinished)?.text {
-                "{" => depth += 1,
-                "}" => depth -= 1,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ptx;
-
-    const HEADER: &str = ".version 8.0\n.target sm_70\n.address_size 64\n";
-
-    /// A kernel that calls into the other text, with names of its own that the other has too.
-    fn first() -> String {
-        format!(
-            "{HEADER}.file 1 \"one.cu\"
-            .extern .func (.param .b32 r) other (.param .b32 p);
-            .extern .global .align 4 .b8 table[16];
-            .extern .shared .align 4 .b8 dynamic[];
-            .global .align 1 .b8 $str[4] = {{111, 110, 101, 0}}; // one: not a $str
-            .func helper (.param .b64 p) {{ .loc 1 2 3, function_name $L__info, inlined_at 1 2 3
-                ret; }}
-            .weak .func twice () {{ ret; }}
-            .visible .entry one () {{
-                .reg .b64 %rd<2>; .reg .b32 %r<2>;
-                .loc 1 5 6
-                mov.u64 %rd1, $str; /* $str again */
-                {{ .param .b64 p0; st.param.b64 [p0], %rd1; call helper, (p0); }}
-                {{ .param .b32 q0; .param .b32 ret0; st.param.b32 [q0], 1; call (ret0), other, (q0); }}
-                ld.global.u32 %r1, [table+4];
-                call twice;
-                ret;
-            }}
-            .section .debug_str {{ $L__info: .b8 1 }}"
-        )
-    }
-
-    fn second() -> String {
-        ".version 8.4\n.target sm_80, debug\n.address_size 64\n
-            .weak .func twice ();
-            .extern .shared .align 16 .b8 dynamic[];
-            .global .align 1 .b8 $str[4] = {116, 119, 111, 0};
-            .visible .global .align 4 .b8 table[16] = {1};
-            .func helper (.param .b64 p) { ret; }
-            .weak .func twice () { ret; }
-            .visible .func (.param .b32 r) other (.param .b32 p) {
-                .reg .b64 %rd<2>;
-                mov.u64 %rd1, $str;
-                { .param .b64 p0; st.param.b64 [p0], %rd1; call helper, (p0); }
-                st.param.b32 [r], 1;
-                ret;
-            }"
-        .to_owned()
-    }
-
-    #[test]
-    fn texts_are_linked() {
-        for texts in [[first(), second()], [second(), first()]] {
-            let linked = link(&texts).unwrap();
-            assert!(linked.starts_with(".version 8.4\n.target sm_80\n.address_size 64\n"), "{linked}");
-            assert!(!linked.contains(".loc") && !linked.contains(".section") && !linked.contains(".file"));
-            let module = ptx::parse(&linked).unwrap_or_else(|error| panic!("{error}\n{linked}"));
-            let names: Vec<&str> = module.functions.iter().map(|f| f.name.as_str()).collect();
-            for wanted in ["one", "other", "twice", "helper__unit0", "helper__unit1"] {
-                let found = module.functions.iter().find(|f| f.name == wanted);
-                assert!(found.is_some_and(|f| !f.is_declaration), "{wanted} in {names:?}\n{linked}");
-            }
-            let variable = |name: &str| module.variables.iter().find(|v| v.name == name).unwrap();
-            assert!(variable("table").init.is_some());
-            assert_eq!(variable("dynamic").align, 16);
-            assert_ne!(variable("$str__unit0").init, variable("$str__unit1").init);
-        }
-    }
-
-    #[test]
-    fn what_two_texts_define_is_refused() {
-        let text = format!("{HEADER}.visible .func f () {{ ret; }}");
-        let error = link(&[&text, &text]).unwrap_err();
-        assert_eq!(error.code, Code::InvalidPtx);
-        assert!(error.message.contains("f is defined in two"), "{}", error.message);
-    }
-
-    #[test]
-    fn a_strong_definition_replaces_a_weak_one() {
-        let weak =
-            format!("{HEADER}.weak .func f () {{ trap; ret; }}\n.visible .entry k () {{ call f; ret; }}");
-        let strong = format!("{HEADER}.visible .func f () {{ ret; }}");
-        let linked = link(&[&weak, &strong]).unwrap();
-        assert!(!linked.contains("trap"), "{linked}");
-        assert!(ptx::parse(&linked).is_ok(), "{linked}");
-    }
-
-    #[test]
-    fn damaged_texts_are_errors() {
-        let whole = first();
-        let end = whole.find(".section").unwrap();
-        for cut in 0..end {
-            let _ = link(&[&whole[..cut], second().as_str()]);
-        }
-        for text in
-            ["", "hello", ".version 8.0\n.func", ".version 8.0\n.func f (", ".version 8.0 .global ;", "{"]
-        {
-            assert_eq!(link(&[text, text]).unwrap_err().code, Code::InvalidPtx, "{text}");
-        }
-        assert_eq!(link(&["one text stays as it is"]).unwrap(), "one text stays as it is");
-    }
-}
+mod tests;

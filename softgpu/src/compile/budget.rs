@@ -113,7 +113,7 @@ mod tests {
         };
         match Program::new(module, 80) {
             Ok(program) => {
-                program.refusals[0].as_ref().map_or_else(String::new, |error| error.message.clone())
+                program.infos[0].refusal.as_ref().map_or_else(String::new, |error| error.message.clone())
             }
             Err(error) => error.message,
         }

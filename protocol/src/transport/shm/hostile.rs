@@ -55,7 +55,8 @@ thread_local! {
         RefCell::new((Memory::new(), vec![0; 2 * CAPACITY]));
 }
 
-/// Does what the bytes say: a byte that chooses, and eight that are a number.
+/// Does what the bytes say. The first one chooses whether this side writes or reads; then come moves: a byte that chooses, and
+/// eight that are a number.
 pub(in crate::transport) fn play(bytes: &[u8]) -> Result<bool, String> {
     MEMORY.with_borrow_mut(|(memory, room)| {
         let (indices, at) = (memory.indices(), memory.bytes());
@@ -64,12 +65,14 @@ pub(in crate::transport) fn play(bytes: &[u8]) -> Result<bool, String> {
         // SAFETY: both are as large as a ring wants, and outlive it.
         let ring = unsafe { Ring::new(indices, at) };
         let shared = indices.cast::<AtomicU64>();
+        let Some((role, moves)) = bytes.split_first() else { return Ok(false) };
+        let writes = role % 2 == 0;
         let (mut good, mut moved) = (false, 0u64);
-        for piece in bytes.chunks_exact(9) {
+        for piece in moves.chunks_exact(9) {
             let number = u64::from_le_bytes(std::array::from_fn(|at| piece[1 + at]));
             // Seldom more than the ring holds, which takes its time.
             let length = if piece[0] >= 0xf8 { 2 * CAPACITY } else { number as usize % PIECE };
-            let result = match piece[0] % 4 {
+            let result = match piece[0] % 3 {
                 // The peer's numbers, near to what they should be or not.
                 // SAFETY: the two indices are the first words of their lines of 128 bytes.
                 0 => unsafe {
@@ -78,8 +81,8 @@ pub(in crate::transport) fn play(bytes: &[u8]) -> Result<bool, String> {
                         .store(near.wrapping_add(number >> 2), SeqCst);
                     Ok(0)
                 },
-                1 => ring.write(&[IoSlice::new(&room[..length])], || {}),
-                2 => {
+                1 if writes => ring.write(&[IoSlice::new(&room[..length])], || {}),
+                1 => {
                     if let Some(behind) = room.get_mut(length) {
                         *behind = MARK;
                     }
@@ -90,7 +93,8 @@ pub(in crate::transport) fn play(bytes: &[u8]) -> Result<bool, String> {
                     }
                     read
                 }
-                _ => ring.room().and(ring.available()),
+                _ if writes => ring.room().map(|_| 0),
+                _ => ring.available().map(|_| 0),
             };
             match result {
                 Ok(n) if n > length.max(CAPACITY) => return Err(format!("{n} bytes were moved")),

@@ -116,6 +116,14 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// A number that stands for itself, as in what is told to debuggers.
+    fn number(&mut self) -> Result<()> {
+        match self.next()? {
+            Token::Int(..) => Ok(()),
+            found => self.error(format!("A number is expected instead of {}", describe(found))),
+        }
+    }
+
     fn unsigned32(&mut self) -> Result<u32> {
         let value = self.unsigned()?;
         u32::try_from(value).or_else(|_| self.error(format!("{value} is too large")))
@@ -217,28 +225,28 @@ impl<'a> Parser<'a> {
     fn skip_directive(&mut self, directive: &str) -> Result<bool> {
         match directive {
             "file" => {
-                self.unsigned()?;
+                self.number()?;
                 self.string()?;
                 while self.accept(b',')? {
-                    self.unsigned()?;
+                    self.number()?;
                 }
             }
             "loc" => {
                 // `.loc file line column {, function_name label {+ offset}, inlined_at file line column}`
                 for _ in 0..3 {
-                    self.unsigned()?;
+                    self.number()?;
                 }
                 while self.accept(b',')? {
                     match self.ident("function_name or inlined_at")? {
                         "function_name" => {
                             self.ident("A label")?;
                             if self.accept(b'+')? {
-                                self.unsigned()?;
+                                self.number()?;
                             }
                         }
                         "inlined_at" => {
                             for _ in 0..3 {
-                                self.unsigned()?;
+                                self.number()?;
                             }
                         }
                         other => return self.error(format!("{other} does not belong into .loc")),
