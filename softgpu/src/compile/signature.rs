@@ -43,7 +43,7 @@ impl Place {
     /// The type that passes it.
     fn class(self) -> ir::Type {
         match self {
-            Self::Value { bits, float: true } if bits == 32 => types::F32,
+            Self::Value { bits: 32, float: true } => types::F32,
             Self::Value { float: true, .. } => types::F64,
             Self::Value { bits, .. } => int_class(bits),
             Self::Bytes { .. } => types::I64,

@@ -113,6 +113,21 @@ pub(super) unsafe fn is_write(context: *mut c_void) -> bool {
     registers[libc::REG_ERR as usize] & 2 != 0
 }
 
+/// Where the calling thread's stack ends: its lowest address. 0 if that is not known.
+pub(super) fn stack_end() -> u64 {
+    // SAFETY: plain calls about this thread, with memory of this function.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
+            return 0;
+        }
+        let (mut at, mut size) = (std::ptr::null_mut(), 0);
+        let known = libc::pthread_attr_getstack(&attributes, &mut at, &mut size) == 0;
+        libc::pthread_attr_destroy(&mut attributes);
+        if known { at as u64 } else { 0 }
+    }
+}
+
 /// A counter that goes on steadily while the processor runs.
 pub(super) fn cycles() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.

@@ -40,11 +40,18 @@ pub(super) struct Guard {
     /// Where the thread waits if it is to hold; null where it never is.
     seat: *const Seat,
     alternate: *mut c_void,
+    /// Where the thread's stack ends.
+    stack: u64,
 }
 
 thread_local! {
     static CURRENT: Cell<*mut Guard> = const { Cell::new(std::ptr::null_mut()) };
 }
+
+/// What a helper may need of the stack, the C library's formatting included.
+const ROOM: u64 = 512 << 10;
+/// Half of all addresses are the system's own.
+const SYSTEM_ADDRESS: *const u8 = (0xffff_8000u64 << 32) as *const u8;
 
 const ALTERNATE_STACK: usize = 512 << 10;
 const SIGNALS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
@@ -64,6 +71,7 @@ impl Guard {
             mirror,
             seat: std::ptr::null(),
             alternate: std::ptr::null_mut(),
+            stack: arch::stack_end(),
         });
         // SAFETY: a fresh private mapping becomes this thread's signal stack until `drop`.
         unsafe {
@@ -108,6 +116,19 @@ impl Guard {
         let how = unsafe { arch::enter(&mut self.landing, function, a, b, c) };
         self.active = false;
         if how == arch::LEFT { Err(self.fault) } else { Ok(()) }
+    }
+
+    /// Ends the kernel as one whose calls are too deep where there is no room on the stack for a helper: its own faults would
+    /// end the process.
+    ///
+    /// # Safety
+    /// To be called by a helper, which may be abandoned here.
+    pub(super) unsafe fn want_room(&self) {
+        let here = 0u8;
+        if (std::ptr::from_ref(&here) as u64).saturating_sub(self.stack) < ROOM {
+            // SAFETY: no process may access the system's addresses; the handler ends the kernel that called.
+            unsafe { SYSTEM_ADDRESS.read_volatile() };
+        }
     }
 
     /// Runs Rust code on behalf of compiled code, as a helper: a fault in it is nobody's fault but ours.

@@ -46,6 +46,7 @@ unsafe fn with<R>(block: *mut Block, work: impl FnOnce(&Context, &mut Guard) -> 
     // SAFETY: `Resident::step` has set both, and they outlive the call.
     let (context, guard) = unsafe {
         let context = &*(*block).executor.cast::<Context>();
+        (*context.guard).want_room();
         (context, &mut *context.guard)
     };
     guard.pause(|guard| work(context, guard))

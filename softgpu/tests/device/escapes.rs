@@ -208,3 +208,37 @@ fn a_wild_pointer_is_an_illegal_address_at_every_offset() {
     }
     assert!(secret.is_intact());
 }
+
+/// Functions with large frames on the processor's stack, which is full before the thread's local memory is, and helpers
+/// called from the last of them.
+#[test]
+fn calls_that_are_too_deep_for_a_helper_end_the_kernel_and_not_the_process() {
+    let mut live = String::new();
+    let mut used = String::new();
+    for n in 0..200 {
+        live += &format!("ld.global.u64 %v{n}, [%m+{}];\n", n * 8);
+        used += &format!("xor.b64 %x, %x, %v{n};\n");
+    }
+    let text = format!(
+        "{BUILTINS}
+        .global .align 1 .b8 digits[8] = {{37, 46, 53, 48, 48, 102, 0}};
+        .func (.param .b64 r) deep(.param .b64 n, .param .b64 m) {{
+          .reg .b64 %v<200>, %x, %n, %m, %a; .reg .b32 %r; .reg .pred %p;
+          ld.param.b64 %n, [n]; ld.param.b64 %m, [m]; mov.u64 %a, digits;
+          {live}
+          {{ .param .b64 f; .param .b64 a; .param .b32 y; st.param.b64 [f], %a; st.param.b64 [a], %m; call (y), vprintf, (f, a); }}
+          mov.u64 %x, 0; setp.eq.u64 %p, %n, 0; @%p bra OUT;
+          {{ .param .b64 k; .param .b64 q; .param .b64 y; sub.u64 %a, %n, 1; st.param.b64 [k], %a; st.param.b64 [q], %m;
+             call (y), deep, (k, q); ld.param.b64 %x, [y]; }}
+          OUT: {used} st.param.b64 [r], %x; ret; }}
+        .visible .entry k(.param .u64 m, .param .u64 n) {{
+          .reg .b64 %m, %n, %x; ld.param.u64 %m, [m]; ld.param.u64 %n, [n];
+          {{ .param .b64 k; .param .b64 q; .param .b64 y; st.param.b64 [k], %n; st.param.b64 [q], %m;
+             call (y), deep, (k, q); ld.param.b64 %x, [y]; }}
+          st.global.u64 [%m], %x; ret; }}\0"
+    );
+    let rig = Rig::new();
+    rig.gpu.set_limit(0, rgpu_device::Limit::StackSize, 512 << 10).unwrap();
+    let error = run(&rig, &text, &[rig.memory, 1 << 40]).unwrap_err();
+    assert_eq!(error.code, Code::HardwareStackError, "{error}");
+}

@@ -246,12 +246,12 @@ impl Rig {
 
     fn word(&self, tame: bool, random: &mut Random) -> u64 {
         if tame && random.below(16) != 0 {
-            return self.memory + random.bits() % 4096 & !15;
+            return self.memory + ((random.bits() % 4096) & !15);
         }
         match random.below(8) {
             0..=3 => random.pick(&self.wild).wrapping_add(random.pick(&[0, 0, 0, 8, 16, !15, 4, 1 << 12])),
-            4 => self.memory + random.bits() % MEMORY & !7,
-            5 => random.bits() % 512 & !3,
+            4 => self.memory + ((random.bits() % MEMORY) & !7),
+            5 => (random.bits() % 512) & !3,
             6 => (1 << 20) + random.bits() % (1 << 16),
             _ => random.bits(),
         }
@@ -275,7 +275,7 @@ impl Rig {
             unsafe { ((params + index * 8) as *mut u64).write(value) };
         }
         for _ in 0..8 {
-            let (at, value) = (self.memory + random.bits() % 8192 & !7, self.word(tame, random));
+            let (at, value) = (self.memory + ((random.bits() % 8192) & !7), self.word(tame, random));
             // SAFETY: the memory was mapped, and no kernel runs.
             unsafe { (at as *mut u64).write(value) };
         }
