@@ -1,7 +1,7 @@
 //! How much device memory each application has been promised, and what became of it.
 //!
 //! The ledger lies in shared memory: the daemon makes it, each application's process maps it and can write to its own slot and
-//! its lease's account alone; what it may have, it can only read ([`block`] says how). An application's credit is what stands in
+//! its lease's account alone; what it may have, it can only read (the module `block` says how). An application's credit is what stands in
 //! its slot, so that whatever way it dies, the daemon takes everything back by clearing the slot.
 //!
 //! Applications with one [lease](crate::lease) share an entry: the daemon writes there what the lease gives, and their

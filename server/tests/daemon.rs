@@ -376,7 +376,7 @@ fn an_ordinary_user_can_make_walls() -> std::result::Result<(), Skip> {
         }
         let daemon = match Daemon::try_start(command, None) {
             Ok(daemon) => daemon,
-            Err(e) => return Err(Skip(format!("user {user:?} cannot run this program: {e}")).into()),
+            Err(e) => return Err(Skip(format!("user {user:?} cannot run this program: {e}"))),
         };
         let options =
             ConnectOptions { transport: Some(Choice::Only(Shm::KIND)), ..ConnectOptions::default() };
