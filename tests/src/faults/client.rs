@@ -77,7 +77,7 @@ fn failed(run: &Run, name: &str, begun: bool, since: Instant, what: &str) {
     if text.contains("element ") {
         run.report.wrong(Wrong::Result, format!("{name}: {text}"));
     } else if !begun {
-        run.report.not_begun(&text);
+        run.report.not_begun(what);
         std::thread::sleep(Duration::from_millis(300));
     } else if was_touched(run, since) {
         run.report.touched.fetch_add(1, SeqCst);

@@ -91,9 +91,10 @@ impl Report {
     /// A program could not begin.
     fn not_begun(&self, why: &str) {
         self.not_begun.fetch_add(1, SeqCst);
-        // Without numbers, which differ.
+        // Without what differs: ids, addresses, places.
         let line = why.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("");
-        let text: String = line.chars().filter(|c| !c.is_ascii_digit()).take(110).collect();
+        let words = line.split(' ').filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+        let text: String = words.collect::<Vec<_>>().join(" ").chars().take(110).collect();
         *self.reasons.lock().expect("no thread panics").entry(text).or_insert(0) += 1;
     }
 

@@ -17,6 +17,7 @@ use crate::context::plain;
 pub(super) fn tests() -> Vec<Test> {
     vec![
         Test::new("cluster::a_killed_broker_comes_back_to_the_same_leases", broker_killed),
+        Test::new("cluster::a_broker_that_stood_still_ends_nothing", broker_stopped),
         Test::new("cluster::a_killed_servers_lease_ends_and_the_queue_moves", || server_lost(Loss::Killed)),
         Test::new("cluster::a_stopped_servers_lease_ends_and_the_queue_moves", || server_lost(Loss::Stopped)),
         Test::new("cluster::a_disconnected_servers_lease_ends_and_the_queue_moves", || {
@@ -94,6 +95,40 @@ fn broker_killed() -> Result<()> {
         cluster.broker_log()
     );
     for puppet in puppets {
+        puppet.finish()?;
+    }
+    cluster.wait_idle(SOON)
+}
+
+fn broker_stopped() -> Result<()> {
+    let setup = Setup { lease_ttl_s: 8, node_timeout_s: 4, ..Setup::servers(2) };
+    let mut cluster = on_loopback(&setup)?;
+    let options = ["--gpus", "1", "--gpu-memory", "1536MiB", "--share", "75%"];
+    let mut puppets = [puppet(&cluster, "ann", &options)?, puppet(&cluster, "bob", &options)?];
+    for puppet in &mut puppets {
+        puppet.success("launch 0")?;
+    }
+    let before = cluster.leases(false)?;
+    // Longer than nodes may be silent, and than leases are good for.
+    cluster.broker()?.signal(libc::SIGSTOP);
+    for _ in 0..setup.lease_ttl_s + 4 {
+        for puppet in &mut puppets {
+            puppet.success("launch 0").context("while the broker stands still")?;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    cluster.broker()?.signal(libc::SIGCONT);
+    cluster.wait_ready()?;
+    std::thread::sleep(Duration::from_secs(2));
+    let after = cluster.leases(false)?;
+    let same = |old: &Lease| {
+        after
+            .iter()
+            .any(|new| new.id == old.id && new.state == LeaseState::Active && new.grants == old.grants)
+    };
+    ensure!(before.len() == 2 && before.iter().all(same), "{before:?} became {after:?}");
+    for mut puppet in puppets {
+        puppet.success("launch 0").context("after the broker's return")?;
         puppet.finish()?;
     }
     cluster.wait_idle(SOON)

@@ -93,6 +93,10 @@ fn full() -> Result<()> {
     let refused = refused.ok_or_else(|| anyhow::anyhow!("a full disk is never noticed"))?;
     ensure!(refused.code() == Some(ErrorCode::Unavailable), "a full disk is answered with {refused:?}");
     println!("a full disk: {refused}");
+    for _ in 0..60 {
+        let health = cluster.ask("", rgpu_control::Broker::health)?;
+        ensure!(health.status != "ok", "a broker that can store nothing says that all is well");
+    }
     let lease = cluster.lease(id)?;
     ensure!(lease.state == LeaseState::Active, "the lease is lost: {lease:?}");
     puppet.success("launch 0")?;
