@@ -490,7 +490,8 @@ mod tests {
     fn addresses_are_checked() {
         let tls = Tls::default();
         assert!(Broker::new("http://localhost:7080/", "t", &tls).is_ok());
-        assert!(Broker::new("http://a:1,https://b:2/", "t", &tls).is_ok());
+        assert!(Broker::new("http://localhost:1,https://b:2/", "t", &tls).is_ok());
+        assert!(Broker::new("https://b:2,http://a:1/", "t", &tls).is_err());
         for bad in ["", "http://a:1,", "localhost:7080", "http://", "http://a/b", "ftp://a"] {
             assert!(Broker::new(bad, "t", &tls).is_err(), "{bad}");
         }
