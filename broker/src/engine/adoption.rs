@@ -77,6 +77,12 @@ impl Core {
         self.forget_gone(name, |id| !serves.contains(&id));
     }
 
+    /// Whether a node says that it serves a lease, and has not proved it yet.
+    pub(super) fn is_claimed(&self, id: LeaseId) -> bool {
+        let asked = |state: Option<&Stranger>| matches!(state, Some(Stranger::Asked(_)));
+        self.nodes.values().any(|node| asked(node.live.strangers.get(&id)))
+    }
+
     /// What a node is asked to prove.
     pub(super) fn to_prove(&self, name: &str) -> Vec<LeaseId> {
         let Some(node) = self.nodes.get(name) else { return Vec::new() };

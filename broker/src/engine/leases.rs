@@ -310,6 +310,10 @@ impl Core {
         if entry.live.restored && new && self.nodes.values().any(|node| !node.live.present) {
             return Err(NotGranted::Unheard);
         }
+        // A node says that it serves the lease, and is asked to prove it: it was granted after this state was written.
+        if self.is_claimed(id) {
+            return Err(NotGranted::Unheard);
+        }
         let mut record = LeaseRecord::clone(&entry.record);
         let submit_s = entry.live.submit_s;
         record.grants = self.grants(&record.request, &record.home, found)?;

@@ -293,7 +293,9 @@ mod tests {
         assert!(matches!(hear(&ours, &identity(), Instant::now() + LIMIT), Err(Unheard::Left)));
         assert!(matches!(said(&[hello()]), (Err(Unheard::Strange(_)), 0)));
         assert!(matches!(said(&[Ask::NoHello("x".into())]), (Err(Unheard::Strange(_)), 0)));
-        assert!(matches!(said(&[Ask::NoTls("a\nb".into())]).0, Err(Unheard::NoTls(text)) if text == "a\\u{a}b"));
+        assert!(
+            matches!(said(&[Ask::NoTls("a\nb".into())]).0, Err(Unheard::NoTls(text)) if text == "a\\u{a}b")
+        );
         assert!(matches!(said(&[verify(32), Ask::NoHello("x".into())]), (Err(Unheard::NoHello(_)), 1)));
         for garbage in [&[0u8][..], &[9; 40], &[1, 0, 0, 0xff, 0xff, 0xff, 0xff], &[2; 9000], &[7; 60_000]] {
             let (ours, theirs) = Line::pair().unwrap();

@@ -37,9 +37,10 @@ impl<'a> Scanner<'a> {
     fn skip_blanks(&mut self) {
         loop {
             let rest = self.rest();
-            let trimmed = rest.trim_start();
+            // As the parser does: NULs pad the texts in fat binaries.
+            let trimmed = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\0');
             self.at += rest.len() - trimmed.len();
-            if trimmed.starts_with("//") {
+            if trimmed.starts_with("//") || trimmed.starts_with('#') {
                 self.skip_line();
             } else if let Some(comment) = trimmed.strip_prefix("/*") {
                 self.at += comment.find("*/").map_or(trimmed.len(), |end| end + 4);

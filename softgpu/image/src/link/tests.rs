@@ -97,6 +97,16 @@ fn damaged_texts_are_errors() {
 }
 
 #[test]
+fn what_the_parser_takes_for_blank_is_blank() {
+    let one =
+        format!("{HEADER}.visible .func (.param .b32 r) f\0 (.param .b32 x)\n# 1 \"a.cu\" {{\n{{ ret; }}");
+    let other = format!("{HEADER}.extern .func (.param .b32 r) f (.param .b32 x);");
+    assert!(ptx::parse(&one).is_ok());
+    let linked = link(&[&one, &other]).unwrap();
+    assert!(ptx::parse(&linked).is_ok(), "{linked}");
+}
+
+#[test]
 fn only_a_directive_goes_that_tells_a_debugger_something_and_not_what_stands_behind_it() {
     let kernel = |middle: &str| {
         format!("{HEADER}.visible .entry k () {{ .reg .b32 %r<2>;\n{middle} mov.b32 %r1, 7;\nret; }}")
