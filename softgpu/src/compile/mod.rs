@@ -192,7 +192,7 @@ fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> FunctionInfo {
     let limit = kernel.required_threads.or(kernel.max_threads).map_or(1024, product);
     let constants =
         unit.globals.iter().filter(|g| g.kind == GlobalKind::Constant).map(|g| g.size).sum::<u64>();
-    let info = FunctionInfo {
+    FunctionInfo {
         name: kernel.name.clone(),
         params: params.collect(),
         max_threads: limit.min(1024),
@@ -204,8 +204,7 @@ fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> FunctionInfo {
         binary_version: compute_capability,
         required_block: kernel.required_threads.unwrap_or_default(),
         refusal: checked.err(),
-    };
-    info
+    }
 }
 
 impl Linked {
