@@ -12,20 +12,12 @@ use rgpu_control::api::*;
 use rgpu_control::token::{self, Claims, Grant, LeaseClaims, PublicKey};
 use rgpu_placement::WHOLE;
 
-use super::core::{Core, End, held_grants};
+use super::core::{Core, held_grants};
+use super::live::{End, Stranger};
 use crate::store::LeaseRecord;
 
 /// How a lease is called of which only the token is known.
 const ADOPTED: &str = "adopted";
-
-/// What became of a lease that a node serves and the broker does not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stranger {
-    /// The node is asked for a proof, since this moment of the engine's time (ms).
-    Asked(u64),
-    /// It is to be ended.
-    Refused,
-}
 
 impl Core {
     /// For so long a node is asked for a proof (ms): other nodes of a lease may have it, and come back later.

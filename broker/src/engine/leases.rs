@@ -5,7 +5,8 @@ use rgpu_control::api::*;
 use rgpu_control::token::{Grant, PublicKey, Role};
 use rgpu_placement::{DeviceRequest, Error, JobId, NodeId, WHOLE};
 
-use super::core::{Core, End, wanted};
+use super::core::{Core, wanted};
+use super::live::{End, Entry};
 use super::model::{self, MIB, ProfileTable};
 use super::settings::policy_config;
 use super::{Caller, Limits, problem};
@@ -533,7 +534,7 @@ impl Core {
     }
 
     /// A lease that the caller may look at.
-    pub(super) fn visible(&self, caller: &Caller, id: LeaseId) -> Result<&super::core::Entry, Problem> {
+    pub(super) fn visible(&self, caller: &Caller, id: LeaseId) -> Result<&Entry, Problem> {
         let entry = self.leases.get(&id).ok_or_else(|| no_lease(id))?;
         let own = caller.role == Role::Tenant && caller.name == entry.record.tenant;
         if caller.role != Role::Admin && !own {

@@ -6,7 +6,8 @@ use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::ModelSet;
 
-use super::core::{Core, End, Entry, epoch_of, first_of, moment_of};
+use super::core::{Core, epoch_of, first_of, moment_of};
+use super::live::{End, Entry};
 use super::problem;
 use crate::store::{LeaseRecord, NodeRecord};
 

@@ -11,7 +11,8 @@
 use rgpu_control::LeaseId;
 use rgpu_control::api::LeaseState;
 
-use super::core::{Core, End, NodeLive};
+use super::core::Core;
+use super::live::{End, NodeEntry, NodeLive};
 
 /// For so many times of a lease nothing is concluded from the silence of most nodes; of all nodes, never.
 const TOGETHER_TTLS: u64 = 10;
@@ -98,7 +99,7 @@ impl Core {
         };
         let unheard = |live: &NodeLive| now.saturating_sub(live.heard) > limit;
         if judging {
-            let silent = |(name, node): (&String, &super::core::NodeEntry)| {
+            let silent = |(name, node): (&String, &NodeEntry)| {
                 let live = &node.live;
                 // What is ending there could not be confirmed before, because that could not be stored.
                 let again = live.lost && live.leases.iter().any(|id| self.is_unconfirmed(*id, name));

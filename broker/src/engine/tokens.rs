@@ -1,60 +1,16 @@
-//! Role tokens that were withdrawn.
-//!
-//! A role token is checked by its signature and its times, without asking anybody; so to withdraw one means to remember it until
-//! it would have expired. The list is part of the broker's state. Servers need not have it: what they check are the tokens of leases,
-//! which live no longer than a minute or so, and a tenant or node whose role token was withdrawn gets no new ones.
+//! Role tokens: how they are issued and withdrawn.
 
 use std::sync::Arc;
 
 use rgpu_control::api::{ErrorCode, IssuedToken, Problem, TokenRequest, TokenWithdrawal, WithdrawnTokens};
-use rgpu_control::token::{self, Claims, Role, RoleClaims};
+use rgpu_control::token::{self, Claims, RoleClaims};
 
 use super::core::Core;
-use super::{Caller, Engine, StartError, admin, problem};
+use super::withdrawn::Withdrawn;
+use super::{Caller, Engine, admin, problem};
 
 /// The most entries. Who needs more had better make a new key.
 const MOST: usize = 10_000;
-
-/// The role tokens that count no more.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Withdrawn(Vec<WithdrawnTokens>);
-
-impl Withdrawn {
-    /// What was stored; nothing where nothing was.
-    pub(super) fn restore(text: Option<&str>) -> Result<Self, StartError> {
-        text.map_or(Ok(Self::default()), |text| {
-            serde_json::from_str(text).map(Self).map_err(StartError::Withdrawn)
-        })
-    }
-
-    /// To be stored.
-    pub(super) fn to_text(&self) -> Result<String, Problem> {
-        serde_json::to_string(&self.0).map_err(|e| problem(ErrorCode::Internal, e.to_string()))
-    }
-
-    /// Whether a token with this id, which says this, was withdrawn.
-    pub fn has(&self, id: &str, claims: &RoleClaims) -> bool {
-        self.0.iter().any(|one| match &one.id {
-            Some(withdrawn) => withdrawn == id,
-            None => {
-                one.role == Some(claims.role)
-                    && one.name.as_deref() == Some(&claims.name)
-                    && claims.not_before <= one.when
-            }
-        })
-    }
-
-    /// When the tokens of a name were withdrawn the last time, in seconds since 1970.
-    fn latest(&self, role: Role, name: &str) -> Option<u64> {
-        let of = |one: &&WithdrawnTokens| one.role == Some(role) && one.name.as_deref() == Some(name);
-        self.0.iter().filter(of).map(|one| one.when).max()
-    }
-
-    /// All of them, the oldest first.
-    pub fn list(&self) -> &[WithdrawnTokens] {
-        &self.0
-    }
-}
 
 impl Core {
     /// Withdraws what is asked for. `until` is when the last of such tokens has expired.
@@ -62,7 +18,7 @@ impl Core {
         let now = self.unix_ms() / 1000;
         let TokenWithdrawal { id, role, name } = asked;
         let mut list: Vec<WithdrawnTokens> =
-            self.withdrawn.0.iter().filter(|one| one.until >= now).cloned().collect();
+            self.withdrawn.list().iter().filter(|one| one.until >= now).cloned().collect();
         // A later one of the same kind says all that an earlier one did.
         list.retain(|one| one.id != id || one.role != role || one.name != name);
         if list.len() >= MOST {
@@ -80,7 +36,7 @@ impl Core {
             ),
         };
         list.push(WithdrawnTokens { id, role, name, when: now, until });
-        self.put_withdrawn(Withdrawn(list))?;
+        self.put_withdrawn(Withdrawn::new(list))?;
         self.note("tokens_withdrawn", None, None, whose);
         Ok(())
     }
@@ -137,6 +93,6 @@ impl Engine {
         self.write(move |core| core.withdraw(asked, until)).await?;
         let core = self.0.core.lock();
         *self.0.withdrawn.write() = core.withdrawn.clone();
-        Ok(core.withdrawn.0.clone())
+        Ok(core.withdrawn.list().to_vec())
     }
 }

@@ -6,7 +6,8 @@ use rgpu_control::api::*;
 use rgpu_control::ticket::LeaseServer;
 use rgpu_control::token::{Claims, LeaseClaims, Role};
 
-use super::core::{Core, Entry, Held, NodeEntry};
+use super::core::Core;
+use super::live::{Entry, Held, NodeEntry};
 use super::model::ProfileTable;
 use super::{Caller, Limits};
 
