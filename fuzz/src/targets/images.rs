@@ -101,15 +101,20 @@ pub(super) fn ptx_texts() -> Material {
 /// Texts are apart where this byte stands.
 const BETWEEN: u8 = 0x1e;
 
+/// Of a name that two texts declare differently.
+const DISAGREEMENTS: [&str; 2] = ["has been declared with other parameters", "has been declared differently"];
+
 pub(super) fn linker(bytes: &[u8]) -> Result<bool, String> {
     let texts: Result<Vec<&str>, _> =
         bytes.split(|byte| *byte == BETWEEN).take(4).map(std::str::from_utf8).collect();
     let Ok(texts) = texts else { return Ok(false) };
     let Ok(linked) = link(&texts) else { return Ok(false) };
-    // Of texts that can be parsed, what is made of them can be.
+    // Of texts that can be parsed, what is made of them can be, unless they say different things of one name: whether they do is
+    // for the parser to find out, and to say.
     if texts.len() > 1
         && texts.iter().all(|text| ptx::parse(text).is_ok())
         && let Err(e) = ptx::parse(&linked)
+        && !DISAGREEMENTS.iter().any(|said| e.to_string().contains(said))
     {
         return Err(format!("what was linked of texts that can be parsed cannot be: {e}: {linked:?}"));
     }

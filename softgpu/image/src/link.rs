@@ -33,7 +33,10 @@ pub fn link<T: AsRef<str>>(texts: &[T]) -> Result<String> {
         })
     };
     for (_, item, names) in all() {
-        let Kind::Function { entry: false, signature } = item.kind else { continue };
+        let Kind::Function { entry, signature } = item.kind else { continue };
+        if entry && item.defines {
+            continue; // nobody calls it
+        }
         let name = names.get(item.name).map_or(item.name, String::as_str);
         if declared.insert(name.to_owned()) {
             let linkage = match symbols.get(item.name) {
@@ -325,7 +328,15 @@ impl<'a> Item<'a> {
         }
         let (name, mut end) = Self::name(scanner)?;
         if scanner.accept("(") {
-            while scanner.next().ok_or_else(unfinished)?.text != ")" {}
+            // Sizes are expressions, which may have parentheses of their own.
+            let mut depth = 1;
+            while depth > 0 {
+                match scanner.next().ok_or_else(unfinished)?.text {
+                    "(" => depth += 1,
+                    ")" => depth -= 1,
+                    _ => {}
+                }
+            }
             end = scanner.at;
         }
         let signature = &scanner.text[start..end];

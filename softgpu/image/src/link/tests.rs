@@ -107,6 +107,27 @@ fn what_the_parser_takes_for_blank_is_blank() {
 }
 
 #[test]
+fn parameters_with_expressions_are_repeated_whole() {
+    let one = format!("{HEADER}.func f (.param .align 4 .b8 p[8+2*(3-4)]) {{ ret; }}");
+    let other = format!("{HEADER}.visible .func g () {{ ret; }}");
+    assert!(ptx::parse(&one).is_ok());
+    let linked = link(&[&one, &other]).unwrap();
+    assert!(ptx::parse(&linked).is_ok(), "{linked}");
+}
+
+#[test]
+fn kernels_that_are_only_declared_stay_declared() {
+    let one = format!(
+        "{HEADER}.visible .entry k (.param .u64 p);\n.visible .func f () {{ .reg .b64 %a; mov.u64 %a, k; ret; }}"
+    );
+    let other = format!("{HEADER}.visible .func g () {{ ret; }}");
+    let linked = link(&[&one, &other]).unwrap();
+    assert!(ptx::parse(&linked).is_ok(), "{linked}");
+    let results = format!("{HEADER}.visible .entry (.param .b32 r) k (.param .u64 p) {{ ret; }}");
+    assert!(ptx::parse(&results).unwrap_err().to_string().contains("A kernel has no results"));
+}
+
+#[test]
 fn only_a_directive_goes_that_tells_a_debugger_something_and_not_what_stands_behind_it() {
     let kernel = |middle: &str| {
         format!("{HEADER}.visible .entry k () {{ .reg .b32 %r<2>;\n{middle} mov.b32 %r1, 7;\nret; }}")

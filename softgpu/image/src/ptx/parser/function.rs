@@ -88,7 +88,11 @@ impl<'a> Parser<'a> {
             merged: Vec::new(),
         };
         self.function_directives(&mut body.function)?;
+        let at = self.lexer.start;
         if self.accept(b'(')? {
+            if is_entry {
+                return Err(error_at(at, "A kernel has no results"));
+            }
             let returns = self.params(&mut body)?;
             for (index, (name, _)) in returns.iter().enumerate() {
                 self.name_param(&mut body, name, Symbol::Return(index as u32), &returns[index].1)?;
