@@ -65,6 +65,15 @@ impl Module {
         self.names.contains_key(name)
     }
 
+    /// What the device tells of the kernel of this place and name.
+    fn described<'i>(&self, info: &'i ModuleInfo, index: u32, name: &str) -> Option<&'i FunctionInfo> {
+        match &self.sketch {
+            None => info.functions.get(index as usize),
+            // The sketch has an order of its own.
+            Some(_) => info.functions.iter().find(|function| function.name == name),
+        }
+    }
+
     /// What a launch needs to know about each kernel.
     fn declared(&self) -> &[FunctionInfo] {
         match (&self.sketch, self.info.get()) {
@@ -245,10 +254,7 @@ impl Modules {
         let module = &*function.module;
         let info = self.module_info(module)?;
         let name = &function.declared().name;
-        let found = match &module.sketch {
-            None => info.functions.get(function.index as usize),
-            Some(_) => info.functions.iter().find(|f| f.name == *name),
-        };
+        let found = module.described(info, function.index, name);
         let found =
             found.ok_or_else(|| Error::new(Code::NotFound, format!("The module has no kernel {name}")))?;
         found.check_executable().inspect_err(|refusal| say_once(&refusal.message))?;
@@ -312,7 +318,7 @@ impl Modules {
             return Ok(function.clone());
         }
         let declared = &module.declared()[index as usize];
-        let told = module.info.get().and_then(|info| info.functions.iter().find(|f| f.name == name));
+        let told = module.info.get().and_then(|info| module.described(info, index, name));
         if let Some(refusal) = told.and_then(|told| told.refusal.as_ref()) {
             say_once(&refusal.message);
             return Err(refusal.clone());

@@ -4,6 +4,7 @@ use super::Daemon;
 use super::client::Entrant;
 use crate::device_spec::DeviceKind;
 use crate::lease::Admission;
+use crate::ledger::Descriptors;
 use crate::orders::{CONNECTION, LEDGER_OWN, LEDGER_RULES, LEDGER_USAGE, ORDERS, Orders, PEERS, STORE};
 use crate::partition::Arrangement;
 use crate::peer::Channel;
@@ -11,13 +12,48 @@ use crate::{APP_SERVER_COMMAND, inventory};
 use rgpu_protocol::sys::SignalSet;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::PoisonError;
 
+/// What the process of an admitted application is handed beside its connection.
+struct Belongings<'d> {
+    orders: OwnedFd,
+    ledger: &'d Descriptors,
+    /// The process's end of the socket by which it asks for images.
+    images: Option<UnixStream>,
+    peers: Option<Channel>,
+}
+
+impl Belongings<'_> {
+    /// Each with its place. What there is none of is nothing that the process would look at.
+    fn descriptors(&self) -> [(RawFd, RawFd); 6] {
+        let orders = self.orders.as_raw_fd();
+        [
+            (orders, ORDERS),
+            (self.ledger.rules.as_raw_fd(), LEDGER_RULES),
+            (self.ledger.usage.as_raw_fd(), LEDGER_USAGE),
+            (self.ledger.own.as_raw_fd(), LEDGER_OWN),
+            (self.images.as_ref().map_or(orders, AsRawFd::as_raw_fd), STORE),
+            (self.peers.as_ref().map_or(orders, AsRawFd::as_raw_fd), PEERS),
+        ]
+    }
+}
+
 impl Daemon {
+    /// What an application's process is handed, and the daemon's end of the socket where it asks for images.
+    fn belongings(
+        &self,
+        orders: &Orders,
+        peers: Option<Channel>,
+    ) -> io::Result<(Belongings<'_>, Option<UnixStream>)> {
+        let (ours, images) = orders.extras.keeps_images.then(UnixStream::pair).transpose()?.unzip();
+        let ledger = self.ledger.descriptors().ok_or(io::ErrorKind::NotFound)?;
+        Ok((Belongings { orders: orders.to_file()?, ledger, images, peers }, ours))
+    }
+
     /// Starts the process that serves an application. The socket is where it asks for images.
     pub(super) fn start(
         &self,
@@ -27,32 +63,36 @@ impl Daemon {
         arranged: &Arrangement,
         lease: Option<&Admission>,
     ) -> io::Result<(Child, Option<UnixStream>)> {
-        let (slot, keeps_images) = (orders.slot as usize, orders.extras.keeps_images);
-        let orders = orders.to_file()?;
-        let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
-            Some((ours, theirs)) => (Some(ours), Some(theirs)),
-            None => (None, None),
-        };
-        let ledger = self.ledger.descriptors().ok_or(io::ErrorKind::NotFound)?;
-        let descriptors = [
-            (connection, CONNECTION),
-            (orders.as_raw_fd(), ORDERS),
-            (ledger.rules.as_raw_fd(), LEDGER_RULES),
-            (ledger.usage.as_raw_fd(), LEDGER_USAGE),
-            (ledger.own.as_raw_fd(), LEDGER_OWN),
-            // Without a store this is nothing that the process would look at.
-            (theirs.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd), STORE),
-            // Likewise.
-            (peers.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd), PEERS),
-        ];
+        let (belongings, ours) = self.belongings(orders, peers)?;
+        let [a, b, c, d, e, f] = belongings.descriptors();
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        let descriptors = [(connection, CONNECTION), a, b, c, d, e, f];
         let child = self.spawn(descriptors, arranged.device.kind, &arranged.environment)?;
         children.push(child.id());
         drop(children);
-        if let Some(lease) = lease {
-            self.leases.started(lease.lease, slot, child.id());
-        }
+        self.has_started(&child, orders, lease);
         Ok((child, ours))
+    }
+
+    /// Has the process that speaks with a client serve the application.
+    pub(super) fn admit(
+        &self,
+        entrant: Entrant<'_>,
+        peers: Option<Channel>,
+        orders: &Orders,
+        lease: Option<&Admission>,
+    ) -> io::Result<(Child, Option<UnixStream>)> {
+        let (belongings, ours) = self.belongings(orders, peers)?;
+        let child = entrant.admit(&belongings.descriptors().map(|(descriptor, _)| descriptor))?;
+        self.has_started(&child, orders, lease);
+        Ok((child, ours))
+    }
+
+    /// An application's process is there: it ends with its lease.
+    fn has_started(&self, child: &Child, orders: &Orders, lease: Option<&Admission>) {
+        if let Some(lease) = lease {
+            self.leases.started(lease.lease, orders.slot as usize, child.id());
+        }
     }
 
     /// Starts the process with these descriptors, each at its place, and these variables beside the few of the daemon's that a
@@ -70,37 +110,6 @@ impl Daemon {
         // SAFETY: only async-signal-safe functions are called.
         unsafe { command.pre_exec(move || prepare_child(descriptors)) };
         command.spawn()
-    }
-
-    /// Has the process that speaks with a client serve the application.
-    pub(super) fn admit(
-        &self,
-        entrant: Entrant<'_>,
-        peers: Option<Channel>,
-        orders: &Orders,
-        lease: Option<&Admission>,
-    ) -> io::Result<(Child, Option<UnixStream>)> {
-        let (slot, keeps_images) = (orders.slot as usize, orders.extras.keeps_images);
-        let orders = orders.to_file()?;
-        let (ours, theirs) = match keeps_images.then(UnixStream::pair).transpose()? {
-            Some((ours, theirs)) => (Some(ours), Some(theirs)),
-            None => (None, None),
-        };
-        let ledger = self.ledger.descriptors().ok_or(io::ErrorKind::NotFound)?;
-        let child = entrant.admit(&[
-            orders.as_raw_fd(),
-            ledger.rules.as_raw_fd(),
-            ledger.usage.as_raw_fd(),
-            ledger.own.as_raw_fd(),
-            // Without a store this is nothing that the process would look at.
-            theirs.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd),
-            // Likewise.
-            peers.as_ref().map_or(orders.as_raw_fd(), AsRawFd::as_raw_fd),
-        ])?;
-        if let Some(lease) = lease {
-            self.leases.started(lease.lease, slot, child.id());
-        }
-        Ok((child, ours))
     }
 }
 

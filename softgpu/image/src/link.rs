@@ -329,14 +329,7 @@ impl<'a> Item<'a> {
         let (name, mut end) = Self::name(scanner)?;
         if scanner.accept("(") {
             // Sizes are expressions, which may have parentheses of their own.
-            let mut depth = 1;
-            while depth > 0 {
-                match scanner.next().ok_or_else(unfinished)?.text {
-                    "(" => depth += 1,
-                    ")" => depth -= 1,
-                    _ => {}
-                }
-            }
+            scanner.skip_parentheses()?;
             end = scanner.at;
         }
         let signature = &scanner.text[start..end];

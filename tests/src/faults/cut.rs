@@ -4,14 +4,13 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
 
 #[derive(Debug)]
 struct State {
-    target: Mutex<SocketAddr>,
+    target: SocketAddr,
     cut: AtomicBool,
     closing: AtomicBool,
 }
@@ -31,11 +30,7 @@ impl Way {
     pub fn to(target: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let state = Arc::new(State {
-            target: Mutex::new(target),
-            cut: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
-        });
+        let state = Arc::new(State { target, cut: AtomicBool::new(false), closing: AtomicBool::new(false) });
         let shared = state.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -77,8 +72,7 @@ impl State {
 
     fn join(self: Arc<Self>, client: TcpStream) {
         self.wait_while_cut();
-        let target = *self.target.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(server) = TcpStream::connect(target) else {
+        let Ok(server) = TcpStream::connect(self.target) else {
             let _ = client.shutdown(Shutdown::Both); // nobody is there
             return;
         };

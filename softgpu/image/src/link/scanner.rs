@@ -126,13 +126,20 @@ impl<'a> Scanner<'a> {
 
     /// To behind the brace that closes the one just read.
     pub(super) fn skip_block(&mut self) -> Result<()> {
+        self.skip_nested("{", "}")
+    }
+
+    /// To behind the parenthesis that closes the one just read.
+    pub(super) fn skip_parentheses(&mut self) -> Result<()> {
+        self.skip_nested("(", ")")
+    }
+
+    fn skip_nested(&mut self, open: &str, close: &str) -> Result<()> {
         let mut depth = 1;
         while depth > 0 {
-            match self.next().ok_or_else(unfinished)?.text {
-                "{" => depth += 1,
-                "}" => depth -= 1,
-                _ => {}
-            }
+            let text = self.next().ok_or_else(unfinished)?.text;
+            depth += usize::from(text == open);
+            depth -= usize::from(text == close);
         }
         Ok(())
     }
