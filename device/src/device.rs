@@ -3,7 +3,8 @@
 use crate::telemetry::{Group, Telemetry};
 use crate::{
     AddressPlan, Code, CopySink, DeviceInfo, Done, Error, Handle, HostData, HostSource, HostTarget, Launch,
-    Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region, Result, Seat,
+    LibraryCall, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region, Result,
+    Seat,
 };
 
 /// What a synchronisation waits for.
@@ -186,6 +187,20 @@ pub trait Device: Send + Sync {
     /// Enqueues a launch that this device has prepared, with these parameters.
     fn launch_prepared(&self, prepared: &PreparedLaunch, params: &[u8]) -> Result<()> {
         self.launch(prepared.with(params))
+    }
+
+    /// Enqueues an operation of a mathematical library. Arguments that cannot be read, or that no call of the library could
+    /// have, are [`Code::InvalidValue`]; addresses that are not the application's are an error of the work, as a kernel's are.
+    fn library(&self, call: LibraryCall<'_>) -> Result<()> {
+        let what = format!("This device has no mathematical libraries (operation {})", call.operation);
+        Err(Error::new(Code::NotSupported, what))
+    }
+
+    /// The version of the mathematical library of this number, as that library numbers its versions. An error says why there
+    /// is none.
+    fn library_version(&self, ordinal: Ordinal, library: u32) -> Result<u32> {
+        let _ = (ordinal, library);
+        Err(Error::new(Code::NotSupported, "This device has no mathematical libraries"))
     }
 
     /// Creates a stream; `blocking` ones are ordered with the legacy stream. Lower `priority` numbers

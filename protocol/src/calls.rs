@@ -15,7 +15,8 @@
 //! - `MINOR` is the protocol's minor version in which the row appeared. Rows are never renumbered or
 //!   changed, only added.
 
-use crate::wire::{DecodeError, Reader, Wire, records};
+use crate::wire::{DecodeError, Reader, Wire};
+use rgpu_wire::records;
 
 /// Invokes a macro with the table of calls. See [`calls`](crate::calls) for the form of a row.
 #[macro_export]
@@ -122,6 +123,11 @@ macro_rules! for_each_call {
             /// Which kernels of a loaded module the device cannot execute, and why. Since minor version 5 a [`ModuleInfo`] says
             /// of such a kernel that a block of it may have no thread (`max_threads` 0), and a client asks where it says so.
             47 refusals RefusalsAsk asked plain since 5 (module: u64) -> Refusals;
+            /// Puts an operation of a mathematical library on a stream. The payload is its arguments, in a layout of the
+            /// operation's own (the crate `rgpu-libraries`), which is the device's to read.
+            48 library Library posted bulk since 6 (stream: u64, operation: u32) -> ();
+            /// The version of a mathematical library that the device's side has, or 0 and why there is none.
+            49 library_version LibraryVersionAsk asked plain since 6 (ordinal: u32, library: u32) -> LibraryVersion;
         }
     };
 }
@@ -222,6 +228,13 @@ records! {
         code: u32,
         /// What is missing, where, for a person to read.
         message: String,
+    }
+    /// What a device's side has of a mathematical library.
+    LibraryVersion {
+        /// The library's own number for its version; 0 where there is none.
+        version: u32,
+        /// Why there is none, for a person to read.
+        why: String,
     }
     /// A module-level variable.
     GlobalInfo {

@@ -11,7 +11,8 @@
 //! that of the call before; an answer bears its call's number; a notice bears 0, or, with
 //! [`Notice::CopyData`], the call's number that it belongs to. Between servers there are only [parts](Part) of copies.
 
-use crate::wire::{DecodeError, Reader, Result, Wire, records};
+use crate::wire::{DecodeError, Reader, Result, Wire};
+use rgpu_wire::records;
 
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 16;

@@ -77,7 +77,7 @@ pub mod reader;
 pub mod stats;
 pub mod sys;
 pub mod transport;
-pub mod wire;
+pub use rgpu_wire as wire;
 
 /// A client sends no more bulk data for one stream than this before the server has said that enough of it is done, so that the
 /// server goes on reading other calls.

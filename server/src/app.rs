@@ -62,6 +62,8 @@ pub(crate) fn software_config(spec: &DeviceSpec) -> rgpu_softgpu::Config {
         compute_capability: spec.compute_capability,
         identity: spec.identity,
         own_process: true,
+        #[cfg(feature = "libraries")]
+        libraries: Some(rgpu_softlib::LIBRARIES),
         ..rgpu_softgpu::Config::default()
     }
 }

@@ -7,5 +7,6 @@
 pub mod abi;
 pub mod compile;
 pub mod exec;
+pub mod library;
 
 pub use exec::{Config, SoftGpu, describe};

@@ -1,5 +1,6 @@
 //! The devices of a session: what each was given to do, how far it is, and what went wrong.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -30,6 +31,8 @@ struct DeviceState {
     limits: Mutex<[Option<u64>; 3]>,
     /// Devices whose memory this one was given access to.
     peers: Mutex<Vec<Ordinal>>,
+    /// Versions of the mathematical libraries that were asked for, by the library's number.
+    libraries: Mutex<BTreeMap<u32, Result<u32>>>,
 }
 
 impl DeviceState {
@@ -42,6 +45,7 @@ impl DeviceState {
             launch_limits: LaunchLimits::new(info),
             limits: Mutex::new([None; 3]),
             peers: Mutex::new(Vec::new()),
+            libraries: Mutex::default(),
         }
     }
 }
@@ -166,6 +170,12 @@ impl Devices {
     #[inline]
     pub(crate) fn before_device_work(&self) -> Result<()> {
         self.shared.before_device_work(&*self.session.device)
+    }
+
+    /// The version of a mathematical library, or why there is none. The device is asked once.
+    pub(crate) fn library_version(&self, ordinal: Ordinal, library: u32) -> Result<u32> {
+        let mut known = self.of(ordinal).libraries.lock();
+        known.entry(library).or_insert_with(|| self.session.device.library_version(ordinal, library)).clone()
     }
 
     /// To be called after waiting for the device: takes over what it changed in mirrored memory.

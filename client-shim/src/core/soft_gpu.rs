@@ -19,6 +19,10 @@ pub(super) fn open(config: rgpu_softgpu::Config, host: Arc<dyn Host>) -> Result<
 /// `RGPU_SOFT_CC` (8.0).
 pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
     let mut config = rgpu_softgpu::Config::default();
+    #[cfg(feature = "libraries")]
+    {
+        config.libraries = Some(rgpu_softlib::LIBRARIES);
+    }
     let bad =
         |name: &str, value: &str| Error::new(Code::NoDevice, format!("{name}={value} is not understood"));
     if let Ok(value) = std::env::var("RGPU_SOFT_MEMORY") {

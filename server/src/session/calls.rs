@@ -415,6 +415,26 @@ impl Dispatcher {
         self.took(call.stream, 0, r)
     }
 
+    fn library(&mut self, call: Library, payload: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        let call = rgpu_device::LibraryCall {
+            stream: call.stream,
+            operation: call.operation,
+            params: payload.bytes(),
+        };
+        let r = self.device.library(call);
+        self.took(call.stream, 0, r)
+    }
+
+    fn library_version(&mut self, call: LibraryVersionAsk, _: Payload<'_>) -> Reply<LibraryVersion> {
+        self.ordinal = call.ordinal;
+        let found = self.device.library_version(call.ordinal, call.library);
+        Reply::Now(Ok(match found {
+            Ok(version) => LibraryVersion { version, why: String::new() },
+            Err(error) => LibraryVersion { version: 0, why: error.message },
+        }))
+    }
+
     fn stream_create(&mut self, call: StreamCreate, _: Payload<'_>) -> Result<()> {
         self.ordinal = call.ordinal;
         self.device.stream_create(call.ordinal, call.stream, call.blocking, call.priority)?;

@@ -5,14 +5,15 @@ use std::sync::mpsc;
 
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, GlobalKind, Handle, HostData,
-    HostTarget, Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Seat,
-    Target,
+    HostTarget, Launch, LibraryCall, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region,
+    Result, Seat, Target,
 };
 
 use super::SoftGpu;
 use super::arena::Arena;
 use super::heap::Heap;
 use super::launch::{LaunchWork, MAX_STACK};
+use super::library::LibraryWork;
 use super::look::wait_for;
 use super::memory::{Memory, Owner, Refusal};
 use super::mirror::Mirror;
@@ -21,6 +22,7 @@ use super::shared::{DeviceState, Runtime};
 use super::stream::{Actions, Key, Point, Work};
 use super::transfer::Transfer;
 use super::{info, worker};
+use crate::library::Libraries;
 
 fn invalid<T>(what: impl Into<String>) -> Result<T> {
     Err(Error::new(Code::InvalidValue, what))
@@ -78,6 +80,14 @@ impl SoftGpu {
         let (key, _): (Key, _) = state.streams.open(stream)?;
         self.shared.enqueue(state, key, work, after);
         Ok(())
+    }
+
+    /// The mathematical libraries.
+    fn libraries(&self) -> Result<&'static dyn Libraries> {
+        self.shared.config.libraries.ok_or_else(|| {
+            let what = "This software GPU was built without mathematical libraries";
+            Error::new(Code::NotSupported, what)
+        })
     }
 
     /// Takes a module's variables and handles away.
@@ -335,6 +345,32 @@ impl Device for SoftGpu {
         let work = LaunchWork::new(&launch, module, state.stack[ordinal as usize], &self.shared.limits)?;
         self.shared.enqueue(state, key, Work::Launch(Box::new(work)), &[]);
         Ok(())
+    }
+
+    fn library(&self, call: LibraryCall<'_>) -> Result<()> {
+        self.shared.runtime()?;
+        let plan = self.libraries()?.plan(call.operation, call.params)?;
+        let mut state = self.shared.lock();
+        let (key, ordinal) = state.streams.open(call.stream)?;
+        match LibraryWork::new(plan, memory(&mut state)?) {
+            Ok(work) => {
+                self.shared.enqueue(state, key, Work::Library(Box::new(work)), &[]);
+                Ok(())
+            }
+            Err(error) => {
+                if error.code.is_sticky() {
+                    state.streams.fail(ordinal, error.clone());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn library_version(&self, ordinal: Ordinal, library: u32) -> Result<u32> {
+        if ordinal >= self.shared.config.devices {
+            return Err(Error::new(Code::InvalidDevice, format!("There is no device {ordinal}")));
+        }
+        self.libraries()?.version(library)
     }
 
     fn stream_create(&self, ordinal: Ordinal, stream: Handle, blocking: bool, priority: i32) -> Result<()> {

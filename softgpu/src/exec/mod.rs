@@ -19,6 +19,7 @@ mod heap;
 mod helpers;
 mod info;
 mod launch;
+mod library;
 mod look;
 mod memory;
 mod mirror;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 
 use rgpu_device::{Code, Error, Host, Pacer, Result};
 
+use crate::library::Libraries;
 use shared::Shared;
 
 /// How a software GPU is to look and what it may use.
@@ -59,6 +61,8 @@ pub struct Config {
     /// Whether the process is this library's own, where nobody else handles signals: a program's may have put handlers of
     /// its own in front of the executor's since the last kernel.
     pub own_process: bool,
+    /// The mathematical libraries that it has.
+    pub libraries: Option<&'static dyn Libraries>,
 }
 
 impl Default for Config {
@@ -72,6 +76,7 @@ impl Default for Config {
             compute_capability: (8, 0),
             name: "rgpu software GPU".into(),
             own_process: false,
+            libraries: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use super::governor::Governor;
 use super::grid::Grid;
 use super::heap::Heap;
 use super::launch::{LaunchWork, Site};
+use super::library::{LibraryWork, Running};
 use super::look::{FOR_WORK, look};
 use super::memory::Memory;
 use super::mirror::Mirror;
@@ -49,6 +50,10 @@ pub(super) struct DeviceState {
     pub stack: Vec<u64>,
     /// Kernels that are executing, in the order in which they were started.
     active: Vec<Arc<Grid>>,
+    /// Operations of libraries that are being carried out, of which there is more than one piece.
+    pub(super) computing: Vec<Arc<Running>>,
+    /// How many operations of libraries have begun and not ended.
+    computations: usize,
     /// Launches that wait for a parameter slot, or for another cooperative launch to end.
     delayed: VecDeque<Key>,
     cooperative: bool,
@@ -96,6 +101,10 @@ pub(super) enum Job {
     Transfer(Key, Box<Transfer>),
     /// Blocks of a kernel.
     Grid(Arc<Grid>),
+    /// An operation of a library to be started.
+    Library(Key, Box<LibraryWork>),
+    /// Pieces of an operation of a library.
+    Pieces(Arc<Running>),
 }
 
 /// A kernel whose turn has come.
@@ -108,6 +117,31 @@ pub(super) struct Turn {
     slot: u64,
     /// Its number.
     id: u64,
+}
+
+impl DeviceState {
+    /// An operation of a library begins: the device is busy.
+    pub(super) fn computation_begins(&mut self) {
+        self.computations += 1;
+        self.busy_since.get_or_insert_with(Instant::now);
+    }
+
+    /// An operation of a library has ended. It counts as a kernel where it was `done`.
+    pub(super) fn computation_ends(&mut self, done: bool) {
+        self.computations -= 1;
+        self.launches += u64::from(done);
+        self.rest();
+    }
+
+    /// Counts the time until now as busy, if nothing executes any more.
+    fn rest(&mut self) {
+        if self.active.is_empty()
+            && self.computations == 0
+            && let Some(since) = self.busy_since.take()
+        {
+            self.busy += since.elapsed();
+        }
+    }
 }
 
 /// Room for blocks of ordinary and of cooperative kernels.
@@ -127,6 +161,8 @@ impl Shared {
             modules: HashMap::new(),
             stack: vec![1024; config.devices as usize],
             active: Vec::new(),
+            computing: Vec::new(),
+            computations: 0,
             delayed: VecDeque::new(),
             cooperative: false,
             params: (0..PARAM_SLOTS).rev().collect(),
@@ -226,7 +262,7 @@ impl Shared {
     }
 
     /// The work that was taken from a stream is done. With `next`, the caller does what comes next, if there is anything.
-    fn complete(
+    pub(super) fn complete(
         self: &Arc<Self>,
         key: Key,
         result: Result<()>,
@@ -267,6 +303,8 @@ impl Shared {
         self.urgent.store(ready, Ordering::Relaxed);
         let open = state.active.iter().filter(|g| !g.is_alone());
         let blocks: u64 = open.map(|g| g.remaining()).fold(0, u64::saturating_add);
+        let pieces: usize = state.computing.iter().map(|running| running.remaining()).sum();
+        let ready = ready.saturating_add(pieces);
         let mut need = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_add(ready).min(self.workers);
         if need == 0 {
             return;
@@ -341,8 +379,15 @@ impl Shared {
                     self.call_workers(state);
                     return Some(Job::Transfer(key, transfer));
                 }
+                Some(Work::Library(work)) => {
+                    self.call_workers(state);
+                    return Some(Job::Library(key, work));
+                }
                 Some(_) | None => {}
             }
+        }
+        if let Some(running) = state.computing.iter().find(|running| running.remaining() > 0) {
+            return Some(Job::Pieces(running.clone()));
         }
         grid.map(Job::Grid)
     }
@@ -485,11 +530,7 @@ impl Shared {
         let mut actions = Actions::default();
         let mut state = self.lock();
         state.active.retain(|g| !Arc::ptr_eq(g, grid));
-        if state.active.is_empty()
-            && let Some(since) = state.busy_since.take()
-        {
-            state.busy += since.elapsed();
-        }
+        state.rest();
         if error.is_none() && !grid.aborted() {
             state.launches += 1;
             if let Some(governor) = &self.governor {

@@ -12,6 +12,7 @@ use rgpu_device::{Code, Done, Error, ErrorState, FIRST_STREAM, Handle, Ordinal, 
 use rustc_hash::FxHashMap;
 
 use super::launch::LaunchWork;
+use super::library::LibraryWork;
 use super::transfer::Transfer;
 
 /// Room for more work than this is given back when a stream has none left.
@@ -29,6 +30,8 @@ pub(super) enum Work {
     Launch(Box<LaunchWork>),
     /// A copy or fill.
     Transfer(Box<Transfer>),
+    /// An operation of a mathematical library.
+    Library(Box<LibraryWork>),
     /// The record of an event.
     Record(Arc<Event>),
     /// A function of the program.

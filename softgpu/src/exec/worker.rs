@@ -11,6 +11,7 @@ use super::fault::{self, Guard};
 use super::governor::{Governor, Seat};
 use super::grid::{Grid, nanoseconds};
 use super::info::resident_blocks;
+use super::library::Running;
 use super::shared::{Job, Shared};
 use super::slot::Slot;
 
@@ -132,6 +133,31 @@ impl Worker {
                 }
             }
             Job::Grid(grid) => self.work_on(grid),
+            Job::Library(key, work) => {
+                if let Some(running) = self.shared.begin_library(key, *work) {
+                    self.compute(&running);
+                }
+            }
+            Job::Pieces(running) => self.compute(&running),
+        }
+    }
+
+    /// Does pieces of an operation of a library as long as there are any.
+    fn compute(&mut self, running: &Arc<Running>) {
+        let mut running = running.clone();
+        loop {
+            self.enter(running.ordinal);
+            match running.work() {
+                None => return,
+                Some(false) => {}
+                Some(true) => match self.shared.library_done(&running) {
+                    Some(next) => running = next,
+                    None => return,
+                },
+            }
+            if let Some((key, transfer)) = self.shared.urgent_transfer() {
+                self.shared.transfer(key, *transfer);
+            }
         }
     }
 

@@ -10,8 +10,8 @@ use super::quiet;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
-    HostTarget, Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region,
-    RegionCursor, Result, Target,
+    HostTarget, Launch, LibraryCall, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch,
+    Range, Region, RegionCursor, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, Call};
 use rgpu_protocol::frame::{HEADER_BYTES, MAX_BULK, runs};
@@ -32,6 +32,14 @@ impl Remote {
         let value = result?;
         self.link.errors.take_pending()?;
         Ok(value)
+    }
+
+    /// Fails where the server knows no mathematical libraries.
+    fn check_libraries(&self) -> Result<()> {
+        if self.minor >= wire::Library::SINCE {
+            return Ok(());
+        }
+        Err(Error::new(Code::NotSupported, "The server is too old for mathematical libraries"))
     }
 
     /// Whether the device must be told where each byte lies in the host's memory.
@@ -394,6 +402,22 @@ impl Device for Remote {
             self.link.errors.check_stream(stream)?;
         }
         self.link.post_encoded::<wire::LaunchBrief, BRIEF>(stream, &prepared.form, params)
+    }
+
+    fn library(&self, call: LibraryCall<'_>) -> Result<()> {
+        self.check_libraries()?;
+        if call.params.len() > MAX_BULK {
+            return Err(Error::new(Code::InvalidValue, "The arguments of the operation are too long"));
+        }
+        self.link.errors.check_stream(call.stream)?;
+        self.link.admit_call(call.stream)?;
+        self.link.library(call.stream, call.operation, Payload::Bytes(call.params))
+    }
+
+    fn library_version(&self, ordinal: Ordinal, library: u32) -> Result<u32> {
+        self.check_libraries()?;
+        let found = self.link.library_version(ordinal, library)?;
+        if found.version == 0 { Err(Error::new(Code::NotSupported, found.why)) } else { Ok(found.version) }
     }
 
     fn stream_create(&self, ordinal: Ordinal, stream: Handle, blocking: bool, priority: i32) -> Result<()> {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
-    HostTarget, Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region,
-    Result, Target,
+    HostTarget, Launch, LibraryCall, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch,
+    Range, Region, Result, Target,
 };
 
 use super::Several;
@@ -219,6 +219,17 @@ impl Device for Several {
             self.before_looking((server, stream))?;
         }
         found.remote.launch_prepared(prepared, params)
+    }
+
+    fn library(&self, call: LibraryCall<'_>) -> Result<()> {
+        let (server, stream) = self.stream(call.stream)?;
+        self.before_looking((server, stream))?;
+        self.remote(server).library(LibraryCall { stream, ..call })
+    }
+
+    fn library_version(&self, ordinal: Ordinal, library: u32) -> Result<u32> {
+        let (remote, local) = self.at(ordinal)?;
+        remote.library_version(local, library)
     }
 
     fn stream_create(&self, ordinal: Ordinal, stream: Handle, blocking: bool, priority: i32) -> Result<()> {

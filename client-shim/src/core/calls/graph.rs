@@ -84,6 +84,7 @@ impl Op {
                     core.launch(&kernel.function, stream, &kernel.config, Params::Extra(extra.as_ptr()))
                 }
             }
+            Self::Library(work) => core.compute(stream, work.operation, &work.params),
             Self::Copy(what, direction) => core.copy_box(stream, what, *direction, Wait::Async),
             Self::Fill(region, value, element) => core.fill(stream, *region, *value, *element, Wait::Async),
             Self::Host(call) => {

@@ -10,6 +10,7 @@ mod copy;
 mod device;
 mod graph;
 mod launch;
+mod math;
 mod memory;
 mod module;
 mod occupancy;

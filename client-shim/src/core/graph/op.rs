@@ -103,6 +103,15 @@ impl Kernel {
     }
 }
 
+/// An operation of a mathematical library, on whatever stream the graph is launched in.
+#[derive(Debug, Clone)]
+pub(crate) struct LibraryWork {
+    /// Which operation.
+    pub operation: u32,
+    /// Its arguments, as the device gets them.
+    pub params: Arc<[u8]>,
+}
+
 /// What graphs have allocated: the addresses that nobody has freed yet, and how much lies there.
 pub(crate) struct GraphAllocations {
     memory: Arc<Memory>,
@@ -166,6 +175,8 @@ pub(crate) enum Op {
     Empty,
     /// A kernel launch.
     Kernel(Kernel),
+    /// An operation of a mathematical library.
+    Library(LibraryWork),
     /// A copy of a box, with what the program said about its direction.
     Copy(CopyBox, Direction),
     /// A fill with the low bytes (1, 2 or 4) of a value.
@@ -189,7 +200,8 @@ impl Op {
     pub(crate) fn kind(&self) -> NodeKind {
         match self {
             Self::Empty => NodeKind::Empty,
-            Self::Kernel(_) => NodeKind::Kernel,
+            // A library's work is kernels, of which nobody can say more.
+            Self::Kernel(_) | Self::Library(_) => NodeKind::Kernel,
             Self::Copy(..) => NodeKind::Memcpy,
             Self::Fill(..) => NodeKind::Memset,
             Self::Host(_) => NodeKind::Host,

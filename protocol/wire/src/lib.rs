@@ -139,7 +139,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(u8, u16, u32, u64, i32, f32);
+numbers!(u8, u16, u32, u64, i32, i64, f32, f64);
 
 impl Wire for () {
     const MIN_BYTES: usize = 0;
@@ -267,31 +267,30 @@ impl Wire for String {
 }
 
 /// Defines records: structs whose wire form is their fields in order.
+#[macro_export]
 macro_rules! records {
     ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Default)]
         pub struct $name { $($(#[$fdoc])* pub $field: $type,)* }
 
-        impl $crate::wire::Wire for $name {
-            const MIN_BYTES: usize = 0 $(+ <$type as $crate::wire::Wire>::MIN_BYTES)*;
-            const FIXED: bool = true $(&& <$type as $crate::wire::Wire>::FIXED)*;
+        impl $crate::Wire for $name {
+            const MIN_BYTES: usize = 0 $(+ <$type as $crate::Wire>::MIN_BYTES)*;
+            const FIXED: bool = true $(&& <$type as $crate::Wire>::FIXED)*;
             #[inline(always)]
             fn put<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
-                $(let out = $crate::wire::Wire::put(&self.$field, out);)*
+                $(let out = $crate::Wire::put(&self.$field, out);)*
                 out
             }
             fn encode(&self, _out: &mut Vec<u8>) {
-                $($crate::wire::Wire::encode(&self.$field, _out);)*
+                $($crate::Wire::encode(&self.$field, _out);)*
             }
-            fn decode(_reader: &mut $crate::wire::Reader<'_>) -> $crate::wire::Result<Self> {
-                Ok(Self { $($field: $crate::wire::Wire::decode(_reader)?,)* })
+            fn decode(_reader: &mut $crate::Reader<'_>) -> $crate::Result<Self> {
+                Ok(Self { $($field: $crate::Wire::decode(_reader)?,)* })
             }
         }
     )*};
 }
-pub(crate) use records;
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,63 @@
+//! The table of operations.
+
+use rgpu_wire::{DecodeError, Result, Wire, from_bytes, to_bytes};
+
+/// The arguments of one operation.
+pub trait Arguments: Wire {
+    /// The operation's number.
+    const NUMBER: u32;
+
+    /// Number and arguments, as a device gets them.
+    fn written(&self) -> (u32, Vec<u8>) {
+        (Self::NUMBER, to_bytes(self))
+    }
+}
+
+/// Invokes a macro with the table of operations: number and record, in the order of the numbers.
+#[macro_export]
+macro_rules! for_each_operation {
+    ($then:ident) => {
+        $then! {
+            1 Gemm;
+        }
+    };
+}
+
+macro_rules! define {
+    ($($number:literal $record:ident;)*) => {
+        /// An operation with its arguments.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Operation {
+            $(#[doc = concat!("See [`", stringify!($record), "`](crate::", stringify!($record), ").")]
+            $record(crate::$record),)*
+        }
+
+        $(impl Arguments for crate::$record {
+            const NUMBER: u32 = $number;
+        })*
+
+        impl Operation {
+            /// The names of all operations, with their numbers.
+            pub const NAMES: &[(u32, &str)] = &[$(($number, stringify!($record))),*];
+
+            /// Reads the arguments of the operation of this number.
+            ///
+            /// # Errors
+            /// There is no such operation, or the bytes are not its arguments.
+            pub fn read(number: u32, params: &[u8]) -> Result<Self> {
+                match number {
+                    $($number => Ok(Self::$record(from_bytes(params)?)),)*
+                    _ => Err(DecodeError::Unknown { what: "operation of a library", value: number.into() }),
+                }
+            }
+
+            /// Number and arguments, as [`Operation::read`] takes them.
+            pub fn written(&self) -> (u32, Vec<u8>) {
+                match self {
+                    $(Self::$record(arguments) => arguments.written(),)*
+                }
+            }
+        }
+    };
+}
+for_each_operation!(define);

@@ -1,0 +1,3 @@
+//! Operations of cuBLAS.
+
+pub(crate) mod gemm;

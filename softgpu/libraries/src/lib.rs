@@ -1,0 +1,49 @@
+//! The mathematical libraries of the software GPU: each operation of [`rgpu_libraries`], computed on the processor by crates
+//! made for that ([`gemm`] for products of matrices).
+//!
+//! An operation becomes a [`Plan`]: the memory that it uses, which the software GPU checks, and a [`Computation`](rgpu_softgpu::library::Computation), which
+//! its workers carry out in pieces.
+
+mod blas;
+mod memory;
+mod number;
+mod scalar;
+
+use rgpu_device::{Code, Error, Result};
+use rgpu_libraries::{Library, Operation};
+use rgpu_softgpu::library::{Libraries, Plan};
+
+/// The libraries of the software GPU, to be named in its [`Config`](rgpu_softgpu::Config).
+pub static LIBRARIES: &dyn Libraries = &SoftLibraries;
+
+#[derive(Debug)]
+struct SoftLibraries;
+
+/// An operation that cannot be done like this.
+fn invalid<T>(what: impl Into<String>) -> Result<T> {
+    Err(Error::new(Code::InvalidValue, what))
+}
+
+/// An operation that nobody has written yet.
+fn missing<T>(what: impl Into<String>) -> Result<T> {
+    Err(Error::new(Code::NotSupported, format!("The software GPU does not have {}", what.into())))
+}
+
+impl Libraries for SoftLibraries {
+    fn version(&self, library: u32) -> Result<u32> {
+        match Library::from_number(library) {
+            // What there is behaves as these versions do.
+            Some(Library::Blas) => Ok(130_001),
+            Some(other) => missing(other.name()),
+            None => invalid(format!("There is no library number {library}")),
+        }
+    }
+
+    fn plan(&self, operation: u32, params: &[u8]) -> Result<Plan> {
+        let operation = Operation::read(operation, params)
+            .map_err(|error| Error::new(Code::InvalidValue, format!("An operation of a library: {error}")))?;
+        match operation {
+            Operation::Gemm(gemm) => blas::gemm::plan(gemm),
+        }
+    }
+}

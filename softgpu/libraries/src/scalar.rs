@@ -1,0 +1,24 @@
+//! Factors, of the host or in device memory.
+
+use rgpu_libraries::{DataType, Scalar};
+use rgpu_softgpu::library::Operand;
+
+use crate::number::Number;
+
+/// A factor's operand; nothing where it is the host's.
+pub(crate) fn operand(scalar: &Scalar, kind: DataType) -> Operand {
+    let bytes = if scalar.addr == 0 { 0 } else { kind.bytes() };
+    Operand { addr: scalar.addr, bytes, written: false }
+}
+
+/// The factor, now.
+///
+/// # Safety
+/// `at` is the operand that [`operand`] described for the type `T`.
+pub(crate) unsafe fn read<T: Number>(scalar: &Scalar, at: *const u8) -> T {
+    if scalar.addr == 0 {
+        return T::from_parts(scalar.value);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { at.cast::<T>().read_unaligned() }
+}
