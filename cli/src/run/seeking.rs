@@ -3,7 +3,7 @@
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use rgpu_control::api::{Lease, LeaseRequest, LeaseState};
+use rgpu_control::api::{ErrorCode, Lease, LeaseRequest, LeaseState};
 use rgpu_control::ticket::LeaseServer;
 use rgpu_control::{Broker, ClientError};
 
@@ -80,8 +80,21 @@ pub(super) struct Seeker<'a> {
 }
 
 impl Seeker<'_> {
-    /// A lease that is granted.
+    /// A lease that is granted. Where the broker forgets it while it waits, it is asked for again.
     pub(super) fn lease(&mut self, request: &LeaseRequest) -> Result<Waited, Failure> {
+        loop {
+            if let Some(waited) = self.once(request)? {
+                return Ok(waited);
+            }
+            eprintln!("rgpu: the broker has lost its queue; asking for GPUs again");
+            if let Some(signal) = self.signals.wait(RETRY) {
+                return Ok(Waited::Interrupted(signal));
+            }
+        }
+    }
+
+    /// A lease that is granted; `None` where the broker has forgotten it.
+    fn once(&mut self, request: &LeaseRequest) -> Result<Option<Waited>, Failure> {
         let lease = loop {
             let (broker, request) = (self.broker.clone(), request.clone());
             match run_interruptibly(self.signals, move || broker.request_lease(&request))? {
@@ -93,27 +106,29 @@ impl Seeker<'_> {
                     if let Ok(Ok(lease)) = rest.recv_timeout(SILENCE + RELEASE_TIME) {
                         release(self.broker, lease.id, false);
                     }
-                    return Ok(Waited::Interrupted(signal));
+                    return Ok(Some(Waited::Interrupted(signal)));
                 }
             }
             if let Some(signal) = self.signals.wait(RETRY) {
-                return Ok(Waited::Interrupted(signal));
+                return Ok(Some(Waited::Interrupted(signal)));
             }
         };
         self.away.answered();
         let id = lease.id;
         let waited = self.wait_for_grant(lease);
-        if !matches!(waited, Ok(Waited::Granted(_))) {
+        if !matches!(waited, Ok(Some(Waited::Granted(_)) | None)) {
             release(self.broker, id, false);
         }
         waited
     }
 
-    fn wait_for_grant(&mut self, mut lease: Lease) -> Result<Waited, Failure> {
+    /// What came of waiting; `None` where the broker knows the lease no more: its state was lost, or set back to an older one, or
+    /// another broker has taken over, which learns of granted leases from their servers, and of waiting ones from nobody.
+    fn wait_for_grant(&mut self, mut lease: Lease) -> Result<Option<Waited>, Failure> {
         let mut said = String::new();
         loop {
             match lease.state {
-                LeaseState::Active => return Ok(Waited::Granted(Box::new(lease))),
+                LeaseState::Active => return Ok(Some(Waited::Granted(Box::new(lease)))),
                 LeaseState::Waiting => {}
                 LeaseState::Ending | LeaseState::Ended => {
                     let text =
@@ -130,12 +145,13 @@ impl Seeker<'_> {
             let look = move |broker: &Broker| {
                 let jobs = broker.jobs()?;
                 let place = jobs.iter().find(|job| job.lease == id).map_or(0, |job| job.place);
-                Ok((place, broker.lease(id, 0)?))
+                Ok(known(broker.lease(id, 0))?.map(|lease| (place, lease)))
             };
             match self.ask(look)? {
-                Err(signal) => return Ok(Waited::Interrupted(signal)),
+                Err(signal) => return Ok(Some(Waited::Interrupted(signal))),
                 Ok(None) => continue,
-                Ok(Some((place, now))) => {
+                Ok(Some(None)) => return Ok(None),
+                Ok(Some(Some((place, now)))) => {
                     if now.state == LeaseState::Waiting {
                         say_place(&mut said, place, &now.reason);
                     }
@@ -148,10 +164,11 @@ impl Seeker<'_> {
             // Rounded up, so that the last request doesn't wait for nothing.
             let wait_s =
                 left.map_or(POLL_S, |left| (left.as_millis().div_ceil(1000) as u32).clamp(1, POLL_S));
-            match self.ask(move |broker| broker.lease(id, wait_s))? {
-                Err(signal) => return Ok(Waited::Interrupted(signal)),
+            match self.ask(move |broker| known(broker.lease(id, wait_s)))? {
+                Err(signal) => return Ok(Some(Waited::Interrupted(signal))),
                 Ok(None) => {}
-                Ok(Some(now)) => lease = now,
+                Ok(Some(None)) => return Ok(None),
+                Ok(Some(Some(now))) => lease = now,
             }
         }
     }
@@ -177,6 +194,14 @@ impl Seeker<'_> {
                 })
             }
         }
+    }
+}
+
+/// The lease, where the broker knows it.
+fn known(answer: Result<Lease, ClientError>) -> Result<Option<Lease>, ClientError> {
+    match answer {
+        Err(error) if error.code() == Some(ErrorCode::NotFound) => Ok(None),
+        other => other.map(Some),
     }
 }
 

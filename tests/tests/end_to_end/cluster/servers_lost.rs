@@ -32,6 +32,7 @@ pub(super) fn tests() -> Vec<Test> {
             broker_away_at_the_start,
         ),
         Test::new("cluster::a_node_that_has_just_died_is_not_the_end_of_a_run", node_just_died),
+        Test::new("cluster::a_lost_queue_is_not_the_end_of_a_run", queue_is_lost),
         Test::new("cluster::a_tickets_private_key_is_gone_with_a_killed_run", ticket_is_gone),
         Test::new("cluster::a_run_that_is_interrupted_while_it_waits_withdraws_its_request", withdrawn),
     ]
@@ -308,6 +309,27 @@ fn broker_away_at_the_start() -> Result<()> {
     for part in ["trying again", "the broker is back"] {
         ensure!(finished.stderr.matches(part).count() == 1, "{part}\n{}", finished.output());
     }
+    cluster.wait_idle(SOON)
+}
+
+fn queue_is_lost() -> Result<()> {
+    let mut cluster = on_loopback(&Setup::servers(1))?;
+    let mut holder = puppet(&cluster, "bob", &["--gpus", "1"])?;
+    holder.success("launch 0")?;
+    let mut waiting = puppet(&cluster, "ann", &["--gpus", "1"])?;
+    process::wait_until("the second waits", SOON, || waiting.errors().contains("waiting for GPUs"))?;
+    cluster.broker()?.kill(false);
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(cluster.state().join(format!("broker.sqlite{suffix}")));
+    }
+    cluster.start_broker()?;
+    process::wait_until("the second asks again", SOON, || {
+        waiting.errors().contains("asking for GPUs again")
+    })?;
+    holder.success("launch 0")?;
+    holder.finish()?;
+    waiting.success("launch 0")?;
+    waiting.finish()?;
     cluster.wait_idle(SOON)
 }
 
