@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use super::touched::Life;
 use super::{Run, Wrong};
 use crate::cluster::puppet::Puppet;
 
@@ -23,7 +24,6 @@ pub(super) fn programs(run: &Run, number: u32) {
 
 fn program(run: &Run, name: &str) {
     let options = ["--gpus", "1", "--gpu-memory", "512MiB", "--share", "25%", "--name", name];
-    let began = Instant::now();
     let started = run.cluster().run("ann", &options).and_then(|mut command| {
         command.arg("--").arg(&run.program);
         Puppet::start(command)
@@ -33,8 +33,8 @@ fn program(run: &Run, name: &str) {
         std::thread::sleep(Duration::from_millis(300));
         return;
     };
-    let mut since: Option<Instant> = None;
-    while since.is_none_or(|since: Instant| since.elapsed() < USE) {
+    let mut since: Option<(Instant, Life)> = None;
+    while since.as_ref().is_none_or(|(since, _)| since.elapsed() < USE) {
         let asked = Instant::now();
         let answer = puppet.tell("launch 0").and_then(|()| puppet.answer("launch 0", PATIENCE));
         match answer {
@@ -42,10 +42,18 @@ fn program(run: &Run, name: &str) {
                 run.report.kernels.fetch_add(1, SeqCst);
                 if since.is_none() {
                     run.report.begun.fetch_add(1, SeqCst);
-                    since = Some(Instant::now());
+                    match Life::of(puppet.program_pid()) {
+                        Ok(life) => since = Some((Instant::now(), life)),
+                        Err(e) => {
+                            let what = format!("{name} ran, and is gone: {e:#}\n{}", puppet.errors());
+                            return run.report.wrong(Wrong::Killed, what);
+                        }
+                    }
                 }
             }
             other => {
+                // What is done to its server from now on is no reason.
+                let end = Instant::now();
                 let what = match other {
                     Ok(words) => words.join(" "),
                     Err(e) => format!("{e:#}"),
@@ -57,37 +65,36 @@ fn program(run: &Run, name: &str) {
                 if hangs || ended.is_err() {
                     run.report.wrong(Wrong::Hang, format!("{name}: {what}"));
                 } else {
-                    failed(run, name, since.is_some(), began, &what);
+                    failed(run, name, since.as_ref().map(|(_, life)| life), end, &what);
                 }
                 return;
             }
         }
         std::thread::sleep(Duration::from_millis(150));
     }
+    let life = since.as_ref().map(|(_, life)| life);
     match puppet.end_within(PATIENCE) {
         Ok(status) if status.success() => {}
-        Ok(status) => failed(run, name, true, began, &format!("it ended with {status}: {}", puppet.errors())),
+        Ok(status) => {
+            failed(run, name, life, Instant::now(), &format!("it ended with {status}: {}", puppet.errors()))
+        }
         Err(e) => run.report.wrong(Wrong::Hang, format!("{name} does not end: {e:#}")),
     }
 }
 
-/// A program has failed: whether that may be.
-fn failed(run: &Run, name: &str, begun: bool, since: Instant, what: &str) {
+/// A program has failed, which had begun if its life is known: whether that may be.
+fn failed(run: &Run, name: &str, life: Option<&Life>, end: Instant, what: &str) {
     let text: String = what.chars().take(600).collect();
     if text.contains("element ") {
-        run.report.wrong(Wrong::Result, format!("{name}: {text}"));
-    } else if !begun {
+        return run.report.wrong(Wrong::Result, format!("{name}: {text}"));
+    }
+    let Some(life) = life else {
         run.report.not_begun(what);
-        std::thread::sleep(Duration::from_millis(300));
-    } else if was_touched(run, since) {
+        return std::thread::sleep(Duration::from_millis(300));
+    };
+    if run.touched.excuses(life, end) {
         run.report.touched.fetch_add(1, SeqCst);
     } else {
-        run.report.wrong(Wrong::Killed, format!("{name}: {text}"));
+        run.report.wrong(Wrong::Killed, format!("{name} on {}: {text}", life.place()));
     }
-}
-
-/// Whether a fault has touched servers while a program ran.
-fn was_touched(run: &Run, since: Instant) -> bool {
-    let touched = run.touched.lock().expect("no thread panics");
-    touched.iter().flatten().any(|until| *until > since)
 }

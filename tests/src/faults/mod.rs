@@ -4,12 +4,13 @@
 mod client;
 pub mod cut;
 mod standby;
+mod touched;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
@@ -17,6 +18,7 @@ use crate::cluster::{Cluster, Setup};
 use crate::process;
 use crate::product::Product;
 use cut::Way;
+use touched::Touched;
 
 /// So many programs fit onto a device at a time: each asks for a quarter.
 const PLACES: usize = 4;
@@ -58,7 +60,7 @@ pub struct Report {
     pub begun: AtomicU64,
     /// Kernels whose results were compared.
     pub kernels: AtomicU64,
-    /// Programs that ended early, or whose calls failed, because a fault had touched their server.
+    /// Programs that ended early, or whose calls failed, and whose own server was killed or stopped while they ran.
     pub touched: AtomicU64,
     /// Programs that could not begin, because a fault was under way; tried again.
     pub not_begun: AtomicU64,
@@ -81,7 +83,7 @@ pub enum Wrong {
     Double,
     /// A kernel's result is wrong.
     Result,
-    /// A program failed that no fault had touched.
+    /// A program failed although nobody killed or stopped its server while it ran.
     Killed,
     /// Processes, files or memory that nobody has any more.
     Leak,
@@ -178,8 +180,8 @@ pub(crate) struct Run {
     over: AtomicBool,
     /// A broker that has ended has ended by itself.
     watches_broker: bool,
-    /// Until when a fault may be felt by programs of a server, by server.
-    touched: Mutex<Vec<Option<Instant>>>,
+    /// The faults that programs may feel.
+    touched: Touched,
 }
 
 impl Run {
@@ -226,7 +228,7 @@ fn disturb(
         cluster: Mutex::new(cluster),
         ending: AtomicBool::new(false),
         over: AtomicBool::new(false),
-        touched: Mutex::new(vec![None; plan.nodes]),
+        touched: Touched::default(),
     };
     let mut faults = std::collections::BTreeMap::new();
     let done = std::thread::scope(|scope| {
@@ -382,27 +384,25 @@ fn disturb_broker(run: &Run, ways: &[Way], chance: &mut Chance) -> Result<&'stat
 
 fn disturb_node(run: &Run, ways: &[Way], chance: &mut Chance) -> Result<&'static str> {
     let at = chance.below(ways.len() as u64 - 1) as usize;
-    let touch = |until: Duration| {
-        run.touched.lock().expect("no thread panics")[at] = Some(Instant::now() + until);
-    };
+    let node = run.cluster().nodes[at].name.clone();
     match chance.below(4) {
         0 | 1 => {
-            touch(Duration::from_secs(60));
             let mut cluster = run.cluster();
-            cluster.nodes[at].service()?.kill(true);
-            std::thread::sleep(chance.millis(0, 2000));
-            cluster.start_node(at)?;
+            run.touched.during(&node, || {
+                cluster.nodes[at].service()?.kill(true);
+                std::thread::sleep(chance.millis(0, 2000));
+                cluster.start_node(at)
+            })?;
             Ok("killed")
         }
-        2 => {
-            touch(Duration::from_secs(60));
+        2 => run.touched.during(&node, || {
             run.cluster().nodes[at].service()?.signal_all(libc::SIGSTOP);
             std::thread::sleep(chance.millis(200, 9000));
             run.cluster().nodes[at].service()?.signal_all(libc::SIGCONT);
             Ok("stopped")
-        }
+        }),
         3 => {
-            // Its programs are not touched.
+            // Its programs may not feel it: this excuses nothing.
             ways[at].cut(true);
             std::thread::sleep(chance.millis(500, 20_000));
             ways[at].cut(false);
