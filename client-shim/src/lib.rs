@@ -16,6 +16,7 @@ mod driver;
 #[doc(hidden)]
 pub mod fuzzing;
 mod in_process;
+mod libraries;
 mod loader;
 mod nvml;
 mod runtime;
