@@ -14,11 +14,13 @@
 //! added. Executing devices match on the enum: the compiler says what is missing.
 
 mod blas;
+mod fft;
 mod library;
 mod operation;
 mod types;
 
 pub use blas::*;
+pub use fft::*;
 pub use library::Library;
 pub use operation::{Arguments, Operation};
 pub use types::{DataType, Scalar, Transpose};

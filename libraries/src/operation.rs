@@ -19,6 +19,7 @@ macro_rules! for_each_operation {
     ($then:ident) => {
         $then! {
             1 Gemm;
+            100 Fft;
         }
     };
 }

@@ -14,6 +14,8 @@
 //!
 //! To add a door: the folder, an entry of [`DOORS`], and the library's row in `rgpu_control::libraries`.
 
+pub(crate) mod common;
+pub(crate) mod cufft;
 pub(crate) mod nvjitlink;
 pub(crate) mod real;
 

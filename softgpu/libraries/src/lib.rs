@@ -5,6 +5,7 @@
 //! its workers carry out in pieces.
 
 mod blas;
+mod fft;
 mod memory;
 mod number;
 mod scalar;
@@ -34,6 +35,7 @@ impl Libraries for SoftLibraries {
         match Library::from_number(library) {
             // What there is behaves as these versions do.
             Some(Library::Blas) => Ok(130_001),
+            Some(Library::Fft) => Ok(12_000),
             Some(other) => missing(other.name()),
             None => invalid(format!("There is no library number {library}")),
         }
@@ -44,6 +46,7 @@ impl Libraries for SoftLibraries {
             .map_err(|error| Error::new(Code::InvalidValue, format!("An operation of a library: {error}")))?;
         match operation {
             Operation::Gemm(gemm) => blas::gemm::plan(gemm),
+            Operation::Fft(fft) => fft::plan(fft),
         }
     }
 }

@@ -1,0 +1,36 @@
+//! The cuFFT door. Plans live here; an execution is one posted operation, so plans cost no round trip and can be executed in
+//! captured streams. Work areas are not needed, so their sizes are 0.
+
+#![allow(non_snake_case)]
+
+mod exec;
+mod make;
+mod plan;
+pub(crate) mod table;
+
+use rgpu_libraries::Library;
+
+use super::common::{Kind, Names};
+
+/// The library.
+static CUFFT: Names = Names { library: Library::Fft, number };
+
+/// `cufftResult`.
+fn number(kind: Kind) -> u32 {
+    match kind {
+        Kind::InvalidHandle => 1,
+        Kind::OutOfMemory => 2,
+        Kind::InvalidType => 3,
+        Kind::InvalidValue => 4,
+        Kind::Internal => 5,
+        Kind::Execution => 6,
+        Kind::NotInitialized => 7,
+        Kind::InvalidSize => 8,
+        Kind::NotSupported => 16,
+    }
+}
+
+/// What a function answers that exists and is not implemented.
+fn refuse(symbol: &'static str) -> u32 {
+    CUFFT.refuse(symbol)
+}
