@@ -4,6 +4,7 @@ mod child;
 mod lease;
 mod renewal;
 mod seeking;
+mod software;
 mod statistics;
 mod threads;
 
@@ -113,7 +114,10 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
     command.args(rest);
     let source = find_device_source(&arguments)?;
     choose_device(&mut command, &arguments, source)?;
-    preload(&mut command)?;
+    let links = preload(&mut command)?;
+    if software::is_used(&arguments, source) {
+        software::prepare(&mut command, &links);
+    }
     let statistics = arguments.stats.clone().map(Statistics::create).transpose()?;
     if let Some(statistics) = &statistics {
         command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
@@ -247,14 +251,14 @@ pub(crate) fn check_address(address: &str) -> Result<(), Failure> {
 }
 
 /// Makes the program load the library.
-fn preload(command: &mut Command) -> Result<(), Failure> {
+fn preload(command: &mut Command) -> Result<Links, Failure> {
     let library = library::find()?;
     let links = Links::create(&library)?;
     let old = std::env::var_os("LD_PRELOAD");
     command.env("LD_PRELOAD", library::prepend(&links.preloadable(), old.as_deref(), b": "));
     let old = std::env::var_os("LD_LIBRARY_PATH");
     command.env("LD_LIBRARY_PATH", library::prepend(links.directory(), old.as_deref(), b":;"));
-    Ok(())
+    Ok(links)
 }
 
 #[cfg(test)]

@@ -83,6 +83,11 @@ impl LinkMap {
         self.strings(DT_SONAME).any(|name| name.to_bytes().starts_with(b"libcudart.so."))
     }
 
+    /// The name that the object gives itself.
+    pub(super) fn soname(&self) -> Option<&CStr> {
+        self.strings(DT_SONAME).next()
+    }
+
     /// Whether it is the C library.
     fn is_c_library(&self) -> bool {
         self.strings(DT_SONAME).any(|name| name.to_bytes().starts_with(b"libc.so."))

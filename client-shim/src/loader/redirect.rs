@@ -150,9 +150,23 @@ fn redirect<'a>(
     symbols: &Symbols<'a>,
     runtime: &Runtime,
 ) -> Result<(), Obstacle> {
+    overwrite_functions(map, file, symbols, |name| target_of(name, runtime.version))?;
+    let known =
+        if runtime.version >= 13000 { &version::RUNTIME_VERSION } else { &version::RUNTIME_VERSION_12 };
+    known.store(runtime.version, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Overwrites the beginning of each function for which there is a target with a jump to that.
+pub(super) fn overwrite_functions<'a>(
+    map: &LinkMap,
+    file: &ObjectFile<'a>,
+    symbols: &Symbols<'a>,
+    target: impl Fn(&[u8]) -> Option<*const ()>,
+) -> Result<(), Obstacle> {
     let jumps = || {
         symbols.functions().filter_map(|function| {
-            let target = target_of(function.name, runtime.version)?;
+            let target = target(function.name)?;
             let code = file.code_at(function.address)?;
             let address = map.bias().checked_add(usize::try_from(function.address).ok()?)?;
             let room = function.size >= machine::JUMP_LENGTH as u64 || function.address % 16 == 0;
@@ -185,10 +199,6 @@ fn redirect<'a>(
         }
     }
     drop(code);
-
-    let known =
-        if runtime.version >= 13000 { &version::RUNTIME_VERSION } else { &version::RUNTIME_VERSION_12 };
-    known.store(runtime.version, Ordering::Relaxed);
     Ok(())
 }
 
