@@ -14,12 +14,14 @@
 //! added. Executing devices match on the enum: the compiler says what is missing.
 
 mod blas;
+mod dnn;
 mod fft;
 mod library;
 mod operation;
 mod types;
 
 pub use blas::*;
+pub use dnn::*;
 pub use fft::*;
 pub use library::Library;
 pub use operation::{Arguments, Operation};

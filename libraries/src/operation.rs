@@ -32,6 +32,7 @@ macro_rules! for_each_operation {
             12 Factors;
             13 Matmul;
             100 Fft;
+            500 DnnGraph;
         }
     };
 }

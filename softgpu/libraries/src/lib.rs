@@ -6,6 +6,7 @@
 
 mod blas;
 mod cells;
+mod dnn;
 mod fft;
 mod field;
 mod memory;
@@ -38,6 +39,7 @@ impl Libraries for SoftLibraries {
             // What there is behaves as these versions do.
             Some(Library::Fft) => Ok(12_000),
             Some(Library::Blas | Library::BlasLt) => Ok(130_001),
+            Some(Library::Dnn) => Ok(90_800),
             Some(other) => missing(other.name()),
             None => invalid(format!("There is no library number {library}")),
         }
@@ -48,6 +50,7 @@ impl Libraries for SoftLibraries {
             .map_err(|error| Error::new(Code::InvalidValue, format!("An operation of a library: {error}")))?;
         match operation {
             Operation::Gemm(gemm) => blas::gemm::plan(gemm),
+            Operation::DnnGraph(graph) => dnn::plan(graph),
             Operation::Fft(fft) => fft::plan(fft),
             Operation::Combine(vectors) => blas::vectors::combine(vectors),
             Operation::Reduce(vectors) => blas::vectors::reduce(vectors),
