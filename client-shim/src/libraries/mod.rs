@@ -12,9 +12,12 @@
 //! Which libraries there are, and when this one stands in for them, says [`rgpu_control::libraries`]. A door that is for software
 //! GPUs alone passes its calls on to NVIDIA's library where the device is not one ([`real`]).
 //!
+//! [NVRTC](nvrtc) has no door: it does its own work, and only what it gives as the result changes.
+//!
 //! To add a door: the folder, an entry of [`DOORS`], and the library's row in `rgpu_control::libraries`.
 
 pub(crate) mod nvjitlink;
+pub(crate) mod nvrtc;
 pub(crate) mod real;
 
 use std::ffi::{CStr, c_char};
@@ -50,6 +53,12 @@ pub(crate) fn door_of(file: &CStr) -> Option<(&'static Door, u32)> {
     };
     let door = DOORS.iter().find(|door| door.name == library.name)?;
     stands_in.then_some((door, version))
+}
+
+/// Whether a file of this name is an NVRTC whose machine code is of no use in this program.
+pub(crate) fn is_nvrtc(file: &CStr) -> bool {
+    for_software()
+        && libraries::of_file(file.to_bytes()).is_some_and(|(library, _)| library.name == nvrtc::NAME)
 }
 
 impl Door {
