@@ -1,6 +1,7 @@
 //! `rgpu run`: starts a program with the library preloaded.
 
 mod child;
+pub(crate) mod frameworks;
 mod lease;
 mod renewal;
 mod seeking;
@@ -116,7 +117,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
     choose_device(&mut command, &arguments, source)?;
     let links = preload(&mut command)?;
     if software::is_used(&arguments, source) {
-        software::prepare(&mut command, &links);
+        software::prepare(&mut command, &arguments.command[0], &links);
     }
     let statistics = arguments.stats.clone().map(Statistics::create).transpose()?;
     if let Some(statistics) = &statistics {
