@@ -16,6 +16,7 @@
 //!
 //! To add a door: the folder, an entry of [`DOORS`], and the library's row in `rgpu_control::libraries`.
 
+mod cudnn;
 pub(crate) mod nvjitlink;
 pub(crate) mod nvrtc;
 pub(crate) mod real;
@@ -36,12 +37,14 @@ pub(crate) struct Door {
     pub(crate) table: &'static [Row],
     /// The name of the row that an exported function is; most libraries export functions under their own names.
     pub(crate) row_name: fn(&str) -> &str,
+    /// Functions that NVIDIA's file goes on to answer itself, where it is there: they need no device.
+    pub(crate) kept: &'static [&'static str],
     /// What answers instead of an exported function that no row names: one that came with a newer library.
     pub(crate) unknown: Address,
 }
 
 /// The doors.
-pub(crate) static DOORS: &[Door] = &[nvjitlink::DOOR];
+pub(crate) static DOORS: &[Door] = &[cudnn::DOOR, nvjitlink::DOOR];
 
 /// The door that stands in for a file of this name in this program, and the version of CUDA that the file belongs to.
 pub(crate) fn door_of(file: &CStr) -> Option<(&'static Door, u32)> {
@@ -63,9 +66,12 @@ pub(crate) fn is_nvrtc(file: &CStr) -> bool {
 
 impl Door {
     /// What answers instead of a function that a file of the library, of this version, exports.
-    pub(crate) fn target(&self, function: &str, version: u32) -> Address {
+    pub(crate) fn target(&self, function: &str, version: u32) -> Option<Address> {
+        if self.kept.contains(&function) {
+            return None;
+        }
         let rows = rows_of(self.table, (self.row_name)(function));
-        rows.iter().find(|row| row.is_in(version)).map_or(self.unknown, |row| row.address)
+        Some(rows.iter().find(|row| row.is_in(version)).map_or(self.unknown, |row| row.address))
     }
 }
 

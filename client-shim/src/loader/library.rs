@@ -23,7 +23,7 @@ pub(super) fn inspect(map: &LinkMap, may_redirect: bool) -> Outcome {
     let Some(symbols) = file.symbols(true) else { return Outcome::Nothing };
     let done = match door {
         Some((door, version)) => {
-            let target = |name: &[u8]| Some(door.target(std::str::from_utf8(name).ok()?, version).0);
+            let target = |name: &[u8]| Some(door.target(std::str::from_utf8(name).ok()?, version)?.0);
             overwrite_functions(map, &file, &symbols, target)
         }
         None => {

@@ -61,6 +61,7 @@ pub(super) const DOOR: Door = Door {
     name: "nvjitlink",
     table: table::TABLE,
     row_name: table::row_name,
+    kept: &[],
     unknown: Address(unknown as *const ()),
 };
 
