@@ -35,6 +35,8 @@ pub(crate) struct Door {
     pub(crate) name: &'static str,
     /// The library's functions, ascending by name.
     pub(crate) table: &'static [Row],
+    /// How the names of its functions begin; what else a file exports (`_init`, functions of a compiler's) is left alone.
+    pub(crate) prefixes: &'static [&'static str],
     /// The name of the row that an exported function is; most libraries export functions under their own names.
     pub(crate) row_name: fn(&str) -> &str,
     /// Functions that NVIDIA's file goes on to answer itself, where it is there: they need no device.
@@ -67,7 +69,7 @@ pub(crate) fn is_nvrtc(file: &CStr) -> bool {
 impl Door {
     /// What answers instead of a function that a file of the library, of this version, exports.
     pub(crate) fn target(&self, function: &str, version: u32) -> Option<Address> {
-        if self.kept.contains(&function) {
+        if self.kept.contains(&function) || !self.prefixes.iter().any(|prefix| function.starts_with(prefix)) {
             return None;
         }
         let rows = rows_of(self.table, (self.row_name)(function));
@@ -125,6 +127,9 @@ mod tests {
                 "{} has a door that nobody reaches",
                 door.name
             );
+            for row in door.table {
+                assert!(door.prefixes.iter().any(|prefix| row.name.starts_with(prefix)), "{}", row.name);
+            }
             assert!(
                 door.table.windows(2).all(|w| (w[0].name, w[0].since) < (w[1].name, w[1].since)),
                 "{}",

@@ -16,6 +16,7 @@ use crate::doors::table::Address;
 pub(super) const DOOR: Door = Door {
     name: "cudnn",
     table: table::TABLE,
+    prefixes: &["cudnn"],
     row_name: |function| function,
     kept: &["cudnnGetVersion", "cudnnGetCudartVersion", "cudnnGetProperty", "cudnnGetErrorString"],
     unknown: Address(unknown as *const ()),
