@@ -34,10 +34,18 @@ pub(crate) struct Setting {
 }
 
 impl Python {
-    /// The interpreter that a command starts: itself, or the one that its first line names, or else the one that a shell finds.
+    /// The interpreter that a command starts: itself, or the one that its first line names.
+    pub(crate) fn started_by(command: &Path) -> Option<Self> {
+        Self::at(interpreter(command)?)
+    }
+
+    /// The same; for any other command, which may start Python all the same, the one that a shell finds.
     pub(crate) fn of(command: &Path) -> Option<Self> {
-        let interpreter = interpreter(command)
-            .or_else(|| ["python3", "python"].iter().find_map(|name| interpreter(Path::new(name))))?;
+        Self::started_by(command)
+            .or_else(|| ["python3", "python"].iter().find_map(|name| Self::started_by(Path::new(name))))
+    }
+
+    fn at(interpreter: PathBuf) -> Option<Self> {
         let prefix = interpreter.parent()?.parent()?;
         let mut packages: Vec<PathBuf> =
             std::env::split_paths(&std::env::var_os("PYTHONPATH").unwrap_or_default()).collect();
@@ -77,6 +85,29 @@ impl Python {
         let mut places =
             packages.chain(usual).chain([PathBuf::from("/usr/local/cuda")]).map(|place| place.join(FILE));
         places.find(|path| path.is_file()).or_else(|| self.find("triton/backends/nvidia/lib/libdevice.10.bc"))
+    }
+
+    /// The installed packages, as their folders of descriptions are named, and their versions.
+    pub(crate) fn installed(&self) -> Vec<(String, String)> {
+        let entries = self.packages.iter().flat_map(|directory| sorted(directory));
+        let described = entries.filter_map(|path| {
+            let name = path.file_name()?.to_str()?.strip_suffix(".dist-info")?;
+            let (name, version) = name.split_once('-')?;
+            Some((name.to_lowercase(), version.to_owned()))
+        });
+        described.collect()
+    }
+
+    /// Whether NVIDIA's headers can be found.
+    pub(crate) fn has_headers(&self) -> bool {
+        const FILE: &str = "include/cuda_fp16.h";
+        let packages = self.packages.iter().flat_map(|directory| sorted(&directory.join("nvidia")));
+        let usual =
+            ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| std::env::var_os(name).map(PathBuf::from));
+        packages
+            .chain(usual)
+            .chain([PathBuf::from("/usr/local/cuda")])
+            .any(|place| place.join(FILE).is_file())
     }
 
     /// JAX's plugin for CUDA.
