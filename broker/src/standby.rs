@@ -92,6 +92,17 @@ impl Drop for Watch {
     }
 }
 
+/// Whether a peer that says this has the place of an active broker with an epoch of its own. Of two in the same epoch, the one
+/// `yields` that its configuration has begin by standing by.
+fn supersedes(peer: &Health, own: u64, yields: bool) -> bool {
+    !peer.standby && (peer.epoch > own || peer.epoch == own && yields)
+}
+
+/// Whether a peer's place is taken that has been silent for so long, where so many of its nodes have come.
+fn takes_over(silence: Duration, votes: usize, nodes: usize) -> bool {
+    silence >= SILENCE && votes > 0 && votes * 2 > nodes
+}
+
 /// Watches the peer of an active broker, and tells when that has taken over.
 pub(crate) fn watch_rival(
     peer: Arc<Peer>,
@@ -103,9 +114,8 @@ pub(crate) fn watch_rival(
     let ends = over.clone();
     std::thread::Builder::new().name("broker-peer".into()).spawn(move || {
         while !ends.load(SeqCst) {
-            if let Some(health) = peer.health().filter(|health| !health.standby) {
-                let own = epoch();
-                if health.epoch > own || health.epoch == own && yields {
+            if let Some(health) = peer.health() {
+                if supersedes(&health, epoch(), yields) {
                     tracing::warn!(
                         "the broker {} has taken over (epoch {}): this one stands by",
                         peer.url(),
@@ -145,8 +155,12 @@ impl Standby {
     }
 
     fn votes(&self) -> usize {
+        self.votes_at(Instant::now())
+    }
+
+    fn votes_at(&self, now: Instant) -> usize {
         let mut votes = self.votes.lock();
-        votes.retain(|_, at| at.elapsed() < VOTE);
+        votes.retain(|_, at| now.saturating_duration_since(*at) < VOTE);
         votes.len()
     }
 
@@ -171,7 +185,7 @@ impl Standby {
                 None if at_once => return Some(self.epoch.load(SeqCst)),
                 None => {
                     let votes = self.votes();
-                    if heard.elapsed() >= SILENCE && votes > 0 && votes * 2 > nodes {
+                    if takes_over(heard.elapsed(), votes, nodes) {
                         let next = self.epoch.load(SeqCst) + 1;
                         tracing::warn!(
                             "{} has not answered for {:.0} s, and {votes} of {nodes} nodes have come here: this broker is active now \
@@ -215,3 +229,6 @@ async fn answer(State(standby): State<Arc<Standby>>, uri: Uri, headers: HeaderMa
     let headers = [(header::CONTENT_TYPE.as_str(), "application/json"), (STANDBY_HEADER, "1")];
     (StatusCode::SERVICE_UNAVAILABLE, headers, body.unwrap_or_default()).into_response()
 }
+
+#[cfg(test)]
+mod tests;

@@ -97,19 +97,25 @@ pub(crate) fn find_lease(broker: &Broker, text: &str) -> Result<LeaseId, Failure
     // Those that there are come before those that have ended.
     for all in [false, true] {
         let leases = broker.leases(all).map_err(explain)?;
-        let found: Vec<LeaseId> =
-            leases.iter().map(|lease| lease.id).filter(|id| id.to_string().starts_with(&start)).collect();
-        match found.as_slice() {
-            [] => {}
-            [id] => return Ok(*id),
-            several => {
-                let several: Vec<String> = several.iter().take(5).map(LeaseId::to_string).collect();
-                let text = format!("Several leases begin with {start}: {}", several.join(", "));
-                return Err(Failure::with_status(text, 2));
-            }
+        if let Some(id) = only_with(&start, leases.iter().map(|lease| lease.id))? {
+            return Ok(id);
         }
     }
     Err(Failure::new(format!("There is no lease that begins with {start} (`rgpu leases --all` lists them)")))
+}
+
+/// The one of some leases that begins so, if any does.
+fn only_with(start: &str, leases: impl Iterator<Item = LeaseId>) -> Result<Option<LeaseId>, Failure> {
+    let found: Vec<LeaseId> = leases.filter(|id| id.to_string().starts_with(start)).collect();
+    match found.as_slice() {
+        [] => Ok(None),
+        [id] => Ok(Some(*id)),
+        several => {
+            let several: Vec<String> = several.iter().take(5).map(LeaseId::to_string).collect();
+            let text = format!("Several leases begin with {start}: {}", several.join(", "));
+            Err(Failure::with_status(text, 2))
+        }
+    }
 }
 
 fn read_token(file: &Path) -> Result<String, Failure> {
@@ -159,6 +165,32 @@ mod tests {
         for bad in ["", "a", "a,", ",b"] {
             assert!(parse_identity(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_lease_is_found_by_as_much_of_its_id_as_no_other_has() {
+        let ids = [0xABCD_0000_0000_0001, 0xABCE_0000_0000_0002, 0x00FF_0000_0000_0003].map(LeaseId);
+        let find = |start: &str| only_with(start, ids.into_iter());
+        assert_eq!(find("abcd").unwrap(), Some(ids[0]));
+        assert_eq!(find("abce000000000002").unwrap(), Some(ids[1]));
+        assert_eq!(find("0").unwrap(), Some(ids[2]), "zeros at the beginning count");
+        assert_eq!((find("ff").unwrap(), find("abcf").unwrap()), (None, None));
+        let failure = find("abc").unwrap_err();
+        assert!(failure.message.contains("abcd000000000001, abce000000000002"), "{failure:?}");
+        assert!(!failure.message.contains("00ff"), "{failure:?}");
+    }
+
+    #[test]
+    fn what_is_no_beginning_of_an_id_is_refused_before_anybody_is_asked() {
+        // Nobody is there.
+        let broker = Broker::new("http://127.0.0.1:1", "t", &Tls::default()).unwrap();
+        for bad in ["", "xyz", "12 ", "00112233445566778", "*", "%"] {
+            let failure = find_lease(&broker, bad).unwrap_err();
+            assert!(failure.message.contains("hexadecimal"), "{bad}: {failure:?}");
+        }
+        // A whole one needs no list; what ends it will say whether there is such a lease.
+        assert_eq!(find_lease(&broker, "00000000000000ff").unwrap(), LeaseId(0xFF));
+        assert!(find_lease(&broker, "FF").unwrap_err().message.contains("127.0.0.1:1"));
     }
 
     #[test]

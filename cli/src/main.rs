@@ -7,6 +7,7 @@ mod broker;
 mod control;
 mod devices;
 mod doctor;
+mod encrypted;
 mod explain;
 mod leases;
 #[cfg(any(

@@ -9,9 +9,12 @@ use rgpu_control::settings::{self, TOKEN_FILE_VARIABLE};
 use rgpu_protocol::hello::{
     Hello, HelloAnswer, MAJOR, MAX_HELLO_ANSWER, MINOR, PREFIX_BYTES, Prefix, Range, Status, message,
 };
+use rgpu_protocol::transport::tls::Trust;
+use rgpu_protocol::transport::{CA_VARIABLE, FINGERPRINT_VARIABLE};
 use rgpu_protocol::wire::DecodeError;
 
 use crate::Failure;
+use crate::encrypted::{self, Encrypted, Wish};
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -51,6 +54,23 @@ pub(crate) enum ProbeError {
         /// What was to be reached.
         address: String,
         /// What the system said.
+        why: io::Error,
+    },
+    /// What the environment says about encryption is of no use.
+    #[error("{0}")]
+    Setting(String),
+    /// Encryption is wanted, and nothing says by what the server is known.
+    #[error(
+        "Nothing says by what the server {0} is known: set {FINGERPRINT_VARIABLE} to what `rgpu serve` says when it starts \
+         (sha256:…), or {CA_VARIABLE} to a file with the certificate (PEM) that signs the server's"
+    )]
+    Unknowable(String),
+    /// The connection cannot be encrypted.
+    #[error("The connection to {address} cannot be encrypted: {why}")]
+    Encryption {
+        /// What was to be reached.
+        address: String,
+        /// What happened.
         why: io::Error,
     },
     /// Somebody was reached who says nothing.
@@ -148,11 +168,38 @@ pub(crate) fn token(file: Option<&Path>) -> Result<Vec<u8>, ProbeError> {
     Ok(token.trim_ascii().to_vec())
 }
 
-/// Opens a session, and ends it once the server has answered.
+/// How to get to a server.
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    Plain,
+    Encrypted(&'a Trust),
+}
+
+/// Opens a session, and ends it once the server has answered. Encrypted where the environment says so, as programs' connections are:
+/// what stays on this machine need not be.
 pub(crate) fn ask(address: &str, token: &[u8]) -> Result<Server, ProbeError> {
+    ask_as(&encrypted::wish().map_err(ProbeError::Setting)?, address, token)
+}
+
+fn ask_as(wish: &Wish, address: &str, token: &[u8]) -> Result<Server, ProbeError> {
+    let local = encrypted::is_this_machine(address);
+    match wish {
+        Wish::Unknowable if !local => Err(ProbeError::Unknowable(address.into())),
+        Wish::None | Wish::Unknowable => ask_by(Way::Plain, address, token),
+        Wish::Known(trust) => match ask_by(Way::Encrypted(trust), address, token) {
+            // Perhaps it does not encrypt at all.
+            Err(error @ ProbeError::Encryption { .. }) if local => {
+                ask_by(Way::Plain, address, token).map_err(|_| error)
+            }
+            asked => asked,
+        },
+    }
+}
+
+fn ask_by(way: Way<'_>, address: &str, token: &[u8]) -> Result<Server, ProbeError> {
     let mut refused = String::new();
     for range in PROPOSALS {
-        let server = ask_with(address, token, range)?;
+        let server = ask_with(way, address, token, range)?;
         match Status::from_number(server.answer.status) {
             Status::Accepted => return Ok(server),
             Status::RangeRefused => refused.clone_from(&server.answer.message),
@@ -164,17 +211,31 @@ pub(crate) fn ask(address: &str, token: &[u8]) -> Result<Server, ProbeError> {
     Err(ProbeError::NoRange { address: address.into(), why: refused })
 }
 
-fn ask_with(address: &str, token: &[u8], range: Range) -> Result<Server, ProbeError> {
+/// Bytes in both directions.
+trait Both: Read + Write {}
+
+impl<T: Read + Write> Both for T {}
+
+fn ask_with(way: Way<'_>, address: &str, token: &[u8], range: Range) -> Result<Server, ProbeError> {
     let started = Instant::now();
-    let mut stream = connect(address)?;
-    let connected = started.elapsed();
     let lost = |why: io::Error| match why.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ProbeError::Silent(address.into()),
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => ProbeError::Closed(address.into()),
         _ => ProbeError::Lost { address: address.into(), why },
     };
-    stream.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(lost)?;
+    let stream = connect(address)?;
+    let mut stream: Box<dyn Both> = match way {
+        Way::Plain => {
+            stream.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
+            stream.set_write_timeout(Some(PATIENCE)).map_err(lost)?;
+            Box::new(stream)
+        }
+        Way::Encrypted(trust) => {
+            let encrypted = Encrypted::over(stream, address, trust, PATIENCE);
+            Box::new(encrypted.map_err(|why| ProbeError::Encryption { address: address.into(), why })?)
+        }
+    };
+    let connected = started.elapsed();
     let hello = Hello {
         features: 0,
         session: u64::from(std::process::id()),
@@ -248,6 +309,16 @@ mod tests {
         assert!(error.contains("no rgpu server"), "{error}");
         let error = ask(&answering(Vec::new()), b"").unwrap_err().to_string();
         assert!(error.contains("closed the connection"), "{error}");
+    }
+
+    #[test]
+    fn nothing_is_sent_plain_to_another_machine_where_encryption_is_wanted() {
+        // An address for documentation: nobody is asked.
+        let error = ask_as(&Wish::Unknowable, "192.0.2.1:7070", b"token").unwrap_err();
+        assert!(matches!(error, ProbeError::Unknowable(_)), "{error}");
+        assert!(error.to_string().contains(FINGERPRINT_VARIABLE), "{error}");
+        assert!(encrypted::is_this_machine("127.0.0.1:1") && encrypted::is_this_machine("[::1]:1"));
+        assert!(!encrypted::is_this_machine("192.0.2.1:1") && !encrypted::is_this_machine("nonsense"));
     }
 
     #[test]

@@ -477,6 +477,9 @@ fn of(path: &str, name: impl std::fmt::Display) -> String {
 }
 
 #[cfg(test)]
+mod failover_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

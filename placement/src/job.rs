@@ -255,7 +255,7 @@ impl DeviceRequest {
     }
 
     /// How many of a node's devices one task could use at a time for this request, were all of them free.
-    fn together(&self, cluster: &Cluster, node: NodeId) -> usize {
+    pub(crate) fn together(&self, cluster: &Cluster, node: NodeId) -> usize {
         let devices = cluster.node(node).devices().filter(|&device| self.suits(cluster.device(device)));
         cluster.usable_together(devices)
     }

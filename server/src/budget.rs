@@ -7,7 +7,8 @@
 //!
 //! Who uses less than the share falls behind the clock, and may catch up, but only by [`CARRY`].
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::words::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// So much of the clock's time can be carried forward: with a share of a quarter, a quarter of that at once.
 pub(crate) const CARRY: u64 = 250_000_000;

@@ -48,6 +48,7 @@ pub mod peer;
 mod secret;
 pub mod session;
 pub mod store;
+mod words;
 
 pub use app::app_server_main;
 pub use daemon::serve;

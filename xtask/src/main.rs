@@ -8,6 +8,7 @@ mod faults;
 mod fuzz;
 mod fuzz_kernels;
 mod gpu_check;
+mod models;
 mod rdma;
 mod test;
 
@@ -57,6 +58,11 @@ enum Task {
     Faults(faults::Arguments),
     /// Executes random kernels on the software GPU, between words that no kernel may see or change (docs/containment.md)
     FuzzKernels(fuzz_kernels::Arguments),
+    /// Tries models of what threads and processes do at the same time in all orders (docs/models.md)
+    Loom {
+        /// Only models whose name contains this
+        filter: Vec<String>,
+    },
     /// Fetches the CUDA compiler
     Toolkit,
     /// Compiles the examples and the tests' programs
@@ -75,6 +81,7 @@ fn main() -> ExitCode {
         Task::Deny => deny::deny(),
         Task::CountInstructions => count_instructions::count_instructions(),
         Task::FuzzKernels(arguments) => fuzz_kernels::fuzz_kernels(&arguments),
+        Task::Loom { filter } => models::models(&filter),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),

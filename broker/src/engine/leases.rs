@@ -3,7 +3,8 @@
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_control::token::{Grant, PublicKey, Role};
-use rgpu_placement::{DeviceRequest, Error, JobId, NodeId, WHOLE};
+use rgpu_placement::policy::LINK_LIMIT;
+use rgpu_placement::{Cluster, DeviceRequest, Error, Job, JobId, NodeId, WHOLE, reachable};
 
 use super::core::{Core, wanted};
 use super::live::{End, Entry};
@@ -102,6 +103,27 @@ pub(crate) fn check_request(request: &LeaseRequest, profiles: &ProfileTable) -> 
     Ok(())
 }
 
+/// Whether the devices that a job's program would use over the network are ones that the network can carry, were it idle. What it could
+/// not, no round would ever grant.
+fn check_traffic(cluster: &Cluster, job: &Job, limit: f64) -> Result<(), Error> {
+    for task in &job.tasks {
+        let Some(&home) = task.only.first() else { continue };
+        for request in &task.devices {
+            let reached = reachable(cluster, request, home, limit);
+            if reached < usize::from(request.count) && request.traffic_mbps > 0 {
+                let why = format!(
+                    "each of its remote devices makes {} Mbit/s of traffic, and with the network idle its program could use {reached} \
+                     of the {} that it wants: links are too slow, or loaded up to {limit} of their capacity at most (say less \
+                     with --traffic)",
+                    request.traffic_mbps, request.count
+                );
+                return Err(Error::TooBig { job: job.name.clone(), why });
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Core {
     /// The node where a program runs.
     fn home(&self, request: &LeaseRequest) -> Result<String, Problem> {
@@ -146,7 +168,12 @@ impl Core {
         let checked = if wish.count > 1 { DeviceRequest { milli: WHOLE, ..wish } } else { wish };
         let task = model::task(checked, home, disaggregates);
         let job = profiles.job(request, JobId(0), request.name.clone(), 0.0, task);
-        match job.check(cluster, profiles.profiles.len(), disaggregates) {
+        let checked =
+            job.check(cluster, profiles.profiles.len(), disaggregates).and_then(|()| match disaggregates {
+                true => check_traffic(cluster, &job, policy.get(&LINK_LIMIT)),
+                false => Ok(()),
+            });
+        match checked {
             Ok(()) => Ok(planned),
             Err(Error::TooBig { .. }) if self.nodes.is_empty() && self.is_new() => {
                 let text =

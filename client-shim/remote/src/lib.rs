@@ -8,6 +8,7 @@ pub mod remote;
 pub mod several;
 pub mod threads;
 pub mod trace;
+mod words;
 
 pub use remote::{ConnectOptions, Credential, Encrypt, Remote};
 pub use several::{Application, Server, Several};

@@ -91,10 +91,17 @@ pub(crate) fn log(message: &str) {
 }
 
 /// Writes a line to stderr, whatever the settings, in one piece and without panicking where stderr is closed.
+/// Parts of it may come from a server: what would move the cursor, or is invisible, is written out.
 pub(crate) fn say(message: &str) {
-    let line = format!("rgpu: {message}\n");
+    let line = format!("rgpu: {}\n", fit_for_a_terminal(message));
     // SAFETY: the buffer is valid for its length; a failing write is of no consequence.
     unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+}
+
+/// A message of one line or several, with all other control characters written out.
+fn fit_for_a_terminal(message: &str) -> String {
+    let lines: Vec<String> = message.split('\n').map(rgpu_control::units::printable).collect();
+    lines.join("\n")
 }
 
 /// [`say`], once per distinct message.
@@ -120,6 +127,12 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_move_no_cursor() {
+        let said = fit_for_a_terminal("refused: \u{1b}[2J\u{7}\r\u{202e}grün\nand a line more\t.");
+        assert_eq!(said, "refused: \\u{1b}[2J\\u{7}\\u{d}\\u{202e}grün\nand a line more\\u{9}.");
+    }
 
     #[test]
     fn guards_catch_panics_and_keep_the_last_error() {

@@ -8,16 +8,17 @@
 
 use crate::budget::Budget;
 use crate::device_spec::MAX_DEVICES;
+use crate::words::{AtomicU8, AtomicU32, AtomicU64};
 use rustix::fs::{
     MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create, open,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
 /// The most applications at a time.
-pub const SLOTS: usize = 256;
+pub const SLOTS: usize = crate::words::SLOTS;
 /// The most leases that have an application at a time.
 pub(super) const LEASES: usize = SLOTS;
 const REASON_BYTES: usize = 240;

@@ -147,6 +147,12 @@ fn required() -> Result<()> {
     // Shared memory doesn't leave the machine.
     let mut local = forwarded(daemon.address(), "vector_add")?;
     process::run(local.env("RGPU_TRANSPORT", "shm").env("RGPU_ENCRYPT", "1"))?.success()?;
+    // Who asks for its devices encrypts likewise.
+    let mut devices = rgpu_tests::product::clean(&product()?.rgpu());
+    devices.args(["devices", "--server", &daemon.address().to_string()]);
+    is_refused(&mut devices, &["encrypted connections only"])?;
+    let listed = process::run(knowing(&mut devices, &fingerprint))?.success()?;
+    ensure!(listed.stdout.contains("software GPU"), "{}", listed.output());
     Ok(())
 }
 

@@ -252,6 +252,33 @@ async fn nonsense_and_the_impossible_are_refused_and_say_why() {
 }
 
 #[tokio::test]
+async fn traffic_that_no_link_carries_is_refused_unless_the_device_is_near() {
+    // Nodes and machines that are no nodes have links of 10,000 Mbit/s.
+    let (world, mut nodes) = with_nodes(Settings::default(), &[2, 1]).await;
+    let asks = |machine: &str, gpus, mbps| LeaseRequest {
+        traffic_mbps: Some(mbps),
+        ..world.request(machine, gpus, 100, GIB)
+    };
+    let refused = world.ask("ann", asks("m", 1, 10_001)).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Impossible);
+    for word in ["10001 Mbit/s", "--traffic", "could use 0 of the 1"] {
+        assert!(refused.message.contains(word), "{word}: {}", refused.message);
+    }
+    // Two at a time do not fit through the program's own link; one beside a near one does.
+    assert_eq!(code(world.ask("ann", asks("m", 2, 6000)).await), ErrorCode::Impossible);
+    let leases = [asks("m", 1, 6000), asks("machine-of-n0", 2, 20_000), asks("machine-of-n1", 2, 6000)];
+    for request in leases {
+        let lease = world.ask("ann", request.clone()).await.unwrap();
+        assert_eq!(lease.state, LeaseState::Active, "{request:?}: {}", lease.reason);
+        world.engine.release(&tenant_named("ann"), lease.id).await.unwrap();
+        for node in &mut nodes {
+            node.beat(&world.engine).await.unwrap();
+        }
+    }
+    assert_eq!(world.engine.counters().impossible, 2);
+}
+
+#[tokio::test]
 async fn what_is_to_be_encrypted_goes_to_servers_that_encrypt() {
     let (world, mut nodes) = with_nodes(Settings::default(), &[2, 1]).await;
     let asked = LeaseRequest { encrypt: true, ..world.request("m", 1, 500, GIB) };

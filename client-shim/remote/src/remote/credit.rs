@@ -1,9 +1,9 @@
 //! Memory credit: what may be allocated without asking.
 
+use crate::words::AtomicBool;
 use parking_lot::Mutex;
 use rgpu_device::{Ordinal, Region};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicBool;
 
 /// So much unused credit is kept for the next allocation; more is given back.
 const KEPT: u64 = 512 << 20;

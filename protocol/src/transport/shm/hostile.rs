@@ -1,6 +1,7 @@
 //! A ring whose other side writes what it likes into the indices that both share.
 
-use super::ring::{CAPACITY, INDEX_BYTES, Ring};
+use super::ring::{INDEX_BYTES, Ring};
+use super::words::CAPACITY;
 use std::cell::RefCell;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

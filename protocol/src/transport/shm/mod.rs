@@ -18,6 +18,7 @@ mod connector;
 mod futex;
 pub(in crate::transport) mod hostile;
 mod ring;
+mod words;
 
 use super::interface::{Ready, Transport};
 use super::kind::Kind;
@@ -27,12 +28,13 @@ use super::tcp::{Descriptor, dup_above};
 use super::tcp::{descriptor_alive, poll};
 pub(super) use connector::ShmConnector;
 use futex::Futex;
-use ring::{CAPACITY, INDEX_BYTES, READER, Ring, WATCHER};
+use ring::{INDEX_BYTES, READER, Ring, WATCHER, look_after_word};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+use words::CAPACITY;
 
 const HEADER: usize = 4096;
 const FILE_BYTES: u64 = (HEADER + 2 * CAPACITY) as u64;
@@ -167,11 +169,7 @@ impl Shm {
     }
 
     fn wake_readers(&self) -> io::Result<()> {
-        let asleep = &self.outgoing.indices().readers_asleep.0;
-        if asleep.load(Relaxed) == 0 {
-            return Ok(());
-        }
-        let who = asleep.swap(0, SeqCst);
+        let who = self.outgoing.take_readers();
         if who & READER != 0 {
             self.peers_futex().wake();
         }
@@ -182,8 +180,7 @@ impl Shm {
     }
 
     fn wake_writer(&self) {
-        let asleep = &self.incoming.indices().writer_asleep.0;
-        if asleep.load(Relaxed) != 0 && self.incoming.has_much_room() && asleep.swap(0, SeqCst) != 0 {
+        if self.incoming.take_writer() {
             self.peers_futex().wake();
         }
     }
@@ -221,14 +218,15 @@ impl Shm {
         loop {
             // Before the word is left: who takes it rings afterwards.
             let seen = futex.seen();
-            if want.read {
-                self.incoming.indices().readers_asleep.0.fetch_or(READER, SeqCst);
-            }
-            if want.write {
-                self.outgoing.indices().writer_asleep.0.store(1, SeqCst);
-            }
-            fence(SeqCst);
-            let found = self.found(want);
+            let leave = || {
+                if want.read {
+                    self.incoming.leave_reader(READER);
+                }
+                if want.write {
+                    self.outgoing.leave_writer();
+                }
+            };
+            let found = look_after_word(leave, || self.found(want));
             if found != Ready::default() {
                 return Ok(found);
             }
@@ -249,11 +247,12 @@ impl Shm {
     /// As [`Shm::sleep`], watching a descriptor as well.
     fn watch(&self, want: Ready, wake: RawFd, end: Option<Instant>) -> io::Result<Ready> {
         loop {
-            if want.read {
-                self.incoming.indices().readers_asleep.0.fetch_or(WATCHER, SeqCst);
-            }
-            fence(SeqCst);
-            let mut ready = self.found(want);
+            let leave = || {
+                if want.read {
+                    self.incoming.leave_reader(WATCHER);
+                }
+            };
+            let mut ready = look_after_word(leave, || self.found(want));
             if ready != Ready::default() {
                 return Ok(ready);
             }

@@ -4,16 +4,9 @@
 //! published is read once and believed only within the ring's bounds, so that a hostile peer can garble the
 //! bytes it sends, and nothing else.
 
+use super::words::{self, AtomicU32, AtomicU64, Byte, CAPACITY, STEP, fence};
 use std::io;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{
-    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence,
-};
-
-/// Bytes that a ring holds.
-pub(super) const CAPACITY: usize = 512 << 10;
-/// So many bytes are written between two publications, so that the reader works meanwhile.
-const STEP: usize = 64 << 10;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 /// Somebody sleeps until there is something: the thread that reads.
 pub(super) const READER: u32 = 1;
@@ -32,9 +25,9 @@ pub(super) struct Indices {
     /// Bytes read.
     read: Line<AtomicU64>,
     /// [`READER`] and [`WATCHER`].
-    pub readers_asleep: Line2,
+    readers_asleep: Line2,
     /// Whether the writer sleeps until there is room.
-    pub writer_asleep: Line2,
+    writer_asleep: Line2,
     /// Keeps the rest where peers of earlier builds look for it.
     _unused: Line2,
     /// Where the threads of the writer's side sleep, whatever they wait for: a [futex](super::futex::Futex).
@@ -56,7 +49,7 @@ fn broken() -> io::Error {
 /// One side's view of a ring.
 pub(super) struct Ring {
     indices: *const Indices,
-    bytes: *mut u8,
+    bytes: *mut Byte,
     /// Our own index; for the reader bytes read, for the writer bytes written.
     own: AtomicU64,
     /// The peer's index as last seen.
@@ -75,7 +68,7 @@ impl Ring {
     /// # Safety
     /// `indices` leads to [`INDEX_BYTES`], `bytes` to [`CAPACITY`] bytes of a shared mapping that outlives the
     /// ring; `indices` is aligned to 128 bytes.
-    pub(super) unsafe fn new(indices: *mut u8, bytes: *mut u8) -> Self {
+    pub(super) unsafe fn new(indices: *mut u8, bytes: *mut Byte) -> Self {
         Self { indices: indices.cast(), bytes, own: AtomicU64::new(0), seen: AtomicU64::new(0) }
     }
 
@@ -126,8 +119,8 @@ impl Ring {
                 }
                 let at = own as usize % CAPACITY;
                 let n = left.len().min(room).min(CAPACITY - at).min(STEP);
-                // SAFETY: `at + n` is at most the ring's size. What the peer does there meanwhile is its own loss.
-                unsafe { std::ptr::copy_nonoverlapping(left.as_ptr(), self.bytes.add(at), n) };
+                // SAFETY: `at + n` is at most the ring's size.
+                unsafe { words::put(left.as_ptr(), self.bytes.add(at), n) };
                 own += n as u64;
                 (room, sent, unpublished) = (room - n, sent + n, unpublished + n);
                 left = &left[n..];
@@ -164,11 +157,10 @@ impl Ring {
         }
         let at = own as usize % CAPACITY;
         let first = n.min(CAPACITY - at);
-        // SAFETY: both parts lie inside the ring; the caller vouches for the destination. The peer may change the
-        // bytes meanwhile, which garbles its own message: what is copied is not read again from here.
+        // SAFETY: both parts lie inside the ring; the caller vouches for the destination.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.bytes.add(at), to, first);
-            std::ptr::copy_nonoverlapping(self.bytes, to.add(first), n - first);
+            words::get(self.bytes.add(at), to, first);
+            words::get(self.bytes, to.add(first), n - first);
         }
         let own = own + n as u64;
         self.own.store(own, Relaxed);
@@ -181,6 +173,38 @@ impl Ring {
     pub(super) fn has_much_room(&self) -> bool {
         self.available().map_or(true, |there| there <= CAPACITY / 2)
     }
+
+    /// The writer takes the word of readers that sleep, [`READER`] and [`WATCHER`]: it has to wake them.
+    #[inline(always)]
+    pub(super) fn take_readers(&self) -> u32 {
+        let asleep = &self.indices().readers_asleep.0;
+        if asleep.load(Relaxed) == 0 { 0 } else { asleep.swap(0, SeqCst) }
+    }
+
+    /// The reader takes the word of a writer that sleeps, where there is much room again: it has to wake it.
+    #[inline(always)]
+    pub(super) fn take_writer(&self) -> bool {
+        let asleep = &self.indices().writer_asleep.0;
+        asleep.load(Relaxed) != 0 && self.has_much_room() && asleep.swap(0, SeqCst) != 0
+    }
+
+    /// A reader leaves word that it is about to sleep.
+    pub(super) fn leave_reader(&self, who: u32) {
+        self.indices().readers_asleep.0.fetch_or(who, SeqCst);
+    }
+
+    /// The writer leaves word that it is about to sleep.
+    pub(super) fn leave_writer(&self) {
+        self.indices().writer_asleep.0.store(1, SeqCst);
+    }
+}
+
+/// What somebody finds who has left word: a look that comes before the word could miss what is published between the two,
+/// and nobody would wake the sleeper for it.
+pub(super) fn look_after_word<T>(leave: impl FnOnce(), look: impl FnOnce() -> T) -> T {
+    leave();
+    fence(SeqCst);
+    look()
 }
 
 #[cfg(test)]

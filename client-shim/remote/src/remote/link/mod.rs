@@ -320,7 +320,8 @@ impl Link {
             self.stats.failures.fetch_add(1, Relaxed);
             let line = format!(
                 "rgpu: {}. Every CUDA call of this process now returns error 802 (system not ready).\n",
-                error.message
+                // The reason may be the server's own words.
+                rgpu_control::units::printable(&error.message)
             );
             // One write, so that the line stays whole; a closed stderr is no reason to fail.
             let _ = std::io::stderr().write_all(line.as_bytes());

@@ -16,11 +16,12 @@ mod tests;
 pub use block::{Descriptors, SLOTS, Slot};
 
 use crate::device_spec::MAX_DEVICES;
+use crate::words::AtomicU64;
 use block::{ByDevice, GrantRules, GrantUse, LEASES, LeaseRules, LeaseUse, Rules, Usage};
 use rustix::mm::ProtFlags;
 use std::io;
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 /// So long a promise may wait for memory of applications that are ending. Only one whose process hangs takes that long.
@@ -77,11 +78,22 @@ struct Own {
 impl Ledger {
     /// Makes one for devices with this much memory each.
     pub fn new(capacity: &[u64]) -> io::Result<Self> {
+        let ledger = Self::create()?;
+        ledger.set_capacity(capacity);
+        Ok(ledger)
+    }
+
+    /// One that is all zeros.
+    pub(crate) fn create() -> io::Result<Self> {
         let (rules, usage, descriptors) = block::create()?;
-        for (place, bytes) in rules.capacity.iter().zip(capacity) {
+        Ok(Self { rules, usage, own: None, descriptors: Some(descriptors) })
+    }
+
+    /// Says how much memory each device has.
+    pub(crate) fn set_capacity(&self, capacity: &[u64]) {
+        for (place, bytes) in self.rules.capacity.iter().zip(capacity) {
             place.store(*bytes, SeqCst);
         }
-        Ok(Self { rules, usage, own: None, descriptors: Some(descriptors) })
     }
 
     /// Maps one that another process has made, to be used by the application in a slot. The descriptors are closed.
