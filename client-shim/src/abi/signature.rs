@@ -99,6 +99,18 @@ macro_rules! functions {
 functions! {
     () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) (A B C D E F G H I)
     (A B C D E F G H I J) (A B C D E F G H I J K) (A B C D E F G H I J K L)
+    (A B C D E F G H I J K L M)
+    (A B C D E F G H I J K L M N)
+    (A B C D E F G H I J K L M N O)
+    (A B C D E F G H I J K L M N O P)
+    (A B C D E F G H I J K L M N O P Q)
+    (A B C D E F G H I J K L M N O P Q S)
+    (A B C D E F G H I J K L M N O P Q S T)
+    (A B C D E F G H I J K L M N O P Q S T U)
+    (A B C D E F G H I J K L M N O P Q S T U V)
+    (A B C D E F G H I J K L M N O P Q S T U V W)
+    (A B C D E F G H I J K L M N O P Q S T U V W X)
+    (A B C D E F G H I J K L M N O P Q S T U V W X Y)
 }
 
 /// Structures that are passed by value.

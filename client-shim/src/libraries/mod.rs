@@ -14,6 +14,8 @@
 //!
 //! To add a door: the folder, an entry of [`DOORS`], and the library's row in `rgpu_control::libraries`.
 
+pub(crate) mod cublas;
+pub(crate) mod cublaslt;
 pub(crate) mod nvjitlink;
 pub(crate) mod real;
 
@@ -38,7 +40,7 @@ pub(crate) struct Door {
 }
 
 /// The doors.
-pub(crate) static DOORS: &[Door] = &[nvjitlink::DOOR];
+pub(crate) static DOORS: &[Door] = &[cublas::DOOR, cublaslt::DOOR, nvjitlink::DOOR];
 
 /// The door that stands in for a file of this name in this program, and the version of CUDA that the file belongs to.
 pub(crate) fn door_of(file: &CStr) -> Option<(&'static Door, u32)> {
