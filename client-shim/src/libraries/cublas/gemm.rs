@@ -6,7 +6,7 @@ use rgpu_libraries::{Batch, DataType, Gemm, Matrix};
 
 use super::handle::{Call, matrix};
 use super::status::{In, Result, unsupported};
-use super::types::{Count, Element, data_type, extent, leading, operation};
+use super::types::{Count, data_type, extent, leading, operation};
 
 /// The part of a product's arguments that all its forms have: how A and B are used, and how large all is.
 pub(super) fn shape<N: Count>(

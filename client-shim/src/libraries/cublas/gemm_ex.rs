@@ -7,7 +7,7 @@ use rgpu_libraries::{Batch, DataType, Gemm, Matmul};
 use super::gemm::{post, shape, strided};
 use super::handle::Call;
 use super::status::{Result, invalid};
-use super::types::{Count, compute_type, data_type, extent, is_complex};
+use super::types::{compute_type, data_type, extent, is_complex};
 
 /// Types and factors of a product.
 struct Types {
