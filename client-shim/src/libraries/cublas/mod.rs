@@ -18,7 +18,7 @@ macro_rules! blas {
         pub(crate) extern "C" fn $name $(<$($of: $crate::libraries::cublas::types::$bound),+>)? (
             handle: usize, $($arg: $type),*
         ) -> u32 {
-            $crate::libraries::cublas::status::guard(stringify!($name), move || {
+            $crate::libraries::cublas::status::guard(concat!("cuBLAS ", stringify!($name)), move || {
                 let $call = &$crate::libraries::cublas::handle::enter(handle)?;
                 $body
             })
