@@ -95,6 +95,10 @@ impl Links {
         for name in libraries::files(StandsIn::ForSoftware) {
             put_link(&software, name, library)?;
         }
+        make_private(&software.join("bin"))?;
+        for name in ["ptxas", "ptxas-blackwell"] {
+            put_link(&software.join("bin"), name, &std::env::current_exe()?)?;
+        }
         Ok(Self { directory })
     }
 
@@ -103,7 +107,7 @@ impl Links {
         &self.directory
     }
 
-    /// The directory of further links, for a program whose device is a software GPU.
+    /// The directory of further links, for a program whose device is a software GPU; laid out as a folder of CUDA's, `bin/ptxas`.
     pub(crate) fn software(&self) -> PathBuf {
         self.directory.join(SOFTWARE)
     }
@@ -115,7 +119,7 @@ impl Links {
 }
 
 /// Makes a link in one step, so that whoever looks finds the old one or the new one.
-fn put_link(directory: &Path, name: &str, target: &Path) -> io::Result<()> {
+pub(crate) fn put_link(directory: &Path, name: &str, target: &Path) -> io::Result<()> {
     let link = directory.join(name);
     if fs::read_link(&link).is_ok_and(|found| found == target) {
         return Ok(());

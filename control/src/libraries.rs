@@ -47,7 +47,7 @@ pub const LIBRARIES: [Library; 9] = [
     library("curand", &[("libcurand.so.10", 12000)], StandsIn::Never),
     library("cusolver", &[("libcusolver.so.11", 12000), ("libcusolver.so.12", 13000)], StandsIn::Never),
     library("cusparse", &[("libcusparse.so.12", 12000)], StandsIn::Never),
-    library("cudnn", &[("libcudnn.so.9", 12000)], StandsIn::Never),
+    library("cudnn", &[("libcudnn.so.9", 12000)], StandsIn::Always),
 ];
 
 /// The names of the files that `librgpu.so` can be loaded instead of in such a case.

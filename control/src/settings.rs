@@ -40,6 +40,8 @@ pub const LOG_VARIABLE: &str = "RGPU_LOG";
 pub const SOFT_MEMORY_VARIABLE: &str = "RGPU_SOFT_MEMORY";
 /// Processor cores that the software GPU inside a program uses.
 pub const SOFT_WORKERS_VARIABLE: &str = "RGPU_SOFT_WORKERS";
+/// How many multiprocessors the software GPU inside a program says it has.
+pub const SOFT_MULTIPROCESSORS_VARIABLE: &str = "RGPU_SOFT_MULTIPROCESSORS";
 /// How many software GPUs there are inside a program.
 pub const SOFT_DEVICES_VARIABLE: &str = "RGPU_SOFT_DEVICES";
 /// The compute capability of the software GPU inside a program.
@@ -182,6 +184,11 @@ pub fn all() -> Vec<Setting> {
             SOFT_WORKERS_VARIABLE,
             &"all",
             "with `RGPU_IN_PROCESS`: processor cores that the software GPU uses",
+        ),
+        program(
+            SOFT_MULTIPROCESSORS_VARIABLE,
+            &"one for each core that it uses",
+            "with `RGPU_IN_PROCESS`: how many multiprocessors the software GPU says it has, from 1 to 224",
         ),
         program(SOFT_DEVICES_VARIABLE, &1, "with `RGPU_IN_PROCESS`: number of software GPUs"),
         program(

@@ -1,5 +1,6 @@
 //! What a program needs besides the preload where its device is a software GPU.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +11,7 @@ use rgpu_control::settings::{
     self, IN_PROCESS_VARIABLE, LEASE_VARIABLE, SERVER_VARIABLE, SOFTWARE_TOOLS_VARIABLE,
 };
 
+use super::frameworks::{self, Python};
 use super::{Arguments, DeviceSource};
 use crate::library::{self, Links};
 use crate::probe;
@@ -43,14 +45,7 @@ fn is_software(server: &str, arguments: &Arguments) -> bool {
 
 /// Whether a program carries its device code, as nvcc makes them: it compiles nothing when it runs, and so nobody has to be asked.
 fn has_device_code(program: &Path) -> bool {
-    let path = if program.components().count() > 1 {
-        Some(program.to_owned())
-    } else {
-        let directories = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&directories)
-            .map(|directory| directory.join(program))
-            .find(|path| path.is_file())
-    };
+    let path = frameworks::find(program);
     let Some(bytes) = path.and_then(|path| fs::read(path).ok()) else { return false };
     let sections = || {
         let header = FileHeader64::<LittleEndian>::parse(&*bytes).ok()?;
@@ -64,10 +59,21 @@ fn has_device_code(program: &Path) -> bool {
     })
 }
 
-/// Tells the program, and what it loads.
-pub(super) fn prepare(command: &mut Command, links: &Links) {
+/// Tells the program, what it loads, and the frameworks that it may use.
+pub(super) fn prepare(command: &mut Command, program: &OsStr, links: &Links) {
     command.env(SOFTWARE_TOOLS_VARIABLE, "1");
+    let python = Python::of(Path::new(program));
     let path = command.get_envs().find(|(name, _)| *name == "LD_LIBRARY_PATH").and_then(|(_, value)| value);
-    let path = library::prepend(&links.software(), path, b":;");
+    let mut path = library::prepend(&links.software(), path, b":;");
+    // TensorFlow looks for the libraries of NVIDIA's packages nowhere else.
+    if let Some(python) = python.as_ref().filter(|python| python.find("tensorflow/__init__.py").is_some()) {
+        for folder in python.library_folders() {
+            path.push(":");
+            path.push(folder);
+        }
+    }
     command.env("LD_LIBRARY_PATH", path);
+    for setting in frameworks::settings(python.as_ref(), &links.software()) {
+        command.env(setting.name, setting.value);
+    }
 }

@@ -12,11 +12,15 @@
 //! Which libraries there are, and when this one stands in for them, says [`rgpu_control::libraries`]. A door that is for software
 //! GPUs alone passes its calls on to NVIDIA's library where the device is not one ([`real`]).
 //!
+//! [NVRTC](nvrtc) has no door: it does its own work, and only what it gives as the result changes.
+//!
 //! To add a door: the folder, an entry of [`DOORS`], and the library's row in `rgpu_control::libraries`.
 
 pub(crate) mod cublas;
 pub(crate) mod cublaslt;
+mod cudnn;
 pub(crate) mod nvjitlink;
+pub(crate) mod nvrtc;
 pub(crate) mod real;
 
 use std::ffi::{CStr, c_char};
@@ -33,14 +37,18 @@ pub(crate) struct Door {
     pub(crate) name: &'static str,
     /// The library's functions, ascending by name.
     pub(crate) table: &'static [Row],
+    /// How the names of its functions begin; what else a file exports (`_init`, functions of a compiler's) is left alone.
+    pub(crate) prefixes: &'static [&'static str],
     /// The name of the row that an exported function is; most libraries export functions under their own names.
     pub(crate) row_name: fn(&str) -> &str,
+    /// Functions that NVIDIA's file goes on to answer itself, where it is there: they need no device.
+    pub(crate) kept: &'static [&'static str],
     /// What answers instead of an exported function that no row names: one that came with a newer library.
     pub(crate) unknown: Address,
 }
 
 /// The doors.
-pub(crate) static DOORS: &[Door] = &[cublas::DOOR, cublaslt::DOOR, nvjitlink::DOOR];
+pub(crate) static DOORS: &[Door] = &[cublas::DOOR, cublaslt::DOOR, cudnn::DOOR, nvjitlink::DOOR];
 
 /// The door that stands in for a file of this name in this program, and the version of CUDA that the file belongs to.
 pub(crate) fn door_of(file: &CStr) -> Option<(&'static Door, u32)> {
@@ -54,11 +62,20 @@ pub(crate) fn door_of(file: &CStr) -> Option<(&'static Door, u32)> {
     stands_in.then_some((door, version))
 }
 
+/// Whether a file of this name is an NVRTC whose machine code is of no use in this program.
+pub(crate) fn is_nvrtc(file: &CStr) -> bool {
+    for_software()
+        && libraries::of_file(file.to_bytes()).is_some_and(|(library, _)| library.name == nvrtc::NAME)
+}
+
 impl Door {
     /// What answers instead of a function that a file of the library, of this version, exports.
-    pub(crate) fn target(&self, function: &str, version: u32) -> Address {
+    pub(crate) fn target(&self, function: &str, version: u32) -> Option<Address> {
+        if self.kept.contains(&function) || !self.prefixes.iter().any(|prefix| function.starts_with(prefix)) {
+            return None;
+        }
         let rows = rows_of(self.table, (self.row_name)(function));
-        rows.iter().find(|row| row.is_in(version)).map_or(self.unknown, |row| row.address)
+        Some(rows.iter().find(|row| row.is_in(version)).map_or(self.unknown, |row| row.address))
     }
 }
 
@@ -112,6 +129,9 @@ mod tests {
                 "{} has a door that nobody reaches",
                 door.name
             );
+            for row in door.table {
+                assert!(door.prefixes.iter().any(|prefix| row.name.starts_with(prefix)), "{}", row.name);
+            }
             assert!(
                 door.table.windows(2).all(|w| (w[0].name, w[0].since) < (w[1].name, w[1].since)),
                 "{}",

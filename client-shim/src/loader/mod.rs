@@ -20,6 +20,7 @@
 //! object without CUDA costs a look at its section headers. What could not be done is remembered, and said
 //! ([`obstacle`]) when the program's own copy of the runtime comes asking for the driver.
 
+mod device_file;
 mod library;
 mod link_map;
 mod object_file;
@@ -69,6 +70,7 @@ fn at_startup() {
         if std::ptr::eq(map, own) {
             continue;
         }
+        device_file::show_to(map);
         match inspect(map, early) {
             redirect::Outcome::Nothing | redirect::Outcome::Redirected => {}
             redirect::Outcome::Obstacle(obstacle) => obstacle::remember(obstacle, map.name()),

@@ -121,7 +121,8 @@ impl Runtime {
         if marks.contains(&false) {
             return None;
         }
-        let guess = if has_second_properties { 12000 } else { 13000 };
+        // Programs ask for a version that is new enough, so the newest that it may be.
+        let guess = if has_second_properties { 12090 } else { 13000 };
         Some(Self { version: exact.unwrap_or(guess) })
     }
 }
@@ -169,7 +170,8 @@ pub(super) fn overwrite_functions<'a>(
             let target = target(function.name)?;
             let code = file.code_at(function.address)?;
             let address = map.bias().checked_add(usize::try_from(function.address).ok()?)?;
-            let room = function.size >= machine::JUMP_LENGTH as u64 || function.address % 16 == 0;
+            let room = function.size >= machine::JUMP_LENGTH as u64
+                || (function.address % 16 == 0 && is_followed_by_padding(code, function.size));
             (room && address != target as usize).then_some((address, target, code))
         })
     };
@@ -200,6 +202,13 @@ pub(super) fn overwrite_functions<'a>(
     }
     drop(code);
     Ok(())
+}
+
+/// Whether what follows a short function in its code is padding for as long as a jump takes: the last one of a section is
+/// followed by another section.
+fn is_followed_by_padding(code: &[u8], size: u64) -> bool {
+    let rest = code.get(..machine::JUMP_LENGTH).and_then(|code| code.get(size as usize..));
+    rest.is_some_and(machine::is_padding)
 }
 
 /// The entry point of this library that replaces a function of a runtime.

@@ -4,9 +4,9 @@ mod rig;
 
 use proptest::prelude::*;
 use rgpu_libraries::{
-    Activation, AddMatrices, Batch, Combination, Combine, DataType, Factoring, Factors, Fill, Gemm, Matmul, Matrix,
-    MatrixVector, Pairing, RankK, RankUpdate, Reduce, Reduction, Scalar, ScaleMatrix, Side, Storage, Structure,
-    SymmetricProduct, Transpose, Triangular, TriangularVector, Vector,
+    Activation, AddMatrices, Batch, Combination, Combine, DataType, Factoring, Factors, Fill, Gemm, Matmul,
+    Matrix, MatrixVector, Pairing, RankK, RankUpdate, Reduce, Reduction, Scalar, ScaleMatrix, Side, Storage,
+    Structure, SymmetricProduct, Transpose, Triangular, TriangularVector, Vector,
 };
 use rig::Rig;
 
@@ -433,9 +433,8 @@ fn problems_of_a_batch_are_found_by_their_addresses() {
     rig.call(&of_batch).unwrap();
     for p in 0..count {
         let (a, b) = (&all[p], &all[count + p]);
-        let expected: Vec<f64> = (0..n * n)
-            .map(|at| (0..n).map(|l| a[at % n + l * n] * b[l + at / n * n]).sum())
-            .collect();
+        let expected: Vec<f64> =
+            (0..n * n).map(|at| (0..n).map(|l| a[at % n + l * n] * b[l + at / n * n]).sum()).collect();
         assert_eq!(rig.get::<f64>(places[2 * count + p], n * n).unwrap(), expected);
     }
     // An address that is nobody's is found only when the array is read: then it is what it is for a kernel.

@@ -60,7 +60,9 @@ const STEM: &str = "libnvJitLink.so";
 pub(super) const DOOR: Door = Door {
     name: "nvjitlink",
     table: table::TABLE,
+    prefixes: &["nvJitLink", "__nvJitLink"],
     row_name: table::row_name,
+    kept: &[],
     unknown: Address(unknown as *const ()),
 };
 
