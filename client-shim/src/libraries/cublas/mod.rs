@@ -55,7 +55,9 @@ use crate::doors::table::Address;
 pub(super) const DOOR: Door = Door {
     name: "cublas",
     table: table::TABLE,
+    prefixes: &["cublas"],
     row_name: |function| function,
+    kept: &["cublasGetCudartVersion", "cublasGetProperty", "cublasGetStatusName", "cublasGetStatusString"],
     unknown: Address(unknown as *const ()),
 };
 

@@ -21,7 +21,15 @@ use crate::doors::table::Address;
 pub(super) const DOOR: Door = Door {
     name: "cublaslt",
     table: table::TABLE,
+    prefixes: &["cublasLt"],
     row_name: |function| function,
+    kept: &[
+        "cublasLtGetCudartVersion",
+        "cublasLtGetProperty",
+        "cublasLtGetStatusName",
+        "cublasLtGetStatusString",
+        "cublasLtGetVersion",
+    ],
     unknown: Address(unknown as *const ()),
 };
 
