@@ -17,10 +17,12 @@ mod blas;
 mod fft;
 mod library;
 mod operation;
+mod random;
 mod types;
 
 pub use blas::*;
 pub use fft::*;
 pub use library::Library;
 pub use operation::{Arguments, Operation};
+pub use random::*;
 pub use types::{DataType, Scalar, Transpose};

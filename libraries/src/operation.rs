@@ -20,6 +20,7 @@ macro_rules! for_each_operation {
         $then! {
             1 Gemm;
             100 Fft;
+            200 Random;
         }
     };
 }

@@ -2,3 +2,4 @@
 
 pub(crate) mod common;
 pub(crate) mod cufft;
+pub(crate) mod curand;

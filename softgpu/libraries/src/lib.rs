@@ -8,6 +8,7 @@ mod blas;
 mod fft;
 mod memory;
 mod number;
+mod random;
 mod scalar;
 
 use rgpu_device::{Code, Error, Result};
@@ -36,6 +37,7 @@ impl Libraries for SoftLibraries {
             // What there is behaves as these versions do.
             Some(Library::Blas) => Ok(130_001),
             Some(Library::Fft) => Ok(12_000),
+            Some(Library::Rand) => Ok(10_400),
             Some(other) => missing(other.name()),
             None => invalid(format!("There is no library number {library}")),
         }
@@ -47,6 +49,7 @@ impl Libraries for SoftLibraries {
         match operation {
             Operation::Gemm(gemm) => blas::gemm::plan(gemm),
             Operation::Fft(fft) => fft::plan(fft),
+            Operation::Random(random) => random::plan(random),
         }
     }
 }
