@@ -18,6 +18,7 @@ mod fft;
 mod library;
 mod operation;
 mod random;
+mod solver;
 mod types;
 
 pub use blas::*;
@@ -25,4 +26,5 @@ pub use fft::*;
 pub use library::Library;
 pub use operation::{Arguments, Operation};
 pub use random::*;
+pub use solver::*;
 pub use types::{DataType, Scalar, Transpose};

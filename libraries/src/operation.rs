@@ -21,6 +21,11 @@ macro_rules! for_each_operation {
             1 Gemm;
             100 Fft;
             200 Random;
+            300 Cholesky;
+            301 Lu;
+            302 Qr;
+            303 HermitianEigen;
+            304 Svd;
         }
     };
 }

@@ -10,6 +10,7 @@ mod memory;
 mod number;
 mod random;
 mod scalar;
+mod solver;
 
 use rgpu_device::{Code, Error, Result};
 use rgpu_libraries::{Library, Operation};
@@ -38,6 +39,7 @@ impl Libraries for SoftLibraries {
             Some(Library::Blas) => Ok(130_001),
             Some(Library::Fft) => Ok(12_000),
             Some(Library::Rand) => Ok(10_400),
+            Some(Library::Solver) => Ok(12_000),
             Some(other) => missing(other.name()),
             None => invalid(format!("There is no library number {library}")),
         }
@@ -50,6 +52,11 @@ impl Libraries for SoftLibraries {
             Operation::Gemm(gemm) => blas::gemm::plan(gemm),
             Operation::Fft(fft) => fft::plan(fft),
             Operation::Random(random) => random::plan(random),
+            Operation::Cholesky(operation) => solver::cholesky(operation),
+            Operation::Lu(operation) => solver::lu(operation),
+            Operation::Qr(operation) => solver::qr(operation),
+            Operation::HermitianEigen(operation) => solver::eigen(operation),
+            Operation::Svd(operation) => solver::svd(operation),
         }
     }
 }
