@@ -1,13 +1,11 @@
 //! Cholesky's factorisation.
 
-use faer::linalg::cholesky::llt::factor::LltError;
-use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
-use faer::{Mat, MatRef, Par, Side};
+use rgpu_dense::{Dense, Mat};
 use rgpu_device::{Code, Error, Result};
 use rgpu_libraries::{Batch, Cholesky, DataType, Matrix, Task};
 use rgpu_softgpu::library::{Computation, Operand, Plan};
 
-use super::dense::{Dense, adjoint, all};
+use super::dense::{adjoint, all};
 use super::{Solver, info, list, of_problem};
 use crate::{invalid, memory};
 
@@ -84,9 +82,9 @@ impl Solver for Scattered {
 }
 
 /// Solves with the lower triangle.
-fn solve<T: Dense>(lower: MatRef<'_, T>, b: &mut Mat<T>) {
-    solve_lower_triangular_in_place(lower, b.as_mut(), Par::Seq);
-    solve_upper_triangular_in_place(adjoint(lower).as_ref(), b.as_mut(), Par::Seq);
+fn solve<T: Dense>(lower: &Mat<T>, b: &mut Mat<T>) {
+    T::solve(lower, false, false, b);
+    T::solve(&adjoint(lower.as_ref()), true, false, b);
 }
 
 impl Solver for Cholesky {
@@ -123,11 +121,11 @@ impl Solver for Cholesky {
         let lower = if upper { adjoint(given.as_ref()) } else { given };
         match self.task {
             Task::Factor => {
-                let factored = match lower.llt(Side::Lower) {
+                let factored = match T::cholesky(&lower) {
                     Ok(factored) => factored,
-                    Err(LltError::NonPositivePivot { index }) => return Ok(index as i32 + 1),
+                    Err(minor) => return Ok(minor as i32 + 1),
                 };
-                let factor = if upper { adjoint(factored.L()) } else { factored.L().to_owned() };
+                let factor = if upper { adjoint(factored.as_ref()) } else { factored };
                 // SAFETY: as above.
                 unsafe { a.store(factor.as_ref(), in_triangle) };
             }
@@ -137,7 +135,7 @@ impl Solver for Cholesky {
                 }
                 let one = Mat::<T>::from_fn(n, n, |i, j| T::of(if i == j { 1.0 } else { 0.0 }, 0.0));
                 let mut inverse = one;
-                solve(lower.as_ref(), &mut inverse);
+                solve(&lower, &mut inverse);
                 // SAFETY: as above.
                 unsafe { a.store(inverse.as_ref(), in_triangle) };
             }
@@ -146,7 +144,7 @@ impl Solver for Cholesky {
                 let shape = (n, self.columns as usize);
                 // SAFETY: the second operand is B.
                 let mut b = unsafe { at.copy(shape, all) }?;
-                solve(lower.as_ref(), &mut b);
+                solve(&lower, &mut b);
                 // SAFETY: as above.
                 unsafe { at.store(b.as_ref(), all) };
             }

@@ -1,11 +1,11 @@
 //! Eigenvalues and eigenvectors of Hermitian matrices.
 
-use faer::Side;
+use rgpu_dense::Dense;
 use rgpu_device::Result;
 use rgpu_libraries::{DataType, HermitianEigen};
 use rgpu_softgpu::library::Operand;
 
-use super::dense::{Dense, adjoint, all};
+use super::dense::{adjoint, all};
 use super::{Solver, info, list, of_problem};
 use crate::{invalid, memory};
 
@@ -50,13 +50,13 @@ impl Solver for HermitianEigen {
         };
         // Where it does not converge, as many elements off the diagonal are not zero as there can be.
         if self.vectors {
-            let Ok(found) = lower.self_adjoint_eigen(Side::Lower) else { return Ok(n as i32) };
-            (0..n).for_each(|i| set(i, found.S().column_vector()[i].parts().0));
+            let Some((found, of_them)) = T::eigenvectors(&lower) else { return Ok(n as i32) };
+            found.into_iter().enumerate().for_each(|(i, value)| set(i, value));
             // SAFETY: the first operand is A.
-            unsafe { a.store(found.U(), all) };
+            unsafe { a.store(of_them.as_ref(), all) };
         } else {
-            let Ok(found) = lower.self_adjoint_eigenvalues(Side::Lower) else { return Ok(n as i32) };
-            found.iter().enumerate().for_each(|(i, value)| set(i, T::real(value)));
+            let Some(found) = T::eigenvalues(&lower) else { return Ok(n as i32) };
+            found.into_iter().enumerate().for_each(|(i, value)| set(i, value));
         }
         Ok(0)
     }

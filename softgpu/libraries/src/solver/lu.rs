@@ -1,15 +1,11 @@
 //! Factorisation into triangles.
 
-use faer::linalg::triangular_solve::{
-    solve_lower_triangular_in_place, solve_unit_lower_triangular_in_place,
-    solve_unit_upper_triangular_in_place, solve_upper_triangular_in_place,
-};
-use faer::{Mat, Par};
+use rgpu_dense::{Dense, Mat};
 use rgpu_device::Result;
 use rgpu_libraries::{DataType, Lu, Task, Transpose};
 use rgpu_softgpu::library::Operand;
 
-use super::dense::{Dense, all};
+use super::dense::all;
 use super::{Solver, info, list, of_problem};
 use crate::{invalid, memory};
 
@@ -87,8 +83,8 @@ impl Solver for Lu {
         let given = unsafe { a.copy((m, n), all) }?;
         if self.task == Task::Factor {
             return if let Some(pivots) = pivots {
-                let factored = given.partial_piv_lu();
-                let (lower, upper) = (factored.L(), factored.U());
+                let factored = T::triangles(&given);
+                let (lower, upper) = (&factored.lower, &factored.upper);
                 for j in 0..n {
                     for i in 0..m {
                         let value = if i > j { lower[(i, j)] } else { upper[(i, j)] };
@@ -96,7 +92,7 @@ impl Solver for Lu {
                         unsafe { a.set(i, j, value) };
                     }
                 }
-                for (i, from) in exchanges(factored.P().arrays().0, least).into_iter().enumerate() {
+                for (i, from) in exchanges(&factored.order, least).into_iter().enumerate() {
                     // SAFETY: the second operand has so many numbers for each problem.
                     unsafe {
                         if self.wide {
@@ -136,8 +132,8 @@ impl Solver for Lu {
                 for i in 0..n {
                     exchange(&mut b, i)?;
                 }
-                solve_unit_lower_triangular_in_place(given.as_ref(), b.as_mut(), Par::Seq);
-                solve_upper_triangular_in_place(given.as_ref(), b.as_mut(), Par::Seq);
+                T::solve(&given, false, true, &mut b);
+                T::solve(&given, true, false, &mut b);
             }
             op => {
                 let conjugated = op == Transpose::Adjoint;
@@ -147,8 +143,8 @@ impl Solver for Lu {
                 let turned = Mat::<T>::from_fn(n, n, |i, j| {
                     if conjugated { given[(j, i)].conjugate() } else { given[(j, i)] }
                 });
-                solve_lower_triangular_in_place(turned.as_ref(), b.as_mut(), Par::Seq);
-                solve_unit_upper_triangular_in_place(turned.as_ref(), b.as_mut(), Par::Seq);
+                T::solve(&turned, false, false, &mut b);
+                T::solve(&turned, true, true, &mut b);
                 for i in (0..n).rev() {
                     exchange(&mut b, i)?;
                 }

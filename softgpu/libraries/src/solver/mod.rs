@@ -1,4 +1,4 @@
-//! Operations of cuSOLVER: factorisations by `faer`, and what stores them as LAPACK does.
+//! Operations of cuSOLVER: factorisations by [`rgpu_dense`], and what stores them as LAPACK does.
 
 mod cholesky;
 mod dense;
@@ -9,12 +9,12 @@ mod svd;
 
 use std::marker::PhantomData;
 
+use rgpu_dense::Dense;
 use rgpu_device::Result;
 use rgpu_libraries::{Cholesky, DataType, HermitianEigen, Lu, Matrix, Qr, Svd};
 use rgpu_softgpu::library::{Computation, Operand, Plan};
 
 use crate::missing;
-use dense::Dense;
 
 /// An operation that can be done problem by problem.
 pub(crate) trait Solver: Send + Sync + 'static {

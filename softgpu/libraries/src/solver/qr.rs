@@ -1,12 +1,12 @@
 //! Orthogonal factorisation. Programs see the reflections themselves, as LAPACK stores them (`H = I - tau v vᴴ`, the first element of `v`
 //! being 1), which is not how other crates do; so they are made here.
 
-use faer::Mat;
+use rgpu_dense::{Dense, Mat};
 use rgpu_device::Result;
 use rgpu_libraries::{DataType, Qr, Task, Transpose};
 use rgpu_softgpu::library::Operand;
 
-use super::dense::{Dense, all};
+use super::dense::all;
 use super::{Solver, info, list, of_problem};
 use crate::{invalid, memory};
 

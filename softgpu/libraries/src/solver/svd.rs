@@ -1,10 +1,11 @@
 //! Singular values and vectors.
 
+use rgpu_dense::Dense;
 use rgpu_device::Result;
 use rgpu_libraries::{DataType, Svd, Vectors};
 use rgpu_softgpu::library::Operand;
 
-use super::dense::{Dense, adjoint, all};
+use super::dense::{adjoint, all};
 use super::eigen::real_bytes;
 use super::{Solver, info, list, of_problem};
 use crate::{invalid, memory};
@@ -65,22 +66,21 @@ impl Solver for Svd {
         // SAFETY: the first operand is A.
         let given = unsafe { a.copy((m, n), all) }?;
         if self.left == Vectors::None && self.right == Vectors::None {
-            let Ok(found) = given.singular_values() else { return Ok(least as i32) };
-            found.iter().enumerate().for_each(|(i, value)| set(i, T::real(value)));
+            let Some(found) = T::singular_values(&given) else { return Ok(least as i32) };
+            found.into_iter().enumerate().for_each(|(i, value)| set(i, value));
             return Ok(0);
         }
         let whole = self.left == Vectors::All || self.right == Vectors::All;
-        let found = if whole { given.svd() } else { given.thin_svd() };
-        let Ok(found) = found else { return Ok(least as i32) };
-        (0..least).for_each(|i| set(i, found.S().column_vector()[i].parts().0));
+        let Some(found) = T::singular_vectors(&given, whole) else { return Ok(least as i32) };
+        found.values.iter().enumerate().for_each(|(i, &value)| set(i, value));
         let count = |vectors, length: usize| wanted(vectors, least as u64, length as u64) as usize;
         let (left, right) = (count(self.left, m), count(self.right, n));
         let (u, v) =
             (of_problem::<T>(memory[2], &self.u, problem), of_problem::<T>(memory[3], &self.v, problem));
-        let v_found = found.V().get(.., ..right);
+        let v_found = found.right.get(.., ..right);
         // SAFETY: the third operand is U, the fourth V or its adjoint, of as many vectors as are wanted.
         unsafe {
-            u.store(found.U().get(.., ..left), all);
+            u.store(found.left.get(.., ..left), all);
             if self.adjoint {
                 v.store(adjoint(v_found).as_ref(), all);
             } else {
