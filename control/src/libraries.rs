@@ -43,9 +43,9 @@ pub const LIBRARIES: [Library; 9] = [
     library("nvrtc", &[("libnvrtc.so.12", 12000), ("libnvrtc.so.13", 13000)], StandsIn::InPartForSoftware),
     library("cublas", &[("libcublas.so.12", 12000), ("libcublas.so.13", 13000)], StandsIn::Always),
     library("cublaslt", &[("libcublasLt.so.12", 12000), ("libcublasLt.so.13", 13000)], StandsIn::Always),
-    library("cufft", &[("libcufft.so.11", 12000), ("libcufft.so.12", 13000)], StandsIn::Never),
-    library("curand", &[("libcurand.so.10", 12000)], StandsIn::Never),
-    library("cusolver", &[("libcusolver.so.11", 12000), ("libcusolver.so.12", 13000)], StandsIn::Never),
+    library("cufft", &[("libcufft.so.11", 12000), ("libcufft.so.12", 13000)], StandsIn::Always),
+    library("curand", &[("libcurand.so.10", 12000)], StandsIn::Always),
+    library("cusolver", &[("libcusolver.so.11", 12000), ("libcusolver.so.12", 13000)], StandsIn::Always),
     library("cusparse", &[("libcusparse.so.12", 12000)], StandsIn::Never),
     library("cudnn", &[("libcudnn.so.9", 12000)], StandsIn::Always),
 ];

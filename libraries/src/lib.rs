@@ -18,6 +18,8 @@ mod dnn;
 mod fft;
 mod library;
 mod operation;
+mod random;
+mod solver;
 mod types;
 
 pub use blas::*;
@@ -25,4 +27,6 @@ pub use dnn::*;
 pub use fft::*;
 pub use library::Library;
 pub use operation::{Arguments, Operation};
+pub use random::*;
+pub use solver::*;
 pub use types::{DataType, Scalar, Transpose};

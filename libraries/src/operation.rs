@@ -32,6 +32,12 @@ macro_rules! for_each_operation {
             12 Factors;
             13 Matmul;
             100 Fft;
+            200 Random;
+            300 Cholesky;
+            301 Lu;
+            302 Qr;
+            303 HermitianEigen;
+            304 Svd;
             500 DnnGraph;
         }
     };

@@ -11,7 +11,9 @@ mod fft;
 mod field;
 mod memory;
 mod number;
+mod random;
 mod scalar;
+mod solver;
 
 use rgpu_device::{Code, Error, Result};
 use rgpu_libraries::{Library, Operation};
@@ -40,6 +42,8 @@ impl Libraries for SoftLibraries {
             Some(Library::Fft) => Ok(12_000),
             Some(Library::Blas | Library::BlasLt) => Ok(130_001),
             Some(Library::Dnn) => Ok(90_800),
+            Some(Library::Rand) => Ok(10_400),
+            Some(Library::Solver) => Ok(12_000),
             Some(other) => missing(other.name()),
             None => invalid(format!("There is no library number {library}")),
         }
@@ -64,6 +68,12 @@ impl Libraries for SoftLibraries {
             Operation::ScaleMatrix(product) => blas::matrices::scale(product),
             Operation::Factors(factors) => blas::factors::plan(factors),
             Operation::Matmul(product) => blas::matmul::plan(product),
+            Operation::Random(random) => random::plan(random),
+            Operation::Cholesky(operation) => solver::cholesky(operation),
+            Operation::Lu(operation) => solver::lu(operation),
+            Operation::Qr(operation) => solver::qr(operation),
+            Operation::HermitianEigen(operation) => solver::eigen(operation),
+            Operation::Svd(operation) => solver::svd(operation),
         }
     }
 }

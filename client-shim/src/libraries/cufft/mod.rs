@@ -6,11 +6,13 @@
 mod exec;
 mod make;
 mod plan;
-pub(crate) mod table;
+mod table;
 
 use rgpu_libraries::Library;
 
+use super::Door;
 use super::common::{Kind, Names};
+use crate::doors::table::Address;
 
 /// The library.
 static CUFFT: Names = Names { library: Library::Fft, number };
@@ -28,6 +30,20 @@ fn number(kind: Kind) -> u32 {
         Kind::InvalidSize => 8,
         Kind::NotSupported => 16,
     }
+}
+
+/// The door. Where NVIDIA's file is there, it tells its own version, which needs no device.
+pub(super) const DOOR: Door = Door {
+    name: "cufft",
+    table: table::TABLE,
+    prefixes: &["cufft"],
+    row_name: |function| function,
+    kept: &["cufftGetVersion", "cufftGetProperty"],
+    unknown: Address(unknown as *const ()),
+};
+
+extern "C" fn unknown() -> u32 {
+    CUFFT.refuse("A function of cuFFT that is not known here")
 }
 
 /// What a function answers that exists and is not implemented.

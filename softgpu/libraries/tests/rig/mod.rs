@@ -37,6 +37,7 @@ impl Plain for u8 {}
 impl Plain for i8 {}
 impl Plain for u16 {}
 impl Plain for i32 {}
+impl Plain for i64 {}
 impl Plain for u32 {}
 impl Plain for u64 {}
 impl Plain for f32 {}
