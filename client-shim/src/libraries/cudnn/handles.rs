@@ -4,9 +4,12 @@ use std::ffi::{c_char, c_int};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Out, Status, guard};
+use rgpu_libraries::Library;
+
+use super::{Out, Result, Status, guard};
 use crate::abi::c_functions;
 use crate::core::registry::Registry;
+use crate::libraries::common::Names;
 
 /// The version of cuDNN that is offered, where NVIDIA's file is not there to tell its own: 9.10.2.
 const VERSION: [usize; 3] = [9, 10, 2];
@@ -20,17 +23,32 @@ struct Handle {
 
 static HANDLES: LazyLock<Registry<Handle>> = LazyLock::new(|| Registry::new("cuDNN handle"));
 
+/// What is asked of the device's side.
+static CUDNN: Names = Names { library: Library::Dnn, number: |_| Status::Internal as u32 };
+
+/// A new handle.
+fn create() -> usize {
+    let mut raw = 0;
+    HANDLES.insert(|fresh| {
+        raw = fresh;
+        Handle { stream: AtomicUsize::new(0) }
+    });
+    raw
+}
+
+/// The stream that is set for a handle.
+pub(super) fn stream_of(handle: usize) -> Result<usize> {
+    let handle = HANDLES.get(handle).map_err(|_| Status::BadParam)?;
+    Ok(handle.stream.load(Ordering::Relaxed))
+}
+
 c_functions! {
     /// `cudnnCreate`.
     fn cudnnCreate(handle: Out<usize>) -> u32 {
         guard("cudnnCreate", || {
             handle.check()?;
-            let mut raw = 0;
-            HANDLES.insert(|fresh| {
-                raw = fresh;
-                Handle { stream: AtomicUsize::new(0) }
-            });
-            handle.set(raw)
+            CUDNN.version()?;
+            handle.set(create())
         })
     }
     /// `cudnnDestroy`.
@@ -84,9 +102,11 @@ c_functions! {
             0 => c"CUDNN_STATUS_SUCCESS",
             1001 => c"CUDNN_STATUS_NOT_INITIALIZED",
             2000 => c"CUDNN_STATUS_BAD_PARAM",
-            2001 => c"CUDNN_STATUS_BAD_PARAM_NULL_POINTER",
+            2002 => c"CUDNN_STATUS_BAD_PARAM_NULL_POINTER",
+            2004 => c"CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED",
             3000 => c"CUDNN_STATUS_NOT_SUPPORTED",
             4000 => c"CUDNN_STATUS_INTERNAL_ERROR",
+            5000 => c"CUDNN_STATUS_EXECUTION_FAILED",
             _ => c"CUDNN_UNKNOWN_STATUS",
         };
         text.as_ptr()
@@ -103,10 +123,9 @@ mod tests {
 
     #[test]
     fn handles_keep_their_streams() {
-        let (mut handle, mut stream) = (0, 7);
-        // SAFETY: the variables outlive the calls.
+        let (handle, mut stream) = (create(), 7);
+        // SAFETY: the variable outlives the calls.
         unsafe {
-            assert_eq!(cudnnCreate(Out::new(&raw mut handle)), 0);
             assert_eq!(cudnnGetStream(handle, Out::new(&raw mut stream)), 0);
             assert_eq!(stream, 0);
             assert_eq!(cudnnSetStream(handle, 64), 0);

@@ -1,13 +1,15 @@
-//! The cuDNN door, of which there is what programs do before they compute anything: handles, streams and versions. XLA makes a
+//! The cuDNN door: handles, and the [backend](backend) API, by which frameworks put graphs of operations together. XLA makes a
 //! handle for each device and gives up without one, also where it has no convolution to compute. All else says its name and
 //! is refused.
 
 #![allow(non_snake_case)]
 
+mod backend;
 mod handles;
 mod table;
 
 use super::Door;
+use super::common::{Failure, Kind};
 use crate::abi::NullPointer;
 use crate::core::error;
 use crate::doors::table::Address;
@@ -26,10 +28,28 @@ pub(super) const DOOR: Door = Door {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Status {
+    NotInitialized = 1001,
     BadParam = 2000,
-    NullPointer = 2001,
+    NullPointer = 2002,
+    NotFinalized = 2004,
     NotSupported = 3000,
     Internal = 4000,
+    Execution = 5000,
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        error::log(&format!("cuDNN: {}", failure.message));
+        match failure.kind {
+            Kind::NotInitialized => Self::NotInitialized,
+            Kind::InvalidHandle | Kind::InvalidValue | Kind::InvalidSize | Kind::InvalidType => {
+                Self::BadParam
+            }
+            Kind::NotSupported => Self::NotSupported,
+            Kind::Internal => Self::Internal,
+            Kind::OutOfMemory | Kind::Execution => Self::Execution,
+        }
+    }
 }
 
 impl From<NullPointer> for Status {
@@ -55,9 +75,7 @@ fn guard(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
 /// What a function answers that exists and is not implemented.
 fn refuse(name: &'static str) -> u32 {
     guard(name, || {
-        error::say_once(&format!(
-            "{name} is not implemented, as nothing of cuDNN is that computes; the program gets the status \"not supported\""
-        ));
+        error::say_once(&format!("{name} is not implemented; the program gets the status \"not supported\""));
         Err(Status::NotSupported)
     })
 }

@@ -1,6 +1,6 @@
 //! Every function of cuDNN 9, in the [form of all doors](crate::doors::table).
 
-use super::handles;
+use super::{backend, handles};
 use crate::doors::table::entry_points;
 
 entry_points! {
@@ -12,14 +12,14 @@ entry_points! {
     cudnnAdvVersionCheck 12000 [handles::version_check];
     cudnnB2BCausalConv1dBackward 12000 [unsupported];
     cudnnB2BCausalConv1dForward 12000 [unsupported];
-    cudnnBackendCreateDescriptor 12000 [unsupported];
-    cudnnBackendDestroyDescriptor 12000 [unsupported];
-    cudnnBackendExecute 12000 [unsupported];
-    cudnnBackendFinalize 12000 [unsupported];
-    cudnnBackendGetAttribute 12000 [unsupported];
+    cudnnBackendCreateDescriptor 12000 [backend::cudnnBackendCreateDescriptor];
+    cudnnBackendDestroyDescriptor 12000 [backend::cudnnBackendDestroyDescriptor];
+    cudnnBackendExecute 12000 [backend::cudnnBackendExecute];
+    cudnnBackendFinalize 12000 [backend::cudnnBackendFinalize];
+    cudnnBackendGetAttribute 12000 [backend::cudnnBackendGetAttribute];
     cudnnBackendInitialize 12000 [unsupported];
     cudnnBackendPopulateCudaGraph 12000 [unsupported];
-    cudnnBackendSetAttribute 12000 [unsupported];
+    cudnnBackendSetAttribute 12000 [backend::cudnnBackendSetAttribute];
     cudnnBackendUpdateCudaGraph 12000 [unsupported];
     cudnnBatchNormalizationBackward 12000 [unsupported];
     cudnnBatchNormalizationBackwardEx 12000 [unsupported];
