@@ -189,11 +189,13 @@ pub(crate) fn settings(python: Option<&Python>, tools: &Path) -> Vec<Setting> {
     if python.find("torch/__init__.py").is_some() {
         list.push(Setting { name: "TORCHINDUCTOR_SHAPE_PADDING", value: "0".into() });
     }
-    if python.find("cupy/__init__.py").is_some()
-        && let Some(home) = std::env::var_os("HOME")
-    {
-        let value = PathBuf::from(home).join(".cupy/rgpu_kernel_cache").into_os_string();
-        list.push(Setting { name: "CUPY_CACHE_DIR", value });
+    if python.find("cupy/__init__.py").is_some() {
+        // None: what CuPy brings along is machine code, and it does not notice that it has not run.
+        list.push(Setting { name: "CUPY_ACCELERATORS", value: OsString::new() });
+        if let Some(home) = std::env::var_os("HOME") {
+            let value = PathBuf::from(home).join(".cupy/rgpu_kernel_cache").into_os_string();
+            list.push(Setting { name: "CUPY_CACHE_DIR", value });
+        }
     }
     unset(list)
 }

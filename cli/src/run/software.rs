@@ -5,8 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use object::read::elf::{FileHeader, SectionHeader};
-use object::{LittleEndian, elf::FileHeader64};
+use rgpu_control::libraries::{self, StandsIn};
 use rgpu_control::settings::{
     self, IN_PROCESS_VARIABLE, LEASE_VARIABLE, SERVER_VARIABLE, SOFTWARE_TOOLS_VARIABLE,
 };
@@ -31,7 +30,7 @@ pub(super) fn is_used(arguments: &Arguments, source: DeviceSource) -> bool {
     }
     let server = arguments.server.clone().or_else(|| settings::text(SERVER_VARIABLE));
     let program = arguments.command.first().map(PathBuf::from).unwrap_or_default();
-    server.is_some_and(|server| !has_device_code(&program) && is_software(&server, arguments))
+    server.is_some_and(|server| may_compile(&program) && is_software(&server, arguments))
 }
 
 /// Whether a server says that its devices take PTX alone. Where it cannot be asked, the program will say why.
@@ -43,20 +42,28 @@ fn is_software(server: &str, arguments: &Arguments) -> bool {
     !devices.is_empty() && devices.iter().all(|device| device.accepts_ptx && !device.accepts_cubin)
 }
 
-/// Whether a program carries its device code, as nvcc makes them: it compiles nothing when it runs, and so nobody has to be asked.
-fn has_device_code(program: &Path) -> bool {
-    let path = frameworks::find(program);
-    let Some(bytes) = path.and_then(|path| fs::read(path).ok()) else { return false };
-    let sections = || {
-        let header = FileHeader64::<LittleEndian>::parse(&*bytes).ok()?;
-        header.sections(LittleEndian, &*bytes).ok()
-    };
-    sections().is_some_and(|sections| {
-        sections.iter().any(|section| {
-            sections.section_name(LittleEndian, section).is_ok_and(|name| name == b".nv_fatbin")
-                && section.sh_size(LittleEndian) > 0
-        })
-    })
+/// Programs that start others.
+const STARTERS: [&str; 16] = [
+    "bash", "dash", "env", "fish", "ksh", "make", "mpiexec", "mpirun", "nice", "nohup", "sh", "time",
+    "timeout", "uv", "xargs", "zsh",
+];
+
+/// Whether a program may want to compile or link for its device when it runs, or start one that does: a script, Python, a shell, or
+/// what is linked with a library that does. For the others, such as those that nvcc made, no server has to be asked.
+fn may_compile(program: &Path) -> bool {
+    let Some(path) = frameworks::find(program) else { return false };
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if name.starts_with("python") || STARTERS.contains(&name.as_str()) {
+        return true;
+    }
+    let Ok(bytes) = fs::read(&path) else { return false };
+    if !bytes.starts_with(b"\x7fELF") {
+        return true;
+    }
+    // Names of libraries stand in one table of strings, each ending in NUL.
+    let mut files =
+        [StandsIn::ForSoftware, StandsIn::InPartForSoftware].into_iter().flat_map(libraries::files);
+    files.any(|file| memchr::memmem::find(&bytes, format!("\0{file}\0").as_bytes()).is_some())
 }
 
 /// Tells the program, what it loads, and the frameworks that it may use.
@@ -75,5 +82,30 @@ pub(super) fn prepare(command: &mut Command, program: &OsStr, links: &Links) {
     command.env("LD_LIBRARY_PATH", path);
     for setting in frameworks::settings(python.as_ref(), &links.software()) {
         command.env(setting.name, setting.value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_programs_that_may_compile_are_asked_about() {
+        let scratch = std::env::temp_dir().join(format!("rgpu-may-compile-{}", std::process::id()));
+        fs::create_dir_all(&scratch).unwrap();
+        let program = |name: &str, contents: &[u8]| {
+            let path = scratch.join(name);
+            fs::write(&path, contents).unwrap();
+            may_compile(&path)
+        };
+        assert!(program("tool", b"#!/usr/bin/python3\n"));
+        assert!(program("python3.12", b"\x7fELF"));
+        assert!(program("linker", b"\x7fELF..\0libc.so.6\0libnvJitLink.so.12\0"));
+        assert!(program("compiler", b"\x7fELF..\0libnvrtc.so.13\0"));
+        assert!(!program("app", b"\x7fELF..\0libcudart.so.13\0"));
+        assert!(!program("other", b"\x7fELF..libnvrtc.so.13.pdf"));
+        assert!(may_compile(Path::new("sh")));
+        assert!(!may_compile(Path::new("/no/such/program")));
+        fs::remove_dir_all(scratch).unwrap();
     }
 }

@@ -106,9 +106,23 @@ fn is_named(path: &Path, stem: &str) -> bool {
     path.file_name().is_some_and(|name| name.as_bytes().starts_with(stem.as_bytes()))
 }
 
-/// Whether a path does not lead to this library.
+/// Whether a path leads to a file that is not this library.
 fn is_nvidias(path: &Path) -> bool {
-    path.canonicalize().is_ok_and(|path| !is_named(&path, "librgpu"))
+    let own = own_path().and_then(|path| path.canonicalize().ok());
+    path.canonicalize().is_ok_and(|path| Some(path) != own)
+}
+
+/// The file that this code was loaded from.
+fn own_path() -> Option<PathBuf> {
+    // SAFETY: all zeroes is a valid one: null pointers.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: an address, and a live variable.
+    let found = unsafe { libc::dladdr(own_path as *const c_void, &mut info) } != 0;
+    if !found || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the dynamic loader's name of a loaded object.
+    Some(PathBuf::from(OsStr::from_bytes(unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes())))
 }
 
 /// Where the system, the user, or the program's Python environment has such a file.

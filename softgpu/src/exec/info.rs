@@ -147,6 +147,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn multiprocessors_are_as_many_as_was_said() {
+        let config = Config { multiprocessors: 108, ..Config::default() };
+        let told = describe(&config, 2, 0);
+        assert_eq!(told.attribute(attribute::MULTIPROCESSOR_COUNT), 108);
+        // All that may be resident together is what the executor has room for.
+        assert_eq!(told.attribute(attribute::MAX_BLOCKS_PER_MULTIPROCESSOR), 2);
+        let told = describe(&Config::default(), 2, 0);
+        assert_eq!(told.attribute(attribute::MULTIPROCESSOR_COUNT), 2);
+    }
+
+    #[test]
     fn attributes_can_be_looked_up() {
         let info = describe(&Config::default(), 3, 1);
         assert!(info.attributes.windows(2).all(|w| w[0].0 < w[1].0));
