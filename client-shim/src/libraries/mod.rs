@@ -4,3 +4,4 @@ pub(crate) mod common;
 pub(crate) mod cufft;
 pub(crate) mod curand;
 pub(crate) mod cusolver;
+pub(crate) mod cusparse;

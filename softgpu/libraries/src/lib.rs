@@ -11,6 +11,7 @@ mod number;
 mod random;
 mod scalar;
 mod solver;
+mod sparse;
 
 use rgpu_device::{Code, Error, Result};
 use rgpu_libraries::{Library, Operation};
@@ -40,6 +41,7 @@ impl Libraries for SoftLibraries {
             Some(Library::Fft) => Ok(12_000),
             Some(Library::Rand) => Ok(10_400),
             Some(Library::Solver) => Ok(12_000),
+            Some(Library::Sparse) => Ok(12_500),
             Some(other) => missing(other.name()),
             None => invalid(format!("There is no library number {library}")),
         }
@@ -57,6 +59,14 @@ impl Libraries for SoftLibraries {
             Operation::Qr(operation) => solver::qr(operation),
             Operation::HermitianEigen(operation) => solver::eigen(operation),
             Operation::Svd(operation) => solver::svd(operation),
+            Operation::SparseProduct(operation) => sparse::plan(operation),
+            Operation::SampledProduct(operation) => sparse::plan(operation),
+            Operation::SparseToDense(operation) => sparse::plan(operation),
+            Operation::DenseCount(operation) => sparse::plan(operation),
+            Operation::DenseToSparse(operation) => sparse::plan(operation),
+            Operation::SparseConvert(operation) => sparse::plan(operation),
+            Operation::SparseSort(operation) => sparse::sort(operation),
+            Operation::Iota(operation) => sparse::iota(operation),
         }
     }
 }
