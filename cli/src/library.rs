@@ -2,7 +2,7 @@
 //!
 //! A program that is linked with a shared CUDA runtime looks for `libcudart.so.12` or `.13`, which need not be
 //! installed. A directory of symbolic links to `librgpu.so` under such names, put into LD_LIBRARY_PATH,
-//! answers it. The directory must outlive this command, because programs open libraries late; so there is
+//! answers it, and the names of other libraries of NVIDIA's that it stands in for. The directory must outlive this command, because programs open libraries late; so there is
 //! one per user and library, kept.
 
 use std::ffi::{OsStr, OsString};
@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
+use rgpu_control::libraries::{self, StandsIn};
 use rgpu_control::settings::{self, LIBRARY_VARIABLE};
 
 use crate::Failure;
@@ -21,8 +22,14 @@ use crate::Failure;
 pub(crate) const FILE_NAME: &str = "librgpu.so";
 
 /// The names under which programs look for what the library replaces.
-pub(crate) const LINK_NAMES: [&str; 6] =
-    ["libcudart.so.12", "libcudart.so.13", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", FILE_NAME];
+pub(crate) fn link_names() -> impl Iterator<Item = &'static str> {
+    let own =
+        ["libcudart.so.12", "libcudart.so.13", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", FILE_NAME];
+    own.into_iter().chain(libraries::files(StandsIn::Always))
+}
+
+/// The directory, among the links, of those that are for software GPUs alone.
+const SOFTWARE: &str = "software";
 
 /// Finds the library: where `RGPU_LIBRARY` says, else beside this command, else in `../lib`.
 pub(crate) fn find() -> Result<PathBuf, Failure> {
@@ -80,16 +87,17 @@ impl Links {
         let directory = base.join(format!("links-{:016x}", hash_of(library)));
         make_private(base)?;
         make_private(&directory)?;
-        for name in LINK_NAMES {
-            let link = directory.join(name);
-            if fs::read_link(&link).is_ok_and(|target| target == library) {
-                continue;
-            }
-            // Put in place in one step, so that whoever looks finds the old link or the new one.
-            let temporary = directory.join(format!(".{name}.{}", std::process::id()));
-            let _ = fs::remove_file(&temporary);
-            symlink(library, &temporary)?;
-            fs::rename(&temporary, &link)?;
+        for name in link_names() {
+            put_link(&directory, name, library)?;
+        }
+        let software = directory.join(SOFTWARE);
+        make_private(&software)?;
+        for name in libraries::files(StandsIn::ForSoftware) {
+            put_link(&software, name, library)?;
+        }
+        make_private(&software.join("bin"))?;
+        for name in ["ptxas", "ptxas-blackwell"] {
+            put_link(&software.join("bin"), name, &std::env::current_exe()?)?;
         }
         Ok(Self { directory })
     }
@@ -99,10 +107,27 @@ impl Links {
         &self.directory
     }
 
+    /// The directory of further links, for a program whose device is a software GPU; laid out as a folder of CUDA's, `bin/ptxas`.
+    pub(crate) fn software(&self) -> PathBuf {
+        self.directory.join(SOFTWARE)
+    }
+
     /// A path of the library that can stand in LD_PRELOAD, whatever characters its own contains.
     pub(crate) fn preloadable(&self) -> PathBuf {
         self.directory.join(FILE_NAME)
     }
+}
+
+/// Makes a link in one step, so that whoever looks finds the old one or the new one.
+pub(crate) fn put_link(directory: &Path, name: &str, target: &Path) -> io::Result<()> {
+    let link = directory.join(name);
+    if fs::read_link(&link).is_ok_and(|found| found == target) {
+        return Ok(());
+    }
+    let temporary = directory.join(format!(".{name}.{}", std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    symlink(target, &temporary)?;
+    fs::rename(&temporary, &link)
 }
 
 fn hash_of(path: &Path) -> u64 {
@@ -192,7 +217,10 @@ mod tests {
         let library = base.join("some where");
         fs::write(&library, "").unwrap();
         let links = Links::create_in(&base.join("cache"), &library).unwrap();
-        for name in LINK_NAMES {
+        for name in libraries::files(StandsIn::ForSoftware) {
+            assert_eq!(fs::read_link(links.software().join(name)).unwrap(), library);
+        }
+        for name in link_names() {
             assert_eq!(fs::read_link(links.directory().join(name)).unwrap(), library);
         }
         // A link that leads elsewhere is put right.

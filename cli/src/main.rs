@@ -21,6 +21,7 @@ mod nodes;
 #[cfg(feature = "broker")]
 mod policy;
 mod probe;
+mod ptxas;
 mod run;
 #[cfg(feature = "serve")]
 mod serve;
@@ -72,6 +73,7 @@ enum Command {
     Broker(broker::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
+    Ptxas(ptxas::Arguments),
     Status(status::Arguments),
     Leases(leases::Arguments),
     Explain(explain::Arguments),
@@ -107,12 +109,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let command = ptxas::started_as().map_or_else(|| Arguments::parse().command, Command::Ptxas);
+    let result = match command {
         Command::Run(arguments) => run::main(arguments),
         Command::Serve(arguments) => serve::main(arguments),
         Command::Broker(arguments) => broker::main(arguments),
         Command::Devices(arguments) => devices::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
+        Command::Ptxas(arguments) => ptxas::main(&arguments),
         Command::Status(arguments) => status::main(&arguments),
         Command::Leases(arguments) => leases::main(&arguments),
         Command::Explain(arguments) => explain::main(&arguments),

@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
     /// Processor cores that each application's software GPU uses [default: all]
     #[arg(long, value_name = "N")]
     workers: Option<u32>,
+    /// Multiprocessors that the software GPU says it has, for programs that want more than its workers [default: one for each worker]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=224))]
+    multiprocessors: Option<u32>,
     #[arg(help = format!("Compute capability that the software GPU reports [default: {}.{}]",
         settings::SOFTWARE_CAPABILITY.0, settings::SOFTWARE_CAPABILITY.1),
         long, value_name = "X.Y", value_parser = parse_capability)]
@@ -191,6 +194,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
     options.session_memory = arguments.session_memory;
     options.session_threads = arguments.session_threads;
     options.device.workers = arguments.workers.unwrap_or(options.device.workers);
+    options.device.multiprocessors = arguments.multiprocessors.unwrap_or(0);
     options.device.compute_capability =
         arguments.compute_capability.unwrap_or(options.device.compute_capability);
     options.max_sessions = arguments.max_sessions.unwrap_or(options.max_sessions);

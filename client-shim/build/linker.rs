@@ -7,9 +7,11 @@
 //! | --- | --- |
 //! | `cudaX@@libcudart.so.13` | `cudaX` |
 //! | `cudaX@libcudart.so.12`  | `cudaX_v12` where the crate exports it, else `cudaX` |
-//! | `cuX`, `nvmlX`, `rgpu_use_X` | themselves, without a version |
+//! | `cuX`, `nvmlX`, `nvJitLinkX`, `rgpu_use_X` | themselves, without a version |
 //!
-//! Everything else becomes local.
+//! Everything else becomes local. A name without a version is what the loader finds, too, when a program asks for it with
+//! one, such as `cublasX@libcublas.so.12`, as long as the file has a node of that name: so it has an empty one for each file of
+//! NVIDIA's libraries.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -26,6 +28,7 @@ use object::{
     SymbolFlags, SymbolKind, SymbolScope,
 };
 
+use super::libraries::LIBRARIES;
 use super::old_glibc::{self, StandIn};
 
 /// The name under which the C compiler looks for the linker, given `-fuse-ld=bfd`.
@@ -46,7 +49,7 @@ const NEW_NODE: &str = "libcudart.so.13";
 /// What the variant of an entry point for callers of the old node is called.
 const OLD_SUFFIX: &str = "_v12";
 /// How the names begin that a program may look up.
-const PUBLIC_PREFIXES: [&str; 4] = ["cu", "nvml", "__cuda", "rgpu_use_"];
+const PUBLIC_PREFIXES: [&str; 6] = ["cu", "nvml", "nvJitLink", "__cuda", "__nvJitLink", "rgpu_use_"];
 
 /// Links as the command line says, with the version script replaced.
 pub(crate) fn main(wrapper: &Path) -> Result<(), Box<dyn Error>> {
@@ -146,7 +149,11 @@ fn old_variant_of(name: &str) -> Option<&str> {
 /// Our version script. Names without a version cannot be listed beside named nodes: they are what no
 /// pattern matches, so the local patterns are the complement of [`PUBLIC_PREFIXES`].
 fn version_script(exports: &BTreeSet<String>) -> String {
-    let mut script = format!("{OLD_NODE} {{\n}};\n{NEW_NODE} {{\nglobal:\n");
+    let mut script = format!("{OLD_NODE} {{\n}};\n");
+    for (file, _) in LIBRARIES.iter().flat_map(|library| library.files) {
+        let _ = writeln!(script, "{file} {{\n}};");
+    }
+    let _ = write!(script, "{NEW_NODE} {{\nglobal:\n");
     for name in exports.iter().filter(|name| is_runtime(name) && old_variant_of(name).is_none()) {
         let _ = writeln!(script, "  {name};");
     }

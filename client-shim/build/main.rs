@@ -9,6 +9,13 @@
 //! All of it is asked for with `cargo::rustc-cdylib-link-arg`, so it needs no configuration outside this
 //! package and touches nothing but the library.
 
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "a file of another crate, of which the link needs the names alone"
+)]
+#[path = "../../control/src/libraries.rs"]
+mod libraries;
 mod linker;
 mod old_glibc;
 
@@ -23,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return linker::main(&program);
     }
     println!("cargo::rerun-if-changed=build");
+    println!("cargo::rerun-if-changed=../control/src/libraries.rs");
     println!("cargo::rerun-if-env-changed=RUSTC");
 
     let directory = PathBuf::from(variable("OUT_DIR")?).join("linker");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::doors::CUDA_VERSION;
 use crate::doors::table::Row;
-use crate::{driver, nvml, runtime};
+use crate::{driver, libraries, nvml, runtime};
 
 /// Set to write the page instead of comparing it.
 const WRITE: &str = "RGPU_WRITE_DOCS";
@@ -14,7 +14,7 @@ const WRITE: &str = "RGPU_WRITE_DOCS";
 fn page() -> String {
     let mut text = String::from(
         "# Calls\n\n\
-         Which entry points of the CUDA runtime, the driver and NVML are implemented, and which are answered as\n\
+         Which entry points of the CUDA runtime, the driver, NVML and NVIDIA's other libraries are implemented, and which are answered as\n\
          unsupported: those say their name once on stderr and return cudaErrorNotSupported or\n\
          CUDA_ERROR_NOT_SUPPORTED; those of NVML are named in the log alone (RGPU_LOG=1). The names that end in\n\
          `_ptds` and `_ptsz`, which programs compiled for per-thread default streams call, are as their\n\
@@ -31,12 +31,13 @@ fn page() -> String {
         let twin = |row: &&Row| row.symbol.ends_with("_ptsz");
         table.iter().filter(|row| !twin(row)).map(|row| (row.symbol, row.implemented)).collect()
     };
-    let lists = [
+    let mut lists = vec![
         ("CUDA runtime 12.x", runtime_of(oldest)),
         ("CUDA runtime 13.x", runtime_of(newest)),
         ("CUDA driver", symbols(driver::table::TABLE)),
         ("NVML", symbols(nvml::table::TABLE)),
     ];
+    lists.extend(libraries::DOORS.iter().map(|door| (door.name, symbols(door.table))));
     for (title, mut entries) in lists {
         entries.sort_unstable();
         let (done, refused): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| e.1);

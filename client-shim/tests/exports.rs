@@ -34,12 +34,15 @@ fn exports(bytes: &[u8]) -> BTreeSet<(String, String)> {
 }
 
 #[test]
-fn only_cuda_and_nvml_names_and_one_switch_are_exported() {
+fn only_nvidias_names_and_one_switch_are_exported() {
     let mut exports = exports(&library());
     assert!(exports.remove(&("rgpu_use_in_process".into(), String::new())));
     let strangers: Vec<_> = exports
         .iter()
-        .filter(|(name, _)| !["cu", "__cuda", "nvml"].iter().any(|prefix| name.starts_with(prefix)))
+        .filter(|(name, _)| {
+            let prefixes = ["cu", "__cuda", "nvml", "nvJitLink", "__nvJitLink"];
+            !prefixes.iter().any(|prefix| name.starts_with(prefix))
+        })
         .collect();
     assert!(strangers.is_empty(), "{strangers:?}");
 }
@@ -68,6 +71,28 @@ fn runtime_names_have_both_nodes_and_driver_names_none() {
     }
     assert!(counts.0 > 400 && counts.1 > 400, "{counts:?}");
     assert_eq!(versions["cudaMalloc"], BTreeSet::from(["libcudart.so.12", "libcudart.so.13"]));
+}
+
+#[test]
+fn programs_linked_with_other_libraries_find_their_version() {
+    let bytes = library();
+    let header = FileHeader64::<LittleEndian>::parse(&*bytes).unwrap();
+    let sections = header.sections(ENDIAN, &*bytes).unwrap();
+    let (mut definitions, link) = sections.gnu_verdef(ENDIAN, &*bytes).unwrap().unwrap();
+    let strings = sections.strings(ENDIAN, &*bytes, link).unwrap();
+    let mut nodes = BTreeSet::new();
+    while let Some((_, mut names)) = definitions.next().unwrap() {
+        while let Some(name) = names.next().unwrap() {
+            nodes.insert(name.name(ENDIAN, strings).unwrap().to_vec());
+        }
+    }
+    for (file, _) in rgpu_control::libraries::LIBRARIES.iter().flat_map(|library| library.files) {
+        assert!(nodes.contains(file.as_bytes()), "there is no version {file}");
+    }
+    let exports = exports(&bytes);
+    for name in ["nvJitLinkCreate", "__nvJitLinkCreate_12_0", "__nvJitLinkGetLinkedCubin_13_5"] {
+        assert!(exports.contains(&(name.into(), String::new())), "{name}");
+    }
 }
 
 #[test]

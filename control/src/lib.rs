@@ -5,6 +5,7 @@
 //!   token* says what a program may use, and is checked by servers without asking the broker.
 //! - [`proof`]: what a program shows a server: a lease token, and the proof that it was issued to this program's holder.
 //! - [`ticket`]: the file by which a program is told its lease.
+//! - [`libraries`]: NVIDIA's libraries that `librgpu.so` stands in for.
 //! - [`settings`]: the environment variables that rgpu reads, and defaults that several crates must agree on.
 //! - [`units`]: sizes, times, rates and shares as people write them.
 //! - [`Broker`] (feature `client`): the REST API, as blocking calls.
@@ -16,6 +17,7 @@ pub mod api;
 #[cfg(feature = "client")]
 mod client;
 mod id;
+pub mod libraries;
 pub mod proof;
 mod request;
 pub mod settings;

@@ -32,12 +32,16 @@ pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
 pub const NODE_VARIABLE: &str = "RGPU_NODE";
 /// Where `librgpu.so` is.
 pub const LIBRARY_VARIABLE: &str = "RGPU_LIBRARY";
+/// Whether the program's device is a software GPU, for the libraries and tools that have to know before they ask it.
+pub const SOFTWARE_TOOLS_VARIABLE: &str = "RGPU_SOFTWARE_TOOLS";
 /// What is written to standard error.
 pub const LOG_VARIABLE: &str = "RGPU_LOG";
 /// Memory of each software GPU inside a program.
 pub const SOFT_MEMORY_VARIABLE: &str = "RGPU_SOFT_MEMORY";
 /// Processor cores that the software GPU inside a program uses.
 pub const SOFT_WORKERS_VARIABLE: &str = "RGPU_SOFT_WORKERS";
+/// How many multiprocessors the software GPU inside a program says it has.
+pub const SOFT_MULTIPROCESSORS_VARIABLE: &str = "RGPU_SOFT_MULTIPROCESSORS";
 /// How many software GPUs there are inside a program.
 pub const SOFT_DEVICES_VARIABLE: &str = "RGPU_SOFT_DEVICES";
 /// The compute capability of the software GPU inside a program.
@@ -140,6 +144,11 @@ pub fn all() -> Vec<Setting> {
             "the server whose GPUs to use, `HOST:PORT`; several with commas between",
         ),
         program(IN_PROCESS_VARIABLE, &"`0`", "`1`: the software GPU inside the program, without a server"),
+        program(
+            SOFTWARE_TOOLS_VARIABLE,
+            &"`1` with `RGPU_IN_PROCESS`, else `0`",
+            "`1`: the device is a software GPU, so that what makes machine code (nvJitLink, NVRTC) is asked for PTX instead; `rgpu run` sets it",
+        ),
         program(TOKEN_FILE_VARIABLE, &"", "the file with the token that the server asks for"),
         program("RGPU_TRANSPORT", &"`auto`", "how to talk to the server: `auto`, `shm`, `tcp` or `rdma`"),
         program("RGPU_RDMA_DEVICE", &"the first that works", "the RDMA device to use; servers read it, too"),
@@ -175,6 +184,11 @@ pub fn all() -> Vec<Setting> {
             SOFT_WORKERS_VARIABLE,
             &"all",
             "with `RGPU_IN_PROCESS`: processor cores that the software GPU uses",
+        ),
+        program(
+            SOFT_MULTIPROCESSORS_VARIABLE,
+            &"one for each core that it uses",
+            "with `RGPU_IN_PROCESS`: how many multiprocessors the software GPU says it has, from 1 to 224",
         ),
         program(SOFT_DEVICES_VARIABLE, &1, "with `RGPU_IN_PROCESS`: number of software GPUs"),
         program(

@@ -19,6 +19,18 @@ macro_rules! for_each_operation {
     ($then:ident) => {
         $then! {
             1 Gemm;
+            2 Combine;
+            3 Reduce;
+            4 MatrixVector;
+            5 TriangularVector;
+            6 RankUpdate;
+            7 SymmetricProduct;
+            8 RankK;
+            9 Triangular;
+            10 AddMatrices;
+            11 ScaleMatrix;
+            12 Factors;
+            13 Matmul;
             100 Fft;
             200 Random;
             300 Cholesky;

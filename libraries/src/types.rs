@@ -61,6 +61,8 @@ numbered! {
         I32 = 10,
         /// The upper half of 32-bit floating point.
         Bf16 = 14,
+        /// 64-bit signed integers.
+        I64 = 24,
     }
     /// How a matrix is used, numbered as `cublasOperation_t`.
     Transpose, "use of a matrix" {
@@ -83,7 +85,7 @@ impl DataType {
             Self::I8 => 1,
             Self::F16 | Self::Bf16 => 2,
             Self::F32 | Self::I32 => 4,
-            Self::F64 | Self::C32 => 8,
+            Self::F64 | Self::C32 | Self::I64 => 8,
             Self::C64 => 16,
         }
     }

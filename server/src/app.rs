@@ -59,6 +59,7 @@ pub(crate) fn software_config(spec: &DeviceSpec) -> rgpu_softgpu::Config {
         numbers: spec.numbers.clone(),
         memory_bytes_per_device: spec.memory,
         workers: spec.workers as usize,
+        multiprocessors: spec.multiprocessors,
         compute_capability: spec.compute_capability,
         identity: spec.identity,
         own_process: true,

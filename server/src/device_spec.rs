@@ -60,6 +60,8 @@ pub struct DeviceSpec {
     pub memory: u64,
     /// Worker threads of each application's software GPU; 0 means one for each core.
     pub workers: u32,
+    /// Multiprocessors that a software GPU says it has; 0 means one for each worker.
+    pub multiprocessors: u32,
     /// Compute capability of a software GPU, major and minor.
     pub compute_capability: (u32, u32),
     /// The NVIDIA driver's library. Without it the machine's driver is looked for.
@@ -107,6 +109,7 @@ impl Default for DeviceSpec {
             count: 1,
             memory: SOFTWARE_MEMORY,
             workers: 0,
+            multiprocessors: 0,
             compute_capability: settings::SOFTWARE_CAPABILITY,
             driver: None,
             numbers: Vec::new(),

@@ -124,7 +124,7 @@ impl Orders {
         path_bytes(self.device.driver.as_deref()).encode(&mut out);
         self.device.numbers.encode(&mut out);
         self.device.visible.encode(&mut out);
-        self.device.identity.encode(&mut out);
+        (self.device.identity, self.device.multiprocessors).encode(&mut out);
         self.ceiling.encode(&mut out);
         (self.slot, self.daemon).encode(&mut out);
         (self.limits.memory, (self.limits.threads, self.walled)).encode(&mut out);
@@ -171,13 +171,14 @@ impl Orders {
         let driver = path_from(&driver);
         let numbers = Wire::decode(&mut r)?;
         let visible = Wire::decode(&mut r)?;
-        let identity = Wire::decode(&mut r)?;
+        let (identity, multiprocessors) = Wire::decode(&mut r)?;
         let ceiling = Wire::decode(&mut r)?;
         let device = DeviceSpec {
             kind,
             count,
             memory,
             workers,
+            multiprocessors,
             compute_capability,
             driver,
             numbers,
@@ -250,6 +251,7 @@ mod tests {
                 count: 3,
                 memory: 5,
                 workers: 7,
+                multiprocessors: 31,
                 compute_capability: (9, 0),
                 driver: Some("/lib/x".into()),
                 numbers: vec![2, 1],

@@ -3,6 +3,7 @@
 mod device_code;
 mod environment;
 mod program;
+mod python;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,7 +20,8 @@ use crate::Outcome;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     rgpu doctor --server gpuhost:7070\n  \
-    rgpu doctor ./vector_add")]
+    rgpu doctor ./vector_add\n  \
+    rgpu doctor python train.py")]
 pub(crate) struct Arguments {
     /// The server to check
     #[arg(long, value_name = "HOST:PORT", env = SERVER_VARIABLE)]
@@ -81,6 +83,7 @@ pub(crate) fn main(arguments: &Arguments) -> Outcome {
     let mut findings = environment::check(arguments.server.as_deref(), arguments.token_file.as_deref());
     if let Some(command) = arguments.command.first() {
         findings.extend(program::check(command));
+        findings.extend(python::check(command));
     }
     for finding in &findings {
         println!("{finding}");

@@ -1,9 +1,11 @@
 //! `rgpu run`: starts a program with the library preloaded.
 
 mod child;
+pub(crate) mod frameworks;
 mod lease;
 mod renewal;
 mod seeking;
+mod software;
 mod statistics;
 mod threads;
 
@@ -20,7 +22,7 @@ use renewal::Leased;
 use rgpu_control::settings::{
     self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, CONNECT_TIMEOUT_S, IN_PROCESS_VARIABLE, LEASE_VARIABLE,
     LIBRARY_VARIABLE, NODE_VARIABLE, SERVER_VARIABLE, SOFT_CAPABILITY_VARIABLE, SOFT_DEVICES_VARIABLE,
-    SOFT_MEMORY_VARIABLE, SOFT_WORKERS_VARIABLE, TOKEN_FILE_VARIABLE,
+    SOFT_MEMORY_VARIABLE, SOFT_MULTIPROCESSORS_VARIABLE, SOFT_WORKERS_VARIABLE, TOKEN_FILE_VARIABLE,
 };
 use rgpu_control::units::{parse_bytes, parse_capability};
 use rgpu_protocol::transport::{
@@ -57,6 +59,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "in_process",
         help_heading = "With --in-process")]
     workers: Option<u32>,
+    /// Multiprocessors that the software GPU says it has, for programs that want more than its workers [default: one for each worker]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=224), requires = "in_process",
+        help_heading = "With --in-process")]
+    multiprocessors: Option<u32>,
     /// Number of software GPUs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), requires = "in_process",
         help_heading = "With --in-process")]
@@ -113,7 +119,10 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
     command.args(rest);
     let source = find_device_source(&arguments)?;
     choose_device(&mut command, &arguments, source)?;
-    preload(&mut command)?;
+    let links = preload(&mut command)?;
+    if software::is_used(&arguments, source) {
+        software::prepare(&mut command, &arguments.command[0], &links);
+    }
     let statistics = arguments.stats.clone().map(Statistics::create).transpose()?;
     if let Some(statistics) = &statistics {
         command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
@@ -223,6 +232,9 @@ fn choose_device(command: &mut Command, arguments: &Arguments, source: DeviceSou
     if let Some(workers) = arguments.workers {
         command.env(SOFT_WORKERS_VARIABLE, workers.to_string());
     }
+    if let Some(multiprocessors) = arguments.multiprocessors {
+        command.env(SOFT_MULTIPROCESSORS_VARIABLE, multiprocessors.to_string());
+    }
     if let Some(devices) = arguments.devices {
         command.env(SOFT_DEVICES_VARIABLE, devices.to_string());
     }
@@ -247,14 +259,14 @@ pub(crate) fn check_address(address: &str) -> Result<(), Failure> {
 }
 
 /// Makes the program load the library.
-fn preload(command: &mut Command) -> Result<(), Failure> {
+fn preload(command: &mut Command) -> Result<Links, Failure> {
     let library = library::find()?;
     let links = Links::create(&library)?;
     let old = std::env::var_os("LD_PRELOAD");
     command.env("LD_PRELOAD", library::prepend(&links.preloadable(), old.as_deref(), b": "));
     let old = std::env::var_os("LD_LIBRARY_PATH");
     command.env("LD_LIBRARY_PATH", library::prepend(links.directory(), old.as_deref(), b":;"));
-    Ok(())
+    Ok(links)
 }
 
 #[cfg(test)]
@@ -283,11 +295,19 @@ mod tests {
             let words = format!("run --in-process {options} -- true");
             Command::try_parse_from(words.split_whitespace()).map(|command| command.arguments)
         };
-        let good = parse("--memory 512MiB --workers 2 --devices 3 --compute-capability 9.0");
+        let good =
+            parse("--memory 512MiB --workers 2 --multiprocessors 108 --devices 3 --compute-capability 9.0");
         let good = good.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((good.memory, good.compute_capability), (Some(512 << 20), Some((9, 0))));
-        for bad in ["--memory 1X", "--workers 0", "--devices 0", "--devices 65", "--compute-capability nine"]
-        {
+        for bad in [
+            "--memory 1X",
+            "--workers 0",
+            "--multiprocessors 0",
+            "--multiprocessors 225",
+            "--devices 0",
+            "--devices 65",
+            "--compute-capability nine",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

@@ -239,7 +239,6 @@ pub(crate) struct CStrArg<E = Error>(*const c_char, PhantomData<E>);
 impl<E> CStrArg<E> {
     /// # Safety
     /// As long as the result is used, `text` must be what the type promises.
-    #[cfg(test)]
     pub(crate) const unsafe fn new(text: *const c_char) -> Self {
         Self(text, PhantomData)
     }

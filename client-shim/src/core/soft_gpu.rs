@@ -15,7 +15,7 @@ pub(super) fn open(config: rgpu_softgpu::Config, host: Arc<dyn Host>) -> Result<
     Ok((device, plan))
 }
 
-/// The software GPU's settings: `RGPU_SOFT_MEMORY` (bytes; K, M, G), `RGPU_SOFT_WORKERS`, `RGPU_SOFT_DEVICES`,
+/// The software GPU's settings: `RGPU_SOFT_MEMORY` (bytes; K, M, G), `RGPU_SOFT_WORKERS`, `RGPU_SOFT_MULTIPROCESSORS`, `RGPU_SOFT_DEVICES`,
 /// `RGPU_SOFT_CC` (8.0).
 pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
     let mut config = rgpu_softgpu::Config::default();
@@ -30,6 +30,9 @@ pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
     }
     if let Ok(value) = std::env::var("RGPU_SOFT_WORKERS") {
         config.workers = value.parse().map_err(|_| bad("RGPU_SOFT_WORKERS", &value))?;
+    }
+    if let Ok(value) = std::env::var("RGPU_SOFT_MULTIPROCESSORS") {
+        config.multiprocessors = value.parse().map_err(|_| bad("RGPU_SOFT_MULTIPROCESSORS", &value))?;
     }
     if let Ok(value) = std::env::var("RGPU_SOFT_DEVICES") {
         config.devices = value.parse().map_err(|_| bad("RGPU_SOFT_DEVICES", &value))?;

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use super::table::{Row, rows_of};
 use crate::abi::signature::{Kind, Signature};
-use crate::{driver, nvml, runtime};
+use crate::{driver, libraries, nvml, runtime};
 
 /// What a function takes and yields by its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -484,6 +484,29 @@ fn nvml_is_that_of_its_header() {
         let Some(parser) = header(13, "nvml.h", definitions) else { return };
         let compared = compare(&parser, "nvml", |name| exporting(nvml::table::TABLE, name));
         assert!(compared > 100, "{compared}");
+    }
+}
+
+/// The toolkit in the cache has no headers of libraries; where a program's developer has put them there, they are compared.
+#[test]
+fn libraries_are_those_of_their_headers() {
+    let headers = [
+        ("cublas", "cublas_api.h", "cublas", 450),
+        ("cublaslt", "cublasLt.h", "cublasLt", 35),
+        ("cufft", "cufftXt.h", "cufft", 35),
+        ("curand", "curand.h", "curand", 20),
+        ("cusolver", "cusolverDn.h", "cusolver", 120),
+        ("cusparse", "cusparse.h", "cusparse", 70),
+    ];
+    for (door, name, prefix, least) in headers {
+        let door = libraries::DOORS.iter().find(|found| found.name == door).unwrap();
+        for (major, version) in [(12, 12000), (13, 13000)] {
+            let Some(parser) = header(major, name, &[]) else { continue };
+            let compared = compare(&parser, prefix, |name| {
+                rows_of(door.table, name).iter().find(|row| row.is_in(version))
+            });
+            assert!(compared > least, "{compared}");
+        }
     }
 }
 

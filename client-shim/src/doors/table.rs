@@ -14,7 +14,8 @@
 //!   whose programs see one version each would have the same symbol, the older is exported with what follows `as`.
 //!   A library that tells its versions apart by the file's name alone has rows from the oldest that is served.
 //! - *Twin*: what programs call that were compiled for per-thread default streams, and since when.
-//! - *Body*: the function, which also tells the signature (see [`c_functions`](crate::abi::c_functions)); where there is
+//! - *Body*: the function, which also tells the signature (see [`c_functions`](crate::abi::c_functions)), for some types where
+//!   one function stands for several: `[level1::axpy<f32, i64>]`; where there is
 //!   a twin, it is generic over which of both it is. `[exported a, b]` are a function and its twin that are exported
 //!   themselves, for launches, where a jump more would count. `[unsupported]` says its name once and refuses.
 //!
@@ -130,6 +131,9 @@ macro_rules! entry_point {
     ($refuse:path, $symbol:expr, [], $($body:ident)::+) => {
         $crate::doors::table::jump!($symbol, $($body)::+)
     };
+    ($refuse:path, $symbol:expr, [], $($body:ident)::+ < $($of:ty),+ >) => {
+        $crate::doors::table::jump!($symbol, $($body)::+::<$($of),+>)
+    };
     ($refuse:path, $symbol:expr, [$twin:ident], $($body:ident)::+) => {
         $crate::doors::table::jump!($symbol, $($body)::+::<false>)
     };
@@ -205,6 +209,9 @@ macro_rules! entry_points {
     };
     (@signature exported $($body:ident)::+, $($other:ident)::+) => {
         Some(<$($body)::+ as $crate::abi::signature::CFunction>::SIGNATURE)
+    };
+    (@signature $($body:ident)::+ < $($of:ty),+ >) => {
+        Some(<$($body)::+<$($of),+> as $crate::abi::signature::CFunction>::SIGNATURE)
     };
     (@signature $($body:ident)::+) => {
         Some(<$($body)::+ as $crate::abi::signature::CFunction>::SIGNATURE)

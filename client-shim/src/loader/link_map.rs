@@ -19,6 +19,17 @@ struct Dynamic {
     value: u64,
 }
 
+/// An entry of a table of relocations (`Elf64_Rela`).
+#[repr(C)]
+struct Relocation {
+    offset: u64,
+    info: u64,
+    addend: i64,
+}
+
+/// The size of `Elf64_Sym`.
+const SYMBOL_BYTES: usize = 24;
+
 const DT_NULL: i64 = 0;
 const DT_NEEDED: i64 = 1;
 const DT_STRTAB: i64 = 5;
@@ -81,6 +92,45 @@ impl LinkMap {
     /// Whether it is a shared CUDA runtime.
     pub(super) fn is_shared_runtime(&self) -> bool {
         self.strings(DT_SONAME).any(|name| name.to_bytes().starts_with(b"libcudart.so."))
+    }
+
+    /// The functions that the object calls in others: where it keeps their addresses, and their names. For an object that is
+    /// relocated.
+    pub(super) fn imported_functions(&self) -> impl Iterator<Item = (usize, &CStr)> {
+        const DT_PLTRELSZ: i64 = 2;
+        const DT_SYMTAB: i64 = 6;
+        const DT_RELA: i64 = 7;
+        const DT_RELASZ: i64 = 8;
+        const DT_JMPREL: i64 = 23;
+        let value = |tag| self.dynamic().find(|entry| entry.tag == tag).map(|entry| entry.value as usize);
+        let address = move |tag| value(tag).map(|at| if at < self.addr { at + self.addr } else { at });
+        let (symbols, strings) = (address(DT_SYMTAB), address(DT_STRTAB));
+        let tables = [(address(DT_JMPREL), value(DT_PLTRELSZ)), (address(DT_RELA), value(DT_RELASZ))];
+        let entries = tables.into_iter().flat_map(|(start, bytes)| {
+            let (start, bytes) = (start.unwrap_or(0), if start.is_some() { bytes.unwrap_or(0) } else { 0 });
+            (0..bytes / size_of::<Relocation>()).map(move |i| start + i * size_of::<Relocation>())
+        });
+        entries.filter_map(move |entry| {
+            // SAFETY: an entry of a table of a loaded object, which is mapped.
+            let relocation = unsafe { &*(entry as *const Relocation) };
+            if !matches!(
+                relocation.info as u32,
+                object::elf::R_X86_64_JUMP_SLOT | object::elf::R_X86_64_GLOB_DAT
+            ) {
+                return None;
+            }
+            let symbol = symbols? + (relocation.info >> 32) as usize * SYMBOL_BYTES;
+            // SAFETY: the relocation's symbol is in the table, and begins with its name's offset in the strings.
+            let name = unsafe {
+                CStr::from_ptr((strings? + (symbol as *const u32).read() as usize) as *const c_char)
+            };
+            Some((self.addr + relocation.offset as usize, name))
+        })
+    }
+
+    /// The name that the object gives itself.
+    pub(super) fn soname(&self) -> Option<&CStr> {
+        self.strings(DT_SONAME).next()
     }
 
     /// Whether it is the C library.

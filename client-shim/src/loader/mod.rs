@@ -12,11 +12,16 @@
 //!   (`r_debug.r_brk`, meant for debuggers) after mapping them and before running their constructors. That
 //!   function is redirected to [`on_load`].
 //!
+//! In the same way it finds files of NVIDIA's libraries that a [door](crate::libraries) stands in for, by their SONAME, and
+//! overwrites what they export ([`library`]).
+//!
 //! All this happens in every process that inherits the preload, before its C library is initialised or while
 //! the dynamic loader holds its locks. So nothing here allocates, starts a thread, or writes anything; an
 //! object without CUDA costs a look at its section headers. What could not be done is remembered, and said
 //! ([`obstacle`]) when the program's own copy of the runtime comes asking for the driver.
 
+mod device_file;
+mod library;
 mod link_map;
 mod object_file;
 pub(crate) mod obstacle;
@@ -30,6 +35,7 @@ mod other_machine;
 #[cfg(not(target_arch = "x86_64"))]
 use other_machine as machine;
 
+use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use link_map::{Debug, ListState};
@@ -38,15 +44,20 @@ pub(crate) use redirect::read_as_object;
 /// Runs when the library is loaded, before the constructors of the program and its libraries.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn() = {
-    extern "C" fn constructor() {
+static CONSTRUCTOR: Constructor = {
+    extern "C" fn constructor(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
         // The unit tests are a program, and no library.
         if !cfg!(test) {
+            // SAFETY: glibc passes a constructor what main gets, and the environment.
+            unsafe { crate::libraries::read_environment(environment) };
             at_startup();
         }
     }
     constructor
 };
+
+/// What glibc calls with the program's arguments and environment.
+type Constructor = extern "C" fn(c_int, *const *const c_char, *const *const c_char);
 
 /// Redirects the static runtimes that are loaded already, and sees to it that later ones will be.
 fn at_startup() {
@@ -59,7 +70,8 @@ fn at_startup() {
         if std::ptr::eq(map, own) {
             continue;
         }
-        match redirect::inspect(map, early) {
+        device_file::show_to(map);
+        match inspect(map, early) {
             redirect::Outcome::Nothing | redirect::Outcome::Redirected => {}
             redirect::Outcome::Obstacle(obstacle) => obstacle::remember(obstacle, map.name()),
         }
@@ -69,6 +81,14 @@ fn at_startup() {
     }
     if !machine::hook_breakpoint(debug.breakpoint(), on_load) {
         obstacle::dlopen_is_unwatched();
+    }
+}
+
+/// Redirects what is to be redirected in an object.
+fn inspect(map: &link_map::LinkMap, may_redirect: bool) -> redirect::Outcome {
+    match library::inspect(map, may_redirect) {
+        redirect::Outcome::Nothing => redirect::inspect(map, may_redirect),
+        done => done,
     }
 }
 
@@ -122,7 +142,7 @@ fn redirect_after(debug: &'static Debug, tail: &AtomicUsize) {
     let mut new = !known;
     for map in link_map::iterate(debug.map()) {
         if new {
-            if let redirect::Outcome::Obstacle(obstacle) = redirect::inspect(map, true) {
+            if let redirect::Outcome::Obstacle(obstacle) = inspect(map, true) {
                 obstacle::remember(obstacle, map.name());
             }
         } else {

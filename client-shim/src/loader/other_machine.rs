@@ -26,3 +26,8 @@ pub fn calls(_: &[u8], _: u64) -> impl Iterator<Item = u64> {
 pub fn hook_breakpoint(_: usize, _: extern "C" fn()) -> bool {
     false
 }
+
+/// Whether code is nothing but padding.
+pub(super) fn is_padding(_: &[u8]) -> bool {
+    false
+}

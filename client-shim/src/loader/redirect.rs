@@ -121,7 +121,8 @@ impl Runtime {
         if marks.contains(&false) {
             return None;
         }
-        let guess = if has_second_properties { 12000 } else { 13000 };
+        // Programs ask for a version that is new enough, so the newest that it may be.
+        let guess = if has_second_properties { 12090 } else { 13000 };
         Some(Self { version: exact.unwrap_or(guess) })
     }
 }
@@ -150,12 +151,27 @@ fn redirect<'a>(
     symbols: &Symbols<'a>,
     runtime: &Runtime,
 ) -> Result<(), Obstacle> {
+    overwrite_functions(map, file, symbols, |name| target_of(name, runtime.version))?;
+    let known =
+        if runtime.version >= 13000 { &version::RUNTIME_VERSION } else { &version::RUNTIME_VERSION_12 };
+    known.store(runtime.version, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Overwrites the beginning of each function for which there is a target with a jump to that.
+pub(super) fn overwrite_functions<'a>(
+    map: &LinkMap,
+    file: &ObjectFile<'a>,
+    symbols: &Symbols<'a>,
+    target: impl Fn(&[u8]) -> Option<*const ()>,
+) -> Result<(), Obstacle> {
     let jumps = || {
         symbols.functions().filter_map(|function| {
-            let target = target_of(function.name, runtime.version)?;
+            let target = target(function.name)?;
             let code = file.code_at(function.address)?;
             let address = map.bias().checked_add(usize::try_from(function.address).ok()?)?;
-            let room = function.size >= machine::JUMP_LENGTH as u64 || function.address % 16 == 0;
+            let room = function.size >= machine::JUMP_LENGTH as u64
+                || (function.address % 16 == 0 && is_followed_by_padding(code, function.size));
             (room && address != target as usize).then_some((address, target, code))
         })
     };
@@ -185,11 +201,14 @@ fn redirect<'a>(
         }
     }
     drop(code);
-
-    let known =
-        if runtime.version >= 13000 { &version::RUNTIME_VERSION } else { &version::RUNTIME_VERSION_12 };
-    known.store(runtime.version, Ordering::Relaxed);
     Ok(())
+}
+
+/// Whether what follows a short function in its code is padding for as long as a jump takes: the last one of a section is
+/// followed by another section.
+fn is_followed_by_padding(code: &[u8], size: u64) -> bool {
+    let rest = code.get(..machine::JUMP_LENGTH).and_then(|code| code.get(size as usize..));
+    rest.is_some_and(machine::is_padding)
 }
 
 /// The entry point of this library that replaces a function of a runtime.

@@ -50,7 +50,13 @@ pub(super) fn hook_breakpoint(address: usize, target: extern "C" fn()) -> bool {
 fn is_empty_function(code: &[u8]) -> bool {
     let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code); // endbr64
     let code = code.strip_prefix(&[0xf3]).unwrap_or(code); // rep ret
-    let Some(mut padding) = code.strip_prefix(&[0xc3]) else { return false };
+    code.strip_prefix(&[0xc3]).is_some_and(is_padding)
+}
+
+/// Whether code is nothing but padding; its last instruction may reach beyond it. Zeros stand between sections.
+pub(super) fn is_padding(code: &[u8]) -> bool {
+    let zeros = code.iter().take_while(|byte| **byte == 0).count();
+    let mut padding = &code[zeros..];
     while !padding.is_empty() {
         let Some(length) = no_operation(padding) else { return false };
         padding = &padding[length.min(padding.len())..];
@@ -123,6 +129,17 @@ mod tests {
         assert!(!is_empty_function(&neighbour));
         let busy = [0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90];
         assert!(!is_empty_function(&busy));
+    }
+
+    #[test]
+    fn padding_is_told_from_code() {
+        for padding in [&[][..], &[0, 0, 0], &[0xcc, 0x90, 0x0f, 0x1f, 0x00], &[0x66, 0x2e, 0x0f, 0x1f, 0x84]]
+        {
+            assert!(is_padding(padding), "{padding:x?}");
+        }
+        for code in [&[0x48, 0x83, 0xec, 0x08][..], &[0x90, 0x90, 0x55], &[0, 0, 0xf3, 0x0f, 0x1e, 0xfa]] {
+            assert!(!is_padding(code), "{code:x?}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod control;
 mod images;
+mod libraries;
 mod peers;
 mod session;
 
@@ -116,5 +117,12 @@ pub static TARGETS: &[Target] = &[
     Target::new("images", "fat binaries and what is compressed in them, of a program", images::images)
         .with(images::containers)
         .memory(2 << 20, 4096),
+    Target::new(
+        "libraries",
+        "operations of mathematical libraries and what they come to, of a client",
+        libraries::operations,
+    )
+    .with(libraries::examples)
+    .generated(libraries::some_operation),
     Target::new("elf", "the files of the objects that a program loads", images::elf).with(images::objects),
 ];

@@ -5,7 +5,9 @@
 //! its workers carry out in pieces.
 
 mod blas;
+mod cells;
 mod fft;
+mod field;
 mod memory;
 mod number;
 mod random;
@@ -37,7 +39,7 @@ impl Libraries for SoftLibraries {
     fn version(&self, library: u32) -> Result<u32> {
         match Library::from_number(library) {
             // What there is behaves as these versions do.
-            Some(Library::Blas) => Ok(130_001),
+            Some(Library::Blas | Library::BlasLt) => Ok(130_001),
             Some(Library::Fft) => Ok(12_000),
             Some(Library::Rand) => Ok(10_400),
             Some(Library::Solver) => Ok(12_000),
@@ -52,6 +54,18 @@ impl Libraries for SoftLibraries {
             .map_err(|error| Error::new(Code::InvalidValue, format!("An operation of a library: {error}")))?;
         match operation {
             Operation::Gemm(gemm) => blas::gemm::plan(gemm),
+            Operation::Combine(vectors) => blas::vectors::combine(vectors),
+            Operation::Reduce(vectors) => blas::vectors::reduce(vectors),
+            Operation::MatrixVector(product) => blas::matrix_vector::matrix_vector(product),
+            Operation::TriangularVector(work) => blas::matrix_vector::triangular_vector(work),
+            Operation::RankUpdate(update) => blas::matrix_vector::rank_update(update),
+            Operation::SymmetricProduct(product) => blas::matrices::symmetric(product),
+            Operation::RankK(update) => blas::matrices::rank_k(update),
+            Operation::Triangular(work) => blas::matrices::triangular(work),
+            Operation::AddMatrices(sum) => blas::matrices::add(sum),
+            Operation::ScaleMatrix(product) => blas::matrices::scale(product),
+            Operation::Factors(factors) => blas::factors::plan(factors),
+            Operation::Matmul(product) => blas::matmul::plan(product),
             Operation::Fft(fft) => fft::plan(fft),
             Operation::Random(random) => random::plan(random),
             Operation::Cholesky(operation) => solver::cholesky(operation),

@@ -3,6 +3,7 @@
 use rgpu_libraries::{DataType, Scalar};
 use rgpu_softgpu::library::Operand;
 
+use crate::cells::parts_at;
 use crate::number::Number;
 
 /// A factor's operand; nothing where it is the host's.
@@ -14,11 +15,11 @@ pub(crate) fn operand(scalar: &Scalar, kind: DataType) -> Operand {
 /// The factor, now.
 ///
 /// # Safety
-/// `at` is the operand that [`operand`] described for the type `T`.
-pub(crate) unsafe fn read<T: Number>(scalar: &Scalar, at: *const u8) -> T {
+/// `at` is the operand that [`operand`] described for the same type.
+pub(crate) unsafe fn read<T: Number>(scalar: &Scalar, kind: DataType, at: *const u8) -> T {
     if scalar.addr == 0 {
         return T::from_parts(scalar.value);
     }
     // SAFETY: the caller's promise.
-    unsafe { at.cast::<T>().read_unaligned() }
+    T::from_parts(unsafe { parts_at(at, kind) })
 }

@@ -43,12 +43,12 @@ pub(super) fn describe(config: &Config, workers: usize, ordinal: u32) -> DeviceI
         driver_version: DRIVER_VERSION,
         accepts_ptx: true,
         accepts_cubin: false,
-        attributes: attributes(config, workers, number),
+        attributes: attributes(config, config.multiprocessor_count(workers), number),
     }
 }
 
 /// Numbers of `CUdevice_attribute`, ascending. What is left out is 0: not there, not supported.
-fn attributes(config: &Config, workers: usize, number: u32) -> Vec<Attribute> {
+fn attributes(config: &Config, multiprocessors: usize, number: u32) -> Vec<Attribute> {
     let (major, minor) = config.compute_capability;
     let optin = shared_optin(config.compute_capability) as i32;
     let list = [
@@ -67,7 +67,7 @@ fn attributes(config: &Config, workers: usize, number: u32) -> Vec<Attribute> {
         (attribute::CLOCK_RATE, 1_410_000),
         (attribute::TEXTURE_ALIGNMENT, 512),
         (attribute::GPU_OVERLAP, 1),
-        (attribute::MULTIPROCESSOR_COUNT, workers as i32),
+        (attribute::MULTIPROCESSOR_COUNT, multiprocessors as i32),
         (attribute::CAN_MAP_HOST_MEMORY, 1),
         (attribute::MAXIMUM_TEXTURE1D_WIDTH, 131_072),
         (attribute::MAXIMUM_TEXTURE2D_WIDTH, 131_072),
@@ -135,7 +135,7 @@ fn attributes(config: &Config, workers: usize, number: u32) -> Vec<Attribute> {
         (attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, optin),
         (attribute::HOST_REGISTER_SUPPORTED, 1),
         (attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1),
-        (attribute::MAX_BLOCKS_PER_MULTIPROCESSOR, resident_blocks(workers as u64) as i32),
+        (attribute::MAX_BLOCKS_PER_MULTIPROCESSOR, resident_blocks(multiprocessors as u64) as i32),
         (attribute::RESERVED_SHARED_MEMORY_PER_BLOCK, 1024),
         (attribute::MEMORY_POOLS_SUPPORTED, 1),
     ];

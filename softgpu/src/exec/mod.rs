@@ -54,6 +54,9 @@ pub struct Config {
     pub memory_bytes_per_device: u64,
     /// Worker threads; 0 means one for each core.
     pub workers: usize,
+    /// How many multiprocessors each says it has, up to [`MOST_MULTIPROCESSORS`]; 0 means one for each worker. Some programs want more
+    /// than the machine has cores; blocks are executed by the workers all the same.
+    pub multiprocessors: u32,
     /// Compute capability, major and minor.
     pub compute_capability: (u32, u32),
     /// The devices' name.
@@ -73,6 +76,7 @@ impl Default for Config {
             identity: 0,
             memory_bytes_per_device: 4 << 30,
             workers: 0,
+            multiprocessors: 0,
             compute_capability: (8, 0),
             name: "rgpu software GPU".into(),
             own_process: false,
@@ -80,6 +84,9 @@ impl Default for Config {
         }
     }
 }
+
+/// The most multiprocessors that a software GPU says it has: a cooperative launch may have a block on each, which live at once.
+pub const MOST_MULTIPROCESSORS: u32 = 224;
 
 impl Config {
     /// How many workers that makes.
@@ -89,6 +96,11 @@ impl Config {
             n => n,
         };
         workers.min(1024)
+    }
+
+    /// How many multiprocessors are told of, where there are so many workers.
+    fn multiprocessor_count(&self, workers: usize) -> usize {
+        if self.multiprocessors == 0 { workers } else { self.multiprocessors as usize }
     }
 }
 
@@ -133,6 +145,13 @@ impl SoftGpu {
                 Code::InvalidValue,
                 format!("There is no compute capability {:?}", config.compute_capability),
             ));
+        }
+        if config.multiprocessors > MOST_MULTIPROCESSORS {
+            let text = format!(
+                "There can be 1 to {MOST_MULTIPROCESSORS} multiprocessors, not {}",
+                config.multiprocessors
+            );
+            return Err(Error::new(Code::InvalidValue, text));
         }
         let workers = config.worker_count();
         let config = Config { memory_bytes_per_device: config.memory_bytes_per_device & !4095, ..config };

@@ -17,6 +17,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("round_trips::a_hundred_thousand_launches_take_3", many_launches),
         Test::new("round_trips::a_step_of_139_launches_and_one_read_takes_one", many_small_kernels),
         Test::new("round_trips::a_launch_is_50_bytes_and_its_arguments", launch_bytes),
+        Test::new("round_trips::a_step_of_a_transformer_of_12_layers_takes_one", transformer),
     ]
 }
 
@@ -66,6 +67,20 @@ fn many_small_kernels() -> Result<()> {
     // 20 steps, after connecting and the hello.
     ensure!(counts.round_trips <= 20 + 2, "{} round trips for 20 steps", counts.round_trips);
     ensure!(counts.posted_calls >= 20 * 139, "{} posted calls", counts.posted_calls);
+    Ok(())
+}
+
+/// What is set, asked and described by way of cuBLAS and cuBLASLt costs nothing: a step is its launches and products.
+fn transformer() -> Result<()> {
+    let daemon = Daemon::start(product()?)?;
+    let (few, _) = watch_with(&daemon, "transformer", &["10"])?;
+    let (many, _) = watch_with(&daemon, "transformer", &["30"])?;
+    let of_step = |few: u64, many: u64| (many - few) as f64 / 20.0;
+    let (trips, posted) =
+        (of_step(few.round_trips, many.round_trips), of_step(few.posted_calls, many.posted_calls));
+    // 5 kernels and 6 products in each layer, and what is sent before and fetched afterwards.
+    ensure!(trips <= 1.0, "a step takes {trips} round trips");
+    ensure!(posted <= 12.0 * 11.0 + 4.0, "a step takes {posted} posted calls");
     Ok(())
 }
 

@@ -6,11 +6,27 @@
 mod exec;
 mod make;
 mod plan;
-pub(crate) mod table;
+mod table;
 
 use rgpu_libraries::Library;
 
-use super::common::{Kind, Names};
+use super::Door;
+use super::math::{Kind, Names};
+use crate::doors::table::Address;
+
+/// The door.
+pub(super) const DOOR: Door = Door {
+    name: "cufft",
+    table: table::TABLE,
+    prefixes: &["cufft"],
+    row_name: |function| function,
+    kept: &["cufftGetVersion", "cufftGetProperty"],
+    unknown: Address(unknown as *const ()),
+};
+
+extern "C" fn unknown() -> u32 {
+    refuse("A function of cuFFT that is not known here")
+}
 
 /// The library.
 static CUFFT: Names = Names { library: Library::Fft, number };

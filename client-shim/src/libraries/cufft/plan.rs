@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rgpu_libraries::{Fft, FftLayout, Transform};
 
-use crate::libraries::common::{Failure, Kind, Out, Result, fail, invalid};
+use crate::libraries::math::{Failure, Kind, Out, Result, fail, invalid};
 
 /// `CUFFT_FORWARD`.
 pub(super) const FORWARD: i32 = -1;

@@ -5,7 +5,7 @@ use rgpu_random::{Pseudo, fill};
 
 use super::CURAND;
 use super::generator::{Generator, get};
-use crate::libraries::common::{Kind, Queue, Result, fail, invalid, math};
+use crate::libraries::math::{Kind, Queue, Result, fail, invalid, math};
 
 /// The generator and the distribution of a request as they are made here.
 fn on_host(generator: &Generator, request: &Random) -> (Pseudo, rgpu_random::Distribution) {

@@ -5,11 +5,27 @@
 
 mod generate;
 mod generator;
-pub(crate) mod table;
+mod table;
 
 use rgpu_libraries::Library;
 
-use super::common::{Kind, Names};
+use super::Door;
+use super::math::{Kind, Names};
+use crate::doors::table::Address;
+
+/// The door.
+pub(super) const DOOR: Door = Door {
+    name: "curand",
+    table: table::TABLE,
+    prefixes: &["curand"],
+    row_name: |function| function,
+    kept: &["curandGetVersion", "curandGetProperty"],
+    unknown: Address(unknown as *const ()),
+};
+
+extern "C" fn unknown() -> u32 {
+    refuse("A function of cuRAND that is not known here")
+}
 
 /// The library.
 static CURAND: Names = Names { library: Library::Rand, number };

@@ -4,7 +4,7 @@ use rgpu_libraries::{DataType, HermitianEigen, Matrix, Svd, Vectors};
 
 use super::handle::{check, post};
 use super::{WORK, count, matrix, typed, upper, vectors};
-use crate::libraries::common::{Out, Result, invalid, missing};
+use crate::libraries::math::{Out, Result, invalid, missing};
 
 /// Eigenvalues of a batch of matrices that lie one behind the other.
 pub(super) fn hermitian(

@@ -7,12 +7,28 @@ mod eigen;
 mod factor;
 mod handle;
 mod qr;
-pub(crate) mod table;
+mod table;
 mod x;
 
 use rgpu_libraries::{DataType, Library, Matrix, Transpose};
 
-use super::common::{Kind, Names, Result, invalid, missing};
+use super::Door;
+use super::math::{Kind, Names, Result, invalid, missing};
+use crate::doors::table::Address;
+
+/// The door.
+pub(super) const DOOR: Door = Door {
+    name: "cusolver",
+    table: table::TABLE,
+    prefixes: &["cusolver"],
+    row_name: |function| function,
+    kept: &["cusolverGetVersion", "cusolverGetProperty"],
+    unknown: Address(unknown as *const ()),
+};
+
+extern "C" fn unknown() -> u32 {
+    refuse("A function of cuSOLVER that is not known here")
+}
 
 /// The library.
 static CUSOLVER: Names = Names { library: Library::Solver, number };
@@ -39,7 +55,7 @@ fn refuse(symbol: &'static str) -> u32 {
 /// arguments, and the body.
 macro_rules! typed {
     ($([$($name:ident => $kind:ident),*] $args:tt $body:block)*) => {
-        $crate::libraries::common::math! {
+        $crate::libraries::math::math! {
             $crate::libraries::cusolver::CUSOLVER;
             $($(
                 fn $name $args {

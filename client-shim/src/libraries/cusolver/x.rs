@@ -7,7 +7,7 @@ use super::factor::{cholesky, factors, solvable};
 use super::handle::{check, post};
 use super::qr::reflections;
 use super::{CUSOLVER, WORK, count, kind_of, matrix};
-use crate::libraries::common::{Kind, Out, Result, fail, math};
+use crate::libraries::math::{Kind, Out, Result, fail, math};
 
 /// The size of work areas: one byte on the device, none on the host.
 fn work(handle: usize, device: Out<usize>, host: Out<usize>) -> Result<()> {

@@ -6,7 +6,7 @@ use super::CUSPARSE;
 use super::descriptors::matrix;
 use super::handle::{check, fetch, queue};
 use super::matrices::{self, set_stored};
-use crate::libraries::common::{Out, invalid, math};
+use crate::libraries::math::{Out, invalid, math};
 
 math! {
     CUSPARSE;

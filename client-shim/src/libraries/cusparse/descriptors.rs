@@ -7,7 +7,7 @@ use rgpu_libraries::DenseMatrix;
 
 use super::{CUSPARSE, count, kind_of};
 use crate::core::registry::Registry;
-use crate::libraries::common::{Out, Result, invalid, math, missing};
+use crate::libraries::math::{Out, Result, invalid, math, missing};
 
 /// A dense matrix or vector of the program's.
 #[derive(Debug, Clone)]

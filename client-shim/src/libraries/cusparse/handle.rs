@@ -9,7 +9,7 @@ use super::CUSPARSE;
 use crate::abi::c_functions;
 use crate::core::registry::Registry;
 use crate::core::{Direction, Wait};
-use crate::libraries::common::{Out, Queue, Result, invalid, math, property};
+use crate::libraries::math::{Out, Queue, Result, invalid, math, property};
 
 /// What a handle stands for.
 #[derive(Debug, Clone, Copy)]

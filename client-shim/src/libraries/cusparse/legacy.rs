@@ -4,7 +4,7 @@ use rgpu_libraries::{DataType, Iota, SparseConvert, SparseFormat, SparseMatrix, 
 
 use super::handle::{check, description, queue};
 use super::{CUSPARSE, base, count, kind_of};
-use crate::libraries::common::{Out, Result, invalid, math};
+use crate::libraries::math::{Out, Result, invalid, math};
 
 /// The rows of a matrix by rows, or by elements, without columns and elements.
 fn places(

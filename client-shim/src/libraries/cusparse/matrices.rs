@@ -7,7 +7,7 @@ use rgpu_libraries::{SparseFormat, SparseMatrix};
 
 use super::{CUSPARSE, base, count, kind_of, wide};
 use crate::core::registry::Registry;
-use crate::libraries::common::{In, Kind, Out, Result, fail, invalid, math, missing};
+use crate::libraries::math::{In, Kind, Out, Result, fail, invalid, math, missing};
 
 /// A sparse matrix of the program's.
 #[derive(Debug, Clone, Default)]

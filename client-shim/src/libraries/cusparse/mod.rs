@@ -9,11 +9,27 @@ mod handle;
 mod legacy;
 mod matrices;
 mod product;
-pub(crate) mod table;
+mod table;
 
 use rgpu_libraries::{DataType, Library, Transpose};
 
-use super::common::{Kind, Names, Result, invalid, missing};
+use super::Door;
+use super::math::{Kind, Names, Result, invalid, missing};
+use crate::doors::table::Address;
+
+/// The door.
+pub(super) const DOOR: Door = Door {
+    name: "cusparse",
+    table: table::TABLE,
+    prefixes: &["cusparse"],
+    row_name: |function| function,
+    kept: &["cusparseGetProperty", "cusparseGetErrorName", "cusparseGetErrorString"],
+    unknown: Address(unknown as *const ()),
+};
+
+extern "C" fn unknown() -> u32 {
+    refuse("A function of cuSPARSE that is not known here")
+}
 
 /// The library.
 static CUSPARSE: Names = Names { library: Library::Sparse, number };

@@ -5,7 +5,7 @@ use rgpu_libraries::{DenseMatrix, SampledProduct, SparseProduct};
 use super::descriptors::{matrix, vector};
 use super::handle::{check, queue, scalar};
 use super::{CUSPARSE, kind_of, matrices, op};
-use crate::libraries::common::{Out, Result, invalid, math, missing};
+use crate::libraries::math::{Out, Result, invalid, math, missing};
 
 /// An error where the type that is computed in is not that of the result.
 fn computes(kind: u32, c: &DenseMatrix) -> Result<()> {

@@ -9,6 +9,7 @@ use rgpu_device::Result;
 use rgpu_libraries::{Batch, DataType, Gemm, Matrix, Transpose};
 use rgpu_softgpu::library::{Computation, Plan};
 
+use super::batched::{self, Problems};
 use crate::number::{Element, Number};
 use crate::{invalid, memory, missing, scalar};
 
@@ -18,7 +19,7 @@ const SMALL: u64 = 1 << 17;
 /// What [`Gemm`] comes to.
 pub(crate) fn plan(gemm: Gemm) -> Result<Plan> {
     if gemm.batch == Batch::Pointers {
-        return missing("products of matrices whose addresses are in an array");
+        return batched::plan(gemm);
     }
     let (m, n, k, count) = (gemm.m, gemm.n, gemm.k, gemm.count);
     let turned = |op: Transpose, rows: u64, columns: u64| {
@@ -51,6 +52,19 @@ pub(crate) fn plan(gemm: Gemm) -> Result<Plan> {
         (a, c, compute) => return missing(format!("a product of {a:?} into {c:?}, summed in {compute:?}")),
     };
     Ok(Plan { operands, computation })
+}
+
+impl Problems for Gemm {
+    fn count(&self) -> u64 {
+        self.count
+    }
+    fn addresses(&mut self) -> Vec<&mut u64> {
+        vec![&mut self.a.addr, &mut self.b.addr, &mut self.c.addr]
+    }
+    fn alone(mut self) -> Result<Plan> {
+        (self.batch, self.count) = (Batch::Strided, 1);
+        plan(self)
+    }
 }
 
 /// How a batch of products is cut: each piece is some problems, or some columns of one.
@@ -102,13 +116,13 @@ fn conjugates(op: Transpose) -> bool {
 }
 
 /// One problem's product: `C = alpha A B + beta C`.
-struct Product<T> {
-    shape: (usize, usize, usize),
-    c: (*mut T, isize),
-    a: (*const T, isize, isize, bool),
-    b: (*const T, isize, isize, bool),
-    alpha: T,
-    beta: T,
+pub(crate) struct Product<T> {
+    pub(crate) shape: (usize, usize, usize),
+    pub(crate) c: (*mut T, isize),
+    pub(crate) a: (*const T, isize, isize, bool),
+    pub(crate) b: (*const T, isize, isize, bool),
+    pub(crate) alpha: T,
+    pub(crate) beta: T,
 }
 
 impl<T: Number> Product<T> {
@@ -116,7 +130,7 @@ impl<T: Number> Product<T> {
     ///
     /// # Safety
     /// The pointers are to matrices of the shape, at these distances.
-    unsafe fn compute(self) {
+    pub(crate) unsafe fn compute(self) {
         let (m, n, k) = self.shape;
         let (c, c_columns) = self.c;
         let (a, a_rows, a_columns, a_conjugated) = self.a;
@@ -169,8 +183,12 @@ impl<T: Number> Computation for Same<T> {
         let gemm = &self.gemm;
         let (a, b, c) = (memory[0].cast::<T>(), memory[1].cast::<T>(), memory[2].cast::<T>());
         // SAFETY: the operands are as the plan says.
-        let (alpha, beta): (T, T) =
-            unsafe { (scalar::read(&gemm.alpha, memory[3]), scalar::read(&gemm.beta, memory[4])) };
+        let (alpha, beta): (T, T) = unsafe {
+            (
+                scalar::read(&gemm.alpha, gemm.compute, memory[3]),
+                scalar::read(&gemm.beta, gemm.compute, memory[4]),
+            )
+        };
         let ((a_rows, a_columns), (b_rows, b_columns)) =
             (distances(gemm.op_a, &gemm.a), distances(gemm.op_b, &gemm.b));
         Cut::each(gemm, piece, pieces, |problem, from, to| {
@@ -284,8 +302,12 @@ where
         let gemm = &self.gemm;
         let (a, b, c) = (memory[0].cast::<A>(), memory[1].cast::<A>(), memory[2].cast::<C>());
         // SAFETY: the operands are as the plan says.
-        let (alpha, beta): (T, T) =
-            unsafe { (scalar::read(&gemm.alpha, memory[3]), scalar::read(&gemm.beta, memory[4])) };
+        let (alpha, beta): (T, T) = unsafe {
+            (
+                scalar::read(&gemm.alpha, gemm.compute, memory[3]),
+                scalar::read(&gemm.beta, gemm.compute, memory[4]),
+            )
+        };
         let (of_a, of_b) = (distances(gemm.op_a, &gemm.a), distances(gemm.op_b, &gemm.b));
         Cut::each(gemm, piece, pieces, |problem, from, to| {
             let (m, n, k) = (gemm.m as usize, (to - from) as usize, gemm.k as usize);

@@ -1,0 +1,121 @@
+//! Handles, and what is asked of the library itself.
+
+use std::ffi::{c_char, c_int};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Out, Status, guard};
+use crate::abi::c_functions;
+use crate::core::registry::Registry;
+
+/// The version of cuDNN that is offered, where NVIDIA's file is not there to tell its own: 9.10.2.
+const VERSION: [usize; 3] = [9, 10, 2];
+/// The CUDA runtime that it belongs to.
+const RUNTIME: usize = 12090;
+
+/// A handle: the stream that is set.
+struct Handle {
+    stream: AtomicUsize,
+}
+
+static HANDLES: LazyLock<Registry<Handle>> = LazyLock::new(|| Registry::new("cuDNN handle"));
+
+c_functions! {
+    /// `cudnnCreate`.
+    fn cudnnCreate(handle: Out<usize>) -> u32 {
+        guard("cudnnCreate", || {
+            handle.check()?;
+            let mut raw = 0;
+            HANDLES.insert(|fresh| {
+                raw = fresh;
+                Handle { stream: AtomicUsize::new(0) }
+            });
+            handle.set(raw)
+        })
+    }
+    /// `cudnnDestroy`.
+    fn cudnnDestroy(handle: usize) -> u32 {
+        guard("cudnnDestroy", || HANDLES.remove(handle).map(drop).map_err(|_| Status::BadParam))
+    }
+    /// `cudnnSetStream`.
+    fn cudnnSetStream(handle: usize, stream: usize) -> u32 {
+        guard("cudnnSetStream", || {
+            let handle = HANDLES.get(handle).map_err(|_| Status::BadParam)?;
+            handle.stream.store(stream, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+    /// `cudnnGetStream`.
+    fn cudnnGetStream(handle: usize, stream: Out<usize>) -> u32 {
+        guard("cudnnGetStream", || {
+            let handle = HANDLES.get(handle).map_err(|_| Status::BadParam)?;
+            stream.set(handle.stream.load(Ordering::Relaxed))
+        })
+    }
+    /// `cudnnQueryRuntimeError`: nothing runs that could leave an error behind.
+    fn cudnnQueryRuntimeError(handle: usize, status: Out<u32>, _mode: u32, _tag: usize) -> u32 {
+        guard("cudnnQueryRuntimeError", || {
+            HANDLES.get(handle).map_err(|_| Status::BadParam)?;
+            status.set(0)
+        })
+    }
+    /// `cudnnGetVersion`.
+    fn cudnnGetVersion() -> usize {
+        VERSION[0] * 10_000 + VERSION[1] * 100 + VERSION[2]
+    }
+    /// `cudnnGetMaxDeviceVersion`: the newest compute capability that is known, as it is known to CUDA 13.0.
+    fn cudnnGetMaxDeviceVersion() -> usize {
+        1210
+    }
+    /// `cudnnGetCudartVersion`.
+    fn cudnnGetCudartVersion() -> usize {
+        RUNTIME
+    }
+    /// `cudnnGetProperty`: major version, minor version, or patch level.
+    fn cudnnGetProperty(which: u32, value: Out<c_int>) -> u32 {
+        guard("cudnnGetProperty", || {
+            let number = VERSION.get(which as usize).ok_or(Status::BadParam)?;
+            value.set(*number as c_int)
+        })
+    }
+    /// `cudnnGetErrorString`.
+    fn cudnnGetErrorString(status: u32) -> *const c_char {
+        let text = match status {
+            0 => c"CUDNN_STATUS_SUCCESS",
+            1001 => c"CUDNN_STATUS_NOT_INITIALIZED",
+            2000 => c"CUDNN_STATUS_BAD_PARAM",
+            2001 => c"CUDNN_STATUS_BAD_PARAM_NULL_POINTER",
+            3000 => c"CUDNN_STATUS_NOT_SUPPORTED",
+            4000 => c"CUDNN_STATUS_INTERNAL_ERROR",
+            _ => c"CUDNN_UNKNOWN_STATUS",
+        };
+        text.as_ptr()
+    }
+    /// `cudnnGraphVersionCheck` and its like: whether the library's parts belong together.
+    fn version_check() -> u32 {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_keep_their_streams() {
+        let (mut handle, mut stream) = (0, 7);
+        // SAFETY: the variables outlive the calls.
+        unsafe {
+            assert_eq!(cudnnCreate(Out::new(&raw mut handle)), 0);
+            assert_eq!(cudnnGetStream(handle, Out::new(&raw mut stream)), 0);
+            assert_eq!(stream, 0);
+            assert_eq!(cudnnSetStream(handle, 64), 0);
+            assert_eq!(cudnnGetStream(handle, Out::new(&raw mut stream)), 0);
+            assert_eq!(stream, 64);
+        }
+        assert_eq!(cudnnDestroy(handle), 0);
+        assert_eq!(cudnnDestroy(handle), Status::BadParam as u32);
+        assert_eq!(cudnnCreate(Out::unwanted()), Status::NullPointer as u32);
+        assert_eq!(cudnnGetVersion(), 91002);
+    }
+}
