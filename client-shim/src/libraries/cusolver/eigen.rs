@@ -75,6 +75,7 @@ pub(super) fn gesvd(
 }
 
 /// Singular values and vectors of a batch, the right ones as columns.
+#[allow(clippy::too_many_arguments, reason = "so the calls are")]
 pub(super) fn gesvdj(
     kind: DataType,
     (mode, thin): (u32, bool),
@@ -178,7 +179,8 @@ typed! {
         cusolverDnCgesvd_bufferSize => C32, cusolverDnZgesvd_bufferSize => C64
     ] (handle: usize, m: i32, n: i32, size: Out<i32>) {
         check(handle)?;
-        (count(m.into())?, count(n.into())?);
+        count(m.into())?;
+        count(n.into())?;
         size.set(WORK)
     }
 

@@ -147,7 +147,9 @@ math! {
         _computed: u32, device: Out<usize>, host: Out<usize>,
     ) {
         let kind = kind_of(kind)?;
-        (real(kind, kind_values)?, same(kind, kind_u)?, same(kind, kind_v)?);
+        real(kind, kind_values)?;
+        same(kind, kind_u)?;
+        same(kind, kind_v)?;
         gesvd(kind, (job_u, job_v), (m, n), (a, lda), (values, 0), (u, ldu), (v, ldv))?;
         work(handle, device, host)
     }
@@ -158,7 +160,9 @@ math! {
         _computed: u32, _device: usize, _device_bytes: usize, _host: usize, _host_bytes: usize, info: usize,
     ) {
         let kind = kind_of(kind)?;
-        (real(kind, kind_values)?, same(kind, kind_u)?, same(kind, kind_v)?);
+        real(kind, kind_values)?;
+        same(kind, kind_u)?;
+        same(kind, kind_v)?;
         post(handle, &gesvd(kind, (job_u, job_v), (m, n), (a, lda), (values, info), (u, ldu), (v, ldv))?)
     }
 
@@ -168,7 +172,9 @@ math! {
         _computed: u32, device: Out<usize>, host: Out<usize>,
     ) {
         let kind = kind_of(kind)?;
-        (real(kind, kind_values)?, same(kind, kind_u)?, same(kind, kind_v)?);
+        real(kind, kind_values)?;
+        same(kind, kind_u)?;
+        same(kind, kind_v)?;
         gesvdj(kind, (mode, thin != 0), (m, n), (a, lda), (values, 0), (u, ldu), (v, ldv), 1)?;
         work(handle, device, host)
     }
@@ -181,7 +187,9 @@ math! {
         error: Out<f64>,
     ) {
         let kind = kind_of(kind)?;
-        (real(kind, kind_values)?, same(kind, kind_u)?, same(kind, kind_v)?);
+        real(kind, kind_values)?;
+        same(kind, kind_u)?;
+        same(kind, kind_v)?;
         let of = gesvdj(kind, (mode, thin != 0), (m, n), (a, lda), (values, info), (u, ldu), (v, ldv), 1)?;
         post(handle, &of)?;
         error.set_if_wanted(0.0);

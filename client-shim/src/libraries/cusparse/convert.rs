@@ -13,7 +13,8 @@ math! {
 
     fn cusparseSparseToDense_bufferSize(handle: usize, a: usize, b: usize, _algorithm: u32, size: Out<usize>) {
         check(handle)?;
-        (matrices::matrix(a)?, matrix(b)?);
+        matrices::matrix(a)?;
+        matrix(b)?;
         size.set(0)
     }
 
@@ -24,7 +25,8 @@ math! {
     /// The buffer is where elements are counted.
     fn cusparseDenseToSparse_bufferSize(handle: usize, a: usize, b: usize, _algorithm: u32, size: Out<usize>) {
         check(handle)?;
-        (matrix(a)?, matrices::matrix(b)?);
+        matrix(a)?;
+        matrices::matrix(b)?;
         size.set(8)
     }
 

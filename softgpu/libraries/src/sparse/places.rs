@@ -132,14 +132,10 @@ pub(super) unsafe fn each(
     if lines == 0 {
         return Ok(());
     }
-    // SAFETY: see above.
     let edge = |at: u64| {
-        inside(
-            "offset",
-            unsafe { number(offsets, at as usize, m.wide_offsets) },
-            m.base,
-            m.stored.saturating_add(1),
-        )
+        // SAFETY: see above.
+        let offset = unsafe { number(offsets, at as usize, m.wide_offsets) };
+        inside("offset", offset, m.base, m.stored.saturating_add(1))
     };
     let mut end = edge(0)?;
     for line in 0..lines {

@@ -79,7 +79,7 @@ impl Sparse for SparseProduct {
                     // SAFETY: B has as many rows as A has columns.
                     let b: T = element(&self.b, memory[3], self.op_b, j, column);
                     let sum = &mut sums[((column - from) * rows + i) as usize];
-                    *sum = *sum + a * b;
+                    *sum += a * b;
                 }
             })?;
         }
@@ -91,7 +91,7 @@ impl Sparse for SparseProduct {
                 // SAFETY: inside of C.
                 unsafe {
                     if keeps {
-                        sum = sum + beta * value::<T>(memory[4], at);
+                        sum += beta * value::<T>(memory[4], at);
                     }
                     set_value(memory[4], at, sum);
                 }
@@ -141,12 +141,12 @@ impl Sparse for SampledProduct {
                 for l in 0..inner {
                     // SAFETY: A has row i, B has column j.
                     let a: T = element(&self.a, memory[3], self.op_a, i, l);
-                    sum = sum + a * element::<T>(&self.b, memory[4], self.op_b, l, j);
+                    sum += a * element::<T>(&self.b, memory[4], self.op_b, l, j);
                 }
                 sum = alpha * sum;
                 if keeps {
                     // SAFETY: each element has a value.
-                    sum = sum + beta * value::<T>(memory[2], k);
+                    sum += beta * value::<T>(memory[2], k);
                 }
                 // SAFETY: as above.
                 set_value(memory[2], k, sum);

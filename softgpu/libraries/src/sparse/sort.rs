@@ -31,8 +31,7 @@ impl Computation for Sort {
     unsafe fn run(&self, memory: &[*mut u8], _: usize, _: usize) -> Result<()> {
         let sort = &self.0;
         let mut elements: Vec<(i64, i64, i64)> = room(sort.count, (0, 0, 0))?;
-        // SAFETY (of all blocks): the operands have a number for each element, the first one for each line and one more, where it
-        // has lines.
+        // SAFETY: the operands have a number for each element, the first one for each line and one more, where it has lines.
         let first = |k: usize| unsafe { number(memory[0], k, false) };
         let mut line = 0;
         for (k, element) in elements.iter_mut().enumerate() {
