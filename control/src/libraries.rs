@@ -46,7 +46,7 @@ pub const LIBRARIES: [Library; 9] = [
     library("cufft", &[("libcufft.so.11", 12000), ("libcufft.so.12", 13000)], StandsIn::Always),
     library("curand", &[("libcurand.so.10", 12000)], StandsIn::Always),
     library("cusolver", &[("libcusolver.so.11", 12000), ("libcusolver.so.12", 13000)], StandsIn::Always),
-    library("cusparse", &[("libcusparse.so.12", 12000)], StandsIn::Never),
+    library("cusparse", &[("libcusparse.so.12", 12000)], StandsIn::Always),
     library("cudnn", &[("libcudnn.so.9", 12000)], StandsIn::Always),
 ];
 

@@ -20,6 +20,7 @@ mod library;
 mod operation;
 mod random;
 mod solver;
+mod sparse;
 mod types;
 
 pub use blas::*;
@@ -29,4 +30,5 @@ pub use library::Library;
 pub use operation::{Arguments, Operation};
 pub use random::*;
 pub use solver::*;
+pub use sparse::*;
 pub use types::{DataType, Scalar, Transpose};

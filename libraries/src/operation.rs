@@ -38,6 +38,14 @@ macro_rules! for_each_operation {
             302 Qr;
             303 HermitianEigen;
             304 Svd;
+            400 SparseProduct;
+            401 SampledProduct;
+            402 SparseToDense;
+            403 DenseCount;
+            404 DenseToSparse;
+            405 SparseConvert;
+            406 SparseSort;
+            407 Iota;
             500 DnnGraph;
         }
     };

@@ -490,7 +490,14 @@ fn nvml_is_that_of_its_header() {
 /// The toolkit in the cache has no headers of libraries; where a program's developer has put them there, they are compared.
 #[test]
 fn libraries_are_those_of_their_headers() {
-    let headers = [("cublas", "cublas_api.h", "cublas", 450), ("cublaslt", "cublasLt.h", "cublasLt", 35)];
+    let headers = [
+        ("cublas", "cublas_api.h", "cublas", 450),
+        ("cublaslt", "cublasLt.h", "cublasLt", 35),
+        ("cufft", "cufftXt.h", "cufft", 35),
+        ("curand", "curand.h", "curand", 20),
+        ("cusolver", "cusolverDn.h", "cusolver", 120),
+        ("cusparse", "cusparse.h", "cusparse", 70),
+    ];
     for (door, name, prefix, least) in headers {
         let door = libraries::DOORS.iter().find(|found| found.name == door).unwrap();
         for (major, version) in [(12, 12000), (13, 13000)] {

@@ -16,13 +16,14 @@
 //!
 //! To add a door: the folder, an entry of [`DOORS`], and the library's row in `rgpu_control::libraries`.
 
-pub(crate) mod common;
 pub(crate) mod cublas;
 pub(crate) mod cublaslt;
 mod cudnn;
 pub(crate) mod cufft;
 pub(crate) mod curand;
 pub(crate) mod cusolver;
+pub(crate) mod cusparse;
+pub(crate) mod math;
 pub(crate) mod nvjitlink;
 pub(crate) mod nvrtc;
 pub(crate) mod real;
@@ -52,8 +53,16 @@ pub(crate) struct Door {
 }
 
 /// The doors.
-pub(crate) static DOORS: &[Door] =
-    &[cublas::DOOR, cublaslt::DOOR, cudnn::DOOR, cufft::DOOR, curand::DOOR, cusolver::DOOR, nvjitlink::DOOR];
+pub(crate) static DOORS: &[Door] = &[
+    cublas::DOOR,
+    cublaslt::DOOR,
+    cudnn::DOOR,
+    cufft::DOOR,
+    curand::DOOR,
+    cusolver::DOOR,
+    cusparse::DOOR,
+    nvjitlink::DOOR,
+];
 
 /// The door that stands in for a file of this name in this program, and the version of CUDA that the file belongs to.
 pub(crate) fn door_of(file: &CStr) -> Option<(&'static Door, u32)> {

@@ -208,7 +208,7 @@ fn spectra_to_rows<T: Real>(spectra: &mut [Complex<T>], real: &mut [T], length: 
     for (real, spectrum) in real.chunks_exact_mut(length).zip(spectra.chunks_exact_mut(length / 2 + 1)) {
         // No sum of real numbers has these parts; cuFFT does not look at them.
         spectrum[0].im = T::zero();
-        if length % 2 == 0 {
+        if length.is_multiple_of(2) {
             spectrum[length / 2].im = T::zero();
         }
         fft.process_with_scratch(spectrum, real, &mut scratch)

@@ -14,6 +14,7 @@ mod number;
 mod random;
 mod scalar;
 mod solver;
+mod sparse;
 
 use rgpu_device::{Code, Error, Result};
 use rgpu_libraries::{Library, Operation};
@@ -39,12 +40,12 @@ impl Libraries for SoftLibraries {
     fn version(&self, library: u32) -> Result<u32> {
         match Library::from_number(library) {
             // What there is behaves as these versions do.
-            Some(Library::Fft) => Ok(12_000),
             Some(Library::Blas | Library::BlasLt) => Ok(130_001),
+            Some(Library::Fft) => Ok(12_000),
             Some(Library::Dnn) => Ok(90_800),
             Some(Library::Rand) => Ok(10_400),
             Some(Library::Solver) => Ok(12_000),
-            Some(other) => missing(other.name()),
+            Some(Library::Sparse) => Ok(12_500),
             None => invalid(format!("There is no library number {library}")),
         }
     }
@@ -55,7 +56,6 @@ impl Libraries for SoftLibraries {
         match operation {
             Operation::Gemm(gemm) => blas::gemm::plan(gemm),
             Operation::DnnGraph(graph) => dnn::plan(graph),
-            Operation::Fft(fft) => fft::plan(fft),
             Operation::Combine(vectors) => blas::vectors::combine(vectors),
             Operation::Reduce(vectors) => blas::vectors::reduce(vectors),
             Operation::MatrixVector(product) => blas::matrix_vector::matrix_vector(product),
@@ -68,12 +68,21 @@ impl Libraries for SoftLibraries {
             Operation::ScaleMatrix(product) => blas::matrices::scale(product),
             Operation::Factors(factors) => blas::factors::plan(factors),
             Operation::Matmul(product) => blas::matmul::plan(product),
+            Operation::Fft(fft) => fft::plan(fft),
             Operation::Random(random) => random::plan(random),
             Operation::Cholesky(operation) => solver::cholesky(operation),
             Operation::Lu(operation) => solver::lu(operation),
             Operation::Qr(operation) => solver::qr(operation),
             Operation::HermitianEigen(operation) => solver::eigen(operation),
             Operation::Svd(operation) => solver::svd(operation),
+            Operation::SparseProduct(operation) => sparse::plan(operation),
+            Operation::SampledProduct(operation) => sparse::plan(operation),
+            Operation::SparseToDense(operation) => sparse::plan(operation),
+            Operation::DenseCount(operation) => sparse::plan(operation),
+            Operation::DenseToSparse(operation) => sparse::plan(operation),
+            Operation::SparseConvert(operation) => sparse::plan(operation),
+            Operation::SparseSort(operation) => sparse::sort(operation),
+            Operation::Iota(operation) => sparse::iota(operation),
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn plan(random: Random) -> Result<Plan> {
     if quasi && random.dimensions as usize > quasi::DIMENSIONS {
         return missing(format!("Sobol points of more than {} dimensions", quasi::DIMENSIONS));
     }
-    if quasi && (random.dimensions == 0 || random.count % u64::from(random.dimensions) != 0) {
+    if quasi && (random.dimensions == 0 || !random.count.is_multiple_of(random.dimensions.into())) {
         return invalid(format!("{} numbers of points with {} dimensions", random.count, random.dimensions));
     }
     let generator = match random.generator {
@@ -70,7 +70,7 @@ impl Computation for Fill {
     unsafe fn run(&self, memory: &[*mut u8], piece: usize, pieces: usize) -> Result<()> {
         let (piece, pieces, count) = (piece as u128, pieces as u128, u128::from(self.random.count));
         // Normal numbers are made in pairs, so pieces begin at even places.
-        let edge = |piece: u128| if piece == pieces { count } else { count * piece / pieces & !1 } as u64;
+        let edge = |piece: u128| if piece == pieces { count } else { (count * piece / pieces) & !1 } as u64;
         let end = edge(piece + 1);
         let mut from = edge(piece);
         let size = self.distribution.bytes() as usize;

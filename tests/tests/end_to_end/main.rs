@@ -11,6 +11,7 @@ mod driver;
 mod encryption;
 mod gpu_check;
 mod loss;
+mod mathematics;
 mod matrix;
 mod memory;
 mod modules;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     tests.extend(bad_bytes::tests());
     tests.extend(encryption::tests());
     tests.extend(processes::tests());
+    tests.extend(mathematics::tests());
     tests.extend(memory::tests());
     tests.extend(modules::tests());
     tests.extend(several::tests());

@@ -9,7 +9,7 @@ use rgpu_libraries::Library;
 use super::{Out, Result, Status, guard};
 use crate::abi::c_functions;
 use crate::core::registry::Registry;
-use crate::libraries::common::Names;
+use crate::libraries::math::Names;
 
 /// The version of cuDNN that is offered, where NVIDIA's file is not there to tell its own: 9.10.2.
 const VERSION: [usize; 3] = [9, 10, 2];

@@ -9,7 +9,7 @@ mod handles;
 mod table;
 
 use super::Door;
-use super::common::{Failure, Kind};
+use super::math::{Failure, Kind};
 use crate::abi::NullPointer;
 use crate::core::error;
 use crate::doors::table::Address;

@@ -2,7 +2,7 @@
 
 use super::CUFFT;
 use super::plan::{FORWARD, Plan, Shape, get};
-use crate::libraries::common::{Kind, Out, Queue, Result, fail, invalid, math};
+use crate::libraries::math::{Kind, Out, Queue, Result, fail, invalid, math};
 
 /// Posts what a plan does with what lies at two addresses.
 fn execute(plan: &Plan, from: usize, to: usize, direction: i32) -> Result<()> {

@@ -4,7 +4,7 @@ use rgpu_libraries::DataType;
 
 use super::CUFFT;
 use super::plan::{Made, Shape, Side, Type, create, destroy, get, make};
-use crate::libraries::common::{In, Out, Result, invalid, math, missing, property};
+use crate::libraries::math::{In, Out, Result, invalid, math, missing, property};
 
 /// An array of dimensions; `None` where it is null.
 ///

@@ -11,8 +11,22 @@ mod table;
 use rgpu_libraries::Library;
 
 use super::Door;
-use super::common::{Kind, Names};
+use super::math::{Kind, Names};
 use crate::doors::table::Address;
+
+/// The door.
+pub(super) const DOOR: Door = Door {
+    name: "cufft",
+    table: table::TABLE,
+    prefixes: &["cufft"],
+    row_name: |function| function,
+    kept: &["cufftGetVersion", "cufftGetProperty"],
+    unknown: Address(unknown as *const ()),
+};
+
+extern "C" fn unknown() -> u32 {
+    refuse("A function of cuFFT that is not known here")
+}
 
 /// The library.
 static CUFFT: Names = Names { library: Library::Fft, number };
@@ -30,20 +44,6 @@ fn number(kind: Kind) -> u32 {
         Kind::InvalidSize => 8,
         Kind::NotSupported => 16,
     }
-}
-
-/// The door. Where NVIDIA's file is there, it tells its own version, which needs no device.
-pub(super) const DOOR: Door = Door {
-    name: "cufft",
-    table: table::TABLE,
-    prefixes: &["cufft"],
-    row_name: |function| function,
-    kept: &["cufftGetVersion", "cufftGetProperty"],
-    unknown: Address(unknown as *const ()),
-};
-
-extern "C" fn unknown() -> u32 {
-    CUFFT.refuse("A function of cuFFT that is not known here")
 }
 
 /// What a function answers that exists and is not implemented.

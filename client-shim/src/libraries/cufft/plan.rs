@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rgpu_libraries::{Fft, FftLayout, Transform};
 
-use crate::libraries::common::{Failure, Kind, Out, Result, fail, invalid};
+use crate::libraries::math::{Failure, Kind, Out, Result, fail, invalid};
 
 /// `CUFFT_FORWARD`.
 pub(super) const FORWARD: i32 = -1;
@@ -131,11 +131,8 @@ impl Side<'_> {
     fn embedding(self, n: [u64; 3], count: u64) -> Result<Option<Embedding>> {
         let Some(embed) = self.embed else { return Ok(None) };
         let mut pitch = [1; 3];
-        for (pitch, (&embed, n)) in
-            pitch[3 - embed.len()..].iter_mut().zip(embed.iter().zip(&n[3 - embed.len()..]))
-        {
+        for (pitch, &embed) in pitch[3 - embed.len()..].iter_mut().zip(embed) {
             *pitch = embed.max(0) as u64;
-            let _ = n;
         }
         // The first dimension's is not used.
         let used = 3 - embed.len() + 1;

@@ -5,7 +5,7 @@ use rgpu_random::{Pseudo, fill};
 
 use super::CURAND;
 use super::generator::{Generator, get};
-use crate::libraries::common::{Kind, Queue, Result, fail, invalid, math};
+use crate::libraries::math::{Kind, Queue, Result, fail, invalid, math};
 
 /// The generator and the distribution of a request as they are made here.
 fn on_host(generator: &Generator, request: &Random) -> (Pseudo, rgpu_random::Distribution) {
@@ -51,10 +51,10 @@ fn generate(
             | Distribution::LogNormalF64
     );
     let dimensions = generator.dimensions as usize;
-    if generator.is_quasi() && count % dimensions != 0 {
+    if generator.is_quasi() && !count.is_multiple_of(dimensions) {
         return fail(Kind::InvalidSize, format!("{count} is no multiple of {dimensions} dimensions"));
     }
-    if !generator.is_quasi() && normal && count % 2 != 0 {
+    if !generator.is_quasi() && normal && !count.is_multiple_of(2) {
         return fail(Kind::InvalidSize, format!("Normal numbers are made in pairs, and {count} is odd"));
     }
     let wide = generator.of == Kind32::Sobol64;

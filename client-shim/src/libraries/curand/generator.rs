@@ -7,7 +7,7 @@ use rgpu_libraries::Generator as Kind32;
 
 use super::CURAND;
 use crate::core::registry::Registry;
-use crate::libraries::common::{Kind, Out, Result, fail, invalid, math, missing, property};
+use crate::libraries::math::{Kind, Out, Result, fail, invalid, math, missing, property};
 
 /// A generator of the program's.
 #[derive(Debug, Clone)]

@@ -10,8 +10,22 @@ mod table;
 use rgpu_libraries::Library;
 
 use super::Door;
-use super::common::{Kind, Names};
+use super::math::{Kind, Names};
 use crate::doors::table::Address;
+
+/// The door.
+pub(super) const DOOR: Door = Door {
+    name: "curand",
+    table: table::TABLE,
+    prefixes: &["curand"],
+    row_name: |function| function,
+    kept: &["curandGetVersion", "curandGetProperty"],
+    unknown: Address(unknown as *const ()),
+};
+
+extern "C" fn unknown() -> u32 {
+    refuse("A function of cuRAND that is not known here")
+}
 
 /// The library.
 static CURAND: Names = Names { library: Library::Rand, number };
@@ -29,20 +43,6 @@ fn number(kind: Kind) -> u32 {
         Kind::NotSupported => 204,
         Kind::Internal => 999,
     }
-}
-
-/// The door. Where NVIDIA's file is there, it tells its own version, which needs no device.
-pub(super) const DOOR: Door = Door {
-    name: "curand",
-    table: table::TABLE,
-    prefixes: &["curand"],
-    row_name: |function| function,
-    kept: &["curandGetVersion", "curandGetProperty"],
-    unknown: Address(unknown as *const ()),
-};
-
-extern "C" fn unknown() -> u32 {
-    CURAND.refuse("A function of cuRAND that is not known here")
 }
 
 /// What a function answers that exists and is not implemented.

@@ -4,7 +4,7 @@ use rgpu_libraries::{DataType, HermitianEigen, Matrix, Svd, Vectors};
 
 use super::handle::{check, post};
 use super::{WORK, count, matrix, typed, upper, vectors};
-use crate::libraries::common::{Out, Result, invalid, missing};
+use crate::libraries::math::{Out, Result, invalid, missing};
 
 /// Eigenvalues of a batch of matrices that lie one behind the other.
 pub(super) fn hermitian(
@@ -75,6 +75,7 @@ pub(super) fn gesvd(
 }
 
 /// Singular values and vectors of a batch, the right ones as columns.
+#[allow(clippy::too_many_arguments, reason = "so the calls are")]
 pub(super) fn gesvdj(
     kind: DataType,
     (mode, thin): (u32, bool),
@@ -178,7 +179,8 @@ typed! {
         cusolverDnCgesvd_bufferSize => C32, cusolverDnZgesvd_bufferSize => C64
     ] (handle: usize, m: i32, n: i32, size: Out<i32>) {
         check(handle)?;
-        (count(m.into())?, count(n.into())?);
+        count(m.into())?;
+        count(n.into())?;
         size.set(WORK)
     }
 

@@ -4,7 +4,7 @@ use rgpu_libraries::{Batch, Cholesky, DataType, Lu, Task};
 
 use super::handle::{check, post};
 use super::{WORK, count, matrix, op, typed, upper};
-use crate::libraries::common::{Out, Result, invalid};
+use crate::libraries::math::{Out, Result, invalid};
 
 /// A Cholesky factorisation, or what is done with it, without right sides.
 pub(super) fn cholesky(

@@ -7,7 +7,7 @@ use rgpu_libraries::Arguments;
 
 use super::CUSOLVER;
 use crate::core::registry::Registry;
-use crate::libraries::common::{Out, Queue, Result, invalid, math, property};
+use crate::libraries::math::{Out, Queue, Result, invalid, math, property};
 
 /// What a handle stands for.
 #[derive(Debug, Clone, Copy)]

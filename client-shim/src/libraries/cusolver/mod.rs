@@ -13,8 +13,22 @@ mod x;
 use rgpu_libraries::{DataType, Library, Matrix, Transpose};
 
 use super::Door;
-use super::common::{Kind, Names, Result, invalid, missing};
+use super::math::{Kind, Names, Result, invalid, missing};
 use crate::doors::table::Address;
+
+/// The door.
+pub(super) const DOOR: Door = Door {
+    name: "cusolver",
+    table: table::TABLE,
+    prefixes: &["cusolver"],
+    row_name: |function| function,
+    kept: &["cusolverGetVersion", "cusolverGetProperty"],
+    unknown: Address(unknown as *const ()),
+};
+
+extern "C" fn unknown() -> u32 {
+    refuse("A function of cuSOLVER that is not known here")
+}
 
 /// The library.
 static CUSOLVER: Names = Names { library: Library::Solver, number };
@@ -32,20 +46,6 @@ fn number(kind: Kind) -> u32 {
     }
 }
 
-/// The door. Where NVIDIA's file is there, it tells its own version, which needs no device.
-pub(super) const DOOR: Door = Door {
-    name: "cusolver",
-    table: table::TABLE,
-    prefixes: &["cusolver"],
-    row_name: |function| function,
-    kept: &["cusolverGetVersion", "cusolverGetProperty"],
-    unknown: Address(unknown as *const ()),
-};
-
-extern "C" fn unknown() -> u32 {
-    CUSOLVER.refuse("A function of cuSOLVER that is not known here")
-}
-
 /// What a function answers that exists and is not implemented.
 fn refuse(symbol: &'static str) -> u32 {
     CUSOLVER.refuse(symbol)
@@ -55,7 +55,7 @@ fn refuse(symbol: &'static str) -> u32 {
 /// arguments, and the body.
 macro_rules! typed {
     ($([$($name:ident => $kind:ident),*] $args:tt $body:block)*) => {
-        $crate::libraries::common::math! {
+        $crate::libraries::math::math! {
             $crate::libraries::cusolver::CUSOLVER;
             $($(
                 fn $name $args {

@@ -4,7 +4,7 @@ use rgpu_libraries::{DataType, Qr, Task, Transpose};
 
 use super::handle::{check, post};
 use super::{WORK, count, matrix, op, typed};
-use crate::libraries::common::{Out, Result, invalid};
+use crate::libraries::math::{Out, Result, invalid};
 
 /// The reflections of a matrix.
 pub(super) fn reflections(

@@ -7,7 +7,7 @@ use super::factor::{cholesky, factors, solvable};
 use super::handle::{check, post};
 use super::qr::reflections;
 use super::{CUSOLVER, WORK, count, kind_of, matrix};
-use crate::libraries::common::{Kind, Out, Result, fail, math};
+use crate::libraries::math::{Kind, Out, Result, fail, math};
 
 /// The size of work areas: one byte on the device, none on the host.
 fn work(handle: usize, device: Out<usize>, host: Out<usize>) -> Result<()> {
@@ -147,7 +147,9 @@ math! {
         _computed: u32, device: Out<usize>, host: Out<usize>,
     ) {
         let kind = kind_of(kind)?;
-        (real(kind, kind_values)?, same(kind, kind_u)?, same(kind, kind_v)?);
+        real(kind, kind_values)?;
+        same(kind, kind_u)?;
+        same(kind, kind_v)?;
         gesvd(kind, (job_u, job_v), (m, n), (a, lda), (values, 0), (u, ldu), (v, ldv))?;
         work(handle, device, host)
     }
@@ -158,7 +160,9 @@ math! {
         _computed: u32, _device: usize, _device_bytes: usize, _host: usize, _host_bytes: usize, info: usize,
     ) {
         let kind = kind_of(kind)?;
-        (real(kind, kind_values)?, same(kind, kind_u)?, same(kind, kind_v)?);
+        real(kind, kind_values)?;
+        same(kind, kind_u)?;
+        same(kind, kind_v)?;
         post(handle, &gesvd(kind, (job_u, job_v), (m, n), (a, lda), (values, info), (u, ldu), (v, ldv))?)
     }
 
@@ -168,7 +172,9 @@ math! {
         _computed: u32, device: Out<usize>, host: Out<usize>,
     ) {
         let kind = kind_of(kind)?;
-        (real(kind, kind_values)?, same(kind, kind_u)?, same(kind, kind_v)?);
+        real(kind, kind_values)?;
+        same(kind, kind_u)?;
+        same(kind, kind_v)?;
         gesvdj(kind, (mode, thin != 0), (m, n), (a, lda), (values, 0), (u, ldu), (v, ldv), 1)?;
         work(handle, device, host)
     }
@@ -181,7 +187,9 @@ math! {
         error: Out<f64>,
     ) {
         let kind = kind_of(kind)?;
-        (real(kind, kind_values)?, same(kind, kind_u)?, same(kind, kind_v)?);
+        real(kind, kind_values)?;
+        same(kind, kind_u)?;
+        same(kind, kind_v)?;
         let of = gesvdj(kind, (mode, thin != 0), (m, n), (a, lda), (values, info), (u, ldu), (v, ldv), 1)?;
         post(handle, &of)?;
         error.set_if_wanted(0.0);

@@ -171,7 +171,7 @@ fn without_exchanges<T: Dense>(mut a: Mat<T>) -> Mat<T> {
         }
         let inverse = T::of(re / size, -im / size);
         for i in k + 1..m {
-            a[(i, k)] = a[(i, k)] * inverse;
+            a[(i, k)] *= inverse;
         }
         for j in k + 1..n {
             let factor = a[(k, j)];

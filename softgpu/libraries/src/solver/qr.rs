@@ -111,11 +111,11 @@ fn reflect<T: Dense>(v: &[T], tau: T, first: usize, matrix: &mut Mat<T>, column:
         let of_column = &mut matrix.col_as_slice_mut(j)[first..];
         let mut product = T::of(0.0, 0.0);
         for (v, x) in v.iter().zip(of_column.iter()) {
-            product = product + v.conjugate() * *x;
+            product += v.conjugate() * *x;
         }
         let product = product * tau;
         for (v, x) in v.iter().zip(of_column) {
-            *x = *x - *v * product;
+            *x -= *v * product;
         }
     }
 }
@@ -146,7 +146,7 @@ fn factor<T: Dense>(a: &mut Mat<T>) -> Vec<T> {
         let size = d_re * d_re + d_im * d_im;
         let scale = T::of(d_re / size, -d_im / size);
         for i in k + 1..m {
-            a[(i, k)] = a[(i, k)] * scale;
+            a[(i, k)] *= scale;
         }
         let v = reflection(a, k);
         reflect(&v, tau.conjugate(), k, a, k + 1);

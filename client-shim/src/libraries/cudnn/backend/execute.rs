@@ -8,7 +8,7 @@ use super::attribute::{Attribute, name};
 use super::descriptor::{finalized, sort};
 use super::graph::Given;
 use crate::abi::c_functions;
-use crate::libraries::common::Queue;
+use crate::libraries::math::Queue;
 
 /// The one element of a tensor that is given by value.
 ///
