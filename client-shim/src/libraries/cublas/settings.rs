@@ -34,6 +34,11 @@ c_functions! {
         guard("cublasDestroy", move || handle::destroy(handle))
     }
 
+    /// `cublasGetVersion_v2`: programs ask before they have a handle, too.
+    fn get_version(_handle: usize, version: Out<c_int>) -> u32 {
+        guard("cublasGetVersion", move || version.set(VERSION))
+    }
+
     /// `cublasGetProperty`
     fn get_property(which: u32, value: Out<c_int>) -> u32 {
         guard("cublasGetProperty", move || value.set(property(which)?))
@@ -72,11 +77,6 @@ c_functions! {
 }
 
 blas! {
-    /// `cublasGetVersion_v2`
-    fn get_version(version: Out<c_int>) |_call| {
-        version.set(VERSION)
-    }
-
     /// `cublasSetWorkspace_v2`: nothing here needs one.
     fn set_workspace(workspace: *mut c_void, _bytes: usize) |_call| {
         if workspace as usize % 256 != 0 {
