@@ -82,7 +82,7 @@ fn bits(activation: Activation) -> bool {
 
 /// Bits of elements, eight to a byte, as a matrix of bytes.
 fn bytes_of_bits(p: &Matmul) -> Result<rgpu_libraries::Matrix> {
-    if p.kept.ld % 8 != 0 || p.kept.stride % 8 != 0 {
+    if !p.kept.ld.is_multiple_of(8) || p.kept.stride % 8 != 0 {
         return invalid("Bits of an activation that do not begin at a byte");
     }
     Ok(rgpu_libraries::Matrix {

@@ -240,8 +240,8 @@ pub(crate) fn solve_lower<T: Field>(l: &Dense<T>, unit: bool, b: &mut Dense<T>) 
         for column in b.data.chunks_mut(n) {
             for i in from..to {
                 let mut value = column[i];
-                for j in from..i {
-                    value = value - l.at(i, j) * column[j];
+                for (j, solved) in column[from..i].iter().enumerate() {
+                    value = value - l.at(i, from + j) * *solved;
                 }
                 column[i] = if unit { value } else { value / l.at(i, i) };
             }
@@ -281,7 +281,7 @@ impl<T: Field> Computation for Triangles<T> {
         let (from, to) = share(others, piece, pieces);
         let (turned, conjugate) = of_op(p.op);
         // On the right, op(A) is transposed once more.
-        let swapped = turned != !left;
+        let swapped = turned == left;
         let upper = (p.fill == Fill::Upper) != swapped;
         let a = Cells::of_matrix(memory[0], &p.a, 0);
         let b = Cells::of_matrix(memory[1], &p.b, 0);

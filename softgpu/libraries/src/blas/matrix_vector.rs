@@ -84,6 +84,7 @@ impl<T: Field> Computation for Products<T> {
     unsafe fn run(&self, memory: &[*mut u8], piece: usize, pieces: usize) -> Result<()> {
         let p = &self.0;
         let form = form_of(p);
+        let plain = p.storage == Storage::Full && p.structure == Structure::General;
         let (turned, conjugate) = of_op(p.op);
         let (of_x, of_y) = if turned { (p.m, p.n) } else { (p.n, p.m) };
         let (piece, pieces) = (piece as u64, pieces as u64);
@@ -101,7 +102,12 @@ impl<T: Field> Computation for Products<T> {
                 if alpha != T::ZERO {
                     for j in 0..p.n {
                         for i in form.rows(j) {
-                            let element = conjugated(form.get::<T>(a, p.a.ld, i, j), conjugate);
+                            let element = if plain {
+                                a.get::<T>((i + j * p.a.ld) as isize)
+                            } else {
+                                form.get::<T>(a, p.a.ld, i, j)
+                            };
+                            let element = conjugated(element, conjugate);
                             if turned {
                                 sums[j as usize] += element * x.get(i as usize);
                             } else {
