@@ -114,16 +114,13 @@ pub(crate) fn watch_rival(
     let ends = over.clone();
     std::thread::Builder::new().name("broker-peer".into()).spawn(move || {
         while !ends.load(SeqCst) {
-            if let Some(health) = peer.health() {
-                if supersedes(&health, epoch(), yields) {
-                    tracing::warn!(
-                        "the broker {} has taken over (epoch {}): this one stands by",
-                        peer.url(),
-                        health.epoch
-                    );
-                    superseded();
-                    return;
-                }
+            if let Some(health) = peer.health()
+                && supersedes(&health, epoch(), yields)
+            {
+                let (url, epoch) = (peer.url(), health.epoch);
+                tracing::warn!("the broker {url} has taken over (epoch {epoch}): this one stands by");
+                superseded();
+                return;
             }
             std::thread::sleep(EVERY);
         }
