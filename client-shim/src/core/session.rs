@@ -74,7 +74,7 @@ impl Session {
         if chosen || std::env::var("RGPU_IN_PROCESS").is_ok_and(|v| !matches!(v.as_str(), "" | "0")) {
             #[cfg(feature = "in-process")]
             return Self::in_process(if chosen {
-                Default::default()
+                soft_gpu::config()
             } else {
                 soft_gpu::config_of_environment()?
             });

@@ -15,14 +15,21 @@ pub(super) fn open(config: rgpu_softgpu::Config, host: Arc<dyn Host>) -> Result<
     Ok((device, plan))
 }
 
-/// The software GPU's settings: `RGPU_SOFT_MEMORY` (bytes; K, M, G), `RGPU_SOFT_WORKERS`, `RGPU_SOFT_MULTIPROCESSORS`, `RGPU_SOFT_DEVICES`,
-/// `RGPU_SOFT_CC` (8.0).
-pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
+/// A software GPU with what this library was built with.
+pub(super) fn config() -> rgpu_softgpu::Config {
+    #[allow(unused_mut, reason = "without the feature `libraries` there is nothing to add")]
     let mut config = rgpu_softgpu::Config::default();
     #[cfg(feature = "libraries")]
     {
         config.libraries = Some(rgpu_softlib::LIBRARIES);
     }
+    config
+}
+
+/// The software GPU's settings: `RGPU_SOFT_MEMORY` (bytes; K, M, G), `RGPU_SOFT_WORKERS`, `RGPU_SOFT_MULTIPROCESSORS`, `RGPU_SOFT_DEVICES`,
+/// `RGPU_SOFT_CC` (8.0).
+pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
+    let mut config = config();
     let bad =
         |name: &str, value: &str| Error::new(Code::NoDevice, format!("{name}={value} is not understood"));
     if let Ok(value) = std::env::var("RGPU_SOFT_MEMORY") {

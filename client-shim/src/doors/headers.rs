@@ -501,7 +501,10 @@ fn libraries_are_those_of_their_headers() {
     for (door, name, prefix, least) in headers {
         let door = libraries::DOORS.iter().find(|found| found.name == door).unwrap();
         for (major, version) in [(12, 12000), (13, 13000)] {
-            let Some(parser) = header(major, name, &[]) else { continue };
+            let definitions = ["-DCUBLASAPI=", "-D__builtin_va_list=char*"];
+            let Some(mut parser) = header(major, name, &definitions) else { continue };
+            // These are defined in the header, in terms of others.
+            parser.functions.retain(|name, _| !name.ends_with("Init") || name.ends_with("AlgoInit"));
             let compared = compare(&parser, prefix, |name| {
                 rows_of(door.table, name).iter().find(|row| row.is_in(version))
             });

@@ -1,9 +1,10 @@
 //! What clients ask mathematical libraries for.
 
+use std::sync::OnceLock;
+
 use crate::input::Material;
 use crate::random::Random;
 use rgpu_libraries::Operation;
-use rgpu_softgpu::library::Libraries as _;
 
 /// Reads an operation (its number, and its arguments) and makes a plan of it, which nobody carries out: what it computes with is
 /// checked against the client's memory before.
@@ -52,7 +53,8 @@ pub(super) fn examples() -> Material {
 
 /// An operation with numbers that are small or awkward.
 pub(super) fn some_operation(random: &mut Random, into: &mut Vec<u8>) {
-    let material = examples();
+    static EXAMPLES: OnceLock<Material> = OnceLock::new();
+    let material = EXAMPLES.get_or_init(examples);
     let Some(example) = random.pick(&material.examples) else { return };
     into.extend_from_slice(example);
     for _ in 0..random.below(12) {

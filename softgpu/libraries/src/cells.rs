@@ -67,11 +67,11 @@ impl Cells {
 
     /// The elements of one problem of a batch, from the first that lies in memory.
     pub(crate) fn of_matrix(at: *mut u8, m: &Matrix, problem: u64) -> Self {
-        Self::new(at, m.kind).skip(problem as isize * m.stride as isize)
+        Self::new(at, m.kind).skip((problem as isize).wrapping_mul(m.stride as isize))
     }
 
     fn skip(self, elements: isize) -> Self {
-        Self { at: self.at.wrapping_offset(elements * self.kind.bytes() as isize), ..self }
+        Self { at: self.at.wrapping_offset(elements.wrapping_mul(self.kind.bytes() as isize)), ..self }
     }
 
     /// The element so many behind the first.

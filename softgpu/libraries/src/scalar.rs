@@ -1,15 +1,16 @@
 //! Factors, of the host or in device memory.
 
+use rgpu_device::Result;
 use rgpu_libraries::{DataType, Scalar};
 use rgpu_softgpu::library::Operand;
 
 use crate::cells::parts_at;
+use crate::memory;
 use crate::number::Number;
 
 /// A factor's operand; nothing where it is the host's.
-pub(crate) fn operand(scalar: &Scalar, kind: DataType) -> Operand {
-    let bytes = if scalar.addr == 0 { 0 } else { kind.bytes() };
-    Operand { addr: scalar.addr, bytes, written: false }
+pub(crate) fn operand(scalar: &Scalar, kind: DataType) -> Result<Operand> {
+    memory::array(scalar.addr, u64::from(scalar.addr != 0), kind.bytes(), false)
 }
 
 /// The factor, now.

@@ -6,7 +6,7 @@ use rgpu_libraries::{Batch, Pairing, RankK, Side, Structure, SymmetricProduct, T
 
 use super::handle::{Call, matrix};
 use super::status::{In, Result, unsupported};
-use super::types::{Count, Element, data_type, extent, fill, is_unit, leading, operation, side};
+use super::types::{C32, Count, Element, data_type, extent, fill, is_unit, leading, operation, side};
 
 blas! {
     /// `cublasSsymm_v2` and its like.
@@ -82,12 +82,12 @@ blas! {
     }
 
     /// `cublasCherkEx`, `cublasCherk3mEx`.
-    fn herk_ex<T: Element, S: Element, N: Count>(
+    fn herk_ex<S: Element, N: Count>(
         uplo: u32, trans: u32, n: N, k: N, alpha: In<S>, a: *const c_void, a_type: u32, lda: N,
         beta: In<S>, c: *mut c_void, c_type: u32, ldc: N,
     ) |call| {
-        check_complex::<super::types::C32>([a_type, c_type])?;
-        let (a, c) = ((a.cast::<T>(), lda), (c.cast::<T>(), ldc));
+        check_complex::<C32>([a_type, c_type])?;
+        let (a, c) = ((a.cast::<C32>(), lda), (c.cast::<C32>(), ldc));
         rank(call, (Structure::Hermitian, Pairing::Own), [uplo, trans], [n, k], alpha, beta, a, a, c)
     }
 

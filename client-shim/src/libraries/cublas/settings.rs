@@ -79,7 +79,7 @@ blas! {
 
     /// `cublasSetWorkspace_v2`: nothing here needs one.
     fn set_workspace(workspace: *mut c_void, _bytes: usize) |_call| {
-        if workspace as usize % 256 != 0 {
+        if !(workspace as usize).is_multiple_of(256) {
             return invalid("a workspace that is not aligned to 256 bytes");
         }
         Ok(())

@@ -68,10 +68,10 @@ entry_points! {
     cublasCher2k_v2_64 12000 [level3::her2k<C32, f32, i64>];
     cublasCher_v2 12000 [level2::her<C32, f32, i32>];
     cublasCher_v2_64 12000 [level2::her<C32, f32, i64>];
-    cublasCherk3mEx 12000 [level3::herk_ex<C32, f32, i32>];
-    cublasCherk3mEx_64 12000 [level3::herk_ex<C32, f32, i64>];
-    cublasCherkEx 12000 [level3::herk_ex<C32, f32, i32>];
-    cublasCherkEx_64 12000 [level3::herk_ex<C32, f32, i64>];
+    cublasCherk3mEx 12000 [level3::herk_ex<f32, i32>];
+    cublasCherk3mEx_64 12000 [level3::herk_ex<f32, i64>];
+    cublasCherkEx 12000 [level3::herk_ex<f32, i32>];
+    cublasCherkEx_64 12000 [level3::herk_ex<f32, i64>];
     cublasCherk_v2 12000 [level3::herk<C32, f32, i32>];
     cublasCherk_v2_64 12000 [level3::herk<C32, f32, i64>];
     cublasCherkx 12000 [level3::herkx<C32, f32, i32>];

@@ -20,7 +20,7 @@ pub(super) trait Descriptor: Copy + 'static {
 
 /// A descriptor that the program passed.
 pub(super) fn read<D: Descriptor>(place: *const D) -> Result<D> {
-    if place.is_null() || place as usize % 8 != 0 {
+    if place.is_null() || !(place as usize).is_multiple_of(8) {
         return invalid(format!("{place:?} is no {}", D::WHAT));
     }
     // SAFETY: the program says that a descriptor lies there.

@@ -17,7 +17,10 @@ use crate::{invalid, memory, missing, scalar};
 const SMALL: u64 = 1 << 17;
 
 /// What [`Gemm`] comes to.
-pub(crate) fn plan(gemm: Gemm) -> Result<Plan> {
+pub(crate) fn plan(mut gemm: Gemm) -> Result<Plan> {
+    if gemm.m == 0 || gemm.n == 0 {
+        gemm.count = 0;
+    }
     if gemm.batch == Batch::Pointers {
         return batched::plan(gemm);
     }
@@ -30,8 +33,8 @@ pub(crate) fn plan(gemm: Gemm) -> Result<Plan> {
         memory::matrix(&gemm.a, a.0, a.1, count, false)?,
         memory::matrix(&gemm.b, b.0, b.1, count, false)?,
         memory::matrix(&gemm.c, m, n, count, true)?,
-        scalar::operand(&gemm.alpha, gemm.compute),
-        scalar::operand(&gemm.beta, gemm.compute),
+        scalar::operand(&gemm.alpha, gemm.compute)?,
+        scalar::operand(&gemm.beta, gemm.compute)?,
     ];
     if gemm.a.kind != gemm.b.kind {
         return invalid("A product of matrices of different types");

@@ -14,7 +14,10 @@ use crate::field::Field;
 use crate::{invalid, memory, missing, scalar};
 
 /// What [`Matmul`] comes to.
-pub(crate) fn plan(p: Matmul) -> Result<Plan> {
+pub(crate) fn plan(mut p: Matmul) -> Result<Plan> {
+    if p.m == 0 || p.n == 0 {
+        p.count = 0;
+    }
     if let Some(gemm) = plain(&p) {
         return super::gemm::plan(gemm);
     }
@@ -36,8 +39,8 @@ pub(crate) fn plan(p: Matmul) -> Result<Plan> {
         memory::matrix(&p.b, b.0, b.1, p.count, false)?,
         memory::matrix(&p.c, p.m, p.n, if none { 0 } else { p.count }, false)?,
         memory::matrix(&p.d, p.m, p.n, p.count, true)?,
-        scalar::operand(&p.alpha, p.scalar),
-        scalar::operand(&p.beta, p.scalar),
+        scalar::operand(&p.alpha, p.scalar)?,
+        scalar::operand(&p.beta, p.scalar)?,
         memory::array(p.alpha_vector, if p.alpha_vector == 0 { 0 } else { along }, p.scalar.bytes(), false)?,
         memory::vector(
             &p.bias,
@@ -79,7 +82,7 @@ fn bits(activation: Activation) -> bool {
 
 /// Bits of elements, eight to a byte, as a matrix of bytes.
 fn bytes_of_bits(p: &Matmul) -> Result<rgpu_libraries::Matrix> {
-    if p.kept.ld % 8 != 0 || p.kept.stride % 8 != 0 {
+    if !p.kept.ld.is_multiple_of(8) || p.kept.stride % 8 != 0 {
         return invalid("Bits of an activation that do not begin at a byte");
     }
     Ok(rgpu_libraries::Matrix {

@@ -21,7 +21,10 @@ use crate::{invalid, memory, scalar};
 type Boxed = Box<dyn Computation>;
 
 /// What [`SymmetricProduct`] comes to.
-pub(crate) fn symmetric(p: SymmetricProduct) -> Result<Plan> {
+pub(crate) fn symmetric(mut p: SymmetricProduct) -> Result<Plan> {
+    if p.m == 0 || p.n == 0 {
+        (p.m, p.n) = (0, 0);
+    }
     if p.structure == Structure::General {
         return invalid("A symmetric product with a general matrix");
     }
@@ -30,8 +33,8 @@ pub(crate) fn symmetric(p: SymmetricProduct) -> Result<Plan> {
         memory::matrix(&p.a, n, n, 1, false)?,
         memory::matrix(&p.b, p.m, p.n, 1, false)?,
         memory::matrix(&p.c, p.m, p.n, 1, true)?,
-        scalar::operand(&p.alpha, p.compute),
-        scalar::operand(&p.beta, p.compute),
+        scalar::operand(&p.alpha, p.compute)?,
+        scalar::operand(&p.beta, p.compute)?,
     ];
     let computation = with_field!(p.compute, "a product with a symmetric matrix", T => {
         Ok::<Boxed, Error>(Box::new(Symmetric::<T>(p, PhantomData)))
@@ -112,8 +115,8 @@ pub(crate) fn rank_k(p: RankK) -> Result<Plan> {
     let of_b = if p.pairing == Pairing::Own { (0, 0) } else { (rows, columns) };
     operands.push(memory::matrix(&p.b, of_b.0, of_b.1, 1, false)?);
     operands.push(memory::matrix(&p.c, p.n, p.n, 1, true)?);
-    operands.push(scalar::operand(&p.alpha, p.alpha_kind));
-    operands.push(scalar::operand(&p.beta, p.beta_kind));
+    operands.push(scalar::operand(&p.alpha, p.alpha_kind)?);
+    operands.push(scalar::operand(&p.beta, p.beta_kind)?);
     let computation = with_field!(p.compute, "an update of rank k", T => {
         Ok::<Boxed, Error>(Box::new(Ranked::<T>(p, PhantomData)))
     })?;
@@ -199,7 +202,11 @@ impl Problems for Triangular {
 }
 
 /// What [`Triangular`] comes to.
-pub(crate) fn triangular(p: Triangular) -> Result<Plan> {
+pub(crate) fn triangular(mut p: Triangular) -> Result<Plan> {
+    if p.m == 0 || p.n == 0 {
+        // Columns without rows are not walked through one by one.
+        (p.m, p.n) = (0, 0);
+    }
     if p.batch == Batch::Pointers {
         return batched::plan(p);
     }
@@ -211,7 +218,7 @@ pub(crate) fn triangular(p: Triangular) -> Result<Plan> {
         memory::matrix(&p.a, n, n, 1, false)?,
         memory::matrix(&p.b, p.m, p.n, 1, false)?,
         memory::matrix(&p.c, p.m, p.n, 1, true)?,
-        scalar::operand(&p.alpha, p.compute),
+        scalar::operand(&p.alpha, p.compute)?,
     ];
     let computation = with_field!(p.compute, "work with a triangular matrix", T => {
         Ok::<Boxed, Error>(Box::new(Triangles::<T>(p, PhantomData)))
@@ -233,8 +240,8 @@ pub(crate) fn solve_lower<T: Field>(l: &Dense<T>, unit: bool, b: &mut Dense<T>) 
         for column in b.data.chunks_mut(n) {
             for i in from..to {
                 let mut value = column[i];
-                for j in from..i {
-                    value = value - l.at(i, j) * column[j];
+                for (j, solved) in column[from..i].iter().enumerate() {
+                    value = value - l.at(i, from + j) * *solved;
                 }
                 column[i] = if unit { value } else { value / l.at(i, i) };
             }
@@ -274,7 +281,7 @@ impl<T: Field> Computation for Triangles<T> {
         let (from, to) = share(others, piece, pieces);
         let (turned, conjugate) = of_op(p.op);
         // On the right, op(A) is transposed once more.
-        let swapped = turned != !left;
+        let swapped = turned == left;
         let upper = (p.fill == Fill::Upper) != swapped;
         let a = Cells::of_matrix(memory[0], &p.a, 0);
         let b = Cells::of_matrix(memory[1], &p.b, 0);
@@ -318,7 +325,10 @@ impl<T: Field> Computation for Triangles<T> {
 }
 
 /// What [`AddMatrices`] comes to.
-pub(crate) fn add(p: AddMatrices) -> Result<Plan> {
+pub(crate) fn add(mut p: AddMatrices) -> Result<Plan> {
+    if p.m == 0 || p.n == 0 {
+        p.count = 0;
+    }
     let shape = |op: Transpose| if of_op(op).0 { (p.n, p.m) } else { (p.m, p.n) };
     // What has a factor of zero is not read, and need not be there.
     let read = |scalar: &rgpu_libraries::Scalar| {
@@ -329,8 +339,8 @@ pub(crate) fn add(p: AddMatrices) -> Result<Plan> {
         memory::matrix(&p.a, of_a.0, of_a.1, read(&p.alpha), false)?,
         memory::matrix(&p.b, of_b.0, of_b.1, read(&p.beta), false)?,
         memory::matrix(&p.c, p.m, p.n, p.count, true)?,
-        scalar::operand(&p.alpha, p.scalar),
-        scalar::operand(&p.beta, p.scalar),
+        scalar::operand(&p.alpha, p.scalar)?,
+        scalar::operand(&p.beta, p.scalar)?,
     ];
     let computation = with_field!(p.compute, "a sum of matrices", T => {
         Ok::<Boxed, Error>(Box::new(Sums::<T>(p, PhantomData)))
@@ -347,9 +357,6 @@ impl<T: Field> Computation for Sums<T> {
         unsafe {
             let alpha: T = scalar::read(&p.alpha, p.scalar, memory[3]);
             let beta: T = scalar::read(&p.beta, p.scalar, memory[4]);
-            if p.m == 0 || p.n == 0 {
-                return Ok(());
-            }
             for problem in 0..p.count {
                 let a = Cells::of_matrix(memory[0], &p.a, problem);
                 let b = Cells::of_matrix(memory[1], &p.b, problem);
@@ -379,7 +386,10 @@ impl<T: Field> Computation for Sums<T> {
 }
 
 /// What [`ScaleMatrix`] comes to.
-pub(crate) fn scale(p: ScaleMatrix) -> Result<Plan> {
+pub(crate) fn scale(mut p: ScaleMatrix) -> Result<Plan> {
+    if p.m == 0 {
+        p.n = 0;
+    }
     let n = if p.side == Side::Left { p.m } else { p.n };
     let operands = vec![
         memory::matrix(&p.a, p.m, p.n, 1, false)?,

@@ -49,7 +49,10 @@ fn form_of(p: &MatrixVector) -> Form {
 }
 
 /// What [`MatrixVector`] comes to.
-pub(crate) fn matrix_vector(p: MatrixVector) -> Result<Plan> {
+pub(crate) fn matrix_vector(mut p: MatrixVector) -> Result<Plan> {
+    if p.m == 0 || p.n == 0 {
+        p.count = 0;
+    }
     if p.batch == Batch::Pointers {
         return batched::plan(p);
     }
@@ -62,8 +65,8 @@ pub(crate) fn matrix_vector(p: MatrixVector) -> Result<Plan> {
         form_of(&p).operand(&p.a, p.count, false)?,
         memory::vector(&p.x, of_x, p.count, false)?,
         memory::vector(&p.y, of_y, p.count, true)?,
-        scalar::operand(&p.alpha, p.scalar),
-        scalar::operand(&p.beta, p.scalar),
+        scalar::operand(&p.alpha, p.scalar)?,
+        scalar::operand(&p.beta, p.scalar)?,
     ];
     let computation = with_field!(p.compute, "a product of a matrix and a vector", T => {
         Ok::<Box<dyn Computation>, Error>(Box::new(Products::<T>(p, PhantomData)))
@@ -200,7 +203,7 @@ pub(crate) fn rank_update(p: RankUpdate) -> Result<Plan> {
         memory::vector(&p.x, p.m, 1, false)?,
         memory::vector(&p.y, p.n, 1, false)?,
         updated(&p).operand(&p.a, 1, true)?,
-        scalar::operand(&p.alpha, p.scalar),
+        scalar::operand(&p.alpha, p.scalar)?,
     ];
     let computation = with_field!(p.compute, "an update of a matrix by vectors", T => {
         Ok::<Box<dyn Computation>, Error>(Box::new(Update::<T>(p, PhantomData)))

@@ -19,8 +19,8 @@ pub(crate) fn combine(c: Combine) -> Result<Plan> {
     let operands = vec![
         memory::vector(&c.x, c.n, 1, writes_x)?,
         memory::vector(&c.y, if with_y { c.n } else { 0 }, 1, with_y)?,
-        scalar::operand(&c.alpha, c.alpha_kind),
-        scalar::operand(&c.beta, c.beta_kind),
+        scalar::operand(&c.alpha, c.alpha_kind)?,
+        scalar::operand(&c.beta, c.beta_kind)?,
         numbers,
     ];
     let computation = with_field!(c.compute, "an operation on vectors", T => {
