@@ -216,3 +216,46 @@ impl Made {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FROM_REAL: Type = Type { shape: Shape::FromReal, double: false };
+
+    #[test]
+    fn real_numbers_in_the_place_of_their_spectrum_are_padded() {
+        let plan = Made::new(FROM_REAL, &[6, 7], Side::USUAL, Side::USUAL, 2).unwrap();
+        let apart = plan.operation(64, 4096, FORWARD).unwrap();
+        assert_eq!((apart.input.pitch, apart.input.distance), ([1, 6, 7], 42));
+        assert_eq!((apart.output.pitch, apart.output.distance), ([1, 6, 4], 24));
+        let in_place = plan.operation(64, 64, FORWARD).unwrap();
+        assert_eq!((in_place.input.pitch, in_place.input.distance), ([1, 6, 8], 48));
+        assert_eq!((in_place.output.pitch, in_place.output.distance), ([1, 6, 4], 24));
+    }
+
+    #[test]
+    fn layouts_are_as_the_program_says_or_refused() {
+        let side = |embed, stride, distance| Side { embed: Some(embed), stride, distance };
+        let plan = Made::new(FROM_REAL, &[4, 8], side(&[4, 9], 2, 100), side(&[4, 5], 1, 20), 3).unwrap();
+        let operation = plan.operation(64, 4096, FORWARD).unwrap();
+        assert_eq!((operation.input.pitch[2], operation.input.stride, operation.input.distance), (9, 2, 100));
+        assert_eq!(
+            (operation.output.pitch[2], operation.output.stride, operation.output.distance),
+            (5, 1, 20)
+        );
+        let kind = |made: Result<Made>| made.unwrap_err().kind;
+        assert_eq!(
+            kind(Made::new(FROM_REAL, &[4, 8], side(&[4, 7], 1, 100), side(&[4, 5], 1, 20), 3)),
+            Kind::InvalidSize
+        );
+        assert_eq!(
+            kind(Made::new(FROM_REAL, &[4, 8], side(&[4, 8], 0, 100), side(&[4, 5], 1, 20), 3)),
+            Kind::InvalidValue
+        );
+        assert_eq!(kind(Made::new(FROM_REAL, &[0], Side::USUAL, Side::USUAL, 1)), Kind::InvalidSize);
+        assert_eq!(kind(Made::new(FROM_REAL, &[1; 4], Side::USUAL, Side::USUAL, 1)), Kind::InvalidValue);
+        assert_eq!(Type::of(0x2b).unwrap_err().kind, Kind::InvalidType);
+        assert_eq!(plan.operation(0, 64, FORWARD).unwrap_err().kind, Kind::InvalidValue);
+    }
+}

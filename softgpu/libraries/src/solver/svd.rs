@@ -70,7 +70,8 @@ impl Solver for Svd {
             found.into_iter().enumerate().for_each(|(i, value)| set(i, value));
             return Ok(0);
         }
-        let whole = self.left == Vectors::All || self.right == Vectors::All;
+        // On the shorter side, as many as there are values are a whole basis.
+        let whole = (self.left == Vectors::All && m > n) || (self.right == Vectors::All && n > m);
         let Some(found) = T::singular_vectors(&given, whole) else { return Ok(least as i32) };
         found.values.iter().enumerate().for_each(|(i, &value)| set(i, value));
         let count = |vectors, length: usize| wanted(vectors, least as u64, length as u64) as usize;

@@ -32,7 +32,8 @@ impl Sparse for SparseToDense {
     }
 
     unsafe fn run<T: Dense>(&self, memory: &[*mut u8], _: u64, _: u64) -> Result<()> {
-        for (row, column) in (0..self.b.rows).flat_map(|i| (0..self.b.columns).map(move |j| (i, j))) {
+        let rows = if self.b.columns == 0 { 0 } else { self.b.rows };
+        for (row, column) in (0..rows).flat_map(|i| (0..self.b.columns).map(move |j| (i, j))) {
             // SAFETY: inside of the dense matrix.
             unsafe { set_value(memory[3], place(&self.b, row, column), T::of(0.0, 0.0)) };
         }
@@ -56,6 +57,8 @@ unsafe fn each_dense<T: Dense>(
     mut f: impl FnMut(u64, u64, T),
 ) {
     let (lines, length) = if by_columns { (a.columns, a.rows) } else { (a.rows, a.columns) };
+    // As many lines as there may be say nothing of memory where they are empty.
+    let lines = if length == 0 { 0 } else { lines };
     for (line, other) in (0..lines).flat_map(|i| (0..length).map(move |j| (i, j))) {
         let (row, column) = if by_columns { (other, line) } else { (line, other) };
         // SAFETY: the caller's promise.

@@ -66,6 +66,9 @@ impl Sparse for SparseProduct {
         let (alpha, beta): (T, T) =
             unsafe { (factor_now(&self.alpha, memory[5]), factor_now(&self.beta, memory[6])) };
         let rows = self.c.rows;
+        if rows == 0 {
+            return Ok(());
+        }
         let Some(count) = rows.checked_mul(to - from) else { return invalid("A product without end") };
         let mut sums = room(count, T::of(0.0, 0.0))?;
         // SAFETY: the first two operands.
