@@ -112,8 +112,8 @@ impl<'a> Form<'a> {
             let mut index = [0usize; MOST];
             for column in 0..self.positions() {
                 let mut pixel = Some(0usize);
-                for axis in 0..axes {
-                    let at = index[axis] as i64 * self.node.stride[axis] + of(axis);
+                for (axis, &index) in index[..axes].iter().enumerate() {
+                    let at = index as i64 * self.node.stride[axis] + of(axis);
                     let inside = usize::try_from(at).ok().filter(|&at| at < self.input[axis]);
                     pixel = pixel.zip(inside).map(|(all, at)| all * self.input[axis] + at);
                 }
