@@ -87,7 +87,8 @@ fn the_one_that_answers_is_asked_first_from_then_on() {
     broker.clone().nodes().unwrap();
     assert_eq!((a.asked(), b.asked()), (0, 1));
     // They change places.
-    (a.says(Says::Nodes), b.says(Says::StandsBy));
+    a.says(Says::Nodes);
+    b.says(Says::StandsBy);
     broker.nodes().unwrap();
     assert_eq!((a.asked(), b.asked()), (1, 1));
     assert!(broker.url().ends_with(&a.address.port().to_string()));
