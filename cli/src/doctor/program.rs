@@ -375,7 +375,7 @@ fn replaced(needed: &str, by: &Path) -> Option<Finding> {
 
 /// What to add where a CUDA library above the runtime is missing.
 fn maths_advice(needed: &str) -> &'static str {
-    let above = ["libcublas", "libcudnn", "libcufft", "libcurand", "libcusolver", "libcusparse", "libnccl"];
+    let above = ["libcudnn", "libcufft", "libcurand", "libcusolver", "libcusparse", "libnccl"];
     if above.iter().any(|name| needed.starts_with(name)) {
         " (rgpu does not replace NVIDIA's libraries above the runtime yet)"
     } else {
