@@ -4,7 +4,7 @@ use rgpu_libraries::{DataType, HermitianEigen, Matrix, Svd, Vectors};
 
 use super::handle::{check, post};
 use super::{WORK, count, matrix, typed, upper, vectors};
-use crate::libraries::math::{Out, Result, invalid, missing};
+use crate::libraries::math::{Out, Result, invalid};
 
 /// Eigenvalues of a batch of matrices that lie one behind the other.
 pub(super) fn hermitian(
@@ -34,9 +34,9 @@ pub(super) fn hermitian(
 fn job(letter: i8) -> Result<Vectors> {
     match letter as u8 {
         b'N' => Ok(Vectors::None),
-        b'S' => Ok(Vectors::Thin),
+        // As many as there are values, in a place of their own or in the matrix's.
+        b'S' | b'O' => Ok(Vectors::Thin),
         b'A' => Ok(Vectors::All),
-        b'O' => missing("cuSOLVER: singular vectors in the matrix's own place"),
         other => invalid(format!("There is no job {:?}", char::from(other))),
     }
 }
@@ -58,6 +58,12 @@ pub(super) fn gesvd(
 ) -> Result<Svd> {
     let (m, n) = (count(m)?, count(n)?);
     let (left, right) = (job(job_u)?, job(job_v)?);
+    let in_place = |letter: i8| letter as u8 == b'O';
+    if in_place(job_u) && in_place(job_v) {
+        return invalid("Both kinds of vectors cannot take the matrix's place");
+    }
+    let (u, ldu) = if in_place(job_u) { (a, lda) } else { (u, ldu) };
+    let (v, ldv) = if in_place(job_v) { (a, lda) } else { (v, ldv) };
     let rows = if right == Vectors::All { n } else { m.min(n) };
     Ok(Svd {
         m,
