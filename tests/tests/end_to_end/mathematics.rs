@@ -1,5 +1,5 @@
-//! Transforms, random numbers, factorisations and sparse matrices through the doors of their libraries: in the program itself, and
-//! through a server.
+//! Products of matrices, transforms, random numbers, factorisations and sparse matrices through the doors of their libraries: in
+//! the program itself, and through a server.
 
 use anyhow::{Result, ensure};
 use rgpu_test_runner::Test;
@@ -9,18 +9,21 @@ use rgpu_tests::toolkit::Version;
 
 use crate::context::{product, program, shared_daemon};
 
-/// One test for each way to a device.
+/// One test for each program and way to a device.
 pub(crate) fn tests() -> Vec<Test> {
     let ways = ["in_process", "shm", "tcp"];
-    ways.map(|way| Test::new(format!("mathematics::{way}"), move || through(way))).into()
+    let of = |name: &'static str| {
+        ways.map(|way| Test::new(format!("mathematics::{name}::{way}"), move || through(name, way)))
+    };
+    ["cublas", "mathematics"].into_iter().flat_map(of).collect()
 }
 
-fn through(way: &str) -> Result<()> {
+fn through(name: &str, way: &str) -> Result<()> {
     let (version, linking) = match way {
         "tcp" => (Version::Cuda12, Linking::Shared),
         _ => (Version::Cuda13, Linking::Static),
     };
-    let program = program("mathematics", version, linking)?;
+    let program = program(name, version, linking)?;
     let mut command = match way {
         "in_process" => product()?.run_in_process(),
         _ => product()?.run(shared_daemon()?),
@@ -29,6 +32,6 @@ fn through(way: &str) -> Result<()> {
         command.args(["--transport", way]);
     }
     let finished = process::run(command.arg("--").arg(program))?.success()?;
-    ensure!(finished.stdout.contains("mathematics: ok"), "{}", finished.output());
+    ensure!(finished.stdout.contains(&format!("{name}: ok")), "{}", finished.output());
     Ok(())
 }
