@@ -33,6 +33,17 @@ unsafe fn element<T: Dense>(m: &DenseMatrix, at: *const u8, op: Transpose, row: 
     if conjugates(op) { element.conjugate() } else { element }
 }
 
+/// Checks that matrices of these rows and columns, of one type, are a product.
+fn fits(a: (u64, u64), b: (u64, u64), c: (u64, u64), kinds: [DataType; 3]) -> Result<()> {
+    if a.1 != b.0 || c != (a.0, b.1) {
+        return invalid(format!("{a:?} times {b:?} is not {} x {}", c.0, c.1));
+    }
+    if kinds[0] != kinds[2] || kinds[1] != kinds[2] {
+        return crate::missing("products of sparse matrices in several types");
+    }
+    Ok(())
+}
+
 impl Sparse for SparseProduct {
     fn shape(&self) -> (DataType, u64) {
         // Each thread makes columns of its own.
@@ -42,12 +53,7 @@ impl Sparse for SparseProduct {
     fn operands(&self) -> Result<Vec<Operand>> {
         let a = used(self.op_a, self.a.rows, self.a.columns);
         let b = used(self.op_b, self.b.rows, self.b.columns);
-        if a.1 != b.0 || self.c.rows != a.0 || self.c.columns != b.1 {
-            return invalid(format!("{a:?} times {b:?} is not {} x {}", self.c.rows, self.c.columns));
-        }
-        if self.a.kind != self.c.kind || self.b.kind != self.c.kind {
-            return crate::missing("products of sparse matrices in several types");
-        }
+        fits(a, b, (self.c.rows, self.c.columns), [self.a.kind, self.b.kind, self.c.kind])?;
         is_whole(&self.a)?;
         let [offsets, indices, values] = operands(&self.a, false, false)?;
         Ok(vec![
@@ -112,12 +118,7 @@ impl Sparse for SampledProduct {
     fn operands(&self) -> Result<Vec<Operand>> {
         let a = used(self.op_a, self.a.rows, self.a.columns);
         let b = used(self.op_b, self.b.rows, self.b.columns);
-        if a.1 != b.0 || self.c.rows != a.0 || self.c.columns != b.1 {
-            return invalid(format!("{a:?} times {b:?} is not {} x {}", self.c.rows, self.c.columns));
-        }
-        if self.a.kind != self.c.kind || self.b.kind != self.c.kind {
-            return crate::missing("products of sparse matrices in several types");
-        }
+        fits(a, b, (self.c.rows, self.c.columns), [self.a.kind, self.b.kind, self.c.kind])?;
         is_whole(&self.c)?;
         let [offsets, indices, values] = operands(&self.c, false, true)?;
         Ok(vec![
