@@ -5,6 +5,7 @@ mod count_instructions;
 mod demo;
 mod deny;
 mod faults;
+mod frameworks;
 mod fuzz;
 mod fuzz_kernels;
 mod gpu_check;
@@ -63,6 +64,11 @@ enum Task {
         /// Only models whose name contains this
         filter: Vec<String>,
     },
+    /// Runs Python frameworks' programs on a software GPU, with packages from PyPI in the user's cache directory (docs/frameworks.md)
+    Frameworks {
+        /// Only programs whose name contains this
+        filter: Vec<String>,
+    },
     /// Fetches the CUDA compiler
     Toolkit,
     /// Compiles the examples and the tests' programs
@@ -82,6 +88,7 @@ fn main() -> ExitCode {
         Task::CountInstructions => count_instructions::count_instructions(),
         Task::FuzzKernels(arguments) => fuzz_kernels::fuzz_kernels(&arguments),
         Task::Loom { filter } => models::models(&filter),
+        Task::Frameworks { filter } => frameworks::frameworks(&filter),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),
