@@ -70,6 +70,23 @@ impl Python {
         self.packages.iter().map(|directory| directory.join(path)).find(|path| path.exists())
     }
 
+    /// Whether it has a package that makes code for GPUs when it runs.
+    pub(crate) fn makes_code(&self) -> bool {
+        const PACKAGES: [&str; 10] = [
+            "cuda",
+            "cupy",
+            "jax",
+            "numba",
+            "numba_cuda",
+            "taichi",
+            "tensorflow",
+            "tinygrad",
+            "torch",
+            "triton",
+        ];
+        PACKAGES.iter().any(|package| self.find(package).is_some())
+    }
+
     /// Folders with libraries of NVIDIA's packages.
     pub(crate) fn library_folders(&self) -> Vec<PathBuf> {
         let folders = self.packages.iter().flat_map(|directory| sorted(&directory.join("nvidia")));

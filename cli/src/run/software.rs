@@ -48,17 +48,18 @@ const STARTERS: [&str; 16] = [
     "timeout", "uv", "xargs", "zsh",
 ];
 
-/// Whether a program may want to compile or link for its device when it runs, or start one that does: a script, Python, a shell, or
-/// what is linked with a library that does. For the others, such as those that nvcc made, no server has to be asked.
+/// Whether a program may want to compile or link for its device when it runs, or start one that does: a script, Python or a shell
+/// where the Python environment has a package that makes code, or what is linked with a library that does. For the others, such as those that nvcc made, no server has to be asked.
 fn may_compile(program: &Path) -> bool {
     let Some(path) = frameworks::find(program) else { return false };
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let python = || Python::of(program).is_some_and(|python| python.makes_code());
     if name.starts_with("python") || STARTERS.contains(&name.as_str()) {
-        return true;
+        return python();
     }
     let Ok(bytes) = fs::read(&path) else { return false };
     if !bytes.starts_with(b"\x7fELF") {
-        return true;
+        return python();
     }
     // Names of libraries stand in one table of strings, each ending in NUL.
     let mut files =
@@ -98,13 +99,19 @@ mod tests {
             fs::write(&path, contents).unwrap();
             may_compile(&path)
         };
-        assert!(program("tool", b"#!/usr/bin/python3\n"));
-        assert!(program("python3.12", b"\x7fELF"));
+        let packages = scratch.join("lib/python3.12/site-packages");
+        fs::create_dir_all(scratch.join("bin")).unwrap();
+        fs::create_dir_all(&packages).unwrap();
+        fs::write(scratch.join("pyvenv.cfg"), "").unwrap();
+        assert!(!program("bin/python3.12", b"\x7fELF"), "there is nothing that makes code");
+        fs::create_dir_all(packages.join("triton")).unwrap();
+        assert!(program("bin/python3.12", b"\x7fELF"));
+        let line = format!("#!{}\n", scratch.join("bin/python3.12").display());
+        assert!(program("tool", line.as_bytes()));
         assert!(program("linker", b"\x7fELF..\0libc.so.6\0libnvJitLink.so.12\0"));
         assert!(program("compiler", b"\x7fELF..\0libnvrtc.so.13\0"));
         assert!(!program("app", b"\x7fELF..\0libcudart.so.13\0"));
         assert!(!program("other", b"\x7fELF..libnvrtc.so.13.pdf"));
-        assert!(may_compile(Path::new("sh")));
         assert!(!may_compile(Path::new("/no/such/program")));
         fs::remove_dir_all(scratch).unwrap();
     }

@@ -36,11 +36,13 @@ fn exports() -> Result<()> {
         let (kind, symbol) = (fields.next().context("No kind")?, fields.next().context("No name")?);
         let name = symbol.split('@').next().unwrap_or(symbol);
         // A version node is an absolute symbol named after itself.
-        if kind == "A" && name.starts_with("libcudart.so.") {
+        if kind == "A" && name.starts_with("lib") {
             continue;
         }
         count += 1;
-        let cuda = name.starts_with("cuda") || name.starts_with("__cuda") || name.starts_with("nvml");
+        let libraries =
+            ["cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvJitLink", "__nvJitLink"];
+        let cuda = ["cuda", "__cuda", "nvml"].iter().chain(&libraries).any(|prefix| name.starts_with(prefix));
         let driver = name.strip_prefix("cu").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_uppercase()));
         // The switch for those who load the shim as the driver.
         if !cuda && !driver && name != "rgpu_use_in_process" {
