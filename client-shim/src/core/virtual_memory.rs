@@ -4,8 +4,9 @@
 //! A [`Device`](rgpu_device::Device) knows memory only together with its address. So physical memory that is not
 //! accessible anywhere stands at a *home*, an address of the device's range that the program never learns. When access to
 //! a mapping is granted, its memory moves there; when access is withdrawn or the mapping goes, it moves back, with its
-//! contents. What was never accessible has no contents worth moving, so the usual order (create, map, grant, release)
-//! copies nothing.
+//! contents. What was never accessible has no contents worth moving. What is unmapped is *left* where it was, out of the
+//! program's reach, until it is released, mapped again, or its addresses are needed. So the usual order (create, map, grant, unmap,
+//! release) copies nothing.
 //!
 //! Refused by name, because a memory that moves cannot be in two places: mapping an allocation twice, and mapping a part
 //! of it. A mapping's addresses must have been reserved in the range of the device whose memory it is.
@@ -55,6 +56,8 @@ enum Residence {
     Home(u64),
     /// Where it is mapped.
     Mapped,
+    /// At the address where it was mapped last.
+    Left(u64),
     /// Nowhere: it moved, and then there was no room.
     Lost,
 }
@@ -81,6 +84,8 @@ struct Tables {
     reservations: BTreeMap<u64, Reservation>,
     mappings: BTreeMap<u64, Mapping>,
     physical: NumberMap<Raw, Physical>,
+    /// Reservations that the program has given back, where memory was left.
+    abandoned: BTreeMap<u64, Reservation>,
 }
 
 /// All that the virtual-memory calls have made: it owns reservations, mappings, and memory without an address.
@@ -114,6 +119,16 @@ impl Tables {
             Some((base, mapping)) => Ok((*base, mapping)),
             None => Err(invalid(format!("Nothing is mapped at {addr:#x}"))),
         }
+    }
+
+    /// The memory that was left within these addresses.
+    fn left_in(&self, addr: u64, size: u64) -> Vec<Raw> {
+        let overlaps = |at: u64, length: u64| at < addr + size && addr < at + length;
+        let left = self.physical.iter().filter(|(_, p)| match p.residence {
+            Residence::Left(at) => overlaps(at, p.size),
+            _ => false,
+        });
+        left.map(|(raw, _)| *raw).collect()
     }
 
     fn physical(&mut self, raw: Raw) -> Result<&mut Physical> {
@@ -177,10 +192,27 @@ impl VirtualMemory {
             return Err(invalid(format!("Memory is still mapped in the {size} bytes at {addr:#x}")));
         }
         tables.reservations.remove(&addr);
-        // Work that still uses what was mapped there must not meet anything new.
-        let until = self.devices.enqueued(ordinal);
-        self.devices.heap(ordinal).unreserve(addr, size, until);
+        tables.abandoned.insert(addr, Reservation { size, ordinal });
+        self.give_up_abandoned(&mut tables);
         Ok(())
+    }
+
+    /// Lets go of addresses that the program has given back and where no memory is left.
+    fn give_up_abandoned(&self, tables: &mut Tables) {
+        let free =
+            |(addr, r): (&u64, &Reservation)| tables.left_in(*addr, r.size).is_empty().then_some(*addr);
+        let free: Vec<u64> = tables.abandoned.iter().filter_map(free).collect();
+        for addr in free {
+            let Some(Reservation { size, ordinal }) = tables.abandoned.remove(&addr) else { continue };
+            // Work that still uses what was mapped there must not meet anything new.
+            let until = self.devices.enqueued(ordinal);
+            self.devices.heap(ordinal).unreserve(addr, size, until);
+        }
+    }
+
+    /// Frees device memory at an address that the heap does not know.
+    fn free_at(&self, ordinal: Ordinal, addr: u64) -> Result<()> {
+        self.devices.note(ordinal, self.devices.device().mem_free(ordinal, addr, None))
     }
 
     /// `cuMemCreate`: memory without an address.
@@ -221,6 +253,11 @@ impl VirtualMemory {
         match tables.physical.remove(&raw) {
             Some(Physical { ordinal, size, residence: Residence::Home(home), .. }) => {
                 self.memory.give_pages_back(ordinal, home, size)
+            }
+            Some(Physical { ordinal, residence: Residence::Left(addr), .. }) => {
+                let freed = self.free_at(ordinal, addr);
+                self.give_up_abandoned(&mut tables);
+                freed
             }
             _ => Ok(()),
         }
@@ -281,7 +318,7 @@ impl VirtualMemory {
     pub(crate) fn unmap(&self, addr: u64, size: u64) -> Result<()> {
         let mut tables = self.tables.lock();
         for at in tables.mappings_of(addr, size)? {
-            self.to_home(&mut tables, at)?;
+            self.leave(&mut tables, at)?;
             let Some(mapping) = tables.mappings.remove(&at) else { continue };
             if let Some(physical) = tables.physical.get_mut(&mapping.physical) {
                 physical.mapped = None;
@@ -345,6 +382,7 @@ impl VirtualMemory {
             tables.mappings.retain(|addr, _| !(base..base + size).contains(addr));
         }
         tables.physical.retain(|_, p| p.ordinal != ordinal);
+        tables.abandoned.retain(|_, r| r.ordinal != ordinal);
         for mapping in tables.mappings.values_mut() {
             mapping.access.retain(|who| *who != ordinal);
         }
@@ -352,7 +390,19 @@ impl VirtualMemory {
 
     /// Brings a mapping's memory to its address.
     fn to_mapping(&self, tables: &mut Tables, addr: u64) -> Result<()> {
-        let Some(raw) = tables.mappings.get(&addr).map(|m| m.physical) else { return Ok(()) };
+        let Some((raw, length)) = tables.mappings.get(&addr).map(|m| (m.physical, m.size)) else {
+            return Ok(());
+        };
+        for other in tables.left_in(addr, length) {
+            if let Some(physical) = tables
+                .physical
+                .get_mut(&other)
+                .filter(|p| p.residence != Residence::Left(addr) || other != raw)
+            {
+                self.go_home(physical)?;
+            }
+        }
+        self.give_up_abandoned(tables);
         let Some(physical) = tables.physical.get_mut(&raw).filter(|p| p.residence != Residence::Mapped)
         else {
             return Ok(());
@@ -378,11 +428,47 @@ impl VirtualMemory {
                 physical.residence = Residence::Lost;
                 there()?;
             }
+            Residence::Left(before) if before == addr => {}
+            Residence::Left(before) => {
+                self.move_contents(
+                    ordinal,
+                    size,
+                    before,
+                    there,
+                    || self.free_at(ordinal, before),
+                    |()| addr,
+                )?;
+            }
             _ => there()?,
         }
         physical.residence = Residence::Mapped;
         physical.used = true;
         self.memory.mapped(ordinal, addr, size);
+        self.give_up_abandoned(tables);
+        Ok(())
+    }
+
+    /// Takes memory that was left somewhere home.
+    fn go_home(&self, physical: &mut Physical) -> Result<()> {
+        let Residence::Left(addr) = physical.residence else { return Ok(()) };
+        let (ordinal, size) = (physical.ordinal, physical.size);
+        let there = || self.memory.take_pages(ordinal, size);
+        let home =
+            self.move_contents(ordinal, size, addr, there, || self.free_at(ordinal, addr), |home| home)?;
+        physical.residence = Residence::Home(home);
+        Ok(())
+    }
+
+    /// Takes a mapping's memory out of the program's reach, and leaves it where it is if somebody can ask for it again.
+    fn leave(&self, tables: &mut Tables, addr: u64) -> Result<()> {
+        let Some(raw) = tables.mappings.get(&addr).map(|m| m.physical) else { return Ok(()) };
+        let Some(physical) = tables.physical.get_mut(&raw) else { return Ok(()) };
+        let is_here = physical.residence == Residence::Mapped && physical.references > 0;
+        if !is_here || self.devices.sticky_code(physical.ordinal) != 0 {
+            return self.to_home(tables, addr);
+        }
+        self.memory.unmapped(addr);
+        physical.residence = Residence::Left(addr);
         Ok(())
     }
 
@@ -394,7 +480,7 @@ impl VirtualMemory {
             return Ok(());
         };
         let (ordinal, size) = (physical.ordinal, physical.size);
-        let away = || self.devices.note(ordinal, self.devices.device().mem_free(ordinal, addr, None));
+        let away = || self.free_at(ordinal, addr);
         self.memory.unmapped(addr);
         if self.devices.sticky_code(ordinal) != 0 {
             // The device has lost its contents anyhow; let the program clean up.

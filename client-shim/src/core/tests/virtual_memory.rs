@@ -157,6 +157,38 @@ fn contents_survive_when_the_device_is_full() {
 }
 
 #[test]
+fn what_is_unmapped_makes_room_for_others_and_keeps_its_contents() {
+    let (core, stream) = core(64, 1);
+    let addr = core.address_reserve(0, 4 * G, 0, 0).unwrap();
+    let (p, q) = (core.physical_create(0, G).unwrap(), core.physical_create(0, 2 * G).unwrap());
+    let map = |at: u64, size: u64, raw| {
+        core.map(at, size, 0, raw).unwrap();
+        core.set_access(at, size, 0, Access::ReadWrite).unwrap();
+    };
+    map(addr, G, p);
+    write(&core, &stream, addr, &[7; 5000]).unwrap();
+    core.unmap(addr, G).unwrap();
+    // Where it was mapped, and where it still lies, another one comes.
+    map(addr, 2 * G, q);
+    write(&core, &stream, addr, &[8; 5000]).unwrap();
+    map(addr + 2 * G, G, p);
+    assert_eq!(read(&core, &stream, addr + 2 * G, 5000).unwrap(), [7; 5000]);
+    assert_eq!(read(&core, &stream, addr, 5000).unwrap(), [8; 5000]);
+    // Back to the same place, before and after which something else was there.
+    core.unmap(addr + 2 * G, G).unwrap();
+    map(addr + 2 * G, G, p);
+    assert_eq!(read(&core, &stream, addr + 2 * G, 5000).unwrap(), [7; 5000]);
+    // Addresses that are given back before the memory are free once that has gone.
+    core.unmap(addr, 3 * G).unwrap();
+    core.address_free(addr, 4 * G).unwrap();
+    assert_eq!(core.mem_info(0).unwrap().free, (64 << 20) - 3 * G);
+    core.physical_release(p).unwrap();
+    core.physical_release(q).unwrap();
+    assert_eq!(core.mem_info(0).unwrap().free, 64 << 20);
+    assert_eq!(core.address_reserve(0, 4 * G, 0, addr).unwrap(), addr);
+}
+
+#[test]
 fn a_reset_takes_everything() {
     let (core, _) = core(64, 1);
     let addr = core.address_reserve(0, 4 * G, 0, 0).unwrap();
