@@ -53,7 +53,7 @@ impl Libraries for SoftLibraries {
     fn plan(&self, operation: u32, params: &[u8]) -> Result<Plan> {
         let operation = Operation::read(operation, params)
             .map_err(|error| Error::new(Code::InvalidValue, format!("An operation of a library: {error}")))?;
-        match operation {
+        let plan = match operation {
             Operation::Gemm(gemm) => blas::gemm::plan(gemm),
             Operation::DnnGraph(graph) => dnn::plan(graph),
             Operation::Combine(vectors) => blas::vectors::combine(vectors),
@@ -83,6 +83,12 @@ impl Libraries for SoftLibraries {
             Operation::SparseConvert(operation) => sparse::plan(operation),
             Operation::SparseSort(operation) => sparse::sort(operation),
             Operation::Iota(operation) => sparse::iota(operation),
+        }?;
+        match plan.operands.iter().find(|operand| operand.addr.checked_add(operand.bytes).is_none()) {
+            Some(operand) => {
+                invalid(format!("An operand that is longer than the address space: {operand:?}"))
+            }
+            None => Ok(plan),
         }
     }
 }
