@@ -452,11 +452,14 @@ impl VirtualMemory {
     fn go_home(&self, physical: &mut Physical) -> Result<()> {
         let Residence::Left(addr) = physical.residence else { return Ok(()) };
         let (ordinal, size) = (physical.ordinal, physical.size);
-        let there = || self.memory.take_pages(ordinal, size);
-        let home =
-            self.move_contents(ordinal, size, addr, there, || self.free_at(ordinal, addr), |home| home)?;
-        physical.residence = Residence::Home(home);
+        physical.residence = Residence::Home(self.move_home(ordinal, size, addr)?);
         Ok(())
+    }
+
+    /// Moves memory from an address to one that the program never learns, which is returned.
+    fn move_home(&self, ordinal: Ordinal, size: u64, addr: u64) -> Result<u64> {
+        let there = || self.memory.take_pages(ordinal, size);
+        self.move_contents(ordinal, size, addr, there, || self.free_at(ordinal, addr), |home| home)
     }
 
     /// Takes a mapping's memory out of the program's reach, and leaves it where it is if somebody can ask for it again.
@@ -480,22 +483,19 @@ impl VirtualMemory {
             return Ok(());
         };
         let (ordinal, size) = (physical.ordinal, physical.size);
-        let away = || self.free_at(ordinal, addr);
         self.memory.unmapped(addr);
         if self.devices.sticky_code(ordinal) != 0 {
             // The device has lost its contents anyhow; let the program clean up.
             physical.residence = Residence::Lost;
-            let _ = away();
+            let _ = self.free_at(ordinal, addr);
             return Ok(());
         }
         if physical.references == 0 {
-            away()?;
+            self.free_at(ordinal, addr)?;
             physical.residence = Residence::Lost;
             return Ok(());
         }
-        let there = || self.memory.take_pages(ordinal, size);
-        let home = self.move_contents(ordinal, size, addr, there, away, |home| home)?;
-        physical.residence = Residence::Home(home);
+        physical.residence = Residence::Home(self.move_home(ordinal, size, addr)?);
         Ok(())
     }
 

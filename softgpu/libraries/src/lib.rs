@@ -9,6 +9,7 @@ mod cells;
 mod dnn;
 mod fft;
 mod field;
+mod gelu;
 mod memory;
 mod number;
 mod random;

@@ -34,14 +34,6 @@ impl LibraryWork {
     }
 }
 
-/// Where an operand is while it is computed with.
-struct Place {
-    /// Its first byte.
-    at: *mut u8,
-    /// A copy of mirrored memory, in words so that any element is aligned.
-    _copy: Vec<u128>,
-}
-
 /// An operation that is being carried out.
 pub(super) struct Running {
     work: LibraryWork,
@@ -49,8 +41,10 @@ pub(super) struct Running {
     pub(super) key: Key,
     /// The device ordinal it runs on.
     pub(super) ordinal: Ordinal,
-    places: Vec<Place>,
+    /// The first byte of each operand.
     pointers: Vec<*mut u8>,
+    /// Copies of mirrored operands, in words so that any element is aligned.
+    _copies: Vec<Vec<u128>>,
     pieces: usize,
     next: AtomicUsize,
     finished: AtomicUsize,
@@ -71,10 +65,11 @@ impl Running {
         mirror: &Mirror,
         threads: usize,
     ) -> Result<Arc<Self>> {
-        let mut places = Vec::with_capacity(work.mirrored.len());
+        let mut pointers = Vec::with_capacity(work.mirrored.len());
+        let mut copies = Vec::new();
         for (operand, &mirrored) in work.plan.operands.iter().zip(&work.mirrored) {
             if !mirrored {
-                places.push(Place { at: operand.addr as *mut u8, _copy: Vec::new() });
+                pointers.push(operand.addr as *mut u8);
                 continue;
             }
             let length = usize::try_from(operand.bytes).unwrap_or(usize::MAX);
@@ -87,17 +82,17 @@ impl Running {
             let at = copy.as_mut_ptr().cast::<u8>();
             // SAFETY: the buffer is that long, and our own.
             mirror.read(operand.addr, unsafe { std::slice::from_raw_parts_mut(at, length) })?;
-            places.push(Place { at, _copy: copy });
+            pointers.push(at);
+            copies.push(copy);
         }
-        let pointers = places.iter().map(|place| place.at).collect();
         let pieces = work.plan.computation.pieces(threads).max(1);
         let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Ok(Arc::new(Self {
             work,
             key,
             ordinal,
-            places,
             pointers,
+            _copies: copies,
             pieces,
             next,
             finished,
@@ -138,11 +133,11 @@ impl Running {
         if let Some(error) = self.error.lock().take() {
             return Err(error);
         }
-        let operands = self.work.plan.operands.iter().zip(&self.work.mirrored).zip(&self.places);
-        for ((operand, &mirrored), place) in operands {
+        let operands = self.work.plan.operands.iter().zip(&self.work.mirrored).zip(&self.pointers);
+        for ((operand, &mirrored), &at) in operands {
             if mirrored && operand.written {
                 // SAFETY: the copy is as long as the operand, and nobody computes with it any more.
-                let bytes = unsafe { std::slice::from_raw_parts(place.at, operand.bytes as usize) };
+                let bytes = unsafe { std::slice::from_raw_parts(at, operand.bytes as usize) };
                 mirror.write(operand.addr, bytes)?;
             }
         }

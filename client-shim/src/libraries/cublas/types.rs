@@ -223,6 +223,7 @@ mod tests {
     fn halves_are_read() {
         let half = |bits| F16(bits).parts()[0];
         assert_eq!([0x3c00, 0xc000, 0x0001, 0x7bff].map(half), [1.0, -2.0, 2f64.powi(-24), 65504.0]);
+        assert!(half(0x7c00).is_infinite());
         assert_eq!(half(0xfc00), f64::NEG_INFINITY);
         assert!(half(0x7e00).is_nan());
         assert_eq!(Bf16(0x3fc0).parts(), [1.5, 0.0]);

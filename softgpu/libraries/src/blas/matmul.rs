@@ -11,7 +11,7 @@ use super::dense::{Dense, pieces, share};
 use super::matrix_vector::of_op;
 use crate::cells::{Cells, Items};
 use crate::field::Field;
-use crate::{invalid, memory, missing, scalar};
+use crate::{gelu, invalid, memory, missing, scalar};
 
 /// What [`Matmul`] comes to.
 pub(crate) fn plan(mut p: Matmul) -> Result<Plan> {
@@ -131,19 +131,6 @@ fn plain(p: &Matmul) -> Option<Gemm> {
 
 struct Products<T>(Matmul, PhantomData<fn(T)>);
 
-/// `sqrt(2 / pi)`.
-const GELU_FACTOR: f64 = 0.797_884_560_802_865_4;
-const GELU_CUBE: f64 = 0.044_715;
-
-fn gelu(x: f64) -> f64 {
-    0.5 * x * (1.0 + (GELU_FACTOR * (x + GELU_CUBE * x * x * x)).tanh())
-}
-
-fn gelu_gradient(x: f64) -> f64 {
-    let tanh = (GELU_FACTOR * (x + GELU_CUBE * x * x * x)).tanh();
-    0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * GELU_FACTOR * (1.0 + 3.0 * GELU_CUBE * x * x)
-}
-
 impl<T: Field> Products<T> {
     /// Whether columns depend on each other.
     fn whole(&self) -> bool {
@@ -208,7 +195,7 @@ impl<T: Field> Products<T> {
                             if p.kept.addr != 0 {
                                 kept.set(place, value);
                             }
-                            T::from_parts([gelu(re), 0.0])
+                            T::from_parts([gelu::value(re), 0.0])
                         }
                         Activation::ReluGradient => {
                             if byte.read() & bit == 0 {
@@ -219,7 +206,7 @@ impl<T: Field> Products<T> {
                         }
                         Activation::GeluGradient => {
                             let [x, _] = kept.get::<T>(place).parts();
-                            T::from_parts([re * gelu_gradient(x), 0.0])
+                            T::from_parts([re * gelu::gradient(x), 0.0])
                         }
                     };
                     sum.set(i, j, value);

@@ -1,12 +1,12 @@
 //! Convolutions of any number of spatial dimensions, by groups: the windows of an input become the columns of a matrix, whose
 //! product with the filter is the output.
 
-use gemm::Parallelism;
 use rgpu_device::Result;
 use rgpu_libraries::DnnNode;
 
 use super::Real;
 use super::tensor::{List, Shape};
+use crate::blas::gemm::Product;
 use crate::invalid;
 
 /// Most spatial dimensions.
@@ -165,30 +165,13 @@ fn multiply<T: Real>(
     (alpha, beta): (T, T),
 ) {
     debug_assert!(c.len() >= m * n && a.len() >= m * k && b.len() >= k * n);
+    // A product stores column by column: it is of the other matrices, turned.
+    let (turned_a, turned_b) =
+        ((b.as_ptr(), b_columns, b_rows, false), (a.as_ptr(), a_columns, a_rows, false));
+    let product =
+        Product { shape: (n, m, k), c: (c.as_mut_ptr(), n as isize), a: turned_a, b: turned_b, alpha, beta };
     // SAFETY: the slices are as long as the matrices.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            c.as_mut_ptr(),
-            1,
-            n as isize,
-            beta != T::ZERO,
-            a.as_ptr(),
-            a_columns,
-            a_rows,
-            b.as_ptr(),
-            b_columns,
-            b_rows,
-            beta,
-            alpha,
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
-    }
+    unsafe { product.compute() };
 }
 
 /// `y = alpha conv(x, w) + beta y`

@@ -5,7 +5,7 @@ use rgpu_libraries::DnnNode;
 
 use super::Real;
 use super::tensor::{List, Shape};
-use crate::{invalid, missing};
+use crate::{gelu, invalid, missing};
 
 /// The function of a node, of up to three operands.
 type Function = fn(f64, f64, f64, &[f64; 4]) -> f64;
@@ -24,12 +24,6 @@ fn normal(x: f64) -> f64 {
 
 fn density(x: f64) -> f64 {
     (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt()
-}
-
-/// The argument of the hyperbolic tangent by which the normal distribution is approximated, and its derivative.
-fn bent(x: f64) -> (f64, f64) {
-    let c = (2.0 / std::f64::consts::PI).sqrt();
-    (c * (x + 0.044_715 * x * x * x), c * (1.0 + 3.0 * 0.044_715 * x * x))
 }
 
 fn relu(x: f64, [lower, upper, slope, _]: &[f64; 4]) -> f64 {
@@ -73,7 +67,7 @@ fn function(mode: u32) -> Option<(usize, Function)> {
         104 => of(1, |a, _, _, _| a * normal(a)),
         105 => of(1, |a, _, _, s| (s[3] * a).exp().ln_1p() / s[3]),
         106 => of(1, |a, _, _, s| a * sigmoid(s[3] * a)),
-        107 => of(1, |a, _, _, _| 0.5 * a * (1.0 + bent(a).0.tanh())),
+        107 => of(1, |a, _, _, _| gelu::value(a)),
         200 => of(2, |d, x, _, s| {
             if x < s[0] {
                 d * s[2]
@@ -92,11 +86,7 @@ fn function(mode: u32) -> Option<(usize, Function)> {
             let g = sigmoid(s[3] * x);
             d * (g + s[3] * x * g * (1.0 - g))
         }),
-        207 => of(2, |d, x, _, _| {
-            let (bent, slope) = bent(x);
-            let t = bent.tanh();
-            d * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
-        }),
+        207 => of(2, |d, x, _, _| d * gelu::gradient(x)),
         300 => of(2, |a, b, _, _| truth(a == b)),
         301 => of(2, |a, b, _, _| truth(a != b)),
         302 => of(2, |a, b, _, _| truth(a > b)),
