@@ -9,6 +9,7 @@ mod frameworks;
 mod fuzz;
 mod fuzz_kernels;
 mod gpu_check;
+mod imports;
 mod models;
 mod rdma;
 mod test;
@@ -69,6 +70,12 @@ enum Task {
         /// Only programs whose name contains this
         filter: Vec<String>,
     },
+    /// Lists which of NVIDIA's functions the binaries below folders of Python packages import, and which of them rgpu implements
+    Imports {
+        /// Folders with packages, as `…/site-packages/torch`
+        #[arg(required = true)]
+        folders: Vec<std::path::PathBuf>,
+    },
     /// Fetches the CUDA compiler
     Toolkit,
     /// Compiles the examples and the tests' programs
@@ -89,6 +96,7 @@ fn main() -> ExitCode {
         Task::FuzzKernels(arguments) => fuzz_kernels::fuzz_kernels(&arguments),
         Task::Loom { filter } => models::models(&filter),
         Task::Frameworks { filter } => frameworks::frameworks(&filter),
+        Task::Imports { folders } => imports::print(&folders).map(|()| true),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),

@@ -1,4 +1,4 @@
-//! Products of matrices, transforms, random numbers, factorisations and sparse matrices through the doors of their libraries: in
+//! Products of matrices, layers of neural networks, transforms, random numbers, factorisations and sparse matrices through the doors of their libraries: in
 //! the program itself, and through a server.
 
 use anyhow::{Result, ensure};
@@ -15,7 +15,7 @@ pub(crate) fn tests() -> Vec<Test> {
     let of = |name: &'static str| {
         ways.map(|way| Test::new(format!("mathematics::{name}::{way}"), move || through(name, way)))
     };
-    ["cublas", "mathematics"].into_iter().flat_map(of).collect()
+    ["cublas", "cudnn", "mathematics"].into_iter().flat_map(of).collect()
 }
 
 fn through(name: &str, way: &str) -> Result<()> {

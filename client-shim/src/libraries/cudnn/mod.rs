@@ -1,4 +1,4 @@
-//! The cuDNN door: handles, and the [backend](backend) API, by which frameworks put graphs of operations together. XLA makes a
+//! The cuDNN door: handles, and the [backend](backend) API, by which frameworks put graphs of operations together, and the [calls](legacy) from before it. XLA makes a
 //! handle for each device and gives up without one, also where it has no convolution to compute. All else says its name and
 //! is refused.
 
@@ -6,6 +6,7 @@
 
 mod backend;
 mod handles;
+mod legacy;
 mod table;
 
 use super::Door;
@@ -59,6 +60,7 @@ impl From<NullPointer> for Status {
 }
 
 type Result<T> = std::result::Result<T, Status>;
+type In<T> = crate::abi::In<T, Status>;
 type Out<T> = crate::abi::Out<T, Status>;
 
 /// Runs the body of an exported function: catches panics and logs failures.

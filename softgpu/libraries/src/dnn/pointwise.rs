@@ -26,8 +26,15 @@ fn density(x: f64) -> f64 {
     (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt()
 }
 
+/// What is not a number stays so.
 fn relu(x: f64, [lower, upper, slope, _]: &[f64; 4]) -> f64 {
-    if x < *lower { lower + slope * (x - lower) } else { x.min(*upper) }
+    if x < *lower {
+        lower + slope * (x - lower)
+    } else if x > *upper {
+        *upper
+    } else {
+        x
+    }
 }
 
 /// The function of a `cudnnPointwiseMode_t`, and how many operands it has. Gradients have the gradient of the result first, and then

@@ -15,7 +15,7 @@ use crate::libraries::math::Queue;
 ///
 /// # Safety
 /// An element of this type lies at `at`.
-unsafe fn value(kind: DnnType, at: i64) -> Result<f64> {
+pub(in super::super) unsafe fn value(kind: DnnType, at: i64) -> Result<f64> {
     if at == 0 {
         return Err(Status::NullPointer);
     }

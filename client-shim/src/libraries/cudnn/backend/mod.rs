@@ -13,4 +13,4 @@ pub(super) use descriptor::{
     cudnnBackendCreateDescriptor, cudnnBackendDestroyDescriptor, cudnnBackendFinalize,
     cudnnBackendGetAttribute, cudnnBackendSetAttribute,
 };
-pub(super) use execute::cudnnBackendExecute;
+pub(super) use execute::{cudnnBackendExecute, value};
