@@ -187,21 +187,28 @@ pub(crate) fn settings(python: Option<&Python>, tools: &Path) -> Vec<Setting> {
         Setting { name: "TRITON_PTXAS_BLACKWELL_PATH", value: ptxas },
     ];
     let Some(python) = python else { return unset(list) };
-    if let Some(plugin) = python.jax_plugin() {
-        if let Some(libdevice) = python.libdevice()
-            && link_libdevice(&libdevice, tools).is_ok()
-        {
+    let (plugin, tensorflow) = (python.jax_plugin(), python.find("tensorflow/__init__.py").is_some());
+    let mut flags = Vec::new();
+    if plugin.is_some() || tensorflow {
+        let linked = python.libdevice().is_some_and(|libdevice| link_libdevice(&libdevice, tools).is_ok());
+        if plugin.is_some() && linked {
             list.push(Setting { name: "CUDA_ROOT", value: tools.as_os_str().to_owned() });
         }
-        let known = known_flags(&plugin, tools);
-        let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
-        let all = with_flags(&flags.to_string_lossy(), &known);
-        if all != flags.to_string_lossy() {
+        let xla = plugin.or_else(|| python.find("tensorflow/libtensorflow_cc.so.2"));
+        let known = xla.map(|xla| known_flags(&xla, tools)).unwrap_or_default();
+        flags.extend(known.into_iter().map(|(name, value)| (name, value.to_owned())));
+    }
+    if tensorflow {
+        list.push(Setting { name: "TF_MIN_GPU_MULTIPROCESSOR_COUNT", value: "1".into() });
+        // It finds NVIDIA's assembler beside itself, wherever else there is one; JAX has CUDA_ROOT.
+        flags.push(("xla_gpu_cuda_data_dir", tools.display().to_string()));
+    }
+    if !flags.is_empty() {
+        let before = std::env::var_os("XLA_FLAGS").unwrap_or_default();
+        let all = with_flags(&before.to_string_lossy(), &flags);
+        if all != before.to_string_lossy() {
             list.push(Setting { name: "XLA_FLAGS", value: all.into() });
         }
-    }
-    if python.find("tensorflow/__init__.py").is_some() {
-        list.push(Setting { name: "TF_MIN_GPU_MULTIPROCESSOR_COUNT", value: "1".into() });
     }
     if python.find("torch/__init__.py").is_some() {
         list.push(Setting { name: "TORCHINDUCTOR_SHAPE_PADDING", value: "0".into() });
@@ -231,13 +238,13 @@ fn link_libdevice(libdevice: &Path, tools: &Path) -> std::io::Result<()> {
     crate::library::put_link(&folder, "libdevice.10.bc", libdevice)
 }
 
-/// The user's flags, and those of [`XLA_FLAGS`] that they do not mention and this XLA knows. An unknown one would end the program.
-fn with_flags(flags: &str, known: &[&str]) -> String {
+/// The user's flags, and those of ours that they do not mention.
+fn with_flags(flags: &str, ours: &[(&str, String)]) -> String {
     let mut all = flags.to_owned();
-    for (name, value) in XLA_FLAGS {
+    for (name, value) in ours {
         let mentioned =
             flags.split_whitespace().any(|flag| flag.trim_start_matches('-').split('=').next() == Some(name));
-        if !mentioned && known.contains(&name) {
+        if !mentioned {
             if !all.is_empty() {
                 all.push(' ');
             }
@@ -248,7 +255,13 @@ fn with_flags(flags: &str, known: &[&str]) -> String {
 }
 
 /// Which of [`XLA_FLAGS`] a library knows. Looking through some hundred megabytes takes a second or two, so the answer is kept.
-fn known_flags(library: &Path, tools: &Path) -> Vec<&'static str> {
+/// An unknown flag would end the program.
+fn known_flags(library: &Path, tools: &Path) -> Vec<(&'static str, &'static str)> {
+    let known = known_names(library, tools);
+    XLA_FLAGS.into_iter().filter(|(name, _)| known.contains(name)).collect()
+}
+
+fn known_names(library: &Path, tools: &Path) -> Vec<&'static str> {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let Ok(about) = fs::metadata(library) else { return Vec::new() };
     let mut hasher = DefaultHasher::new();
@@ -300,7 +313,8 @@ mod tests {
 
     #[test]
     fn flags_are_added_and_never_replaced() {
-        let known = ["xla_gpu_autotune_level", "xla_gpu_enable_libnvjitlink"];
+        let known = [("xla_gpu_autotune_level", "0"), ("xla_gpu_enable_libnvjitlink", "false")];
+        let known = known.map(|(name, value)| (name, value.to_owned()));
         assert_eq!(with_flags("", &known), "--xla_gpu_autotune_level=0 --xla_gpu_enable_libnvjitlink=false");
         assert_eq!(
             with_flags("--xla_gpu_autotune_level=4 --xla_x", &known),

@@ -55,6 +55,11 @@ impl<'a> Entry<'a> {
         architecture <= capability
     }
 
+    /// Whether it is for one architecture, or one family, alone.
+    pub(super) fn is_specific(&self) -> bool {
+        self.flags & (FLAG_ARCHITECTURE | FLAG_FAMILY) != 0
+    }
+
     /// Which of several that suit is the best: the highest.
     pub(super) fn rank(&self) -> (u32, u64, (u16, u16)) {
         (self.architecture, self.flags & (FLAG_ARCHITECTURE | FLAG_FAMILY), self.version)

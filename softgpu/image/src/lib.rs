@@ -114,14 +114,16 @@ pub fn for_device(bytes: &[u8], accepts: Accepts) -> Result<Vec<u8>> {
             let mut kept: Vec<&Entry<'_>> = all
                 .iter()
                 .filter(|entry| match entry.kind {
+                    // What compiles PTX without NVIDIA's compiler takes newer PTX, too.
+                    EntryKind::Ptx if !accepts.cubin => accepts.ptx,
                     EntryKind::Ptx => accepts.ptx && accepts.capability.is_none_or(|c| entry.suits(c)),
                     EntryKind::Cubin => accepts.cubin && accepts.capability.is_none_or(|c| entry.suits(c)),
                     EntryKind::Other(_) => false,
                 })
                 .collect();
-            if accepts.capability.is_some() {
+            if let Some(capability) = accepts.capability {
                 // Of several PTX texts only the best would ever be used.
-                let best = kept.iter().filter(|e| e.kind == EntryKind::Ptx).max_by_key(|e| e.rank()).copied();
+                let best = best_text(kept.iter().copied(), capability);
                 kept.retain(|e| e.kind != EntryKind::Ptx || best.is_some_and(|b| std::ptr::eq(*e, b)));
             }
             if kept.is_empty() {
@@ -139,8 +141,20 @@ pub fn for_device(bytes: &[u8], accepts: Accepts) -> Result<Vec<u8>> {
     }
 }
 
-/// The PTX text in an image that suits a device best: the one for the newest architecture that is not
-/// newer than the device.
+/// The entry with the PTX text that suits a device best: the one for the newest architecture that is not newer than the device; where all
+/// are newer, the oldest, and what is for one architecture alone last.
+fn best_text<'e, 'a: 'e>(
+    entries: impl Iterator<Item = &'e Entry<'a>> + Clone,
+    capability: u32,
+) -> Option<&'e Entry<'a>> {
+    let texts = entries.filter(|entry| entry.kind == EntryKind::Ptx);
+    let suits = texts.clone().filter(|entry| entry.suits(capability)).max_by_key(|entry| entry.rank());
+    suits.or_else(|| texts.min_by_key(|entry| (entry.is_specific(), entry.rank())))
+}
+
+/// The PTX text in an image that suits a device of this compute capability best: the one for the newest architecture that is not
+/// newer than the device. Where all are newer it is the oldest: a software GPU compiles it as it does any other, and refuses the kernels
+/// that have instructions which it lacks.
 ///
 /// # Errors
 /// [`Code::NoBinaryForGpu`] if there is none, naming what is there instead; [`Code::InvalidImage`] if it
@@ -152,50 +166,29 @@ pub fn ptx_for(bytes: &[u8], capability: u32) -> Result<String> {
         Some(ImageKind::Cubin) => return Err(nothing_usable(&describe_cubin(bytes))),
         Some(ImageKind::Container) => {
             let all = entries(bytes)?;
-            let best = all
-                .iter()
-                .filter(|e| e.kind == EntryKind::Ptx && e.suits(capability))
-                .max_by_key(|e| e.rank());
-            let Some(best) = best else {
+            let Some(best) = best_text(all.iter(), capability) else {
                 return Err(nothing_usable(&describe_entries(&all)));
             };
             text(&best.payload()?)?
         }
     };
-    check_header(&text, capability)?;
+    check_version(&text)?;
     Ok(text)
 }
 
-/// Refuses a text whose first directives say that it is not for this device.
-fn check_header(text: &str, capability: u32) -> Result<()> {
-    let word_after = |directive: &str| {
-        let rest = &text[text.find(directive)? + directive.len()..];
-        rest.split(|c: char| c.is_ascii_whitespace() || c == ',').find(|word| !word.is_empty())
-    };
-    let version = word_after(".version").unwrap_or("");
+/// Refuses a text of a version that nobody here has read about.
+fn check_version(text: &str) -> Result<()> {
+    let rest = text.find(".version").map_or("", |at| &text[at + ".version".len()..]);
+    let version =
+        rest.split(|c: char| c.is_ascii_whitespace() || c == ',').find(|word| !word.is_empty()).unwrap_or("");
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-    if let Some(major) = major
-        && major > MAX_PTX_MAJOR
-    {
+    if major.is_some_and(|major| major > MAX_PTX_MAJOR) {
         return Err(Error::new(
             Code::UnsupportedPtxVersion,
             format!(
                 "The module is PTX {version}; the newest that the software GPU reads is {MAX_PTX_MAJOR}.x"
             ),
         ));
-    }
-    let target = word_after(".target").unwrap_or("");
-    let number = target.strip_prefix("sm_").or_else(|| target.strip_prefix("compute_")).unwrap_or("");
-    let digits = number.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    if let Ok(architecture) = digits.parse::<u32>() {
-        let fits = match &number[digits.len()..] {
-            "" => architecture <= capability,
-            "f" => architecture <= capability && architecture / 10 == capability / 10,
-            _ => architecture == capability,
-        };
-        if !fits {
-            return Err(nothing_usable(&format!("PTX for {target}")));
-        }
     }
     Ok(())
 }
@@ -212,16 +205,10 @@ fn not_an_image() -> Error {
 }
 
 fn nothing_usable(inside: &str) -> Error {
-    // "PTX for sm_90": a software GPU can be told to be a newer one.
-    let newer = if inside.contains("PTX for sm_") {
-        "; or, if it is for a software GPU, give that a higher --compute-capability"
-    } else {
-        ""
-    };
     Error::new(
         Code::NoBinaryForGpu,
         format!(
-            "The image has nothing that this device can run; it holds {inside}. Compile it with PTX, such as -gencode arch=compute_80,code=compute_80{newer}"
+            "The image has nothing that this device can run; it holds {inside}. Compile it with PTX, such as -gencode arch=compute_80,code=compute_80"
         ),
     )
 }

@@ -117,7 +117,7 @@ pub struct Linked {
 impl Program {
     /// Checks a module and lays its variables out. `compute_capability` is 80 for 8.0.
     pub fn new(module: Module, compute_capability: u32) -> Result<Program, Error> {
-        let unit = Unit::new(module, compute_capability)?;
+        let unit = Unit::new(module)?;
         let infos = unit.kernels.iter().map(|&id| info(&unit, id, compute_capability)).collect();
         Ok(Program { unit, infos })
     }

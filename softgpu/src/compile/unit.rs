@@ -142,19 +142,8 @@ fn refuse(line: u32, why: impl std::fmt::Display) -> Error {
 }
 
 impl Unit {
-    /// Checks and decodes a module.
-    pub(super) fn new(mut module: Module, compute_capability: u32) -> Result<Self, Error> {
-        if module.target_sm > compute_capability {
-            return Err(Error::new(
-                Code::InvalidPtx,
-                format!(
-                    "The PTX is for {}, which is newer than the device (compute capability {}.{})",
-                    module.target,
-                    compute_capability / 10,
-                    compute_capability % 10
-                ),
-            ));
-        }
+    /// Checks and decodes a module, for whatever architecture it is: what is not known is refused by opcode.
+    pub(super) fn new(mut module: Module) -> Result<Self, Error> {
         if module.address_size != 64 {
             return Err(Error::new(Code::InvalidPtx, "PTX with addresses of 32 bits is not supported"));
         }
