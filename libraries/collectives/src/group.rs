@@ -1,6 +1,6 @@
 //! Ranks that have come together, and their connections.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -38,6 +38,8 @@ pub struct Joining {
     pub address: Option<IpAddr>,
     /// Which process this is.
     pub process: Process,
+    /// The number of the rank's device in this process. Two ranks cannot share one: each would wait for the other.
+    pub device: u32,
 }
 
 /// A connection to another rank.
@@ -79,10 +81,20 @@ impl Group {
         let address = address.ok_or_else(|| Failure::System("This rank has no address".into()))?;
         let system = |e: io::Error| Failure::System(format!("This rank cannot listen at {address}: {e}"));
         let listener = rendezvous::listen(SocketAddr::new(address, 0)).map_err(system)?;
-        let entry = Entry { address: listener.local_addr().map_err(system)?, process: how.process };
+        let entry = Entry {
+            address: listener.local_addr().map_err(system)?,
+            process: how.process,
+            device: how.device,
+        };
         let join = Join { rank: how.rank, ranks: how.ranks, entry };
         let table = rendezvous::join(&root, &how.id.secret, join, patience)?;
         drop(root);
+        let mut devices = HashSet::new();
+        if let Some(entry) = table.entries.iter().find(|entry| !devices.insert((entry.process, entry.device)))
+        {
+            let why = format!("Two ranks of one process have device {}", entry.device);
+            return Err(Failure::Disagreement(why));
+        }
         let mut meeting = Meeting { how, name: table.name, sockets: HashMap::new(), patience };
         let met = meeting.connect(&table.entries).and_then(|()| meeting.accept(&listener, &table.entries));
         if let Err(failure) = met {

@@ -35,7 +35,7 @@ impl Memory for Bytes {
 
 fn joining(id: &UniqueId, rank: u32, ranks: u32, process: u8) -> Joining {
     let (id, process) = (id.clone(), Process::pretended(process));
-    Joining { id, rank, ranks, limit: LIMIT, address: None, process }
+    Joining { id, rank, ranks, limit: LIMIT, address: None, process, device: rank }
 }
 
 /// Runs ranks, each of the process that `process` says. Yields what each came to.
@@ -316,6 +316,13 @@ fn who_does_not_belong_there_is_refused() {
                 "{why}"
             );
         }
+    }
+    // Two ranks of a process need two devices.
+    let id = rendezvous::announce(HERE, LIMIT).unwrap();
+    let same = |rank| Joining { device: 5, ..joining(&id, rank, 2, 0) };
+    for refused in all_join(&[same(0), same(1)]) {
+        let Err(Failure::Disagreement(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("device 5"), "{why}");
     }
     // Who is alone when the time is over hears how many have come.
     let id = rendezvous::announce(HERE, Duration::from_millis(300)).unwrap();

@@ -10,15 +10,16 @@ pub(crate) const MAX_RANKS: u32 = 4096;
 /// How long what a rank says to the rendezvous is.
 pub(crate) const JOIN_BYTES: usize = 8 + ENTRY_BYTES;
 /// How long what the rendezvous says of a rank is.
-pub(crate) const ENTRY_BYTES: usize = ADDRESS_BYTES + PROCESS_BYTES;
+pub(crate) const ENTRY_BYTES: usize = ADDRESS_BYTES + PROCESS_BYTES + 4;
 /// How long the rendezvous' verdict is: a number, the communicator's name, or why not.
 pub(crate) const VERDICT_BYTES: usize = 256;
 /// How long the beginning of a message among ranks is.
 pub(crate) const HEADER_BYTES: usize = 40;
 const PROCESS_BYTES: usize = 20;
+const DEVICE_AT: usize = ADDRESS_BYTES + PROCESS_BYTES;
 
 /// Which process a rank is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Process([u8; PROCESS_BYTES]);
 
 impl Process {
@@ -51,19 +52,23 @@ pub struct Entry {
     pub address: SocketAddr,
     /// Its process.
     pub process: Process,
+    /// Its device's number there.
+    pub device: u32,
 }
 
 impl Entry {
     pub(crate) fn to_bytes(self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..ADDRESS_BYTES].copy_from_slice(&address_bytes(self.address));
-        bytes[ADDRESS_BYTES..].copy_from_slice(&self.process.0);
+        bytes[ADDRESS_BYTES..DEVICE_AT].copy_from_slice(&self.process.0);
+        bytes[DEVICE_AT..].copy_from_slice(&self.device.to_le_bytes());
         bytes
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let (address, process) = bytes.split_at_checked(ADDRESS_BYTES)?;
-        Some(Self { address: parse_address(address)?, process: Process(process.try_into().ok()?) })
+        let (address, process) = bytes.get(..DEVICE_AT)?.split_at(ADDRESS_BYTES);
+        let device = u32::from_le_bytes(bytes[DEVICE_AT..].try_into().ok()?);
+        Some(Self { address: parse_address(address)?, process: Process(process.try_into().ok()?), device })
     }
 }
 
@@ -196,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_is_said_comes_back() {
-        let entry = Entry { address: "10.0.0.1:99".parse().unwrap(), process: Process::this() };
+        let entry = Entry { address: "10.0.0.1:99".parse().unwrap(), process: Process::this(), device: 2 };
         let join = Join { rank: 3, ranks: 4, entry };
         assert_eq!(Join::parse(&join.to_bytes()), Some(join));
         assert_eq!(Join::parse(&Join { rank: 4, ..join }.to_bytes()), None);
