@@ -1,24 +1,10 @@
 # packages: torch triton numpy
 """torch.distributed over NCCL: two processes with a device each, which this one starts."""
 
-import os
-import socket
-import subprocess
-import sys
+from ranks import each
 
 RANKS = 2
-
-if "RANK" not in os.environ:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    said = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(RANKS), "NCCL_SOCKET_IFNAME": "lo"}
-    start = lambda rank, out: subprocess.Popen(
-        [sys.executable, __file__, *sys.argv[1:]], env={**os.environ, **said, "RANK": str(rank)}, stdout=out
-    )
-    # The first says how the parts went; the others' status says whether they agree.
-    processes = [start(rank, None if rank == 0 else subprocess.DEVNULL) for rank in range(RANKS)]
-    sys.exit(max(process.wait() for process in processes) != 0)
+rank = each(RANKS)
 
 import numpy as np
 import torch
@@ -26,7 +12,6 @@ import torch.distributed as dist
 
 from check import close, finish, part
 
-rank = int(os.environ["RANK"])
 random = np.random.default_rng(5)
 values = random.standard_normal((RANKS, 3000)).astype("f")
 on = lambda array: torch.from_numpy(np.ascontiguousarray(array)).to("cuda")
@@ -80,6 +65,27 @@ def all_to_all():
     x = on(np.zeros(3000, "f"))
     dist.all_to_all_single(x, on(values[rank]))
     close(x.cpu(), values.reshape(RANKS, RANKS, -1)[:, rank].reshape(-1), 0)
+
+
+@part
+def gather_and_scatter():
+    parts = [on(np.zeros(3000, "f")) for _ in range(RANKS)] if rank == 0 else None
+    dist.gather(on(values[rank]), parts, dst=0)
+    for got, expected in zip(parts or [], values):
+        close(got.cpu(), expected, 0)
+    x = on(np.zeros(3000, "f"))
+    dist.scatter(x, [on(2 * row) for row in values] if rank == 0 else None, src=0)
+    close(x.cpu(), 2 * values[rank], 0)
+    dist.barrier()
+
+
+@part
+def messages_both_ways():
+    x = on(np.zeros(3000, "f"))
+    both = [dist.P2POp(dist.isend, on(values[rank]), 1 - rank), dist.P2POp(dist.irecv, x, 1 - rank)]
+    for work in dist.batch_isend_irecv(both):
+        work.wait()
+    close(x.cpu(), values[1 - rank], 0)
 
 
 @part

@@ -366,6 +366,11 @@ static void all(Local& local) {
 static Id id_by_file(int rank, const char* path) {
     Id id;
     std::string fresh = std::string(path) + ".new";
+    if (getenv("NCCL_COMM_ID")) {
+        // All know beforehand where they meet.
+        NCCL(ncclGetUniqueId, (Id*), &id);
+        return id;
+    }
     if (rank == 0) {
         NCCL(ncclGetUniqueId, (Id*), &id);
         FILE* file = fopen(fresh.c_str(), "wb");

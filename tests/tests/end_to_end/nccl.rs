@@ -1,6 +1,7 @@
 //! NCCL's operations among devices of one process, processes with a device inside, sessions at one server and at two, and what becomes of
 //! those that wait for a rank that is gone.
 
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("nccl::one_thread_drives_devices_of_a_server", || of_a_server("one", 2)),
         Test::new("nccl::threads_drive_devices_of_a_server", || of_a_server("threads", 3)),
         Test::new("nccl::processes_with_devices_inside", || processes("rank", &[Way::Inside; 3])),
+        Test::new("nccl::processes_that_know_beforehand_where_they_meet", known_beforehand),
         Test::new("nccl::processes_at_one_server", || processes("rank", &[Way::Server(0); 2])),
         Test::new("nccl::processes_at_several_servers", || {
             processes("rank", &[Way::Server(0), Way::Server(1), Way::Inside])
@@ -64,6 +66,24 @@ fn of_a_server(how: &str, ranks: u32) -> Result<()> {
 enum Way {
     Inside,
     Server(usize),
+}
+
+fn known_beforehand() -> Result<()> {
+    let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+    let rank = |rank: &str, secret: &str| {
+        let mut command = product()?.run_in_process();
+        command.env("NCCL_COMM_ID", &free).env("RGPU_NCCL_SECRET", secret).arg("--").arg(plain("nccl")?);
+        Running::start(command.args(["rank", rank, "2", "unused"]))
+    };
+    // Without a secret anybody could join.
+    let refused = rank("0", "short")?.finish_within(LIMIT)?.expect_code(1)?;
+    ensure!(refused.stderr.contains("RGPU_NCCL_SECRET"), "{}", refused.output());
+    let secret = "sixteen characters or more";
+    for running in [rank("1", secret)?, rank("0", secret)?] {
+        let finished = running.finish_within(LIMIT)?.success()?;
+        ensure!(finished.stdout.contains("nccl: ok"), "{}", finished.output());
+    }
+    Ok(())
 }
 
 fn processes(how: &str, ranks: &[Way]) -> Result<()> {
