@@ -168,20 +168,21 @@ impl Meeting<'_> {
     }
 
     fn call(&self, rank: u32, entry: &Entry) -> Result<Socket> {
-        let called = (|| {
-            let socket = rendezvous::connect(entry.address, false, self.patience)?;
-            handshake::call(&socket, &self.how.id.secret, Purpose::Peer, self.patience)?;
-            let mut hello = [0; HELLO];
-            hello[..16].copy_from_slice(&self.name);
-            hello[16..20].copy_from_slice(&self.how.rank.to_le_bytes());
-            hello[20..].copy_from_slice(&rank.to_le_bytes());
-            self.patience.write(&socket, &hello)?;
-            Ok(socket)
-        })();
-        called.map_err(|failure| match failure {
+        self.introduce(rank, entry).map_err(|failure| match failure {
             Failure::Lost(why) => Failure::Lost(format!("Rank {rank} at {}: {why}", entry.address)),
             other => other,
         })
+    }
+
+    fn introduce(&self, rank: u32, entry: &Entry) -> Result<Socket> {
+        let socket = rendezvous::connect(entry.address, false, self.patience)?;
+        handshake::call(&socket, &self.how.id.secret, Purpose::Peer, self.patience)?;
+        let mut hello = [0; HELLO];
+        hello[..16].copy_from_slice(&self.name);
+        hello[16..20].copy_from_slice(&self.how.rank.to_le_bytes());
+        hello[20..].copy_from_slice(&rank.to_le_bytes());
+        self.patience.write(&socket, &hello)?;
+        Ok(socket)
     }
 
     /// Waits for the ranks above.

@@ -49,7 +49,7 @@ pub(crate) fn open(address: SocketAddr, secret: [u8; 32], limit: Duration) -> io
         until: Instant::now() + limit,
         limit,
     });
-    let body = move || round.serve(&listener);
+    let body = move || round.serve(listener);
     without_signals(|| std::thread::Builder::new().name("rgpu-rendezvous".into()).spawn(body))?;
     Ok(address)
 }
@@ -119,12 +119,12 @@ impl Round {
         Patience { stop: &self.over, until: Some(self.until) }
     }
 
-    fn serve(self: Arc<Self>, listener: &TcpListener) {
+    fn serve(self: Arc<Self>, listener: TcpListener) {
         loop {
             if self.introducing.load(Ordering::Acquire) >= INTRODUCING {
                 std::thread::sleep(AGAIN);
             } else {
-                match accept(listener, self.patience()) {
+                match accept(&listener, self.patience()) {
                     Ok(socket) => self.clone().introduce_apart(socket),
                     Err(Failure::Stopped | Failure::Late(_)) => break,
                     // There are no descriptors left, or the like: that may pass.
@@ -132,6 +132,8 @@ impl Round {
                 }
             }
         }
+        // Who hears that all are there may look for the next rendezvous at the same address at once, and must not find this one.
+        drop(listener);
         self.conclude();
     }
 

@@ -267,8 +267,7 @@ fn a_stop_ends_joining_and_working() {
             if group.rank() == 1 {
                 // It is there, and never does its part.
                 let mut byte = [0; 1];
-                let waits = group.exchange(Vec::new(), vec![(0, Default::default(), &mut byte)]);
-                return waits;
+                return group.exchange(Vec::new(), vec![(0, Default::default(), &mut byte)]);
             }
             let stop = group.stop.clone();
             std::thread::scope(|threads| {
@@ -339,8 +338,10 @@ fn ranks_meet_at_an_address_that_is_known_beforehand() {
     let port = std::net::TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap();
     let id = UniqueId { address: port, secret: [9; 32], fixed: true };
     // Whoever comes before rank 0 tries again.
-    let met = all_join(&[joining(&id, 1, 3, 1), joining(&id, 2, 3, 2), joining(&id, 0, 3, 0)]);
-    assert!(met.iter().all(Result::is_ok), "{met:?}");
+    for _ in 0..5 {
+        let met = all_join(&[joining(&id, 1, 3, 1), joining(&id, 2, 3, 2), joining(&id, 0, 3, 0)]);
+        assert!(met.iter().all(Result::is_ok), "{met:?}");
+    }
 }
 
 #[test]

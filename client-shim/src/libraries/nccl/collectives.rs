@@ -91,10 +91,7 @@ macro_rules! operations {
     ($($name:ident($($arg:ident: $type:ty),*) |$call:ident| $body:block)*) => {
         nccl! {$(
             fn $name($($arg: $type,)* comm: usize, stream: usize) {
-                group::noting((|| {
-                    let $call = Call::on(comm, stream)?;
-                    $body
-                })())
+                group::noting(Call::on(comm, stream).and_then(|$call| $body))
             }
         )*}
     };
