@@ -35,8 +35,8 @@ impl Drop for Hold {
     }
 }
 
-/// What to do when a stream has got to a host function: it gets the status of the device, a [`Code`] number, and what keeps the stream
-/// there.
+/// What to do when a stream has got to a host function: it gets the status of the device, a [`Code`] number, and what
+/// keeps the stream there.
 pub(crate) type Reached = Box<dyn FnOnce(u32, Hold) + Send>;
 
 /// A host function that waits for its stream.
@@ -192,8 +192,9 @@ impl Host for HostSide {
         let Some((base, mirror)) = found else {
             return Err(Error::new(Code::IllegalAddress, format!("{addr:#x} is no mapped host memory")));
         };
-        // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so. The last page of memory
-        // that the program registered may hold anything else of the heap, `buf` included: hence no `nonoverlapping`.
+        // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so. The last page of
+        // memory that the program registered may hold anything else of the heap, `buf` included: hence no
+        // `nonoverlapping`.
         unsafe {
             std::ptr::copy((mirror.host + (addr - base)) as *const u8, buf.as_mut_ptr(), buf.len());
         }

@@ -124,7 +124,8 @@ impl Drop for Group {
     }
 }
 
-/// Ends within this process that the other rank has not fetched yet: by the group's name, the lower and the higher rank.
+/// Ends within this process that the other rank has not fetched yet: by the group's name, the lower and the higher
+/// rank.
 type Waiting = HashMap<([u8; 16], u32, u32), Socket>;
 /// A process's threads find each other in no other place than the process.
 static LOCAL: LazyLock<Mutex<Waiting>> = LazyLock::new(Mutex::default);

@@ -15,7 +15,8 @@ pub struct Interface {
 /// Which interfaces may be used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// `NCCL_SOCKET_IFNAME`: beginnings of names with commas between; after `^` those that may not be used, after `=` whole names.
+    /// `NCCL_SOCKET_IFNAME`: beginnings of names with commas between; after `^` those that may not be used, after `=`
+    /// whole names.
     pub names: Option<String>,
     /// `NCCL_SOCKET_FAMILY`: 4 or 6.
     pub family: Option<u8>,

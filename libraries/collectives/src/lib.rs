@@ -1,4 +1,5 @@
-//! Collective operations among processes, as NCCL has them, on the processor: how ranks find each other, and what they send each other.
+//! Collective operations among processes, as NCCL has them, on the processor: how ranks find each other, and what
+//! they send each other.
 //!
 //! Nothing here knows of CUDA. Whose memory it is that operations read and write says the caller ([`Memory`]).
 //!
@@ -10,9 +11,10 @@
 //! 4. [`Group::perform`] does one operation. All ranks do the same ones in the same order; every message says which one it belongs to, and a
 //!    rank that does another one is an error, not a wrong result.
 //!
-//! A reduction's elements are shared out: each rank gets its share from all others, adds it up in the order of ranks, and sends it to all
-//! others. So each rank sends and receives as much as in a ring, in two steps instead of twice the number of ranks; all ranks get
-//! the same bits; and they do not depend on how long the operation is. 16-bit numbers are added in 32 bits and rounded once.
+//! A reduction's elements are shared out: each rank gets its share from all others, adds it up in the order of ranks,
+//! and sends it to all others. So each rank sends and receives as much as in a ring, in two steps instead of twice
+//! the number of ranks; all ranks get the same bits; and they do not depend on how long the operation is. 16-bit
+//! numbers are added in 32 bits and rounded once.
 //!
 //! What is sent is neither encrypted nor signed, as NCCL's is not.
 

@@ -132,7 +132,8 @@ impl Round {
                 }
             }
         }
-        // Who hears that all are there may look for the next rendezvous at the same address at once, and must not find this one.
+        // Who hears that all are there may look for the next rendezvous at the same address at once, and must not
+        // find this one.
         drop(listener);
         self.conclude();
     }

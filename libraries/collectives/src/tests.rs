@@ -67,7 +67,8 @@ fn memory(rank: u32, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| byte(rank, i)).collect()
 }
 
-/// Does one operation with `send` bytes to send, behind which `recv` bytes are to be received. Yields what each rank received.
+/// Does one operation with `send` bytes to send, behind which `recv` bytes are to be received. Yields what each rank
+/// received.
 fn done(
     ranks: u32,
     process: fn(u32) -> u8,

@@ -34,7 +34,8 @@ pub trait Memory {
     fn write(&mut self, to: u64, from: &[u8]) -> std::result::Result<(), String>;
 }
 
-/// An operation that all ranks do. Addresses are the [`Memory`]'s; counts are of bytes, or of elements where they are reduced.
+/// An operation that all ranks do. Addresses are the [`Memory`]'s; counts are of bytes, or of elements where they are
+/// reduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the parts have NCCL's names")]
 pub enum Work {
@@ -280,7 +281,8 @@ impl Group {
         }
     }
 
-    /// Calls `body` for each piece of so many elements, with where it is and how long, and the reduction with its factor's value.
+    /// Calls `body` for each piece of so many elements, with where it is and how long, and the reduction with its
+    /// factor's value.
     fn in_segments(
         &mut self,
         count: u64,

@@ -1,5 +1,5 @@
-//! NCCL's operations among devices of one process, processes with a device inside, sessions at one server and at two, and what becomes of
-//! those that wait for a rank that is gone.
+//! NCCL's operations among devices of one process, processes with a device inside, sessions at one server and at two,
+//! and what becomes of those that wait for a rank that is gone.
 
 use std::net::TcpListener;
 use std::process::Command;

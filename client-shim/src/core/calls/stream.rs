@@ -28,8 +28,8 @@ forward! { streams:
     fn host_function(
         &self, stream: &Stream, only_if_well: bool, function: Box<dyn FnOnce(u32) + Send>
     ) -> Result<()>;
-    /// As [`Core::host_function`], but the stream waits until what the function was given is dropped, wherever that is: the thread of host
-    /// functions goes on meanwhile.
+    /// As [`Core::host_function`], but the stream waits until what the function was given is dropped, wherever that
+    /// is: the thread of host functions goes on meanwhile.
     fn hold(&self, stream: &Stream, only_if_well: bool, function: Reached) -> Result<()>;
     /// Creates an event. Unknown flags, and interprocess with timing, are an invalid value.
     fn event_create(&self, context: &Arc<Context>, flags: u32) -> Result<Arc<Event>>;

@@ -14,7 +14,8 @@ use crate::core::{Context, Hold, Stream, current, error};
 pub(super) enum Task {
     /// Operations one after another, and then messages at the same time.
     Operations(Vec<Work>, Vec<Transfer>),
-    /// Which ranks are of one color, in the order of their keys, makes communicators of them; this rank's, if it has a color.
+    /// Which ranks are of one color, in the order of their keys, makes communicators of them; this rank's, if it has
+    /// a color.
     Split { color: i32, key: i32, child: Option<Arc<Comm>> },
     /// These ranks make a communicator.
     Shrink { members: Vec<u32>, child: Arc<Comm> },

@@ -1,12 +1,14 @@
 //! The NCCL door: collective operations among ranks, each of which is a device of some program's.
 //!
-//! Ranks exchange what they have [in the programs' processes](rgpu_collectives), whatever their devices are and wherever: threads of one
-//! process, processes with a device inside, with sessions at one server or at several. So nothing is asked of a device but copies.
+//! Ranks exchange what they have [in the programs' processes](rgpu_collectives), whatever their devices are and
+//! wherever: threads of one process, processes with a device inside, with sessions at one server or at several. So
+//! nothing is asked of a device but copies.
 //!
-//! A communicator has a thread here. An operation is put on the program's stream as a host function that does nothing but hold the stream
-//! ([`Core::hold`](crate::core::Core::hold)) and tell the thread. That reads the operation's memory, exchanges and writes, in a
-//! stream of its own, and lets go of the program's. So the thread of host functions never waits for a peer; an operation of any size needs
-//! little memory of the host's; and one thread of a program can drive several ranks.
+//! A communicator has a thread here. An operation is put on the program's stream as a host function that does nothing
+//! but hold the stream ([`Core::hold`](crate::core::Core::hold)) and tell the thread. That reads the operation's
+//! memory, exchanges and writes, in a stream of its own, and lets go of the program's. So the thread of host
+//! functions never waits for a peer; an operation of any size needs little memory of the host's; and one thread of a
+//! program can drive several ranks.
 //!
 //! | file | what is in it |
 //! | --- | --- |

@@ -130,7 +130,8 @@ fn known_beforehand(place: &str) -> Result<UniqueId> {
 
 /// How this process joins.
 pub(super) fn joining(id: UniqueId, rank: u32, ranks: u32, device: Ordinal) -> Joining {
-    // What is wrong with the settings was said when the id was made, or the rank is reachable from where the rendezvous is.
+    // What is wrong with the settings was said when the id was made, or the rank is reachable from where the
+    // rendezvous is.
     let address = address().ok().flatten();
     Joining { id, rank, ranks, limit: limit(), address, process: Process::this(), device }
 }

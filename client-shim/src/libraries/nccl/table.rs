@@ -1,5 +1,5 @@
-//! Every function that the library exports and that returns an `ncclResult_t` or nothing, in the [form of all doors](crate::doors::table). There is one library
-//! of this name, so a row's version says nothing.
+//! Every function that the library exports and that returns an `ncclResult_t` or nothing, in the [form of all
+//! doors](crate::doors::table). There is one library of this name, so a row's version says nothing.
 
 use super::{collectives, group, memory, operators, queries, setup, status};
 use crate::doors::table::entry_points;
