@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `cudaX@@libcudart.so.13` | `cudaX` |
 //! | `cudaX@libcudart.so.12`  | `cudaX_v12` where the crate exports it, else `cudaX` |
-//! | `cuX`, `nvmlX`, `nvJitLinkX`, `rgpu_use_X` | themselves, without a version |
+//! | `cuX`, `nvmlX`, `ncclX`, `nvJitLinkX`, `rgpu_use_X` | themselves, without a version |
 //!
 //! Everything else becomes local. A name without a version is what the loader finds, too, when a program asks for it with
 //! one, such as `cublasX@libcublas.so.12`, as long as the file has a node of that name: so it has an empty one for each file of
@@ -49,7 +49,7 @@ const NEW_NODE: &str = "libcudart.so.13";
 /// What the variant of an entry point for callers of the old node is called.
 const OLD_SUFFIX: &str = "_v12";
 /// How the names begin that a program may look up.
-const PUBLIC_PREFIXES: [&str; 6] = ["cu", "nvml", "nvJitLink", "__cuda", "__nvJitLink", "rgpu_use_"];
+const PUBLIC_PREFIXES: [&str; 7] = ["cu", "nvml", "nccl", "nvJitLink", "__cuda", "__nvJitLink", "rgpu_use_"];
 
 /// Links as the command line says, with the version script replaced.
 pub(crate) fn main(wrapper: &Path) -> Result<(), Box<dyn Error>> {

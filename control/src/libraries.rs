@@ -34,7 +34,7 @@ const fn library(name: &'static str, files: &'static [(&'static str, u32)], stan
 }
 
 /// The libraries.
-pub const LIBRARIES: [Library; 9] = [
+pub const LIBRARIES: [Library; 10] = [
     library(
         "nvjitlink",
         &[("libnvJitLink.so.12", 12000), ("libnvJitLink.so.13", 13000)],
@@ -48,6 +48,7 @@ pub const LIBRARIES: [Library; 9] = [
     library("cusolver", &[("libcusolver.so.11", 12000), ("libcusolver.so.12", 13000)], StandsIn::Always),
     library("cusparse", &[("libcusparse.so.12", 12000)], StandsIn::Always),
     library("cudnn", &[("libcudnn.so.9", 12000)], StandsIn::Always),
+    library("nccl", &[("libnccl.so.2", 12000)], StandsIn::Always),
 ];
 
 /// The names of the files that `librgpu.so` can be loaded instead of in such a case.

@@ -51,12 +51,18 @@ pub const SOFT_CAPABILITY_VARIABLE: &str = "RGPU_SOFT_CC";
 pub const CONNECT_TIMEOUT_VARIABLE: &str = "RGPU_CONNECT_TIMEOUT";
 /// How long copies wait for the way from one server to another.
 pub const PEER_PATIENCE_VARIABLE: &str = "RGPU_PEER_PATIENCE";
+/// How long the ranks of a communicator may take to come together.
+pub const NCCL_TIMEOUT_VARIABLE: &str = "RGPU_NCCL_TIMEOUT";
+/// What ranks know of each other that meet where `NCCL_COMM_ID` says.
+pub const NCCL_SECRET_VARIABLE: &str = "RGPU_NCCL_SECRET";
 
 /// How many seconds connecting to a server may take, where [`CONNECT_TIMEOUT_VARIABLE`] does not say: a server on which many
 /// programs start at once takes its time.
 pub const CONNECT_TIMEOUT_S: u64 = 20;
 /// How many seconds copies wait for the way from one server to another, where [`PEER_PATIENCE_VARIABLE`] does not say.
 pub const PEER_PATIENCE_S: u64 = 1;
+/// How many seconds ranks may take to come together, where [`NCCL_TIMEOUT_VARIABLE`] does not say.
+pub const NCCL_TIMEOUT_S: u64 = 600;
 /// Memory of a software GPU where nothing was said, in bytes.
 pub const SOFTWARE_MEMORY: u64 = 4 << 30;
 /// The compute capability of a software GPU where nothing was said: major and minor.
@@ -172,6 +178,16 @@ pub fn all() -> Vec<Setting> {
             PEER_PATIENCE_VARIABLE,
             &PEER_PATIENCE_S,
             "how many seconds copies between servers wait for a way that leads past the program",
+        ),
+        program(
+            NCCL_TIMEOUT_VARIABLE,
+            &NCCL_TIMEOUT_S,
+            "how long the ranks of an NCCL communicator may take to come together",
+        ),
+        program(
+            NCCL_SECRET_VARIABLE,
+            &"",
+            "with `NCCL_COMM_ID`: the same 16 characters or more in all ranks, by which they know each other",
         ),
         program("RGPU_STATS_FILE", &"", "a file for counts of what was sent; `rgpu run --stats` sets it"),
         program("RGPU_TRACE", &"", "a file for every call with its times at both ends, for Perfetto"),

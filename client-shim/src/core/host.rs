@@ -19,10 +19,30 @@ unsafe extern "C" {
     static stdout: *mut libc::FILE;
 }
 
-/// A host function that waits for its stream; it is given the status of its device.
+/// Keeps a stream where it has got to a host function, until this is dropped.
+pub(crate) struct Hold {
+    id: u64,
+    device: Arc<dyn Device>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        if let Err(error) = self.device.host_func_done(self.id) {
+            error::log(&format!("host function: {error}"));
+        }
+    }
+}
+
+/// What to do when a stream has got to a host function: it gets the status of the device, a [`Code`] number, and what
+/// keeps the stream there.
+pub(crate) type Reached = Box<dyn FnOnce(u32, Hold) + Send>;
+
+/// A host function that waits for its stream.
 pub(crate) struct HostFunction {
-    /// The program's function; its argument is the status, a [`Code`] number.
-    pub function: Box<dyn FnOnce(u32) + Send>,
+    /// The function.
+    pub function: Reached,
     /// Asks for the status when the time has come.
     pub status: Box<dyn Fn() -> u32 + Send>,
     /// Not to be called after an error.
@@ -140,13 +160,10 @@ impl HostSide {
                         }
                         device.collect_shared_writes(&mut |addr, bytes| mirrors.store(addr, bytes));
                     }
+                    let hold = Hold { id, device: device.clone(), waiting: waiting.clone() };
                     let status = (call.status)();
                     if status == 0 || !call.only_if_well {
-                        error::guard_value((), || (call.function)(status));
-                    }
-                    waiting.fetch_sub(1, Ordering::AcqRel);
-                    if let Err(error) = device.host_func_done(id) {
-                        error::log(&format!("host function: {error}"));
+                        error::guard_value((), || (call.function)(status, hold));
                     }
                 }
             });
@@ -175,8 +192,9 @@ impl Host for HostSide {
         let Some((base, mirror)) = found else {
             return Err(Error::new(Code::IllegalAddress, format!("{addr:#x} is no mapped host memory")));
         };
-        // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so. The last page of memory
-        // that the program registered may hold anything else of the heap, `buf` included: hence no `nonoverlapping`.
+        // SAFETY: the mirror is registered, so its host copy is mapped, and the lock keeps it so. The last page of
+        // memory that the program registered may hold anything else of the heap, `buf` included: hence no
+        // `nonoverlapping`.
         unsafe {
             std::ptr::copy((mirror.host + (addr - base)) as *const u8, buf.as_mut_ptr(), buf.len());
         }

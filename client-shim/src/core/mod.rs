@@ -64,6 +64,7 @@ mod tests;
 pub(crate) use calls::relaunch;
 pub(crate) use context::Context;
 pub(crate) use error::{Code, Error, Result};
+pub(crate) use host::Hold;
 pub(crate) use launch::Config;
 pub(crate) use library::{Kernel, Library};
 pub(crate) use memory::map::{PointerInfo, PointerKind};

@@ -11,7 +11,7 @@ use super::devices::Devices;
 use super::error::{Code, Error, Result, invalid};
 use super::event::{DISABLE_TIMING, Event, INTERPROCESS};
 use super::generation;
-use super::host::HostFunction;
+use super::host::{HostFunction, Reached};
 use super::lifecycle;
 use super::registry::{Raw, Registry};
 use super::stream::{LEGACY, NON_BLOCKING, PER_THREAD, Stream, StreamKind, URGENT};
@@ -154,6 +154,15 @@ impl Streams {
         only_if_well: bool,
         function: Box<dyn FnOnce(u32) + Send>,
     ) -> Result<()> {
+        let function = Box::new(move |status, hold| {
+            function(status);
+            drop(hold);
+        });
+        self.hold(stream, only_if_well, function)
+    }
+
+    /// As [`Streams::host_function`], but the stream waits until what the function was given is dropped, wherever that is.
+    pub(super) fn hold(&self, stream: &Stream, only_if_well: bool, function: Reached) -> Result<()> {
         let (devices, ordinal) = (self.devices.clone(), stream.ordinal);
         let status = Box::new(move || devices.sticky_code(ordinal));
         let id = self.devices.host().keep_function(HostFunction { function, status, only_if_well });

@@ -24,6 +24,7 @@ pub(crate) mod curand;
 pub(crate) mod cusolver;
 pub(crate) mod cusparse;
 pub(crate) mod math;
+mod nccl;
 pub(crate) mod nvjitlink;
 pub(crate) mod nvrtc;
 pub(crate) mod real;
@@ -61,6 +62,7 @@ pub(crate) static DOORS: &[Door] = &[
     curand::DOOR,
     cusolver::DOOR,
     cusparse::DOOR,
+    nccl::DOOR,
     nvjitlink::DOOR,
 ];
 

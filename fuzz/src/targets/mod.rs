@@ -1,5 +1,6 @@
 //! What is fuzzed: each decoder that reads what another party sends.
 
+mod collectives;
 mod control;
 mod images;
 mod libraries;
@@ -124,5 +125,7 @@ pub static TARGETS: &[Target] = &[
     )
     .with(libraries::examples)
     .generated(libraries::some_operation),
+    Target::new("collectives", "what the ranks of a collective operation say to each other", collectives::said)
+        .with(collectives::examples),
     Target::new("elf", "the files of the objects that a program loads", images::elf).with(images::objects),
 ];

@@ -15,6 +15,7 @@ mod mathematics;
 mod matrix;
 mod memory;
 mod modules;
+mod nccl;
 mod nvml;
 mod processes;
 mod round_trips;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     tests.extend(shim::tests());
     tests.extend(tracing::tests());
     tests.extend(driver::tests());
+    tests.extend(nccl::tests());
     tests.extend(nvml::tests());
     tests.extend(gpu_check::tests());
     tests.extend(bench::tests());

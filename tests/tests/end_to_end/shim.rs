@@ -40,8 +40,17 @@ fn exports() -> Result<()> {
             continue;
         }
         count += 1;
-        let libraries =
-            ["cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvJitLink", "__nvJitLink"];
+        let libraries = [
+            "cublas",
+            "cudnn",
+            "cufft",
+            "curand",
+            "cusolver",
+            "cusparse",
+            "nccl",
+            "nvJitLink",
+            "__nvJitLink",
+        ];
         let cuda = ["cuda", "__cuda", "nvml"].iter().chain(&libraries).any(|prefix| name.starts_with(prefix));
         let driver = name.strip_prefix("cu").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_uppercase()));
         // The switch for those who load the shim as the driver.

@@ -3,7 +3,7 @@
 use rgpu_device::{DeviceInfo, Limit, Ordinal, Target};
 
 use super::forward;
-use crate::core::error::Result;
+use crate::core::error::{Error, Result};
 use crate::core::process::Core;
 
 forward! { devices:
@@ -27,10 +27,16 @@ impl Core {
         self.devices.count()
     }
 
-    /// What a device tells about itself; [`Code::InvalidDevice`](crate::core::Code::InvalidDevice) where there is none of this
-    /// number.
+    /// What a device tells about itself; [`Code::InvalidDevice`](crate::core::Code::InvalidDevice) where there is
+    /// none of this number.
     pub(crate) fn device_info(&self, ordinal: Ordinal) -> Result<&DeviceInfo> {
         self.devices.info(ordinal)
+    }
+
+    /// Remembers the failure of something that the program has not waited for: who next waits for the device hears of
+    /// it.
+    pub(crate) fn note_asynchronous(&self, ordinal: Ordinal, error: Error) {
+        self.devices.note_asynchronous(ordinal, error);
     }
 
     /// Waits for all work of the device (`cudaDeviceSynchronize`, `cuCtxSynchronize`).

@@ -6,6 +6,7 @@ use super::forward;
 use crate::core::context::Context;
 use crate::core::error::{Code, Error, Result};
 use crate::core::event::Event;
+use crate::core::host::Reached;
 use crate::core::process::Core;
 use crate::core::registry::Raw;
 use crate::core::stream::Stream;
@@ -27,6 +28,9 @@ forward! { streams:
     fn host_function(
         &self, stream: &Stream, only_if_well: bool, function: Box<dyn FnOnce(u32) + Send>
     ) -> Result<()>;
+    /// As [`Core::host_function`], but the stream waits until what the function was given is dropped, wherever that
+    /// is: the thread of host functions goes on meanwhile.
+    fn hold(&self, stream: &Stream, only_if_well: bool, function: Reached) -> Result<()>;
     /// Creates an event. Unknown flags, and interprocess with timing, are an invalid value.
     fn event_create(&self, context: &Arc<Context>, flags: u32) -> Result<Arc<Event>>;
     /// The event behind a handle.

@@ -322,6 +322,27 @@ fn events_keep_time() {
 }
 
 #[test]
+fn a_stream_that_is_held_waits_and_no_other_does() {
+    let (core, context, _) = context();
+    let (held, free) =
+        (core.stream_create(&context, 1, 0).unwrap(), core.stream_create(&context, 1, 0).unwrap());
+    let (send, receive) = std::sync::mpsc::channel();
+    core.hold(&held, true, Box::new(move |status, hold| send.send((status, hold)).unwrap())).unwrap();
+    let (status, hold) = receive.recv().unwrap();
+    assert_eq!(status, 0);
+    // The thread of host functions has nothing to wait for.
+    let (send, receive) = std::sync::mpsc::channel();
+    core.host_function(&free, true, Box::new(move |_| send.send(()).unwrap())).unwrap();
+    core.stream_synchronize(&free).unwrap();
+    receive.recv().unwrap();
+    assert!(!core.stream_query(&held).unwrap());
+    drop(hold);
+    core.stream_synchronize(&held).unwrap();
+    core.stream_destroy(held.raw).unwrap();
+    core.stream_destroy(free.raw).unwrap();
+}
+
+#[test]
 fn host_functions_run_in_the_streams_order() {
     let (core, context, _) = context();
     let stream = core.stream_create(&context, 1, 0).unwrap();

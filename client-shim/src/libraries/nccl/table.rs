@@ -1,0 +1,86 @@
+//! Every function that the library exports and that returns an `ncclResult_t` or nothing, in the [form of all
+//! doors](crate::doors::table). There is one library of this name, so a row's version says nothing.
+
+use super::{collectives, group, memory, operators, queries, setup, status};
+use crate::doors::table::entry_points;
+
+entry_points! {
+    /// The functions, ascending by name.
+    static TABLE refusing by super::status::refuse;
+    ncclAllGather 1 [collectives::ncclAllGather];
+    ncclAllReduce 1 [collectives::ncclAllReduce];
+    ncclAlltoAll 1 [collectives::ncclAlltoAll];
+    ncclBcast 1 [collectives::ncclBcast];
+    ncclBroadcast 1 [collectives::ncclBroadcast];
+    ncclCommAbort 1 [queries::ncclCommAbort];
+    ncclCommCount 1 [queries::ncclCommCount];
+    ncclCommCuDevice 1 [queries::ncclCommCuDevice];
+    ncclCommDeregister 1 [queries::ncclCommDeregister];
+    ncclCommDestroy 1 [queries::ncclCommDestroy];
+    ncclCommFinalize 1 [queries::ncclCommFinalize];
+    ncclCommGetAsyncError 1 [queries::ncclCommGetAsyncError];
+    ncclCommGetUniqueId 1 [unsupported];
+    ncclCommGrow 1 [unsupported];
+    ncclCommInitAll 1 [setup::ncclCommInitAll];
+    ncclCommInitRank 1 [setup::ncclCommInitRank];
+    ncclCommInitRankConfig 1 [setup::ncclCommInitRankConfig];
+    ncclCommInitRankScalable 1 [setup::ncclCommInitRankScalable];
+    ncclCommMemStats 1 [queries::ncclCommMemStats];
+    ncclCommQueryProperties 1 [unsupported];
+    ncclCommRegister 1 [queries::ncclCommRegister];
+    ncclCommResume 1 [unsupported];
+    ncclCommRevoke 1 [unsupported];
+    ncclCommShrink 1 [setup::ncclCommShrink];
+    ncclCommSplit 1 [setup::ncclCommSplit];
+    ncclCommSuspend 1 [unsupported];
+    ncclCommUserRank 1 [queries::ncclCommUserRank];
+    ncclCommWindowDeregister 1 [unsupported];
+    ncclCommWindowRegister 1 [unsupported];
+    ncclDevCommCreate 1 [unsupported];
+    ncclDevCommDestroy 1 [unsupported];
+    ncclGather 1 [collectives::ncclGather];
+    ncclGetErrorString 1 [status::ncclGetErrorString];
+    ncclGetLastError 1 [queries::ncclGetLastError];
+    ncclGetLsaDevicePointer 1 [unsupported];
+    ncclGetLsaMultimemDevicePointer 1 [unsupported];
+    ncclGetMultimemDevicePointer 1 [unsupported];
+    ncclGetPeerDevicePointer 1 [unsupported];
+    ncclGetUniqueId 1 [setup::ncclGetUniqueId];
+    ncclGetVersion 1 [queries::ncclGetVersion];
+    ncclGinBarrierCreateRequirement 1 [unsupported];
+    ncclGinInboxA2ACreateRequirement 1 [unsupported];
+    ncclGinOutboxCreateRequirement 1 [unsupported];
+    ncclGroupEnd 1 [group::ncclGroupEnd];
+    ncclGroupSimulateEnd 1 [group::ncclGroupSimulateEnd];
+    ncclGroupStart 1 [group::ncclGroupStart];
+    ncclLLA2ACreateRequirement 1 [unsupported];
+    ncclLsaBarrierCreateRequirement 1 [unsupported];
+    ncclMemAlloc 1 [memory::ncclMemAlloc];
+    ncclMemFree 1 [memory::ncclMemFree];
+    ncclParamBind 1 [unsupported];
+    ncclParamDumpAll 1 [unsupported];
+    ncclParamGet 1 [unsupported];
+    ncclParamGetAllParameterKeys 1 [unsupported];
+    ncclParamGetI16 1 [unsupported];
+    ncclParamGetI32 1 [unsupported];
+    ncclParamGetI64 1 [unsupported];
+    ncclParamGetI8 1 [unsupported];
+    ncclParamGetParameter 1 [unsupported];
+    ncclParamGetStr 1 [unsupported];
+    ncclParamGetU16 1 [unsupported];
+    ncclParamGetU32 1 [unsupported];
+    ncclParamGetU64 1 [unsupported];
+    ncclParamGetU8 1 [unsupported];
+    ncclPutSignal 1 [unsupported];
+    ncclRecv 1 [collectives::ncclRecv];
+    ncclRedOpCreatePreMulSum 1 [operators::ncclRedOpCreatePreMulSum];
+    ncclRedOpDestroy 1 [operators::ncclRedOpDestroy];
+    ncclReduce 1 [collectives::ncclReduce];
+    ncclReduceScatter 1 [collectives::ncclReduceScatter];
+    ncclResetDebugInit 1 [unsupported];
+    ncclScatter 1 [collectives::ncclScatter];
+    ncclSend 1 [collectives::ncclSend];
+    ncclSignal 1 [unsupported];
+    ncclWaitSignal 1 [unsupported];
+    ncclWinGetUserPtr 1 [unsupported];
+}
