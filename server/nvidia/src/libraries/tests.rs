@@ -37,8 +37,12 @@ fn header(major: u32, name: &str) -> Option<String> {
         return None;
     }
     let mut command = Command::new("cc");
-    let output =
-        command.args(["-E", "-P", "-x", "c", "-I"]).arg(&include).arg(include.join(name)).output().unwrap();
+    let output = command
+        .args(["-E", "-P", "-x", "c++", "-DCUBLASAPI=", "-I"])
+        .arg(&include)
+        .arg(include.join(name))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     Some(String::from_utf8(output.stdout).unwrap())
 }
@@ -166,8 +170,11 @@ fn constants(major: u32, headers: &[&str], list: &[(&str, i64)]) {
     let file =
         std::env::temp_dir().join(format!("rgpu-constants-{}-{major}-{}.c", std::process::id(), headers[0]));
     std::fs::write(&file, text).unwrap();
-    let output =
-        Command::new("cc").args(["-fsyntax-only", "-x", "c", "-I"]).arg(&include).arg(&file).output();
+    let output = Command::new("cc")
+        .args(["-fsyntax-only", "-x", "c", "-DCUBLASAPI=", "-I"])
+        .arg(&include)
+        .arg(&file)
+        .output();
     let output = output.unwrap();
     std::fs::remove_file(&file).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
