@@ -5,6 +5,7 @@ mod fake;
 mod fake_libraries;
 mod kernels;
 mod libraries;
+mod own;
 
 use super::libraries::Place;
 use super::print::Printed;
