@@ -158,7 +158,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         // A file that is no library is passed over, and named.
         std::fs::write(folder.join("libcurand.so.10"), b"no library").unwrap();
-        let error = open("curand", &[], &[empty.clone()], 12_000).map(|(_, path)| path);
+        let error = open("curand", &[], std::slice::from_ref(&empty), 12_000).map(|(_, path)| path);
         std::fs::remove_dir_all(&empty).unwrap();
         if let Err(error) = error {
             assert_eq!(error.code, Code::NotSupported);

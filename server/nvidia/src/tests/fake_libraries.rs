@@ -336,9 +336,10 @@ mod functions {
 
     /// Notes an attribute's value: four bytes or eight.
     fn attribute(what: &str, _of: Object, name: u32, value: *const c_void, bytes: usize) -> Status {
-        // SAFETY: the value is so long.
         let value = match bytes {
+            // SAFETY: the value is so long.
             4 => u64::from(unsafe { value.cast::<u32>().read_unaligned() }),
+            // SAFETY: the value is so long.
             8 => unsafe { value.cast::<u64>().read_unaligned() },
             _ => return 7,
         };
