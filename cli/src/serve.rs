@@ -32,6 +32,10 @@ pub(crate) struct Arguments {
     /// The NVIDIA driver's library, where it is not where drivers are [default: looked for]
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
+    /// Folders with NVIDIA's mathematical libraries (cuBLAS, cuFFT, ...), where they are not where such libraries are; each with its
+    /// subfolders' `lib`, as Python's packages have them [default: looked for]
+    #[arg(long, value_name = "FOLDER[:FOLDER...]")]
+    libraries: Option<std::ffi::OsString>,
     /// How NVIDIA GPUs are divided among leases: by `pacing` launches; by NVIDIA's multi-process service (`mps`), which has to
     /// run; as instances of partitioned GPUs (`mig`) and no whole ones; or `auto`: instances as they are, whole GPUs by the
     /// service where it runs, else by pacing
@@ -188,6 +192,11 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
         .map(std::path::absolute)
         .transpose()
         .map_err(|e| Failure::with_status(format!("The driver's path cannot be understood: {e}"), 2))?;
+    let folders = arguments.libraries.as_deref().map(std::env::split_paths).into_iter().flatten();
+    options.device.libraries = folders
+        .map(std::path::absolute)
+        .collect::<Result<_, _>>()
+        .map_err(|e| Failure::with_status(format!("A folder of libraries cannot be understood: {e}"), 2))?;
     options.device.memory = arguments.memory.unwrap_or(options.device.memory);
     options.device.partition = arguments.partition;
     options.device.allow_host_pointers = arguments.allow_host_pointers;

@@ -13,6 +13,7 @@
 //! From it come the records with their wire form, the enum [`Operation`], and its decoder. Rows are never renumbered or changed, only
 //! added. Executing devices match on the enum: the compiler says what is missing.
 
+mod addresses;
 mod blas;
 mod dnn;
 mod fft;

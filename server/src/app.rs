@@ -74,6 +74,7 @@ pub(crate) fn nvidia_config(spec: &DeviceSpec) -> nvidia::Config {
     let first = || (0..spec.count).collect();
     nvidia::Config {
         driver: spec.driver.clone(),
+        libraries: spec.libraries.clone(),
         devices: Some(if spec.numbers.is_empty() { first() } else { spec.numbers.clone() }),
         memory: (spec.memory > 0).then_some(spec.memory),
         expected: spec.visible.iter().filter_map(|name| nvidia::parse_uuid(name)).collect(),

@@ -66,6 +66,8 @@ pub struct DeviceSpec {
     pub compute_capability: (u32, u32),
     /// The NVIDIA driver's library. Without it the machine's driver is looked for.
     pub driver: Option<PathBuf>,
+    /// Folders in which the NVIDIA device's mathematical libraries are looked for before the usual ones.
+    pub libraries: Vec<PathBuf>,
     /// Which of the machine's devices they are, by ordinal: as many as `count` says, or none for the first ones.
     pub numbers: Vec<u32>,
     /// How NVIDIA devices are divided among leases.
@@ -112,6 +114,7 @@ impl Default for DeviceSpec {
             multiprocessors: 0,
             compute_capability: settings::SOFTWARE_CAPABILITY,
             driver: None,
+            libraries: Vec::new(),
             numbers: Vec::new(),
             partition: Partition::Auto,
             visible: Vec::new(),

@@ -122,6 +122,8 @@ impl Orders {
         self.device.compute_capability.encode(&mut out);
         (self.device.kind as u32).encode(&mut out);
         path_bytes(self.device.driver.as_deref()).encode(&mut out);
+        let libraries = self.device.libraries.iter();
+        libraries.map(|folder| path_bytes(Some(folder))).collect::<Vec<_>>().encode(&mut out);
         self.device.numbers.encode(&mut out);
         self.device.visible.encode(&mut out);
         (self.device.identity, self.device.multiprocessors).encode(&mut out);
@@ -169,6 +171,8 @@ impl Orders {
             .ok_or(DecodeError::Unknown { what: "A kind of device", value: u64::from(kind) })?;
         let driver: Vec<u8> = Wire::decode(&mut r)?;
         let driver = path_from(&driver);
+        let libraries: Vec<Vec<u8>> = Wire::decode(&mut r)?;
+        let libraries = libraries.iter().filter_map(|folder| path_from(folder)).collect();
         let numbers = Wire::decode(&mut r)?;
         let visible = Wire::decode(&mut r)?;
         let (identity, multiprocessors) = Wire::decode(&mut r)?;
@@ -181,6 +185,7 @@ impl Orders {
             multiprocessors,
             compute_capability,
             driver,
+            libraries,
             numbers,
             visible,
             identity,
@@ -254,6 +259,7 @@ mod tests {
                 multiprocessors: 31,
                 compute_capability: (9, 0),
                 driver: Some("/lib/x".into()),
+                libraries: vec!["/opt/a".into(), "/opt/b".into()],
                 numbers: vec![2, 1],
                 visible: vec!["GPU-x".into(), "MIG-y".into()],
                 identity: 29,

@@ -1,7 +1,7 @@
 //! Forwarding devices, held to what every device is held to: [`Remote`] over each way to a real server, and [`Several`] with two
 //! of them. This very program is also the daemon and the applications' processes, which execute on software GPUs.
 
-use rgpu_conformance::{Subject, TestHost, harness};
+use rgpu_conformance::{Needs, Subject, TestHost, harness};
 use rgpu_device::{Host, Result};
 use rgpu_protocol::transport::{Choice, Kind, Shm, Tcp};
 use rgpu_remote::several::{Application, Server, Several};
@@ -19,7 +19,12 @@ fn main() -> ExitCode {
         Some("serve") => return serve(arguments[2].parse().unwrap()),
         _ => {}
     }
-    harness::run(&[("remote_over_tcp", over_tcp), ("remote_over_shm", over_shm), ("several", several)])
+    // A server that is built by itself has no mathematical libraries.
+    let lacking: &[Needs] = if cfg!(feature = "libraries") { &[] } else { &[Needs::Libraries] };
+    harness::run(
+        &[("remote_over_tcp", over_tcp), ("remote_over_shm", over_shm), ("several", several)],
+        lacking,
+    )
 }
 
 /// A daemon with so many devices, until it is killed.

@@ -153,12 +153,12 @@ class Outcome:
         return {"status": status, "seconds": round(self.seconds, 3), "stdout": self.stdout[-4000:], "stderr": self.stderr[-4000:]}
 
 
-def run(command, limit, directory=None):
+def run(command, limit, directory=None, extra=None):
     """Runs a program to its end, or kills it and what it started."""
     begin = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=directory,
-                                 env=clean_environment(), start_new_session=True)
+                                 env=clean_environment(extra), start_new_session=True)
         late = False
         try:
             child.wait(limit)
@@ -284,6 +284,8 @@ class Check:
         options = ["--device", arguments.device]
         if arguments.driver:
             options += ["--driver", arguments.driver]
+        if arguments.libraries:
+            options += ["--libraries", arguments.libraries]
         if arguments.workers:
             options += ["--workers", str(arguments.workers)]
         if arguments.memory:
@@ -303,6 +305,14 @@ class Check:
         transport = way.split()[1]
         return [RGPU, "run", "--server", self.server.address, "--transport", transport, "--"] + program
 
+    def native_libraries(self):
+        """Variables by which programs find NVIDIA's libraries in the folders that were named."""
+        folders = [f for f in (self.arguments.libraries or "").split(":") if f]
+        inner = [os.path.join(f, name, "lib") for f in folders if os.path.isdir(f) for name in sorted(os.listdir(f))]
+        known = [os.environ["LD_LIBRARY_PATH"]] if os.environ.get("LD_LIBRARY_PATH") else []
+        paths = folders + [path for path in inner if os.path.isdir(path)] + known
+        return {"LD_LIBRARY_PATH": ":".join(paths)} if folders else None
+
     def software(self):
         """What the software GPU in a program's process is told."""
         workers = ["--workers", str(self.arguments.workers)] if self.arguments.workers else []
@@ -312,7 +322,8 @@ class Check:
         command = self.command(way, program)
         if isinstance(command, str):
             return Outcome(-1, "", command, 0, False)
-        outcome = run(command, limit)
+        # Natively the dynamic loader has to find what the server is told.
+        outcome = run(command, limit, extra=self.native_libraries() if way == NATIVE else None)
         if way != NATIVE:
             self.server.settle()
         return outcome
@@ -370,6 +381,29 @@ class Check:
                 result["outcomes"] = {way: o.summary() for way, o in outcomes.items()}
             return result
         self.step(f"examples/{name}", body)
+
+    def library_program(self, name):
+        def body():
+            program = [os.path.join(HERE, "programs", name)]
+            outcomes = {way: self.start(way, program, 240) for way in self.ways}
+            right = {way: o.well and any(line.startswith(f"{name}: ok") for line in o.stdout.splitlines())
+                     for way, o in outcomes.items()}
+            result = {"seconds": {way: round(o.seconds, 3) for way, o in outcomes.items()}, "right": right}
+            others = [way for way in self.ways if way != NATIVE]
+            if not right[NATIVE] and "there is no cu" in outcomes[NATIVE].stderr:
+                result["verdict"] = "the machine has not got the library"
+            elif not right[NATIVE]:
+                result["verdict"] = "natively wrong" if any(right[w] for w in others) else "wrong everywhere"
+            else:
+                result["verdict"] = "right" if all(right[w] for w in others) else "wrong"
+            if result["verdict"] != "right":
+                result["outcomes"] = {way: o.summary() for way, o in outcomes.items()}
+            return result
+        self.step(f"libraries/{name}", body)
+
+    def libraries(self):
+        for name in self.manifest.get("libraries", []):
+            self.library_program(name)
 
     def error_case(self, name):
         def body():
@@ -492,6 +526,7 @@ class Check:
                 "examples-1": (third(0), "a third of the examples, natively and through rgpu"),
                 "examples-2": (third(1), "another third"), "examples-3": (third(2), "the rest"),
                 "errors": (self.errors, "CUDA's error cases, call by call"),
+                "libraries": (self.libraries, "programs that use NVIDIA's libraries of mathematics, where the machine has those"),
                 "nvml": (self.nvml, "what nvidia-smi asks"),
                 "launches": (self.launches, "launch rate, and a program of many small kernels"),
                 "latency": (self.latency, "calls that wait for an answer"),
@@ -537,7 +572,9 @@ def report(check):
     table = measurements(steps, ways)
     examples = {n.split("/", 1)[1]: s for n, s in steps.items() if n.startswith("examples/")}
     errors = {n.split("/", 1)[1]: s for n, s in steps.items() if n.startswith("errors/")}
+    libraries = {n.split("/", 1)[1]: s for n, s in steps.items() if n.startswith("libraries/")}
     bad = [f"example {n}: {s['verdict']}" for n, s in examples.items() if s["verdict"] != "right"]
+    bad += [f"program of libraries {n}: {s['verdict']}" for n, s in libraries.items() if s["verdict"] in ("wrong", "natively wrong", "wrong everywhere")]
     bad += [f"error case {n}: {s['verdict']}" for n, s in errors.items() if s["verdict"] != "same"]
     bad += [f"{n}: {s['verdict']}" for n, s in steps.items() if "results" in s and s["verdict"] != "done"]
     if environment.get("verdict") == "differs":
@@ -547,7 +584,7 @@ def report(check):
         bad.append(f"NVML: {nvml['verdict']}")
     data = {"date": environment.get("date"), "driver": native.get("driver"), "cuda": native.get("cuda"),
             "gpus": native.get("names"), "memory": native.get("memory"), "conditions": conditions, "ways": ways,
-            "environment": environment, "examples": examples, "errors": errors, "nvml": nvml, "measurements": table,
+            "environment": environment, "examples": examples, "errors": errors, "libraries": libraries, "nvml": nvml, "measurements": table,
             "pytorch": steps.get("pytorch/first-steps"), "not as it should be": bad, "bundle": manifest}
     with open(os.path.join(check.arguments.results, "report.json"), "w") as file:
         json.dump(data, file, indent=1)
@@ -566,6 +603,8 @@ def report(check):
     if native.get("pcie_generation"):
         out.insert(-1, f"- PCIe: generation {native['pcie_generation']}, {native.get('pcie_lanes', '?')} lanes")
     out += ["## Not as it should be", ""] + ([f"- {b}" for b in bad] or ["Nothing, in what was run so far."]) + [""]
+    if libraries:
+        out += ["## Libraries of mathematics", ""] + [f"- {n}: {s['verdict']}" for n, s in sorted(libraries.items())] + [""]
     if examples:
         right = sum(s["verdict"] == "right" for s in examples.values())
         out += ["## Examples", "", f"{right} of {len(examples)} are right in every way ({len(manifest['examples'])} in all).", "",
@@ -615,6 +654,8 @@ def main():
     parser.add_argument("--results", default="gpu-check-results", metavar="DIR", help="where the outcomes are kept [default: %(default)s]")
     parser.add_argument("--device", default="nvidia", help="the server's device [default: %(default)s]")
     parser.add_argument("--driver", metavar="PATH", help="the server's driver, where it is not the machine's; `shim` is the bundle's own library")
+    parser.add_argument("--libraries", metavar="FOLDER[:FOLDER...]",
+                        help="where NVIDIA's libraries are (cuBLAS, ...), such as Python's site-packages/nvidia [default: looked for]")
     parser.add_argument("--dry-run", action="store_true", help="without a GPU: \"native\" is the software GPU in the program's process")
     parser.add_argument("--quick", action="store_true", help="little work, to see whether everything runs")
     parser.add_argument("--rounds", type=int, help="how often each measurement is made [default: 3; 1 with --quick]")

@@ -80,10 +80,17 @@ pub fn all() -> Result<Vec<Example>> {
     in_directory(&repository().join("examples"))
 }
 
+/// The test programs that use libraries of mathematics, by name.
+pub const OF_LIBRARIES: [&str; 3] = ["cublas", "mathematics", "transformer"];
+
 /// The programs that `cargo xtask gpu-check` takes along besides the examples, by name.
 pub fn for_gpu_check() -> Result<Vec<Example>> {
     let mut programs = in_directory(&repository().join("tests/gpu_check"))?;
-    programs.extend(for_tests()?.into_iter().filter(|program| program.name == "nvml_queries"));
+    programs.extend(
+        for_tests()?.into_iter().filter(|program| {
+            program.name == "nvml_queries" || OF_LIBRARIES.contains(&program.name.as_str())
+        }),
+    );
     Ok(programs)
 }
 

@@ -64,6 +64,7 @@ impl Bundle {
             "made": now(),
             "commit": commit(),
             "examples": all.iter().map(|e| &e.name).collect::<Vec<_>>(),
+            "libraries": examples::OF_LIBRARIES,
             "compiled for": version.architectures(),
         });
         fs::write(directory.join("manifest.json"), serde_json::to_string_pretty(&manifest)?)?;

@@ -1,8 +1,9 @@
 //! A harness for test programs that have a `main` of their own, because they are started again as something else.
 //!
-//! It understands what libtest's users pass most (`--list`, `--exact`, `--test-threads=N`, a filter) and prints what libtest prints.
+//! It understands what libtest's users pass most (`--list`, `--exact`, `--test-threads=N`, a filter) and prints what
+//! libtest prints.
 
-use crate::{CASES, Open};
+use crate::{CASES, Needs, Open};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -40,12 +41,13 @@ impl Wanted {
     }
 }
 
-/// Runs all cases over each of these devices, each case as a test named after both.
-pub fn run(devices: &[(&str, Open)]) -> ExitCode {
+/// Runs all cases over each of these devices, each case as a test named after both; but for those that need what the
+/// devices lack.
+pub fn run(devices: &[(&str, Open)], lacking: &[Needs]) -> ExitCode {
     let wanted = Wanted::from_arguments();
     let mut tests = Vec::new();
     for (device, open) in devices {
-        for case in CASES {
+        for case in CASES.iter().filter(|case| !lacking.contains(&case.needs)) {
             tests.push((format!("{device}::{}", case.name), case.run, *open));
         }
     }

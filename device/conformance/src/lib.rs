@@ -47,6 +47,8 @@ pub enum Needs {
     Images,
     /// There are two ordinals.
     TwoDevices,
+    /// There are mathematical libraries.
+    Libraries,
 }
 
 /// One case: something that every device answers alike.
@@ -153,6 +155,13 @@ macro_rules! for_each_case {
             [Printing launches:
                 printed_text_comes_before_the_end
             ]
+            [Libraries libraries:
+                libraries_have_versions
+                products_are_computed
+                operations_keep_their_streams_order
+                unknown_operations_are_refused
+                wrong_addresses_stick
+            ]
             [Faults errors:
                 illegal_addresses_stick
                 failed_assertions_stick
@@ -219,6 +228,7 @@ macro_rules! __tests_of {
     ([LegacyOrder $($rest:ident)*] LegacyOrder $($all:tt)*) => { $crate::__ignored!(LegacyOrder $($all)*); };
     ([Images $($rest:ident)*] Images $($all:tt)*) => { $crate::__ignored!(Images $($all)*); };
     ([TwoDevices $($rest:ident)*] TwoDevices $($all:tt)*) => { $crate::__ignored!(TwoDevices $($all)*); };
+    ([Libraries $($rest:ident)*] Libraries $($all:tt)*) => { $crate::__ignored!(Libraries $($all)*); };
     ([$other:ident $($rest:ident)*] $need:ident $($all:tt)*) => {
         $crate::__tests_of!([$($rest)*] $need $($all)*);
     };

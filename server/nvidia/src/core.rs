@@ -1,6 +1,7 @@
 //! What the caller's threads, the submitting thread and the waiting thread share.
 
 use super::driver::Driver;
+use super::libraries::Libraries;
 use super::memory::{Allocation, CheckedRegion, Pieces, Table};
 use super::meter::Meter;
 use super::mirror::{Area, Mirror};
@@ -131,9 +132,17 @@ pub(crate) struct Launch {
     pub params: Vec<u8>,
 }
 
+/// An operation of a mathematical library.
+pub(crate) struct LibraryWork {
+    pub operation: rgpu_libraries::Operation,
+    /// Where its operands begin.
+    pub addresses: Vec<u64>,
+}
+
 /// Work for the submitting thread.
 pub(crate) enum Op {
     Launch(Box<Launch>),
+    Library(Box<LibraryWork>),
     Fill {
         to: CheckedRegion,
         value: u32,
@@ -246,6 +255,8 @@ impl Queue {
 /// One application's NVIDIA devices: what the caller's threads, the submitting thread and the waiting thread share.
 pub(crate) struct Core {
     pub driver: Arc<Driver>,
+    /// The machine's mathematical libraries.
+    pub libraries: Libraries,
     pub host: Arc<dyn Host>,
     pub gpus: Vec<Gpu>,
     pub state: Mutex<HandleTables>,

@@ -1,6 +1,8 @@
 //! [`NvidiaDevice`] as a [`Device`].
 
-use super::core::{Core, Event, HandleTables, Launch as LaunchOp, Op, Stream, find_event, find_stream};
+use super::core::{
+    Core, Event, HandleTables, Launch as LaunchOp, LibraryWork, Op, Stream, find_event, find_stream,
+};
 use super::memory::{CheckedRegion, Table};
 use super::modules::{self, Kernel};
 use super::{NvidiaDevice, addresses, meter};
@@ -8,8 +10,10 @@ use parking_lot::Mutex;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, FIRST_STREAM, Handle, HostData,
-    Launch, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Seat, Target,
+    Launch, LibraryCall, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Seat,
+    Target,
 };
+use rgpu_libraries::Operation;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -306,6 +310,33 @@ impl Device for NvidiaDevice {
         };
         core.enqueue_on(stream, Op::Launch(Box::new(op)));
         Ok(())
+    }
+
+    fn library(&self, call: LibraryCall<'_>) -> Result<()> {
+        let core = &self.core;
+        let operation = Operation::read(call.operation, call.params)
+            .map_err(|error| Error::new(Code::InvalidValue, format!("An operation of a library: {error}")))?;
+        let addresses = operation.addresses();
+        let mut state = core.state.lock();
+        let stream = core.stream(&state, call.stream)?;
+        let table = table(&mut state)?;
+        // The libraries see to the rest: what is not mapped behind an operand's first byte is their kernels' error.
+        let wrong = addresses.iter().find_map(|addr| table.place(Region::linear(*addr, 1)).err());
+        if let Some(error) = wrong {
+            let error =
+                Error::new(Code::IllegalAddress, format!("An operation of a library: {}", error.message));
+            drop(state);
+            return core.note(stream.ordinal, Err(error));
+        }
+        core.enqueue_on(stream, Op::Library(Box::new(LibraryWork { operation, addresses })));
+        Ok(())
+    }
+
+    fn library_version(&self, ordinal: Ordinal, library: u32) -> Result<u32> {
+        let core = &self.core;
+        core.check(ordinal)?;
+        core.enter(ordinal)?;
+        core.libraries.version(library)
     }
 
     fn stream_create(&self, ordinal: Ordinal, stream: Handle, blocking: bool, priority: i32) -> Result<()> {

@@ -225,6 +225,22 @@ impl Driver {
         call!(self, mem_set_access(address, size as usize, all.as_ptr(), all.len()))
     }
 
+    /// Memory of the stream's device, in the stream's order: what is enqueued from now on may use it.
+    pub(crate) fn alloc_async(&self, size: u64, stream: Stream) -> Result<Address> {
+        let function = self.table.mem_alloc_async.ok_or_else(|| no_function("cuMemAllocAsync"))?;
+        let mut address = 0;
+        // SAFETY: the place is valid.
+        self.check(unsafe { function(&mut address, size as usize, stream) }, "mem_alloc_async")?;
+        Ok(address)
+    }
+
+    /// Gives such memory back, in a stream's order.
+    pub(crate) fn free_async(&self, address: Address, stream: Stream) -> Result<()> {
+        let function = self.table.mem_free_async.ok_or_else(|| no_function("cuMemFreeAsync"))?;
+        // SAFETY: the driver checks its arguments.
+        self.check(unsafe { function(address, stream) }, "mem_free_async")
+    }
+
     /// Host memory that devices reach fast.
     pub(crate) fn host_alloc(&self, size: usize) -> Result<*mut u8> {
         let mut memory = std::ptr::null_mut();
@@ -550,6 +566,10 @@ impl Driver {
         call!(self, event_elapsed_time(&mut time, start, end))?;
         Ok(time)
     }
+}
+
+fn no_function(name: &str) -> Error {
+    Error::new(Code::NotSupported, format!("The driver has no {name}"))
 }
 
 fn c_name(name: &str) -> Result<CString> {

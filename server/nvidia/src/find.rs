@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "libcuda.so.1";
 
 /// Where distributions and NVIDIA's installer put the driver.
-const FOLDERS: &[&str] = &[
+pub(crate) const FOLDERS: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
     "/usr/lib64",
@@ -26,7 +26,7 @@ const FOLDERS: &[&str] = &[
 ];
 
 /// The symbol by which rgpu's own library is known, and which makes it serve the process it is in.
-const IN_PROCESS: &CStr = c"rgpu_use_in_process";
+pub(crate) const IN_PROCESS: &CStr = c"rgpu_use_in_process";
 
 /// An opened driver.
 pub(crate) struct Opened {
@@ -50,7 +50,7 @@ pub(crate) fn open(driver: Option<&Path>) -> Result<Opened> {
     }
     let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
     let mut passed = Vec::new();
-    for path in candidates(&cache) {
+    for path in candidates(&cache, FILE, FOLDERS.iter().map(PathBuf::from)) {
         if !path.exists() {
             continue;
         }
@@ -100,16 +100,17 @@ pub fn is_own(driver: &Path) -> bool {
 }
 
 /// A shared library.
-struct Library(*mut c_void);
+pub(crate) struct Library(*mut c_void);
 
 impl Library {
-    fn open(path: &Path) -> Result<Self> {
+    /// Opens the library that is named by its full path.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let fail = |why: &str| {
-            let text = format!("The driver {} cannot be opened: {why}", path.display());
+            let text = format!("{} cannot be opened: {why}", path.display());
             Err(Error::new(Code::SharedObjectInitFailed, text))
         };
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return fail("its name has a NUL") };
-        // SAFETY: the name ends in NUL. The library's constructors run; that is what opening a driver means.
+        // SAFETY: the name ends in NUL. The library's constructors run; that is what opening it means.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             // SAFETY: after a failure it is a valid text.
@@ -122,7 +123,8 @@ impl Library {
         Ok(Self(handle))
     }
 
-    fn symbol(&self, name: &CStr) -> *const c_void {
+    /// The address of a symbol, or null.
+    pub(crate) fn symbol(&self, name: &CStr) -> *const c_void {
         // SAFETY: the library is open and the name ends in NUL.
         unsafe { libc::dlsym(self.0, name.as_ptr()) }
     }
@@ -168,10 +170,10 @@ impl Resolver for Symbols<'_> {
     }
 }
 
-/// Where the driver may be, each place once.
-fn candidates(cache: &[u8]) -> Vec<PathBuf> {
-    let mut all = in_cache(cache);
-    all.extend(FOLDERS.iter().map(|folder| Path::new(folder).join(FILE)));
+/// Where a library may be, by the loader's cache and in folders, each place once.
+pub(crate) fn candidates(cache: &[u8], file: &str, folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut all = in_cache(cache, file);
+    all.extend(folders.map(|folder| folder.join(file)));
     let mut seen = Vec::new();
     all.retain(|path| {
         // Most folders are links to each other.
@@ -183,9 +185,9 @@ fn candidates(cache: &[u8]) -> Vec<PathBuf> {
     all
 }
 
-/// The driver's places in the loader's cache (`/etc/ld.so.cache`): a header of 48 bytes, entries of 24 bytes
+/// A library's places in the loader's cache (`/etc/ld.so.cache`): a header of 48 bytes, entries of 24 bytes
 /// (flags, offset of the name, offset of the path, …), and the texts.
-fn in_cache(cache: &[u8]) -> Vec<PathBuf> {
+fn in_cache(cache: &[u8], file: &str) -> Vec<PathBuf> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     // Caches for older loaders begin with a part in another format.
     let Some(start) = cache.windows(MAGIC.len()).position(|w| w == MAGIC) else { return Vec::new() };
@@ -207,7 +209,7 @@ fn in_cache(cache: &[u8]) -> Vec<PathBuf> {
             break;
         };
         if flags & 0xffff == wanted
-            && text(name) == Some(FILE.as_bytes())
+            && text(name) == Some(file.as_bytes())
             && let Some(path) = text(path)
         {
             found.push(PathBuf::from(OsStr::from_bytes(path)));
@@ -250,15 +252,15 @@ mod tests {
             (0x0003, FILE, "/usr/lib32/libcuda.so.1"),
             (wanted, FILE, "/opt/driver/libcuda.so.1"),
         ]);
-        assert_eq!(in_cache(&bytes), [Path::new("/opt/driver/libcuda.so.1")]);
+        assert_eq!(in_cache(&bytes, FILE), [Path::new("/opt/driver/libcuda.so.1")]);
         let mut old = b"ld.so-1.7.0 and something".to_vec();
         old.extend_from_slice(&bytes);
-        assert_eq!(in_cache(&old).len(), 1);
+        assert_eq!(in_cache(&old, FILE).len(), 1);
         // Damaged caches are no reason to fail.
         for cut in 0..bytes.len() {
-            in_cache(&bytes[..cut]);
+            in_cache(&bytes[..cut], FILE);
         }
-        assert!(in_cache(b"").is_empty());
+        assert!(in_cache(b"", FILE).is_empty());
     }
 
     #[test]

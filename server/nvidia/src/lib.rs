@@ -19,6 +19,7 @@ mod driver;
 mod find;
 mod image;
 mod info;
+mod libraries;
 mod memory;
 mod meter;
 mod mig;
@@ -40,6 +41,7 @@ mod wait;
 use self::core::{Core, Gpu, HandleTables};
 use self::driver::Driver;
 pub use self::find::is_own;
+use self::libraries::{Libraries, Place};
 pub use self::mig::parse_uuid;
 use self::print::Printed;
 use self::table::Table;
@@ -65,6 +67,8 @@ pub struct Config {
     pub devices: Option<Vec<u32>>,
     /// Memory in bytes of each device that the application may use; all without it.
     pub memory: Option<u64>,
+    /// Folders in which mathematical libraries are looked for before the usual ones.
+    pub libraries: Vec<PathBuf>,
     /// The UUIDs that the devices must have, where the process was to be shown certain ones; none where any will do.
     pub expected: Vec<[u8; 16]>,
 }
@@ -85,16 +89,18 @@ impl NvidiaDevice {
         pacer: Option<Arc<dyn Pacer>>,
     ) -> Result<Arc<dyn Device>> {
         let opened = find::open(config.driver.as_deref())?;
-        let device = Self::with_table(opened.table, opened.is_own, config, host, Printed::capture(), pacer)?;
+        let own = opened.is_own.then(|| Place::Own(opened.path.clone()));
+        let device = Self::with_table(opened.table, own, config, host, Printed::capture(), pacer)?;
         let uuids = device.core.gpus.iter().map(|gpu| gpu.info.uuid).collect();
         let _ = device.nvml.set(telemetry::Nvml::beside(&opened.path, opened.is_own, uuids));
         Ok(device)
     }
 
-    /// With a driver that is there already.
+    /// With a driver that is there already, and the mathematical libraries of a place; of the machine's, where none
+    /// is given. rgpu's own library hands out memory that is zero.
     fn with_table(
         table: Table,
-        fresh_is_zero: bool,
+        libraries: Option<Place>,
         config: &Config,
         host: Arc<dyn Host>,
         printed: Printed,
@@ -102,6 +108,9 @@ impl NvidiaDevice {
     ) -> Result<Arc<Self>> {
         let driver = Arc::new(Driver::new(table));
         let infos = info::describe_all(&driver, config)?;
+        let fresh_is_zero = matches!(libraries, Some(Place::Own(_)));
+        let version = driver.version()?;
+        let place = libraries.unwrap_or_else(|| Place::Machine(config.libraries.clone(), version));
         let mut gpus = Vec::new();
         let mut devices = Vec::new();
         for (device, info) in infos {
@@ -143,6 +152,7 @@ impl NvidiaDevice {
         };
         let core = Arc::new(Core {
             driver,
+            libraries: Libraries::new(place),
             host,
             gpus,
             state: Mutex::new(state),
@@ -210,8 +220,8 @@ pub struct Seen {
     pub free: Option<u64>,
     /// Its name for `CUDA_VISIBLE_DEVICES`; empty where every process is shown all devices.
     pub name: String,
-    /// Whether kernels can follow pointers into memory that the process has made without the driver (HMM, or ATS): into all of
-    /// its memory, then.
+    /// Whether kernels can follow pointers into memory that the process has made without the driver (HMM, or ATS):
+    /// into all of its memory, then.
     pub follows_host_pointers: bool,
 }
 
@@ -223,8 +233,8 @@ pub enum Looked {
     Apart(Vec<String>, Vec<Vec<usize>>),
 }
 
-/// Looks what devices this process could use, as far as the driver shows them to it, where `visible` is what it was told to
-/// show. The driver stays loaded, and memory in use: a process that should not have that asks another one.
+/// Looks what devices this process could use, as far as the driver shows them to it, where `visible` is what it was
+/// told to show. The driver stays loaded, and memory in use: a process that should not have that asks another one.
 pub fn look(driver: Option<&Path>, visible: Option<&str>) -> Result<Looked> {
     let opened = find::open(driver)?;
     // Where our own library stands in for the driver, nothing is partitioned.

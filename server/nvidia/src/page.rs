@@ -1,7 +1,9 @@
 //! `docs/compatibility.md`: which of the driver's calls the NVIDIA device makes, written from the table.
 
+use super::libraries::TABLES;
 use super::mig;
 use super::table::{ROWS, Row};
+use rgpu_control::libraries::LIBRARIES;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -16,6 +18,25 @@ fn symbols(row: &Row) -> String {
     let names: Vec<String> =
         row.sources.iter().map(|s| format!("`{}`", s.symbol.to_string_lossy())).collect();
     names.join(", else ")
+}
+
+/// What is said of mathematical libraries.
+fn libraries() -> String {
+    let mut text = String::from(
+        "\n## Mathematical libraries\n\nOpened when an application asks for them ([libraries.md](libraries.md#on-an-nvidia-gpu)). None is \
+         needed, and no function of\nthem is: what is missing is refused by name when an operation wants it.\n\n",
+    );
+    for (name, rows) in TABLES {
+        let library = LIBRARIES.iter().find(|library| library.name == *name);
+        let files: Vec<String> =
+            library.iter().flat_map(|l| l.files).map(|(file, _)| format!("`{file}`")).collect();
+        let functions: Vec<String> =
+            rows.iter().flat_map(|row| row.names).map(|name| format!("`{name}`")).collect();
+        let _ = writeln!(text, "### {}\n\n{}\n", files.join(", "), functions.join(", "));
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
 }
 
 /// The page.
@@ -57,8 +78,9 @@ fn page() -> String {
          it is\nthere, and sets `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` (GPUs of compute capability 7.0 and later) and\n\
          `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` (drivers of CUDA 11.5 and later).\n",
     );
+    text.push_str(&libraries());
     text.push_str(
-        "\nThis page is written from the table in `server/nvidia/src/table.rs`; after changing it, run\n\
+        "\nThis page is written from the tables in `server/nvidia/src/table.rs` and `server/nvidia/src/libraries`; after changing them, run\n\
          `RGPU_WRITE_DOCS=1 cargo test -p rgpu-nvidia compatibility`.\n",
     );
     text

@@ -4,7 +4,8 @@
 //! because mirrored memory may have to be fetched from the program first. Callers never wait for it.
 
 use super::addresses;
-use super::core::{Belongings, Core, Event, Item, Launch, Op, Stream};
+use super::core::{Belongings, Core, Event, Item, Launch, LibraryWork, Op, Stream};
+use super::libraries::Bench;
 use super::memory::Allocation;
 use super::meter;
 use super::mirror::Area;
@@ -45,6 +46,10 @@ pub(crate) struct Submitter {
     next_gate: u64,
     /// By number, what work in a released place must wait for.
     releases: HashMap<u64, Vec<(u64, Arc<Marker>)>>,
+    /// By stream: what operations of libraries work with there.
+    benches: HashMap<u64, Bench>,
+    /// Those of streams that were destroyed, with the streams' ordinals and ends.
+    spare: Vec<(Ordinal, Bench, Arc<Marker>)>,
     /// Waits of the operation at hand that somebody is told about. They begin once it counts as submitted, so that
     /// whoever is told does not find it under way.
     told: Vec<Wait>,
@@ -60,6 +65,8 @@ impl Submitter {
             gates: Vec::new(),
             next_gate: 1,
             releases: HashMap::new(),
+            benches: HashMap::new(),
+            spare: Vec::new(),
             told: Vec::new(),
         }
     }
@@ -165,6 +172,7 @@ impl Submitter {
         let on = transfer::On { core: &core, ordinal, stream: &stream, belongings: &belongings, turn };
         match op {
             Op::Launch(launch) => self.launch(&stream, *launch, turn),
+            Op::Library(work) => self.library(&stream, &work, turn),
             Op::Fill { to, value, element } => on.fill(to, value, element),
             Op::In { to, host_addr, data } => on.copy_in(to, host_addr, data),
             Op::Out { from, host_addr, sink } => {
@@ -190,6 +198,9 @@ impl Submitter {
             }
             Op::Destroy => {
                 self.lanes.remove(&stream.key);
+                if let (Some(bench), Some(end)) = (self.benches.remove(&stream.key), markers.first()) {
+                    self.spare.push((ordinal, bench, end.clone()));
+                }
                 for end in markers {
                     if self.fenced.iter().any(|other| other.key == stream.key) {
                         self.add_gate(stream.key, end.clone());
@@ -352,6 +363,37 @@ impl Submitter {
         Ok(())
     }
 
+    /// The bench of a stream: its own, one that another stream has left, or a new one.
+    fn take_bench(&mut self, stream: &Stream) -> Result<Bench> {
+        if let Some(bench) = self.benches.remove(&stream.key) {
+            return Ok(bench);
+        }
+        let Some(at) = self.spare.iter().position(|(ordinal, ..)| *ordinal == stream.ordinal) else {
+            return Ok(Bench::default());
+        };
+        let (_, bench, end) = self.spare.swap_remove(at);
+        if !end.is_gone() {
+            self.core.driver.stream_wait(stream.raw, end.raw)?;
+        }
+        Ok(bench)
+    }
+
+    fn library(&mut self, stream: &Stream, work: &LibraryWork, turn: u64) -> Result<()> {
+        let core = self.core.clone();
+        let measured = meter::before(&core, stream.ordinal);
+        let addresses: Vec<u8> = work.addresses.iter().flat_map(|addr| addr.to_le_bytes()).collect();
+        core.mirror.before_kernel(&core, turn, &addresses)?;
+        let belongings = core.enter(stream.ordinal)?;
+        let timed = Timed { core: &core, stream, belongings: &belongings, measured };
+        let start = timed.mark()?;
+        let mut bench = self.take_bench(stream)?;
+        let done = bench.run(&core.libraries, &core.driver, &work.operation, stream.raw);
+        self.benches.insert(stream.key, bench);
+        // Some of it may be under way even where it failed.
+        timed.submitted(start)?;
+        done
+    }
+
     fn launch(&mut self, stream: &Stream, mut launch: Launch, turn: u64) -> Result<()> {
         let core = &self.core;
         let measured = meter::before(core, stream.ordinal);
@@ -373,12 +415,8 @@ impl Submitter {
                 *allowed = launch.shared_bytes;
             }
         }
-        let mark = || -> Result<Arc<Marker>> {
-            let marker = belongings.timed.take()?;
-            core.driver.event_record(marker.raw, stream.raw)?;
-            Ok(marker)
-        };
-        let start = measured.then(mark).transpose()?;
+        let timed = Timed { core, stream, belongings: &belongings, measured };
+        let start = timed.mark()?;
         let (grid, block, shared) = (launch.grid, launch.block, launch.shared_bytes);
         let launched = if launch.cooperative {
             let base = launch.params.as_mut_ptr();
@@ -396,14 +434,7 @@ impl Submitter {
         if launch.module.prints {
             gpu.may_have_printed.store(true, SeqCst);
         }
-        gpu.launches.lock().begun();
-        if let Some(start) = start {
-            gpu.meter.lock().submitted(start, mark()?);
-        }
-        if let Some(pacer) = &core.pacer {
-            pacer.launched(stream.ordinal, 1);
-        }
-        Ok(())
+        timed.submitted(start)
     }
 
     fn host_function(&mut self, stream: &Arc<Stream>, id: u64, belongings: &Belongings) -> Result<()> {
@@ -438,6 +469,9 @@ impl Submitter {
         belongings.timed.forget();
         belongings.staging.forget();
         self.gates.retain(|gate| !gate.marker.is_gone());
+        // Handles and plans go with the context; to destroy them one by one could only fail.
+        self.benches.retain(|key, _| self.lanes.contains_key(key));
+        self.spare.retain(|(other, ..)| *other != ordinal);
         let result = core.driver.reset(gpu.device);
         // The caller has put what is to be freed into the queue's shape: allocations of the ordinal.
         let allocations = {
@@ -468,6 +502,39 @@ impl Submitter {
         gpu.launches.lock().abandoned();
         gpu.meter.lock().forget();
         gpu.errors.lock().reset();
+        Ok(())
+    }
+}
+
+/// Work on a stream whose time may be measured.
+struct Timed<'a> {
+    core: &'a Core,
+    stream: &'a Stream,
+    belongings: &'a Belongings,
+    measured: bool,
+}
+
+impl Timed<'_> {
+    /// A point in the stream, if the time is measured.
+    fn mark(&self) -> Result<Option<Arc<Marker>>> {
+        if !self.measured {
+            return Ok(None);
+        }
+        let marker = self.belongings.timed.take()?;
+        self.core.driver.event_record(marker.raw, self.stream.raw)?;
+        Ok(Some(marker))
+    }
+
+    /// The work was handed to the driver.
+    fn submitted(&self, start: Option<Arc<Marker>>) -> Result<()> {
+        let gpu = self.core.gpu(self.stream.ordinal)?;
+        gpu.launches.lock().begun();
+        if let (Some(start), Some(end)) = (start, self.mark()?) {
+            gpu.meter.lock().submitted(start, end);
+        }
+        if let Some(pacer) = &self.core.pacer {
+            pacer.launched(self.stream.ordinal, 1);
+        }
         Ok(())
     }
 }

@@ -147,6 +147,10 @@ entry_points! {
     need mem_unmap(Address, usize): 10020 c"cuMemUnmap" c"cuMemUnmap";
     need mem_set_access(Address, usize, *const MemAccessDesc, usize):
         10020 c"cuMemSetAccess" c"cuMemSetAccess";
+    want mem_alloc_async(*mut Address, usize, Stream): 11020 c"cuMemAllocAsync" c"cuMemAllocAsync"
+        ; "operations of mathematical libraries that need memory to work in are refused";
+    want mem_free_async(Address, Stream): 11020 c"cuMemFreeAsync" c"cuMemFreeAsync"
+        ; "operations of mathematical libraries that need memory to work in are refused";
     need mem_host_alloc(*mut *mut c_void, usize, c_uint): 2020 c"cuMemHostAlloc" c"cuMemHostAlloc";
     need mem_free_host(*mut c_void): 2000 c"cuMemFreeHost" c"cuMemFreeHost";
 

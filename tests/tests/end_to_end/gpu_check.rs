@@ -69,6 +69,11 @@ fn check(place: &Path, toolkit: &Toolkit) -> Result<()> {
         let ways = example["right"].as_object().context("No ways")?;
         ensure!(ways.len() == 3 && ways.values().all(|v| v == true), "{name}: {example}");
     }
+    let libraries = list("libraries")?;
+    ensure!(libraries.len() == 3, "{} programs of libraries were run", libraries.len());
+    for (name, program) in libraries {
+        ensure!(program["verdict"] == "right", "{name}: {program}");
+    }
     let errors = list("errors")?;
     ensure!(errors.len() >= 10, "{} error cases were run", errors.len());
     for (name, case) in errors {
@@ -94,10 +99,19 @@ fn check(place: &Path, toolkit: &Toolkit) -> Result<()> {
 
     // Over the code that drives real GPUs, with rgpu's own library as the driver.
     let driven = place.join("driven");
-    let device =
-        ["--device", "nvidia", "--driver", "shim", "--memory", "256M", "--part", "examples,errors,nvml"];
+    let device = [
+        "--device",
+        "nvidia",
+        "--driver",
+        "shim",
+        "--memory",
+        "256M",
+        "--part",
+        "examples,errors,libraries,nvml",
+    ];
     let finished = script(&bundle, &driven, &device)?.success()?;
     ensure!(finished.stdout.contains("errors/bad_arguments: same"), "{}", finished.output());
+    ensure!(finished.stdout.contains("libraries/cublas: right"), "{}", finished.output());
 
     // A difference is one: a script that compares with a server that is not there finds fault.
     let broken = place.join("broken");

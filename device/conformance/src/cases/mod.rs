@@ -5,6 +5,7 @@ pub mod errors;
 pub mod events;
 pub mod fills;
 pub mod launches;
+pub mod libraries;
 pub mod memory;
 pub mod modules;
 pub mod shared;

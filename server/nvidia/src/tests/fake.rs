@@ -62,6 +62,8 @@ enum Work {
     /// A kernel by name, with its number of threads and its parameters.
     Known(Known, u64, Vec<u8>),
     Call(HostFn, usize),
+    /// What a library does on the device.
+    Library(Box<dyn FnOnce() + Send>),
     Wait(usize, u64),
     Nothing,
 }
@@ -81,6 +83,7 @@ pub(super) fn turn() -> Turn {
         // SAFETY: it was mapped by the fake driver, for a test that is over.
         unsafe { libc::munmap(at as *mut c_void, size) };
     }
+    super::fake_libraries::books(|books| *books = super::fake_libraries::Books::default());
     *FAKE.lock() = Some(Fake { memory: 64 << 20, next: 0x1000, ..Fake::default() });
     Turn { _guard: guard }
 }
@@ -165,11 +168,17 @@ fn pump() {
                     });
                     continue;
                 }
+                Work::Library(compute) => compute(),
                 Work::Wait(..) | Work::Nothing => {}
             }
         }
         finish();
     }
+}
+
+/// Puts what a library does on a stream.
+pub(super) fn compute(stream: Stream, compute: impl FnOnce() + Send + 'static) {
+    enqueue("a library", stream, Work::Library(Box::new(compute)));
 }
 
 fn enqueue(name: &'static str, stream: Stream, work: Work) -> Status {
@@ -301,6 +310,14 @@ mod calls {
             // Whatever was there before.
             std::ptr::write_bytes(at as *mut u8, 0xAA, size);
             0
+        }
+        cuMemAllocAsync(out: *mut u64, size: usize, stream: Stream) |fake| {
+            fake.log.push(format!("alloc {size} on {:#x}", stream.0 as usize));
+            *out = libc::malloc(size) as u64; 0
+        }
+        cuMemFreeAsync(at: u64, stream: Stream) |fake| {
+            fake.log.push(format!("free on {:#x}", stream.0 as usize));
+            libc::free(at as *mut c_void); 0
         }
         cuMemHostAlloc(out: *mut *mut c_void, size: usize, _flags: c_uint) |fake| {
             *out = libc::malloc(size); 0

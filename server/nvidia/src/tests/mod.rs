@@ -2,8 +2,12 @@
 
 mod conformance;
 mod fake;
+mod fake_libraries;
 mod kernels;
+mod libraries;
+mod own;
 
+use super::libraries::Place;
 use super::print::Printed;
 use super::table::Table;
 use super::{Config, NvidiaDevice};
@@ -53,8 +57,14 @@ fn open(without: &'static [&'static str]) -> Result<(Arc<NvidiaDevice>, Arc<App>
     // SAFETY: the fake driver has the driver's interface.
     let table = unsafe { Table::load(&Symbols(without)) }?;
     let app = Arc::new(App::default());
-    let device =
-        NvidiaDevice::with_table(table, false, &Config::default(), app.clone(), Printed::nothing(), None)?;
+    let device = NvidiaDevice::with_table(
+        table,
+        Some(Place::Test(fake_libraries::find)),
+        &Config::default(),
+        app.clone(),
+        Printed::nothing(),
+        None,
+    )?;
     Ok((device, app))
 }
 

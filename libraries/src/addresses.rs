@@ -1,0 +1,120 @@
+//! Where the operands of an operation lie.
+
+use crate::blas::{Matrix, Vector};
+use crate::dnn::DnnTensor;
+use crate::operation::Operation;
+use crate::sparse::SparseMatrix;
+use crate::types::Scalar;
+
+/// What has addresses in device memory.
+trait Places {
+    fn list(&self, all: &mut Vec<u64>);
+}
+
+impl Places for u64 {
+    fn list(&self, all: &mut Vec<u64>) {
+        all.push(*self);
+    }
+}
+
+impl Places for Scalar {
+    fn list(&self, all: &mut Vec<u64>) {
+        all.push(self.addr);
+    }
+}
+
+impl Places for Vector {
+    fn list(&self, all: &mut Vec<u64>) {
+        all.push(self.addr);
+    }
+}
+
+impl Places for Matrix {
+    fn list(&self, all: &mut Vec<u64>) {
+        all.push(self.addr);
+    }
+}
+
+impl Places for SparseMatrix {
+    fn list(&self, all: &mut Vec<u64>) {
+        all.extend([self.offsets, self.indices, self.values]);
+    }
+}
+
+impl Places for crate::sparse::DenseMatrix {
+    fn list(&self, all: &mut Vec<u64>) {
+        all.push(self.addr);
+    }
+}
+
+impl Places for crate::fft::FftLayout {
+    fn list(&self, all: &mut Vec<u64>) {
+        all.push(self.addr);
+    }
+}
+
+impl Places for Vec<DnnTensor> {
+    fn list(&self, all: &mut Vec<u64>) {
+        all.extend(self.iter().map(|tensor| tensor.addr));
+    }
+}
+
+impl Operation {
+    /// Where the operands begin in device memory, those that are there: what a device can check, or bring up to date,
+    /// before it gives the operation to somebody else. Of operands whose addresses stand in an array of pointers it
+    /// is the array.
+    pub fn addresses(&self) -> Vec<u64> {
+        let mut all = Vec::new();
+        let mut places = |list: &[&dyn Places]| list.iter().for_each(|place| place.list(&mut all));
+        match self {
+            Self::Gemm(w) => places(&[&w.alpha, &w.a, &w.b, &w.beta, &w.c]),
+            Self::Combine(w) => places(&[&w.alpha, &w.beta, &w.numbers_addr, &w.x, &w.y]),
+            Self::Reduce(w) => places(&[&w.x, &w.y, &w.result]),
+            Self::MatrixVector(w) => places(&[&w.alpha, &w.a, &w.x, &w.beta, &w.y]),
+            Self::TriangularVector(w) => places(&[&w.a, &w.x]),
+            Self::RankUpdate(w) => places(&[&w.alpha, &w.x, &w.y, &w.a]),
+            Self::SymmetricProduct(w) => places(&[&w.alpha, &w.a, &w.b, &w.beta, &w.c]),
+            Self::RankK(w) => places(&[&w.alpha, &w.a, &w.b, &w.beta, &w.c]),
+            Self::Triangular(w) => places(&[&w.alpha, &w.a, &w.b, &w.c]),
+            Self::AddMatrices(w) => places(&[&w.alpha, &w.a, &w.beta, &w.b, &w.c]),
+            Self::ScaleMatrix(w) => places(&[&w.a, &w.x, &w.c]),
+            Self::Factors(w) => places(&[&w.a, &w.pivots, &w.b, &w.info]),
+            Self::Matmul(w) => {
+                places(&[&w.alpha, &w.alpha_vector, &w.a, &w.b, &w.beta, &w.c, &w.d, &w.bias, &w.kept]);
+            }
+            Self::Fft(w) => places(&[&w.input, &w.output]),
+            Self::Random(w) => places(&[&w.addr]),
+            Self::Cholesky(w) => places(&[&w.a, &w.b, &w.info]),
+            Self::Lu(w) => places(&[&w.a, &w.pivots, &w.b, &w.info]),
+            Self::Qr(w) => places(&[&w.a, &w.tau, &w.c, &w.info]),
+            Self::HermitianEigen(w) => places(&[&w.a, &w.values, &w.info]),
+            Self::Svd(w) => places(&[&w.a, &w.values, &w.u, &w.v, &w.info]),
+            Self::SparseProduct(w) => places(&[&w.alpha, &w.a, &w.b, &w.beta, &w.c]),
+            Self::SampledProduct(w) => places(&[&w.alpha, &w.a, &w.b, &w.beta, &w.c]),
+            Self::SparseToDense(w) => places(&[&w.a, &w.b]),
+            Self::DenseCount(w) => places(&[&w.a, &w.b, &w.total]),
+            Self::DenseToSparse(w) => places(&[&w.a, &w.b]),
+            Self::SparseConvert(w) => places(&[&w.a, &w.b]),
+            Self::SparseSort(w) => places(&[&w.first, &w.second, &w.permutation]),
+            Self::Iota(w) => places(&[&w.addr]),
+            Self::DnnGraph(w) => places(&[&w.tensors]),
+        }
+        all.retain(|addr| *addr != 0);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Gemm, Matmul};
+
+    #[test]
+    fn operands_that_are_there_are_listed() {
+        let at = |addr| Matrix { addr, ..Matrix::default() };
+        let gemm = Gemm { alpha: Scalar::device(8), a: at(16), b: at(32), c: at(48), ..Gemm::default() };
+        assert_eq!(Operation::Gemm(gemm).addresses(), [8, 16, 32, 48]);
+        let matmul = Matmul { alpha: Scalar::real(2.0), a: at(16), kept: at(64), ..Matmul::default() };
+        assert_eq!(Operation::Matmul(matmul).addresses(), [16, 64]);
+    }
+}
