@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     InvalidType,
     /// The device could not do it.
     Execution,
+    /// A pivot is zero.
+    ZeroPivot,
     /// The library is at fault.
     Internal,
     /// Nobody has written it.

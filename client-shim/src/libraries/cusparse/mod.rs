@@ -9,7 +9,10 @@ mod handle;
 mod legacy;
 mod matrices;
 mod product;
+mod solve;
+mod sum;
 mod table;
+mod vectors;
 
 use rgpu_libraries::{DataType, Library, Transpose};
 
@@ -43,9 +46,27 @@ fn number(kind: Kind) -> u32 {
         Kind::Execution => 6,
         Kind::Internal => 7,
         Kind::InvalidType => 8,
+        Kind::ZeroPivot => 9,
         Kind::NotSupported => 10,
     }
 }
+
+/// Functions that differ in nothing but the type of their elements, `KIND`: for each group the names with the types, the
+/// arguments, and the body.
+macro_rules! typed {
+    ($([$($name:ident => $kind:ident),*] $args:tt $body:block)*) => {
+        $crate::libraries::math::math! {
+            $crate::libraries::cusparse::CUSPARSE;
+            $($(
+                fn $name $args {
+                    const KIND: rgpu_libraries::DataType = rgpu_libraries::DataType::$kind;
+                    $body
+                }
+            )*)*
+        }
+    };
+}
+use typed;
 
 /// What a function answers that exists and is not implemented.
 fn refuse(symbol: &'static str) -> u32 {
