@@ -104,7 +104,10 @@ mod tests {
         let settings = ["A", "B"].map(|name| Setting { name, value: "package".into() });
         set(&mut command, settings.into());
         let value = |wanted: &str| {
-            command.get_envs().find(|(name, _)| *name == wanted).and_then(|(_, value)| value.map(OsStr::to_owned))
+            command
+                .get_envs()
+                .find(|(name, _)| *name == wanted)
+                .and_then(|(_, value)| value.map(OsStr::to_owned))
         };
         assert_eq!((value("A"), value("B")), (Some("option".into()), Some("package".into())));
     }

@@ -15,7 +15,7 @@ pub(crate) fn tests() -> Vec<Test> {
     let of = |name: &'static str| {
         ways.map(|way| Test::new(format!("mathematics::{name}::{way}"), move || through(name, way)))
     };
-    ["cublas", "mathematics"].into_iter().flat_map(of).collect()
+    ["cublas", "mathematics", "sparse_systems"].into_iter().flat_map(of).collect()
 }
 
 fn through(name: &str, way: &str) -> Result<()> {

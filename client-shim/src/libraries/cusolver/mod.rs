@@ -7,6 +7,8 @@ mod eigen;
 mod factor;
 mod handle;
 mod qr;
+mod refined;
+mod sparse;
 mod table;
 mod x;
 

@@ -9,7 +9,7 @@ use super::CUSPARSE;
 use crate::abi::c_functions;
 use crate::core::registry::Registry;
 use crate::core::{Direction, Wait};
-use crate::libraries::math::{Out, Queue, Result, invalid, math, property};
+use crate::libraries::math::{Out, Queue, Result, home, invalid, math, property};
 
 /// What a handle stands for.
 #[derive(Debug, Clone, Copy)]
@@ -218,29 +218,10 @@ pub(super) fn on_device(handle: usize) -> Result<bool> {
     Ok(HANDLES.get(handle)?.lock().on_device)
 }
 
-/// Copies from device memory to the program's, once the stream has come there.
-pub(super) fn copy_home(queue: &Queue, to: usize, from: u64, bytes: u64) -> Result<()> {
-    Ok(queue.core.copy(&queue.stream, to as u64, from, bytes, Direction::DeviceToHost, Wait::Sync)?)
-}
-
 /// Copies within device memory, in the stream's order.
 pub(super) fn copy(queue: &Queue, to: u64, from: u64, bytes: u64) -> Result<()> {
     Ok(queue.core.copy(&queue.stream, to, from, bytes, Direction::DeviceToDevice, Wait::Async)?)
 }
-
-/// Numbers at a device address, once the stream has come there.
-pub(super) fn home<T: Number>(queue: &Queue, from: u64, count: usize) -> Result<Vec<T>> {
-    let mut numbers = vec![T::default(); count];
-    if count > 0 {
-        copy_home(queue, numbers.as_mut_ptr() as usize, from, size_of_val(&numbers[..]) as u64)?;
-    }
-    Ok(std::hint::black_box(numbers))
-}
-
-/// Integers that any bytes are.
-pub(super) trait Number: Default + Clone + Copy {}
-impl Number for i32 {}
-impl Number for i64 {}
 
 /// The eight bytes at a device address, once the stream has come there.
 pub(super) fn fetch(queue: &Queue, from: u64) -> Result<i64> {

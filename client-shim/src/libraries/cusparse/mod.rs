@@ -107,6 +107,11 @@ fn wide(number: u32) -> Result<bool> {
     }
 }
 
+/// What the places of a described matrix begin with.
+pub(super) fn index_base(description: usize) -> Result<u32> {
+    Ok(handle::description(description)?.base)
+}
+
 /// What places begin with, by `cusparseIndexBase_t`.
 fn base(number: u32) -> Result<u32> {
     if number > 1 { invalid(format!("There is no cusparseIndexBase_t {number}")) } else { Ok(number) }

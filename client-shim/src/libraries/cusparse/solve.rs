@@ -6,11 +6,11 @@ use parking_lot::Mutex;
 use rgpu_libraries::{DenseMatrix, IncompleteTask, SparseIncomplete, SparseSolve};
 
 use super::descriptors::{matrix, vector};
-use super::handle::{check, home, on_device, queue, scalar};
+use super::handle::{check, on_device, queue, scalar};
 use super::sum::{Given, rows};
 use super::{CUSPARSE, kind_of, matrices, op, typed};
 use crate::core::registry::Registry;
-use crate::libraries::math::{Kind, Out, Result, fail, invalid, math, missing};
+use crate::libraries::math::{Kind, Out, Result, fail, home, invalid, math, missing};
 
 /// Descriptors of triangular systems; what they would remember is computed again.
 static SYSTEMS: LazyLock<Registry<()>> = LazyLock::new(|| Registry::new("cuSPARSE triangular system"));

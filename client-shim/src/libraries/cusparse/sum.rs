@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use rgpu_libraries::{DataType, SparseCompress, SparseFormat, SparseMatrix, SparseMultiply, SparseSum};
 
-use super::handle::{check, description, fetch, home, on_device, queue, scalar};
+use super::handle::{check, description, fetch, on_device, queue, scalar};
 use super::matrices::{matrix, set_stored};
 use super::{CUSPARSE, count, kind_of, typed};
 use crate::core::registry::Registry;
-use crate::libraries::math::{Out, Result, invalid, math, missing};
+use crate::libraries::math::{Out, Result, home, invalid, math, missing};
 
 /// `cuComplex` and `cuDoubleComplex`, as arguments.
 #[repr(C)]

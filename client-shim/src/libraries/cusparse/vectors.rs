@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 use rgpu_libraries::{Scalar, SparseVector, SparseVectors, Transpose, VectorTask};
 
 use super::descriptors::vector;
-use super::handle::{check, copy_home, on_device, queue, scalar};
+use super::handle::{check, on_device, queue, scalar};
 use super::{CUSPARSE, base, count, kind_of, op, wide};
 use crate::core::registry::Registry;
-use crate::libraries::math::{Out, Result, invalid, math, missing};
+use crate::libraries::math::{Out, Result, copy_home, invalid, math, missing};
 
 static VECTORS: LazyLock<Registry<Mutex<SparseVector>>> =
     LazyLock::new(|| Registry::new("cuSPARSE sparse vector"));
