@@ -22,7 +22,7 @@ use crate::frameworks::{environment, product};
 /// Which tests, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Instead: the frameworks' own test suites, where `SUITE/FILE` contains one of the filters
+    /// Instead: the frameworks' own test suites; a filter is a suite's name, or that, `/` and a part of files' names
     #[arg(long)]
     pub(crate) suites: bool,
     /// With --suites: through a server over TCP, not in the program
@@ -145,6 +145,20 @@ fn matches(pattern: &str, name: &str) -> bool {
     name.ends_with(last)
 }
 
+/// The suite that a filter names, and what the names of files have to contain.
+fn suite_of(filter: &str) -> (&str, &str) {
+    filter.split_once('/').unwrap_or((filter, ""))
+}
+
+/// Whether one of the filters, if there are any, has this file.
+fn is_meant(filters: &[String], suite: &str, file: &str) -> bool {
+    let meant = |filter: &String| {
+        let (name, part) = suite_of(filter);
+        name == suite && file.contains(part)
+    };
+    filters.is_empty() || filters.iter().any(meant)
+}
+
 /// The suites' folder.
 fn folder() -> PathBuf {
     examples::repository().join("tests/frameworks/suites")
@@ -238,11 +252,7 @@ impl Prepared<'_> {
                 }
             }
         }
-        let wanted = |file: &String| {
-            let name = format!("{}/{file}", self.name);
-            filter.is_empty() || filter.iter().any(|part| name.contains(part))
-        };
-        Ok(found.into_iter().filter(wanted).collect())
+        Ok(found.into_iter().filter(|file| is_meant(filter, self.name, file)).collect())
     }
 
     /// A process that runs what a file's notes do not have yet, watched until it ends or a test takes too long.
@@ -375,8 +385,7 @@ pub(crate) fn run(filter: &[String], arguments: &Arguments) -> Result<bool> {
     let daemon = arguments.tcp.then(|| Daemon::start(&product)).transpose()?;
     let (mut as_expected, mut ran) = (true, false);
     for (name, suite) in &suites()? {
-        let wanted = |part: &String| part.contains(name.as_str()) || name.contains(part.as_str());
-        if !filter.is_empty() && !filter.iter().any(wanted) {
+        if !filter.is_empty() && !filter.iter().any(|part| suite_of(part).0 == name) {
             continue;
         }
         let python = environment(&suite.packages)?;
@@ -418,7 +427,7 @@ pub(crate) fn run(filter: &[String], arguments: &Arguments) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, matches, read, suites, unfinished};
+    use super::{Outcome, is_meant, matches, read, suites, unfinished};
 
     #[test]
     fn a_star_stands_for_anything() {
@@ -429,6 +438,14 @@ mod tests {
         assert!(!matches("*::d[*-f]", "a/b.py::C::d[e-g]"));
         // What follows a star is not looked for in what stands before it.
         assert!(!matches("ab*ba", "aba"));
+    }
+
+    #[test]
+    fn filters_name_suites_and_files() {
+        let meant = |filter: &str, file: &str| is_meant(&[filter.to_owned()], "numba", file);
+        assert!(meant("numba", "cudapy/test_math.py") && meant("numba/test_math", "cudapy/test_math.py"));
+        assert!(!meant("numba/test_math", "cudapy/test_sm.py") && !meant("cupy", "cudapy/test_math.py"));
+        assert!(is_meant(&[], "numba", "cudapy/test_math.py"));
     }
 
     #[test]
