@@ -11,6 +11,7 @@ mod fuzz_kernels;
 mod gpu_check;
 mod models;
 mod rdma;
+mod suites;
 mod test;
 
 use std::path::Path;
@@ -68,6 +69,8 @@ enum Task {
     Frameworks {
         /// Only programs whose name contains this
         filter: Vec<String>,
+        #[command(flatten)]
+        suites: suites::Arguments,
     },
     /// Fetches the CUDA compiler
     Toolkit,
@@ -88,7 +91,8 @@ fn main() -> ExitCode {
         Task::CountInstructions => count_instructions::count_instructions(),
         Task::FuzzKernels(arguments) => fuzz_kernels::fuzz_kernels(&arguments),
         Task::Loom { filter } => models::models(&filter),
-        Task::Frameworks { filter } => frameworks::frameworks(&filter),
+        Task::Frameworks { filter, suites } if suites.suites => suites::run(&filter, &suites),
+        Task::Frameworks { filter, .. } => frameworks::frameworks(&filter),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),
