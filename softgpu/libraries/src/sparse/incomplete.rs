@@ -95,7 +95,8 @@ impl<T: Dense> Rows<T> {
                 self.elements[at].2 = T::of(left.sqrt(), 0.0);
             }
             // A number that is none is not positive, either.
-            if wrong.is_none() && (self.diagonal[row].is_none() || !(left > 0.0)) {
+            let positive = self.diagonal[row].is_some() && left > 0.0;
+            if wrong.is_none() && !positive {
                 wrong = Some(row);
             }
         }

@@ -124,9 +124,9 @@ impl<T: Dense> Row<T> {
 }
 
 /// The upper triangle that rotations make of rows, by its rows; where there is none, the diagonal is zero.
-fn rotated<T: Dense>(rows: Vec<Row<T>>, n: u64) -> Result<Vec<Option<Row<T>>>> {
+fn rotated<T: Dense>(rows: Vec<Row<T>>, n: u64) -> Vec<Option<Row<T>>> {
     let mut triangle: Vec<Option<Row<T>>> = Vec::new();
-    triangle.resize_with(room(n, ())?.len(), || None);
+    triangle.resize_with(n as usize, || None);
     for mut row in rows {
         while let Some((&first, &y)) = row.elements.first_key_value() {
             let Some(above) = &triangle[first as usize] else {
@@ -148,12 +148,12 @@ fn rotated<T: Dense>(rows: Vec<Row<T>>, n: u64) -> Result<Vec<Option<Row<T>>>> {
             triangle[first as usize] = Some(upper);
         }
     }
-    Ok(triangle)
+    triangle
 }
 
 /// Solves by rotations of rows. Which row of the triangle is zero, and the solution.
 fn by_rotations<T: Dense>(rows: Vec<Row<T>>, n: u64, tolerance: f64) -> Result<(Option<u64>, Vec<T>)> {
-    let triangle = rotated(rows, n)?;
+    let triangle = rotated(rows, n);
     let zero = T::of(0.0, 0.0);
     let diagonal = |row: u64| triangle[row as usize].as_ref().map_or(zero, |of| of.elements[&row]);
     let singular = (0..n).find(|&row| squared(diagonal(row)).sqrt() <= tolerance);
@@ -194,7 +194,8 @@ fn by_cholesky<T: Dense>(rows: Vec<Row<T>>, n: u64, tolerance: f64) -> Result<(O
             columns[j].push((i as u64, of));
         }
         // A number that is none is not positive, either.
-        if singular.is_none() && !(left > 0.0 && left.sqrt() > tolerance) {
+        let positive = left > 0.0 && left.sqrt() > tolerance;
+        if singular.is_none() && !positive {
             singular = Some(i as u64);
         }
         diagonal[i] = left.sqrt();
@@ -234,7 +235,7 @@ impl Sparse for SparseSystem {
     unsafe fn run<T: Dense>(&self, memory: &[*mut u8], _: u64, _: u64) -> Result<()> {
         let n = self.a.rows;
         let mut rows: Vec<Row<T>> = Vec::new();
-        for row in 0..room(n, ())?.len() {
+        for row in 0..n as usize {
             // SAFETY: the operands are as said above; here and below.
             rows.push(Row { elements: BTreeMap::new(), right: unsafe { value(memory[3], row) } });
         }
