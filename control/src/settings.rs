@@ -299,6 +299,12 @@ pub fn all() -> Vec<Setting> {
         tests("RGPU_FUZZ_EACH", &100, "how many of them are of one kernel"),
         tests("RGPU_FUZZ_SEED", &1_000_000, "the seed of the first kernel"),
         tests("RGPU_FUZZ_NOTE", &"", "a file for the seed of the kernel that is running"),
+        tests(
+            "RGPU_SUITE_RESULTS",
+            &"",
+            "the file for what came of each test of a framework's suite; `cargo xtask frameworks --suites` sets these",
+        ),
+        tests("RGPU_SUITE_ONE_IN", &1, "one test of how many is run"),
     ]
 }
 

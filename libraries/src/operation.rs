@@ -46,6 +46,13 @@ macro_rules! for_each_operation {
             405 SparseConvert;
             406 SparseSort;
             407 Iota;
+            408 SparseVectors;
+            409 SparseSum;
+            410 SparseMultiply;
+            411 SparseCompress;
+            412 SparseSolve;
+            413 SparseIncomplete;
+            414 SparseSystem;
             500 DnnGraph;
         }
     };

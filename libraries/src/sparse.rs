@@ -15,6 +15,30 @@ numbered! {
         /// For each element its row and its column.
         Coo = 2,
     }
+    /// What is done with a sparse and a dense vector.
+    VectorTask, "task of a sparse vector" {
+        /// The sparse one's elements are those of the dense one at its places.
+        #[default]
+        Gather = 0,
+        /// The dense one's elements at those places are the sparse one's.
+        Scatter = 1,
+        /// `y = alpha x + beta y`, where x is sparse.
+        Add = 2,
+        /// The sum of the products of their elements.
+        Dot = 3,
+        /// `x = alpha x + beta y` and `y = alpha y - beta x` at those places.
+        Rotate = 4,
+    }
+    /// What is done for an incomplete factorisation, which has elements where the matrix has them.
+    IncompleteTask, "task of an incomplete factorisation" {
+        /// It is looked whether each row has an element of the diagonal.
+        #[default]
+        Analyse = 0,
+        /// The lower triangle, whose diagonal is of ones, and the upper one take the matrix's place.
+        Lu = 1,
+        /// The lower triangle whose product with its adjoint it is takes the place of the lower triangle.
+        Cholesky = 2,
+    }
 }
 
 records! {
@@ -145,5 +169,129 @@ records! {
         addr: u64,
         /// How many there are.
         count: u64,
+    }
+    /// A sparse vector.
+    SparseVector {
+        /// How many elements it has with its zeros.
+        size: u64,
+        /// How many elements are stored.
+        stored: u64,
+        /// Their places.
+        indices: u64,
+        /// The elements.
+        values: u64,
+        /// Their type.
+        kind: DataType,
+        /// Whether places have 64 bits instead of 32.
+        wide: bool,
+        /// What places begin with, 0 or 1.
+        base: u32,
+    }
+    /// A sparse vector with a dense one.
+    SparseVectors {
+        /// What is done.
+        task: VectorTask,
+        /// A factor.
+        alpha: Scalar,
+        /// Another one.
+        beta: Scalar,
+        /// Whether a dot product takes the conjugates of the sparse one's elements.
+        conjugates: bool,
+        /// The sparse one.
+        x: SparseVector,
+        /// The dense one, a matrix of one column.
+        y: DenseMatrix,
+        /// Where a dot product goes.
+        result: u64,
+    }
+    /// `C = alpha A + beta B`, all of them sparse. C stores what A or B stores.
+    SparseSum {
+        /// Whether it is only counted how many elements C has: its `offsets` say so, and `total`.
+        counts: bool,
+        /// The factor of A.
+        alpha: Scalar,
+        /// A.
+        a: SparseMatrix,
+        /// The factor of B.
+        beta: Scalar,
+        /// B.
+        b: SparseMatrix,
+        /// C, by rows, whose offsets are there where it is not counted. They say how many elements it has.
+        c: SparseMatrix,
+        /// Where their number goes, in 32 bits, or 0.
+        total: u64,
+    }
+    /// `C = alpha A B`, all of them sparse.
+    SparseMultiply {
+        /// Whether it is only counted how many elements C has; then only `total` is written.
+        counts: bool,
+        /// The factor.
+        alpha: Scalar,
+        /// A.
+        a: SparseMatrix,
+        /// B.
+        b: SparseMatrix,
+        /// C, by rows.
+        c: SparseMatrix,
+        /// Where the number of its elements goes, in 64 bits.
+        total: u64,
+    }
+    /// A matrix by rows without the elements whose absolute values are not greater than a tolerance.
+    SparseCompress {
+        /// Whether they are only counted: `per_row` is written, and `total`.
+        counts: bool,
+        /// What is not greater than this goes.
+        tolerance: f64,
+        /// The matrix.
+        a: SparseMatrix,
+        /// How many elements each row keeps, in 32 bits.
+        per_row: u64,
+        /// What is left.
+        b: SparseMatrix,
+        /// Where the number of the elements that stay goes, in 32 bits, or 0.
+        total: u64,
+    }
+    /// `op(A) C = alpha op(B)`, solved for C, where A is a sparse triangle.
+    SparseSolve {
+        /// How A is used.
+        op_a: Transpose,
+        /// How B is used.
+        op_b: Transpose,
+        /// Whether the upper triangle of what is stored is meant, not the lower one.
+        upper: bool,
+        /// Whether the diagonal is taken for ones.
+        unit: bool,
+        /// The factor.
+        alpha: Scalar,
+        /// A.
+        a: SparseMatrix,
+        /// B.
+        b: DenseMatrix,
+        /// C.
+        c: DenseMatrix,
+    }
+    /// An incomplete factorisation of a matrix by rows.
+    SparseIncomplete {
+        /// What is done.
+        task: IncompleteTask,
+        /// The matrix.
+        a: SparseMatrix,
+        /// Where it goes which pivot is missing or zero, or for Cholesky's not positive, as the matrix numbers its rows; or -1. 32 bits.
+        position: u64,
+    }
+    /// `A x = b`, solved for x by orthogonal rotations of sparse rows.
+    SparseSystem {
+        /// A, square.
+        a: SparseMatrix,
+        /// The right side.
+        b: u64,
+        /// The solution.
+        x: u64,
+        /// Whether A must be Hermitian and positive definite; its lower triangle is used.
+        positive: bool,
+        /// What is not greater counts as zero.
+        tolerance: f64,
+        /// Where it goes which row of the triangle has a zero on the diagonal, or -1. 32 bits.
+        singular: u64,
     }
 }

@@ -4,31 +4,9 @@
 #define EXAMPLE "mathematics"
 #include "common/check.h"
 
-#include <dlfcn.h>
-
 #include <complex>
 
-typedef struct Opaque* Object;
-
-static void* find(const char* name) {
-    static const char* files[] = {"libcufft.so.12",    "libcufft.so.11",    "libcurand.so.10",
-                                  "libcusolver.so.12", "libcusolver.so.11", "libcusparse.so.12"};
-    void* found = dlsym(RTLD_DEFAULT, name);
-    for (const char* file : files) {
-        if (found) break;
-        void* library = dlopen(file, RTLD_NOW);
-        if (library) found = dlsym(library, name);
-    }
-    if (!found) fail("there is no %s", name);
-    return found;
-}
-
-#define CALL(name, types, ...)                                                                         \
-    do {                                                                                               \
-        static int(*call_) types = (int(*) types)find(#name);                                          \
-        int status_ = call_(__VA_ARGS__);                                                              \
-        if (status_ != 0) fail("%s:%d: %s gave %d", __FILE__, __LINE__, #name, status_);               \
-    } while (0)
+#include "library_calls.h"
 
 enum { C2C = 0x29, R2C = 0x2a, XORWOW = 101, PHILOX = 161, F32 = 0, F64 = 1, N = 24 };
 

@@ -44,7 +44,7 @@ fn programs(filter: &[String]) -> Result<Vec<Program>> {
 }
 
 /// A virtual environment with these packages, in the user's cache directory; made where it is not there yet.
-fn environment(packages: &[String]) -> Result<PathBuf> {
+pub(crate) fn environment(packages: &[String]) -> Result<PathBuf> {
     let name: String =
         packages.join("-").chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
     let folder = toolkit::cache()?.join("python").join(name);
@@ -82,11 +82,18 @@ fn verdict(finished: &Finished) -> (usize, Vec<String>) {
     (right, wrong)
 }
 
+/// The product: what `RGPU_TEST_BINARIES` names, or the release build.
+pub(crate) fn product() -> Result<Product> {
+    if std::env::var_os("RGPU_TEST_BINARIES").is_none() {
+        build(Parts::All)?;
+    }
+    Product::build()
+}
+
 /// Runs the programs whose names match, prints what came of each part, and says whether all were right. Programs whose packages
 /// cannot be installed are skipped by name.
 pub(crate) fn frameworks(filter: &[String]) -> Result<bool> {
-    build(Parts::All)?;
-    let product = Product::built()?;
+    let product = product()?;
     let daemon = Daemon::start(&product)?;
     let (mut all_right, mut skipped) = (true, Vec::new());
     println!("\n  {:<18} {:<12} {:>6} {:>7} {:>9}", "program", "device", "right", "failed", "time");

@@ -12,6 +12,7 @@ mod gpu_check;
 mod imports;
 mod models;
 mod rdma;
+mod suites;
 mod test;
 
 use std::path::Path;
@@ -69,6 +70,8 @@ enum Task {
     Frameworks {
         /// Only programs whose name contains this
         filter: Vec<String>,
+        #[command(flatten)]
+        suites: suites::Arguments,
     },
     /// Lists which of NVIDIA's functions the binaries below folders of Python packages import, and which of them rgpu implements
     Imports {
@@ -95,7 +98,8 @@ fn main() -> ExitCode {
         Task::CountInstructions => count_instructions::count_instructions(),
         Task::FuzzKernels(arguments) => fuzz_kernels::fuzz_kernels(&arguments),
         Task::Loom { filter } => models::models(&filter),
-        Task::Frameworks { filter } => frameworks::frameworks(&filter),
+        Task::Frameworks { filter, suites } if suites.suites => suites::run(&filter, &suites),
+        Task::Frameworks { filter, .. } => frameworks::frameworks(&filter),
         Task::Imports { folders } => imports::print(&folders).map(|()| true),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),

@@ -10,7 +10,7 @@ use rgpu_control::settings::{
     self, IN_PROCESS_VARIABLE, LEASE_VARIABLE, SERVER_VARIABLE, SOFTWARE_TOOLS_VARIABLE,
 };
 
-use super::frameworks::{self, Python};
+use super::frameworks::{self, Python, Setting};
 use super::{Arguments, DeviceSource};
 use crate::library::{self, Links};
 use crate::probe;
@@ -81,14 +81,36 @@ pub(super) fn prepare(command: &mut Command, program: &OsStr, links: &Links) {
         }
     }
     command.env("LD_LIBRARY_PATH", path);
-    for setting in frameworks::settings(python.as_ref(), &links.software()) {
-        command.env(setting.name, setting.value);
+    set(command, frameworks::settings(python.as_ref(), &links.software()));
+}
+
+/// Sets variables that options have not set already.
+fn set(command: &mut Command, settings: Vec<Setting>) {
+    for setting in settings {
+        if !command.get_envs().any(|(name, value)| name == setting.name && value.is_some()) {
+            command.env(setting.name, setting.value);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_options_say_stays() {
+        let mut command = Command::new("true");
+        command.env("A", "option");
+        let settings = ["A", "B"].map(|name| Setting { name, value: "package".into() });
+        set(&mut command, settings.into());
+        let value = |wanted: &str| {
+            command
+                .get_envs()
+                .find(|(name, _)| *name == wanted)
+                .and_then(|(_, value)| value.map(OsStr::to_owned))
+        };
+        assert_eq!((value("A"), value("B")), (Some("option".into()), Some("package".into())));
+    }
 
     #[test]
     fn only_programs_that_may_compile_are_asked_about() {

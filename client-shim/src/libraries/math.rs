@@ -10,7 +10,7 @@ use rgpu_libraries::{Arguments, Library};
 
 use crate::abi::{self, NullPointer};
 use crate::core::error::{self, Code, Error};
-use crate::core::{Core, Stream, current};
+use crate::core::{Core, Direction, Stream, Wait, current};
 
 /// What kind of failure the caller is told of. Each library has numbers of its own for these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     InvalidType,
     /// The device could not do it.
     Execution,
+    /// A pivot is zero.
+    ZeroPivot,
     /// The library is at fault.
     Internal,
     /// Nobody has written it.
@@ -180,3 +182,22 @@ pub(crate) fn property(version: u32, per_major: u32, per_minor: u32, which: u32)
     };
     Ok(number as i32)
 }
+
+/// Copies from device memory to the program's, once the stream has come there.
+pub(crate) fn copy_home(queue: &Queue, to: usize, from: u64, bytes: u64) -> Result<()> {
+    Ok(queue.core.copy(&queue.stream, to as u64, from, bytes, Direction::DeviceToHost, Wait::Sync)?)
+}
+
+/// Numbers at a device address, once the stream has come there.
+pub(crate) fn home<T: Number>(queue: &Queue, from: u64, count: usize) -> Result<Vec<T>> {
+    let mut numbers = vec![T::default(); count];
+    if count > 0 {
+        copy_home(queue, numbers.as_mut_ptr() as usize, from, size_of_val(&numbers[..]) as u64)?;
+    }
+    Ok(std::hint::black_box(numbers))
+}
+
+/// Integers that any bytes are.
+pub(crate) trait Number: Default + Clone + Copy {}
+impl Number for i32 {}
+impl Number for i64 {}

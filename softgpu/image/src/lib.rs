@@ -19,6 +19,9 @@ use rgpu_device::{Code, Error, Result};
 pub use container::{Entry, EntryKind, entries};
 pub use link::link;
 
+/// What programs find of CUDA's device runtime, which NVIDIA's library has as machine code: PTX to be linked with theirs.
+pub const DEVICE_RUNTIME: &str = include_str!("device_runtime.ptx");
+
 /// Magic number of a fat binary container.
 const CONTAINER_MAGIC: u32 = 0xBA55_ED50;
 

@@ -84,6 +84,13 @@ impl Libraries for SoftLibraries {
             Operation::SparseConvert(operation) => sparse::plan(operation),
             Operation::SparseSort(operation) => sparse::sort(operation),
             Operation::Iota(operation) => sparse::iota(operation),
+            Operation::SparseVectors(operation) => sparse::plan(operation),
+            Operation::SparseSum(operation) => sparse::sum(operation),
+            Operation::SparseMultiply(operation) => sparse::plan(operation),
+            Operation::SparseCompress(operation) => sparse::compress(operation),
+            Operation::SparseSolve(operation) => sparse::plan(operation),
+            Operation::SparseIncomplete(operation) => sparse::plan(operation),
+            Operation::SparseSystem(operation) => sparse::plan(operation),
         }?;
         match plan.operands.iter().find(|operand| operand.addr.checked_add(operand.bytes).is_none()) {
             Some(operand) => {

@@ -179,7 +179,10 @@ impl Flow {
                 continue;
             }
             let works = members.iter().flat_map(|&m| instructions(function, &self.blocks[m])).any(|i| {
-                matches!(ops[i.form.0 as usize], Op::St { place: MemoryTarget::Generic, .. } | Op::Call)
+                matches!(
+                    ops[i.form.0 as usize],
+                    Op::St { place: MemoryTarget::Generic | MemoryTarget::Local, .. } | Op::Call
+                )
             });
             edges.insert(edge, if works { 1 } else { 8 });
         }

@@ -118,8 +118,10 @@ pub(super) enum PrmtMode {
 /// Where a memory operation goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemoryTarget {
-    /// Generic, global, const and local addresses: all are addresses in the arena.
+    /// Generic, global and const addresses: all are addresses in the arena.
     Generic,
+    /// Local addresses: the same, but where a register of 32 bits holds one.
+    Local,
     Shared,
     Param,
 }
@@ -387,7 +389,7 @@ macro_rules! operations {
             mbarrier;
         /// Copies from global to shared memory; the size is an operand. With a hint, the last operand is a policy.
         CpAsync { hint: bool } = Traits::effect(), cp_async;
-        Cvta { shared: bool, to: bool } = Traits::pure(), cvta;
+        Cvta { place: MemoryTarget, to: bool } = Traits::pure(), cvta;
         Isspacep { space: SpaceTest } = Traits::pure(), isspacep;
         Bra = Traits::control(Control::Branch), bra;
         Brx = Traits::control(Control::Branch), brx;

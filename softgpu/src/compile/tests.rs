@@ -202,6 +202,27 @@ fn waits_for_another_thread_without_barriers() {
 }
 
 #[test]
+fn addresses_that_were_added_up_in_many_steps_are_known_to_be_confined() {
+    // As a compiler makes them of an unrolled loop over an array whose stride it does not know.
+    let steps: String = (0..40)
+        .map(|_| "add.s64 %rd1, %rd1, %rd2; ld.f64 %fd1, [%rd1]; ld.f64 %fd2, [%rd1+8]; add.f64 %fd3, %fd3, %fd1; add.f64 %fd3, %fd3, %fd2;\n")
+        .collect();
+    let text = module(
+        ".param .u64 a, .param .u64 n, .param .u64 b",
+        &format!(
+            "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [n]; ld.param.u64 %rd3, [b]; mov.f64 %fd3, 0d0000000000000000;
+             {steps} st.global.f64 [%rd3], %fd3; ret;"
+        ),
+    );
+    let mut machine = Machine::new(&text);
+    let a = machine.put(&(0..123).map(f64::from).collect::<Vec<_>>());
+    let b = machine.put(&[0f64]);
+    machine.run(1, 1, &[a, 24, b]);
+    let expected: u32 = (1..=40).map(|step| 3 * step + 3 * step + 1).sum();
+    assert_eq!(machine.get::<f64>(b, 1), [f64::from(expected)]);
+}
+
+#[test]
 fn refuses_what_it_does_not_know() {
     let text = module("", "tex.1d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1}];\n ret;");
     let module = rgpu_image::ptx::parse(&text).unwrap();

@@ -1,6 +1,7 @@
 //! The software GPU from end to end, without a client: PTX as nvcc writes it, through the `Device` trait.
 
 mod escapes;
+mod grid;
 mod misaligned;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -291,6 +291,16 @@ fn addresses() -> Vec<Case> {
         st.u64 [g], a0; ld.local.u64 d0, [h]; st.local.u64 [place+8], a1; ld.u64 d1, [g+8];
         isspacep.shared p, g; selp.u32 d2, 1, 0, p; isspacep.global p, g; selp.u32 d3, 1, 0, p; isspacep.local p, g; selp.u32 d4, 1, 0, p;";
     all.push(Case::new("cvta.local.u64", local, &[B64, B64], &outs, model(2)).and("cvta.to.local.u64"));
+    // Addresses of 32 bits.
+    let short = ".local .align 8 .b8 place[16]; .reg .b32 s, t; .reg .b64 g, w; .reg .pred p;
+        mov.b32 s, place; add.u32 t, s, 8; cvt.u64.u32 w, s; cvta.local.u64 g, w;
+        st.local.b64 [s], a0; ld.u64 d0, [g]; st.u64 [g+8], a1; ld.local.b64 d1, [t];
+        isspacep.shared p, g; selp.u32 d2, 1, 0, p; isspacep.global p, g; selp.u32 d3, 1, 0, p; isspacep.local p, g; selp.u32 d4, 1, 0, p;";
+    all.push(
+        Case::new("cvta.local.u64", short, &[B64, B64], &outs, model(2))
+            .and("st.local.b64")
+            .and("ld.local.b64"),
+    );
     let global = ".reg .b64 s, g, h, w; .reg .pred p;
         mov.u64 s, place; mul.wide.u32 w, gid, 16; add.u64 s, s, w; cvta.global.u64 g, s; cvta.to.global.u64 h, g;
         st.u64 [g], a0; ld.global.u64 d0, [h]; st.global.u64 [s+8], a1; ld.u64 d1, [g+8];

@@ -48,7 +48,7 @@ impl From<Failure> for Status {
             }
             Kind::NotSupported => Self::NotSupported,
             Kind::Internal => Self::Internal,
-            Kind::OutOfMemory | Kind::Execution => Self::Execution,
+            Kind::OutOfMemory | Kind::Execution | Kind::ZeroPivot => Self::Execution,
         }
     }
 }

@@ -39,7 +39,7 @@ fn number(kind: Kind) -> u32 {
         Kind::InvalidType => 3,
         Kind::InvalidValue => 4,
         Kind::Internal => 5,
-        Kind::Execution => 6,
+        Kind::Execution | Kind::ZeroPivot => 6,
         Kind::NotInitialized => 7,
         Kind::InvalidSize => 8,
         Kind::NotSupported => 16,

@@ -38,7 +38,7 @@ fn number(kind: Kind) -> u32 {
         Kind::InvalidType => 103,
         Kind::InvalidValue => 104,
         Kind::InvalidSize => 105,
-        Kind::Execution => 201,
+        Kind::Execution | Kind::ZeroPivot => 201,
         Kind::NotInitialized => 203,
         Kind::NotSupported => 204,
         Kind::Internal => 999,

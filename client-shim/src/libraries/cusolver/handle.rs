@@ -7,7 +7,7 @@ use rgpu_libraries::Arguments;
 
 use super::CUSOLVER;
 use crate::core::registry::Registry;
-use crate::libraries::math::{Out, Queue, Result, invalid, math, property};
+use crate::libraries::math::{Out, Queue, Result, home, invalid, math, property};
 
 /// What a handle stands for.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,17 @@ pub(super) fn check(handle: usize) -> Result<()> {
 pub(super) fn post(handle: usize, arguments: &impl Arguments) -> Result<()> {
     let stream = HANDLES.get(handle)?.lock().stream;
     Queue::of(stream)?.post(arguments)
+}
+
+/// A number of 32 bits in device memory, once the stream has come there.
+pub(super) fn number_in(queue: &Queue, from: u64) -> Result<i32> {
+    Ok(home(queue, from, 1)?[0])
+}
+
+/// The same, in a handle's stream.
+pub(super) fn number_at(handle: usize, from: u64) -> Result<i32> {
+    let stream = HANDLES.get(handle)?.lock().stream;
+    number_in(&Queue::of(stream)?, from)
 }
 
 fn create_parameters(out: Out<usize>) -> Result<()> {

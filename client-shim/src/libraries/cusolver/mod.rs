@@ -7,6 +7,8 @@ mod eigen;
 mod factor;
 mod handle;
 mod qr;
+mod refined;
+mod sparse;
 mod table;
 mod x;
 
@@ -39,7 +41,7 @@ fn number(kind: Kind) -> u32 {
         Kind::NotInitialized | Kind::InvalidHandle => 1,
         Kind::OutOfMemory => 2,
         Kind::InvalidValue | Kind::InvalidSize => 3,
-        Kind::Execution => 6,
+        Kind::Execution | Kind::ZeroPivot => 6,
         Kind::Internal => 7,
         Kind::InvalidType => 8,
         Kind::NotSupported => 9,

@@ -9,7 +9,7 @@ use super::CUSPARSE;
 use crate::abi::c_functions;
 use crate::core::registry::Registry;
 use crate::core::{Direction, Wait};
-use crate::libraries::math::{Out, Queue, Result, invalid, math, property};
+use crate::libraries::math::{Out, Queue, Result, home, invalid, math, property};
 
 /// What a handle stands for.
 #[derive(Debug, Clone, Copy)]
@@ -213,11 +213,17 @@ math! {
     }
 }
 
+/// Whether factors and results are in device memory.
+pub(super) fn on_device(handle: usize) -> Result<bool> {
+    Ok(HANDLES.get(handle)?.lock().on_device)
+}
+
+/// Copies within device memory, in the stream's order.
+pub(super) fn copy(queue: &Queue, to: u64, from: u64, bytes: u64) -> Result<()> {
+    Ok(queue.core.copy(&queue.stream, to, from, bytes, Direction::DeviceToDevice, Wait::Async)?)
+}
+
 /// The eight bytes at a device address, once the stream has come there.
 pub(super) fn fetch(queue: &Queue, from: u64) -> Result<i64> {
-    let number = std::cell::UnsafeCell::new(0i64);
-    let to = number.get() as u64;
-    queue.core.copy(&queue.stream, to, from, 8, Direction::DeviceToHost, Wait::Sync)?;
-    // SAFETY: the copy is over.
-    Ok(unsafe { number.get().read_volatile() })
+    Ok(home(queue, from, 1)?[0])
 }

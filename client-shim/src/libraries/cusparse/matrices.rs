@@ -33,6 +33,11 @@ pub(super) fn matrix(raw: usize) -> Result<SparseMatrix> {
     Ok(sparse.matrix.clone())
 }
 
+/// Attributes of a matrix that were set: which triangle it is, and what its diagonal is.
+pub(super) fn attributes(raw: usize) -> Result<[u32; 4]> {
+    Ok(MATRICES.get(raw)?.lock().attributes)
+}
+
 /// A matrix has so many elements from now on.
 pub(super) fn set_stored(raw: usize, stored: u64) -> Result<()> {
     MATRICES.get(raw)?.lock().matrix.stored = stored;

@@ -9,7 +9,10 @@ mod handle;
 mod legacy;
 mod matrices;
 mod product;
+mod solve;
+mod sum;
 mod table;
+mod vectors;
 
 use rgpu_libraries::{DataType, Library, Transpose};
 
@@ -43,9 +46,27 @@ fn number(kind: Kind) -> u32 {
         Kind::Execution => 6,
         Kind::Internal => 7,
         Kind::InvalidType => 8,
+        Kind::ZeroPivot => 9,
         Kind::NotSupported => 10,
     }
 }
+
+/// Functions that differ in nothing but the type of their elements, `KIND`: for each group the names with the types, the
+/// arguments, and the body.
+macro_rules! typed {
+    ($([$($name:ident => $kind:ident),*] $args:tt $body:block)*) => {
+        $crate::libraries::math::math! {
+            $crate::libraries::cusparse::CUSPARSE;
+            $($(
+                fn $name $args {
+                    const KIND: rgpu_libraries::DataType = rgpu_libraries::DataType::$kind;
+                    $body
+                }
+            )*)*
+        }
+    };
+}
+use typed;
 
 /// What a function answers that exists and is not implemented.
 fn refuse(symbol: &'static str) -> u32 {
@@ -84,6 +105,11 @@ fn wide(number: u32) -> Result<bool> {
         1 => missing("cuSPARSE: indices of 16 bits"),
         other => invalid(format!("There is no cusparseIndexType_t {other}")),
     }
+}
+
+/// What the places of a described matrix begin with.
+pub(super) fn index_base(description: usize) -> Result<u32> {
+    Ok(handle::description(description)?.base)
 }
 
 /// What places begin with, by `cusparseIndexBase_t`.

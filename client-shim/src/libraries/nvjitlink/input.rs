@@ -34,6 +34,11 @@ fn add(state: &mut State, kind: u32, bytes: &[u8], name: &str) -> Result<()> {
             let line = format!("{name} is machine code, which a software GPU cannot run: link PTX instead");
             Err(state.fail(Failure::InvalidInput, &line))
         }
+        // The device runtime is machine code in NVIDIA's library; a software GPU has its own.
+        (kind::LIBRARY | kind::ANY, _) if is_device_runtime(bytes, name) => {
+            state.inputs.push(Input::Ptx(rgpu_image::DEVICE_RUNTIME.to_owned()));
+            Ok(())
+        }
         (kind::OBJECT | kind::LIBRARY, _) => {
             let line = format!(
                 "{name} is an object file or library, which cannot be linked for a software GPU: link its PTX"
@@ -52,6 +57,12 @@ fn add(state: &mut State, kind: u32, bytes: &[u8], name: &str) -> Result<()> {
                 .fail(Failure::InvalidInput, &format!("{name} is of the kind {other}, which is unknown")))
         }
     }
+}
+
+/// Whether this is `libcudadevrt.a`. What it holds is not looked at; only that it is an archive.
+fn is_device_runtime(bytes: &[u8], name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or_default();
+    bytes.starts_with(b"!<arch>\n") && file.starts_with("libcudadevrt")
 }
 
 /// Adds PTX text, which is read at once, as NVIDIA's library compiles it at once.
@@ -90,5 +101,20 @@ nvjitlink! {
             Ok(bytes) => add(state, kind, &bytes, path),
             Err(error) => Err(state.fail(Failure::InvalidInput, &format!("Can't read {path}: {error}"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_runtime_is_our_own_and_other_libraries_are_refused() {
+        let mut state = State::default();
+        let archive = b"!<arch>\nwhatever";
+        assert_eq!(add(&mut state, kind::LIBRARY, archive, "/usr/lib/libcudadevrt.a"), Ok(()));
+        assert!(matches!(&state.inputs[..], [Input::Ptx(text)] if text.contains("cudaCGSynchronize")));
+        assert_eq!(add(&mut state, kind::LIBRARY, archive, "libother.a"), Err(Failure::InvalidInput));
+        assert!(state.errors.contains("libother.a is an object file or library"));
     }
 }

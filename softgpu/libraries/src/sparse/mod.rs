@@ -1,9 +1,14 @@
 //! Operations of cuSPARSE. Indices come from device memory, so each is checked before it is followed.
 
+mod compress;
 mod convert;
+mod incomplete;
 mod places;
 mod product;
+mod solve;
 mod sort;
+mod sum;
+mod vectors;
 
 use std::marker::PhantomData;
 
@@ -15,7 +20,9 @@ use rgpu_softgpu::library::{Computation, Operand, Plan};
 
 use crate::{invalid, missing};
 
+pub(crate) use compress::compress;
 pub(crate) use sort::{iota, sort};
+pub(crate) use sum::sum;
 
 /// An operation on elements of one type.
 pub(crate) trait Sparse: Send + Sync + 'static {
@@ -61,6 +68,23 @@ impl<S: Sparse, T: Dense> Computation for Typed<S, T> {
         let part = |piece: usize| (u128::from(self.most) * piece as u128 / pieces as u128) as u64;
         // SAFETY: the caller's promise.
         unsafe { self.sparse.run::<T>(memory, part(piece), part(piece + 1)) }
+    }
+}
+
+/// A plan that what lies in a list, when its turn has come, is needed for.
+fn once_read(list: Operand, next: impl Fn(*const u8) -> Result<Plan> + Send + Sync + 'static) -> Plan {
+    Plan { operands: vec![list], computation: Box::new(OnceRead(next)) }
+}
+
+struct OnceRead<F>(F);
+
+impl<F: Fn(*const u8) -> Result<Plan> + Send + Sync> Computation for OnceRead<F> {
+    unsafe fn run(&self, _: &[*mut u8], _: usize, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn then(&self, memory: &[*mut u8]) -> Result<Option<Plan>> {
+        (self.0)(memory[0]).map(Some)
     }
 }
 

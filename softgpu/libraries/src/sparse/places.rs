@@ -96,7 +96,8 @@ fn outside(what: &str, number: i64, end: u64) -> Error {
     Error::new(Code::IllegalAddress, format!("A sparse matrix has {what} {number} of {end}"))
 }
 
-fn inside(what: &str, number: i64, base: u32, end: u64) -> Result<u64> {
+/// A place, without what places begin with; an error where it is outside.
+pub(super) fn inside(what: &str, number: i64, base: u32, end: u64) -> Result<u64> {
     let place = u64::try_from(number.wrapping_sub(base.into())).ok().filter(|&place| place < end);
     place.ok_or_else(|| outside(what, number, end))
 }

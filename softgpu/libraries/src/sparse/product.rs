@@ -9,16 +9,16 @@ use super::places::{dense, each, is_whole, operands, place, room, set_value, val
 use super::{Sparse, factor, factor_now};
 use crate::invalid;
 
-fn turns(op: Transpose) -> bool {
+pub(super) fn turns(op: Transpose) -> bool {
     matches!(op, Transpose::Transposed | Transpose::Adjoint)
 }
 
-fn conjugates(op: Transpose) -> bool {
+pub(super) fn conjugates(op: Transpose) -> bool {
     matches!(op, Transpose::Conjugated | Transpose::Adjoint)
 }
 
 /// Rows and columns of a matrix as it is used.
-fn used(op: Transpose, rows: u64, columns: u64) -> (u64, u64) {
+pub(super) fn used(op: Transpose, rows: u64, columns: u64) -> (u64, u64) {
     if turns(op) { (columns, rows) } else { (rows, columns) }
 }
 
@@ -26,7 +26,13 @@ fn used(op: Transpose, rows: u64, columns: u64) -> (u64, u64) {
 ///
 /// # Safety
 /// `at` is the operand of the matrix, which as it is used has this element.
-unsafe fn element<T: Dense>(m: &DenseMatrix, at: *const u8, op: Transpose, row: u64, column: u64) -> T {
+pub(super) unsafe fn element<T: Dense>(
+    m: &DenseMatrix,
+    at: *const u8,
+    op: Transpose,
+    row: u64,
+    column: u64,
+) -> T {
     let (row, column) = if turns(op) { (column, row) } else { (row, column) };
     // SAFETY: the caller's promise.
     let element: T = unsafe { value(at, place(m, row, column)) };

@@ -18,9 +18,10 @@ impl Reader {
         let space = self.take_space()??;
         self.ty_of(&[Type::U64])?;
         match space {
-            Space::Shared | Space::SharedCta => Some(Op::Cvta { shared: true, to }),
-            Space::Global | Space::Local | Space::Const | Space::Param | Space::ParamEntry => {
-                Some(Op::Cvta { shared: false, to })
+            Space::Shared | Space::SharedCta => Some(Op::Cvta { place: MemoryTarget::Shared, to }),
+            Space::Local => Some(Op::Cvta { place: MemoryTarget::Local, to }),
+            Space::Global | Space::Const | Space::Param | Space::ParamEntry => {
+                Some(Op::Cvta { place: MemoryTarget::Generic, to })
             }
             _ => None,
         }
@@ -57,7 +58,8 @@ impl Reader {
     /// What a load or store accesses, and how.
     fn access(&mut self) -> Option<(MemoryTarget, Type, u32, Order)> {
         let place = match self.take_space()? {
-            None | Some(Space::Global | Space::Const | Space::Local) => MemoryTarget::Generic,
+            None | Some(Space::Global | Space::Const) => MemoryTarget::Generic,
+            Some(Space::Local) => MemoryTarget::Local,
             Some(Space::Shared | Space::SharedCta) => MemoryTarget::Shared,
             Some(Space::Param | Space::ParamEntry | Space::ParamFunc) => MemoryTarget::Param,
             Some(_) => return None,

@@ -37,12 +37,22 @@ impl<'a> Emitter<'a, '_> {
         self.block_field(types::I64, offset_of!(abi::Block, shared_base))
     }
 
+    /// The address in the thread's local memory that ends in these 32 bits: compilers may keep local addresses in registers of
+    /// 32 bits (LLVM's short pointers, which Triton uses). No frame is as large as what 32 bits tell apart.
+    fn local_address(&mut self, short: Value) -> Value {
+        let frame = self.b.ins().ireduce(types::I32, self.frame);
+        let distance = self.b.ins().isub(short, frame);
+        let distance = self.b.ins().sextend(types::I64, distance);
+        self.b.ins().iadd(self.frame, distance)
+    }
+
     /// A register that holds an address, as 64 bits.
-    fn address_register(&mut self, reg: RegId) -> Result<Value> {
+    fn address_register(&mut self, place: MemoryTarget, reg: RegId) -> Result<Value> {
         let value = self.register(reg);
         let value = self.as_int(value);
         match self.type_of(value) {
             types::I64 => Ok(value),
+            types::I32 if place == MemoryTarget::Local => Ok(self.local_address(value)),
             types::I32 => Ok(self.b.ins().uextend(types::I64, value)),
             _ => Err(self.refuse("An address needs a register of 32 or 64 bits")),
         }
@@ -59,7 +69,7 @@ impl<'a> Emitter<'a, '_> {
         }
         match base {
             AddressBase::Reg(reg) => {
-                let address = self.address_register(reg)?;
+                let address = self.address_register(place, reg)?;
                 Ok(self.confined(address, offset, width))
             }
             AddressBase::Absolute => {
@@ -442,23 +452,28 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `cvta`
-    pub(crate) fn cvta(&mut self, shared: bool, to: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn cvta(&mut self, place: MemoryTarget, to: bool, o: &'a [Operand]) -> Result<()> {
         let source = self.operand(o, 1)?;
         let source = if let Operand::Address(AddressBase::Symbol(symbol), offset) = source {
             self.symbol(*symbol, *offset)?
         } else {
             self.src(source, Type::U64)?
         };
-        let value = match (shared, to) {
-            (false, _) => source,
-            (true, false) => {
+        let value = match (place, to) {
+            (MemoryTarget::Shared, false) => {
                 let base = self.shared_base();
                 self.b.ins().iadd(base, source)
             }
-            (true, true) => {
+            (MemoryTarget::Shared, true) => {
                 let base = self.shared_base();
                 self.b.ins().isub(source, base)
             }
+            // What has been widened from 32 bits is a whole address again.
+            (MemoryTarget::Local, false) => {
+                let short = self.b.ins().ireduce(types::I32, source);
+                self.local_address(short)
+            }
+            _ => source,
         };
         self.set(self.operand(o, 0)?, Type::U64, value)
     }

@@ -47,6 +47,8 @@ pub(super) enum Fact {
 const LOW_BITS: u64 = (1 << 59) - 1;
 /// Chains of instructions are followed so far.
 const DEPTH: u32 = 24;
+/// So many sums are taken apart to compare two values.
+const STEPS: usize = 64;
 
 impl Fact {
     fn add(self, other: Self) -> Self {
@@ -330,64 +332,72 @@ impl<'a> Facts<'a> {
 
     /// By how much `a` is more than `b`, modulo 2⁶⁴, where that is always the same.
     pub(super) fn difference(&self, a: Value, b: Value) -> Option<u64> {
-        let mut sum = Sum::default();
-        self.sum(a, 1, 8, &mut sum);
-        self.sum(b, u64::MAX, 8, &mut sum);
+        let sum = self.sum(&[(a, 1), (b, u64::MAX)], 0);
         sum.terms.is_empty().then_some(sum.constant)
     }
 
     /// What a value's distance from a constant is always a multiple of (0 where it is the constant).
     pub(super) fn step(&self, value: Value, from: u64) -> Option<u64> {
-        let mut sum = Sum { constant: from.wrapping_neg(), ..Sum::default() };
-        self.sum(value, 1, 8, &mut sum);
+        let sum = self.sum(&[(value, 1)], from.wrapping_neg());
         sum.terms.iter().map(|(_, times)| *times).chain([sum.constant]).reduce(|a, b| {
             // Powers of two are all that is asked for.
             1u64.checked_shl((a | b).trailing_zeros()).unwrap_or(0)
         })
     }
 
-    /// Adds a value so many times.
-    fn sum(&self, value: Value, times: u64, depth: u32, into: &mut Sum) {
-        let value = self.func.dfg.resolve_aliases(value);
-        if let Some(depth) = depth.checked_sub(1)
-            && self.func.dfg.value_type(value) == types::I64
-        {
-            match self.made_by(value) {
-                Some(InstructionData::UnaryImm { opcode: Opcode::Iconst, imm }) => {
-                    into.constant = into.constant.wrapping_add(times.wrapping_mul(imm.bits() as u64));
-                    return;
-                }
-                Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] }) => {
-                    self.sum(a, times, depth, into);
-                    return self.sum(b, times, depth, into);
-                }
-                Some(InstructionData::Binary { opcode: Opcode::Isub, args: [a, b] }) => {
-                    self.sum(a, times, depth, into);
-                    return self.sum(b, times.wrapping_neg(), depth, into);
-                }
-                Some(InstructionData::Unary { opcode: Opcode::Ineg, arg }) => {
-                    return self.sum(arg, times.wrapping_neg(), depth, into);
-                }
-                Some(InstructionData::Binary { opcode: Opcode::Imul, args: [a, b] }) => {
-                    for (value, factor) in [(a, b), (b, a)] {
-                        if let Some(factor) = self.constant(factor) {
-                            return self.sum(value, times.wrapping_mul(factor), depth, into);
-                        }
-                    }
-                }
-                Some(InstructionData::Binary { opcode: Opcode::Ishl, args: [a, b] }) => {
-                    if let Some(bits) = self.constant(b) {
-                        return self.sum(a, times.wrapping_mul(1 << (bits & 63)), depth, into);
-                    }
-                }
-                _ => {}
+    /// The sum of some values, each so many times, and a constant. What is itself a sum is taken apart, what was made last
+    /// first: so what two values are both made of goes away before it is looked into, however long the way to there was.
+    fn sum(&self, values: &[(Value, u64)], constant: u64) -> Sum {
+        let mut sum = Sum { constant, ..Sum::default() };
+        values.iter().for_each(|&(value, times)| self.add(&mut sum, value, times));
+        for _ in 0..STEPS {
+            let parts = |(at, &(value, _)): (usize, &(Value, u64))| Some((value, at, self.parts(value)?));
+            let latest = sum.terms.iter().enumerate().filter_map(parts).max_by_key(|(value, ..)| *value);
+            let Some((_, at, parts)) = latest else { break };
+            let (_, times) = sum.terms.swap_remove(at);
+            sum.constant = sum.constant.wrapping_add(times.wrapping_mul(parts.constant));
+            for (value, count) in parts.terms {
+                self.add(&mut sum, value, times.wrapping_mul(count));
             }
         }
-        match into.terms.iter_mut().find(|(term, _)| *term == value) {
+        sum
+    }
+
+    /// Adds a value so many times.
+    fn add(&self, sum: &mut Sum, value: Value, times: u64) {
+        let value = self.func.dfg.resolve_aliases(value);
+        match sum.terms.iter_mut().find(|(term, _)| *term == value) {
             Some((_, count)) => *count = count.wrapping_add(times),
-            None => into.terms.push((value, times)),
+            None => sum.terms.push((value, times)),
         }
-        into.terms.retain(|(_, count)| *count != 0);
+        sum.terms.retain(|(_, count)| *count != 0);
+    }
+
+    /// What a value is the sum of, where an instruction adds it up.
+    fn parts(&self, value: Value) -> Option<Sum> {
+        if self.func.dfg.value_type(value) != types::I64 {
+            return None;
+        }
+        let mut sum = Sum::default();
+        match self.made_by(value)? {
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => sum.constant = imm.bits() as u64,
+            InstructionData::Unary { opcode: Opcode::Ineg, arg } => self.add(&mut sum, arg, u64::MAX),
+            InstructionData::Binary { opcode, args: [a, b] } => match opcode {
+                Opcode::Iadd => [a, b].into_iter().for_each(|part| self.add(&mut sum, part, 1)),
+                Opcode::Isub => {
+                    [(a, 1), (b, u64::MAX)].into_iter().for_each(|(v, n)| self.add(&mut sum, v, n))
+                }
+                Opcode::Imul => {
+                    let (value, factor) =
+                        [(a, b), (b, a)].into_iter().find_map(|(v, f)| Some((v, self.constant(f)?)))?;
+                    self.add(&mut sum, value, factor);
+                }
+                Opcode::Ishl => self.add(&mut sum, a, 1 << (self.constant(b)? & 63)),
+                _ => return None,
+            },
+            _ => return None,
+        }
+        Some(sum)
     }
 
     /// A block's parameter: the function's argument, or what all that go there agree on.
@@ -465,9 +475,7 @@ impl<'a> Facts<'a> {
 
     /// Whether a value is `first + size * count`.
     fn is_end(&self, end: Value, first: Value, count: Value, size: u64) -> bool {
-        let mut sum = Sum::default();
-        self.sum(end, 1, 8, &mut sum);
-        self.sum(first, u64::MAX, 8, &mut sum);
+        let sum = self.sum(&[(end, 1), (first, u64::MAX)], 0);
         let [(term, times)] = sum.terms[..] else { return false };
         let widened = matches!(self.made_by(term), Some(InstructionData::Unary { opcode: Opcode::Uextend, arg })
             if self.same(arg, count));

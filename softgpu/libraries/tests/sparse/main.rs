@@ -1,0 +1,8 @@
+//! Sparse matrices, against the same ones with all their zeros.
+
+mod matrices;
+mod products;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod sparse_only;
+mod systems;

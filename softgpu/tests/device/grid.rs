@@ -1,0 +1,68 @@
+//! The barrier of a grid, as programs link it that have it from CUDA's device runtime.
+
+use rgpu_device::{Device, Launch};
+
+use super::{LEGACY, Rig};
+
+const MODULE: u64 = 8;
+
+/// Each block adds one to its own word before the barrier, and stores the sum of all words behind it; three times.
+const TEXT: &str = ".version 8.0\n.target sm_80\n.address_size 64\n
+    .extern .func (.param .b64 a) cudaCGGetIntrinsicHandle (.param .b32 b);
+    .extern .func (.param .b32 a) cudaCGSynchronize (.param .b64 b, .param .b32 c);
+    .visible .entry sums(.param .u64 memory)
+    {
+        .reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .pred %p<4>;
+        .param .b64 handle; .param .b32 scope; .param .b32 status; .param .b32 flags;
+        ld.param.u64 %rd1, [memory];
+        mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x;
+        st.param.b32 [scope], 1;
+        call (handle), cudaCGGetIntrinsicHandle, (scope);
+        ld.param.b64 %rd2, [handle];
+        mad.wide.u32 %rd3, %r2, 4, %rd1;
+        mov.u32 %r4, 0;
+    ROUND:
+        setp.ne.u32 %p1, %r1, 0; @%p1 bra BEFORE;
+        ld.volatile.global.u32 %r5, [%rd3]; add.u32 %r5, %r5, 1; st.volatile.global.u32 [%rd3], %r5;
+    BEFORE:
+        st.param.b64 [handle], %rd2; st.param.b32 [flags], 0;
+        call (status), cudaCGSynchronize, (handle, flags);
+        ld.param.b32 %r6, [status]; setp.ne.u32 %p2, %r6, 0; @%p2 bra WRONG;
+        mov.u32 %r7, 0; mov.u32 %r8, 0; mov.u64 %rd4, %rd1;
+    NEXT:
+        ld.volatile.global.u32 %r9, [%rd4]; add.u32 %r7, %r7, %r9; add.u64 %rd4, %rd4, 4;
+        add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, %r3; @%p3 bra NEXT;
+        mad.lo.u32 %r10, %r4, %r3, %r2; mul.wide.u32 %rd5, %r10, 4; add.u64 %rd5, %rd5, %rd1;
+        @!%p1 st.global.u32 [%rd5+1024], %r7;
+        call (status), cudaCGSynchronize, (handle, flags);
+        add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 3; @%p3 bra ROUND;
+        ret;
+    WRONG:
+        st.global.u32 [%rd3+1024], 4000;
+        ret;
+    }";
+
+#[test]
+fn blocks_of_a_cooperative_grid_wait_for_one_another() {
+    let rig = Rig::new();
+    let text = rgpu_image::link(&[TEXT, rgpu_image::DEVICE_RUNTIME]).unwrap();
+    rig.gpu.module_load(0, MODULE, text.as_bytes(), &[]).unwrap();
+    let params = rig.memory.to_le_bytes();
+    let launch = Launch {
+        stream: LEGACY,
+        module: MODULE,
+        function: 0,
+        grid: [6, 1, 1],
+        block: [64, 1, 1],
+        shared_bytes: 0,
+        cooperative: true,
+        params: &params,
+    };
+    rig.write(rig.memory, &[0; 1024]);
+    rig.gpu.launch(launch).unwrap();
+    let sums: Vec<i32> = [6, 12, 18].into_iter().flat_map(|sum| [sum; 6]).collect();
+    assert_eq!(rig.read(rig.memory + 1024, 18), sums);
+    // Nobody can wait where blocks do not run together.
+    rig.gpu.launch(Launch { cooperative: false, ..launch }).unwrap();
+    assert_eq!(rig.read(rig.memory + 1024, 6), [4000; 6]);
+}
