@@ -39,6 +39,7 @@ pub(crate) mod last_error;
 mod launch;
 mod library;
 pub(crate) mod lifecycle;
+pub(crate) mod logs;
 mod memory;
 mod module;
 mod params;

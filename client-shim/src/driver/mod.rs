@@ -33,6 +33,7 @@ mod graph;
 mod info;
 mod launch;
 mod link;
+mod logs;
 mod memory;
 mod module;
 mod pool;

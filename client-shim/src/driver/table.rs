@@ -3,7 +3,7 @@
 //! (public header `cudaTypedefs.h`). A driver keeps all that it ever had.
 
 use super::{
-    capture, context, copy, device, graph, info, launch, link, memory, module, pool, proc_address, stream,
+    capture, context, copy, device, graph, info, launch, link, logs, memory, module, pool, proc_address, stream,
     virtual_memory,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
@@ -202,8 +202,8 @@ entry_points! {
     cuGraphInstantiate(_v2) 11000 [graph::cuGraphInstantiate_v2];
     cuGraphInstantiateWithFlags 11040 [graph::cuGraphInstantiateWithFlags];
     cuGraphInstantiateWithParams 12000 / _ptsz 12000 [graph::cuGraphInstantiateWithParams];
-    cuGraphKernelNodeCopyAttributes 11000 [unsupported];
-    cuGraphKernelNodeGetAttribute 11000 [unsupported];
+    cuGraphKernelNodeCopyAttributes 11000 [graph::cuGraphKernelNodeCopyAttributes];
+    cuGraphKernelNodeGetAttribute 11000 [graph::cuGraphKernelNodeGetAttribute];
     cuGraphKernelNodeGetParams 10000 [graph::cuGraphKernelNodeGetParams];
     cuGraphKernelNodeGetParams(_v2) 12000 [graph::cuGraphKernelNodeGetParams_v2];
     cuGraphKernelNodeSetAttribute 11000 [graph::cuGraphKernelNodeSetAttribute];
@@ -288,11 +288,11 @@ entry_points! {
     cuLinkCreate 5050 [link::cuLinkCreate];
     cuLinkCreate(_v2) 6050 [link::cuLinkCreate_v2];
     cuLinkDestroy 5050 [link::cuLinkDestroy];
-    cuLogsCurrent 12090 [unsupported];
-    cuLogsDumpToFile 12090 [unsupported];
-    cuLogsDumpToMemory 12090 [unsupported];
-    cuLogsRegisterCallback 12090 [unsupported];
-    cuLogsUnregisterCallback 12090 [unsupported];
+    cuLogsCurrent 12090 [logs::cuLogsCurrent];
+    cuLogsDumpToFile 12090 [logs::cuLogsDumpToFile];
+    cuLogsDumpToMemory 12090 [logs::cuLogsDumpToMemory];
+    cuLogsRegisterCallback 12090 [logs::cuLogsRegisterCallback];
+    cuLogsUnregisterCallback 12090 [logs::cuLogsUnregisterCallback];
     cuMemAddressFree 10020 [virtual_memory::cuMemAddressFree];
     cuMemAddressReserve 10020 [virtual_memory::cuMemAddressReserve];
     cuMemAdvise 8000 [memory::cuMemAdvise];
@@ -447,10 +447,10 @@ entry_points! {
     cuOccupancyAvailableDynamicSMemPerBlock 10020 [launch::cuOccupancyAvailableDynamicSMemPerBlock];
     cuOccupancyMaxActiveBlocksPerMultiprocessor 6050 [launch::cuOccupancyMaxActiveBlocksPerMultiprocessor];
     cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags 7000 [launch::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags];
-    cuOccupancyMaxActiveClusters 11070 [unsupported];
+    cuOccupancyMaxActiveClusters 11070 [launch::cuOccupancyMaxActiveClusters];
     cuOccupancyMaxPotentialBlockSize 6050 [launch::cuOccupancyMaxPotentialBlockSize];
     cuOccupancyMaxPotentialBlockSizeWithFlags 7000 [launch::cuOccupancyMaxPotentialBlockSizeWithFlags];
-    cuOccupancyMaxPotentialClusterSize 11070 [unsupported];
+    cuOccupancyMaxPotentialClusterSize 11070 [launch::cuOccupancyMaxPotentialClusterSize];
     cuParamSetSize 2000 [unsupported];
     cuParamSetTexRef 2000 [unsupported];
     cuParamSetf 2000 [unsupported];
@@ -470,13 +470,13 @@ entry_points! {
     cuStreamBeginCapture 10000 / _ptsz 10000 [capture::cuStreamBeginCapture];
     cuStreamBeginCapture(_v2) 10010 / _ptsz 10010 [capture::cuStreamBeginCapture_v2];
     cuStreamBeginCaptureToGraph 12030 / _ptsz 12030 [capture::cuStreamBeginCaptureToGraph];
-    cuStreamCopyAttributes 11000 / _ptsz 11000 [unsupported];
+    cuStreamCopyAttributes 11000 / _ptsz 11000 [stream::cuStreamCopyAttributes];
     cuStreamCreate 2000 [stream::cuStreamCreate];
     cuStreamCreateWithPriority 5050 [stream::cuStreamCreateWithPriority];
     cuStreamDestroy 2000 [stream::cuStreamDestroy];
     cuStreamDestroy(_v2) 4000 [stream::cuStreamDestroy_v2];
     cuStreamEndCapture 10000 / _ptsz 10000 [capture::cuStreamEndCapture];
-    cuStreamGetAttribute 11000 / _ptsz 11000 [unsupported];
+    cuStreamGetAttribute 11000 / _ptsz 11000 [stream::cuStreamGetAttribute];
     cuStreamGetCaptureInfo 10010 / _ptsz 10010 [capture::cuStreamGetCaptureInfo];
     cuStreamGetCaptureInfo(_v2) 11030 / _ptsz 11030 [capture::cuStreamGetCaptureInfo_v2];
     cuStreamGetCaptureInfo(_v3) 12030 / _ptsz 12030 [capture::cuStreamGetCaptureInfo_v3];
@@ -489,7 +489,7 @@ entry_points! {
     cuStreamGetPriority 5050 / _ptsz 7000 [stream::cuStreamGetPriority];
     cuStreamIsCapturing 10000 / _ptsz 10000 [capture::cuStreamIsCapturing];
     cuStreamQuery 2000 / _ptsz 7000 [stream::cuStreamQuery];
-    cuStreamSetAttribute 11000 / _ptsz 11000 [unsupported];
+    cuStreamSetAttribute 11000 / _ptsz 11000 [stream::cuStreamSetAttribute];
     cuStreamSynchronize 2000 / _ptsz 7000 [stream::cuStreamSynchronize];
     cuStreamUpdateCaptureDependencies 11030 / _ptsz 11030 [capture::cuStreamUpdateCaptureDependencies];
     cuStreamUpdateCaptureDependencies(_v2) 12030 / _ptsz 12030 [capture::cuStreamUpdateCaptureDependencies_v2];

@@ -95,6 +95,15 @@ pub(crate) struct Memcpy3d {
     pub(crate) depth: usize,
 }
 
+/// `CUctxCreateParams`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct CtxCreateParams {
+    pub(crate) affinities: Opaque,
+    pub(crate) affinity_count: i32,
+    pub(crate) cig: Opaque,
+}
+
 /// `CUlaunchConfig`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -183,6 +192,8 @@ mod tests {
         assert_eq!(size_of::<LaunchConfig>(), 56);
         assert_eq!(std::mem::offset_of!(LaunchConfig, stream), 32);
         assert_eq!(size_of::<DevProp>(), 56);
+        assert_eq!(size_of::<CtxCreateParams>(), 24);
+        assert_eq!(std::mem::offset_of!(CtxCreateParams, cig), 16);
         assert_eq!((size_of::<KernelNodeParamsV1>(), size_of::<KernelNodeParams>()), (56, 72));
         assert_eq!(size_of::<MemcpyNodeParams>(), 216);
         assert_eq!(size_of::<MemAllocationProp>(), 32);
