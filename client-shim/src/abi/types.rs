@@ -182,6 +182,7 @@ pub(crate) mod node_type {
     pub(crate) const EVENT_RECORD: c_int = 7;
     pub(crate) const MEM_ALLOC: c_int = 10;
     pub(crate) const MEM_FREE: c_int = 11;
+    pub(crate) const BATCH_MEM_OP: c_int = 12;
 }
 
 #[cfg(test)]

@@ -136,8 +136,8 @@ fn not_an_image() -> Error {
     Error::new(Code::InvalidImage, "The image is no fat binary, cubin or PTX text")
 }
 
-/// PTX up to its terminating NUL, as text. It is read to its end, unless the device has a compiler of its own, which may know
-/// more than we do.
+/// PTX up to its terminating NUL, as text. It is read to its end, unless the device has a compiler of its own, which may
+/// know more than we do.
 pub(super) fn check_ptx<'t>(bytes: &'t [u8], info: &DeviceInfo) -> Result<&'t str> {
     let invalid = |message: String| Error::new(Code::InvalidPtx, message);
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();

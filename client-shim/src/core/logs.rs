@@ -1,4 +1,5 @@
-//! What went wrong, for programs that ask (`cuLogs*`): the last messages, and functions of the program's that are told each.
+//! What went wrong, for programs that ask (`cuLogs*`): the last messages, and functions of the program's that are told
+//! each.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -160,7 +161,8 @@ mod tests {
 
     #[test]
     fn the_last_messages_are_kept_and_numbered() {
-        let mut logs = Logs { lines: VecDeque::new(), bytes: 0, next: u32::MAX, listeners: vec![], last_handle: 0 };
+        let mut logs =
+            Logs { lines: VecDeque::new(), bytes: 0, next: u32::MAX, listeners: vec![], last_handle: 0 };
         for number in 0..1000 {
             logs.keep(format!("{number:99}\n"));
         }

@@ -40,6 +40,7 @@ mod launch;
 mod library;
 pub(crate) mod lifecycle;
 pub(crate) mod logs;
+pub(crate) mod mem_op;
 mod memory;
 mod module;
 mod params;

@@ -10,8 +10,8 @@ use super::ordinal;
 use super::stream::DEFAULT_DOMAIN_MAP;
 use crate::abi::launch::{check_cluster, check_updatable};
 use crate::abi::types::{
-    AttributeValue, EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostNodeParams, MemAllocNodeParams, MemLocation,
-    MemPoolProps, MemsetParams, NodeRef, launch_attribute, location,
+    AttributeValue, EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostNodeParams, MemAllocNodeParams,
+    MemLocation, MemPoolProps, MemsetParams, NodeRef, launch_attribute, location,
 };
 use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};

@@ -45,7 +45,8 @@ pub(crate) struct JitLog {
     started: Instant,
 }
 
-// SAFETY: a linker's options must stay valid as long as the linker; by which threads it is used is the program's concern.
+// SAFETY: a linker's options must stay valid as long as the linker; by which threads it is used is the program's
+// concern.
 unsafe impl Send for JitLog {}
 // SAFETY: as above.
 unsafe impl Sync for JitLog {}
@@ -105,7 +106,8 @@ mod tests {
         let options = [ERROR.1, WALL_TIME, ERROR.0];
         let mut values = [room as *mut c_void, usize::MAX as *mut c_void, buffer.as_mut_ptr().cast()];
         // SAFETY: there are three of each, and both outlive the log.
-        let log = unsafe { JitLog::new(3, In::new(options.as_ptr()), Out::new(values.as_mut_ptr())) }.unwrap();
+        let log =
+            unsafe { JitLog::new(3, In::new(options.as_ptr()), Out::new(values.as_mut_ptr())) }.unwrap();
         let told = log.tell::<()>(Err(Error::new(Code::InvalidPtx, message)));
         assert_eq!(told.unwrap_err().code, Code::InvalidPtx);
         (values, buffer)

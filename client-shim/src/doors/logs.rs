@@ -35,9 +35,8 @@ pub(crate) fn dump_to_file(iterator: Out<u32>, path: &CStrArg, flags: c_uint) ->
     let path = path.c_str()?;
     let (text, next) = logs::all(start(iterator)?);
     let file = std::fs::OpenOptions::new().create(true).append(true).open(OsStr::from_bytes(path.to_bytes()));
-    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
-        Error::new(Code::InvalidValue, format!("{}: {error}", path.to_string_lossy()))
-    })?;
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| Error::new(Code::InvalidValue, format!("{}: {error}", path.to_string_lossy())))?;
     iterator.set_if_wanted(next);
     Ok(())
 }

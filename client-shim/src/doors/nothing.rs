@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use super::table::{Address, Row};
+use super::table::Address;
 use crate::abi::signature::{Kind, Signature};
 use crate::in_process::rgpu_use_in_process;
 use crate::{driver, runtime};
@@ -20,9 +20,7 @@ const WORDS: usize = 24;
 const SCRATCH: usize = 64 << 10;
 
 /// Calls to which zeros mean something, with what that is.
-const MEANT: &[(&str, &str)] = &[
-    ("cuInit", "0 is what its flags must be"),
-];
+const MEANT: &[(&str, &str)] = &[("cuInit", "0 is what its flags must be")];
 
 /// Calls whose pointers are not followed but called, or are handles of nvcc's own code.
 fn takes_functions(name: &str) -> bool {
@@ -54,14 +52,36 @@ fn words(signature: &Signature, mut pointer: impl FnMut() -> usize) -> [usize; W
 /// Calls a function with words for arguments.
 fn call(Address(function): Address, w: [usize; WORDS]) -> u32 {
     type Words = extern "C" fn(
-        usize, usize, usize, usize, usize, usize, usize, usize, usize, usize, usize, usize,
-        usize, usize, usize, usize, usize, usize, usize, usize, usize, usize, usize, usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
     ) -> u32;
     // SAFETY: an entry point finds its arguments in the first of them, and leaves the others alone.
     let function = unsafe { std::mem::transmute::<*const (), Words>(function) };
     function(
-        w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13], w[14], w[15], w[16],
-        w[17], w[18], w[19], w[20], w[21], w[22], w[23],
+        w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13], w[14], w[15],
+        w[16], w[17], w[18], w[19], w[20], w[21], w[22], w[23],
     )
 }
 
@@ -75,7 +95,13 @@ impl Scratch {
 
     /// Zeros again; where the pieces are.
     fn addresses(&mut self) -> Vec<usize> {
-        self.0.iter_mut().map(|piece| { piece.fill(0); piece.as_mut_ptr() as usize }).collect()
+        self.0
+            .iter_mut()
+            .map(|piece| {
+                piece.fill(0);
+                piece.as_mut_ptr() as usize
+            })
+            .collect()
     }
 }
 

@@ -48,8 +48,8 @@ fn create(count: u32, options: In<u32>, values: Out<*mut c_void>, link: Out<Opaq
     link.check()?;
     // SAFETY: the program says that both lists have so many, and keeps them as long as the link.
     let log = unsafe { JitLog::new(count, options, values) }?;
-    let made = LINKS
-        .insert(|raw| (raw, Link { inputs: Mutex::new(Vec::new()), image: Mutex::new(None), log }));
+    let made =
+        LINKS.insert(|raw| (raw, Link { inputs: Mutex::new(Vec::new()), image: Mutex::new(None), log }));
     link.set(made.0 as Opaque)
 }
 

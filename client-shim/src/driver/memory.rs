@@ -38,7 +38,11 @@ fn set_attribute(value: In<c_void>, number: u32, info: &PointerInfo) -> Result<(
     let on = unsafe { value.cast::<u32>() }.get()? != 0;
     let mut all = SYNCHRONOUS.lock();
     let all = all.get_or_insert_default();
-    if on { all.insert(info.buffer_id) } else { all.remove(&info.buffer_id) };
+    if on {
+        all.insert(info.buffer_id)
+    } else {
+        all.remove(&info.buffer_id)
+    };
     Ok(())
 }
 

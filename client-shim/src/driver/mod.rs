@@ -34,6 +34,7 @@ mod info;
 mod launch;
 mod link;
 mod logs;
+mod mem_op;
 mod memory;
 mod module;
 mod pool;

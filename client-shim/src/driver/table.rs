@@ -3,8 +3,8 @@
 //! (public header `cudaTypedefs.h`). A driver keeps all that it ever had.
 
 use super::{
-    capture, context, copy, device, graph, info, launch, link, logs, memory, module, pool, proc_address, stream,
-    virtual_memory,
+    capture, context, copy, device, graph, info, launch, link, logs, mem_op, memory, module, pool,
+    proc_address, stream, virtual_memory,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
 
@@ -141,7 +141,7 @@ entry_points! {
     cuGetProcAddress 11030 [proc_address::cuGetProcAddress];
     cuGetProcAddress(_v2) 12000 [proc_address::cuGetProcAddress_v2];
     cuGetProcAddress_v2_ptsz 12000 [proc_address::cuGetProcAddress_v2_ptsz];
-    cuGraphAddBatchMemOpNode 11070 [unsupported];
+    cuGraphAddBatchMemOpNode 11070 [graph::cuGraphAddBatchMemOpNode];
     cuGraphAddChildGraphNode 10000 [graph::cuGraphAddChildGraphNode];
     cuGraphAddDependencies 10000 [graph::cuGraphAddDependencies];
     cuGraphAddDependencies(_v2) 12030 [graph::cuGraphAddDependencies_v2];
@@ -159,8 +159,8 @@ entry_points! {
     cuGraphAddMemsetNode 10000 [graph::cuGraphAddMemsetNode];
     cuGraphAddNode 12020 [graph::cuGraphAddNode];
     cuGraphAddNode(_v2) 12030 [graph::cuGraphAddNode_v2];
-    cuGraphBatchMemOpNodeGetParams 11070 [unsupported];
-    cuGraphBatchMemOpNodeSetParams 11070 [unsupported];
+    cuGraphBatchMemOpNodeGetParams 11070 [mem_op::cuGraphBatchMemOpNodeGetParams];
+    cuGraphBatchMemOpNodeSetParams 11070 [mem_op::cuGraphBatchMemOpNodeSetParams];
     cuGraphChildGraphNodeGetGraph 10000 [graph::cuGraphChildGraphNodeGetGraph];
     cuGraphClone 10000 [graph::cuGraphClone];
     cuGraphConditionalHandleCreate 12030 [unsupported];
@@ -172,7 +172,7 @@ entry_points! {
     cuGraphEventRecordNodeSetEvent 11010 [graph::cuGraphEventRecordNodeSetEvent];
     cuGraphEventWaitNodeGetEvent 11010 [graph::cuGraphEventWaitNodeGetEvent];
     cuGraphEventWaitNodeSetEvent 11010 [graph::cuGraphEventWaitNodeSetEvent];
-    cuGraphExecBatchMemOpNodeSetParams 11070 [unsupported];
+    cuGraphExecBatchMemOpNodeSetParams 11070 [mem_op::cuGraphExecBatchMemOpNodeSetParams];
     cuGraphExecChildGraphNodeSetParams 11010 [unsupported];
     cuGraphExecDestroy 10000 [graph::cuGraphExecDestroy];
     cuGraphExecEventRecordNodeSetEvent 11010 [graph::cuGraphExecEventRecordNodeSetEvent];
@@ -465,8 +465,8 @@ entry_points! {
     cuSignalExternalSemaphoresAsync 10000 / _ptsz 10000 [unsupported];
     cuStreamAddCallback 5000 / _ptsz 7000 [stream::cuStreamAddCallback];
     cuStreamAttachMemAsync 6000 / _ptsz 7000 [stream::cuStreamAttachMemAsync];
-    cuStreamBatchMemOp 8000 / _ptsz 8000 [unsupported];
-    cuStreamBatchMemOp(_v2) 11070 / _ptsz 11070 [unsupported];
+    cuStreamBatchMemOp 8000 / _ptsz 8000 [mem_op::cuStreamBatchMemOp];
+    cuStreamBatchMemOp(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamBatchMemOp];
     cuStreamBeginCapture 10000 / _ptsz 10000 [capture::cuStreamBeginCapture];
     cuStreamBeginCapture(_v2) 10010 / _ptsz 10010 [capture::cuStreamBeginCapture_v2];
     cuStreamBeginCaptureToGraph 12030 / _ptsz 12030 [capture::cuStreamBeginCaptureToGraph];
@@ -494,14 +494,14 @@ entry_points! {
     cuStreamUpdateCaptureDependencies 11030 / _ptsz 11030 [capture::cuStreamUpdateCaptureDependencies];
     cuStreamUpdateCaptureDependencies(_v2) 12030 / _ptsz 12030 [capture::cuStreamUpdateCaptureDependencies_v2];
     cuStreamWaitEvent 3020 / _ptsz 7000 [stream::cuStreamWaitEvent];
-    cuStreamWaitValue32 8000 / _ptsz 8000 [unsupported];
-    cuStreamWaitValue32(_v2) 11070 / _ptsz 11070 [unsupported];
-    cuStreamWaitValue64 9000 / _ptsz 9000 [unsupported];
-    cuStreamWaitValue64(_v2) 11070 / _ptsz 11070 [unsupported];
-    cuStreamWriteValue32 8000 / _ptsz 8000 [unsupported];
-    cuStreamWriteValue32(_v2) 11070 / _ptsz 11070 [unsupported];
-    cuStreamWriteValue64 9000 / _ptsz 9000 [unsupported];
-    cuStreamWriteValue64(_v2) 11070 / _ptsz 11070 [unsupported];
+    cuStreamWaitValue32 8000 / _ptsz 8000 [mem_op::cuStreamWaitValue32];
+    cuStreamWaitValue32(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamWaitValue32];
+    cuStreamWaitValue64 9000 / _ptsz 9000 [mem_op::cuStreamWaitValue64];
+    cuStreamWaitValue64(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamWaitValue64];
+    cuStreamWriteValue32 8000 / _ptsz 8000 [mem_op::cuStreamWriteValue32];
+    cuStreamWriteValue32(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamWriteValue32];
+    cuStreamWriteValue64 9000 / _ptsz 9000 [mem_op::cuStreamWriteValue64];
+    cuStreamWriteValue64(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamWriteValue64];
     cuSurfObjectCreate 5000 [unsupported];
     cuSurfObjectDestroy 5000 [unsupported];
     cuSurfObjectGetResourceDesc 5000 [unsupported];

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use crate::abi::types::{LaunchAttribute, MemLocation};
 use crate::abi::{In, KernelArguments};
+use crate::core::mem_op::RawMemOp;
 
 /// `CUdevice`.
 pub(crate) type Device = i32;
@@ -167,6 +168,16 @@ pub(crate) struct MemcpyNodeParams {
     pub(crate) copy: Memcpy3d,
 }
 
+/// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct BatchMemOpNodeParams {
+    pub(crate) context: Opaque,
+    pub(crate) count: u32,
+    pub(crate) list: In<RawMemOp>,
+    pub(crate) flags: u32,
+}
+
 /// `CUmemAllocationProp`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -197,5 +208,6 @@ mod tests {
         assert_eq!((size_of::<KernelNodeParamsV1>(), size_of::<KernelNodeParams>()), (56, 72));
         assert_eq!(size_of::<MemcpyNodeParams>(), 216);
         assert_eq!(size_of::<MemAllocationProp>(), 32);
+        assert_eq!((size_of::<BatchMemOpNodeParams>(), size_of::<RawMemOp>()), (32, 48));
     }
 }

@@ -6,16 +6,16 @@ use super::copy::copy_box_of;
 use super::entry::{api, enter};
 use super::types::{Dim3, Extent, KernelNodeParams, Memcpy3DParms, MemcpyNodeParams, PitchedPtr, kind};
 use crate::abi::types::{
-    AttributeValue, EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostFn, HostNodeParams, MemAllocNodeParams,
-    MemsetParams, NodeRef, node_type,
+    AttributeValue, EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostFn, HostNodeParams,
+    MemAllocNodeParams, MemsetParams, NodeRef, node_type,
 };
 use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Code, Config, CopyBox, CopySide, Direction, Params, Result, current};
 use crate::doors::graph::{
     Payload, add, alloc_node, alloc_params, check_edges, copy_attributes, dot_print, event_of, event_op,
-    fill_node, fill_params, get_attribute, host_node, list_edges, list_edges_to, list_nodes, pairs, payload, set_attribute,
-    set_payload,
+    fill_node, fill_params, get_attribute, host_node, list_edges, list_edges_to, list_nodes, pairs, payload,
+    set_attribute, set_payload,
 };
 use crate::doors::ordinal;
 use crate::graph::{self, HostCall, Kernel, Op};

@@ -8,10 +8,16 @@ use super::*;
 const FILE_NOT_FOUND: u32 = 301;
 const INVALID_IMAGE: u32 = 200;
 
-type AddFile =
-    unsafe extern "C" fn(Handle, u32, *const c_char, u32, *const u32, *mut Handle) -> u32;
+type AddFile = unsafe extern "C" fn(Handle, u32, *const c_char, u32, *const u32, *mut Handle) -> u32;
 type AddData = unsafe extern "C" fn(
-    Handle, u32, *const c_void, usize, *const c_char, u32, *const u32, *mut Handle,
+    Handle,
+    u32,
+    *const c_void,
+    usize,
+    *const c_char,
+    u32,
+    *const u32,
+    *mut Handle,
 ) -> u32;
 type Create = unsafe extern "C" fn(u32, *const u32, *mut Handle, *mut Handle) -> u32;
 type Complete = unsafe extern "C" fn(Handle, *mut *mut c_void, *mut usize) -> u32;
@@ -45,7 +51,8 @@ impl Logs {
     }
 }
 
-const BROKEN: &str = ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry f() { nonsense; }\n\0";
+const BROKEN: &str =
+    ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry f() { mov.u32 %r1, 5; ret; }\n\0";
 
 #[test]
 fn what_is_wrong_with_code_stands_in_the_log() {
@@ -62,14 +69,24 @@ fn what_is_wrong_with_code_stands_in_the_log() {
         let mut logs = Logs::new();
         assert_eq!(load(&mut made, PTX.as_ptr(), 5, logs.options.as_ptr(), logs.values.as_mut_ptr()), 0);
         assert_eq!(logs.error(), "");
-        assert_eq!(load(&mut made, PTX.as_ptr(), 5, std::ptr::null(), logs.values.as_mut_ptr()), INVALID_VALUE);
+        assert_eq!(
+            load(&mut made, PTX.as_ptr(), 5, std::ptr::null(), logs.values.as_mut_ptr()),
+            INVALID_VALUE
+        );
 
         type LoadLibrary = unsafe extern "C" fn(
-            *mut Handle, *const u8, *const u32, *mut Handle, u32, *const u32, *mut Handle, u32,
+            *mut Handle,
+            *const u8,
+            *const u32,
+            *mut Handle,
+            u32,
+            *const u32,
+            *mut Handle,
+            u32,
         ) -> u32;
         for door in ["cuLibraryLoadData", "cudaLibraryLoadData"] {
             let load: LoadLibrary = library.symbol(door);
-            let load = |text: &str, logs: &mut Logs| {
+            let mut load = |text: &str, logs: &mut Logs| {
                 let (null, none) = (std::ptr::null(), std::ptr::null_mut());
                 let (options, values) = (logs.options.as_ptr(), logs.values.as_mut_ptr());
                 load(&mut made, text.as_ptr(), options, values, 5, null, none, 0)
@@ -148,7 +165,10 @@ unsafe extern "C" fn listen(library: *mut c_void, level: c_int, message: *mut c_
     let text = text.to_str().unwrap();
     if text.contains("[cuMemFree_v2]") {
         // SAFETY: the type of the function.
-        assert_eq!(unsafe { library.symbol::<With<Handle>>("cuStreamDestroy_v2")(std::ptr::null_mut()) }, INVALID_HANDLE);
+        assert_eq!(
+            unsafe { library.symbol::<With<Handle>>("cuStreamDestroy_v2")(std::ptr::null_mut()) },
+            INVALID_HANDLE
+        );
         TOLD.lock().unwrap().push(text.to_owned());
     }
     assert!(!text.contains("[cuStreamDestroy_v2]"));
@@ -160,7 +180,9 @@ fn errors_are_told_to_who_asks() {
     // SAFETY: these are the types of the functions of these names; buffers are as large as they are told.
     unsafe {
         type Register = unsafe extern "C" fn(
-            Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_char, usize)>, *const Library, *mut Handle,
+            Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_char, usize)>,
+            *const Library,
+            *mut Handle,
         ) -> u32;
         let mut handle = std::ptr::null_mut();
         let register: Register = library.symbol("cuLogsRegisterCallback");

@@ -33,7 +33,8 @@ fn parameters_of_a_context_that_ask_for_nothing_are_none() {
         let affinity = CreateParams { affinities: something, count: 1, cig: null };
         let no_list = CreateParams { affinities: null, count: 1, cig: null };
         let cig = CreateParams { affinities: null, count: 0, cig: something };
-        for (parameters, code) in [(affinity, NOT_SUPPORTED), (cig, NOT_SUPPORTED), (no_list, INVALID_VALUE)] {
+        for (parameters, code) in [(affinity, NOT_SUPPORTED), (cig, NOT_SUPPORTED), (no_list, INVALID_VALUE)]
+        {
             assert_eq!(create(&mut context, &parameters, 0, 0), code);
         }
         assert_eq!(create(std::ptr::null_mut(), &nothing, 0, 0), INVALID_VALUE);
@@ -49,9 +50,12 @@ fn clusters_are_of_one_block_or_refused() {
         let set: unsafe extern "C" fn(Handle, u32, i32) -> u32 = library.symbol("cuFuncSetAttribute");
         let get: unsafe extern "C" fn(*mut i32, u32, Handle) -> u32 = library.symbol("cuFuncGetAttribute");
         let mut value = 9;
-        for (attribute, good, bad, code) in
-            [(11, 1, 2, NOT_SUPPORTED), (13, 1, 8, NOT_SUPPORTED), (14, 1, 2, INVALID_VALUE), (15, 2, 3, INVALID_VALUE)]
-        {
+        for (attribute, good, bad, code) in [
+            (11, 1, 2, NOT_SUPPORTED),
+            (13, 1, 8, NOT_SUPPORTED),
+            (14, 1, 2, INVALID_VALUE),
+            (15, 2, 3, INVALID_VALUE),
+        ] {
             assert_eq!((get(&mut value, attribute, launcher.function), value), (0, 0));
             assert_eq!(set(launcher.function, attribute, good), 0);
             assert_eq!(set(launcher.function, attribute, bad), code);
@@ -75,7 +79,8 @@ fn clusters_are_of_one_block_or_refused() {
                 let ask: Ask = library.symbol(&format!("{door}{name}"));
                 (ask(&mut answer, launcher.function, &config), answer)
             };
-            let cluster = |blocks| Attribute { id: 4, pad: 0, value: [1 << 32 | blocks, 1, 0, 0, 0, 0, 0, 0] };
+            let cluster =
+                |blocks: u64| Attribute { id: 4, pad: 0, value: [1 << 32 | blocks, 1, 0, 0, 0, 0, 0, 0] };
             assert_eq!(occupancy("OccupancyMaxPotentialClusterSize", &cluster(1)), (0, 1));
             let (code, clusters) = occupancy("OccupancyMaxActiveClusters", &cluster(1));
             assert!(code == 0 && clusters >= 1, "{code} {clusters}");

@@ -22,7 +22,16 @@ impl KernelParams {
     fn nothing() -> Self {
         let null = std::ptr::null_mut();
         let (arguments, extra) = (std::ptr::null_mut(), std::ptr::null_mut());
-        Self { function: null, grid: [1; 3], block: [1; 3], shared: 0, arguments, extra, kernel: null, context: null }
+        Self {
+            function: null,
+            grid: [1; 3],
+            block: [1; 3],
+            shared: 0,
+            arguments,
+            extra,
+            kernel: null,
+            context: null,
+        }
     }
 }
 
@@ -65,7 +74,9 @@ impl OneNode {
         type Instantiate = unsafe extern "C" fn(*mut Handle, Handle, u64) -> u32;
         // SAFETY: the type of the function of this name.
         let code = unsafe {
-            self.launcher.library.symbol::<Instantiate>("cuGraphInstantiateWithFlags")(&mut exec, self.graph, 0)
+            self.launcher.library.symbol::<Instantiate>("cuGraphInstantiateWithFlags")(
+                &mut exec, self.graph, 0,
+            )
         };
         assert_eq!(code, 0);
         exec
@@ -139,7 +150,8 @@ fn a_kernel_nodes_attributes_survive_new_parameters() {
         let library = first.launcher.library;
         let get: NodeAttribute = library.symbol("cuGraphKernelNodeGetAttribute");
         let set: NodeAttribute = library.symbol("cuGraphKernelNodeSetAttribute");
-        let copy: unsafe extern "C" fn(Handle, Handle) -> u32 = library.symbol("cuGraphKernelNodeCopyAttributes");
+        let copy: unsafe extern "C" fn(Handle, Handle) -> u32 =
+            library.symbol("cuGraphKernelNodeCopyAttributes");
         let get_by_runtime: NodeAttribute = library.symbol("cudaGraphKernelNodeGetAttribute");
         let value = |get: NodeAttribute, node: &OneNode, attribute| {
             let mut value = [9; 8];
@@ -188,7 +200,16 @@ fn copies_and_fills_are_set_to_what_was_got() {
     unsafe {
         assert_eq!(library.symbol::<GetFor<u64, usize>>("cuMemAlloc_v2")(&mut at, 32), 0);
         assert_eq!(library.symbol::<GetFor<Handle, u32>>("cuGraphCreate")(&mut graph, 0), 0);
-        type AddCopy = unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, u64, *const u32, usize, i32) -> u32;
+        type AddCopy = unsafe extern "C" fn(
+            *mut Handle,
+            Handle,
+            *const Handle,
+            usize,
+            u64,
+            *const u32,
+            usize,
+            i32,
+        ) -> u32;
         let add_copy: AddCopy = library.symbol("cudaGraphAddMemcpyNode1D");
         assert_eq!(add_copy(&mut copy, graph, std::ptr::null(), 0, at, first.as_ptr(), 16, 1), 0);
         // `cudaMemsetParams`: address, pitch, value and size of an element, width, height.

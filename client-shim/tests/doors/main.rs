@@ -5,6 +5,7 @@ mod contexts;
 mod graphs;
 #[path = "../library/mod.rs"]
 mod library;
+mod mem_ops;
 
 use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;

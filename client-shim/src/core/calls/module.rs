@@ -60,7 +60,8 @@ forward! { libraries:
 }
 
 impl Core {
-    /// What a program gives as PTX, up to its terminating NUL; [`InvalidPtx`](crate::core::Code::InvalidPtx) for what is none.
+    /// What a program gives as PTX, up to its terminating NUL; [`InvalidPtx`](crate::core::Code::InvalidPtx) for what
+    /// is none.
     pub(crate) fn check_ptx<'t>(&self, bytes: &'t [u8]) -> Result<&'t str> {
         image::check_ptx(bytes, self.devices.info(0)?)
     }

@@ -13,6 +13,7 @@ use crate::core::error::{Result, invalid};
 use crate::core::event::Event;
 use crate::core::launch::Config;
 use crate::core::lifecycle;
+use crate::core::mem_op::RawMemOp;
 use crate::core::memory::Memory;
 use crate::core::module::Function;
 use crate::core::params::Params;
@@ -42,6 +43,8 @@ pub(crate) enum NodeKind {
     MemAlloc = 10,
     /// Frees memory.
     MemFree = 11,
+    /// Writes words of memory, or waits for them.
+    BatchMemOp = 12,
 }
 
 /// A function of the program's with its argument.
@@ -233,6 +236,8 @@ pub(crate) enum Op {
     Fill(Region, u32, u32),
     /// A function of the program's.
     Host(HostCall),
+    /// Operations on words of memory, as the program described them.
+    MemOps(Arc<[RawMemOp]>),
     /// Recording an event in the stream that the graph is launched in.
     Record(Arc<Event>),
     /// Waiting for an event.
@@ -263,6 +268,7 @@ impl Op {
             Self::Copy(..) => NodeKind::Memcpy,
             Self::Fill(..) => NodeKind::Memset,
             Self::Host(_) => NodeKind::Host,
+            Self::MemOps(_) => NodeKind::BatchMemOp,
             Self::Record(_) => NodeKind::EventRecord,
             Self::Wait(_) => NodeKind::WaitEvent,
             Self::Alloc(_) => NodeKind::MemAlloc,

@@ -58,7 +58,8 @@ fn advice(ordinal: Ordinal, asked: u64, has: MemoryInfo, owner: Owner) -> String
     };
     let (asked, free, total) = (units::bytes(asked), units::bytes(has.free), units::bytes(has.total));
     format!(
-        "the program asked for {asked} of software GPU {ordinal}'s memory, of which {free} of {total} are free; {how} (said once)"
+        "the program asked for {asked} of software GPU {ordinal}'s memory, of which {free} of {total} are free; {how} \
+         (said once)"
     )
 }
 
