@@ -226,7 +226,7 @@ fn operations_on_words_are_nodes_of_graphs() {
             library.symbol("cuGraphExecBatchMemOpNodeSetParams");
         assert_eq!(set(exec, node, &params), 0);
         ops[2][0] = 77;
-        assert_eq!(set(exec, node, &params), INVALID_VALUE);
+        assert_eq!((set(exec, node, &params), ops[2][0]), (INVALID_VALUE, 77));
         let launch: unsafe extern "C" fn(Handle, Handle) -> u32 = library.symbol("cuGraphLaunch");
         assert_eq!(launch(exec, stream), 0);
         assert_eq!(library.symbol::<With<Handle>>("cuStreamQuery")(stream), NOT_READY);
