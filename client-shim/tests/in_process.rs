@@ -12,6 +12,7 @@ type Retain = unsafe extern "C" fn(*mut *mut c_void, i32) -> u32;
 type SetCurrent = unsafe extern "C" fn(*mut c_void) -> u32;
 type Alloc = unsafe extern "C" fn(*mut u64, usize) -> u32;
 type Fill = unsafe extern "C" fn(u64, u32, usize) -> u32;
+type Wait = unsafe extern "C" fn(*mut c_void, u64, u32, u32) -> u32;
 type CopyOut = unsafe extern "C" fn(*mut c_void, u64, usize) -> u32;
 
 /// One story, because it is about the process.
@@ -49,5 +50,7 @@ fn the_switch_makes_it_a_driver_whatever_the_environment_says() {
         assert_eq!(library.symbol::<Fill>("cuMemsetD32_v2")(at, 4711, 100), 0);
         assert_eq!(library.symbol::<CopyOut>("cuMemcpyDtoH_v2")(numbers.as_mut_ptr().cast(), at, 400), 0);
         assert_eq!(numbers, [4711; 100]);
+        // The process ends although a stream waits for a value that no word will ever have.
+        assert_eq!(library.symbol::<Wait>("cuStreamWaitValue32_v2")(std::ptr::null_mut(), at, 1, 1), 0);
     }
 }

@@ -6,8 +6,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rgpu_control::settings::SOFT_CAPABILITY_VARIABLE;
-
 /// What stands between the directories of a Python environment and its packages.
 const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 /// The flags that XLA needs, which other versions of it may not have.
@@ -216,9 +214,7 @@ pub(crate) fn settings(python: Option<&Python>, tools: &Path) -> Vec<Setting> {
         list.push(Setting { name: "TORCHINDUCTOR_SHAPE_PADDING", value: "0".into() });
     }
     if python.find("cupy/__init__.py").is_some() {
-        // What CuPy brings along is machine code but for the newest architecture, for which it is PTX.
-        list.push(Setting { name: SOFT_CAPABILITY_VARIABLE, value: "12.0".into() });
-        // None: with a server's software GPU of another capability it does not notice that nothing has run.
+        // None: what CuPy brings along may be machine code alone, and it does not notice that it has not run.
         list.push(Setting { name: "CUPY_ACCELERATORS", value: OsString::new() });
         if let Some(home) = std::env::var_os("HOME") {
             let value = PathBuf::from(home).join(".cupy/rgpu_kernel_cache").into_os_string();
@@ -361,14 +357,6 @@ mod tests {
             }
             assert_eq!(value("CUDA_ROOT").is_some(), std::env::var_os("CUDA_ROOT").is_none());
             assert!(value("TF_MIN_GPU_MULTIPROCESSOR_COUNT").is_none());
-            assert!(value("RGPU_SOFT_CC").is_none());
-        }
-        fs::create_dir(packages.join("cupy")).unwrap();
-        fs::write(packages.join("cupy/__init__.py"), "").unwrap();
-        let list = settings(Some(&python), &tools);
-        let capability = list.iter().find(|setting| setting.name == "RGPU_SOFT_CC").map(|s| s.value.clone());
-        if std::env::var_os("RGPU_SOFT_CC").is_none() {
-            assert_eq!(capability, Some("12.0".into()));
         }
         assert_eq!(fs::read(tools.join("nvvm/libdevice/libdevice.10.bc")).unwrap(), b"BC");
         fs::remove_dir_all(base).unwrap();

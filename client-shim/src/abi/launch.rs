@@ -1,6 +1,6 @@
 //! What a launch's attributes ask for, in both APIs.
 
-use super::types::{EventRef, LaunchAttribute, launch_attribute as id};
+use super::types::{AttributeValue, EventRef, LaunchAttribute, launch_attribute as id};
 use super::{In, KernelArguments};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Core, Params, Result, Stream};
@@ -25,12 +25,8 @@ impl LaunchAttributes {
         for attribute in unsafe { attributes.list(count as usize) }? {
             match attribute.id {
                 id::COOPERATIVE => found.cooperative = attribute.first() != 0,
-                id::CLUSTER_DIMENSION => {
-                    let [xy, z, ..] = attribute.value;
-                    if [xy as u32, (xy >> 32) as u32, z as u32].iter().any(|&n| n > 1) {
-                        return Err(not_implemented("a launch in clusters of blocks"));
-                    }
-                }
+                id::CLUSTER_DIMENSION => check_cluster(&attribute.value)?,
+                id::DEVICE_UPDATABLE => check_updatable(&attribute.value)?,
                 id::PROGRAMMATIC_EVENT | id::LAUNCH_COMPLETION_EVENT => {
                     found.events.push(attribute.value[0] as EventRef);
                 }
@@ -43,7 +39,8 @@ impl LaunchAttributes {
                 | id::MEM_SYNC_DOMAIN_MAP
                 | id::MEM_SYNC_DOMAIN
                 | id::PREFERRED_CLUSTER_DIMENSION
-                | id::PREFERRED_CARVEOUT => {}
+                | id::PREFERRED_CARVEOUT
+                | id::NVLINK_SCHEDULING => {}
                 other => return Err(not_implemented(&format!("launch attribute {other}"))),
             }
         }
@@ -61,6 +58,23 @@ impl LaunchAttributes {
     /// Whether events are to be recorded.
     pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
+    }
+}
+
+/// Refuses clusters of more than one block: no device here has them.
+pub(crate) fn check_cluster(value: &AttributeValue) -> Result<()> {
+    let [xy, z, ..] = *value;
+    match [xy as u32, (xy >> 32) as u32, z as u32] {
+        [0 | 1, 0 | 1, 0 | 1] => Ok(()),
+        [x, y, z] => Err(not_implemented(&format!("a launch in clusters of {x} x {y} x {z} blocks"))),
+    }
+}
+
+/// Refuses nodes that kernels change while a graph runs.
+pub(crate) fn check_updatable(value: &AttributeValue) -> Result<()> {
+    match value[0] as u32 {
+        0 => Ok(()),
+        _ => Err(not_implemented("a kernel node that the device updates")),
     }
 }
 
@@ -93,6 +107,8 @@ mod tests {
         assert!(read(&[attribute(id::CLUSTER_DIMENSION, 0x1_0000_0001)]).is_ok());
         assert!(read(&[attribute(id::CLUSTER_DIMENSION, 0x2_0000_0001)]).is_err());
         assert!(read(&[attribute(4711, 0)]).is_err());
+        assert!(read(&[attribute(id::DEVICE_UPDATABLE, 0)]).is_ok());
+        assert!(read(&[attribute(id::DEVICE_UPDATABLE, 1)]).is_err());
         let with_events =
             read(&[attribute(id::LAUNCH_COMPLETION_EVENT, 7), attribute(id::PROGRAMMATIC_EVENT, 8)]);
         assert_eq!(with_events.unwrap().events, [7, 8]);

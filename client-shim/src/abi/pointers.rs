@@ -158,7 +158,6 @@ impl<T, E> Copy for In<T, E> {}
 impl<T, E> In<T, E> {
     /// # Safety
     /// As long as the result or a copy of it is used, `place` must be what the type promises.
-    #[cfg(test)]
     pub(crate) const unsafe fn new(place: *const T) -> Self {
         Self(place, PhantomData)
     }

@@ -27,8 +27,11 @@ pub(crate) type StreamCallback = unsafe extern "C" fn(StreamRef, c_int, *mut c_v
 pub(crate) struct LaunchAttribute {
     pub(crate) id: c_uint,
     pub(crate) pad: u32,
-    pub(crate) value: [u64; 8],
+    pub(crate) value: AttributeValue,
 }
+
+/// `cudaLaunchAttributeValue`, a union of 64 bytes.
+pub(crate) type AttributeValue = [u64; 8];
 
 impl LaunchAttribute {
     /// The value's first four bytes, where most attributes have their number.
@@ -53,7 +56,9 @@ pub(crate) mod launch_attribute {
     pub(crate) const MEM_SYNC_DOMAIN: c_uint = 10;
     pub(crate) const PREFERRED_CLUSTER_DIMENSION: c_uint = 11;
     pub(crate) const LAUNCH_COMPLETION_EVENT: c_uint = 12;
+    pub(crate) const DEVICE_UPDATABLE: c_uint = 13;
     pub(crate) const PREFERRED_CARVEOUT: c_uint = 14;
+    pub(crate) const NVLINK_SCHEDULING: c_uint = 16;
 }
 
 /// `cudaMemLocation`.
@@ -177,6 +182,7 @@ pub(crate) mod node_type {
     pub(crate) const EVENT_RECORD: c_int = 7;
     pub(crate) const MEM_ALLOC: c_int = 10;
     pub(crate) const MEM_FREE: c_int = 11;
+    pub(crate) const BATCH_MEM_OP: c_int = 12;
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ pub(crate) use rgpu_device::{Code, Error, Result};
 
 use rgpu_remote::trace;
 
+use super::logs;
+
 thread_local! {
     /// CUDA keeps the last error for each thread, whether or not there is a core.
     static LAST: Cell<u32> = const { Cell::new(0) };
@@ -52,6 +54,7 @@ fn run_untraced(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
         Ok(Err(error)) => {
             if error.code != Code::NotReady {
                 log(&format!("{name}: {error}"));
+                logs::note(name, &error.message);
             }
             error.code as u32
         }
@@ -62,6 +65,7 @@ fn run_untraced(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
                 .or_else(|| panic.downcast_ref::<String>().cloned())
                 .unwrap_or_default();
             say(&format!("{name}: internal error: {what}"));
+            logs::note(name, &format!("internal error: {what}"));
             Code::Unknown as u32
         }
     }

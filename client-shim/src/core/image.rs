@@ -115,6 +115,16 @@ impl Image {
         }
     }
 
+    /// Whether it is an image at all. PTX text is read, so that what is wrong with it is said when it is given, and not
+    /// when something in it is asked for.
+    pub(super) fn check(&self, info: &DeviceInfo) -> Result<()> {
+        match image::sniff(self.bytes()) {
+            None => Err(not_an_image()),
+            Some(ImageKind::Container | ImageKind::Cubin) => Ok(()),
+            Some(ImageKind::Ptx) => check_ptx(self.bytes(), info).map(drop),
+        }
+    }
+
     /// An image that no longer depends on the program's memory.
     pub(super) fn into_copy(self) -> Self {
         let copy = |bytes: Bytes| Bytes::Copied(bytes.get().to_vec());
@@ -124,6 +134,21 @@ impl Image {
 
 fn not_an_image() -> Error {
     Error::new(Code::InvalidImage, "The image is no fat binary, cubin or PTX text")
+}
+
+/// PTX up to its terminating NUL, as text. It is read to its end, unless the device has a compiler of its own, which may
+/// know more than we do.
+pub(super) fn check_ptx<'t>(bytes: &'t [u8], info: &DeviceInfo) -> Result<&'t str> {
+    let invalid = |message: String| Error::new(Code::InvalidPtx, message);
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    if image::sniff(text) != Some(ImageKind::Ptx) {
+        return Err(invalid("This is no PTX: there is no .version".into()));
+    }
+    let text = std::str::from_utf8(text).map_err(|_| invalid("The PTX is not text".into()))?;
+    if !info.accepts_cubin {
+        image::ptx::parse(text).map_err(|error| invalid(error.to_string()))?;
+    }
+    Ok(text)
 }
 
 /// Finds out how long an image is.

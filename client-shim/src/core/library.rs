@@ -73,12 +73,15 @@ impl Libraries {
     pub(super) unsafe fn library_load(&self, image: *const u8, preserved: bool) -> Result<Arc<Library>> {
         // SAFETY: the caller's promise.
         let image = unsafe { Image::at(image) }?;
+        image.check(self.devices.info(0)?)?;
         Ok(self.new_library(if preserved { image } else { image.into_copy() }, Vec::new()))
     }
 
     /// As [`Libraries::library_load`], from bytes.
     pub(super) fn library_load_bytes(&self, image: Vec<u8>) -> Result<Arc<Library>> {
-        Ok(self.new_library(Image::of(image), Vec::new()))
+        let image = Image::of(image);
+        image.check(self.devices.info(0)?)?;
+        Ok(self.new_library(image, Vec::new()))
     }
 
     /// A library over an image.

@@ -39,6 +39,8 @@ pub(crate) mod last_error;
 mod launch;
 mod library;
 pub(crate) mod lifecycle;
+pub(crate) mod logs;
+pub(crate) mod mem_op;
 mod memory;
 mod module;
 mod params;

@@ -50,12 +50,16 @@ pub(crate) struct Function {
     max_dynamic_shared: AtomicI32,
     /// The preferred carve-out of shared memory, in percent, or -1 (`CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`).
     pub carveout: AtomicI32,
+    /// What was set about clusters of blocks, which are of one block each: the attributes [`CLUSTER_ATTRIBUTES`].
+    clusters: [AtomicI32; 5],
     /// How its parameters are put together.
     layout: ParamLayout,
     /// What a launch needs to know about the kernel.
     declared: FunctionInfo,
 }
 
+/// `CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH` and so on up to `…_CLUSTER_SCHEDULING_POLICY_PREFERENCE`.
+const CLUSTER_ATTRIBUTES: std::ops::RangeInclusive<u32> = 11..=15;
 /// How much dynamic shared memory a kernel may have has not been asked yet.
 const NOT_ASKED: i32 = i32::MIN;
 
@@ -95,6 +99,15 @@ impl Function {
     #[inline(always)]
     pub(crate) fn layout(&self) -> &ParamLayout {
         &self.layout
+    }
+}
+
+/// Refuses clusters of more than one block: no device here has them. A permission and a preference mean nothing then.
+fn check_cluster(attribute: u32, value: i32) -> Result<()> {
+    match (attribute, value) {
+        (11..=13, 0 | 1) | (14, 0 | 1) | (15, 0..=2) => Ok(()),
+        (11..=13, 2..) => Err(not_implemented("a kernel's cluster of blocks (cuFuncSetAttribute)")),
+        _ => Err(invalid(format!("Function attribute {attribute} cannot be {value}"))),
     }
 }
 
@@ -333,6 +346,7 @@ impl Modules {
             index,
             max_dynamic_shared: AtomicI32::new(NOT_ASKED),
             carveout: AtomicI32::new(-1),
+            clusters: Default::default(),
             layout: ParamLayout::new(&declared.params),
             declared: declared.clone(),
         });
@@ -361,8 +375,11 @@ impl Modules {
             6 => info.binary_version as i32,
             8 => self.max_dynamic_shared(function)?,
             9 => function.carveout.load(Ordering::Relaxed),
-            // Caching mode, and everything about clusters, which no device here has.
-            7 | 10..=15 => 0,
+            // Caching mode, and whether clusters must be asked for, which no device here has.
+            7 | 10 => 0,
+            number if CLUSTER_ATTRIBUTES.contains(&number) => {
+                function.clusters[(number - CLUSTER_ATTRIBUTES.start()) as usize].load(Ordering::Relaxed)
+            }
             _ => return Err(invalid(format!("Function attribute {attribute} does not exist"))),
         })
     }
@@ -393,8 +410,12 @@ impl Modules {
                 Ok(())
             }
             9 => Err(invalid(format!("A carve-out of {value} percent is not possible"))),
-            14 if value == 0 => Ok(()),
-            11..=15 => Err(not_implemented("thread block clusters")),
+            number if CLUSTER_ATTRIBUTES.contains(&number) => {
+                check_cluster(number, value)?;
+                function.clusters[(number - CLUSTER_ATTRIBUTES.start()) as usize]
+                    .store(value, Ordering::Relaxed);
+                Ok(())
+            }
             _ => Err(invalid(format!("Function attribute {attribute} cannot be set"))),
         }
     }

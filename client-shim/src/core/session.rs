@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(feature = "in-process")]
+use rgpu_device::attribute;
 use rgpu_device::{AddressPlan, Device, DeviceInfo};
 use rgpu_remote::{Remote, Server, Several};
 
@@ -123,7 +125,9 @@ impl Session {
     pub(super) fn in_process(config: rgpu_softgpu::Config) -> Result<Self> {
         let host = Arc::new(HostSide::new());
         let (device, plan) = soft_gpu::open(config, host.clone())?;
-        Self::new(device, plan, host, Box::new(|| {}))
+        let mut session = Self::new(device, plan, host, Box::new(|| {}))?;
+        session.infos.iter_mut().for_each(say_that_memory_is_one);
+        Ok(session)
     }
 
     /// A session over an open device whose addresses are reserved.
@@ -152,6 +156,26 @@ impl Session {
     /// Says goodbye: what was posted is on its way when this returns. Doesn't wait for an answer.
     pub(crate) fn close(&self) {
         (self.goodbye)();
+    }
+}
+
+/// Has a device in this process say what it can do since pinned and managed memory is the same memory for both sides. The
+/// kernels' own accesses stay within what was allocated for them, so that pageable memory is not among it.
+#[cfg(feature = "in-process")]
+fn say_that_memory_is_one(info: &mut DeviceInfo) {
+    for number in [
+        attribute::HOST_NATIVE_ATOMIC_SUPPORTED,
+        attribute::CONCURRENT_MANAGED_ACCESS,
+        attribute::CAN_USE_STREAM_MEM_OPS_V1,
+        attribute::CAN_USE_64_BIT_STREAM_MEM_OPS_V1,
+        attribute::CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
+        attribute::CAN_USE_64_BIT_STREAM_MEM_OPS,
+        attribute::CAN_USE_STREAM_WAIT_VALUE_NOR,
+    ] {
+        match info.attributes.binary_search_by_key(&number, |(number, _)| *number) {
+            Ok(at) => info.attributes[at].1 = 1,
+            Err(at) => info.attributes.insert(at, (number, 1)),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::event::{DISABLE_TIMING, Event, INTERPROCESS};
 use super::generation;
 use super::host::{HostFunction, Reached};
 use super::lifecycle;
+use super::mem_op::{Batch, MemOp};
 use super::registry::{Raw, Registry};
 use super::stream::{LEGACY, NON_BLOCKING, PER_THREAD, Stream, StreamKind, URGENT};
 
@@ -172,6 +173,23 @@ impl Streams {
             .and_then(|()| self.devices.device().host_func(stream.handle, id));
         if enqueued.is_err() {
             self.devices.host().drop_function(id);
+        }
+        self.devices.note(stream.ordinal, enqueued)?;
+        self.devices.work_enqueued(stream);
+        Ok(())
+    }
+
+    /// Has the stream carry out operations on words of memory, which lie in this process.
+    pub(super) fn mem_ops(&self, stream: &Stream, ops: Vec<MemOp>) -> Result<()> {
+        let (devices, ordinal) = (self.devices.clone(), stream.ordinal);
+        let status = Box::new(move || devices.sticky_code(ordinal));
+        let id = self.devices.host().keep_batch(Batch { ops, status, done: 0 });
+        let enqueued = self
+            .devices
+            .before_device_work()
+            .and_then(|()| self.devices.device().host_func(stream.handle, id));
+        if enqueued.is_err() {
+            self.devices.host().drop_batch(id);
         }
         self.devices.note(stream.ordinal, enqueued)?;
         self.devices.work_enqueued(stream);

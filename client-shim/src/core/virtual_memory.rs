@@ -458,7 +458,7 @@ impl VirtualMemory {
 
     /// Moves memory from an address to one that the program never learns, which is returned.
     fn move_home(&self, ordinal: Ordinal, size: u64, addr: u64) -> Result<u64> {
-        let there = || self.memory.take_pages(ordinal, size);
+        let there = || self.memory.take_pages_quietly(ordinal, size);
         self.move_contents(ordinal, size, addr, there, || self.free_at(ordinal, addr), |home| home)
     }
 

@@ -7,9 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use rgpu_device::Region;
 
 use super::ordinal;
+use super::stream::DEFAULT_DOMAIN_MAP;
+use crate::abi::launch::{check_cluster, check_updatable};
 use crate::abi::types::{
-    EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostNodeParams, MemAllocNodeParams, MemLocation,
-    MemPoolProps, MemsetParams, NodeRef, launch_attribute, location,
+    AttributeValue, EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostNodeParams, MemAllocNodeParams,
+    MemLocation, MemPoolProps, MemsetParams, NodeRef, launch_attribute, location,
 };
 use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
@@ -210,23 +212,60 @@ pub(crate) fn event_op(event: EventRef, record: bool) -> Result<Op> {
     Ok(if record { Op::Record(event) } else { Op::Wait(event) })
 }
 
-/// Sets an attribute of a kernel node: what is not cooperation is a hint, but for clusters.
-pub(crate) fn set_attribute(node: NodeRef, attribute: c_uint, value: [u64; 8]) -> Result<()> {
-    let mut kernel = kernel_of(node)?;
+/// An attribute of a kernel node.
+pub(crate) fn get_attribute(node: NodeRef, attribute: c_uint, value: Out<AttributeValue>) -> Result<()> {
+    let kernel = kernel_of(node)?;
+    check_attribute(attribute)?;
+    let hint = kernel.hints.iter().find(|hint| hint.0 == attribute);
+    let default = match attribute {
+        launch_attribute::COOPERATIVE => u64::from(kernel.config.cooperative),
+        launch_attribute::MEM_SYNC_DOMAIN_MAP => DEFAULT_DOMAIN_MAP,
+        _ => 0,
+    };
+    value.set(hint.map_or([default, 0, 0, 0, 0, 0, 0, 0], |hint| hint.1))
+}
+
+/// Copies all attributes from one kernel node to another.
+pub(crate) fn copy_attributes(to: NodeRef, from: NodeRef) -> Result<()> {
+    let from = kernel_of(from)?;
+    graph::change_kernel(to, &|kernel| kernel.take_attributes(&from))
+}
+
+/// Whether kernel nodes have an attribute.
+fn check_attribute(attribute: c_uint) -> Result<()> {
     match attribute {
-        launch_attribute::COOPERATIVE => {
-            kernel.config.cooperative = value[0] as u32 != 0;
-            graph::set_op(node, Op::Kernel(kernel))
-        }
-        launch_attribute::CLUSTER_DIMENSION => Err(not_implemented("a launch in clusters of blocks")),
-        launch_attribute::ACCESS_POLICY_WINDOW
+        launch_attribute::COOPERATIVE
+        | launch_attribute::ACCESS_POLICY_WINDOW
+        | launch_attribute::CLUSTER_DIMENSION
         | launch_attribute::CLUSTER_SCHEDULING
         | launch_attribute::PRIORITY
         | launch_attribute::MEM_SYNC_DOMAIN_MAP
         | launch_attribute::MEM_SYNC_DOMAIN
-        | launch_attribute::PREFERRED_CARVEOUT => Ok(()),
-        _ => Err(invalid("kernel nodes have no such attribute")),
+        | launch_attribute::PREFERRED_CLUSTER_DIMENSION
+        | launch_attribute::DEVICE_UPDATABLE
+        | launch_attribute::PREFERRED_CARVEOUT
+        | launch_attribute::NVLINK_SCHEDULING => Ok(()),
+        _ => Err(invalid(format!("kernel nodes have no attribute {attribute}"))),
     }
+}
+
+/// Sets an attribute of a kernel node: what is not cooperation is a hint, but for clusters.
+pub(crate) fn set_attribute(node: NodeRef, attribute: c_uint, value: In<AttributeValue>) -> Result<()> {
+    check_attribute(attribute)?;
+    let value = value.get()?;
+    match attribute {
+        launch_attribute::CLUSTER_DIMENSION => check_cluster(&value)?,
+        launch_attribute::DEVICE_UPDATABLE => check_updatable(&value)?,
+        _ => {}
+    }
+    graph::change_kernel(node, &|kernel| {
+        if attribute == launch_attribute::COOPERATIVE {
+            kernel.config.cooperative = value[0] as u32 != 0;
+            return;
+        }
+        kernel.hints.retain(|hint| hint.0 != attribute);
+        kernel.hints.push((attribute, value));
+    })
 }
 
 /// What a fill node does, as it was made.

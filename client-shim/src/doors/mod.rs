@@ -5,8 +5,13 @@ pub(crate) mod capture;
 pub(crate) mod graph;
 #[cfg(test)]
 mod headers;
+pub(crate) mod jit;
+pub(crate) mod logs;
 pub(crate) mod memory;
+#[cfg(all(test, feature = "in-process"))]
+mod nothing;
 pub(crate) mod pool;
+pub(crate) mod stream;
 pub(crate) mod table;
 
 use std::ffi::c_int;

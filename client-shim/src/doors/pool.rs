@@ -100,6 +100,12 @@ pub(super) fn remember(pool: Option<PoolRef>, ordinal: u32, addr: u64, bytes: u6
     });
 }
 
+/// The pool that an allocation came from; 0 where it came from none.
+pub(crate) fn pool_of(addr: u64) -> PoolRef {
+    let found = POOLS.lock();
+    found.as_ref().and_then(|pools| pools.allocations.get(&addr)).map_or(0, |found| found.0)
+}
+
 /// Counts the release of an allocation, if it came from a pool.
 pub(super) fn forget(addr: u64) {
     // Most programs have no pools.

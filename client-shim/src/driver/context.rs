@@ -7,7 +7,7 @@ use rgpu_device::Limit;
 
 use super::types::*;
 use super::*;
-use crate::abi::Out;
+use crate::abi::{In, Out};
 
 /// The limit for a `CUlimit`; `None` for those that are kept but mean nothing here.
 fn limit(number: u32) -> Result<Option<Limit>> {
@@ -28,6 +28,20 @@ fn create(core: &Core, context: Out<Opaque>, flags: u32, device: Device) -> Resu
     context.set(core.context_create(ordinal(core, device)?, flags)?.raw as Opaque)
 }
 
+/// Refuses what a context can be asked for beyond its flags. Parameters that ask for nothing are as none at all.
+fn check_parameters(given: &CtxCreateParams) -> Result<()> {
+    if given.affinity_count != 0 {
+        return match given.affinities.is_null() {
+            true => Err(Error::new(Code::InvalidValue, "execution affinities are counted, but not given")),
+            false => Err(not_implemented("cuCtxCreate_v4 with execution affinity")),
+        };
+    }
+    match given.cig.is_null() {
+        true => Ok(()),
+        false => Err(not_implemented("cuCtxCreate_v4 with CIG (CUDA in Graphics) parameters")),
+    }
+}
+
 door! {
     fn cuCtxCreate(context: Out<Opaque>, flags: u32, device: Device) |core| {
         create(core, context, flags, device)
@@ -43,9 +57,9 @@ door! {
         }
         create(core, context, flags, device)
     }
-    fn cuCtxCreate_v4(context: Out<Opaque>, parameters: *const c_void, flags: u32, device: Device) |core| {
+    fn cuCtxCreate_v4(context: Out<Opaque>, parameters: In<CtxCreateParams>, flags: u32, device: Device) |core| {
         if !parameters.is_null() {
-            return Err(not_implemented("cuCtxCreate_v4 with parameters"));
+            check_parameters(&parameters.get()?)?;
         }
         create(core, context, flags, device)
     }

@@ -8,15 +8,16 @@ use super::types::*;
 use super::*;
 use crate::abi::launch::kernel_params as launch_params;
 use crate::abi::types::{
-    GraphEdgeData, GraphExecUpdateResultInfo, GraphInstantiateParams, GraphNodeParams, HostNodeParams,
-    MemAllocNodeParams, MemsetParams, node_type,
+    AttributeValue, GraphEdgeData, GraphExecUpdateResultInfo, GraphInstantiateParams, GraphNodeParams,
+    HostNodeParams, MemAllocNodeParams, MemsetParams, node_type,
 };
 use crate::abi::{CStrArg, In, KernelArguments, Out};
 use crate::core::error::invalid;
 use crate::core::{Config, CopyBox, Direction};
 use crate::doors::graph::{
-    Payload, alloc_node, alloc_params, check_edges, dot_print, event_of, event_op, fill_node, fill_params,
-    host_node, kernel_of, list_edges, list_edges_to, list_nodes, pairs, payload, set_attribute, set_payload,
+    Payload, alloc_node, alloc_params, check_edges, copy_attributes, dot_print, event_of, event_op,
+    fill_node, fill_params, get_attribute, host_node, list_edges, list_edges_to, list_nodes, pairs, payload,
+    set_attribute, set_payload,
 };
 use crate::graph::{self, HostCall, Kernel, Mismatch, Op};
 
@@ -36,6 +37,8 @@ const DEVICE_LAUNCH: u64 = 4;
 unsafe impl Payload for KernelNodeParams {}
 // SAFETY: numbers and addresses.
 unsafe impl Payload for MemcpyNodeParams {}
+// SAFETY: numbers and addresses.
+unsafe impl Payload for BatchMemOpNodeParams {}
 
 /// What a kernel node does.
 fn kernel(core: &Core, given: &KernelNodeParams) -> Result<Op> {
@@ -82,6 +85,7 @@ fn general(core: &Core, given: &mut GraphNodeParams) -> Result<Op> {
         node_type::EMPTY => Op::Empty,
         node_type::WAIT_EVENT => event_op(payload(given), false)?,
         node_type::EVENT_RECORD => event_op(payload(given), true)?,
+        node_type::BATCH_MEM_OP => mem_op::node(core, &payload(given))?,
         node_type::MEM_FREE => Op::Free(payload(given)),
         node_type::MEM_ALLOC => {
             core.driver_context()?;
@@ -211,14 +215,14 @@ fn copy_params(what: &CopyBox, direction: Direction) -> Memcpy3d {
 
 /// A kernel node's parameters, which are the node's own copies.
 fn kernel_params(node: Raw) -> Result<KernelNodeParams> {
-    let found = kernel_of(node)?;
+    let (found, arguments) = graph::shown_kernel(node)?;
     let first = KernelNodeParamsV1 {
         function: found.function.raw as Opaque,
         grid: found.config.grid,
         block: found.config.block,
         shared_mem_bytes: found.config.shared_bytes,
-        // SAFETY: they point to the node's own copies of its arguments.
-        parameters: unsafe { KernelArguments::new(found.pointers.as_ptr().cast()) },
+        // SAFETY: they point to the node's copies of its arguments.
+        parameters: unsafe { KernelArguments::new(arguments as *const _) },
         extra: KernelArguments::NONE,
     };
     Ok(KernelNodeParams { first, ..KernelNodeParams::default() })
@@ -303,6 +307,11 @@ door! {
         check_edges(data, count)?;
         add_general(core, NewNode(out, graph, after, count), params)
     }
+    fn cuGraphAddBatchMemOpNode(
+        out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<BatchMemOpNodeParams>,
+    ) |core| {
+        add(NewNode(out, graph, after, count), || mem_op::node(core, &params.get()?))
+    }
     fn cuGraphDestroyNode(node: Raw) |core| {
         graph::destroy_node(node)
     }
@@ -373,8 +382,14 @@ door! {
     fn cuGraphKernelNodeSetParams_v2(node: Raw, params: In<KernelNodeParams>) |core| {
         graph::set_op(node, kernel(core, &params.get()?)?)
     }
-    fn cuGraphKernelNodeSetAttribute(node: Raw, attribute: u32, value: In<[u64; 8]>) |core| {
-        set_attribute(node, attribute, value.get()?)
+    fn cuGraphKernelNodeSetAttribute(node: Raw, attribute: u32, value: In<AttributeValue>) |core| {
+        set_attribute(node, attribute, value)
+    }
+    fn cuGraphKernelNodeGetAttribute(node: Raw, attribute: u32, value: Out<AttributeValue>) |core| {
+        get_attribute(node, attribute, value)
+    }
+    fn cuGraphKernelNodeCopyAttributes(to: Raw, from: Raw) |core| {
+        copy_attributes(to, from)
     }
     fn cuGraphMemcpyNodeGetParams(node: Raw, out: Out<Memcpy3d>) |core| {
         match graph::op(node)? {

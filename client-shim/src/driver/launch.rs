@@ -51,6 +51,20 @@ fn active_blocks(core: &Core, count: Out<i32>, function: Opaque, block: i32, sha
     count.set(core.occupancy_blocks(&function, block as u32, shared as u64)? as i32)
 }
 
+/// What a launch configuration asks for.
+fn configuration(given: In<LaunchConfig>) -> Result<(LaunchConfig, Config, LaunchAttributes)> {
+    let given = given.get()?;
+    // SAFETY: the program says that the configuration has so many.
+    let attributes = unsafe { LaunchAttributes::read(given.attrs, given.num_attrs) }?;
+    let config = Config {
+        grid: given.grid,
+        block: given.block,
+        shared_bytes: given.shared_mem_bytes,
+        cooperative: attributes.cooperative,
+    };
+    Ok((given, config, attributes))
+}
+
 /// `cuLaunchKernel`, which most programs call very often: first [the short way](crate::core::relaunch). The functions
 /// are exported themselves.
 macro_rules! launch_kernel {
@@ -105,15 +119,7 @@ door! {
     fn cuLaunchKernelEx<const PT>(
         config: In<LaunchConfig>, function: Opaque, parameters: KernelArguments, extra: KernelArguments,
     ) |core| {
-        let given = config.get()?;
-        // SAFETY: the program says that the configuration has so many.
-        let attributes = unsafe { LaunchAttributes::read(given.attrs, given.num_attrs) }?;
-        let config = Config {
-            grid: given.grid,
-            block: given.block,
-            shared_bytes: given.shared_mem_bytes,
-            cooperative: attributes.cooperative,
-        };
+        let (given, config, attributes) = configuration(config)?;
         launch(core, function, given.stream, PT, config, (parameters, extra))?;
         if attributes.has_events() {
             attributes.record_events(core, &*stream_of(core, given.stream, PT)?)?;
@@ -138,6 +144,17 @@ door! {
         _flags: u32,
     ) |core| {
         block_size(core, (grid, block), function, dynamic, shared, limit)
+    }
+    fn cuOccupancyMaxPotentialClusterSize(size: Out<i32>, function: Opaque, config: In<LaunchConfig>) |core| {
+        core.function(&core.driver_context()?, function as usize)?;
+        configuration(config)?;
+        // No device here has larger ones.
+        size.set(1)
+    }
+    fn cuOccupancyMaxActiveClusters(count: Out<i32>, function: Opaque, config: In<LaunchConfig>) |core| {
+        let function = core.function(&core.driver_context()?, function as usize)?;
+        let (_, config, _) = configuration(config)?;
+        count.set(core.occupancy_clusters(&function, &config)? as i32)
     }
     fn cuOccupancyAvailableDynamicSMemPerBlock(bytes: Out<usize>, function: Opaque, blocks: i32, block: i32) |core| {
         if blocks <= 0 || block <= 0 {

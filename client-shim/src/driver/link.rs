@@ -8,11 +8,12 @@ use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 
-use super::module::{JitLog, read_file};
+use super::module::read_file;
 use super::types::*;
 use super::*;
 use crate::abi::{CStrArg, In, Out};
 use crate::core::registry::Registry;
+use crate::doors::jit::JitLog;
 
 /// `CU_JIT_INPUT_PTX`.
 const INPUT_PTX: u32 = 1;
@@ -22,42 +23,84 @@ struct Link {
     inputs: Mutex<Vec<String>>,
     /// The result, kept until the link is destroyed.
     image: Mutex<Option<Box<[u8]>>>,
+    /// Where messages go, besides those that an input's own options send elsewhere.
+    log: JitLog,
 }
 
 static LINKS: LazyLock<Registry<(usize, Link)>> = LazyLock::new(|| Registry::new("linker state"));
 
-fn add(link: Opaque, kind: u32, data: &[u8]) -> Result<()> {
-    let link = LINKS.get(link as usize)?;
+/// An input's text.
+fn input(core: &Core, kind: u32, data: &[u8]) -> Result<String> {
     if kind != INPUT_PTX {
-        return Err(not_implemented(match kind {
-            0 => "linking a cubin (cuLinkAddData)",
-            2 => "linking a fat binary (cuLinkAddData)",
-            3 => "linking an object file (cuLinkAddData)",
-            4 => "linking a library (cuLinkAddData)",
-            _ => "linking this kind of input (cuLinkAddData)",
-        }));
+        return Err(match kind {
+            0 => not_implemented("linking a cubin (cuLinkAddData)"),
+            2 => not_implemented("linking a fat binary (cuLinkAddData)"),
+            3 => not_implemented("linking an object file (cuLinkAddData)"),
+            4 => not_implemented("linking a library (cuLinkAddData)"),
+            5 => not_implemented("linking NVVM or LTO code (cuLinkAddData)"),
+            _ => Error::new(Code::InvalidValue, format!("input type {kind} of cuLinkAddData does not exist")),
+        });
     }
-    let data = data.split(|&byte| byte == 0).next().unwrap_or_default();
-    let text = std::str::from_utf8(data)
-        .map_err(|_| Error::new(Code::InvalidPtx, "The PTX that was given to be linked is not text"))?;
-    link.1.inputs.lock().push(text.to_string());
-    Ok(())
+    Ok(core.check_ptx(data)?.to_string())
 }
 
 fn create(count: u32, options: In<u32>, values: Out<*mut c_void>, link: Out<Opaque>) -> Result<()> {
-    // SAFETY: the program says that both lists have so many.
-    unsafe { JitLog::new(count, options, values) }.tell(Ok(()))?;
-    let made = LINKS.insert(|raw| (raw, Link { inputs: Mutex::new(Vec::new()), image: Mutex::new(None) }));
+    link.check()?;
+    // SAFETY: the program says that both lists have so many, and keeps them as long as the link.
+    let log = unsafe { JitLog::new(count, options, values) }?;
+    let made =
+        LINKS.insert(|raw| (raw, Link { inputs: Mutex::new(Vec::new()), image: Mutex::new(None), log }));
     link.set(made.0 as Opaque)
 }
 
-/// Adds what lies in memory.
+/// Options that an input has of its own.
+struct InputOptions(u32, In<u32>, Out<*mut c_void>);
+
+/// Adds an input. What is wrong with it goes where its own options say and where the link's do; its name, if it has one,
+/// stands before that.
+fn add(
+    core: &Core,
+    link: Opaque,
+    kind: u32,
+    InputOptions(count, options, values): InputOptions,
+    name: &CStrArg,
+    data: impl FnOnce() -> Result<Vec<u8>>,
+) -> Result<()> {
+    let link = LINKS.get(link as usize)?;
+    // SAFETY: the program says that both lists have so many.
+    let own = unsafe { JitLog::new(count, options, values) }?;
+    let text = data().and_then(|data| input(core, kind, &data)).map_err(|error| match name.text() {
+        Ok(name) if !name.is_empty() => Error::new(error.code, format!("{name}: {}", error.message)),
+        _ => error,
+    });
+    let text = own.tell(text);
+    if text.is_err() {
+        let _ = link.1.log.tell(text.clone());
+    }
+    link.1.inputs.lock().push(text?);
+    Ok(())
+}
+
+/// A copy of what lies in memory.
 ///
 /// # Safety
 /// `len` bytes lie at `data`, if any.
-unsafe fn add_data(link: Opaque, kind: u32, data: In<u8>, len: usize) -> Result<()> {
+unsafe fn copy_of(data: In<u8>, len: usize) -> Result<Vec<u8>> {
     // SAFETY: the caller's promise.
-    add(link, kind, unsafe { data.bytes(len) }?)
+    Ok(unsafe { data.bytes(len) }?.to_vec())
+}
+
+/// Joins the inputs; the result stays as long as the link.
+fn complete(link: &Link) -> Result<(*mut c_void, usize)> {
+    let inputs = link.inputs.lock();
+    if inputs.is_empty() {
+        return Err(Error::new(Code::InvalidValue, "There is nothing to be linked"));
+    }
+    let mut text = rgpu_image::link(&inputs)?.into_bytes();
+    text.push(0);
+    let mut kept = link.image.lock();
+    let kept = kept.insert(text.into_boxed_slice());
+    Ok((kept.as_mut_ptr().cast(), kept.len()))
 }
 
 door! {
@@ -68,38 +111,35 @@ door! {
         create(count, options, values, link)
     }
     fn cuLinkAddData(
-        link: Opaque, kind: u32, data: In<u8>, len: usize, _name: CStrArg, _count: u32,
-        _options: In<u32>, _values: Out<*mut c_void>,
+        link: Opaque, kind: u32, data: In<u8>, len: usize, name: CStrArg, count: u32,
+        options: In<u32>, values: Out<*mut c_void>,
     ) |core| {
         // SAFETY: the program says that so many bytes are there.
-        unsafe { add_data(link, kind, data, len) }
+        add(core, link, kind, InputOptions(count, options, values), &name, || unsafe { copy_of(data, len) })
     }
     fn cuLinkAddData_v2(
-        link: Opaque, kind: u32, data: In<u8>, len: usize, _name: CStrArg, _count: u32,
-        _options: In<u32>, _values: Out<*mut c_void>,
+        link: Opaque, kind: u32, data: In<u8>, len: usize, name: CStrArg, count: u32,
+        options: In<u32>, values: Out<*mut c_void>,
     ) |core| {
         // SAFETY: the program says that so many bytes are there.
-        unsafe { add_data(link, kind, data, len) }
+        add(core, link, kind, InputOptions(count, options, values), &name, || unsafe { copy_of(data, len) })
     }
     fn cuLinkAddFile(
-        link: Opaque, kind: u32, path: CStrArg, _count: u32, _options: In<u32>, _values: Out<*mut c_void>,
+        link: Opaque, kind: u32, path: CStrArg, count: u32, options: In<u32>, values: Out<*mut c_void>,
     ) |core| {
-        add(link, kind, &read_file(&path)?)
+        add(core, link, kind, InputOptions(count, options, values), &path, || read_file(&path))
     }
     fn cuLinkAddFile_v2(
-        link: Opaque, kind: u32, path: CStrArg, _count: u32, _options: In<u32>, _values: Out<*mut c_void>,
+        link: Opaque, kind: u32, path: CStrArg, count: u32, options: In<u32>, values: Out<*mut c_void>,
     ) |core| {
-        add(link, kind, &read_file(&path)?)
+        add(core, link, kind, InputOptions(count, options, values), &path, || read_file(&path))
     }
     fn cuLinkComplete(link: Opaque, image: Out<*mut c_void>, size: Out<usize>) |core| {
+        image.check()?;
         let link = LINKS.get(link as usize)?;
-        let mut text = rgpu_image::link(&link.1.inputs.lock())?.into_bytes();
-        text.push(0);
-        let mut kept = link.1.image.lock();
-        let kept = kept.insert(text.into_boxed_slice());
-        image.set(kept.as_mut_ptr().cast())?;
-        size.set_if_wanted(kept.len());
-        Ok(())
+        let (at, len) = link.1.log.tell(complete(&link.1))?;
+        size.set_if_wanted(len);
+        image.set(at)
     }
     fn cuLinkDestroy(link: Opaque) |core| {
         LINKS.remove(link as usize).map(|_| ())

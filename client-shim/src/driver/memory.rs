@@ -1,6 +1,9 @@
 //! Allocating memory, and asking whose an address is.
 
+use std::collections::HashSet;
 use std::ffi::c_void;
+
+use parking_lot::Mutex;
 
 use super::stream::stream_of;
 use super::types::*;
@@ -8,11 +11,39 @@ use super::*;
 use crate::abi::types::MemLocation;
 use crate::abi::{In, Out};
 use crate::core::{PointerInfo, PointerKind};
-use crate::doors::memory;
+use crate::doors::{memory, pool};
 
 /// A size of 0 is an error in the driver API.
 fn nonzero(bytes: usize) -> Result<u64> {
     if bytes == 0 { Err(Error::new(Code::InvalidValue, "a size is 0")) } else { Ok(bytes as u64) }
+}
+
+/// Allocations, by their numbers, for which the program has set `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`. Nothing depends on it:
+/// the difference could be seen only by other hardware that reads a GPU's memory past CUDA, of which there is none.
+static SYNCHRONOUS: Mutex<Option<HashSet<u64>>> = Mutex::new(None);
+
+fn is_synchronous(info: &PointerInfo) -> bool {
+    SYNCHRONOUS.lock().as_ref().is_some_and(|all| all.contains(&info.buffer_id))
+}
+
+/// Sets one attribute of a pointer.
+fn set_attribute(value: In<c_void>, number: u32, info: &PointerInfo) -> Result<()> {
+    if number != 6 {
+        return Err(Error::new(Code::InvalidValue, format!("pointer attribute {number} cannot be set")));
+    }
+    if info.kind == PointerKind::Unregistered {
+        return Err(Error::new(Code::InvalidValue, "this is not an address that CUDA knows"));
+    }
+    // SAFETY: the attribute's value is a truth value in the size of an int.
+    let on = unsafe { value.cast::<u32>() }.get()? != 0;
+    let mut all = SYNCHRONOUS.lock();
+    let all = all.get_or_insert_default();
+    if on {
+        all.insert(info.buffer_id)
+    } else {
+        all.remove(&info.buffer_id)
+    };
+    Ok(())
 }
 
 /// Writes one attribute of a pointer, which is of the type that its number says; `Ok(false)` where the address is not
@@ -34,7 +65,8 @@ fn attribute(info: &PointerInfo, number: u32, place: Out<c_void>) -> Result<bool
         2 => set(place, memory_type)?,
         3 => set(place, info.device_pointer)?,
         4 => set(place, if known { info.host_pointer } else { 0 })?,
-        6 => set(place, 0u32)?,
+        5 => return Err(not_implemented("CU_POINTER_ATTRIBUTE_P2P_TOKENS")),
+        6 => set(place, u32::from(known && is_synchronous(info)))?,
         7 => set(place, info.buffer_id)?,
         8 => set(place, u32::from(info.kind == PointerKind::Managed))?,
         9 => set(place, if known { info.ordinal as i32 } else { -2 })?,
@@ -44,8 +76,10 @@ fn attribute(info: &PointerInfo, number: u32, place: Out<c_void>) -> Result<bool
         13 => set(place, u32::from(known))?,
         14 | 15 => set(place, 0u64)?,
         16 => set(place, if known { 3u32 } else { 0 })?,
-        17 => set(place, 0usize)?,
+        17 => set(place, pool::pool_of(info.base))?,
         20 => set(place, info.buffer_id)?,
+        // There is no hardware for decompression.
+        21 => set(place, 0u32)?,
         _ => {
             return Err(Error::new(Code::InvalidValue, format!("pointer attribute {number} does not exist")));
         }
@@ -164,12 +198,9 @@ door! {
         }
         Ok(())
     }
-    fn cuPointerSetAttribute(value: *const c_void, number: u32, address: DevicePtr) |core| {
-        // Only SYNC_MEMOPS can be set, and copies are ordered as it asks.
-        if number != 6 || value.is_null() || core.pointer_info(address).kind == PointerKind::Unregistered {
-            return Err(Code::InvalidValue.into());
-        }
-        Ok(())
+    fn cuPointerSetAttribute(value: In<c_void>, number: u32, address: DevicePtr) |core| {
+        core.driver_context()?;
+        set_attribute(value, number, &core.pointer_info(address))
     }
     fn cuMemAdvise(_address: DevicePtr, _bytes: usize, advice: u32, _device: Device) |core| {
         // Advice is a hint.

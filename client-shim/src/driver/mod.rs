@@ -33,6 +33,8 @@ mod graph;
 mod info;
 mod launch;
 mod link;
+mod logs;
+mod mem_op;
 mod memory;
 mod module;
 mod pool;

@@ -7,60 +7,7 @@ use super::types::*;
 use super::*;
 use crate::abi::{CStrArg, In, Out};
 use crate::core::{Kernel, Library, Module};
-
-/// `CU_JIT_ERROR_LOG_BUFFER` and its size, `CU_JIT_INFO_LOG_BUFFER` and its size.
-const JIT_LOGS: [(u32, u32); 2] = [(3, 4), (5, 6)];
-
-/// The just-in-time compiler's options that say where its words go.
-pub(crate) struct JitLog {
-    error: Option<(Out<c_char>, usize, Out<*mut c_void>)>,
-    info: Option<Out<*mut c_void>>,
-}
-
-impl JitLog {
-    /// Reads the options; unknown ones tune a compiler that isn't there.
-    ///
-    /// # Safety
-    /// Both lists have `count` entries, if any, and each value is of the kind that its option says.
-    pub(crate) unsafe fn new(count: u32, options: In<u32>, values: Out<*mut c_void>) -> Self {
-        let mut log = Self { error: None, info: None };
-        if options.is_null() || values.is_null() {
-            return log;
-        }
-        let find = |number: u32| {
-            (0..count as usize).find_map(|i| {
-                // SAFETY: both lists have `count` entries.
-                let (option, value) = unsafe { (options.at(i), values.at(i)) };
-                (option.get().ok()? == number).then_some(value)
-            })
-        };
-        let [info, error] = JIT_LOGS;
-        if let (Some(buffer), Some(size)) = (find(error.0), find(error.1))
-            && let (Ok(buffer), Ok(bytes)) = (buffer.get(), size.get())
-        {
-            // SAFETY: the option's value is a buffer.
-            log.error = Some((unsafe { Out::new(buffer.cast()) }, bytes as usize, size));
-        }
-        log.info = find(info.1);
-        log
-    }
-
-    /// Tells the program how it went, and passes the result on.
-    pub(crate) fn tell<T>(&self, result: Result<T>) -> Result<T> {
-        if let Some(size) = self.info {
-            size.set_if_wanted(std::ptr::null_mut());
-        }
-        if let Some((buffer, bytes, size)) = self.error {
-            let message = result.as_ref().err().map_or("", |error| error.message.as_str());
-            if !buffer.is_null() && bytes > 0 {
-                // SAFETY: the program says that so many bytes are there.
-                let _ = unsafe { buffer.set_text(bytes, message) };
-            }
-            size.set_if_wanted(message.len().min(bytes) as *mut c_void);
-        }
-        result
-    }
-}
+use crate::doors::jit::JitLog;
 
 fn load(core: &Core, module: Out<Opaque>, image: In<c_void>) -> Result<()> {
     if module.is_null() || image.is_null() {
@@ -134,7 +81,7 @@ door! {
         module: Out<Opaque>, image: In<c_void>, count: u32, options: In<u32>, values: Out<*mut c_void>,
     ) |core| {
         // SAFETY: the program says that both lists have so many.
-        unsafe { JitLog::new(count, options, values) }.tell(load(core, module, image))
+        unsafe { JitLog::new(count, options, values) }?.tell(load(core, module, image))
     }
     fn cuModuleLoadFatBinary(module: Out<Opaque>, image: In<c_void>) |core| {
         load(core, module, image)
@@ -218,11 +165,11 @@ door! {
         if library.is_null() || image.is_null() {
             return Err(Code::InvalidValue.into());
         }
+        // SAFETY: the program says that both lists have so many.
+        let log = unsafe { JitLog::new(jit_count, jit_options, jit_values) }?;
         // SAFETY: the program passes an image that CUDA can load, and keeps it if it says so.
         let loaded = unsafe { core.library_load(image.as_ptr().cast(), preserved(count, options, values)) };
-        // SAFETY: the program says that both lists have so many.
-        let loaded = unsafe { JitLog::new(jit_count, jit_options, jit_values) }.tell(loaded)?;
-        library.set(loaded.raw as Opaque)
+        library.set(log.tell(loaded)?.raw as Opaque)
     }
     fn cuLibraryLoadFromFile(
         library: Out<Opaque>, path: CStrArg, jit_options: In<u32>, jit_values: Out<*mut c_void>,
@@ -231,9 +178,10 @@ door! {
         if library.is_null() {
             return Err(Code::InvalidValue.into());
         }
-        let loaded = read_file(&path).and_then(|bytes| core.library_load_bytes(bytes));
         // SAFETY: the program says that both lists have so many.
-        library.set(unsafe { JitLog::new(jit_count, jit_options, jit_values) }.tell(loaded)?.raw as Opaque)
+        let log = unsafe { JitLog::new(jit_count, jit_options, jit_values) }?;
+        let loaded = read_file(&path).and_then(|bytes| core.library_load_bytes(bytes));
+        library.set(log.tell(loaded)?.raw as Opaque)
     }
     fn cuLibraryUnload(library: Opaque) |core| {
         core.library_unload(library as usize)

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::types::*;
 use super::*;
-use crate::abi::Out;
+use crate::abi::types::AttributeValue;
+use crate::abi::{In, Out};
 use crate::core::Stream;
+use crate::doors::stream as attributes;
 use crate::graph::{HostCall, Op, capture};
 
 /// The stream that a handle names for the calling thread's current context.
@@ -30,6 +32,21 @@ impl UserData {
     }
 }
 
+/// Destroys a stream, which the legacy stream and threads' own cannot be.
+fn destroy(core: &Core, raw: usize) -> Result<()> {
+    if raw <= 2 {
+        return Err(Code::InvalidHandle.into());
+    }
+    let stream = core.driver_context().and_then(|context| core.stream(&context, raw, false));
+    core.stream_destroy(raw)?;
+    // A thread without a context may destroy streams as well.
+    if let Ok(stream) = stream {
+        capture::forget_stream(&*stream);
+        attributes::forget_attributes(&stream);
+    }
+    Ok(())
+}
+
 fn ready(done: bool) -> Result<()> {
     if done { Ok(()) } else { Err(Code::NotReady.into()) }
 }
@@ -48,10 +65,10 @@ door! {
         stream.set(core.stream_create(&core.driver_context()?, flags, priority)?.raw as Opaque)
     }
     fn cuStreamDestroy(stream: Opaque) |core| {
-        core.stream_destroy(stream as usize)
+        destroy(core, stream as usize)
     }
     fn cuStreamDestroy_v2(stream: Opaque) |core| {
-        core.stream_destroy(stream as usize)
+        destroy(core, stream as usize)
     }
     fn cuStreamQuery<const PT>(stream: Opaque) |core| {
         let stream = stream_of(core, stream, PT)?;
@@ -73,6 +90,16 @@ door! {
     }
     fn cuStreamGetPriority<const PT>(stream: Opaque, priority: Out<i32>) |core| {
         priority.set(stream_of(core, stream, PT)?.priority)
+    }
+    fn cuStreamGetAttribute<const PT>(stream: Opaque, attribute: u32, value: Out<AttributeValue>) |core| {
+        attributes::get_attribute(&*stream_of(core, stream, PT)?, attribute, value)
+    }
+    fn cuStreamSetAttribute<const PT>(stream: Opaque, attribute: u32, value: In<AttributeValue>) |core| {
+        attributes::set_attribute(&*stream_of(core, stream, PT)?, attribute, value)
+    }
+    fn cuStreamCopyAttributes<const PT>(to: Opaque, from: Opaque) |core| {
+        attributes::copy_attributes(&*stream_of(core, to, PT)?, &*stream_of(core, from, PT)?);
+        Ok(())
     }
     fn cuStreamGetId<const PT>(stream: Opaque, id: Out<u64>) |core| {
         id.set(stream_of(core, stream, PT)?.id)

@@ -3,8 +3,8 @@
 //! (public header `cudaTypedefs.h`). A driver keeps all that it ever had.
 
 use super::{
-    capture, context, copy, device, graph, info, launch, link, memory, module, pool, proc_address, stream,
-    virtual_memory,
+    capture, context, copy, device, graph, info, launch, link, logs, mem_op, memory, module, pool,
+    proc_address, stream, virtual_memory,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
 
@@ -141,7 +141,7 @@ entry_points! {
     cuGetProcAddress 11030 [proc_address::cuGetProcAddress];
     cuGetProcAddress(_v2) 12000 [proc_address::cuGetProcAddress_v2];
     cuGetProcAddress_v2_ptsz 12000 [proc_address::cuGetProcAddress_v2_ptsz];
-    cuGraphAddBatchMemOpNode 11070 [unsupported];
+    cuGraphAddBatchMemOpNode 11070 [graph::cuGraphAddBatchMemOpNode];
     cuGraphAddChildGraphNode 10000 [graph::cuGraphAddChildGraphNode];
     cuGraphAddDependencies 10000 [graph::cuGraphAddDependencies];
     cuGraphAddDependencies(_v2) 12030 [graph::cuGraphAddDependencies_v2];
@@ -159,8 +159,8 @@ entry_points! {
     cuGraphAddMemsetNode 10000 [graph::cuGraphAddMemsetNode];
     cuGraphAddNode 12020 [graph::cuGraphAddNode];
     cuGraphAddNode(_v2) 12030 [graph::cuGraphAddNode_v2];
-    cuGraphBatchMemOpNodeGetParams 11070 [unsupported];
-    cuGraphBatchMemOpNodeSetParams 11070 [unsupported];
+    cuGraphBatchMemOpNodeGetParams 11070 [mem_op::cuGraphBatchMemOpNodeGetParams];
+    cuGraphBatchMemOpNodeSetParams 11070 [mem_op::cuGraphBatchMemOpNodeSetParams];
     cuGraphChildGraphNodeGetGraph 10000 [graph::cuGraphChildGraphNodeGetGraph];
     cuGraphClone 10000 [graph::cuGraphClone];
     cuGraphConditionalHandleCreate 12030 [unsupported];
@@ -172,7 +172,7 @@ entry_points! {
     cuGraphEventRecordNodeSetEvent 11010 [graph::cuGraphEventRecordNodeSetEvent];
     cuGraphEventWaitNodeGetEvent 11010 [graph::cuGraphEventWaitNodeGetEvent];
     cuGraphEventWaitNodeSetEvent 11010 [graph::cuGraphEventWaitNodeSetEvent];
-    cuGraphExecBatchMemOpNodeSetParams 11070 [unsupported];
+    cuGraphExecBatchMemOpNodeSetParams 11070 [mem_op::cuGraphExecBatchMemOpNodeSetParams];
     cuGraphExecChildGraphNodeSetParams 11010 [unsupported];
     cuGraphExecDestroy 10000 [graph::cuGraphExecDestroy];
     cuGraphExecEventRecordNodeSetEvent 11010 [graph::cuGraphExecEventRecordNodeSetEvent];
@@ -202,8 +202,8 @@ entry_points! {
     cuGraphInstantiate(_v2) 11000 [graph::cuGraphInstantiate_v2];
     cuGraphInstantiateWithFlags 11040 [graph::cuGraphInstantiateWithFlags];
     cuGraphInstantiateWithParams 12000 / _ptsz 12000 [graph::cuGraphInstantiateWithParams];
-    cuGraphKernelNodeCopyAttributes 11000 [unsupported];
-    cuGraphKernelNodeGetAttribute 11000 [unsupported];
+    cuGraphKernelNodeCopyAttributes 11000 [graph::cuGraphKernelNodeCopyAttributes];
+    cuGraphKernelNodeGetAttribute 11000 [graph::cuGraphKernelNodeGetAttribute];
     cuGraphKernelNodeGetParams 10000 [graph::cuGraphKernelNodeGetParams];
     cuGraphKernelNodeGetParams(_v2) 12000 [graph::cuGraphKernelNodeGetParams_v2];
     cuGraphKernelNodeSetAttribute 11000 [graph::cuGraphKernelNodeSetAttribute];
@@ -288,11 +288,11 @@ entry_points! {
     cuLinkCreate 5050 [link::cuLinkCreate];
     cuLinkCreate(_v2) 6050 [link::cuLinkCreate_v2];
     cuLinkDestroy 5050 [link::cuLinkDestroy];
-    cuLogsCurrent 12090 [unsupported];
-    cuLogsDumpToFile 12090 [unsupported];
-    cuLogsDumpToMemory 12090 [unsupported];
-    cuLogsRegisterCallback 12090 [unsupported];
-    cuLogsUnregisterCallback 12090 [unsupported];
+    cuLogsCurrent 12090 [logs::cuLogsCurrent];
+    cuLogsDumpToFile 12090 [logs::cuLogsDumpToFile];
+    cuLogsDumpToMemory 12090 [logs::cuLogsDumpToMemory];
+    cuLogsRegisterCallback 12090 [logs::cuLogsRegisterCallback];
+    cuLogsUnregisterCallback 12090 [logs::cuLogsUnregisterCallback];
     cuMemAddressFree 10020 [virtual_memory::cuMemAddressFree];
     cuMemAddressReserve 10020 [virtual_memory::cuMemAddressReserve];
     cuMemAdvise 8000 [memory::cuMemAdvise];
@@ -447,10 +447,10 @@ entry_points! {
     cuOccupancyAvailableDynamicSMemPerBlock 10020 [launch::cuOccupancyAvailableDynamicSMemPerBlock];
     cuOccupancyMaxActiveBlocksPerMultiprocessor 6050 [launch::cuOccupancyMaxActiveBlocksPerMultiprocessor];
     cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags 7000 [launch::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags];
-    cuOccupancyMaxActiveClusters 11070 [unsupported];
+    cuOccupancyMaxActiveClusters 11070 [launch::cuOccupancyMaxActiveClusters];
     cuOccupancyMaxPotentialBlockSize 6050 [launch::cuOccupancyMaxPotentialBlockSize];
     cuOccupancyMaxPotentialBlockSizeWithFlags 7000 [launch::cuOccupancyMaxPotentialBlockSizeWithFlags];
-    cuOccupancyMaxPotentialClusterSize 11070 [unsupported];
+    cuOccupancyMaxPotentialClusterSize 11070 [launch::cuOccupancyMaxPotentialClusterSize];
     cuParamSetSize 2000 [unsupported];
     cuParamSetTexRef 2000 [unsupported];
     cuParamSetf 2000 [unsupported];
@@ -465,18 +465,18 @@ entry_points! {
     cuSignalExternalSemaphoresAsync 10000 / _ptsz 10000 [unsupported];
     cuStreamAddCallback 5000 / _ptsz 7000 [stream::cuStreamAddCallback];
     cuStreamAttachMemAsync 6000 / _ptsz 7000 [stream::cuStreamAttachMemAsync];
-    cuStreamBatchMemOp 8000 / _ptsz 8000 [unsupported];
-    cuStreamBatchMemOp(_v2) 11070 / _ptsz 11070 [unsupported];
+    cuStreamBatchMemOp 8000 / _ptsz 8000 [mem_op::cuStreamBatchMemOp];
+    cuStreamBatchMemOp(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamBatchMemOp];
     cuStreamBeginCapture 10000 / _ptsz 10000 [capture::cuStreamBeginCapture];
     cuStreamBeginCapture(_v2) 10010 / _ptsz 10010 [capture::cuStreamBeginCapture_v2];
     cuStreamBeginCaptureToGraph 12030 / _ptsz 12030 [capture::cuStreamBeginCaptureToGraph];
-    cuStreamCopyAttributes 11000 / _ptsz 11000 [unsupported];
+    cuStreamCopyAttributes 11000 / _ptsz 11000 [stream::cuStreamCopyAttributes];
     cuStreamCreate 2000 [stream::cuStreamCreate];
     cuStreamCreateWithPriority 5050 [stream::cuStreamCreateWithPriority];
     cuStreamDestroy 2000 [stream::cuStreamDestroy];
     cuStreamDestroy(_v2) 4000 [stream::cuStreamDestroy_v2];
     cuStreamEndCapture 10000 / _ptsz 10000 [capture::cuStreamEndCapture];
-    cuStreamGetAttribute 11000 / _ptsz 11000 [unsupported];
+    cuStreamGetAttribute 11000 / _ptsz 11000 [stream::cuStreamGetAttribute];
     cuStreamGetCaptureInfo 10010 / _ptsz 10010 [capture::cuStreamGetCaptureInfo];
     cuStreamGetCaptureInfo(_v2) 11030 / _ptsz 11030 [capture::cuStreamGetCaptureInfo_v2];
     cuStreamGetCaptureInfo(_v3) 12030 / _ptsz 12030 [capture::cuStreamGetCaptureInfo_v3];
@@ -489,19 +489,19 @@ entry_points! {
     cuStreamGetPriority 5050 / _ptsz 7000 [stream::cuStreamGetPriority];
     cuStreamIsCapturing 10000 / _ptsz 10000 [capture::cuStreamIsCapturing];
     cuStreamQuery 2000 / _ptsz 7000 [stream::cuStreamQuery];
-    cuStreamSetAttribute 11000 / _ptsz 11000 [unsupported];
+    cuStreamSetAttribute 11000 / _ptsz 11000 [stream::cuStreamSetAttribute];
     cuStreamSynchronize 2000 / _ptsz 7000 [stream::cuStreamSynchronize];
     cuStreamUpdateCaptureDependencies 11030 / _ptsz 11030 [capture::cuStreamUpdateCaptureDependencies];
     cuStreamUpdateCaptureDependencies(_v2) 12030 / _ptsz 12030 [capture::cuStreamUpdateCaptureDependencies_v2];
     cuStreamWaitEvent 3020 / _ptsz 7000 [stream::cuStreamWaitEvent];
-    cuStreamWaitValue32 8000 / _ptsz 8000 [unsupported];
-    cuStreamWaitValue32(_v2) 11070 / _ptsz 11070 [unsupported];
-    cuStreamWaitValue64 9000 / _ptsz 9000 [unsupported];
-    cuStreamWaitValue64(_v2) 11070 / _ptsz 11070 [unsupported];
-    cuStreamWriteValue32 8000 / _ptsz 8000 [unsupported];
-    cuStreamWriteValue32(_v2) 11070 / _ptsz 11070 [unsupported];
-    cuStreamWriteValue64 9000 / _ptsz 9000 [unsupported];
-    cuStreamWriteValue64(_v2) 11070 / _ptsz 11070 [unsupported];
+    cuStreamWaitValue32 8000 / _ptsz 8000 [mem_op::cuStreamWaitValue32];
+    cuStreamWaitValue32(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamWaitValue32];
+    cuStreamWaitValue64 9000 / _ptsz 9000 [mem_op::cuStreamWaitValue64];
+    cuStreamWaitValue64(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamWaitValue64];
+    cuStreamWriteValue32 8000 / _ptsz 8000 [mem_op::cuStreamWriteValue32];
+    cuStreamWriteValue32(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamWriteValue32];
+    cuStreamWriteValue64 9000 / _ptsz 9000 [mem_op::cuStreamWriteValue64];
+    cuStreamWriteValue64(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamWriteValue64];
     cuSurfObjectCreate 5000 [unsupported];
     cuSurfObjectDestroy 5000 [unsupported];
     cuSurfObjectGetResourceDesc 5000 [unsupported];

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use crate::abi::types::{LaunchAttribute, MemLocation};
 use crate::abi::{In, KernelArguments};
+use crate::core::mem_op::RawMemOp;
 
 /// `CUdevice`.
 pub(crate) type Device = i32;
@@ -95,6 +96,15 @@ pub(crate) struct Memcpy3d {
     pub(crate) depth: usize,
 }
 
+/// `CUctxCreateParams`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct CtxCreateParams {
+    pub(crate) affinities: Opaque,
+    pub(crate) affinity_count: i32,
+    pub(crate) cig: Opaque,
+}
+
 /// `CUlaunchConfig`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -158,6 +168,16 @@ pub(crate) struct MemcpyNodeParams {
     pub(crate) copy: Memcpy3d,
 }
 
+/// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct BatchMemOpNodeParams {
+    pub(crate) context: Opaque,
+    pub(crate) count: u32,
+    pub(crate) list: In<RawMemOp>,
+    pub(crate) flags: u32,
+}
+
 /// `CUmemAllocationProp`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -183,8 +203,11 @@ mod tests {
         assert_eq!(size_of::<LaunchConfig>(), 56);
         assert_eq!(std::mem::offset_of!(LaunchConfig, stream), 32);
         assert_eq!(size_of::<DevProp>(), 56);
+        assert_eq!(size_of::<CtxCreateParams>(), 24);
+        assert_eq!(std::mem::offset_of!(CtxCreateParams, cig), 16);
         assert_eq!((size_of::<KernelNodeParamsV1>(), size_of::<KernelNodeParams>()), (56, 72));
         assert_eq!(size_of::<MemcpyNodeParams>(), 216);
         assert_eq!(size_of::<MemAllocationProp>(), 32);
+        assert_eq!((size_of::<BatchMemOpNodeParams>(), size_of::<RawMemOp>()), (32, 48));
     }
 }

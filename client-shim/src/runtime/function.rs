@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::entry::{api, enter};
-use super::types::FuncAttributes;
-use crate::abi::Out;
+use super::types::{FuncAttributes, LaunchConfig};
+use crate::abi::launch::LaunchAttributes;
+use crate::abi::{In, Out};
 use crate::core::error::invalid;
-use crate::core::{Code, Core, Error, Function, Result};
+use crate::core::{Code, Config, Core, Error, Function, Result};
 use crate::doors::ordinal;
 
 /// The attributes that `cudaFuncSetAttribute` takes.
@@ -41,6 +42,7 @@ api! {
         attributes.check()?;
         let (core, function) = function(symbol)?;
         let info = core.function_info(&function)?;
+        let attribute = |number| core.function_attribute(&function, number);
         attributes.set(FuncAttributes {
             shared_size_bytes: info.static_shared as usize,
             const_size_bytes: info.const_bytes as usize,
@@ -51,6 +53,9 @@ api! {
             binary_version: info.binary_version as c_int,
             max_dynamic_shared_size_bytes: core.max_dynamic_shared(&function)?,
             preferred_shmem_carveout: function.carveout.load(Ordering::Relaxed),
+            required_cluster: [attribute(11)?, attribute(12)?, attribute(13)?],
+            non_portable_cluster_size_allowed: attribute(14)?,
+            cluster_scheduling_policy: attribute(15)?,
             ..FuncAttributes::default()
         })
     }
@@ -126,6 +131,25 @@ api! {
         blocks.set(max_active_blocks(symbol, block_size, dynamic_shared, flags)?)
     }
 
+    /// `cudaOccupancyMaxPotentialClusterSize`: no device here has larger ones.
+    fn occupancy_cluster_size as "cudaOccupancyMaxPotentialClusterSize" (
+        size: Out<c_int>, symbol: *const c_void, config: In<LaunchConfig>,
+    ) {
+        size.check()?;
+        function(symbol)?;
+        cluster_config(config)?;
+        size.set(1)
+    }
+
+    /// `cudaOccupancyMaxActiveClusters`
+    fn occupancy_active_clusters as "cudaOccupancyMaxActiveClusters" (
+        clusters: Out<c_int>, symbol: *const c_void, config: In<LaunchConfig>,
+    ) {
+        clusters.check()?;
+        let (core, function) = function(symbol)?;
+        clusters.set(core.occupancy_clusters(&function, &cluster_config(config)?)? as c_int)
+    }
+
     /// `cudaOccupancyAvailableDynamicSMemPerBlock`
     fn occupancy_shared as "cudaOccupancyAvailableDynamicSMemPerBlock" (
         bytes: Out<usize>, symbol: *const c_void, blocks: c_int, block_size: c_int,
@@ -137,6 +161,15 @@ api! {
         }
         bytes.set(core.occupancy_shared(&function, blocks as u32, block_size as u32)? as usize)
     }
+}
+
+/// What a launch configuration asks for; its clusters are of one block, or refused.
+fn cluster_config(config: In<LaunchConfig>) -> Result<Config> {
+    let LaunchConfig { grid, block, shared_bytes, attrs, num_attrs, .. } = config.get()?;
+    // SAFETY: the program says that the configuration has so many.
+    let cooperative = unsafe { LaunchAttributes::read(attrs, num_attrs) }?.cooperative;
+    let shared_bytes = u32::try_from(shared_bytes).map_err(|_| invalid("too much dynamic shared memory"))?;
+    Ok(Config { grid: grid.into(), block: block.into(), shared_bytes, cooperative })
 }
 
 /// How many blocks of a kernel fit on a multiprocessor. The flag disables an override that there is none of.

@@ -6,16 +6,16 @@ use super::copy::copy_box_of;
 use super::entry::{api, enter};
 use super::types::{Dim3, Extent, KernelNodeParams, Memcpy3DParms, MemcpyNodeParams, PitchedPtr, kind};
 use crate::abi::types::{
-    EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostFn, HostNodeParams, MemAllocNodeParams,
-    MemsetParams, NodeRef, node_type,
+    AttributeValue, EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostFn, HostNodeParams,
+    MemAllocNodeParams, MemsetParams, NodeRef, node_type,
 };
 use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Code, Config, CopyBox, CopySide, Direction, Params, Result, current};
 use crate::doors::graph::{
-    Payload, add, alloc_node, alloc_params, check_edges, dot_print, event_of, event_op, fill_node,
-    fill_params, host_node, kernel_of, list_edges, list_edges_to, list_nodes, pairs, payload, set_attribute,
-    set_payload,
+    Payload, add, alloc_node, alloc_params, check_edges, copy_attributes, dot_print, event_of, event_op,
+    fill_node, fill_params, get_attribute, host_node, list_edges, list_edges_to, list_nodes, pairs, payload,
+    set_attribute, set_payload,
 };
 use crate::doors::ordinal;
 use crate::graph::{self, HostCall, Kernel, Op};
@@ -363,13 +363,13 @@ api! {
     /// `cudaGraphKernelNodeGetParams`: the pointers are to the node's own copies.
     fn kernel_get_params as "cudaGraphKernelNodeGetParams" (node: NodeRef, out: Out<KernelNodeParams>) {
         out.check()?;
-        let kernel = kernel_of(node)?;
+        let (kernel, arguments) = graph::shown_kernel(node)?;
         out.set(KernelNodeParams {
             func: kernel.symbol as *const c_void,
             grid: Dim3::from(kernel.config.grid),
             block: Dim3::from(kernel.config.block),
             shared_bytes: kernel.config.shared_bytes,
-            kernel_params: kernel.pointers.as_ptr().cast_mut().cast(),
+            kernel_params: arguments as *mut *mut c_void,
             extra: std::ptr::null_mut(),
         })
     }
@@ -381,9 +381,26 @@ api! {
 
     /// `cudaGraphKernelNodeSetAttribute`: what is not cooperation is a hint, but for clusters.
     fn kernel_set_attribute as "cudaGraphKernelNodeSetAttribute" (
-        node: NodeRef, attribute: c_uint, value: In<[u64; 8]>,
+        node: NodeRef, attribute: c_uint, value: In<AttributeValue>,
     ) {
-        set_attribute(node, attribute, value.get()?)
+        set_attribute(node, attribute, value)
+    }
+
+    /// `cudaGraphKernelNodeGetAttribute`
+    fn kernel_get_attribute as "cudaGraphKernelNodeGetAttribute" (
+        node: NodeRef, attribute: c_uint, value: Out<AttributeValue>,
+    ) {
+        get_attribute(node, attribute, value)
+    }
+
+    /// `cudaGraphKernelNodeCopyAttributes` of 12.x, whose header names the source first
+    fn kernel_copy_attributes_12 as "cudaGraphKernelNodeCopyAttributes" (from: NodeRef, to: NodeRef) {
+        copy_attributes(to, from)
+    }
+
+    /// `cudaGraphKernelNodeCopyAttributes` of 13.x
+    fn kernel_copy_attributes as "cudaGraphKernelNodeCopyAttributes" (to: NodeRef, from: NodeRef) {
+        copy_attributes(to, from)
     }
 
     /// `cudaGraphMemcpyNodeGetParams`: as copies between plain memory.

@@ -11,6 +11,7 @@ use super::types::LibraryRef;
 use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Code, Context, Core, Error, Module, Result, current};
+use crate::doors::jit::JitLog;
 
 /// `cudaLibraryBinaryIsPreserved`.
 const BINARY_IS_PRESERVED: c_int = 1;
@@ -59,10 +60,10 @@ fn variable(
 }
 
 api! {
-    /// `cudaLibraryLoadData`. The compiler's options have nothing to work on.
+    /// `cudaLibraryLoadData`
     fn load_data as "cudaLibraryLoadData" (
-        library: Out<LibraryRef>, code: In<u8>, _jit_options: In<c_int>, _jit_values: In<*mut c_void>,
-        _jit_count: c_uint, options: In<c_int>, values: In<*mut c_void>, count: c_uint,
+        library: Out<LibraryRef>, code: In<u8>, jit_options: In<c_uint>, jit_values: Out<*mut c_void>,
+        jit_count: c_uint, options: In<c_int>, values: In<*mut c_void>, count: c_uint,
     ) {
         library.check()?;
         if code.is_null() {
@@ -70,22 +71,26 @@ api! {
         }
         let core = current()?;
         let preserved = preserved(options, values, count)?;
+        // SAFETY: the program says that both lists have so many.
+        let log = unsafe { JitLog::new(jit_count, jit_options, jit_values) }?;
         // SAFETY: the program passes an image, as the call demands.
-        library.set(unsafe { core.library_load(code.as_ptr(), preserved) }?.raw)
+        library.set(log.tell(unsafe { core.library_load(code.as_ptr(), preserved) })?.raw)
     }
 
     /// `cudaLibraryLoadFromFile`
     fn load_from_file as "cudaLibraryLoadFromFile" (
-        library: Out<LibraryRef>, file: CStrArg, _jit_options: In<c_int>, _jit_values: In<*mut c_void>,
-        _jit_count: c_uint, options: In<c_int>, values: In<*mut c_void>, count: c_uint,
+        library: Out<LibraryRef>, file: CStrArg, jit_options: In<c_uint>, jit_values: Out<*mut c_void>,
+        jit_count: c_uint, options: In<c_int>, values: In<*mut c_void>, count: c_uint,
     ) {
         library.check()?;
         let path = file.c_str()?;
         let core = current()?;
         preserved(options, values, count)?;
+        // SAFETY: the program says that both lists have so many.
+        let log = unsafe { JitLog::new(jit_count, jit_options, jit_values) }?;
         let image = std::fs::read(OsStr::from_bytes(path.to_bytes()))
-            .map_err(|e| Error::new(Code::FileNotFound, format!("{}: {e}", path.to_string_lossy())))?;
-        library.set(core.library_load_bytes(image)?.raw)
+            .map_err(|e| Error::new(Code::FileNotFound, format!("{}: {e}", path.to_string_lossy())));
+        library.set(log.tell(image.and_then(|image| core.library_load_bytes(image)))?.raw)
     }
 
     /// `cudaLibraryUnload`

@@ -21,6 +21,7 @@ mod graph;
 mod graph_exec;
 mod launch;
 mod library;
+mod logs;
 mod memory;
 mod pool;
 mod properties;

@@ -1,25 +1,17 @@
 //! Streams, and host functions in them.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
 
-use parking_lot::Mutex;
-
 use super::entry::{api, enter, enter_stream};
-use crate::abi::types::{EventRef, HostFn, StreamCallback, StreamRef, launch_attribute};
+use crate::abi::types::{AttributeValue, EventRef, HostFn, StreamCallback, StreamRef};
 use crate::abi::{In, Out};
 use crate::core::error::invalid;
 use crate::core::{Code, Result};
+use crate::doors::stream as attributes;
 use crate::graph::{HostCall, Op, capture};
 
 /// `cudaEventWaitExternal`: in a capture, the graph waits for the event when it is launched.
 const EXTERNAL: c_uint = 1;
-
-/// `cudaLaunchAttributeValue`.
-pub(crate) type AttributeValue = [u64; 8];
-
-/// Attributes that are hints, which only need to be remembered: by stream and attribute.
-static ATTRIBUTES: Mutex<Option<HashMap<(StreamRef, c_uint), AttributeValue>>> = Mutex::new(None);
 
 /// A pointer of the program's that goes to another thread with the function it belongs to.
 struct UserData(*mut c_void);
@@ -42,18 +34,6 @@ fn create_stream(out: Out<StreamRef>, flags: c_uint, priority: c_int) -> Result<
     }
     let (core, context) = enter()?;
     out.set(core.stream_create(&context, flags, priority)?.raw)
-}
-
-/// Whether an attribute of this number can be set for a stream.
-fn check_attribute(attribute: c_uint) -> Result<()> {
-    match attribute {
-        launch_attribute::ACCESS_POLICY_WINDOW
-        | launch_attribute::SYNCHRONIZATION_POLICY
-        | launch_attribute::PRIORITY
-        | launch_attribute::MEM_SYNC_DOMAIN_MAP
-        | launch_attribute::MEM_SYNC_DOMAIN => Ok(()),
-        _ => Err(invalid("streams have no such attribute")),
-    }
 }
 
 api! {
@@ -80,11 +60,10 @@ api! {
             return Err(Code::InvalidHandle.into());
         }
         let (core, context) = enter()?;
-        capture::forget_stream(&*core.stream(&context, stream, false)?);
+        let object = core.stream(&context, stream, false)?;
+        capture::forget_stream(&*object);
         core.stream_destroy(stream)?;
-        if let Some(attributes) = ATTRIBUTES.lock().as_mut() {
-            attributes.retain(|key, _| key.0 != stream);
-        }
+        attributes::forget_attributes(&object);
         Ok(())
     }
 
@@ -144,38 +123,20 @@ api! {
         stream: StreamRef, attribute: c_uint, value: Out<AttributeValue>,
     ) {
         value.check()?;
-        let (_, _, object) = enter_stream(stream, PT)?;
-        check_attribute(attribute)?;
-        let stored = ATTRIBUTES.lock().as_ref().and_then(|a| a.get(&(stream, attribute)).copied());
-        let default = match attribute {
-            launch_attribute::PRIORITY => u64::from(object.priority as u32),
-            // cudaSyncPolicyAuto; default domain 0, remote domain 1.
-            launch_attribute::SYNCHRONIZATION_POLICY => 1,
-            launch_attribute::MEM_SYNC_DOMAIN_MAP => 0x0100,
-            _ => 0,
-        };
-        value.set(stored.unwrap_or([default, 0, 0, 0, 0, 0, 0, 0]))
+        attributes::get_attribute(&*enter_stream(stream, PT)?.2, attribute, value)
     }
 
     /// `cudaStreamSetAttribute`: hints.
     fn set_attribute<const PT> as "cudaStreamSetAttribute" (
         stream: StreamRef, attribute: c_uint, value: In<AttributeValue>,
     ) {
-        enter_stream(stream, PT)?;
-        check_attribute(attribute)?;
-        ATTRIBUTES.lock().get_or_insert_default().insert((stream, attribute), value.get()?);
-        Ok(())
+        attributes::set_attribute(&*enter_stream(stream, PT)?.2, attribute, value)
     }
 
     /// `cudaStreamCopyAttributes`
     fn copy_attributes<const PT> as "cudaStreamCopyAttributes" (to: StreamRef, from: StreamRef) {
-        enter_stream(to, PT)?;
-        enter_stream(from, PT)?;
-        let mut attributes = ATTRIBUTES.lock();
-        let attributes = attributes.get_or_insert_default();
-        let copied: Vec<_> =
-            attributes.iter().filter(|(k, _)| k.0 == from).map(|(k, v)| ((to, k.1), *v)).collect();
-        attributes.extend(copied);
+        let (to, from) = (enter_stream(to, PT)?.2, enter_stream(from, PT)?.2);
+        attributes::copy_attributes(&to, &from);
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 
 use super::{
     array, capture, copy, device, entry, entry_point, errors, event, function, graph, graph_exec, launch,
-    library, memory, pool, stream,
+    library, logs, memory, pool, stream,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
 
@@ -202,8 +202,9 @@ entry_points! {
     cudaGraphInstantiate 12000 [graph_exec::instantiate];
     cudaGraphInstantiateWithFlags 12000 [graph_exec::instantiate];
     cudaGraphInstantiateWithParams 12000 / _ptsz 12000 [graph_exec::instantiate_with_params];
-    cudaGraphKernelNodeCopyAttributes 12000 [unsupported];
-    cudaGraphKernelNodeGetAttribute 12000 [unsupported];
+    cudaGraphKernelNodeCopyAttributes 12000..13000 as _v12 [graph::kernel_copy_attributes_12];
+    cudaGraphKernelNodeCopyAttributes 13000 [graph::kernel_copy_attributes];
+    cudaGraphKernelNodeGetAttribute 12000 [graph::kernel_get_attribute];
     cudaGraphKernelNodeGetParams 12000 [graph::kernel_get_params];
     cudaGraphKernelNodeSetAttribute 12000 [graph::kernel_set_attribute];
     cudaGraphKernelNodeSetParams 12000 [graph::kernel_set_params];
@@ -275,11 +276,11 @@ entry_points! {
     cudaLibraryLoadData 12000 [library::load_data];
     cudaLibraryLoadFromFile 12000 [library::load_from_file];
     cudaLibraryUnload 12000 [library::unload];
-    cudaLogsCurrent 13000 [unsupported];
-    cudaLogsDumpToFile 13000 [unsupported];
-    cudaLogsDumpToMemory 13000 [unsupported];
-    cudaLogsRegisterCallback 13000 [unsupported];
-    cudaLogsUnregisterCallback 13000 [unsupported];
+    cudaLogsCurrent 13000 [logs::current];
+    cudaLogsDumpToFile 13000 [logs::dump_to_file];
+    cudaLogsDumpToMemory 13000 [logs::dump_to_memory];
+    cudaLogsRegisterCallback 13000 [logs::register];
+    cudaLogsUnregisterCallback 13000 [logs::unregister];
     cudaMalloc 12000 [memory::malloc];
     cudaMalloc3D 12000 [memory::malloc_3d];
     cudaMalloc3DArray 12000 [array::malloc_3d_array];
@@ -353,8 +354,8 @@ entry_points! {
     cudaOccupancyAvailableDynamicSMemPerBlock 12000 [function::occupancy_shared];
     cudaOccupancyMaxActiveBlocksPerMultiprocessor 12000 [function::occupancy_blocks];
     cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags 12000 [function::occupancy_blocks_with_flags];
-    cudaOccupancyMaxActiveClusters 12000 [unsupported];
-    cudaOccupancyMaxPotentialClusterSize 12000 [unsupported];
+    cudaOccupancyMaxActiveClusters 12000 [function::occupancy_active_clusters];
+    cudaOccupancyMaxPotentialClusterSize 12000 [function::occupancy_cluster_size];
     cudaPeekAtLastError 12000 [errors::peek_at_last_error];
     cudaPointerGetAttributes 12000..13000 as _v12 [memory::pointer_get_attributes_12];
     cudaPointerGetAttributes 13000 [memory::pointer_get_attributes_13];

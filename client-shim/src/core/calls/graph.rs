@@ -10,6 +10,7 @@ use crate::core::context::Context;
 use crate::core::error::Result;
 use crate::core::graph::exec::Exec;
 use crate::core::graph::op::{GraphAllocation, Op};
+use crate::core::mem_op::MemOp;
 use crate::core::memory::map::PointerKind;
 use crate::core::params::Params;
 use crate::core::process::Core;
@@ -91,6 +92,7 @@ impl Op {
                 let call = *call;
                 core.host_function(stream, true, Box::new(move |_| call.call()))
             }
+            Self::MemOps(ops) => core.mem_ops(stream, ops),
             Self::Record(event) => core.event_record(event, stream),
             Self::Wait(event) => core.stream_wait_event(stream, event),
             // The memory is there as long as the node is; children were flattened.
@@ -118,6 +120,10 @@ fn changes_host(core: &Core, op: &Op) -> bool {
     match op {
         Op::Host(_) | Op::Copy(_, Direction::DeviceToHost | Direction::HostToHost) => true,
         Op::Copy(what, Direction::Infer) => is_host(core, what.dst.addr),
+        Op::MemOps(ops) => {
+            let written = ops.iter().filter_map(|op| MemOp::read(op).ok()).filter(MemOp::writes);
+            written.into_iter().any(|op| is_host(core, op.addr))
+        }
         _ => false,
     }
 }

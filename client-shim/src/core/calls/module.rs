@@ -8,6 +8,7 @@ use rgpu_device::{FunctionInfo, ModuleInfo};
 use super::forward;
 use crate::core::context::Context;
 use crate::core::error::Result;
+use crate::core::image;
 use crate::core::library::{Kernel, Library};
 use crate::core::module::{Function, Module};
 use crate::core::process::Core;
@@ -59,6 +60,12 @@ forward! { libraries:
 }
 
 impl Core {
+    /// What a program gives as PTX, up to its terminating NUL; [`InvalidPtx`](crate::core::Code::InvalidPtx) for what
+    /// is none.
+    pub(crate) fn check_ptx<'t>(&self, bytes: &'t [u8]) -> Result<&'t str> {
+        image::check_ptx(bytes, self.devices.info(0)?)
+    }
+
     /// `cuModuleLoadData`: a fat binary (wrapper or container), a cubin, or PTX text ending in NUL.
     ///
     /// # Safety

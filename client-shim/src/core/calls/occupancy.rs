@@ -1,6 +1,7 @@
 //! How many blocks of a kernel fit on a multiprocessor.
 
 use crate::core::error::{Result, invalid};
+use crate::core::launch::Config;
 use crate::core::module::Function;
 use crate::core::process::Core;
 
@@ -104,6 +105,15 @@ impl Core {
         }
         let processors = self.devices.launch_limits(function.module.ordinal).multiprocessors;
         Ok((best.0 * processors, best.1))
+    }
+
+    /// `cuOccupancyMaxActiveClusters`, where a cluster is one block.
+    pub(crate) fn occupancy_clusters(&self, function: &Function, config: &Config) -> Result<u32> {
+        let threads = config.block.iter().try_fold(1_u32, |product, side| product.checked_mul(*side));
+        let threads = threads.ok_or_else(|| invalid("A block has too many threads"))?;
+        let blocks = self.occupancy_blocks(function, threads, u64::from(config.shared_bytes))?;
+        let processors = self.devices.launch_limits(function.module.ordinal).multiprocessors;
+        Ok(blocks.saturating_mul(processors))
     }
 
     /// `cudaOccupancyAvailableDynamicSMemPerBlock`.

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use super::forward;
 use crate::core::context::Context;
-use crate::core::error::{Code, Error, Result};
+use crate::core::error::{Code, Error, Result, invalid, not_implemented};
 use crate::core::event::Event;
 use crate::core::host::Reached;
+use crate::core::graph::op::Op;
+use crate::core::mem_op::{MemOp, RawMemOp};
+use crate::core::memory::map::Spot;
 use crate::core::process::Core;
 use crate::core::registry::Raw;
 use crate::core::stream::Stream;
@@ -59,6 +62,27 @@ impl Core {
         match self.captures.wait(stream, event.raw) {
             Some(captured) => captured,
             None => self.streams.stream_wait_event(stream, event),
+        }
+    }
+
+    /// Has the stream write words of memory, and wait until words have values.
+    pub(crate) fn mem_ops(&self, stream: &Stream, raw: &Arc<[RawMemOp]>) -> Result<()> {
+        if !self.devices.sees_host_memory() {
+            return Err(not_implemented(
+                "a stream's memory operation (cuStreamWaitValue and its like) on a server's GPU",
+            ));
+        }
+        let mut ops = raw.iter().map(MemOp::read).collect::<Result<Vec<_>>>()?;
+        for op in ops.iter_mut().filter(|op| op.width() > 0) {
+            let (spot, addr) = self.locate(op.addr, op.width())?;
+            if spot == Spot::Pageable {
+                return Err(invalid(format!("{addr:#x} is ordinary host memory")));
+            }
+            op.addr = addr;
+        }
+        match self.captures.divert(stream, || Ok(Op::MemOps(raw.clone()))) {
+            Some(captured) => captured,
+            None => self.streams.mem_ops(stream, ops),
         }
     }
 

@@ -51,7 +51,7 @@ impl Exec {
             if step.op.kind() != op.kind() {
                 return Err(invalid("the node is of another kind"));
             }
-            step.op = op;
+            step.op = op.with_attributes_of(&step.op);
             Ok(())
         })
     }

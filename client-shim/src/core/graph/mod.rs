@@ -45,8 +45,12 @@ of_the_core! {
     fn destroy_node(node: Raw) -> ();
     /// What a node does.
     fn op(node: Raw) -> Op;
-    /// Makes a node do something else of its kind.
+    /// Makes a node do something else of its kind. A kernel's attributes stay what they are.
     fn set_op(node: Raw, op: Op) -> ();
+    /// Changes a kernel node's attributes.
+    fn change_kernel(node: Raw, change: &dyn Fn(&mut Kernel)) -> ();
+    /// A kernel node's kernel, and the address of a list of pointers to copies of its arguments.
+    fn shown_kernel(node: Raw) -> (Kernel, usize);
     /// `cudaGraphAddDependencies`
     fn add_edges(graph: Raw, edges: &[(Raw, Raw)]) -> ();
     /// `cudaGraphRemoveDependencies`

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rgpu_device::Region;
 
+use crate::abi::types::AttributeValue;
 use crate::core::context::Context;
 use crate::core::error::{Result, invalid};
 use crate::core::event::Event;
 use crate::core::launch::Config;
 use crate::core::lifecycle;
+use crate::core::mem_op::RawMemOp;
 use crate::core::memory::Memory;
 use crate::core::module::Function;
 use crate::core::params::Params;
@@ -41,6 +43,8 @@ pub(crate) enum NodeKind {
     MemAlloc = 10,
     /// Frees memory.
     MemFree = 11,
+    /// Writes words of memory, or waits for them.
+    BatchMemOp = 12,
 }
 
 /// A function of the program's with its argument.
@@ -76,8 +80,8 @@ pub(crate) struct Kernel {
     pub config: Config,
     /// The parameter block, as the device gets it.
     pub params: Arc<Vec<u8>>,
-    /// Where each parameter lies in it, for a program that asks for them.
-    pub pointers: Arc<Vec<usize>>,
+    /// Attributes that are hints, as the program set them: they only need to be remembered.
+    pub hints: Vec<(u32, AttributeValue)>,
 }
 
 impl Kernel {
@@ -96,10 +100,59 @@ impl Kernel {
             // SAFETY: the caller's promise; the block has the layout's size.
             Arc::new(unsafe { function.layout().pack(params, &mut block) }?.to_vec())
         };
-        let base = params.as_ptr() as usize;
-        let pointers =
-            Arc::new(function.declared().params.iter().map(|p| base + p.offset as usize).collect());
-        Ok(Self { function, symbol, config, params, pointers })
+        Ok(Self { function, symbol, config, params, hints: Vec::new() })
+    }
+
+    /// Takes over what another kernel's attributes say: parameters say nothing about them.
+    pub(crate) fn take_attributes(&mut self, other: &Self) {
+        self.config.cooperative = other.config.cooperative;
+        self.hints.clone_from(&other.hints);
+    }
+}
+
+/// A kernel node's arguments as its program sees them: copies, and pointers to them. They stay where they are as long as
+/// the node does what it does with the same kernel, because programs ask once and set parameters often.
+pub(crate) struct ShownArguments {
+    function: Raw,
+    /// Words, so that arguments are aligned.
+    values: Vec<u64>,
+    pointers: Vec<usize>,
+}
+
+impl ShownArguments {
+    /// Copies of a kernel's arguments.
+    pub(crate) fn new(kernel: &Kernel) -> Self {
+        let values = vec![0; kernel.params.len().div_ceil(size_of::<u64>())];
+        let mut shown = Self { function: kernel.function.raw, values, pointers: Vec::new() };
+        shown.write(kernel);
+        shown
+    }
+
+    /// Shows a kernel's arguments from now on, in the same place if it is the same kernel.
+    pub(crate) fn update(&mut self, kernel: &Kernel) {
+        if self.function == kernel.function.raw {
+            self.write(kernel);
+        } else {
+            *self = Self::new(kernel);
+        }
+    }
+
+    fn write(&mut self, kernel: &Kernel) {
+        let base = self.values.as_mut_ptr();
+        // SAFETY: a kernel's block always has its layout's size, for which the words were made.
+        unsafe { base.cast::<u8>().copy_from_nonoverlapping(kernel.params.as_ptr(), kernel.params.len()) };
+        let places = kernel.function.declared().params.iter().map(|p| base as usize + p.offset as usize);
+        // The program may have put pointers of its own into the list.
+        if self.pointers.is_empty() {
+            self.pointers.extend(places);
+        } else {
+            self.pointers.iter_mut().zip(places).for_each(|(pointer, place)| *pointer = place);
+        }
+    }
+
+    /// Where the list of pointers is.
+    pub(crate) fn list(&self) -> *const usize {
+        self.pointers.as_ptr()
     }
 }
 
@@ -183,6 +236,8 @@ pub(crate) enum Op {
     Fill(Region, u32, u32),
     /// A function of the program's.
     Host(HostCall),
+    /// Operations on words of memory, as the program described them.
+    MemOps(Arc<[RawMemOp]>),
     /// Recording an event in the stream that the graph is launched in.
     Record(Arc<Event>),
     /// Waiting for an event.
@@ -196,6 +251,14 @@ pub(crate) enum Op {
 }
 
 impl Op {
+    /// The same work; of a kernel, with the attributes of the kernel that was there before.
+    pub(crate) fn with_attributes_of(mut self, before: &Self) -> Self {
+        if let (Self::Kernel(kernel), Self::Kernel(before)) = (&mut self, before) {
+            kernel.take_attributes(before);
+        }
+        self
+    }
+
     /// What kind of node does this.
     pub(crate) fn kind(&self) -> NodeKind {
         match self {
@@ -205,6 +268,7 @@ impl Op {
             Self::Copy(..) => NodeKind::Memcpy,
             Self::Fill(..) => NodeKind::Memset,
             Self::Host(_) => NodeKind::Host,
+            Self::MemOps(_) => NodeKind::BatchMemOp,
             Self::Record(_) => NodeKind::EventRecord,
             Self::Wait(_) => NodeKind::WaitEvent,
             Self::Alloc(_) => NodeKind::MemAlloc,

@@ -8,15 +8,34 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::exec::{Exec, Mismatch, Step};
-use super::op::{HostCall, Op};
+use super::op::{HostCall, Kernel, Op, ShownArguments};
 use crate::core::error::{Code, Error, Result, invalid};
 use crate::core::registry::{NumberMap, Raw, fresh};
 
 /// A node: the graph it is in, and the work it stands for.
-#[derive(Clone)]
 struct Node {
     graph: Raw,
     op: Op,
+    /// A kernel's arguments, once the program has asked for them.
+    shown: Option<ShownArguments>,
+}
+
+impl Node {
+    fn new(graph: Raw, op: Op) -> Self {
+        Self { graph, op, shown: None }
+    }
+
+    /// Does something else of its kind; what it did is returned, to be dropped without the lock.
+    fn replace(&mut self, op: Op) -> Result<Op> {
+        if self.op.kind() != op.kind() {
+            return Err(invalid("the node is of another kind"));
+        }
+        match (&mut self.shown, &op) {
+            (Some(shown), Op::Kernel(kernel)) => shown.update(kernel),
+            _ => self.shown = None,
+        }
+        Ok(std::mem::replace(&mut self.op, op))
+    }
 }
 
 /// A graph: nodes, and the order between them.
@@ -78,7 +97,7 @@ impl Tables {
         let target = self.graph(graph)?;
         target.nodes.push(raw);
         target.edges.extend(dependencies.iter().map(|from| (*from, raw)));
-        self.nodes.insert(raw, Node { graph, op });
+        self.nodes.insert(raw, Node::new(graph, op));
         Ok(raw)
     }
 
@@ -111,7 +130,7 @@ impl Tables {
             let raw = fresh();
             origin.insert(node, raw);
             copies.push(raw);
-            self.nodes.insert(raw, Node { graph: copy, op });
+            self.nodes.insert(raw, Node::new(copy, op));
         }
         let edges = edges.iter().map(|(from, to)| (origin[from], origin[to])).collect();
         let graph = Graph { nodes: copies, edges, origin, is_child, objects: NumberMap::default() };
@@ -269,17 +288,40 @@ impl GraphStore {
         self.with(|tables| Ok(tables.node(node)?.op.clone()))
     }
 
-    /// Makes a node do something else of its kind.
+    /// Makes a node do something else of its kind. A kernel's attributes stay what they are.
     pub(crate) fn set_op(&self, node: Raw, op: Op) -> Result<()> {
         let old = self.with(|tables| {
             let node = tables.node(node)?;
-            if node.op.kind() != op.kind() {
-                return Err(invalid("the node is of another kind"));
-            }
-            Ok(std::mem::replace(&mut node.op, op))
+            let op = op.with_attributes_of(&node.op);
+            node.replace(op)
         })?;
         drop(old);
         Ok(())
+    }
+
+    /// Changes a kernel node's attributes.
+    pub(crate) fn change_kernel(&self, node: Raw, change: &dyn Fn(&mut Kernel)) -> Result<()> {
+        self.with(|tables| {
+            let Op::Kernel(kernel) = &mut tables.node(node)?.op else {
+                return Err(invalid("this is no kernel node"));
+            };
+            change(kernel);
+            Ok(())
+        })
+    }
+
+    /// A kernel node's kernel, and where copies of its arguments are: a list of pointers that stays as long as the node
+    /// is there and launches the same kernel.
+    pub(crate) fn shown_kernel(&self, node: Raw) -> Result<(Kernel, usize)> {
+        self.with(|tables| {
+            let node = tables.node(node)?;
+            let Op::Kernel(kernel) = &node.op else {
+                return Err(invalid("this is no kernel node"));
+            };
+            let shown = node.shown.get_or_insert_with(|| ShownArguments::new(kernel));
+            shown.update(kernel);
+            Ok((kernel.clone(), shown.list() as usize))
+        })
     }
 
     /// `cudaGraphAddDependencies`

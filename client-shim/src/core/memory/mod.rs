@@ -1,5 +1,6 @@
 //! Memory: allocating it, and knowing whose an address is.
 
+mod exhausted;
 mod host;
 pub(super) mod map;
 
@@ -49,9 +50,10 @@ impl Memory {
         let shape = DeviceHeap::shape(bytes).filter(|(size, _)| *size <= room);
         let Some((size, backing)) = shape else {
             let message = format!("{bytes} bytes are more than device {ordinal} has addresses for ({room})");
-            return Err(Error::new(Code::OutOfMemory, message));
+            return self.explain(ordinal, bytes, Err(Error::new(Code::OutOfMemory, message)));
         };
-        let (base, kept, backing) = self.place_patiently(ordinal, stream, size, backing)?;
+        let placed = self.place_patiently(ordinal, stream, size, backing);
+        let (base, kept, backing) = self.explain(ordinal, bytes, placed)?;
         self.map.insert(Allocation {
             base,
             size: bytes,
@@ -357,6 +359,11 @@ impl Memory {
 
     /// Device memory at an address that the program does not learn of: its address.
     pub(crate) fn take_pages(&self, ordinal: Ordinal, size: u64) -> Result<u64> {
+        self.explain(ordinal, size, self.take_pages_quietly(ordinal, size))
+    }
+
+    /// As [`Memory::take_pages`], for somebody who can do without.
+    pub(crate) fn take_pages_quietly(&self, ordinal: Ordinal, size: u64) -> Result<u64> {
         self.place_patiently(ordinal, None, size, Backing::Own).map(|(addr, _, _)| addr)
     }
 

@@ -1,6 +1,11 @@
 //! The driver's and the runtime's entry points over the software GPU in this process: both doors answer alike.
 
+mod code;
+mod contexts;
+mod graphs;
+#[path = "../library/mod.rs"]
 mod library;
+mod mem_ops;
 
 use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
@@ -167,8 +172,8 @@ fn launch_attributes_mean_the_same_by_both_doors() {
         Attribute { id, pad: 0, value: all }
     };
     // Access window, synchronisation policy, cluster scheduling, programmatic serialisation, priority, memory domains
-    // and their map, preferred cluster, carve-out: hints. 0 says that it is to be ignored.
-    let hints = [0, 1, 3, 5, 6, 8, 9, 10, 11, 14];
+    // and their map, preferred cluster, carve-out, NVLink: hints. 0 says that it is to be ignored.
+    let hints = [0, 1, 3, 5, 6, 8, 9, 10, 11, 14, 16];
     let cases = hints.iter().map(|&id| (attribute(id, &[1]), 1, 0));
     let cases = cases.chain([
         (attribute(2, &[1]), 1, 0),
@@ -176,6 +181,7 @@ fn launch_attributes_mean_the_same_by_both_doors() {
         (attribute(2, &[0]), 1 << 10, 0),
         (attribute(4, &[1 << 32 | 1, 1]), 1, 0),
         (attribute(4, &[1 << 32 | 2, 1]), 2, NOT_SUPPORTED),
+        (attribute(13, &[0]), 1, 0),
         (attribute(13, &[1]), 1, NOT_SUPPORTED),
         (attribute(4711, &[0]), 1, NOT_SUPPORTED),
         (attribute(7, &[0xdead]), 1, INVALID_HANDLE),
