@@ -69,8 +69,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Run(run::Arguments),
-    Serve(serve::Arguments),
+    Run(Box<run::Arguments>),
+    Serve(Box<serve::Arguments>),
     Broker(broker::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
@@ -112,8 +112,8 @@ enum Command {
 fn main() -> ExitCode {
     let command = ptxas::started_as().map_or_else(|| Arguments::parse().command, Command::Ptxas);
     let result = match command {
-        Command::Run(arguments) => run::main(arguments),
-        Command::Serve(arguments) => serve::main(arguments),
+        Command::Run(arguments) => run::main(*arguments),
+        Command::Serve(arguments) => serve::main(*arguments),
         Command::Broker(arguments) => broker::main(arguments),
         Command::Devices(arguments) => devices::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),

@@ -41,6 +41,12 @@ impl Places for SparseMatrix {
     }
 }
 
+impl Places for crate::sparse::SparseVector {
+    fn list(&self, all: &mut Vec<u64>) {
+        all.extend([self.indices, self.values]);
+    }
+}
+
 impl Places for crate::sparse::DenseMatrix {
     fn list(&self, all: &mut Vec<u64>) {
         all.push(self.addr);
@@ -97,6 +103,13 @@ impl Operation {
             Self::SparseConvert(w) => places(&[&w.a, &w.b]),
             Self::SparseSort(w) => places(&[&w.first, &w.second, &w.permutation]),
             Self::Iota(w) => places(&[&w.addr]),
+            Self::SparseVectors(w) => places(&[&w.alpha, &w.beta, &w.x, &w.y, &w.result]),
+            Self::SparseSum(w) => places(&[&w.alpha, &w.a, &w.beta, &w.b, &w.c, &w.total]),
+            Self::SparseMultiply(w) => places(&[&w.alpha, &w.a, &w.b, &w.c, &w.total]),
+            Self::SparseCompress(w) => places(&[&w.a, &w.per_row, &w.b, &w.total]),
+            Self::SparseSolve(w) => places(&[&w.alpha, &w.a, &w.b, &w.c]),
+            Self::SparseIncomplete(w) => places(&[&w.a, &w.position]),
+            Self::SparseSystem(w) => places(&[&w.a, &w.b, &w.x, &w.singular]),
             Self::DnnGraph(w) => places(&[&w.tensors]),
         }
         all.retain(|addr| *addr != 0);

@@ -112,6 +112,7 @@ functions! {
     (A B C D E F G H I J K L M N O P Q S T U V W X)
     (A B C D E F G H I J K L M N O P Q S T U V W X Y)
     (A B C D E F G H I J K L M N O P Q S T U V W X Y Z)
+    (A B C D E F G H I J K L M N O P Q S T U V W X Y Z A1 B1 C1 D1 E1)
 }
 
 /// Structures that are passed by value.

@@ -123,14 +123,14 @@ api! {
         stream: StreamRef, attribute: c_uint, value: Out<AttributeValue>,
     ) {
         value.check()?;
-        attributes::get_attribute(&*enter_stream(stream, PT)?.2, attribute, value)
+        attributes::get_attribute(&enter_stream(stream, PT)?.2, attribute, value)
     }
 
     /// `cudaStreamSetAttribute`: hints.
     fn set_attribute<const PT> as "cudaStreamSetAttribute" (
         stream: StreamRef, attribute: c_uint, value: In<AttributeValue>,
     ) {
-        attributes::set_attribute(&*enter_stream(stream, PT)?.2, attribute, value)
+        attributes::set_attribute(&enter_stream(stream, PT)?.2, attribute, value)
     }
 
     /// `cudaStreamCopyAttributes`

@@ -165,10 +165,8 @@ unsafe extern "C" fn listen(library: *mut c_void, level: c_int, message: *mut c_
     let text = text.to_str().unwrap();
     if text.contains("[cuMemFree_v2]") {
         // SAFETY: the type of the function.
-        assert_eq!(
-            unsafe { library.symbol::<With<Handle>>("cuStreamDestroy_v2")(std::ptr::null_mut()) },
-            INVALID_HANDLE
-        );
+        let status = unsafe { library.symbol::<With<Handle>>("cuStreamDestroy_v2")(std::ptr::null_mut()) };
+        assert_eq!(status, INVALID_HANDLE);
         TOLD.lock().unwrap().push(text.to_owned());
     }
     assert!(!text.contains("[cuStreamDestroy_v2]"));

@@ -33,7 +33,16 @@ pub(super) fn said(bytes: &[u8]) -> Result<bool, String> {
 pub(super) fn examples() -> Material {
     let (near, far) = (([10, 0, 0, 1], 7070).into(), ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 9).into());
     let entry = Entry { address: far, process: Process::this(), device: 3 };
-    let header = Header { operation: 1, element: 7, operator: 0, step: 1, root: 0, total: 100, sequence: 3, bytes: 50 };
+    let header = Header {
+        operation: 1,
+        element: 7,
+        operator: 0,
+        step: 1,
+        root: 0,
+        total: 100,
+        sequence: 3,
+        bytes: 50,
+    };
     let examples = vec![
         UniqueId { address: near, secret: [5; 32], fixed: false }.to_bytes().to_vec(),
         UniqueId { address: far, secret: [6; 32], fixed: true }.to_bytes().to_vec(),

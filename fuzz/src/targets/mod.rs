@@ -125,7 +125,11 @@ pub static TARGETS: &[Target] = &[
     )
     .with(libraries::examples)
     .generated(libraries::some_operation),
-    Target::new("collectives", "what the ranks of a collective operation say to each other", collectives::said)
-        .with(collectives::examples),
+    Target::new(
+        "collectives",
+        "what the ranks of a collective operation say to each other",
+        collectives::said,
+    )
+    .with(collectives::examples),
     Target::new("elf", "the files of the objects that a program loads", images::elf).with(images::objects),
 ];

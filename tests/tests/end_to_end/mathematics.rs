@@ -17,7 +17,8 @@ pub(crate) fn tests() -> Vec<Test> {
         ways.map(|way| Test::new(format!("mathematics::{name}::{way}"), move || through(name, way)))
     };
     let transformer = || through("transformer", "over_driver");
-    let mut tests: Vec<Test> = ["cublas", "cudnn", "mathematics", "sparse_systems"].into_iter().flat_map(of).collect();
+    let mut tests: Vec<Test> =
+        ["cublas", "cudnn", "mathematics", "sparse_systems"].into_iter().flat_map(of).collect();
     tests.push(Test::new("mathematics::transformer::over_driver", transformer));
     tests
 }

@@ -141,7 +141,14 @@ impl Bench {
             | Operation::DenseToSparse(_)
             | Operation::SparseConvert(_)
             | Operation::SparseSort(_)
-            | Operation::Iota(_) => {
+            | Operation::Iota(_)
+            | Operation::SparseVectors(_)
+            | Operation::SparseSum(_)
+            | Operation::SparseMultiply(_)
+            | Operation::SparseCompress(_)
+            | Operation::SparseSolve(_)
+            | Operation::SparseIncomplete(_)
+            | Operation::SparseSystem(_) => {
                 let table = libraries.sparse()?;
                 let handle = *made(sparse, || sparse::create(table))?;
                 Sparse::on(table, handle, raw)?.run(operation, &mut room)

@@ -153,6 +153,13 @@ impl<'a> Sparse<'a> {
             Operation::SparseSort(_) => {
                 refused("sorting the places of a sparse matrix: cuSPARSE wants to know its rows and columns")
             }
+            Operation::SparseVectors(_) => refused("operations of a sparse and a dense vector"),
+            Operation::SparseSum(_) => refused("sums of sparse matrices"),
+            Operation::SparseMultiply(_) => refused("products of two sparse matrices"),
+            Operation::SparseCompress(_) => refused("sparse matrices without their small elements"),
+            Operation::SparseSolve(_) => refused("systems with a sparse triangle"),
+            Operation::SparseIncomplete(_) => refused("incomplete factorisations"),
+            Operation::SparseSystem(_) => refused("systems with a sparse matrix"),
             other => invalid(format!("No operation of cuSPARSE: {other:?}")),
         }
     }

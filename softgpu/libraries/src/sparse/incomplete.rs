@@ -57,7 +57,7 @@ impl<T: Dense> Rows<T> {
                 for above in pivot + 1..self.begins[column + 1] {
                     let (other, _, of) = self.elements[above];
                     if let Some(to) = self.find(row, other) {
-                        self.elements[to].2 = self.elements[to].2 - by * of;
+                        self.elements[to].2 -= by * of;
                     }
                 }
             }
@@ -83,7 +83,7 @@ impl<T: Dense> Rows<T> {
                 for before in self.begins[row]..at {
                     let (other, _, of) = self.elements[before];
                     if let Some(above) = self.find(column, other) {
-                        sum = sum - of * self.elements[above].2.conjugate();
+                        sum -= of * self.elements[above].2.conjugate();
                     }
                 }
                 let pivot = self.diagonal[column].map_or(T::of(0.0, 0.0), |pivot| self.elements[pivot].2);

@@ -93,7 +93,7 @@ impl Sparse for SparseSolve {
                 let (these, rest) = rows.split_at(count);
                 rows = rest;
                 let mut sum = x[row as usize];
-                these.iter().for_each(|&(_, j, of)| sum = sum - of * x[j as usize]);
+                these.iter().for_each(|&(_, j, of)| sum -= of * x[j as usize]);
                 x[row as usize] = if self.unit { sum } else { divided(sum, diagonal[row as usize]) };
             }
             for row in 0..n {
@@ -162,7 +162,7 @@ fn by_rotations<T: Dense>(rows: Vec<Row<T>>, n: u64, tolerance: f64) -> Result<(
         let mut sum = zero;
         if let Some(of) = &triangle[row as usize] {
             sum = of.right;
-            of.elements.range(row + 1..).for_each(|(&j, &a)| sum = sum - a * x[j as usize]);
+            of.elements.range(row + 1..).for_each(|(&j, &a)| sum -= a * x[j as usize]);
         }
         x[row as usize] = divided(sum, diagonal(row));
     }
@@ -187,10 +187,10 @@ fn by_cholesky<T: Dense>(rows: Vec<Row<T>>, n: u64, tolerance: f64) -> Result<(O
             for &(k, other) in &columns[j] {
                 let change = of * other.conjugate();
                 let at = elements.entry(k).or_insert(zero);
-                *at = *at - change;
+                *at -= change;
             }
             left -= squared(of);
-            y = y - of * x[j];
+            y -= of * x[j];
             columns[j].push((i as u64, of));
         }
         // A number that is none is not positive, either.
@@ -203,7 +203,7 @@ fn by_cholesky<T: Dense>(rows: Vec<Row<T>>, n: u64, tolerance: f64) -> Result<(O
     }
     for i in (0..n as usize).rev() {
         let mut sum = x[i];
-        columns[i].iter().for_each(|&(k, of)| sum = sum - of.conjugate() * x[k as usize]);
+        columns[i].iter().for_each(|&(k, of)| sum -= of.conjugate() * x[k as usize]);
         x[i] = divided(sum, T::of(diagonal[i], 0.0));
     }
     Ok((singular, x))

@@ -97,21 +97,21 @@ calls! {
     }
     /// `cudnnFindConvolutionForwardAlgorithmEx`.
     fn cudnnFindConvolutionForwardAlgorithmEx(
-        handle: usize, x: usize, _x: usize, w: usize, _w: usize, form: usize, y: usize, _y: usize,
+        handle: usize, x: usize, _x_data: usize, w: usize, _w_data: usize, form: usize, y: usize, _y_data: usize,
         wanted: i32, count: Out<i32>, results: Out<Performance>, _space: usize, _size: usize,
     ) {
         known(handle, (form, x, w, y), wanted, count, results)
     }
     /// `cudnnFindConvolutionBackwardDataAlgorithmEx`.
     fn cudnnFindConvolutionBackwardDataAlgorithmEx(
-        handle: usize, w: usize, _w: usize, dy: usize, _dy: usize, form: usize, dx: usize, _dx: usize,
+        handle: usize, w: usize, _w_data: usize, dy: usize, _dy_data: usize, form: usize, dx: usize, _dx_data: usize,
         wanted: i32, count: Out<i32>, results: Out<Performance>, _space: usize, _size: usize,
     ) {
         known(handle, (form, dx, w, dy), wanted, count, results)
     }
     /// `cudnnFindConvolutionBackwardFilterAlgorithmEx`.
     fn cudnnFindConvolutionBackwardFilterAlgorithmEx(
-        handle: usize, x: usize, _x: usize, dy: usize, _dy: usize, form: usize, dw: usize, _dw: usize,
+        handle: usize, x: usize, _x_data: usize, dy: usize, _dy_data: usize, form: usize, dw: usize, _dw_data: usize,
         wanted: i32, count: Out<i32>, results: Out<Performance>, _space: usize, _size: usize,
     ) {
         known(handle, (form, x, dw, dy), wanted, count, results)
