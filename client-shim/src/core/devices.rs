@@ -227,7 +227,7 @@ impl Devices {
         if !error.code.is_sticky() {
             if is_about_code(error.code) {
                 // A module that nobody waited for could not be loaded: its user should read why.
-                error::say_once(&error.message);
+                error::say_of_code(error);
             }
             return;
         }

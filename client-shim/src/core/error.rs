@@ -117,6 +117,19 @@ pub(crate) fn say_once(message: &str) {
     }
 }
 
+/// Says once why GPU code cannot be used; where PyTorch is loaded, whose own kernels are machine code in every package of it, also what can be
+/// done.
+pub(crate) fn say_of_code(error: &Error) {
+    let has_torch =
+        || std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("/libtorch_cuda.so"));
+    let way_out = if error.code == Code::NoBinaryForGpu && has_torch() {
+        ". PyTorch's own kernels come as machine code: use torch.compile, a server with an NVIDIA GPU, or a PyTorch that was built with TORCH_CUDA_ARCH_LIST=8.0+PTX"
+    } else {
+        ""
+    };
+    say_once(&format!("{}{way_out}", error.message));
+}
+
 /// The error of a call or feature that nobody has implemented; says its name once on stderr.
 pub(crate) fn not_implemented(name: &str) -> Error {
     say_once(&format!("{name} is not implemented; the program gets the error \"not supported\""));

@@ -105,7 +105,8 @@ impl Image {
             return Ok((Cow::Borrowed(bytes), None));
         }
         let (major, minor) = info.compute_capability;
-        let texts = self.parts.iter().map(|part| image::ptx_for(part.get(), major * 10 + minor));
+        let text = |part: &Bytes| image::ptx_for(&for_device(part.get(), info)?, major * 10 + minor);
+        let texts = self.parts.iter().map(text);
         let (texts, useless): (Vec<_>, Vec<_>) = texts.partition(Result::is_ok);
         let texts: Vec<String> = texts.into_iter().flatten().collect();
         let left_out = useless.into_iter().find_map(Result::err);

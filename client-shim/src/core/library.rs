@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::context::Context;
 use super::devices::Devices;
-use super::error::{Code, Error, Result, say_once};
+use super::error::{Code, Error, Result, say_of_code};
 use super::generation;
 use super::image::Image;
 use super::memory::Memory;
@@ -156,7 +156,7 @@ impl Libraries {
             }
         }
         let image = library.image.loadable(self.devices.info(context.ordinal)?);
-        let (image, left_out) = image.inspect_err(|error| say_once(&error.message))?;
+        let (image, left_out) = image.inspect_err(say_of_code)?;
         if let Some(error) = left_out {
             let _ = library.left_out.set(error);
         }
@@ -263,7 +263,7 @@ impl Libraries {
             return self.modules.module_function(&module, &named.name).map_err(|error| {
                 match (error.code, library.left_out.get()) {
                     (Code::NotFound, Some(why)) => {
-                        say_once(&why.message);
+                        say_of_code(why);
                         why.clone()
                     }
                     (Code::NotFound, None) => Error::new(Code::InvalidDeviceFunction, error.message),

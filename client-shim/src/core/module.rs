@@ -9,7 +9,7 @@ use rgpu_device::{FunctionInfo, GlobalKind, Handle, ModuleInfo, Ordinal};
 
 use super::context::Context;
 use super::devices::Devices;
-use super::error::{Code, Error, Result, invalid, not_implemented, say_once};
+use super::error::{Code, Error, Result, invalid, not_implemented, say_of_code, say_once};
 use super::generation;
 use super::image::{self, Image};
 use super::memory::Memory;
@@ -133,7 +133,7 @@ impl Modules {
         // SAFETY: the caller's promise; the image is not kept beyond this call.
         let image = unsafe { Image::at(image) }?;
         let image = image.loadable(self.devices.info(context.ordinal)?);
-        let (image, _) = image.inspect_err(|error| say_once(&error.message))?;
+        let (image, _) = image.inspect_err(say_of_code)?;
         self.module_load_bytes(context, &image)
     }
 
@@ -192,7 +192,7 @@ impl Modules {
         let (info, sketch) = match self.devices.note(ordinal, loaded) {
             Ok(loaded) => loaded,
             Err(error) => {
-                say_once(&error.message);
+                say_of_code(&error);
                 return Err(error);
             }
         };
@@ -237,7 +237,7 @@ impl Modules {
         let info = match self.devices.note(module.ordinal, self.devices.device().module_info(module.handle)) {
             Ok(info) => info,
             Err(error) => {
-                say_once(&error.message);
+                say_of_code(&error);
                 return Err(error);
             }
         };
