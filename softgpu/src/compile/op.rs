@@ -199,8 +199,19 @@ pub(super) enum Fragment {
 pub(super) enum MbarrierOp {
     Init,
     Invalidate,
-    Arrive { drop: bool, result: bool },
-    Test { parity: bool },
+    /// Arrives; with `expects`, after as many more bytes are expected as the last operand says.
+    Arrive {
+        drop: bool,
+        result: bool,
+        expects: bool,
+    },
+    /// So many more bytes are expected before the phase ends.
+    Expect,
+    /// So many of them are there.
+    Complete,
+    Test {
+        parity: bool,
+    },
     Pending,
 }
 
@@ -389,6 +400,8 @@ macro_rules! operations {
             mbarrier;
         /// Copies from global to shared memory; the size is an operand. With a hint, the last operand is a policy.
         CpAsync { hint: bool } = Traits::effect(), cp_async;
+        /// Copies any number of bytes from global to shared memory, and tells a barrier so.
+        CpBulk = Traits::effect(), cp_bulk;
         Cvta { place: MemoryTarget, to: bool } = Traits::pure(), cvta;
         Isspacep { space: SpaceTest } = Traits::pure(), isspacep;
         Bra = Traits::control(Control::Branch), bra;
@@ -451,7 +464,7 @@ impl MbarrierOp {
     /// Whether it yields something: a token, or what was asked.
     const fn has_result(self) -> bool {
         match self {
-            Self::Init | Self::Invalidate => false,
+            Self::Init | Self::Invalidate | Self::Expect | Self::Complete => false,
             Self::Arrive { result, .. } => result,
             Self::Test { .. } | Self::Pending => true,
         }

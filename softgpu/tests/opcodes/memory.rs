@@ -330,6 +330,8 @@ fn addresses() -> Vec<Case> {
     );
     let body = "prefetch.global.L1 [pin]; prefetch.global.L2 [pin]; prefetch.L1 [pin]; prefetchu.L1 [pin]; membar.cta; membar.gl; membar.sys;
         fence.acq_rel.cta; fence.acq_rel.gpu; fence.acq_rel.sys; fence.sc.cta; fence.sc.gpu; fence.sc.sys;
+        fence.proxy.async; fence.proxy.async.shared::cta; fence.proxy.async.global; fence.proxy.alias; fence.mbarrier_init.release.cluster;
+        cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group.read 0;
         griddepcontrol.wait; griddepcontrol.launch_dependents; applypriority.global.L2::evict_normal [pin], 128; applypriority.L2::evict_normal [pin], 128;
         mov.b64 d0, a0; discard.global.L2 [unused], 128; discard.L2 [unused+128], 128;";
     let mut hints = Case::new("prefetch.global.L2", body, &[B64], &[Class::B64], |a| vec![Want::Bits(a[0])])
@@ -354,6 +356,14 @@ fn addresses() -> Vec<Case> {
         "fence.sc.cta",
         "fence.sc.gpu",
         "fence.sc.sys",
+        "fence.proxy.async",
+        "fence.proxy.async.shared::cta",
+        "fence.proxy.async.global",
+        "fence.proxy.alias",
+        "fence.mbarrier_init.release.cluster",
+        "cp.async.bulk.commit_group",
+        "cp.async.bulk.wait_group",
+        "cp.async.bulk.wait_group.read",
     ] {
         hints = hints.and(opcode);
     }
@@ -399,7 +409,35 @@ fn barrier_objects() -> Vec<Case> {
     ] {
         case = case.and(opcode);
     }
-    vec![case]
+    let mut all = vec![case];
+    all.extend(["shared::cluster", "shared::cta"].map(bulk_copies));
+    all
+}
+
+/// Copies that a barrier counts: bytes that are there before they are expected, and bytes that are expected before they come.
+fn bulk_copies(space: &str) -> Case {
+    let copy = format!("cp.async.bulk.{space}.global.mbarrier::complete_tx::bytes");
+    let body = format!(
+        ".reg .b32 at, to; .reg .b64 token; mov.u32 at, objects; mad.lo.u32 at, tid, 8, at; mov.u32 to, places; mad.lo.u32 to, tid, 16, to;
+        mbarrier.init.shared.b64 [at], 1; fence.proxy.async.shared::cta;
+        {copy} [to], [pin], 16, [at]; mbarrier.test_wait.parity.shared.b64 d0, [at], 0;
+        mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 token, [at], 16; mbarrier.test_wait.parity.shared.b64 d1, [at], 0;
+        ld.shared.u64 d2, [to]; ld.shared.u64 d3, [to+8];
+        mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [at], 48; mbarrier.arrive.shared.b64 token, [at];
+        mbarrier.test_wait.parity.shared.b64 d4, [at], 1;
+        mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [at], 32; mbarrier.test_wait.parity.shared.b64 d5, [at], 1;
+        st.shared.u64 [to], token; {copy} [to], [pin], 16, [at]; mbarrier.test_wait.parity.shared.b64 d6, [at], 1; ld.shared.u64 d7, [to];"
+    );
+    let (flag, word) = (Class::Pred, Class::B64);
+    let outs = [flag, flag, word, word, flag, flag, flag, word];
+    Case::new(&copy, &body, &[B64, B64], &outs, |a| {
+        [0, 1, a[0], a[1], 0, 0, 1, a[0]].map(Want::Bits).to_vec()
+    })
+    .with(".shared .align 8 .b64 objects[128]; .shared .align 16 .b8 places[2048];")
+    .target("sm_90")
+    .and("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64")
+    .and("mbarrier.expect_tx.relaxed.cta.shared::cta.b64")
+    .and("mbarrier.complete_tx.relaxed.cta.shared::cta.b64")
 }
 
 /// `name[index]`: an element of an array, in each space that has them.

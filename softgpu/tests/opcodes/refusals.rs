@@ -82,8 +82,8 @@ fn a_kernel_that_cannot_be_executed_is_refused_and_the_others_run() {
         "setmaxnreg.inc.sync.aligned.u32 64;",
         "add.u32.frob r1, r2, r3;",
         "fence.proxy.tensormap::generic.acquire.gpu [rd1], 128;",
-        "mbarrier.arrive.expect_tx.shared.b64 rd2, [r1], r2;",
-        "cp.async.bulk.commit_group;",
+        "mbarrier.arrive.noComplete.expect_tx.shared.b64 rd2, [r1], r2;",
+        "cp.async.bulk.prefetch.L2.global [rd1], r1;",
     ] {
         let name = instruction.split(' ').next().unwrap().trim_end_matches(';');
         let results = gpu().launches(&three_of_four(instruction)).expect("the module is loaded");

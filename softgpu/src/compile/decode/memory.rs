@@ -100,6 +100,11 @@ impl Reader {
 
     /// `membar`, `fence`: some combination of modifiers says which accesses are ordered; here all are.
     pub(crate) fn fence(&mut self) -> Option<Op> {
+        // Between the ways to memory that a device has there is one here.
+        if self.other("proxy") && (self.other("async") || self.other("alias")) {
+            self.form.spaces.clear();
+        }
+        self.other("mbarrier_init");
         let f = &mut self.form;
         (f.semantics, f.scope) = (None, None);
         Some(Op::Fence)
@@ -198,11 +203,24 @@ impl Reader {
             if !self.other("noinc") {
                 return Some(Op::Nop);
             }
-            return Some(Op::Mbarrier { op: MbarrierOp::Arrive { drop: false, result: false }, shared });
+            let op = MbarrierOp::Arrive { drop: false, result: false, expects: false };
+            return Some(Op::Mbarrier { op, shared });
         }
+        let bulk = self.other("bulk");
         // The copy is performed at once, so that there is never anything to wait for.
         if self.other("commit_group") || self.other("wait_group") || self.other("wait_all") {
+            self.other("read");
             return Some(Op::Nop);
+        }
+        if bulk {
+            let spaces = std::mem::take(&mut self.form.spaces);
+            let told = self.other("mbarrier::complete_tx::bytes");
+            // A policy of the cache's may follow the operands, which changes nothing.
+            self.other("L2::cache_hint");
+            return match spaces[..] {
+                [Space::SharedCta | Space::SharedCluster, Space::Global] if told => Some(Op::CpBulk),
+                _ => None,
+            };
         }
         let spaces = std::mem::take(&mut self.form.spaces);
         let hint = self.other("L2::cache_hint");
@@ -229,14 +247,19 @@ impl Reader {
         let shared = self.mbarrier_space()?;
         self.ty_of(&[Type::B64])?;
         let no_complete = self.other("noComplete");
+        let expects = self.other("expect_tx");
         let op = if self.other("init") {
             MbarrierOp::Init
         } else if self.other("inval") {
             MbarrierOp::Invalidate
         } else if self.other("arrive") {
-            MbarrierOp::Arrive { drop: false, result: true }
+            MbarrierOp::Arrive { drop: false, result: true, expects }
         } else if self.other("arrive_drop") {
-            MbarrierOp::Arrive { drop: true, result: true }
+            MbarrierOp::Arrive { drop: true, result: true, expects }
+        } else if expects {
+            MbarrierOp::Expect
+        } else if self.other("complete_tx") {
+            MbarrierOp::Complete
         } else if self.other("test_wait") || self.other("try_wait") {
             MbarrierOp::Test { parity: self.other("parity") }
         } else if self.other("pending_count") {
@@ -244,6 +267,8 @@ impl Reader {
         } else {
             return None;
         };
-        (!no_complete || matches!(op, MbarrierOp::Arrive { .. })).then_some(Op::Mbarrier { op, shared })
+        let arrives = matches!(op, MbarrierOp::Arrive { .. });
+        let sane = (!no_complete || arrives && !expects) && (!expects || arrives || op == MbarrierOp::Expect);
+        sane.then_some(Op::Mbarrier { op, shared })
     }
 }

@@ -1,8 +1,8 @@
 //! `mbarrier`: barriers that are objects in shared memory.
 //!
 //! The object's 64 bits are opaque to programs. Here they hold, from the lowest: 20 bits of arrivals that are
-//! still missing, 20 bits of how many a phase needs, and the number of the phase. One worker runs a block, so
-//! that plain loads and stores will do.
+//! still missing, 20 bits of how many a phase needs, 21 bits of how many bytes are still expected (modulo their number: bytes may be there before
+//! they are expected), and the number of the phase modulo 8. One worker runs a block, so that plain loads and stores will do.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -14,7 +14,13 @@ use rgpu_image::ptx::ast::{Operand, Type};
 
 const BITS: i64 = 20;
 const MASK: i64 = (1 << BITS) - 1;
-const PHASE: i64 = 2 * BITS;
+/// Where the bytes that are expected stand, and how many bits they have.
+const BYTES: i64 = 2 * BITS;
+const BYTES_BITS: i64 = 21;
+const BYTES_MASK: i64 = ((1 << BYTES_BITS) - 1) << BYTES;
+const PHASE: i64 = BYTES + BYTES_BITS;
+/// As many bytes as a barrier can count.
+pub(super) const MOST_BYTES: i64 = (1 << (BYTES_BITS - 1)) - 1;
 
 impl<'a> Emitter<'a, '_> {
     /// `mbarrier.*`, and `cp.async.mbarrier.arrive`.
@@ -33,11 +39,15 @@ impl<'a> Emitter<'a, '_> {
             }
             // What is left behind has no meaning.
             MbarrierOp::Invalidate => Ok(()),
-            MbarrierOp::Arrive { drop, result } => {
+            MbarrierOp::Arrive { drop, result, expects } => {
                 let (destination, rest) =
                     if result { (Some(self.operand(o, 0)?), &o[1..]) } else { (None, o) };
                 let target = self.target_of(place, self.operand(rest, 0)?, 8)?;
-                let count = match rest.get(1) {
+                if expects {
+                    let bytes = self.src(self.operand(rest, 1)?, Type::U32)?;
+                    self.expect(target, bytes);
+                }
+                let count = match rest.get(1).filter(|_| !expects) {
                     Some(count) => {
                         let count = self.src(count, Type::U32)?;
                         self.b.ins().uextend(types::I64, count)
@@ -49,6 +59,16 @@ impl<'a> Emitter<'a, '_> {
                     Some(destination) => self.set(destination, Type::B64, before),
                     None => Ok(()),
                 }
+            }
+            MbarrierOp::Expect | MbarrierOp::Complete => {
+                let target = self.target_of(place, self.operand(o, 0)?, 8)?;
+                let bytes = self.src(self.operand(o, 1)?, Type::U32)?;
+                if op == MbarrierOp::Expect {
+                    self.expect(target, bytes);
+                } else {
+                    self.complete(target, bytes);
+                }
+                Ok(())
             }
             MbarrierOp::Test { parity } => {
                 let target = self.target_of(place, self.operand(o, 1)?, 8)?;
@@ -86,7 +106,13 @@ impl<'a> Emitter<'a, '_> {
             before
         };
         let object = self.b.ins().isub(object, count);
-        let missing = self.b.ins().band_imm_u(object, MASK);
+        self.put_or_end(target, object);
+        before
+    }
+
+    /// Stores an object, or that of the next phase if nothing is missing from this one.
+    fn put_or_end(&mut self, target: Target, object: Value) {
+        let missing = self.b.ins().band_imm_s(object, MASK | BYTES_MASK);
         let needed = self.b.ins().ushr_imm_u(object, BITS);
         let needed = self.b.ins().band_imm_u(needed, MASK);
         let next = self.add_const(object, 1 << PHASE);
@@ -94,7 +120,30 @@ impl<'a> Emitter<'a, '_> {
         let last = self.b.ins().icmp_imm_u(IntCC::Equal, missing, 0);
         let after = self.b.ins().select(last, next, object);
         self.put_object(target, after);
-        before
+    }
+
+    /// So many more bytes are expected. That alone ends no phase.
+    fn expect(&mut self, target: Target, bytes: Value) {
+        let object = self.get_object(target);
+        let object = self.with_bytes(object, bytes, true);
+        self.put_object(target, object);
+    }
+
+    /// So many bytes are there, which may end the phase.
+    pub(super) fn complete(&mut self, target: Target, bytes: Value) {
+        let object = self.get_object(target);
+        let object = self.with_bytes(object, bytes, false);
+        self.put_or_end(target, object);
+    }
+
+    /// An object with more or fewer bytes that are expected.
+    fn with_bytes(&mut self, object: Value, bytes: Value, more: bool) -> Value {
+        let bytes = self.b.ins().uextend(types::I64, bytes);
+        let bytes = self.b.ins().ishl_imm_u(bytes, BYTES);
+        let sum = if more { self.b.ins().iadd(object, bytes) } else { self.b.ins().isub(object, bytes) };
+        let sum = self.b.ins().band_imm_s(sum, BYTES_MASK);
+        let rest = self.b.ins().band_imm_s(object, !BYTES_MASK);
+        self.b.ins().bor(rest, sum)
     }
 
     fn get_object(&mut self, target: Target) -> Value {

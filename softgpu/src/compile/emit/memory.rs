@@ -420,6 +420,37 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
+    /// `cp.async.bulk` into shared memory: copied at once, 16 bytes at a time, each of which is checked; then the barrier is told.
+    pub(crate) fn cp_bulk(&mut self, o: &'a [Operand]) -> Result<()> {
+        let to = self.target_of(MemoryTarget::Shared, self.operand(o, 0)?, 16)?;
+        let from = self.target_of(MemoryTarget::Generic, self.operand(o, 1)?, 16)?;
+        let bytes = self.src(self.operand(o, 2)?, Type::U32)?;
+        let barrier = self.target_of(MemoryTarget::Shared, self.operand(o, 3)?, 8)?;
+        // No barrier can count more, and what is no multiple of 16 is not defined.
+        let bytes = self.b.ins().band_imm_u(bytes, super::mbarrier::MOST_BYTES & !15);
+        let (to, from) = (self.whole_address(to), self.whole_address(from));
+        let end = self.b.ins().uextend(types::I64, bytes);
+        let (next, copy, done) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        let at = self.b.append_block_param(next, types::I64);
+        let start = self.iconst(types::I64, 0);
+        self.b.ins().jump(next, &[start.into()]);
+        self.b.switch_to_block(next);
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, at, end);
+        self.b.ins().brif(more, copy, &[], done, &[]);
+        self.b.switch_to_block(copy);
+        let (source, destination) = (self.b.ins().iadd(from, at), self.b.ins().iadd(to, at));
+        let (source, destination) = (self.confined(source, 0, 16), self.confined(destination, 0, 16));
+        for offset in [0, 8] {
+            let word = self.b.ins().load(types::I64, source.flags, source.base, offset);
+            self.b.ins().store(destination.flags, word, destination.base, offset);
+        }
+        let after = self.add_const(at, 16);
+        self.b.ins().jump(next, &[after.into()]);
+        self.b.switch_to_block(done);
+        self.complete(barrier, bytes);
+        Ok(())
+    }
+
     /// Loads the first `limit` bytes, one by one, of `size`; the others are zeros.
     fn load_limited(
         &mut self,

@@ -233,6 +233,9 @@ pub(super) mod rules {
         if form.has("wait_group") {
             return Demands::exactly(&[Constant]);
         }
+        if form.has("bulk") {
+            return hinted(form, vec![Address, Address, From(32), Address], 0);
+        }
         // How much of the source is read, or whether it is ignored, may be left out.
         let mut roles = vec![Address, Address, Constant];
         let hint = usize::from(form.has("L2::cache_hint"));
@@ -258,8 +261,10 @@ pub(super) mod rules {
             Demands::exactly(&[Address, From(32)])
         } else if form.has("inval") {
             Demands::exactly(&[Address])
-        } else if arrives && form.has("noComplete") {
+        } else if arrives && (form.has("noComplete") || form.has("expect_tx")) {
             Demands::exactly(&[To(64), Address, From(32)])
+        } else if !arrives && (form.has("expect_tx") || form.has("complete_tx")) {
+            Demands::exactly(&[Address, From(32)])
         } else if arrives {
             Some(Demands { roles: vec![To(64), Address, From(32)], optional: 1 })
         } else if form.has("test_wait") || form.has("try_wait") {
