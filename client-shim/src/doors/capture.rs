@@ -28,7 +28,7 @@ pub(crate) fn capture_info(
     count: Out<usize>,
 ) -> Result<()> {
     status.check()?;
-    let info = capture::info(stream);
+    let info = capture::info(stream)?;
     status.set_if_wanted(info.status);
     if info.status != 1 {
         return Ok(());

@@ -32,7 +32,7 @@ door! {
         graph.set(capture::end(&stream)?)
     }
     fn cuStreamIsCapturing<const PT>(stream: Opaque, status: Out<i32>) |core| {
-        status.set(capture::info(&stream_of(core, stream, PT)?).status)
+        status.set(capture::info(&stream_of(core, stream, PT)?)?.status)
     }
     fn cuStreamGetCaptureInfo<const PT>(
         stream: Opaque, status: Out<i32>, id: Out<u64>,

@@ -38,7 +38,7 @@ api! {
     /// `cudaStreamIsCapturing`
     fn is_capturing<const PT> as "cudaStreamIsCapturing" (stream: StreamRef, status: Out<c_int>) {
         let (_, _, stream) = enter_stream(stream, PT)?;
-        status.set(capture::info(&stream).status)
+        status.set(capture::info(&stream)?.status)
     }
 
     /// `cudaStreamGetCaptureInfo` of 12.x: status and number only.

@@ -34,8 +34,8 @@ pub(crate) fn end(stream: impl Into<Lane>) -> Result<Raw> {
 }
 
 /// What a stream takes part in.
-pub(crate) fn info(stream: impl Into<Lane>) -> Info {
-    existing().map_or_else(Info::default, |core| core.captures.info(stream))
+pub(crate) fn info(stream: impl Into<Lane>) -> Result<Info> {
+    existing().map_or_else(|| Ok(Info::default()), |core| core.captures.info(stream))
 }
 
 /// `cudaStreamUpdateCaptureDependencies`

@@ -383,21 +383,25 @@ impl Captures {
         Err(failure.into())
     }
 
-    /// What a stream takes part in.
-    pub(crate) fn info(&self, stream: impl Into<Lane>) -> Info {
+    /// What a stream takes part in. Of the legacy stream that cannot be said while one is captured that it waits for; that one's
+    /// capture goes on.
+    pub(crate) fn info(&self, stream: impl Into<Lane>) -> Result<Info> {
         let stream = stream.into();
         if !self.is_any() {
-            return Info::default();
+            return Ok(Info::default());
         }
         self.with(|state| {
-            let Some(captured) = state.streams.get(&stream.handle) else { return Info::default() };
-            let Some(capture) = state.captures.get(&captured.capture) else { return Info::default() };
-            Info {
+            if stream.legacy && state.streams.values().any(|captured| captured.blocking) {
+                return Err(Code::StreamCaptureImplicit.into());
+            }
+            let Some(captured) = state.streams.get(&stream.handle) else { return Ok(Info::default()) };
+            let Some(capture) = state.captures.get(&captured.capture) else { return Ok(Info::default()) };
+            Ok(Info {
                 status: if capture.broken { 2 } else { 1 },
                 id: captured.capture,
                 graph: capture.graph,
                 frontier: captured.frontier.clone(),
-            }
+            })
         })
     }
 
@@ -456,12 +460,13 @@ mod tests {
         assert_eq!(captures.refuse_event(0x7003), Ok(()));
         captures.record(join, b).unwrap().unwrap();
         captures.wait(a, join).unwrap().unwrap();
-        assert_eq!(captures.info(a).frontier.len(), 2);
+        assert_eq!(captures.info(a).unwrap().frontier.len(), 2);
+        assert_eq!(captures.info(legacy).unwrap_err().code, Code::StreamCaptureImplicit);
         captures.divert(a, || Ok(Op::Empty)).unwrap().unwrap();
         assert!(captures.divert(c, || Ok(Op::Empty)).is_none());
         let graph = captures.end(a).unwrap();
         assert_eq!((graphs.nodes(graph).unwrap().len(), graphs.edges(graph).unwrap().len()), (4, 4));
-        assert_eq!(captures.info(b), Info::default());
+        assert_eq!((captures.info(b), captures.info(legacy)), (Ok(Info::default()), Ok(Info::default())));
 
         // Work that does not come back.
         captures.begin(a, Mode::Global, None).unwrap();

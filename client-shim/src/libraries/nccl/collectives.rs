@@ -31,7 +31,7 @@ impl Call {
                 stream.ordinal, comm.context.ordinal
             ));
         }
-        if capture::info(&*stream).status != 0 {
+        if capture::is_capturing(&*stream) {
             let why = "NCCL's operations cannot be captured into graphs here";
             crate::core::error::say_once(why);
             return fail(Status::InvalidUsage, why);
