@@ -40,7 +40,7 @@ fn only_nvidias_names_and_one_switch_are_exported() {
     let strangers: Vec<_> = exports
         .iter()
         .filter(|(name, _)| {
-            let prefixes = ["cu", "__cuda", "nvml", "nvJitLink", "__nvJitLink"];
+            let prefixes = ["cu", "__cuda", "nvml", "nvJitLink", "__nvJitLink", "nccl"];
             !prefixes.iter().any(|prefix| name.starts_with(prefix))
         })
         .collect();

@@ -429,10 +429,13 @@ impl Dispatcher {
     fn library_version(&mut self, call: LibraryVersionAsk, _: Payload<'_>) -> Reply<LibraryVersion> {
         self.ordinal = call.ordinal;
         let found = self.device.library_version(call.ordinal, call.library);
-        Reply::Now(Ok(match found {
-            Ok(version) => LibraryVersion { version, why: String::new() },
-            Err(error) => LibraryVersion { version: 0, why: error.message },
-        }))
+        Reply::Now(match found {
+            Ok(version) => Ok(LibraryVersion { version, why: String::new() }),
+            // There is no such library, or no such device.
+            Err(error) if matches!(error.code, Code::InvalidValue | Code::InvalidDevice) => Err(error),
+            // The device has not got it, for a reason that people want to read.
+            Err(error) => Ok(LibraryVersion { version: 0, why: error.message }),
+        })
     }
 
     fn stream_create(&mut self, call: StreamCreate, _: Payload<'_>) -> Result<()> {
