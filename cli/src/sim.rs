@@ -11,10 +11,9 @@ use rgpu_placement::policy::setting::Number;
 use rgpu_placement::policy::{
     MAX_REMOTE_SHARE, MAX_SLIVER, NETWORK_AWARE, PolicyConfig, PolicyTable, Setting, Value,
 };
+use rgpu_simulator::papers::{self, PAPERS};
 use rgpu_simulator::study::{self, Input, Source, Study};
-use rgpu_simulator::{
-    Assumptions, Micros, Mix, Rounds, Trials, Workload, allocation, paper, report, statistics,
-};
+use rgpu_simulator::{Assumptions, Micros, Mix, Rounds, Trials, Workload, allocation, report, statistics};
 
 use crate::{Failure, Outcome};
 
@@ -122,12 +121,11 @@ struct Openb {
 /// Repeat a paper's experiments and print what comes of them beside what is published
 #[derive(clap::Args)]
 struct Paper {
-    /// Whose: drmaestro
-    #[arg(value_parser = ["drmaestro"])]
+    #[arg(value_parser = PAPERS.iter().map(|paper| paper.name).collect::<Vec<_>>(), help = "Whose", long_help = papers_help())]
     paper: String,
-    /// Only the experiments of this table, 2 to 5
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=5))]
-    table: Option<u8>,
+    /// Only the experiments of this table or figure
+    #[arg(long, value_name = "NUMBER")]
+    table: Option<String>,
     /// How many seeds
     #[arg(long, value_name = "N", default_value_t = 10)]
     seeds: u64,
@@ -390,26 +388,37 @@ fn openb(arguments: &Openb, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Fail
     Ok(())
 }
 
+fn papers_help() -> String {
+    let row = |paper: &papers::Paper| {
+        format!("\n- {}: {}; tables and figures {}", paper.name, paper.about, paper.parts.join(", "))
+    };
+    String::from("Whose:") + &PAPERS.iter().map(row).collect::<String>()
+}
+
 fn paper(arguments: &Paper, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Failure> {
-    let bar = bar(paper::total_jobs(arguments.table, arguments.seeds), "jobs");
-    let progress = |jobs: usize| bar.inc(jobs as u64);
-    let threads = threads(arguments.threads);
-    let compared = paper::compare(arguments.table, arguments.seeds, threads, Some(clock), &progress);
+    let paper = papers::Paper::named(&arguments.paper).map_err(fail)?;
+    let mut options = papers::Options {
+        part: arguments.table.as_deref(),
+        seeds: arguments.seeds,
+        threads: threads(arguments.threads),
+        clock: Some(clock),
+        progress: &|_| {},
+    };
+    paper.check(&options).map_err(fail)?;
+    let bar = bar((paper.total)(&options), paper.unit);
+    let progress = |done: usize| bar.inc(done as u64);
+    options.progress = &progress;
+    let report = paper.run(&options);
     bar.finish_and_clear();
-    let compared = compared.map_err(fail)?;
-    println!("The experiments of the {} paper, {} seeds:\n", arguments.paper, arguments.seeds);
-    print!("{}", paper::text(&compared));
-    for comparison in &compared {
-        for (index, name) in paper::POLICIES.iter().enumerate() {
-            let of_policy = comparison.runs.iter().filter(|run| run.policy == index);
-            let times: Vec<u64> = of_policy.flat_map(|run| run.times.iter().copied()).collect();
-            let scenario = &comparison.scenario;
-            tell_times(&format!("{}/{} {name}", scenario.jobs, scenario.machines), &times);
-        }
+    let report = report.map_err(fail)?;
+    println!("The experiments of the {} paper, {} seeds:\n", paper.name, arguments.seeds);
+    print!("{}", report.text);
+    for (name, times) in &report.times {
+        tell_times(name, times);
     }
     if let Some(folder) = &arguments.plots {
         study::create(folder).map_err(fail)?;
-        for (name, plot) in paper::figures(&compared) {
+        for (name, plot) in report.plots {
             plot.write(&folder.join(name)).map_err(fail)?;
         }
     }
@@ -466,7 +475,6 @@ mod tests {
             "sim run --cluster c.csv --jobs j.csv --generate 5",
             "sim run --cluster c.csv --jobs j.csv --rounds 0s",
             "sim openb --nodes n.csv --pods p.csv --max-remote 110%",
-            "sim paper drmaestro --table 6",
             "sim run --cluster c.csv --generate 9 --set wait_weight=-1",
             "sim run --cluster c.csv --generate 9 --set colour=1",
             "sim run --cluster c.csv --generate 9 --set wait_weight",

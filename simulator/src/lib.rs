@@ -10,7 +10,7 @@ mod error;
 mod events;
 mod formats;
 mod openb;
-pub mod paper;
+pub mod papers;
 pub mod parallel;
 mod plot;
 pub mod report;

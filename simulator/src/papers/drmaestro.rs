@@ -10,14 +10,28 @@ use rgpu_placement::{
 };
 
 use crate::engine::{Clock, Outcome, Progress, Rounds, Setup, WarmUp, run};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::formats::{Applications, Submission};
+use crate::papers::{Options, Paper, Report};
 use crate::parallel;
 use crate::plot::{Plot, cdf, worst_to_best};
 use crate::report::{Summary, align, gpus_over_time, normalised};
 use crate::statistics::{deviation, mean};
 use crate::time::Micros;
 use crate::workload::{Mix, Workload};
+
+/// The paper's row.
+pub(super) const PAPER: Paper = Paper {
+    name: "drmaestro",
+    about: "DRMaestro: disaggregation and network-awareness against Firmament (experiments 2 to 5)",
+    parts: &["2", "3", "4", "5"],
+    unit: "jobs",
+    total: |options| scenarios(options.part).map(|scenario| scenario.jobs as u64 * options.seeds * 3).sum(),
+    run: |options| {
+        let compared = compare(options)?;
+        Ok(Report { text: text(&compared), plots: figures(&compared), times: times(&compared) })
+    },
+};
 
 /// What the paper prints about one number of jobs and machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -177,26 +191,19 @@ pub struct Comparison {
     pub runs: Vec<Run>,
 }
 
-/// Runs the scenarios of a table (2 to 5), or all, with `seeds` seeds each.
-pub fn compare(
-    table: Option<u8>,
-    seeds: u64,
-    threads: usize,
-    clock: Option<&Clock<'_>>,
-    progress: &Progress<'_>,
-) -> Result<Vec<Comparison>> {
-    let scenarios: Vec<Scenario> = match table {
-        None => SCENARIOS.to_vec(),
-        Some(table) => {
-            SCENARIOS.iter().filter(|scenario| scenario.tables.contains(&table)).copied().collect()
-        }
-    };
-    if scenarios.is_empty() {
-        return Err(Error::Option("The paper's experiments 2 to 5 are in its tables 2, 3, 4 and 5".into()));
-    }
-    if seeds == 0 {
-        return Err(Error::Option("At least one seed is needed".into()));
-    }
+/// The scenarios that a table (2 to 5) shows, or all.
+fn scenarios(table: Option<&str>) -> impl Iterator<Item = Scenario> {
+    let table = table.map(str::to_owned);
+    SCENARIOS.into_iter().filter(move |scenario| {
+        let shows = |table: &str| scenario.tables.iter().any(|number| number.to_string() == table);
+        table.as_deref().is_none_or(shows)
+    })
+}
+
+/// Runs the scenarios of the chosen table, or all.
+pub fn compare(options: &Options<'_>) -> Result<Vec<Comparison>> {
+    let Options { seeds, threads, clock, progress, .. } = *options;
+    let scenarios: Vec<Scenario> = scenarios(options.part).collect();
     let mut work = Vec::new();
     for (number, scenario) in scenarios.iter().enumerate() {
         for seed in 1..=seeds {
@@ -214,12 +221,6 @@ pub fn compare(
         comparisons[number].runs.push(run);
     }
     Ok(comparisons)
-}
-
-/// How many jobs [`compare`] simulates, for showing progress.
-pub fn total_jobs(table: Option<u8>, seeds: u64) -> u64 {
-    let wanted = |scenario: &&Scenario| table.is_none_or(|table| scenario.tables.contains(&table));
-    SCENARIOS.iter().filter(wanted).map(|scenario| scenario.jobs as u64 * seeds * 3).sum()
 }
 
 /// A published ratio and ours.
@@ -332,6 +333,20 @@ pub fn text(comparisons: &[Comparison]) -> String {
         }
     }
     [makespans, violations, more].map(|rows| align(&rows)).join("\n")
+}
+
+/// How long the scheduling rounds took, for each scenario and policy.
+fn times(comparisons: &[Comparison]) -> Vec<(String, Vec<u64>)> {
+    let mut times = Vec::new();
+    for comparison in comparisons {
+        let Scenario { jobs, machines, .. } = comparison.scenario;
+        for (index, name) in POLICIES.iter().enumerate() {
+            let of_policy = comparison.runs.iter().filter(|run| run.policy == index);
+            let taken = of_policy.flat_map(|run| run.times.iter().copied()).collect();
+            times.push((format!("{jobs}/{machines} {name}"), taken));
+        }
+    }
+    times
 }
 
 /// The paper's figures that show results of these experiments, from the runs of the first seed: file names and plots.
@@ -453,6 +468,5 @@ mod tests {
         assert!(!Cell { ours: 1.19, ..cell }.reached());
         assert!(Cell { ours: f64::INFINITY, ..cell }.reached());
         assert_eq!(cell.text(), "1.20 ±0.10");
-        assert!(compare(Some(6), 1, 1, None, &|_| {}).is_err());
     }
 }
