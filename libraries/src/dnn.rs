@@ -2,7 +2,7 @@
 
 use rgpu_wire::records;
 
-use crate::types::numbered;
+use crate::types::{DataType, numbered};
 
 numbered! {
     /// The type of a tensor's elements, numbered as `cudnnDataType_t`.
@@ -50,6 +50,20 @@ numbered! {
 }
 
 impl DnnType {
+    /// The same type among those that all libraries have; `None` for `u8` and booleans, which others lack.
+    pub fn data_type(self) -> Option<DataType> {
+        match self {
+            DnnType::F32 => Some(DataType::F32),
+            DnnType::F64 => Some(DataType::F64),
+            DnnType::F16 => Some(DataType::F16),
+            DnnType::Bf16 => Some(DataType::Bf16),
+            DnnType::I8 => Some(DataType::I8),
+            DnnType::I32 => Some(DataType::I32),
+            DnnType::I64 => Some(DataType::I64),
+            DnnType::U8 | DnnType::Bool => None,
+        }
+    }
+
     /// Bytes of an element.
     pub fn bytes(self) -> u64 {
         match self {

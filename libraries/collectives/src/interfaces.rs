@@ -1,7 +1,7 @@
 //! Which of the machine's addresses others reach it by, chosen as NCCL does.
 
-use std::ffi::CStr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use getifaddrs::InterfaceFlags;
+use std::net::IpAddr;
 
 /// An address of the machine's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,51 +54,16 @@ impl Choice {
     }
 }
 
-/// The machine's addresses, of interfaces that are up.
+/// The machine's addresses, of interfaces that are up. Those that cannot be used without saying which interface they are of
+/// (IPv6's link-local ones) are left out.
 pub fn list() -> Vec<Interface> {
-    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: a valid place for the list, which is freed below.
-    if unsafe { libc::getifaddrs(&mut first) } != 0 {
-        return Vec::new();
-    }
-    let mut list = Vec::new();
-    let mut at = first;
-    // SAFETY: null, or a member of the list, which lives until it is freed.
-    while let Some(entry) = unsafe { at.as_ref() } {
-        at = entry.ifa_next;
-        let is_up = entry.ifa_flags & libc::IFF_UP as u32 != 0;
-        if let Some(address) = ip_of(entry.ifa_addr).filter(|_| is_up) {
-            // SAFETY: names in the list are strings.
-            let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
-            list.push(Interface { name, address });
-        }
-    }
-    // SAFETY: what getifaddrs returned, once.
-    unsafe { libc::freeifaddrs(first) };
-    list
-}
-
-/// An address that can be used without saying which interface it is of.
-fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: not null, and every socket address begins with its family.
-    match libc::c_int::from(unsafe { (*address).sa_family }) {
-        libc::AF_INET => {
-            // SAFETY: of that family.
-            let v4 = unsafe { &*address.cast::<libc::sockaddr_in>() };
-            Some(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into())
-        }
-        libc::AF_INET6 => {
-            // SAFETY: of that family.
-            let v6 = unsafe { &*address.cast::<libc::sockaddr_in6>() };
-            Some(Ipv6Addr::from(v6.sin6_addr.s6_addr))
-                .filter(|ip| !ip.is_unicast_link_local())
-                .map(Into::into)
-        }
-        _ => None,
-    }
+    let up = getifaddrs::getifaddrs().into_iter().flatten().filter(|i| i.flags.contains(InterfaceFlags::UP));
+    up.filter_map(|interface| {
+        let address = interface.address.ip_addr()?;
+        let is_link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+        (!is_link_local).then_some(Interface { name: interface.name, address })
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -40,46 +40,8 @@ pub(super) fn host_and_port(url: &str) -> String {
 
 /// The interface that has an address.
 fn interface_of(address: IpAddr) -> Option<String> {
-    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: a valid place for the list, which is freed below.
-    if unsafe { libc::getifaddrs(&mut list) } != 0 {
-        return None;
-    }
-    let mut found = None;
-    let mut at = list;
-    while !at.is_null() {
-        // SAFETY: a member of the list, which lives until it is freed.
-        let entry = unsafe { &*at };
-        if found.is_none() && ip_of(entry.ifa_addr) == Some(address) {
-            // SAFETY: names in the list are strings.
-            let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
-            found = name.to_str().ok().map(str::to_owned);
-        }
-        at = entry.ifa_next;
-    }
-    // SAFETY: what getifaddrs returned, once.
-    unsafe { libc::freeifaddrs(list) };
-    found
-}
-
-fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: not null, and every socket address begins with its family.
-    match libc::c_int::from(unsafe { (*address).sa_family }) {
-        libc::AF_INET => {
-            // SAFETY: of that family.
-            let v4 = unsafe { &*address.cast::<libc::sockaddr_in>() };
-            Some(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into())
-        }
-        libc::AF_INET6 => {
-            // SAFETY: of that family.
-            let v6 = unsafe { &*address.cast::<libc::sockaddr_in6>() };
-            Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
-        }
-        _ => None,
-    }
+    let mut interfaces = getifaddrs::getifaddrs().ok()?;
+    interfaces.find(|interface| interface.address.ip_addr() == Some(address)).map(|interface| interface.name)
 }
 
 /// The interface of the default route, from the text of `/proc/net/route`: the one with the lowest metric.

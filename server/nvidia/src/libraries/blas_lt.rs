@@ -1,26 +1,13 @@
 //! Products of matrices with what is done to them before they are stored, by cuBLASLt.
 
 use super::bench::Room;
-use super::blas::compute_type;
+use super::blas::{STATUS, compute_type};
 use super::table::*;
 use super::values::{DEVICE, Given, HOST, long, mode, refused};
 use rgpu_device::{Code, Error, Result};
 use rgpu_libraries::{Activation, AddMatrices, BiasGradient, Matmul, Matrix, Operation, Scalar};
 use std::collections::HashMap;
 use std::ffi::c_void;
-
-const STATUS: Statuses = Statuses {
-    prefix: "CUBLAS_STATUS_",
-    known: &[
-        (1, "NOT_INITIALIZED", Code::NotInitialized),
-        (3, "ALLOC_FAILED", Code::OutOfMemory),
-        (7, "INVALID_VALUE", Code::InvalidValue),
-        (8, "ARCH_MISMATCH", Code::NotSupported),
-        (13, "EXECUTION_FAILED", Code::LaunchFailed),
-        (14, "INTERNAL_ERROR", Code::LaunchFailed),
-        (15, "NOT_SUPPORTED", Code::NotSupported),
-    ],
-};
 
 functions! {
     create(*mut Object): one "cublasLtCreate";
@@ -177,11 +164,7 @@ impl Table {
 
 /// Major version, minor version and what comes then.
 pub(super) fn version(table: &Table) -> Result<u32> {
-    let mut parts = [0; 3];
-    for (which, part) in (0..).zip(&mut parts) {
-        call!(table.property(which, part))?;
-    }
-    Ok((parts[0] * 10_000 + parts[1] * 100 + parts[2]) as u32)
+    assembled(10_000, |which, part| call!(table.property(which, part)))
 }
 
 /// What is done to a product before it is stored.

@@ -153,18 +153,12 @@ const ALIGNMENT: u64 = 16;
 
 /// A new handle in the current context.
 pub(super) fn create(table: &Table) -> Result<Object> {
-    let mut handle = std::ptr::null_mut();
-    call!(table.create(&mut handle))?;
-    Ok(handle)
+    made(|handle| call!(table.create(handle)))
 }
 
 /// Major version, minor version and what comes then.
 pub(super) fn version(table: &Table) -> Result<u32> {
-    let mut parts = [0; 3];
-    for (which, part) in (0..).zip(&mut parts) {
-        call!(table.property(which, part))?;
-    }
-    Ok((parts[0] * 10_000 + parts[1] * 100 + parts[2]) as u32)
+    assembled(10_000, |which, part| call!(table.property(which, part)))
 }
 
 /// Descriptors that live as long as their maker wants them.
@@ -244,16 +238,7 @@ fn key(graph: &DnnGraph) -> Vec<u8> {
 
 /// A number as it lies in memory.
 fn number(value: f64, kind: DnnType) -> Number {
-    let shared = match kind {
-        DnnType::F32 => DataType::F32,
-        DnnType::F64 => DataType::F64,
-        DnnType::F16 => DataType::F16,
-        DnnType::Bf16 => DataType::Bf16,
-        DnnType::I8 => DataType::I8,
-        DnnType::I32 => DataType::I32,
-        DnnType::I64 | DnnType::U8 | DnnType::Bool => DataType::I64,
-    };
-    Number::new([value, 0.0], shared)
+    Number::new([value, 0.0], kind.data_type().unwrap_or(DataType::I64))
 }
 
 /// A graph that is being described.

@@ -123,11 +123,7 @@ pub(super) struct Solver {
 
 /// Major version, minor version and what comes then.
 pub(super) fn version(table: &Table) -> Result<u32> {
-    let mut parts = [0; 3];
-    for (which, part) in (0..).zip(&mut parts) {
-        call!(table.property(which, part))?;
-    }
-    Ok((parts[0] * 1000 + parts[1] * 100 + parts[2]) as u32)
+    assembled(1000, |which, part| call!(table.property(which, part)))
 }
 
 /// The address of a problem's matrix, `number` strides behind the first.

@@ -5,8 +5,8 @@ use super::table::*;
 use super::values::{Given, invalid, long, mode, refused, short};
 use rgpu_device::{Code, Result};
 use rgpu_libraries::{
-    DenseCount, DenseMatrix, DenseToSparse, Iota, Operation, SampledProduct, SparseConvert, SparseFormat,
-    SparseMatrix, SparseProduct, SparseToDense, Transpose,
+    DataType, DenseCount, DenseMatrix, DenseToSparse, Iota, Operation, SampledProduct, Scalar, SparseConvert,
+    SparseFormat, SparseMatrix, SparseProduct, SparseToDense, Transpose,
 };
 
 const STATUS: Statuses = Statuses {
@@ -118,18 +118,12 @@ struct Analysed<'a> {
 
 /// A new handle in the current context.
 pub(super) fn create(table: &Table) -> Result<Object> {
-    let mut handle = std::ptr::null_mut();
-    call!(table.create(&mut handle))?;
-    Ok(handle)
+    made(|handle| call!(table.create(handle)))
 }
 
 /// Major version, minor version and what comes then.
 pub(super) fn version(table: &Table) -> Result<u32> {
-    let mut parts = [0; 3];
-    for (which, part) in (0..).zip(&mut parts) {
-        call!(table.property(which, part))?;
-    }
-    Ok((parts[0] * 1000 + parts[1] * 100 + parts[2]) as u32)
+    assembled(1000, |which, part| call!(table.property(which, part)))
 }
 
 impl<'a> Sparse<'a> {
@@ -227,10 +221,16 @@ impl<'a> Sparse<'a> {
         Ok(Described { object, destroy: &t.destroy_vector[0] })
     }
 
+    /// The factors, of which cuSPARSE is told whether they are on the host.
+    fn factors(&self, alpha: &Scalar, beta: &Scalar, kind: DataType) -> Result<[Given; 2]> {
+        let t = self.table;
+        call!(t.set_mode(self.handle, mode(&[alpha, beta])?))?;
+        Ok([alpha, beta].map(|factor| Given::new(factor, kind)))
+    }
+
     fn times_vector(&self, work: &SparseProduct, room: &mut Room<'_>) -> Result<()> {
         let (t, h, kind, op) = (self.table, self.handle, work.c.kind, work.op_a as u32);
-        call!(t.set_mode(h, mode(&[&work.alpha, &work.beta])?))?;
-        let (alpha, beta) = (Given::new(&work.alpha, kind), Given::new(&work.beta, kind));
+        let [alpha, beta] = self.factors(&work.alpha, &work.beta, kind)?;
         let (alpha, beta, kind) = (alpha.place(), beta.place(), kind as u32);
         let (a, x, y) = (self.matrix(&work.a)?, self.vector(&work.b)?, self.vector(&work.c)?);
         let (a, x, y, mut bytes) = (a.object, x.object, y.object, 0);
@@ -242,8 +242,7 @@ impl<'a> Sparse<'a> {
     fn times_matrix(&self, work: &SparseProduct, room: &mut Room<'_>) -> Result<()> {
         let (t, h, kind) = (self.table, self.handle, work.c.kind);
         let (op_a, op_b) = (work.op_a as u32, work.op_b as u32);
-        call!(t.set_mode(h, mode(&[&work.alpha, &work.beta])?))?;
-        let (alpha, beta) = (Given::new(&work.alpha, kind), Given::new(&work.beta, kind));
+        let [alpha, beta] = self.factors(&work.alpha, &work.beta, kind)?;
         let (alpha, beta, kind) = (alpha.place(), beta.place(), kind as u32);
         let (a, b, c) = (self.matrix(&work.a)?, self.dense(&work.b)?, self.dense(&work.c)?);
         let (a, b, c, mut bytes) = (a.object, b.object, c.object, 0);
@@ -255,8 +254,7 @@ impl<'a> Sparse<'a> {
     fn sampled(&self, work: &SampledProduct, room: &mut Room<'_>) -> Result<()> {
         let (t, h, kind) = (self.table, self.handle, work.c.kind);
         let (op_a, op_b) = (work.op_a as u32, work.op_b as u32);
-        call!(t.set_mode(h, mode(&[&work.alpha, &work.beta])?))?;
-        let (alpha, beta) = (Given::new(&work.alpha, kind), Given::new(&work.beta, kind));
+        let [alpha, beta] = self.factors(&work.alpha, &work.beta, kind)?;
         let (alpha, beta, kind) = (alpha.place(), beta.place(), kind as u32);
         let (a, b, c) = (self.dense(&work.a)?, self.dense(&work.b)?, self.matrix(&work.c)?);
         let (a, b, c, mut bytes) = (a.object, b.object, c.object, 0);

@@ -120,6 +120,23 @@ macro_rules! call {
 }
 pub(crate) use call;
 
+/// A new object, which `create` puts into its place.
+pub(crate) fn made(create: impl FnOnce(&mut Object) -> Result<()>) -> Result<Object> {
+    let mut object = std::ptr::null_mut();
+    create(&mut object)?;
+    Ok(object)
+}
+
+/// A library's version as one number: `per_major` times the major version, 100 times the minor one, and what comes then.
+/// `part` gets a `libraryPropertyType` and writes the part.
+pub(crate) fn assembled(per_major: c_int, part: impl Fn(u32, &mut c_int) -> Result<()>) -> Result<u32> {
+    let mut parts = [0; 3];
+    for (which, place) in (0..).zip(&mut parts) {
+        part(which, place)?;
+    }
+    Ok((parts[0] * per_major + parts[1] * 100 + parts[2]) as u32)
+}
+
 /// A status of a library: its number, its name behind the prefix, and what it is to a device.
 pub(crate) type Named = (Status, &'static str, Code);
 

@@ -1,6 +1,6 @@
 //! Executing a plan: one posted operation.
 
-use rgpu_libraries::{DataType, DnnType};
+use rgpu_libraries::DnnType;
 
 use super::super::handles::stream_of;
 use super::super::{Result, Status, guard};
@@ -20,16 +20,9 @@ pub(in super::super) unsafe fn value(kind: DnnType, at: i64) -> Result<f64> {
         return Err(Status::NullPointer);
     }
     let at = at as usize as *const u8;
-    let shared = match kind {
-        DnnType::F32 => DataType::F32,
-        DnnType::F64 => DataType::F64,
-        DnnType::F16 => DataType::F16,
-        DnnType::Bf16 => DataType::Bf16,
-        DnnType::I8 => DataType::I8,
-        DnnType::I32 => DataType::I32,
-        DnnType::I64 => DataType::I64,
-        // SAFETY: the caller's promise.
-        DnnType::U8 | DnnType::Bool => return Ok(unsafe { at.read() }.into()),
+    let Some(shared) = kind.data_type() else {
+        // SAFETY: the caller's promise; it is a single byte.
+        return Ok(unsafe { at.read() }.into());
     };
     // SAFETY: the caller's promise.
     Ok(unsafe { parts_at(at, shared) }[0])

@@ -5,11 +5,11 @@ mod matrix_vector;
 mod table;
 mod vectors;
 
-use super::table::{Object, call};
+use super::table::{Object, assembled, call, made};
 use super::values::{DEVICE, Given, invalid, long, mode, refused};
 use rgpu_device::Result;
 use rgpu_libraries::{Batch, DataType, Gemm, Operation, Scalar};
-use table::STATUS;
+pub(super) use table::STATUS;
 pub(super) use table::Table;
 
 /// `CUBLAS_GEMM_DEFAULT`.
@@ -23,18 +23,12 @@ pub(super) struct Blas<'a> {
 
 /// A new handle in the current context.
 pub(super) fn create(table: &Table) -> Result<Object> {
-    let mut handle = std::ptr::null_mut();
-    call!(table.create(&mut handle))?;
-    Ok(handle)
+    made(|handle| call!(table.create(handle)))
 }
 
 /// Major version, minor version and what comes then.
 pub(super) fn version(table: &Table) -> Result<u32> {
-    let mut parts = [0; 3];
-    for (which, part) in (0..).zip(&mut parts) {
-        call!(table.property(which, part))?;
-    }
-    Ok((parts[0] * 10_000 + parts[1] * 100 + parts[2]) as u32)
+    assembled(10_000, |which, part| call!(table.property(which, part)))
 }
 
 /// `cublasComputeType_t`.

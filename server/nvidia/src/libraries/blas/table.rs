@@ -4,7 +4,7 @@ use super::super::table::*;
 use rgpu_device::Code;
 
 /// What the functions answer.
-pub(super) const STATUS: Statuses = Statuses {
+pub(in super::super) const STATUS: Statuses = Statuses {
     prefix: "CUBLAS_STATUS_",
     known: &[
         (1, "NOT_INITIALIZED", Code::NotInitialized),
