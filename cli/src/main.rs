@@ -22,6 +22,7 @@ mod nodes;
 #[cfg(feature = "broker")]
 mod policy;
 mod probe;
+mod profiles;
 mod ptxas;
 mod run;
 #[cfg(feature = "serve")]
@@ -80,6 +81,7 @@ enum Command {
     Explain(explain::Arguments),
     Nodes(nodes::Arguments),
     Policy(policy::Arguments),
+    Profiles(profiles::Arguments),
     Sim(sim::Arguments),
     Solve(solve::Arguments),
     Bench(bench::Arguments),
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::main(&arguments),
         Command::Nodes(arguments) => nodes::main(&arguments),
         Command::Policy(arguments) => policy::main(arguments),
+        Command::Profiles(arguments) => profiles::main(&arguments),
         Command::Sim(arguments) => sim::main(arguments),
         Command::Solve(arguments) => solve::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),

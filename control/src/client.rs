@@ -355,10 +355,28 @@ impl Broker {
         self.call("PATCH", &of(paths::LEASE, id), Some(change), Duration::ZERO)
     }
 
+    /// Gives back a lease whose program has ended well: the broker learns from its run. One that has ended already is no error.
+    pub fn complete(&self, id: LeaseId) -> Result<(), ClientError> {
+        let path = format!("{}?completed=true", of(paths::LEASE, id));
+        let released = self.call("DELETE", &path, None::<&()>, Duration::ZERO);
+        released.map(|_: serde_json::Value| ())
+    }
+
     /// Gives a lease back. One that has ended already is no error.
     pub fn release(&self, id: LeaseId) -> Result<(), ClientError> {
         let released = self.call("DELETE", &of(paths::LEASE, id), None::<&()>, Duration::ZERO);
         released.map(|_: serde_json::Value| ())
+    }
+
+    /// What was learnt of programs: the caller's, or for an administrator all.
+    pub fn profiles(&self) -> Result<Vec<LearntProfile>, ClientError> {
+        self.get(paths::PROFILES)
+    }
+
+    /// Forgets what was learnt of the caller's program; for an administrator, of all tenants' programs of that name.
+    pub fn forget_profile(&self, program: &str) -> Result<(), ClientError> {
+        let forgotten = self.call("DELETE", &of(paths::PROFILE, program), None::<&()>, Duration::ZERO);
+        forgotten.map(|_: serde_json::Value| ())
     }
 
     /// Why a lease was placed where it is.

@@ -6,6 +6,7 @@
 //! - [`proof`]: what a program shows a server: a lease token, and the proof that it was issued to this program's holder.
 //! - [`ticket`]: the file by which a program is told its lease.
 //! - [`libraries`]: NVIDIA's libraries that `librgpu.so` stands in for.
+//! - [`request`]: requests for leases, and by what a broker knows a program again.
 //! - [`settings`]: the environment variables that rgpu reads, and defaults that several crates must agree on.
 //! - [`units`]: sizes, times, rates and shares as people write them.
 //! - [`Broker`] (feature `client`): the REST API, as blocking calls.
@@ -19,7 +20,7 @@ mod client;
 mod id;
 pub mod libraries;
 pub mod proof;
-mod request;
+pub mod request;
 pub mod settings;
 pub mod ticket;
 pub mod token;

@@ -5,6 +5,7 @@
 //! - [`Cluster`]: nodes, devices, switches; built and checked once by a [`ClusterBuilder`].
 //! - [`Job`], [`Task`], [`DeviceRequest`]: what is to be placed; [`Profile`]: how an application behaves.
 //! - [`ClusterState`]: what runs now and what is free; completion times follow from it.
+//! - [`learning`]: profiles from runs.
 //! - [`Queue`]: what waits, longest first.
 //! - [`Policy`]: looks at a state and at waiting jobs, and gives [`Decisions`]; the [`PolicyTable`] says which there are,
 //!   and [`PolicyConfig`] builds one.
@@ -18,6 +19,7 @@ mod error;
 pub mod flow;
 mod ids;
 mod job;
+pub mod learning;
 mod placement;
 pub mod policy;
 mod profile;

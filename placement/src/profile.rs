@@ -102,7 +102,7 @@ pub struct Interference {
 pub struct Profiles {
     profiles: Vec<Profile>,
     names: HashMap<String, ProfileId>,
-    /// `[victim * len + aggressor]`.
+    /// `[victim * len + aggressor]`; empty as long as nobody disturbs anybody.
     interference: Vec<Interference>,
     any_interference: bool,
 }
@@ -134,8 +134,7 @@ impl Profiles {
                 return Err(Error::Duplicate { what: "profile", name: profile.name.clone() });
             }
         }
-        let interference = vec![Interference::default(); profiles.len() * profiles.len()];
-        Ok(Profiles { profiles, names, interference, any_interference: false })
+        Ok(Profiles { profiles, names, interference: Vec::new(), any_interference: false })
     }
 
     /// One profile, for applications of which nothing is known: a second, neutral in every respect.
@@ -171,6 +170,7 @@ impl Profiles {
                 });
             }
         }
+        self.interference.resize(len * len, Interference::default());
         self.interference[victim.index() * len + aggressor.index()] = interference;
         self.any_interference = self.interference.iter().any(|i| *i != Interference::default());
         Ok(())
@@ -203,7 +203,8 @@ impl Profiles {
 
     /// How much `aggressor` slows `victim` down.
     pub fn interference(&self, victim: ProfileId, aggressor: ProfileId) -> Interference {
-        self.interference[victim.index() * self.profiles.len() + aggressor.index()]
+        let at = victim.index() * self.profiles.len() + aggressor.index();
+        self.interference.get(at).copied().unwrap_or_default()
     }
 
     /// Whether any application disturbs any other.

@@ -241,12 +241,23 @@ pub(super) async fn change_lease(
     json(shared.0.engine.change(&caller, id, change).await)
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReleaseQuery {
+    completed: Option<bool>,
+}
+
 pub(super) async fn release_lease(
     State(shared): State<Shared>,
     From(caller): From,
     Id(id): Id,
+    Query(query): Query<ReleaseQuery>,
 ) -> Result<StatusCode, Failure> {
-    nothing(shared.0.engine.release(&caller, id).await)
+    let engine = &shared.0.engine;
+    nothing(match query.completed.unwrap_or(false) {
+        true => engine.complete(&caller, id).await,
+        false => engine.release(&caller, id).await,
+    })
 }
 
 pub(super) async fn renew_lease(
@@ -271,6 +282,18 @@ pub(super) async fn jobs(State(shared): State<Shared>, From(caller): From) -> An
 }
 
 // ---- the rest ----
+
+pub(super) async fn profiles(State(shared): State<Shared>, From(caller): From) -> Answer<Vec<LearntProfile>> {
+    json(shared.0.engine.profiles(&caller))
+}
+
+pub(super) async fn forget_profile(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Name(program): Name,
+) -> Result<StatusCode, Failure> {
+    nothing(shared.0.engine.forget_profile(&caller, &program).await)
+}
 
 pub(super) async fn policies(State(shared): State<Shared>, From(caller): From) -> Answer<Policies> {
     json(shared.0.engine.policies(&caller))

@@ -142,7 +142,8 @@ fn table() -> Vec<Route> {
         .roles(&[Role::Tenant]).takes::<LeaseChange>().answers::<Lease>()
         .fails(&[NotFound, Conflict, Impossible, Limit, Unavailable]) => h::change_lease);
     route!(delete(paths::LEASE, "release_lease", "Gives a lease back; one that has ended is no error")
-        .roles(&[Role::Tenant]).answers_nothing().fails(&[NotFound, Unavailable]) => h::release_lease);
+        .roles(&[Role::Tenant]).flag("completed", "Whether its program has ended well: something is learnt from its run then")
+        .answers_nothing().fails(&[NotFound, Unavailable]) => h::release_lease);
     route!(post(paths::RENEW, "renew_lease", "Gives a lease more time, and a token that says so")
         .roles(&[Role::Tenant]).takes::<Renewal>().answers::<Lease>().fails(&[NotFound, Conflict, Unavailable]) => h::renew_lease);
     route!(get(paths::EXPLAIN, "explain_lease", "Why a lease is where it is, or waits")
@@ -150,6 +151,11 @@ fn table() -> Vec<Route> {
     route!(get(paths::JOBS, "jobs", "What waits and runs, as the placement sees it")
         .roles(&[Role::Tenant]).answers_list::<Job>() => h::jobs);
 
+    route!(get(paths::PROFILES, "profiles", "What was learnt of programs from their runs; a tenant sees its own")
+        .roles(&[Role::Tenant]).answers_list::<LearntProfile>() => h::profiles);
+    route!(delete(paths::PROFILE, "forget_profile", "Forgets what was learnt of a program")
+        .roles(&[Role::Tenant]).answers_nothing()
+        .fails(&[NotFound, Unavailable]) => h::forget_profile);
     route!(get(paths::POLICY, "policy", "The policies").answers::<Policies>() => h::policies);
     route!(Operation::new(Method::PUT, paths::POLICY, "set_policy", "Sets the policy that decides")
         .roles(&[]).takes::<PolicySettings>().answers::<Policies>().fails(&[Unavailable]) => h::set_policy);

@@ -14,20 +14,23 @@ use rgpu_placement::Cluster;
 
 use super::clock::{Clock, Timeline};
 use super::events::{EventLog, Happened};
+use super::learnt::{Known, Learnt, Program};
 use super::live::{DeviceUse, End, Entry, Held, LeaseLive, NodeEntry, NodeLive};
+use super::model::ProfileTable;
 use super::settings::complete;
 use super::withdrawn::Withdrawn;
 use super::{Counters, Settings, StartError, problem};
 use crate::store::{Kept, LeaseRecord, NodeRecord, Write};
 
 /// How to take a change back.
-enum Undo {
+pub(super) enum Undo {
     /// With the deadline that it had.
     Lease(LeaseId, Option<Arc<LeaseRecord>>, Option<u64>),
     Node(String, Option<Arc<NodeRecord>>),
     Policy(PolicySettings),
     Gone(BTreeSet<(LeaseId, String)>),
     Withdrawn(Arc<Withdrawn>),
+    Known(Program, Option<Known>),
 }
 
 /// What a batch has changed so far.
@@ -77,6 +80,13 @@ pub(crate) struct Core {
     pub ended: VecDeque<LeaseId>,
     pub deadlines: BTreeSet<(u64, LeaseId)>,
     pub policy: PolicySettings,
+    /// What runs have taught about programs.
+    pub learnt: Learnt,
+    /// How programs behave: what is configured, and what was learnt when this was made.
+    pub profiles: ProfileTable,
+    /// Whether something was learnt since, and when it was made, in ms of the engine's time.
+    pub profiles_due: bool,
+    pub profiles_ms: u64,
     /// Role tokens that count no more.
     pub withdrawn: Arc<Withdrawn>,
     /// The version of the orders.
@@ -161,7 +171,12 @@ impl Core {
         let earliest = waiting().map(|lease| lease.submitted_ms).min().unwrap_or(unix_ms).min(unix_ms);
         // Whoever takes over learns from the nodes what there is: what it had before is older.
         let outdated = epoch > epoch_of(stored_orders);
+        let learnt = Learnt::restore(kept.runs);
         let mut core = Core {
+            profiles: ProfileTable::new(&settings, &learnt)?,
+            learnt,
+            profiles_due: false,
+            profiles_ms: 0,
             events: EventLog::new(settings.events, unix_ms),
             time: Timeline { clock, started_ms: now, before_s: (unix_ms - earliest) as f64 / 1000.0 },
             orders: (stored_orders + 1).max(first_of(epoch, unix_ms)),
@@ -289,6 +304,10 @@ impl Core {
                 Some(Undo::Policy(policy)) => self.policy = policy,
                 Some(Undo::Gone(gone)) => self.gone = gone,
                 Some(Undo::Withdrawn(withdrawn)) => self.withdrawn = withdrawn,
+                Some(Undo::Known(program, known)) => {
+                    self.set_known(program, known);
+                    self.profiles_due = true;
+                }
                 None => break,
             }
         }
@@ -378,6 +397,16 @@ impl Core {
     /// Counts something, once the batch is stored.
     pub(super) fn count(&mut self, count: fn(&mut Counters)) {
         self.tx.counts.push(count);
+    }
+
+    /// Something is to be stored.
+    pub(super) fn tx_write(&mut self, write: Write) {
+        self.tx.writes.push(write);
+    }
+
+    /// How something is taken back that was just changed.
+    pub(super) fn tx_undo(&mut self, undo: Undo) {
+        self.tx.undo.push(undo);
     }
 
     // ---- changes ----

@@ -12,6 +12,7 @@ use rgpu_control::LeaseId;
 use rgpu_control::api::PolicySettings;
 
 use super::core::{Changes, Core};
+use super::model::ProfileTable;
 use crate::store::{LeaseRecord, NodeRecord};
 
 /// A lease, as a round looks at it.
@@ -37,6 +38,8 @@ pub(crate) struct News {
     pub traffic: BTreeMap<String, u64>,
     /// The policy that decides, if it is another one.
     pub policy: Option<PolicySettings>,
+    /// How programs behave, where `nodes` is there.
+    pub profiles: Option<ProfileTable>,
     /// Whether it makes a round worthwhile.
     pub round: bool,
     /// Leases that wait, and whose explanation somebody wants.
@@ -111,6 +114,7 @@ impl Core {
                 .filter_map(|name| Some((name.clone(), self.measured(name)?)))
                 .collect(),
             policy: Some(self.policy.clone()),
+            profiles: Some(self.profiles.clone()),
             round,
             wanted,
         }

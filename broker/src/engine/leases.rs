@@ -8,8 +8,8 @@ use rgpu_placement::{Cluster, DeviceRequest, Error, Job, JobId, NodeId, WHOLE, r
 
 use super::core::{Core, wanted};
 use super::live::{End, Entry};
-use super::model::{self, MIB, ProfileTable};
-use super::settings::policy_config;
+use super::model::{self, MIB};
+use super::settings::{Settings, policy_config};
 use super::{Caller, Limits, problem};
 use crate::store::{LeaseRecord, Outstanding};
 
@@ -54,7 +54,7 @@ pub(crate) enum NotGranted {
 }
 
 /// Refuses requests that are nonsense, whatever the state.
-pub(crate) fn check_request(request: &LeaseRequest, profiles: &ProfileTable) -> Result<(), Problem> {
+pub(crate) fn check_request(request: &LeaseRequest, settings: &Settings) -> Result<(), Problem> {
     let bad = |text: String| Err(problem(ErrorCode::BadRequest, text));
     if !(1..=MAX_DEVICES).contains(&request.gpus) {
         return bad(format!("gpus is {}: a lease has from 1 to {MAX_DEVICES} devices", request.gpus));
@@ -87,8 +87,10 @@ pub(crate) fn check_request(request: &LeaseRequest, profiles: &ProfileTable) -> 
     if request.machine.is_empty() && request.node.is_none() {
         return bad("machine is empty: say which machine the program runs on, or name its node".into());
     }
-    if profiles.find(request).is_none() {
-        let name = request.profile.as_deref().unwrap_or("");
+    request.program.iter().try_for_each(|program| long("program", program, 256))?;
+    if let Some(name) = &request.profile
+        && !settings.profiles.iter().any(|written| written.profile.name == *name)
+    {
         return bad(format!("there is no profile {name:?} in the broker's configuration"));
     }
     if request.traffic_mbps.is_some_and(|mbps| mbps > MAX_TRAFFIC_MBPS) {
@@ -143,13 +145,8 @@ impl Core {
         Ok(format!("client-{start}"))
     }
 
-    /// Whether the cluster could ever serve a request, were it empty.
-    fn check_possible(
-        &mut self,
-        profiles: &ProfileTable,
-        request: &LeaseRequest,
-        home: &str,
-    ) -> Result<u64, Problem> {
+    /// Whether the cluster could ever serve a tenant's request, were it empty.
+    fn check_possible(&mut self, tenant: &str, request: &LeaseRequest, home: &str) -> Result<u64, Problem> {
         let internal = |e: Error| problem(ErrorCode::Internal, e.to_string());
         if self.everything.is_none() {
             let nodes = self.nodes.values().map(|node| model::node_spec(&self.settings, &node.record, true));
@@ -162,17 +159,19 @@ impl Core {
         let disaggregates = policy.disaggregates();
         let client = NodeId(cluster.nodes().len() as u32 - 1);
         let home = cluster.find(home).unwrap_or(client);
-        let wish = model::device_request(cluster, request, profiles.traffic_mbps(request));
+        let wish = model::device_request(cluster, request, self.profiles.traffic_mbps(tenant, request));
         let planned = wish.memory_mib * MIB;
         // The library places parts of several devices, but its check knows only whole ones.
         let checked = if wish.count > 1 { DeviceRequest { milli: WHOLE, ..wish } } else { wish };
         let task = model::task(checked, home, disaggregates);
-        let job = profiles.job(request, JobId(0), request.name.clone(), 0.0, task);
+        let job = self.profiles.job(tenant, request, JobId(0), request.name.clone(), 0.0, task);
         let checked =
-            job.check(cluster, profiles.profiles.len(), disaggregates).and_then(|()| match disaggregates {
-                true => check_traffic(cluster, &job, policy.get(&LINK_LIMIT)),
-                false => Ok(()),
-            });
+            job.check(cluster, self.profiles.profiles.len(), disaggregates).and_then(
+                |()| match disaggregates {
+                    true => check_traffic(cluster, &job, policy.get(&LINK_LIMIT)),
+                    false => Ok(()),
+                },
+            );
         match checked {
             Ok(()) => Ok(planned),
             Err(Error::TooBig { .. }) if self.nodes.is_empty() && self.is_new() => {
@@ -225,14 +224,9 @@ impl Core {
     }
 
     /// Puts a request into the queue.
-    pub(super) fn submit(
-        &mut self,
-        profiles: &ProfileTable,
-        caller: &Caller,
-        request: LeaseRequest,
-    ) -> Result<LeaseId, Problem> {
+    pub(super) fn submit(&mut self, caller: &Caller, request: LeaseRequest) -> Result<LeaseId, Problem> {
         let home = self.home(&request)?;
-        let planned = self.check_possible(profiles, &request, &home)?;
+        let planned = self.check_possible(&caller.name, &request, &home)?;
         let (milli, memory) = wanted(&request);
         let memory = memory.max(planned.saturating_mul(request.gpus.into()));
         self.check_limits(&caller.name, milli, memory, 1)?;
@@ -394,8 +388,12 @@ impl Core {
     }
 
     /// Gives a lease back, or takes the request for it back while it waits. `why` is said of whoever does that.
-    pub(super) fn give_back(&mut self, id: LeaseId, why: Option<&str>) {
-        let Some(entry) = self.leases.get(&id) else { return };
+    pub(super) fn give_back(&mut self, id: LeaseId, why: Option<&str>, completed: bool) {
+        let now_s = self.now_s();
+        let Some(entry) = self.leases.get_mut(&id) else { return };
+        if completed && entry.record.state == LeaseState::Active {
+            entry.live.watched.finished_s = Some(now_s);
+        }
         let (how, usual) = match entry.record.state {
             LeaseState::Waiting => (End::Withdrawn, "it was withdrawn while it waited"),
             _ => (End::Released, "it was given back"),
@@ -457,6 +455,7 @@ impl Core {
         record.unconfirmed.retain(|name| name != node);
         if record.unconfirmed.is_empty() {
             record.state = LeaseState::Ended;
+            self.learn(id);
         }
         self.put_lease(record);
     }

@@ -7,6 +7,7 @@ use rgpu_control::LeaseId;
 use rgpu_control::api::{DeviceLoad, GrantUsage, LeaseExplanation, PeerTime};
 use tokio::sync::Notify;
 
+use super::learnt::Watched;
 use super::traffic::Others;
 use crate::store::{LeaseRecord, NodeRecord};
 
@@ -35,6 +36,8 @@ pub(crate) struct LeaseLive {
     pub left: String,
     /// What its nodes say that it uses: by node, in the order of its grants there.
     pub usage: BTreeMap<String, (u32, Vec<GrantUsage>)>,
+    /// What is seen of its program's run.
+    pub watched: Watched,
     /// Why it was placed where it is, or waits.
     pub explanation: Option<Arc<LeaseExplanation>>,
     /// Told when the lease is different.

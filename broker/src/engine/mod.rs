@@ -10,6 +10,7 @@ mod core;
 mod counters;
 mod events;
 mod feed;
+mod learnt;
 mod leases;
 mod live;
 mod model;
@@ -54,7 +55,6 @@ use self::feed::Feed;
 use self::live::Entry;
 use crate::store::{Store, StoreError};
 use leases::NOTHING_FREE;
-use model::ProfileTable;
 use plan::Planner;
 use worker::{Message, Op, Wake};
 
@@ -104,7 +104,6 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     settings: Arc<Settings>,
     key: PrivateKey,
-    profiles: ProfileTable,
     time: Timeline,
     core: Mutex<Core>,
     /// Role tokens that count no more: those of the state, without its lock.
@@ -207,18 +206,16 @@ impl Engine {
         clock: Arc<dyn Clock>,
     ) -> Result<Engine, StartError> {
         let settings = Arc::new(settings);
-        let profiles = ProfileTable::new(&settings)?;
         let trial = model::client_spec(&settings, "trial".into());
         model::cluster(&settings, std::iter::once(trial))?;
         let kept = store.load()?;
         let core = Core::restore(settings.clone(), clock, kept)?;
-        let planner = Planner::new(settings.clone(), &core.policy)?;
+        let planner = Planner::new(settings.clone(), &core.policy, core.profiles.clone())?;
         let (changes, messages) = std::sync::mpsc::channel();
         let (wakes, woken) = std::sync::mpsc::channel();
         let inner = Arc::new(Inner {
             settings,
             key,
-            profiles,
             time: core.time.clone(),
             withdrawn: RwLock::new(core.withdrawn.clone()),
             core: Mutex::new(core),
@@ -526,12 +523,12 @@ impl Engine {
     pub async fn request_lease(&self, caller: &Caller, mut request: LeaseRequest) -> Result<Lease, Problem> {
         user(caller)?;
         request.encrypt |= self.0.settings.encrypt;
-        leases::check_request(&request, &self.0.profiles)?;
+        leases::check_request(&request, &self.0.settings)?;
         let now_or_never = request.now_or_never;
         let wait_s = if now_or_never { MAX_WAIT_S } else { request.wait_s.min(MAX_WAIT_S) };
         let until = Instant::now() + Duration::from_secs(wait_s.into());
-        let (profiles, by) = (self.0.profiles.clone(), caller.clone());
-        let id = self.write(move |core| core.submit(&profiles, &by, request)).await?;
+        let by = caller.clone();
+        let id = self.write(move |core| core.submit(&by, request)).await?;
         let lease = self.settled(caller, id, until).await?;
         if now_or_never && lease.state != LeaseState::Active {
             if lease.state == LeaseState::Waiting {
@@ -613,11 +610,20 @@ impl Engine {
 
     /// Gives a lease back. One that has ended already is no error.
     pub async fn release(&self, caller: &Caller, id: LeaseId) -> Result<(), Problem> {
+        self.give_back(caller, id, false).await
+    }
+
+    /// Gives back a lease whose program has ended well: something is learnt from its run. One that has ended already is no error.
+    pub async fn complete(&self, caller: &Caller, id: LeaseId) -> Result<(), Problem> {
+        self.give_back(caller, id, true).await
+    }
+
+    async fn give_back(&self, caller: &Caller, id: LeaseId, completed: bool) -> Result<(), Problem> {
         user(caller)?;
         let by = caller.clone();
         self.write(move |core| {
             core.visible(&by, id)?;
-            core.give_back(id, None);
+            core.give_back(id, None, completed);
             Ok(())
         })
         .await
@@ -629,7 +635,7 @@ impl Engine {
         let by = caller.clone();
         self.write(move |core| {
             core.visible(&by, id)?;
-            core.give_back(id, Some("whoever asked for it went away"));
+            core.give_back(id, Some("whoever asked for it went away"), false);
             Ok(())
         })
         .await
@@ -665,7 +671,36 @@ impl Engine {
     /// What waits, first; then what runs.
     pub fn jobs(&self, caller: &Caller) -> Result<Vec<Job>, Problem> {
         user(caller)?;
-        Ok(self.0.core.lock().job_views(caller, &self.0.profiles))
+        Ok(self.0.core.lock().job_views(caller))
+    }
+
+    /// What was learnt of programs: a tenant's own, or all.
+    pub fn profiles(&self, caller: &Caller) -> Result<Vec<LearntProfile>, Problem> {
+        user(caller)?;
+        let tenant = (caller.role != Role::Admin).then_some(caller.name.as_str());
+        Ok(self.0.core.lock().learnt_views(tenant))
+    }
+
+    /// Forgets what was learnt of the caller's program; for an administrator, of all tenants' programs of that name.
+    pub async fn forget_profile(&self, caller: &Caller, program: &str) -> Result<(), Problem> {
+        user(caller)?;
+        let (by, name) = (caller.clone(), program.to_owned());
+        self.write(move |core| {
+            let is_meant = |(tenant, program): &(String, String)| {
+                *program == name && (by.role == Role::Admin || *tenant == by.name)
+            };
+            let meant: Vec<_> =
+                core.learnt.iter().map(|(program, _)| program.clone()).filter(is_meant).collect();
+            if meant.is_empty() {
+                return Err(problem(
+                    ErrorCode::NotFound,
+                    format!("nothing was learnt of a program {name:?}"),
+                ));
+            }
+            meant.iter().for_each(|program| core.forget_program(program));
+            Ok(())
+        })
+        .await
     }
 
     // ---- the rest ----

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rgpu_control::api::LeaseRequest;
+use rgpu_placement::learning::{Estimate, estimate};
 use rgpu_placement::{
     CapabilitySet, Cluster, ClusterBuilder, DeviceKind, DeviceRequest, DeviceSpec, Job, JobId, ModelSet,
     NodeId, NodeSpec, Profile, ProfileId, Profiles, Task, WHOLE,
 };
 
 use super::Settings;
+use super::learnt::{Known, Learnt, Program};
 use crate::store::NodeRecord;
 
 /// The placement counts memory in these.
@@ -64,42 +66,86 @@ pub(crate) fn cluster(
     builder.build().map(Arc::new)
 }
 
-/// The profiles of a configuration, and what traffic each one's remote devices make.
+/// How programs behave: the profiles of a configuration, and those that were learnt; and what traffic each one's remote devices make.
+/// Clones are the same table.
 #[derive(Clone)]
 pub(crate) struct ProfileTable {
     pub profiles: Arc<Profiles>,
-    traffic: Vec<u64>,
+    traffic: Arc<Vec<u64>>,
+    learnt: Arc<HashMap<Program, LearntIds>>,
     default: ProfileId,
 }
 
+/// The profiles that were learnt of a program.
+struct LearntIds {
+    by_input: HashMap<u64, ProfileId>,
+    /// For inputs that it never had.
+    other: ProfileId,
+}
+
 impl ProfileTable {
-    pub(super) fn new(settings: &Settings) -> Result<Self, rgpu_placement::Error> {
-        // For programs of which nothing is known: neutral in every respect.
-        let unknown = Profile::new("\u{0}unknown", 1.0);
-        let all = std::iter::once(unknown).chain(settings.profiles.iter().map(|p| p.profile.clone()));
-        let profiles = Profiles::new(all.collect())?;
+    pub(super) fn new(settings: &Settings, learnt: &Learnt) -> Result<Self, rgpu_placement::Error> {
+        let profile = |name: String, local_s: f64, of: &Estimate| Profile {
+            remote_s: local_s * of.slowdown.mean,
+            sensitivity: of.sensitivity.mean,
+            ..Profile::new(name, local_s)
+        };
+        // Programs of which nothing is known are as most are.
+        let mut all = vec![profile("\u{0}unknown".into(), 1.0, &estimate(&[]))];
+        let mut traffic = vec![0];
+        for written in &settings.profiles {
+            all.push(written.profile.clone());
+            traffic.push(written.traffic_mbps);
+        }
+        let mut ids = HashMap::new();
+        for (program, Known { estimate, .. }) in learnt.iter() {
+            let name = |what: &str| format!("\u{0}{}\u{0}{}\u{0}{what}", program.0, program.1);
+            let mut add = |name: String, local_s: f64| {
+                all.push(profile(name, local_s, estimate));
+                // What it sends is measured while it runs. Nothing is reserved for it: an estimate must keep nobody waiting for a
+                // link that would have carried what there is.
+                traffic.push(0);
+                ProfileId(all.len() as u32 - 1)
+            };
+            let known = estimate.local_s.values().map(|time| time.mean.ln()).sum::<f64>();
+            let typical = (known / estimate.local_s.len().max(1) as f64).exp();
+            let other = add(name("other"), typical);
+            let by_input = estimate.local_s.iter();
+            let by_input = by_input.map(|(input, time)| (*input, add(name(&input.to_string()), time.mean)));
+            let by_input = by_input.collect();
+            ids.insert(program.clone(), LearntIds { by_input, other });
+        }
+        let profiles = Profiles::new(all)?;
         let default = profiles.find("default").unwrap_or(ProfileId(0));
-        let traffic = std::iter::once(0).chain(settings.profiles.iter().map(|p| p.traffic_mbps)).collect();
-        Ok(Self { profiles: Arc::new(profiles), traffic, default })
+        let (profiles, traffic, learnt) = (Arc::new(profiles), Arc::new(traffic), Arc::new(ids));
+        Ok(Self { profiles, traffic, learnt, default })
     }
 
-    /// The profile that a request names, if there is one of that name.
-    pub(super) fn find(&self, request: &LeaseRequest) -> Option<ProfileId> {
-        match &request.profile {
-            Some(name) => self.profiles.find(name),
-            None => Some(self.default),
+    /// The profile of a tenant's request: the one that it names, if there is one of that name; else the one that somebody has
+    /// written for its program, or that was learnt of it, or the default.
+    pub(super) fn find(&self, tenant: &str, request: &LeaseRequest) -> Option<ProfileId> {
+        if let Some(name) = &request.profile {
+            return self.profiles.find(name);
         }
+        let Some(program) = &request.program else { return Some(self.default) };
+        let written = self.profiles.find(program);
+        let learnt = || {
+            let ids = self.learnt.get(&(tenant.to_owned(), program.clone()))?;
+            Some(*ids.by_input.get(&request.input.unwrap_or(0)).unwrap_or(&ids.other))
+        };
+        Some(written.or_else(learnt).unwrap_or(self.default))
     }
 
     /// What each remote device of a request puts on the network.
-    pub(super) fn traffic_mbps(&self, request: &LeaseRequest) -> u64 {
-        let profile = self.find(request).unwrap_or(self.default);
+    pub(super) fn traffic_mbps(&self, tenant: &str, request: &LeaseRequest) -> u64 {
+        let profile = self.find(tenant, request).unwrap_or(self.default);
         request.traffic_mbps.unwrap_or_else(|| self.traffic[profile.index()]).min(1 << 40)
     }
 
-    /// The job of a request, without its task.
+    /// The job of a tenant's request, without its task.
     pub(super) fn job(
         &self,
+        tenant: &str,
         request: &LeaseRequest,
         id: JobId,
         name: String,
@@ -109,7 +155,7 @@ impl ProfileTable {
         Job {
             submit_s,
             // A profile that has gone from the configuration is as good as none.
-            profile: self.find(request).unwrap_or(self.default),
+            profile: self.find(tenant, request).unwrap_or(self.default),
             scale: request.scale.unwrap_or(1.0),
             goal_s: request.goal_s,
             importance: request.importance.unwrap_or(1.0),

@@ -217,6 +217,7 @@ impl Core {
                     strangers.push((report.lease, report.version));
                 }
                 entry.live.usage.insert(name.to_owned(), (report.sessions, report.usage));
+                self.watch_run(name, report.lease);
             }
         }
         let now = self.now();

@@ -129,10 +129,11 @@ impl Planner {
     pub(super) fn new(
         settings: Arc<Settings>,
         policy: &PolicySettings,
+        profiles: ProfileTable,
     ) -> Result<Self, rgpu_placement::Error> {
         let config = policy_config(&settings.policies, policy, settings.seed)?;
         Ok(Self {
-            profiles: ProfileTable::new(&settings)?,
+            profiles,
             policy: config.build()?,
             disaggregates: config.disaggregates(),
             policy_settings: policy.clone(),
@@ -190,6 +191,9 @@ impl Planner {
         }
         if let Some(nodes) = &news.nodes {
             let began = Instant::now();
+            if let Some(profiles) = &news.profiles {
+                self.profiles = profiles.clone();
+            }
             self.rebuild(nodes, &news.leases);
             self.totals.rebuilds += 1;
             rebuilt = true;
@@ -287,10 +291,11 @@ impl Planner {
         home: NodeId,
     ) -> Result<(), rgpu_placement::Error> {
         let Some(state) = &self.state else { return Ok(()) };
-        let traffic = self.profiles.traffic_mbps(&record.request);
+        let traffic = self.profiles.traffic_mbps(&record.tenant, &record.request);
         let wish = model::device_request(state.cluster(), &record.request, traffic);
         let task = model::task(wish, home, self.disaggregates);
-        let job = self.profiles.job(&record.request, job, seen.id.to_string(), seen.submit_s, task);
+        let job =
+            self.profiles.job(&record.tenant, &record.request, job, seen.id.to_string(), seen.submit_s, task);
         let began = Instant::now();
         let result = self.queue.push_waited(Arc::new(job), seen.rounds);
         self.updates += began.elapsed();
@@ -306,7 +311,7 @@ impl Planner {
         home: NodeId,
     ) -> Result<(), rgpu_placement::Error> {
         let Some(state) = &mut self.state else { return Ok(()) };
-        let traffic = self.profiles.traffic_mbps(&record.request);
+        let traffic = self.profiles.traffic_mbps(&record.tenant, &record.request);
         let mut task = Task::default();
         let mut grants = Vec::new();
         for grant in held_grants(record) {
@@ -337,7 +342,8 @@ impl Planner {
                 traffic_mbps: traffic,
             });
         }
-        let job = self.profiles.job(&record.request, job, seen.id.to_string(), seen.submit_s, task);
+        let job =
+            self.profiles.job(&record.tenant, &record.request, job, seen.id.to_string(), seen.submit_s, task);
         let placement = Placement { tasks: vec![TaskPlacement { node: home, regions: Vec::new(), grants }] };
         let began = Instant::now();
         let result = state.start(Arc::new(job), placement, seen.granted_s).map(drop);

@@ -24,6 +24,7 @@ impl Core {
         let judging = self.judge_nodes();
         self.free_for_the_queue();
         self.refuse_unproven();
+        self.teach();
         if judging {
             self.expire();
         }

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod faults;
+mod learning;
 mod leases;
 mod new_policy;
 mod nodes;
@@ -187,6 +188,8 @@ pub(super) struct FakeNode {
     versions: BTreeMap<LeaseId, (u64, usize)>,
     /// What a lease's programs have of each of its devices, in bytes; nothing unless it is said.
     pub memory: BTreeMap<LeaseId, u64>,
+    /// What else they have used of each; nothing unless it is said.
+    pub used: BTreeMap<LeaseId, GrantUsage>,
     pub applied: u64,
     pub nic_mbps: u64,
     /// Tokens that programs have presented.
@@ -233,6 +236,7 @@ impl FakeNode {
             serving: Vec::new(),
             versions: BTreeMap::new(),
             memory: BTreeMap::new(),
+            used: BTreeMap::new(),
             applied: 0,
             nic_mbps: 0,
             tokens: BTreeMap::new(),
@@ -249,7 +253,8 @@ impl FakeNode {
         let report = |id: &LeaseId| {
             let (version, devices) = self.versions.get(id).copied().unwrap_or((1, 0));
             let memory = self.memory.get(id).copied().unwrap_or(0);
-            let usage = vec![GrantUsage { memory, ..GrantUsage::default() }; devices];
+            let used = self.used.get(id).cloned().unwrap_or_default();
+            let usage = vec![GrantUsage { memory, ..used }; devices];
             LeaseReport { lease: *id, version, sessions: 1, usage }
         };
         self.serving.iter().map(report).collect()
@@ -304,8 +309,14 @@ impl FakeNode {
             devices: Vec::new(),
             leases: self.reports(),
             orders: self.applied,
+            used: ended
+                .iter()
+                .filter_map(|id| {
+                    let usage = vec![self.used.get(id)?.clone()];
+                    Some(LeaseReport { lease: *id, version: 1, sessions: 0, usage })
+                })
+                .collect(),
             ended,
-            used: Vec::new(),
             nic_in_mbps: self.nic_mbps,
             nic_out_mbps: self.nic_mbps,
             own_in_mbps: 0,

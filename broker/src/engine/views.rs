@@ -8,7 +8,6 @@ use rgpu_control::token::{Claims, LeaseClaims, Role};
 
 use super::core::Core;
 use super::live::{Entry, Held, NodeEntry};
-use super::model::ProfileTable;
 use super::{Caller, Limits};
 
 impl Core {
@@ -185,7 +184,7 @@ impl Core {
     }
 
     /// What waits, in the queue's order; then what runs.
-    pub(super) fn job_views(&self, caller: &Caller, profiles: &ProfileTable) -> Vec<Job> {
+    pub(super) fn job_views(&self, caller: &Caller) -> Vec<Job> {
         let mut seen: Vec<&Entry> = self
             .leases
             .values()
@@ -204,13 +203,13 @@ impl Core {
             }
             let waiting = record.state == LeaseState::Waiting;
             // Where the profile tells: under a quiet network.
-            let profile = profiles.find(&record.request).filter(|id| id.0 != 0);
+            let profile = self.profiles.find(&record.tenant, &record.request).filter(|id| id.0 != 0);
             let expected_s = profile.filter(|_| !waiting).map(|id| {
                 let all = record.grants.len().max(1) as f64;
                 let remote = record.grants.iter().filter(|grant| grant.node != record.home).count() as f64;
                 let conditions =
                     rgpu_placement::Conditions { remote_share: remote / all, ..Default::default() };
-                profiles.profiles.get(id).completion_s(&conditions) * record.request.scale.unwrap_or(1.0)
+                self.profiles.profiles.get(id).completion_s(&conditions) * record.request.scale.unwrap_or(1.0)
             });
             jobs.push(Job {
                 lease: record.id,

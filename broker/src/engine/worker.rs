@@ -194,7 +194,10 @@ pub(crate) fn place(inner: &Arc<Inner>, mut planner: Planner, wakes: &Receiver<W
             Ok(stored) => stored,
             Err(_) => {
                 tracing::error!("a defect: a placement round has panicked; the model is built anew");
-                match Planner::new(inner.settings.clone(), &inner.core.lock().policy) {
+                let core = inner.core.lock();
+                let (policy, profiles) = (core.policy.clone(), core.profiles.clone());
+                drop(core);
+                match Planner::new(inner.settings.clone(), &policy, profiles) {
                     Ok(new) => planner = new,
                     Err(e) => tracing::error!("{e}"),
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rgpu_control::LeaseId;
 
-use super::{Kept, LeaseRecord, NodeRecord, Store, StoreError, Write};
+use super::{Kept, LeaseRecord, NodeRecord, RunRecord, Store, StoreError, Write};
 
 /// Keeps the state in memory. Clones are the same store; it can be told to fail, as a full disk would.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,7 @@ pub struct MemoryStore(Arc<Mutex<Inner>>);
 struct Inner {
     leases: BTreeMap<LeaseId, Arc<LeaseRecord>>,
     rounds: BTreeMap<LeaseId, u32>,
+    runs: BTreeMap<LeaseId, Arc<RunRecord>>,
     nodes: BTreeMap<String, Arc<NodeRecord>>,
     settings: BTreeMap<String, String>,
     failure: Option<String>,
@@ -54,6 +55,7 @@ impl MemoryStore {
         Self(Arc::new(Mutex::new(Inner {
             leases: inner.leases.clone(),
             rounds: inner.rounds.clone(),
+            runs: inner.runs.clone(),
             nodes: inner.nodes.clone(),
             settings: inner.settings.clone(),
             ..Inner::default()
@@ -82,6 +84,7 @@ impl Store for MemoryStore {
         Ok(Kept {
             leases: inner.leases.values().map(|lease| LeaseRecord::clone(lease)).collect(),
             rounds: inner.rounds.clone(),
+            runs: inner.runs.values().map(|run| RunRecord::clone(run)).collect(),
             nodes: inner.nodes.values().map(|node| NodeRecord::clone(node)).collect(),
             settings: inner.settings.clone(),
         })
@@ -100,6 +103,8 @@ impl Store for MemoryStore {
                     inner.leases.remove(id);
                     inner.rounds.remove(id);
                 }
+                Write::Run(run) => drop(inner.runs.insert(run.id, run.clone())),
+                Write::ForgetRun(id) => drop(inner.runs.remove(id)),
                 Write::Node(node) => {
                     drop(inner.nodes.insert(node.registration.name.clone(), node.clone()));
                 }

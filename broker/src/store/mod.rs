@@ -104,6 +104,35 @@ impl LeaseRecord {
     }
 }
 
+/// A run of a program that ended well, as it is kept: what profiles are learnt from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// The lease that the program had.
+    pub id: LeaseId,
+    /// The tenant whose program it was.
+    pub tenant: String,
+    /// The program's name.
+    pub program: String,
+    /// Its input: runs with the same one do the same work.
+    pub input: u64,
+    /// When it ended, in ms since 1970.
+    pub ended_ms: u64,
+    /// How long it would have taken with whole devices, in seconds.
+    pub seconds: f64,
+    /// The share of its devices that were in other nodes.
+    pub remote_share: f64,
+    /// The mean traffic of others on the way to those, as a part of the capacity.
+    pub load: f64,
+    /// Its mean traffic with each of those, in Mbit/s.
+    pub traffic_mbps: f64,
+    /// What the way can carry, in Mbit/s.
+    pub capacity_mbps: f64,
+    /// The most memory that it had of one device, in MiB.
+    pub memory_mib: f64,
+    /// The share of a whole device's time that it used.
+    pub share: f64,
+}
+
 /// A node, as it is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeRecord {
@@ -122,6 +151,10 @@ pub enum Write {
     Rounds(LeaseId, u32),
     /// A lease is over.
     ForgetLease(LeaseId),
+    /// A program has run.
+    Run(Arc<RunRecord>),
+    /// A run doesn't count any more: the one that a lease was for.
+    ForgetRun(LeaseId),
     /// A node is new or different.
     Node(Arc<NodeRecord>),
     /// A node is gone.
@@ -137,6 +170,8 @@ pub struct Kept {
     pub leases: Vec<LeaseRecord>,
     /// In how many rounds waiting leases were left, where that was stored.
     pub rounds: std::collections::BTreeMap<LeaseId, u32>,
+    /// Runs of programs, in no particular order.
+    pub runs: Vec<RunRecord>,
     /// The nodes, in no particular order.
     pub nodes: Vec<NodeRecord>,
     /// Single values by name.

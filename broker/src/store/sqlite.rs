@@ -10,7 +10,7 @@ use super::files::{StateLock, bytes_left};
 use super::{Kept, Store, StoreError, Write};
 
 /// The version of the tables that this release writes.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 /// What a check writes: more than most commits do.
 const CHECKED: usize = 32 << 10;
@@ -23,10 +23,14 @@ const TABLES: &str = "
     CREATE TABLE nodes (name TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE waits (lease INTEGER PRIMARY KEY, rounds INTEGER NOT NULL);
+    CREATE TABLE runs (lease INTEGER PRIMARY KEY, body TEXT NOT NULL);
 ";
 
-/// What makes tables of version 1 those of version 2.
-const FROM_1: &str = "CREATE TABLE waits (lease INTEGER PRIMARY KEY, rounds INTEGER NOT NULL);";
+/// What makes tables of each version those of the next one, from version 1.
+const STEPS: [&str; VERSION as usize - 1] = [
+    "CREATE TABLE waits (lease INTEGER PRIMARY KEY, rounds INTEGER NOT NULL);",
+    "CREATE TABLE runs (lease INTEGER PRIMARY KEY, body TEXT NOT NULL);",
+];
 
 /// Keeps the state in an SQLite file, in write-ahead mode.
 ///
@@ -80,7 +84,7 @@ impl SqliteStore {
             .map_err(|e| self.read_error(&e))?;
         match found {
             VERSION => Ok(()),
-            1 => self.make(FROM_1),
+            older @ 1..VERSION => self.make(&STEPS[older as usize - 1..].concat()),
             0 => {
                 let tables: Option<String> = self
                     .connection
@@ -126,6 +130,9 @@ impl Store for SqliteStore {
         for body in bodies("SELECT body FROM nodes").map_err(|e| self.read_error(&e))? {
             kept.nodes.push(serde_json::from_str(&body).map_err(|e| damaged("node", e))?);
         }
+        for body in bodies("SELECT body FROM runs").map_err(|e| self.read_error(&e))? {
+            kept.runs.push(serde_json::from_str(&body).map_err(|e| damaged("run", e))?);
+        }
         let rounds = || -> rusqlite::Result<_> {
             let mut statement = self.connection.prepare("SELECT lease, rounds FROM waits")?;
             let row = |row: &rusqlite::Row<'_>| Ok((LeaseId(row.get::<_, i64>(0)? as u64), row.get(1)?));
@@ -164,6 +171,14 @@ impl Store for SqliteStore {
                         run("DELETE FROM leases WHERE id = ?", params![id.0 as i64])?;
                         run("DELETE FROM waits WHERE lease = ?", params![id.0 as i64])?;
                     }
+                    Write::Run(run_record) => {
+                        let body = serde_json::to_string(&**run_record).map_err(json)?;
+                        let id = run_record.id.0 as i64;
+                        run("INSERT OR REPLACE INTO runs VALUES (?, ?)", params![id, body])?;
+                    }
+                    Write::ForgetRun(id) => {
+                        run("DELETE FROM runs WHERE lease = ?", params![id.0 as i64])?;
+                    }
                     Write::Node(node) => {
                         let body = serde_json::to_string(&**node).map_err(json)?;
                         let name = &node.registration.name;
@@ -198,7 +213,7 @@ mod tests {
     use rgpu_control::api::{LeaseRequest, LeaseState, Registration};
 
     use super::*;
-    use crate::store::{LeaseRecord, NodeRecord, backup, restore};
+    use crate::store::{LeaseRecord, NodeRecord, RunRecord, backup, restore};
 
     /// A directory for a test, removed afterwards.
     struct Scratch(PathBuf);
@@ -281,16 +296,49 @@ mod tests {
         assert_eq!(kept.rounds.into_iter().collect::<Vec<_>>(), [(ids[0], 2)]);
     }
 
+    fn run_of(id: u64) -> Write {
+        Write::Run(Arc::new(RunRecord {
+            id: LeaseId(id),
+            tenant: "ann".into(),
+            program: "train.py".into(),
+            input: u64::MAX,
+            ended_ms: 7,
+            seconds: 1.5,
+            remote_share: 1.0,
+            load: 0.25,
+            traffic_mbps: 80.0,
+            capacity_mbps: 1000.0,
+            memory_mib: 12.0,
+            share: 0.5,
+        }))
+    }
+
+    #[test]
+    fn runs_are_kept_until_they_are_forgotten() {
+        let place = Scratch::new();
+        let mut store = SqliteStore::open(&place.file()).unwrap();
+        store.commit(&[run_of(1), run_of(u64::MAX)]).unwrap();
+        store.commit(&[Write::ForgetRun(LeaseId(1))]).unwrap();
+        drop(store);
+        let kept = SqliteStore::open(&place.file()).unwrap().load().unwrap();
+        let Write::Run(expected) = run_of(u64::MAX) else { unreachable!() };
+        assert_eq!(kept.runs, [RunRecord::clone(&expected)]);
+    }
+
     #[test]
     fn a_file_of_the_first_version_is_taken_over() {
         let place = Scratch::new();
         let mut store = SqliteStore::open(&place.file()).unwrap();
         store.commit(&[lease(1), node("n0")]).unwrap();
-        store.connection.execute_batch("DROP TABLE waits; PRAGMA user_version = 1;").unwrap();
+        store
+            .connection
+            .execute_batch("DROP TABLE waits; DROP TABLE runs; PRAGMA user_version = 1;")
+            .unwrap();
         drop(store);
         let mut store = SqliteStore::open(&place.file()).unwrap();
-        store.commit(&[Write::Rounds(LeaseId(1), 3)]).unwrap();
+        store.commit(&[Write::Rounds(LeaseId(1), 3), run_of(1)]).unwrap();
         let kept = store.load().unwrap();
+        assert_eq!(kept.runs.len(), 1);
         assert_eq!((kept.leases.len(), kept.nodes.len(), kept.rounds[&LeaseId(1)]), (1, 1, 3));
     }
 

@@ -1,16 +1,17 @@
 //! With a broker: a lease for the program, from before it starts until after it has ended.
 
-use std::path::Path;
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use rgpu_control::api::{LeaseRequest, this_machine};
+use rgpu_control::request::identity;
 use rgpu_control::token::PrivateKey;
 use rgpu_control::units::{parse_bytes, parse_duration, parse_mbps, parse_share};
 use rgpu_control::{NODE_VARIABLE, settings};
 use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
 
 use super::child::Held;
-use super::renewal::{Leased, RETRY, release};
+use super::renewal::{Leased, RETRY, Why, release};
 use super::seeking::{Away, BRIEFLY, PATIENCE, SILENCE, Seeker, Waited, first_unreachable};
 use super::threads::{Interruptible, run_interruptibly};
 use crate::Failure;
@@ -100,13 +101,12 @@ impl LeaseArguments {
         .find_map(|(given, name)| given.then_some(name))
     }
 
-    fn request(&self, program: &Path, transport: Option<Choice>, key: &PrivateKey) -> LeaseRequest {
-        let program =
-            program.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    fn request(&self, command: &[OsString], transport: Option<Choice>, key: &PrivateKey) -> LeaseRequest {
+        let (program, input) = identity(command);
         let transport =
             transport.map(|choice| choice.name().to_owned()).or_else(|| settings::text(TRANSPORT_VARIABLE));
         LeaseRequest {
-            name: self.name.clone().unwrap_or(program),
+            name: self.name.clone().unwrap_or_else(|| program.clone()),
             gpus: self.gpus.unwrap_or(1),
             memory: self.gpu_memory.unwrap_or(0),
             share_milli: self.share.unwrap_or(1000),
@@ -116,6 +116,8 @@ impl LeaseArguments {
             holder: key.public().to_text(),
             transport: transport.unwrap_or_else(|| "auto".into()),
             profile: self.profile.clone(),
+            program: Some(program),
+            input: Some(input),
             scale: None,
             goal_s: self.goal.map(|goal| goal.as_secs_f64()),
             importance: self.importance,
@@ -139,7 +141,7 @@ pub(super) enum Asked {
 /// lease cannot be reached, the lease is given back and another one asked for.
 pub(super) fn obtain(
     arguments: &LeaseArguments,
-    program: &Path,
+    command: &[OsString],
     transport: Option<Choice>,
     signals: &Held,
 ) -> Result<Asked, Failure> {
@@ -150,11 +152,11 @@ pub(super) fn obtain(
     let mut unreached: Option<Instant> = None;
     loop {
         let key = PrivateKey::generate();
-        let lease = match seeker.lease(&arguments.request(program, transport, &key))? {
+        let lease = match seeker.lease(&arguments.request(command, transport, &key))? {
             Waited::Granted(lease) => lease,
             Waited::Interrupted(signal) => return Ok(Asked::Interrupted(signal)),
         };
-        let give_back = || release(&broker, lease.id, false);
+        let give_back = || release(&broker, lease.id, Why::Unused);
         let servers = lease.servers.clone();
         match run_interruptibly(signals, move || first_unreachable(&servers)) {
             Ok(Interruptible::Done(None)) => {}

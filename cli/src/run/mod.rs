@@ -147,7 +147,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
 /// Runs the program with a lease, which it takes before and gives back afterwards.
 fn run_leased(command: &mut Command, arguments: &Arguments, program: &OsString) -> Result<Ended, Failure> {
     let held = Held::new().map_err(|e| Failure::new(format!("Cannot wait for signals: {e}")))?;
-    let asked = lease::obtain(&arguments.lease, Path::new(program), arguments.transport, &held)?;
+    let asked = lease::obtain(&arguments.lease, &arguments.command, arguments.transport, &held)?;
     let leased: Leased = match asked {
         Asked::Granted(leased) => leased,
         Asked::Interrupted(signal) => return Ok(Ended::Signal(signal)),

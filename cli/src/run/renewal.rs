@@ -19,14 +19,28 @@ pub(super) const RELEASE_TIME: Duration = Duration::from_secs(10);
 /// Between two attempts to reach it.
 pub(super) const RETRY: Duration = Duration::from_millis(500);
 
-/// Gives a lease back. Does not wait for a broker that does not answer: then the lease expires. Where `ask`, says why it had
-/// ended already, if so.
-pub(super) fn release(broker: &Broker, id: LeaseId, ask: bool) -> Option<String> {
+/// Why a lease is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// No program has used it, or nobody knows how the program has ended.
+    Unused,
+    /// The program has failed, perhaps because the lease had ended.
+    Failed,
+    /// The program has ended well.
+    Completed,
+}
+
+/// Gives a lease back. Does not wait for a broker that does not answer: then the lease expires. Where the program has failed, says why
+/// the lease had ended already, if so.
+pub(super) fn release(broker: &Broker, id: LeaseId, why: Why) -> Option<String> {
     let (done, results) = mpsc::channel();
     let broker = broker.clone();
     let body = move || {
-        let reason = if ask { why_ended(&broker, id) } else { None };
-        let _ = broker.release(id);
+        let reason = if why == Why::Failed { why_ended(&broker, id) } else { None };
+        let _ = match why {
+            Why::Completed => broker.complete(id),
+            Why::Unused | Why::Failed => broker.release(id),
+        };
         let _ = done.send(reason);
     };
     spawn_without_signals("release", body).ok()?;
@@ -100,23 +114,28 @@ impl Leased {
     /// Gives it back. Where the program has failed, says why, if it was for the lease.
     pub(super) fn finish(mut self, failed: bool) {
         let said = self.renewing.said.load(std::sync::atomic::Ordering::SeqCst);
-        if let Some(reason) = self.end(failed && !said) {
+        let why = match failed {
+            false => Why::Completed,
+            true if said => Why::Unused,
+            true => Why::Failed,
+        };
+        if let Some(reason) = self.end(why) {
             eprintln!("rgpu: the lease {} had ended: {}", self.id, crate::table::printable(&reason));
         }
     }
 
-    fn end(&mut self, ask: bool) -> Option<String> {
+    fn end(&mut self, why: Why) -> Option<String> {
         if std::mem::replace(&mut self.released, true) {
             return None;
         }
         self.renewing.finish();
-        release(&self.broker, self.id, ask)
+        release(&self.broker, self.id, why)
     }
 }
 
 impl Drop for Leased {
     fn drop(&mut self) {
-        self.end(false);
+        self.end(Why::Unused);
     }
 }
 

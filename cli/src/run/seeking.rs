@@ -8,7 +8,7 @@ use rgpu_control::ticket::LeaseServer;
 use rgpu_control::{Broker, ClientError};
 
 use super::child::Held;
-use super::renewal::{RELEASE_TIME, RETRY, release};
+use super::renewal::{RELEASE_TIME, RETRY, Why, release};
 use super::threads::{Interruptible, run_interruptibly};
 use crate::Failure;
 use crate::control::{TRY_LATER, explain};
@@ -104,7 +104,7 @@ impl Seeker<'_> {
                 Interruptible::Interrupted(signal, rest) => {
                     // The broker may have made it by now: it has to be given back, so its id has to be known.
                     if let Ok(Ok(lease)) = rest.recv_timeout(SILENCE + RELEASE_TIME) {
-                        release(self.broker, lease.id, false);
+                        release(self.broker, lease.id, Why::Unused);
                     }
                     return Ok(Some(Waited::Interrupted(signal)));
                 }
@@ -117,7 +117,7 @@ impl Seeker<'_> {
         let id = lease.id;
         let waited = self.wait_for_grant(lease);
         if !matches!(waited, Ok(Some(Waited::Granted(_)) | None)) {
-            release(self.broker, id, false);
+            release(self.broker, id, Why::Unused);
         }
         waited
     }

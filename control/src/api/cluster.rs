@@ -36,6 +36,39 @@ records! {
         #[serde(flatten)]
         pub settings: std::collections::BTreeMap<String, SettingValue>,
     }
+    /// A quantity that is known within limits.
+    #[derive(Copy)]
+    pub struct Quantity {
+        /// Its expected value.
+        pub mean: f64,
+        /// The standard deviation of what it may be.
+        pub deviation: f64,
+    }
+    /// What was learnt of a program from its runs.
+    pub struct LearntProfile {
+        /// The program's name.
+        pub program: String,
+        /// The tenant whose program it is.
+        pub tenant: String,
+        /// How many runs that comes from: the latest.
+        pub runs: u32,
+        /// When the last one ended, in seconds since 1970.
+        pub last: u64,
+        /// The time of a run with remote devices on a quiet network, as a multiple of a local one's.
+        pub slowdown: Quantity,
+        /// By which part such a run takes longer when others load the network to 100%.
+        pub sensitivity: Quantity,
+        /// Seconds of a run with local devices, by the number of its input.
+        pub local_s: std::collections::BTreeMap<String, Quantity>,
+        /// Traffic with each remote device on a quiet network, in Mbit/s, where a run was remote.
+        pub traffic_mbps: Option<Quantity>,
+        /// The most memory of a device, in bytes.
+        pub memory: Option<Quantity>,
+        /// Thousandths of a device's time that it used.
+        pub share_milli: Option<Quantity>,
+        /// Whether the configuration has a profile of this name, which counts instead.
+        pub written: bool,
+    }
     /// The policy that decides, and all that there are.
     pub struct Policies {
         /// The policy that decides, with its settings.

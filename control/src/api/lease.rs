@@ -37,6 +37,12 @@ records! {
         /// A profile of the broker's configuration: how the program's time depends on where its device is.
         #[serde(default)]
         pub profile: Option<String>,
+        /// The program's name, by which the broker learns from its runs, and uses what it has learnt where no profile is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub program: Option<String>,
+        /// A number for its input, such as a hash of its arguments: runs with the same one do the same work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub input: Option<u64>,
         /// By this factor the profile's times are longer; 1 unless given.
         #[serde(default)]
         pub scale: Option<f64>,

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use records::records;
 
 pub use cluster::{
-    Event, IssuedToken, Policies, PolicySettings, SeenToken, SettingValue, Summary, Tenant, TokenList,
-    TokenRequest, TokenWithdrawal, WithdrawnTokens,
+    Event, IssuedToken, LearntProfile, Policies, PolicySettings, Quantity, SeenToken, SettingValue, Summary,
+    Tenant, TokenList, TokenRequest, TokenWithdrawal, WithdrawnTokens,
 };
 pub use lease::{
     ExplanationCandidate, ExplanationStep, Job, Lease, LeaseChange, LeaseExplanation, LeaseRequest,
@@ -55,7 +55,8 @@ pub mod paths {
     /// POST (tenant): [`super::LeaseRequest`] → [`super::Lease`], waiting or granted.
     pub const LEASES: &str = "/v1/leases";
     /// GET `?wait_s=N`: [`super::Lease`], at once, or as soon as it no longer waits. PATCH: [`super::LeaseChange`] →
-    /// [`super::Lease`]. DELETE: gives it back.
+    /// [`super::Lease`]. DELETE `?completed=BOOL`: gives it back; with `completed`, its program has ended well, and something is learnt
+    /// from its run.
     pub const LEASE: &str = "/v1/leases/{id}";
     /// POST: [`super::Renewal`] → [`super::Lease`] with a token of a later expiry.
     pub const RENEW: &str = "/v1/leases/{id}/renew";
@@ -63,6 +64,10 @@ pub mod paths {
     pub const EXPLAIN: &str = "/v1/leases/{id}/explain";
     /// GET: [`super::Job`]s, what waits first.
     pub const JOBS: &str = "/v1/jobs";
+    /// GET: [`super::LearntProfile`]s; a tenant sees its own.
+    pub const PROFILES: &str = "/v1/profiles";
+    /// DELETE: forgets what was learnt of the caller's program; an administrator's request is about those of all tenants.
+    pub const PROFILE: &str = "/v1/profiles/{name}";
     /// GET: [`super::Policies`]. PUT (admin): [`super::PolicySettings`].
     pub const POLICY: &str = "/v1/policy";
     /// GET `?since=NUMBER`: server-sent events, each [`super::Event`].

@@ -50,6 +50,8 @@ fn request() -> LeaseRequest {
         holder: PrivateKey::generate().public().to_text(),
         transport: "tcp".into(),
         profile: None,
+        program: None,
+        input: None,
         scale: None,
         goal_s: None,
         importance: None,

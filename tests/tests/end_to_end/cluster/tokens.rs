@@ -51,6 +51,8 @@ fn request(key: &PrivateKey) -> LeaseRequest {
         holder: key.public().to_text(),
         transport: "tcp".into(),
         profile: None,
+        program: None,
+        input: None,
         scale: None,
         goal_s: None,
         importance: None,
