@@ -215,7 +215,7 @@ mod tests {
             "--gpus 2 --gpu-memory 4GiB --share 25% --model A --model B --traffic 1Gbit --goal 2m --node n";
         let arguments = parse(line).unwrap();
         let key = PrivateKey::generate();
-        let request = arguments.request(Path::new("/bin/app"), Some("tcp".parse().unwrap()), &key);
+        let request = arguments.request(&[OsString::from("/bin/app")], Some("tcp".parse().unwrap()), &key);
         assert_eq!((request.gpus, request.memory, request.share_milli), (2, 4 << 30, 250));
         assert_eq!((request.models.join(","), request.transport.as_str()), ("A,B".to_owned(), "tcp"));
         assert_eq!((request.traffic_mbps, request.goal_s), (Some(1000), Some(120.0)));
@@ -227,11 +227,14 @@ mod tests {
     #[test]
     fn without_options_it_is_one_whole_gpu() {
         let arguments = parse("").unwrap();
-        let request = arguments.request(Path::new("app"), None, &PrivateKey::generate());
+        let request = arguments.request(&[OsString::from("app")], None, &PrivateKey::generate());
         assert_eq!((request.gpus, request.memory, request.share_milli), (1, 0, 1000));
         assert!(!arguments.given());
         assert!(
-            parse("--wait 0").unwrap().request(Path::new("a"), None, &PrivateKey::generate()).now_or_never
+            parse("--wait 0")
+                .unwrap()
+                .request(&[OsString::from("a")], None, &PrivateKey::generate())
+                .now_or_never
         );
         for bad in ["--gpus 0", "--share 120%", "--gpu-memory x", "--importance 11", "--now --wait 3"] {
             assert!(parse(bad).is_err(), "{bad}");

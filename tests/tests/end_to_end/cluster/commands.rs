@@ -64,7 +64,15 @@ fn shows() -> Result<()> {
         }
     }
     puppet.finish()?;
-    cluster.wait_idle(SOON)
+    cluster.wait_idle(SOON)?;
+    // It has run to its end, and something was learnt from that.
+    let profiles = || -> Result<String> {
+        Ok(process::run(&mut cluster.client("ann", &["profiles"])?)?.success()?.stdout)
+    };
+    ensure!(profiles()?.contains("puppet"), "{}", profiles()?);
+    process::run(&mut cluster.client("ann", &["profiles", "forget", "puppet"])?)?.success()?;
+    ensure!(!profiles()?.contains("puppet"), "{}", profiles()?);
+    Ok(())
 }
 
 fn drawn() -> Result<()> {

@@ -19,7 +19,10 @@ use super::{on_hosts, puppet};
 
 /// The tests.
 pub(super) fn tests() -> Vec<Test> {
-    vec![Test::alone("cluster::a_loaded_link_is_avoided_by_those_whom_it_slows", avoided)]
+    vec![
+        Test::alone("cluster::a_loaded_link_is_avoided_by_those_whom_it_slows", avoided),
+        Test::alone("cluster::a_program_without_a_profile_leaves_a_loaded_link_within_three_runs", learnt),
+    ]
 }
 
 /// What the servers' links can carry, in Mbit/s.
@@ -169,5 +172,48 @@ fn avoided() -> Result<()> {
          {computed} ms on {where_insensitive}, {computed_there} ms behind the loaded link ({:.1} s for the last two)",
         begun.elapsed().as_secs_f64()
     );
+    Ok(())
+}
+
+fn learnt() -> Result<()> {
+    let link = LINK.to_string();
+    let setup = Setup::servers(2)
+        .each(&["--device", "software", "--workers", "1", "--nic-mbps", &link])
+        .config("client_nic_mbps = 400\n");
+    let mut cluster = on_hosts(&setup)?;
+    let noise = cluster.another_host("noise")?;
+    let loaded = cluster.nodes[0].host.clone().context("no host")?;
+    for node in &cluster.nodes {
+        node.host.as_ref().context("no host")?.shape(LINK)?;
+    }
+    let run = |cluster: &Cluster| -> Result<(String, u64)> {
+        let mut program =
+            puppet(cluster, "ann", &["--gpus", "1", "--gpu-memory", "256MiB", "--share", "40%"])?;
+        // Two transfers, so that it lasts longer than two heartbeats.
+        let time = transfer(&mut program)? + transfer(&mut program)?;
+        let node = cluster.only_lease()?.grants[0].node.clone();
+        program.finish()?;
+        cluster.wait_idle(Duration::from_secs(30))?;
+        Ok((node, time))
+    };
+    // The first run can be anywhere, and is behind the link that gets its load then.
+    cluster.admin(|broker| broker.drain("s1", true))?;
+    let mut runs = vec![run(&cluster)?];
+    cluster.admin(|broker| broker.drain("s1", false))?;
+    noise.shape(LINK * 6 / 10)?;
+    let senders = [Sender::start(&noise, &loaded)?, Sender::start(&loaded, &noise)?];
+    while runs.len() < 4 && runs.last().is_some_and(|(node, _)| node == "s0") {
+        measured(&cluster)?;
+        runs.push(run(&cluster)?);
+    }
+    drop(senders);
+    let known = cluster.tenant("ann", |broker| broker.profiles())?;
+    println!("runs (node, ms of transfers): {runs:?}; learnt: {known:?}");
+    ensure!(
+        runs.last().is_some_and(|(node, _)| node == "s1"),
+        "it is still behind the loaded link: {runs:?}"
+    );
+    let known = known.iter().find(|profile| profile.program == "puppet").context("nothing was learnt")?;
+    ensure!(known.runs as usize == runs.len() && known.traffic_mbps.is_some(), "{known:?}");
     Ok(())
 }
