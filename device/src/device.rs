@@ -3,8 +3,8 @@
 use crate::telemetry::{Group, Telemetry};
 use crate::{
     AddressPlan, Code, CopySink, DeviceInfo, Done, Error, Handle, HostData, HostSource, HostTarget, Launch,
-    LibraryCall, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region, Result,
-    Seat,
+    LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region,
+    Result, Seat,
 };
 
 /// What a synchronisation waits for.
@@ -33,11 +33,16 @@ pub trait Device: Send + Sync {
     fn infos(&self) -> Vec<DeviceInfo>;
 
     /// Whether the device and the memory of the process that calls it are one: a kernel can be given the address of memory
-    /// that both see ([`MemoryKind::Direct`]), and nothing needs to be mirrored. Otherwise memory that the host and the
-    /// device share has a copy on either side ([`MemoryKind::Mirrored`]), and `Direct` memory is [`Code::NotSupported`].
-    /// The answer never changes.
+    /// of ordinary memory of the process, such as some that the program has registered. The answer never changes.
     fn sees_host_memory(&self) -> bool {
         false
+    }
+
+    /// Whether [`MemoryKind::Direct`] memory is possible: memory that is one for the device and the process that calls it, so that
+    /// running kernels and threads of the host see each other's writes and atomic operations at once. So it is where they are one
+    /// process, and where two processes of one machine map the same file. The answer never changes.
+    fn shares_memory(&self) -> bool {
+        self.sees_host_memory()
     }
 
     /// Reserves addresses inside `proposal` and says how they are used. Fails with
@@ -61,11 +66,20 @@ pub trait Device: Send + Sync {
         Vec::new()
     }
 
+    /// The memory file behind [`MemoryKind::Direct`] memory, where there is one: a byte's offset in the file is its offset in the
+    /// shared range, and the file's size, which is fixed, is the range's. Another process of the machine that maps it at the same
+    /// addresses has the same memory. Whoever frees such memory has its pages removed from the file, so that it is zero when it is
+    /// allocated anew. To be called after [`Device::reserve`].
+    fn shared_file(&self) -> Option<std::os::fd::RawFd> {
+        None
+    }
+
     /// Backs `size` bytes at `addr` (both multiples of the 4 KiB page) with memory, zeroed unless it takes
     /// the place of memory whose release is still pending. Ordered after earlier [`Device::mem_free`]s: work
     /// that is enqueued from now on waits for what the old memory's release waits for. (Shared memory in
     /// such a place makes the call itself wait.) [`Code::OutOfMemory`] when the device is full;
-    /// [`Code::InvalidValue`] when the place is outside its range or taken.
+    /// [`Code::InvalidValue`] when the place is outside its range or taken; [`Code::NotSupported`] for `Direct` memory where
+    /// [`Device::shares_memory`] says that there can be none.
     fn mem_alloc(&self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<()>;
 
     /// Releases the allocation that starts at `addr`: after all earlier work of the device, or, given
@@ -193,6 +207,17 @@ pub trait Device: Send + Sync {
     /// have, are [`Code::InvalidValue`]; addresses that are not the application's are an error of the work, as a kernel's are.
     fn library(&self, call: LibraryCall<'_>) -> Result<()> {
         let what = format!("This device has no mathematical libraries (operation {})", call.operation);
+        Err(Error::new(Code::NotSupported, what))
+    }
+
+    /// Has a stream carry out operations on words of memory, one after another: at most [`MemOp::MOST`], of device memory and of
+    /// memory that host and device see as one ([`MemoryKind::Direct`]). Mirrored memory is refused as
+    /// [`Code::NotSupported`], because what one side writes there the other does not see in time; where a word is in no
+    /// allocation, or a stream does not exist, nothing is put on the stream.
+    fn mem_ops(&self, stream: Handle, ops: &[MemOp]) -> Result<()> {
+        let _ = (stream, ops);
+        let what =
+            "a stream's memory operation (cuStreamWaitValue and its like) is not possible on this device";
         Err(Error::new(Code::NotSupported, what))
     }
 

@@ -36,6 +36,7 @@ mod info;
 mod launch;
 mod library;
 mod limit;
+mod mem_op;
 mod memory;
 mod pacer;
 mod region;
@@ -51,6 +52,7 @@ pub use info::{Attribute, DeviceInfo, FunctionInfo, GlobalInfo, GlobalKind, Modu
 pub use launch::{Launch, LaunchLimits, MAX_PARAM_BYTES, PreparedLaunch, check_params};
 pub use library::LibraryCall;
 pub use limit::Limit;
+pub use mem_op::{Condition, MemOp, MemOpKind};
 pub use memory::{AddressPlan, MemoryInfo, MemoryKind, PAGE, Range, Seat};
 pub use pacer::Pacer;
 pub use region::Region;

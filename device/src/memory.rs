@@ -133,7 +133,7 @@ impl Seat {
 pub enum MemoryKind {
     /// Only the device sees it. Placed in the ordinal's device range.
     Device = 0,
-    /// Host and device run in one process and see the same bytes. Placed in the shared range.
+    /// Host and device see the same bytes ([`crate::Device::shares_memory`]). Placed in the shared range.
     Direct = 1,
     /// Host and device each have a copy. Placed in the shared range. The device reads pages through
     /// [`crate::Host::fetch`] when a kernel first touches them, and hands back what it changed through

@@ -23,7 +23,8 @@ use rgpu_wire::records;
 macro_rules! for_each_call {
     ($then:ident) => {
         $then! {
-            /// Backs memory with zeroes, at the expense of the session's credit.
+            /// Backs memory with zeroes, at the expense of the session's credit. The kind is 0 for device memory, 2 for memory of
+            /// which both sides have a copy, and 1, where the hello's answer allows it, for memory that both sides map.
             1 mem_alloc MemAlloc posted plain since 0 (ordinal: u32, addr: u64, size: u64, kind: u32) -> ();
             /// Releases memory; its size returns to the session's credit.
             2 mem_free MemFree posted plain since 0 (ordinal: u32, addr: u64, stream: Option<u64>) -> ();
@@ -128,6 +129,8 @@ macro_rules! for_each_call {
             48 library Library posted bulk since 6 (stream: u64, operation: u32) -> ();
             /// The version of a mathematical library that the device's side has, or 0 and why there is none.
             49 library_version LibraryVersionAsk asked plain since 6 (ordinal: u32, library: u32) -> LibraryVersion;
+            /// Has a stream write words of memory and wait for words of it, one after another; at most 256.
+            50 mem_ops MemOps posted plain since 7 (stream: u64, ops: Vec<MemOp>) -> ();
         }
     };
 }
@@ -147,6 +150,17 @@ records! {
         height: u64,
         /// Slices.
         depth: u64,
+    }
+    /// An operation of a stream on a word of memory, as `CUstreamBatchMemOpParams` has it.
+    MemOp {
+        /// Which: 1 waits for a word of four bytes, 2 writes one, 4 and 5 do so with eight; 3 and 6 are barriers.
+        kind: u32,
+        /// Of a wait its condition; as `cuda.h` has them.
+        flags: u32,
+        /// Where the word is.
+        addr: u64,
+        /// What is written or waited for.
+        value: u64,
     }
     /// What lets one server connect to another one's session. The secret never crosses the wire between them.
     PeerKey {

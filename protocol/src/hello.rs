@@ -22,7 +22,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"RGPU");
 /// The protocol's major version: both sides must have the same.
 pub const MAJOR: u16 = 1;
 /// The protocol's minor version: the smaller of both sides' is spoken.
-pub const MINOR: u16 = 6;
+pub const MINOR: u16 = 7;
 /// The client wants to know when its calls are executed: see [`Notice::Trace`](crate::frame::Notice::Trace).
 pub const FEATURE_TRACE: u64 = 2;
 /// The session only looks: what the devices are, and what is measured of them. It gets no addresses and no memory, and
@@ -34,9 +34,14 @@ pub const FEATURE_PEERS: u64 = 16;
 /// This is no program, but another server that brings copies to a session. The credential is an introduction (see
 /// `docs/protocol.md`), and the answer a [`LinkAnswer`]. Since minor version 3.
 pub const FEATURE_LINK: u64 = 32;
+/// In a hello: the client can have pinned and managed memory be one memory with the server's, where the transport passes memory
+/// files. In the answer: the server passes one more of them, behind those of the devices: the shared range's, at offset 0 its
+/// first byte; and it allows memory of kind 1 there (see [`MemAlloc`](crate::calls::MemAlloc)). Since minor version 7.
+pub const FEATURE_ONE_MEMORY: u64 = 128;
 /// The feature bits that no transport may have: those above, and 1, which earlier releases' shared memory had. Each
 /// transport's own bit stands with its [connector](crate::transport::Connector::feature).
-pub const OTHER_FEATURES: u64 = 1 | FEATURE_TRACE | FEATURE_OBSERVE | FEATURE_PEERS | FEATURE_LINK;
+pub const OTHER_FEATURES: u64 =
+    1 | FEATURE_TRACE | FEATURE_OBSERVE | FEATURE_PEERS | FEATURE_LINK | FEATURE_ONE_MEMORY;
 /// Bytes of the part that no version changes.
 pub const PREFIX_BYTES: usize = 12;
 /// The longest hello that is accepted, without the prefix.

@@ -19,17 +19,20 @@ use crate::pacer::LedgerPacer;
 use crate::peer::Channel;
 use crate::session::{Session, initial_credit};
 use crate::store::Store;
-use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Host, Pacer, Range, Seat};
+use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Host, Pacer, Range, Seat, attribute};
 use rgpu_nvidia::{self as nvidia, NvidiaDevice};
+use rgpu_protocol::calls::{Call, MemOps};
 use rgpu_protocol::hello::{
-    self, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_TRACE, Hello, HelloAnswer, HelloSeat, MAJOR, Status,
+    self, FEATURE_OBSERVE, FEATURE_ONE_MEMORY, FEATURE_PEERS, FEATURE_TRACE, Hello, HelloAnswer, HelloSeat,
+    MAJOR, Status,
 };
 use rgpu_protocol::sys::SignalSet;
+use rgpu_protocol::transport::pass::MAX_PASSED;
 use rgpu_protocol::transport::{
     Accepted, CONNECTORS, Choice, Connectors, Finish, Stream, Transport, offered,
 };
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -163,8 +166,8 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
     let ledger = Arc::new(Ledger::join(ledger, orders.slot as usize)?);
     let connection = Connection::accept(stream, connectors, &orders);
     let peers = if orders.peers.is_some() { FEATURE_PEERS } else { 0 };
-    let features = connection.feature | peers | (orders.hello.features & FEATURE_OBSERVE);
-    let session = begin_session(&connection, &mut orders, store, others)?;
+    let mut features = connection.feature | peers | (orders.hello.features & FEATURE_OBSERVE);
+    let mut session = begin_session(&connection, &mut orders, store, others)?;
     let slot = orders.slot as usize;
     let stats = ledger.slot(slot);
     end_on_sigterm(session.farewell(), stats)?;
@@ -182,11 +185,16 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
         true => vec![0; plan.devices.len()],
         false => initial_credit(&ledger, slot, orders.device.count),
     };
+    let files = memory_files(&*device, &connection, &orders);
+    if files.shared.is_some() {
+        features |= FEATURE_ONE_MEMORY;
+        session.has_one_memory();
+    }
     let answer = HelloAnswer {
         status: Status::Accepted as u32,
         message: String::new(),
         features,
-        devices: described(device.infos(), &ledger, slot),
+        devices: described(device.infos(), &ledger, slot, orders.minor),
         plan: convert::plan(&plan),
         credit: credit.clone(),
     };
@@ -198,13 +206,37 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
     stats.begun.store(1, std::sync::atomic::Ordering::SeqCst);
     say(&*connection.hello, &(answer, orders.extras))?;
     if let Some(finish) = connection.finish {
-        finish.finish(&*connection.hello, &device.memory_files(), Instant::now() + ANSWER_TIME)?;
+        finish.finish(&*connection.hello, &files.all(), Instant::now() + ANSWER_TIME)?;
     }
     session.run(device, ledger.clone(), slot, &credit, move || {
         stats.set_reason("the application has gone");
         exit();
     });
     exit();
+}
+
+/// What the client maps, too.
+struct MemoryFiles {
+    /// Behind the devices' memory, by ordinal.
+    devices: Vec<RawFd>,
+    /// Behind the memory that is one for both sides, where the client knows that.
+    shared: Option<RawFd>,
+}
+
+impl MemoryFiles {
+    fn all(&self) -> Vec<RawFd> {
+        self.devices.iter().copied().chain(self.shared).collect()
+    }
+}
+
+/// The memory files that the client is passed, where it is passed any.
+fn memory_files(device: &dyn Device, connection: &Connection, orders: &Orders) -> MemoryFiles {
+    let passes = connection.finish.as_ref().is_some_and(|finish| finish.passes_memory());
+    let wants = passes && orders.minor >= MemOps::SINCE && orders.hello.features & FEATURE_ONE_MEMORY != 0;
+    let devices = device.memory_files();
+    // A message has room for so many, and the transport has some of its own.
+    let room = devices.len() + 4 <= MAX_PASSED;
+    MemoryFiles { devices, shared: device.shared_file().filter(|_| wants && room) }
 }
 
 /// Whether the daemon has gone.
@@ -259,9 +291,25 @@ fn open_device(
     Ok((device, plan))
 }
 
-/// What the client is told of the devices: of their memory, a program with a lease sees what that gives.
-fn described(infos: Vec<DeviceInfo>, ledger: &Ledger, slot: usize) -> Vec<hello::DeviceInfo> {
-    let described = |(info, ordinal): (DeviceInfo, u32)| {
+/// Attributes of what a client of an older minor version than this has no calls for.
+const SINCE: (u16, [u32; 5]) = (
+    MemOps::SINCE,
+    [
+        attribute::CAN_USE_STREAM_MEM_OPS_V1,
+        attribute::CAN_USE_64_BIT_STREAM_MEM_OPS_V1,
+        attribute::CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
+        attribute::CAN_USE_64_BIT_STREAM_MEM_OPS,
+        attribute::CAN_USE_STREAM_WAIT_VALUE_NOR,
+    ],
+);
+
+/// What the client, which speaks a minor version, is told of the devices: of their memory, a program with a lease sees what that
+/// gives.
+fn described(infos: Vec<DeviceInfo>, ledger: &Ledger, slot: usize, minor: u16) -> Vec<hello::DeviceInfo> {
+    let described = |(mut info, ordinal): (DeviceInfo, u32)| {
+        if minor < SINCE.0 {
+            info.attributes.retain(|(number, _)| !SINCE.1.contains(number));
+        }
         let most = ledger.cap(slot, ordinal);
         let total_memory = most.map_or(info.total_memory, |most| info.total_memory.min(most));
         convert::device_info(DeviceInfo { total_memory, ..info })

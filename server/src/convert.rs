@@ -8,6 +8,10 @@ pub(crate) fn region(r: &wire::Region) -> device::Region {
     same_fields!(Region, r => device::Region)
 }
 
+pub(crate) fn mem_op(op: &wire::MemOp) -> device::Result<device::MemOp> {
+    device::MemOp::new(op.kind, op.addr, op.value, op.flags)
+}
+
 pub(crate) fn target(t: &wire::Target) -> device::Result<device::Target> {
     match t.kind {
         wire::Target::DEVICE => match u32::try_from(t.id) {

@@ -56,6 +56,8 @@ pub(crate) struct Devices {
     session: Session,
     /// [`Device::sees_host_memory`], which never changes.
     sees_host_memory: bool,
+    /// [`Device::shares_memory`], which never changes.
+    shares_memory: bool,
     states: Vec<DeviceState>,
     shared: SharedSpace,
     next_handle: AtomicU64,
@@ -81,6 +83,7 @@ impl Devices {
         let states = plan.devices.iter().zip(infos).map(|(range, info)| DeviceState::new(*range, info));
         Ok(Self {
             sees_host_memory: session.device.sees_host_memory(),
+            shares_memory: session.device.shares_memory(),
             states: states.collect(),
             shared: SharedSpace::new(plan.shared),
             next_handle: AtomicU64::new(rgpu_device::FIRST_STREAM),
@@ -94,7 +97,12 @@ impl Devices {
         &self.session.device
     }
 
-    /// Whether host and device see the same memory, so that nothing is mirrored.
+    /// Whether pinned and managed memory is one memory for host and device, so that it is not mirrored.
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.shares_memory
+    }
+
+    /// Whether the device is in this process, and sees its ordinary memory.
     pub(crate) fn sees_host_memory(&self) -> bool {
         self.sees_host_memory
     }

@@ -10,7 +10,6 @@ use parking_lot::{Mutex, RwLock};
 use rgpu_device::{Device, Host};
 
 use super::error::{self, Code, Error, Result};
-use super::mem_op::{Batch, Batches};
 use super::registry::NumberMap;
 use rgpu_remote::Application;
 use rgpu_remote::threads::spawn_quiet;
@@ -87,7 +86,6 @@ pub(crate) struct HostSide {
     next_function: AtomicU64,
     waiting_functions: Arc<AtomicUsize>,
     caller: Mutex<Option<Sender<(u64, HostFunction)>>>,
-    batches: Batches,
 }
 
 impl HostSide {
@@ -101,7 +99,6 @@ impl HostSide {
             next_function: AtomicU64::new(1),
             waiting_functions: Arc::default(),
             caller: Mutex::new(None),
-            batches: Batches::default(),
         }
     }
 
@@ -137,19 +134,6 @@ impl HostSide {
         self.waiting_functions.fetch_add(1, Ordering::AcqRel);
         self.functions.lock().insert(id, function);
         id
-    }
-
-    /// Keeps operations on memory until their stream gets there, which it does as to a host function. The result is their
-    /// number.
-    pub(crate) fn keep_batch(&self, batch: Batch) -> u64 {
-        let id = self.next_function.fetch_add(1, Ordering::Relaxed);
-        self.batches.keep(id, batch);
-        id
-    }
-
-    /// Forgets operations that could not be enqueued.
-    pub(crate) fn drop_batch(&self, id: u64) {
-        self.batches.forget(id);
     }
 
     /// Forgets a host function that could not be enqueued.
@@ -218,11 +202,6 @@ impl Host for HostSide {
     }
 
     fn host_func(&self, id: u64) {
-        if let Some(device) = self.device.get()
-            && self.batches.begin(id, device)
-        {
-            return;
-        }
         let Some(function) = self.functions.lock().remove(&id) else { return };
         match self.caller() {
             Some(caller) => drop(caller.send((id, function))),

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-#[cfg(feature = "in-process")]
-use rgpu_device::attribute;
-use rgpu_device::{AddressPlan, Device, DeviceInfo};
+use rgpu_device::{AddressPlan, Device, DeviceInfo, attribute};
 use rgpu_remote::{Remote, Server, Several};
 
 use super::error::{Code, Error, Result};
@@ -125,9 +123,7 @@ impl Session {
     pub(super) fn in_process(config: rgpu_softgpu::Config) -> Result<Self> {
         let host = Arc::new(HostSide::new());
         let (device, plan) = soft_gpu::open(config, host.clone())?;
-        let mut session = Self::new(device, plan, host, Box::new(|| {}))?;
-        session.infos.iter_mut().for_each(say_that_memory_is_one);
-        Ok(session)
+        Self::new(device, plan, host, Box::new(|| {}))
     }
 
     /// A session over an open device whose addresses are reserved.
@@ -137,7 +133,10 @@ impl Session {
         host: Arc<HostSide>,
         goodbye: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self> {
-        let infos = device.infos();
+        let mut infos = device.infos();
+        if device.shares_memory() {
+            infos.iter_mut().for_each(say_that_memory_is_one);
+        }
         if infos.is_empty() {
             return Err(Error::new(Code::NoDevice, "The server has no device for this application"));
         }
@@ -159,19 +158,10 @@ impl Session {
     }
 }
 
-/// Has a device in this process say what it can do since pinned and managed memory is the same memory for both sides. The
-/// kernels' own accesses stay within what was allocated for them, so that pageable memory is not among it.
-#[cfg(feature = "in-process")]
+/// Has a device say what it can do where pinned and managed memory is the same memory for both sides. The kernels' own accesses
+/// stay within what was allocated for them, so that pageable memory is not among it.
 fn say_that_memory_is_one(info: &mut DeviceInfo) {
-    for number in [
-        attribute::HOST_NATIVE_ATOMIC_SUPPORTED,
-        attribute::CONCURRENT_MANAGED_ACCESS,
-        attribute::CAN_USE_STREAM_MEM_OPS_V1,
-        attribute::CAN_USE_64_BIT_STREAM_MEM_OPS_V1,
-        attribute::CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
-        attribute::CAN_USE_64_BIT_STREAM_MEM_OPS,
-        attribute::CAN_USE_STREAM_WAIT_VALUE_NOR,
-    ] {
+    for number in [attribute::HOST_NATIVE_ATOMIC_SUPPORTED, attribute::CONCURRENT_MANAGED_ACCESS] {
         match info.attributes.binary_search_by_key(&number, |(number, _)| *number) {
             Ok(at) => info.attributes[at].1 = 1,
             Err(at) => info.attributes.insert(at, (number, 1)),

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rgpu_device::{Device, Ordinal, Target};
+use rgpu_device::{Device, MemOp, Ordinal, Target};
 
 use super::context::Context;
 use super::devices::Devices;
@@ -13,7 +13,6 @@ use super::event::{DISABLE_TIMING, Event, INTERPROCESS};
 use super::generation;
 use super::host::{HostFunction, Reached};
 use super::lifecycle;
-use super::mem_op::{Batch, MemOp};
 use super::registry::{Raw, Registry};
 use super::stream::{LEGACY, NON_BLOCKING, PER_THREAD, Stream, StreamKind, URGENT};
 
@@ -179,19 +178,11 @@ impl Streams {
         Ok(())
     }
 
-    /// Has the stream carry out operations on words of memory, which lie in this process.
-    pub(super) fn mem_ops(&self, stream: &Stream, ops: Vec<MemOp>) -> Result<()> {
-        let (devices, ordinal) = (self.devices.clone(), stream.ordinal);
-        let status = Box::new(move || devices.sticky_code(ordinal));
-        let id = self.devices.host().keep_batch(Batch { ops, status, done: 0 });
-        let enqueued = self
-            .devices
-            .before_device_work()
-            .and_then(|()| self.devices.device().host_func(stream.handle, id));
-        if enqueued.is_err() {
-            self.devices.host().drop_batch(id);
-        }
-        self.devices.note(stream.ordinal, enqueued)?;
+    /// Has the stream carry out operations on words of memory, at the device's addresses.
+    pub(super) fn mem_ops(&self, stream: &Stream, ops: &[MemOp]) -> Result<()> {
+        self.devices.check_sticky(stream.ordinal)?;
+        self.devices.before_device_work()?;
+        self.devices.note(stream.ordinal, self.devices.device().mem_ops(stream.handle, ops))?;
         self.devices.work_enqueued(stream);
         Ok(())
     }

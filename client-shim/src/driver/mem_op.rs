@@ -5,7 +5,7 @@ use super::types::*;
 use super::*;
 use crate::abi::{In, Out};
 use crate::core::error::invalid;
-use crate::core::mem_op::{MemOp, RawMemOp};
+use crate::core::mem_op::{self, RawMemOp};
 use crate::graph::{self, Op};
 
 /// `CU_STREAM_MEM_OP_WAIT_VALUE_32` and so on.
@@ -43,7 +43,7 @@ pub(super) fn node(core: &Core, given: &BatchMemOpNodeParams) -> Result<Op> {
     if ops.is_empty() {
         return Err(invalid("a node of memory operations has none"));
     }
-    ops.iter().try_for_each(|op| MemOp::read(op).map(drop))?;
+    ops.iter().try_for_each(|op| mem_op::read(op).map(drop))?;
     Ok(Op::MemOps(ops.into()))
 }
 

@@ -112,6 +112,8 @@ macro_rules! for_each_case {
                 fences_hold_all_streams
                 callbacks_come_when_work_is_done
                 host_functions_are_waited_for
+                words_are_written_and_waited_for
+                bad_words_are_refused
             ]
             [LegacyOrder streams:
                 the_legacy_stream_and_blocking_ones_wait_for_each_other

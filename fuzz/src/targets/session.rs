@@ -231,6 +231,7 @@ macro_rules! fields {
 }
 fields! {
     Region { addr row_pitch slice_pitch width height depth }
+    MemOp { kind flags addr value }
     PeerKey { session number secret }
     Target { kind id }
     Managed { name addr }

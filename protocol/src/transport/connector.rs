@@ -117,7 +117,8 @@ pub trait Offer {
 pub struct Established {
     /// Carries the session.
     pub transport: Box<dyn Transport>,
-    /// The memory files behind the server's devices, by ordinal, where client and server share them.
+    /// The memory files behind the server's devices, by ordinal, where client and server share them; and then that behind the
+    /// shared range, where the answer to the hello says so.
     pub memory_files: Vec<OwnedFd>,
 }
 
@@ -146,8 +147,13 @@ pub struct Accepted {
 
 /// The last step of the server's connector.
 pub trait Finish: Send {
+    /// Whether memory files reach the client.
+    fn passes_memory(&self) -> bool {
+        false
+    }
+
     /// Sends what the client needs, right behind the answer to its hello, until `end`. `memory_files` are those behind the
-    /// devices, by ordinal, where there are any.
+    /// devices, by ordinal, where there are any, and that behind the shared range, where the answer says so.
     ///
     /// # Errors
     /// Those of the connection.

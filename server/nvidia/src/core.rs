@@ -13,7 +13,7 @@ use super::wait::{Wait, Waits};
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{
     Code, CopySink, DeviceInfo, Done, Error, ErrorState, FIRST_STREAM, Handle, Host, HostData, LaunchLimits,
-    Ordinal, Pacer, Range, Result,
+    MemOp, Ordinal, Pacer, Range, Result,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -143,6 +143,7 @@ pub(crate) struct LibraryWork {
 pub(crate) enum Op {
     Launch(Box<Launch>),
     Library(Box<LibraryWork>),
+    Words(Vec<MemOp>),
     Fill {
         to: CheckedRegion,
         value: u32,

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, FIRST_STREAM, Handle, HostData,
-    Launch, LibraryCall, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Seat,
-    Target,
+    Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result,
+    Seat, Target,
 };
 use rgpu_libraries::Operation;
 use std::sync::Arc;
@@ -330,6 +330,22 @@ impl Device for NvidiaDevice {
         }
         core.enqueue_on(stream, Op::Library(Box::new(LibraryWork { operation, addresses })));
         Ok(())
+    }
+
+    fn mem_ops(&self, stream: Handle, ops: &[MemOp]) -> Result<()> {
+        if ops.len() > MemOp::MOST {
+            return invalid(format!("{} memory operations are more than {} at once", ops.len(), MemOp::MOST));
+        }
+        self.push(stream, |state| {
+            for op in ops.iter().filter(|op| op.width() > 0) {
+                if table(state)?.place(Region::linear(op.addr, op.width()))?.mirrored {
+                    let text = "a stream's memory operation (cuStreamWaitValue and its like) on host memory of which the device has \
+                                a copy of its own";
+                    return Err(Error::new(Code::NotSupported, text));
+                }
+            }
+            Ok(Op::Words(ops.to_vec()))
+        })
     }
 
     fn library_version(&self, ordinal: Ordinal, library: u32) -> Result<u32> {

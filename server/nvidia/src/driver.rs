@@ -2,7 +2,7 @@
 
 use super::sys::{self, Address, Context, DeviceId, Event, Function, Module, Status, Stream};
 use super::table::Table;
-use rgpu_device::{Code, Error, Result};
+use rgpu_device::{Code, Error, MemOp, MemOpKind, Result};
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -517,6 +517,26 @@ impl Driver {
     /// Makes a stream wait for an event.
     pub(crate) fn stream_wait(&self, stream: Stream, event: Event) -> Result<()> {
         call!(self, stream_wait_event(stream, event, 0))
+    }
+
+    /// Has a stream carry out operations on words of memory.
+    pub(crate) fn batch_mem_op(&self, stream: Stream, ops: &[MemOp]) -> Result<()> {
+        let Some(batch) = self.table.stream_batch_mem_op else {
+            let text = "The driver has no cuStreamBatchMemOp, which is in CUDA since 11.7";
+            return Err(Error::new(Code::NotSupported, text));
+        };
+        // `CUstreamBatchMemOpParams`: the operation, the address, the value, the flags, and what is of no use here.
+        let raw = |op: &MemOp| {
+            let (number, flags) = (u64::from(op.number()), u64::from(op.flags()));
+            match op.kind() {
+                MemOpKind::Barrier => [number, flags, 0, 0, 0, 0],
+                _ => [number, op.addr, op.value(), flags, 0, 0],
+            }
+        };
+        let mut list: Vec<[u64; 6]> = ops.iter().map(raw).collect();
+        // SAFETY: as for the other entry points; the list is as long as is said.
+        let status = unsafe { batch(stream, list.len() as c_uint, list.as_mut_ptr(), 0) };
+        self.check(status, "cuStreamBatchMemOp")
     }
 
     /// Waits for a stream.

@@ -173,6 +173,7 @@ impl Submitter {
         match op {
             Op::Launch(launch) => self.launch(&stream, *launch, turn),
             Op::Library(work) => self.library(&stream, &work, turn),
+            Op::Words(ops) => core.driver.batch_mem_op(stream.raw, &ops),
             Op::Fill { to, value, element } => on.fill(to, value, element),
             Op::In { to, host_addr, data } => on.copy_in(to, host_addr, data),
             Op::Out { from, host_addr, sink } => {

@@ -208,6 +208,9 @@ entry_points! {
         5050 c"cuStreamCreateWithPriority" c"cuStreamCreateWithPriority";
     need stream_destroy(Stream): 4000 c"cuStreamDestroy" c"cuStreamDestroy_v2";
     need stream_wait_event(Stream, Event, c_uint): 3020 c"cuStreamWaitEvent" c"cuStreamWaitEvent";
+    want stream_batch_mem_op(Stream, c_uint, *mut [u64; 6], c_uint):
+        11070 c"cuStreamBatchMemOp" c"cuStreamBatchMemOp_v2"
+        ; "streams' memory operations are refused";
     need stream_synchronize(Stream): 2000 c"cuStreamSynchronize" c"cuStreamSynchronize";
     need stream_query(Stream): 2000 c"cuStreamQuery" c"cuStreamQuery";
     need event_create(*mut Event, c_uint): 2000 c"cuEventCreate" c"cuEventCreate";

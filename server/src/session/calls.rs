@@ -56,6 +56,8 @@ pub(super) struct Dispatcher {
     pub(super) images: HashMap<Handle, Vec<u8>>,
     pub(super) helpers: Helpers,
     pub(super) modules: Modules,
+    /// Whether the client maps the memory that is one for both sides.
+    pub(super) one_memory: bool,
     /// The ordinal that the current call is about.
     pub(super) ordinal: Ordinal,
     pub(super) sequence: u64,
@@ -175,6 +177,7 @@ impl Dispatcher {
             intake: Intake::new(pressure.clone()),
             pressure,
             modules: Modules::new(account.variables()),
+            one_memory: false,
             account,
             answers,
             activity,
@@ -270,8 +273,9 @@ impl Dispatcher {
     fn mem_alloc(&mut self, call: MemAlloc, _: Payload<'_>) -> Result<()> {
         self.ordinal = call.ordinal;
         let kind = MemoryKind::try_from(call.kind)?;
-        if kind == MemoryKind::Direct {
-            return Err(Error::new(Code::NotSupported, "Direct memory needs one process"));
+        if kind == MemoryKind::Direct && !self.one_memory {
+            let text = "Memory that is one for both sides needs a client that maps it";
+            return Err(Error::new(Code::NotSupported, text));
         }
         if kind == MemoryKind::Mirrored {
             self.start_collector()?;
@@ -424,6 +428,23 @@ impl Dispatcher {
         };
         let r = self.device.library(call);
         self.took(call.stream, 0, r)
+    }
+
+    fn mem_ops(&mut self, call: MemOps, _: Payload<'_>) -> Result<()> {
+        self.on_stream(call.stream);
+        let ops = call.ops.iter().map(convert::mem_op).collect::<Result<Vec<_>>>()?;
+        let r = self.device.mem_ops(call.stream, &ops);
+        if r.is_ok() && ops.iter().any(rgpu_device::MemOp::waits) {
+            self.waits_for_the_client(call.stream);
+        }
+        self.took(call.stream, 0, r)
+    }
+
+    /// A stream waits for something that may come with a later call: until it goes on, reading must, too.
+    fn waits_for_the_client(&self, stream: Handle) {
+        self.pressure.unanswered();
+        let pressure = self.pressure.clone();
+        self.device.synchronize(Target::Stream(stream), Box::new(move |_| pressure.answered()));
     }
 
     fn library_version(&mut self, call: LibraryVersionAsk, _: Payload<'_>) -> Reply<LibraryVersion> {

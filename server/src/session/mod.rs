@@ -65,6 +65,8 @@ pub struct Session {
     traced: bool,
     /// The protocol's minor version that the client speaks.
     minor: u16,
+    /// Whether the client maps the memory that is one for both sides.
+    one_memory: bool,
 }
 
 /// How a session ended.
@@ -112,7 +114,17 @@ impl Session {
         let out = Arc::new(Outgoing::new(transport.clone()));
         let pressure = Arc::new(Pressure::default());
         let host = Arc::new(WireHost::new(out.clone(), pressure.clone()));
-        Self { transport, out, pressure, host, store: None, exchange: None, traced: false, minor: 0 }
+        Self {
+            transport,
+            out,
+            pressure,
+            host,
+            store: None,
+            exchange: None,
+            traced: false,
+            minor: 0,
+            one_memory: false,
+        }
     }
 
     /// Whether the client wants to know when its calls are executed.
@@ -123,6 +135,11 @@ impl Session {
     /// Which minor version of the protocol the client speaks; the first one, unless said.
     pub fn client_speaks(&mut self, minor: u16) {
         self.minor = minor;
+    }
+
+    /// The client maps the memory that is one for both sides, and may allocate such.
+    pub fn has_one_memory(&mut self) {
+        self.one_memory = true;
     }
 
     /// Images of modules are taken from there, and kept there.
@@ -190,6 +207,7 @@ impl Session {
             activity.clone(),
         );
         dispatcher.modules.minor = self.minor;
+        dispatcher.one_memory = self.one_memory;
         dispatcher.keep_images(self.store.clone());
         dispatcher.meet_peers(self.exchange.clone());
         if self.traced {
@@ -345,7 +363,7 @@ fn watch(
             note(device, slot, out);
         }
         recall.look(out);
-        if let Some(reason) = overuse.look(&device.memory_files()) {
+        if let Some(reason) = overuse.look(&device.memory_files(), device.shared_file()) {
             slot.set_reason(&reason);
             out.goodbye(&reason);
             return;

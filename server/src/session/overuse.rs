@@ -26,21 +26,28 @@ impl Overuse {
         Self { ledger, slot, looks: 0 }
     }
 
-    /// Looks at the files behind the devices' memory, by ordinal; says why the session has to end, if it has to.
-    pub(super) fn look(&mut self, files: &[RawFd]) -> Option<String> {
-        let over = files.iter().zip(0..).find_map(|(file, ordinal)| {
-            // Without a lease a program may have all of the device.
-            let most = self.ledger.most_of(self.slot, ordinal)?;
-            let held = held(*file)?;
-            (held > most.saturating_add(most / 4).saturating_add(SLACK)).then_some((ordinal, held, most))
+    /// Looks at the files behind the devices' memory, by ordinal, and that behind the memory that is one for both sides; says why
+    /// the session has to end, if it has to.
+    pub(super) fn look(&mut self, files: &[RawFd], shared: Option<RawFd>) -> Option<String> {
+        // Without a lease a program may have all of the device.
+        let most = |ordinal| self.ledger.most_of(self.slot, ordinal);
+        let too_much = |file: RawFd, most: u64| {
+            let held = held(file)?;
+            (held > most.saturating_add(most / 4).saturating_add(SLACK)).then_some((held, most))
+        };
+        let mut every = files.iter().zip(0..);
+        let over = every.find_map(|(file, ordinal)| {
+            too_much(*file, most(ordinal)?).map(|found| (format!("of device {ordinal}"), found))
+        });
+        // It may be any device's.
+        let all: Option<u64> = (0..files.len() as u32).map(most).sum();
+        let over = over.or_else(|| {
+            too_much(shared?, all?).map(|found| ("of memory that both sides share".to_owned(), found))
         });
         self.looks = if over.is_some() { self.looks + 1 } else { 0 };
-        let (ordinal, held, most) = over.filter(|_| self.looks >= LOOKS)?;
-        Some(format!(
-            "the program has written {} MiB of device {ordinal}, of which its lease gives {} MiB",
-            held >> 20,
-            most >> 20
-        ))
+        let (what, (held, most)) = over.filter(|_| self.looks >= LOOKS)?;
+        let (held, most) = (held >> 20, most >> 20);
+        Some(format!("the program has written {held} MiB {what}, of which its lease gives {most} MiB"))
     }
 }
 
@@ -81,14 +88,21 @@ mod tests {
         };
         write(0, SLACK + (2 << 20));
         // Without a lease, everything; and with one, more than once.
-        assert_eq!((0..5).filter_map(|_| Overuse::new(ledger.clone(), slot).look(&files)).count(), 0);
+        assert_eq!((0..5).filter_map(|_| Overuse::new(ledger.clone(), slot).look(&files, None)).count(), 0);
         ledger.bind(slot, lease);
         let mut overuse = Overuse::new(ledger.clone(), slot);
-        assert_eq!((1..LOOKS).filter_map(|_| overuse.look(&files)).count(), 0);
-        assert!(overuse.look(&files).unwrap().contains("gives 1 MiB"));
+        assert_eq!((1..LOOKS).filter_map(|_| overuse.look(&files, None)).count(), 0);
+        assert!(overuse.look(&files, None).unwrap().contains("gives 1 MiB"));
         // What was given once may be held still.
         ledger.set_terms(lease, &terms(4 << 20));
         ledger.set_terms(lease, &terms(1 << 20));
-        assert_eq!((0..9).filter_map(|_| overuse.look(&files)).count(), 0);
+        assert_eq!((0..9).filter_map(|_| overuse.look(&files, None)).count(), 0);
+        // The memory that both sides share is held against all devices' together.
+        let mut overuse = Overuse::new(ledger.clone(), slot);
+        write(SLACK + (2 << 20), 8 << 20);
+        let empty = [File::from(memory_file(c"device").unwrap())];
+        let devices = empty.each_ref().map(AsRawFd::as_raw_fd);
+        assert_eq!((1..LOOKS).filter_map(|_| overuse.look(&devices, Some(files[0]))).count(), 0);
+        assert!(overuse.look(&devices, Some(files[0])).unwrap().contains("both sides"));
     }
 }

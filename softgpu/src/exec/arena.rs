@@ -48,7 +48,9 @@ pub(super) struct Arena {
     locals: Range,
     windows: Range,
     files: Vec<Option<OwnedFd>>,
-    shared_file: OwnedFd,
+    mirrored_file: OwnedFd,
+    /// What direct memory is made of, where another process may map it.
+    direct_file: Option<OwnedFd>,
 }
 
 fn os_error(what: &str) -> Error {
@@ -192,7 +194,7 @@ impl Arena {
             .enumerate()
             .map(|(i, r)| memory_file(&format!("rgpu-device-{i}"), r.size))
             .collect();
-        let Some(shared_file) = memory_file("rgpu-mirrored", shared.size) else {
+        let Some(mirrored_file) = memory_file("rgpu-mirrored", shared.size) else {
             let error = os_error("Cannot create a memory file");
             // SAFETY: our own mapping from above.
             unsafe { libc::munmap(at, size as usize) };
@@ -206,7 +208,8 @@ impl Arena {
             locals,
             windows,
             files,
-            shared_file,
+            mirrored_file,
+            direct_file: None,
         };
         arena.without_dump(whole);
         Ok(arena)
@@ -241,8 +244,18 @@ impl Arena {
     }
 
     /// The file of mirrored memory: the byte at offset 0 is the first of the shared range.
-    pub(super) fn shared_file(&self) -> &OwnedFd {
-        &self.shared_file
+    pub(super) fn mirrored_file(&self) -> &OwnedFd {
+        &self.mirrored_file
+    }
+
+    /// Has direct memory come from a file, for another process to map.
+    pub(super) fn share_direct_memory(&mut self) {
+        self.direct_file = memory_file("rgpu-shared", self.plan.shared.size);
+    }
+
+    /// The file of direct memory, if it comes from one: the byte at offset 0 is the first of the shared range.
+    pub(super) fn direct_file(&self) -> Option<&OwnedFd> {
+        self.direct_file.as_ref()
     }
 
     /// Sets what may be done with a part of the arena.
@@ -315,6 +328,13 @@ impl Arena {
         }
     }
 
+    /// Memory in the shared range that host and device see as one. What comes from a file was made zero by whoever freed it last.
+    pub(super) fn map_direct(&self, part: Range) -> Result<()> {
+        let Some(file) = &self.direct_file else { return self.map_plain(part) };
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        self.map(part, access, libc::MAP_SHARED, file.as_raw_fd(), part.base - self.plan.shared.base)
+    }
+
     /// Plain memory of this process in the arena.
     pub(super) fn map_plain(&self, part: Range) -> Result<()> {
         self.map(part, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
@@ -323,13 +343,13 @@ impl Arena {
     /// Places a part of the mirrored memory's file, not accessible yet.
     pub(super) fn map_mirrored(&self, part: Range) -> Result<()> {
         let offset = part.base - self.plan.shared.base;
-        self.map(part, libc::PROT_NONE, libc::MAP_SHARED, self.shared_file.as_raw_fd(), offset)
+        self.map(part, libc::PROT_NONE, libc::MAP_SHARED, self.mirrored_file.as_raw_fd(), offset)
     }
 
     /// Takes a part of the mirrored memory back.
     pub(super) fn unmap_mirrored(&self, part: Range) {
         self.unmap(part);
-        self.punch(&self.shared_file, part.base - self.plan.shared.base, part.size);
+        self.punch(&self.mirrored_file, part.base - self.plan.shared.base, part.size);
     }
 
     /// Makes a part inaccessible again and forgets what was there.

@@ -1,12 +1,13 @@
 //! [`SoftGpu`] as a [`Device`].
 
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc;
 
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, GlobalKind, Handle, HostData,
-    HostTarget, Launch, LibraryCall, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region,
-    Result, Seat, Target,
+    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range,
+    Region, Result, Seat, Target,
 };
 
 use super::SoftGpu;
@@ -21,6 +22,7 @@ use super::modules::{Checked, Module};
 use super::shared::{DeviceState, Runtime};
 use super::stream::{Actions, Key, Point, Work};
 use super::transfer::Transfer;
+use super::words::Words;
 use super::{info, worker};
 use crate::library::Libraries;
 
@@ -130,7 +132,11 @@ impl Device for SoftGpu {
         let config = &shared.config;
         let slots = shared.workers as u64 * worker::slots(shared.workers as u64);
         let memory = config.memory_bytes_per_device;
-        let arena = Arena::reserve_seat(proposal, seat, config.devices, memory, slots)?;
+        let mut arena = Arena::reserve_seat(proposal, seat, config.devices, memory, slots)?;
+        // Several devices of one application have different files, which cannot all be the host's memory.
+        if config.own_process && seat.is_alone() {
+            arena.share_direct_memory();
+        }
         arena.open_params()?;
         let arena = Arc::new(arena);
         let heaps = arena.heaps.iter().map(|&range| Arc::new(Heap::new(arena.clone(), range))).collect();
@@ -143,6 +149,10 @@ impl Device for SoftGpu {
 
     fn memory_files(&self) -> Vec<i32> {
         self.shared.runtime().map_or_else(|_| Vec::new(), |runtime| runtime.arena.device_files())
+    }
+
+    fn shared_file(&self) -> Option<i32> {
+        self.shared.runtime().ok()?.arena.direct_file().map(AsRawFd::as_raw_fd)
     }
 
     fn mem_alloc(&self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<()> {
@@ -163,7 +173,7 @@ impl Device for SoftGpu {
                     let done = Box::new(move |_| _ = send.send(()));
                     state.streams.wait(&points, ordinal, done, &mut actions);
                     drop(state);
-                    actions.run(&*self.shared.host);
+                    self.shared.act(actions);
                     let _ = receive.recv();
                     self.shared.settle(&mut self.shared.lock());
                 }
@@ -366,6 +376,14 @@ impl Device for SoftGpu {
         }
     }
 
+    fn mem_ops(&self, stream: Handle, ops: &[MemOp]) -> Result<()> {
+        let mut state = self.shared.lock();
+        let (key, _) = state.streams.open(stream)?;
+        let words = Words::new(memory(&mut state)?, ops, !self.shared.config.own_process)?;
+        self.shared.enqueue(state, key, Work::Words(Box::new(words)), &[]);
+        Ok(())
+    }
+
     fn library_version(&self, ordinal: Ordinal, library: u32) -> Result<u32> {
         if ordinal >= self.shared.config.devices {
             return Err(Error::new(Code::InvalidDevice, format!("There is no device {ordinal}")));
@@ -430,7 +448,7 @@ impl Device for SoftGpu {
             Ok((points, ordinal)) => {
                 state.streams.wait(&points, ordinal, done, &mut actions);
                 drop(state);
-                actions.run(&*self.shared.host);
+                self.shared.act(actions);
             }
             Err(error) => {
                 drop(state);
@@ -463,7 +481,7 @@ impl Device for SoftGpu {
         self.shared.settle(&mut state);
         self.shared.call_workers(&mut state);
         drop(state);
-        actions.run(&*self.shared.host);
+        self.shared.act(actions);
         if known { Ok(()) } else { invalid(format!("No host function {id} is running")) }
     }
 

@@ -131,6 +131,9 @@ fn attributes(config: &Config, multiprocessors: usize, number: u32) -> Vec<Attri
         (attribute::MANAGED_MEMORY, 1),
         (attribute::SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 2),
         (attribute::COMPUTE_PREEMPTION_SUPPORTED, 1),
+        (attribute::CAN_USE_STREAM_MEM_OPS_V1, 1),
+        (attribute::CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 1),
+        (attribute::CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 1),
         (attribute::COOPERATIVE_LAUNCH, 1),
         (attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, optin),
         (attribute::HOST_REGISTER_SUPPORTED, 1),
@@ -138,6 +141,8 @@ fn attributes(config: &Config, multiprocessors: usize, number: u32) -> Vec<Attri
         (attribute::MAX_BLOCKS_PER_MULTIPROCESSOR, resident_blocks(multiprocessors as u64) as i32),
         (attribute::RESERVED_SHARED_MEMORY_PER_BLOCK, 1024),
         (attribute::MEMORY_POOLS_SUPPORTED, 1),
+        (attribute::CAN_USE_64_BIT_STREAM_MEM_OPS, 1),
+        (attribute::CAN_USE_STREAM_WAIT_VALUE_NOR, 1),
     ];
     list.to_vec()
 }

@@ -123,7 +123,7 @@ impl Memory {
         for (done, &part) in fresh.iter().enumerate() {
             let mapped = match kind {
                 MemoryKind::Device => self.arena.map_device(ordinal as usize, part),
-                MemoryKind::Direct => self.arena.map_plain(part),
+                MemoryKind::Direct => self.arena.map_direct(part),
                 MemoryKind::Mirrored => mirror.add(part),
             };
             if let Err(error) = mapped {
@@ -213,6 +213,11 @@ impl Memory {
     /// Whether something waits to be unmapped.
     pub(super) fn is_unsettled(&self) -> bool {
         !self.released.is_empty()
+    }
+
+    /// Whether an address is one of those that were reserved for the device.
+    pub(super) fn is_of_the_device(&self, addr: u64) -> bool {
+        self.arena.plan.whole.contains(addr, 1)
     }
 
     /// The starts of an ordinal's allocations.

@@ -153,7 +153,7 @@ impl Mirror {
                 range.size as usize,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_NORESERVE,
-                self.arena.shared_file().as_raw_fd(),
+                self.arena.mirrored_file().as_raw_fd(),
                 offset as i64,
             )
         };

@@ -32,6 +32,7 @@ mod stream;
 mod tests;
 mod transfer;
 mod warp;
+mod words;
 mod worker;
 
 use std::sync::Arc;

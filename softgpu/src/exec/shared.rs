@@ -67,6 +67,8 @@ pub(super) struct DeviceState {
     idle: usize,
     /// Calls that no worker has answered yet.
     calls: usize,
+    /// Whether there is a thread that looks at words of memory.
+    pub(super) looker: bool,
     stop: bool,
 }
 
@@ -86,6 +88,8 @@ pub(super) struct Shared {
     state: Mutex<DeviceState>,
     wake: Condvar,
     quiet: Condvar,
+    /// A stream waits for a word of memory, or the device is closed.
+    pub(super) words_begun: Condvar,
     /// Workers that look for work without sleeping.
     looking: AtomicUsize,
     posted: AtomicU64,
@@ -120,6 +124,11 @@ pub(super) struct Turn {
 }
 
 impl DeviceState {
+    /// Whether the device is closed.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop
+    }
+
     /// An operation of a library begins: the device is busy.
     pub(super) fn computation_begins(&mut self) {
         self.computations += 1;
@@ -173,6 +182,7 @@ impl Shared {
             threads: 0,
             idle: 0,
             calls: 0,
+            looker: false,
             stop: false,
         };
         let limits = LaunchLimits::new(&info::describe(&config, workers, 0));
@@ -186,6 +196,7 @@ impl Shared {
             state: Mutex::new(state),
             wake: Condvar::new(),
             quiet: Condvar::new(),
+            words_begun: Condvar::new(),
             looking: AtomicUsize::new(0),
             posted: AtomicU64::new(0),
             urgent: AtomicUsize::new(0),
@@ -232,7 +243,7 @@ impl Shared {
         }
         self.call_workers(&mut state);
         drop(state);
-        actions.run(&*self.host);
+        self.act(actions);
         if let Some(Work::Transfer(transfer)) = here {
             self.transfer(key, *transfer);
         }
@@ -282,7 +293,7 @@ impl Shared {
         if let Some(sink) = sink {
             sink.done(outcome);
         }
-        actions.run(&*self.host);
+        self.act(actions);
         job
     }
 
@@ -555,7 +566,7 @@ impl Shared {
         let job = if next { self.pick(&mut state, BOTH) } else { None };
         self.call_workers(&mut state);
         drop(state);
-        actions.run(&*self.host);
+        self.act(actions);
         job
     }
 
@@ -571,7 +582,7 @@ impl Shared {
                 self.grid_done(&grid);
             }
         }
-        actions.run(&*self.host);
+        self.act(actions);
     }
 
     /// Waits until an ordinal has no work left.
@@ -605,5 +616,6 @@ impl Shared {
         state.stop = true;
         drop(state);
         self.wake.notify_all();
+        self.words_begun.notify_all();
     }
 }

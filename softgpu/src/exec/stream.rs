@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use super::launch::LaunchWork;
 use super::library::LibraryWork;
 use super::transfer::Transfer;
+use super::words::Words;
 
 /// Room for more work than this is given back when a stream has none left.
 const LONG_QUEUE: usize = 1024;
@@ -36,6 +37,8 @@ pub(super) enum Work {
     Record(Arc<Event>),
     /// A function of the program.
     HostFunc(u64),
+    /// Operations on words of memory.
+    Words(Box<Words>),
     /// Nothing: a place to wait.
     Wait,
 }
@@ -91,6 +94,8 @@ pub(super) struct Actions {
     done: Vec<(Done, Result<()>)>,
     functions: Vec<u64>,
     cancelled: Vec<(Transfer, Error)>,
+    /// A stream waits for a word of memory.
+    pub(super) looks_for_words: bool,
 }
 
 impl Actions {
@@ -117,6 +122,8 @@ pub(super) struct Streams {
     /// Streams whose head can be carried out by a worker.
     pub ready: VecDeque<Key>,
     functions: FxHashMap<u64, Key>,
+    /// Operations on words that wait for one, by their stream.
+    pub(super) words: FxHashMap<Key, Box<Words>>,
     gates: Vec<Point>,
     next_key: Key,
     next_number: u64,
@@ -132,6 +139,7 @@ impl Streams {
             errors: vec![ErrorState::default(); devices as usize],
             ready: VecDeque::new(),
             functions: FxHashMap::default(),
+            words: FxHashMap::default(),
             gates: Vec::new(),
             next_key: 0,
             next_number: 1,
@@ -340,6 +348,13 @@ impl Streams {
                         actions.functions.push(id);
                         break;
                     }
+                    (Work::Words(mut words), None) => {
+                        if !words.go_on() {
+                            self.words.insert(key, words);
+                            actions.looks_for_words = true;
+                            break;
+                        }
+                    }
                     (work, None) => {
                         if let Some(item) = self.streams.get_mut(&key).and_then(|s| s.queue.front_mut()) {
                             item.work = Some(work);
@@ -412,6 +427,21 @@ impl Streams {
         let Some(key) = self.functions.remove(&id) else { return false };
         self.complete(key, Ok(()), actions);
         true
+    }
+
+    /// Looks at the words that streams wait for; whether any still waits. After an error of the device nothing is waited for.
+    pub(super) fn look_at_words(&mut self, actions: &mut Actions) -> bool {
+        let keys: Vec<Key> = self.words.keys().copied().collect();
+        for key in keys {
+            let failed = self.streams.get(&key).is_none_or(|s| self.failed(s.ordinal).is_some());
+            if let Some(words) = self.words.get_mut(&key)
+                && (failed || words.go_on())
+            {
+                self.words.remove(&key);
+                self.complete(key, Ok(()), actions);
+            }
+        }
+        !self.words.is_empty()
     }
 
     /// Calls `done` when all points have been reached.
@@ -498,6 +528,11 @@ impl Streams {
             self.functions.iter().filter(|(_, key)| keys.contains(key)).map(|(&id, _)| id).collect();
         for id in functions {
             self.function_done(id, actions);
+        }
+        for key in &keys {
+            if self.words.remove(key).is_some() {
+                self.complete(*key, Ok(()), actions);
+            }
         }
         for key in &keys {
             if let Some(stream) = self.streams.get_mut(key) {

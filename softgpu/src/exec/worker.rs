@@ -39,30 +39,37 @@ struct Worker {
 
 /// Starts a worker. It blocks all signals but those that faults raise.
 pub(super) fn spawn(shared: Arc<Shared>, index: u32) -> Result<()> {
+    let hold = shared.governor.as_ref().map(|_| fault::hold_signal());
+    spawn_masked(&format!("rgpu-worker-{index}"), STACK, hold, "kernels", move || run(shared, index))
+}
+
+/// Starts a thread that blocks all signals but those that faults raise, and `also` that one.
+pub(super) fn spawn_masked(
+    name: &str,
+    stack: usize,
+    also: Option<libc::c_int>,
+    what_for: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<()> {
     // SAFETY: signal sets are plain memory, and the mask is put back below.
     let before = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
-        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
+        let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+        for signal in faults.into_iter().chain(also) {
             libc::sigdelset(&mut all, signal);
-        }
-        if shared.governor.is_some() {
-            libc::sigdelset(&mut all, fault::hold_signal());
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         before
     };
-    let thread = std::thread::Builder::new()
-        .name(format!("rgpu-worker-{index}"))
-        .stack_size(STACK)
-        .spawn(move || run(shared, index));
+    let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(body);
     // SAFETY: the mask from above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
     match thread {
         Ok(_) => Ok(()),
         Err(error) => {
-            Err(Error::new(Code::OperatingSystem, format!("Cannot start a thread for kernels: {error}")))
+            Err(Error::new(Code::OperatingSystem, format!("Cannot start a thread for {what_for}: {error}")))
         }
     }
 }

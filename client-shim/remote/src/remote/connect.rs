@@ -5,12 +5,13 @@ use super::hello::{Answered, exchange};
 use super::link::Link;
 use super::options::ConnectOptions;
 use super::reserve::{Reservation, candidates, next_free};
-use super::{Remote, convert, credit, direct, images};
+use super::{Remote, convert, credit, direct, images, one_memory};
 use parking_lot::Mutex;
 use rgpu_device::{Code, Error, Host, Range, Result, Seat};
 use rgpu_protocol::calls::{Call, Mark, PeerExpect};
 use rgpu_protocol::hello::{
-    self, FEATURE_OBSERVE, FEATURE_PEERS, FEATURE_TRACE, Hello, HelloMore, HelloSeat, Status,
+    self, FEATURE_OBSERVE, FEATURE_ONE_MEMORY, FEATURE_PEERS, FEATURE_TRACE, Hello, HelloMore, HelloSeat,
+    Status,
 };
 use rgpu_protocol::stats::Stats;
 use rgpu_protocol::transport::{Choice, ConnectError, Connector, Dial, Established, Offer, Offered, Stream};
@@ -181,6 +182,7 @@ impl<'a> Attempt<'a> {
             features: connector.feature()
                 | bit(crate::trace::is_on(), FEATURE_TRACE)
                 | bit(self.options.observe, FEATURE_OBSERVE)
+                | bit(self.reservation.is_some(), FEATURE_ONE_MEMORY)
                 | bit(self.options.shared_range.is_some(), FEATURE_PEERS),
             session: self.session,
             credential: credential.to_vec(),
@@ -236,7 +238,7 @@ impl<'a> Attempt<'a> {
 
     /// The session begins.
     fn begin(self, established: Established, answered: Answered, host: Arc<dyn Host>) -> Result<Arc<Remote>> {
-        let Established { transport, memory_files } = established;
+        let Established { transport, mut memory_files } = established;
         let Answered { minor, answer, extras } = answered;
         let plan = convert::plan(&answer.plan);
         let whole = plan.whole;
@@ -250,6 +252,11 @@ impl<'a> Attempt<'a> {
             return Err(self.refused(Code::SystemNotReady, why));
         }
         let reservation = self.reservation.map(|reservation| reservation.shrink(whole));
+        let shared = if answer.features & FEATURE_ONE_MEMORY != 0 { memory_files.pop() } else { None };
+        let one_memory = shared.filter(|_| reservation.is_some()).and_then(|file| {
+            // SAFETY: the plan's shared range is in the reservation, and nobody knows of it yet.
+            unsafe { one_memory::OneMemory::map(plan.shared, &file) }.ok()
+        });
         let link = Link::new(transport, host, self.stats)?;
         if minor >= Mark::SINCE {
             link.window.open();
@@ -266,6 +273,7 @@ impl<'a> Attempt<'a> {
             inventory: images::Inventory::new(extras),
             credit,
             mirrored: Mutex::default(),
+            one_memory,
             _reservation: reservation,
         }))
     }

@@ -58,3 +58,7 @@ pub(super) fn module_info(m: wire::ModuleInfo) -> device::ModuleInfo {
         globals: m.globals.into_iter().map(global).collect(),
     }
 }
+
+pub(super) fn mem_op(op: &rgpu_device::MemOp) -> rgpu_protocol::calls::MemOp {
+    rgpu_protocol::calls::MemOp { kind: op.number(), flags: op.flags(), addr: op.addr, value: op.value() }
+}

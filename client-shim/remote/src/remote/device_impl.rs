@@ -10,8 +10,8 @@ use super::quiet;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
-    HostTarget, Launch, LibraryCall, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch,
-    Range, Region, RegionCursor, Result, Target,
+    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, ModuleInfo, Ordinal,
+    PreparedLaunch, Range, Region, RegionCursor, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, Call};
 use rgpu_protocol::frame::{HEADER_BYTES, MAX_BULK, runs};
@@ -32,6 +32,20 @@ impl Remote {
         let value = result?;
         self.link.errors.take_pending()?;
         Ok(value)
+    }
+
+    /// A stream waits for something that may come with a later call, of whatever thread: until it has gone on, no thread waits
+    /// before it sends.
+    fn waits_for_more(&self, stream: Handle) -> Result<()> {
+        self.link.attention_begins();
+        self.link.bulk.host_func_begins();
+        let link = self.link.clone();
+        let done: Done = Box::new(move |_| {
+            link.bulk.host_func_ends();
+            link.attention_ends();
+        });
+        let call = wire::Synchronize { target: convert::target(Target::Stream(stream)) };
+        self.link.ask_later(&call, Pending::Done(done)).map(drop)
     }
 
     /// Fails where the server knows no mathematical libraries.
@@ -169,6 +183,10 @@ impl Device for Remote {
         self.infos.clone()
     }
 
+    fn shares_memory(&self) -> bool {
+        self.one_memory.is_some()
+    }
+
     /// The plan was agreed when connecting; the proposal is ignored.
     fn reserve(&self, _proposal: Range) -> Result<AddressPlan> {
         Ok(self.plan.clone())
@@ -176,12 +194,15 @@ impl Device for Remote {
 
     fn mem_alloc(&self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<()> {
         self.link.errors.check(ordinal)?;
-        if kind == MemoryKind::Direct {
-            let text = "Direct memory needs host and device in one process; use mirrored memory";
+        if kind == MemoryKind::Direct && self.one_memory.is_none() {
+            let text = "Direct memory needs host and device on one machine, and a server that shares it; use mirrored memory";
             return Err(Error::new(Code::NotSupported, text));
         }
         self.plan.check_place(ordinal, addr, size, kind)?;
         self.credit.spend(&self.link, ordinal, addr, size, || {
+            if let Some(memory) = self.one_memory.as_ref().filter(|_| kind == MemoryKind::Direct) {
+                memory.open(ordinal, addr, size)?;
+            }
             self.link.mem_alloc(ordinal, addr, size, kind as u32)
         })?;
         if kind == MemoryKind::Mirrored {
@@ -195,7 +216,13 @@ impl Device for Remote {
 
     fn mem_free(&self, ordinal: Ordinal, addr: u64, stream: Option<Handle>) -> Result<()> {
         self.link.errors.check(ordinal)?;
-        if !self.credit.regain(&self.link, addr, || self.link.mem_free(ordinal, addr, stream))? {
+        let free = || {
+            if let Some(memory) = &self.one_memory {
+                memory.close(addr);
+            }
+            self.link.mem_free(ordinal, addr, stream)
+        };
+        if !self.credit.regain(&self.link, addr, free)? {
             return Err(Error::new(Code::InvalidValue, format!("No allocation starts at {addr:#x}")));
         }
         if self.mirrored.lock().remove(&addr).is_some() {
@@ -414,6 +441,22 @@ impl Device for Remote {
         self.link.library(call.stream, call.operation, Payload::Bytes(call.params))
     }
 
+    fn mem_ops(&self, stream: Handle, ops: &[MemOp]) -> Result<()> {
+        if self.minor < wire::MemOps::SINCE {
+            let text =
+                "The server is too old for streams' memory operations (cuStreamWaitValue and its like)";
+            return Err(Error::new(Code::NotSupported, text));
+        }
+        if ops.len() > MemOp::MOST {
+            let text = format!("{} memory operations are more than {} at once", ops.len(), MemOp::MOST);
+            return Err(Error::new(Code::InvalidValue, text));
+        }
+        self.link.errors.check_stream(stream)?;
+        self.link.admit_call(stream)?;
+        self.link.mem_ops(stream, ops.iter().map(convert::mem_op).collect())?;
+        if ops.iter().any(MemOp::waits) { self.waits_for_more(stream) } else { Ok(()) }
+    }
+
     fn library_version(&self, ordinal: Ordinal, library: u32) -> Result<u32> {
         self.check_libraries()?;
         let found = self.link.library_version(ordinal, library)?;
@@ -546,6 +589,9 @@ impl Device for Remote {
         self.link.errors.reset(ordinal);
         self.link.bulk.forget_all();
         self.credit.reset(ordinal);
+        if let Some(memory) = &self.one_memory {
+            memory.close_all(ordinal);
+        }
         self.mirrored.lock().retain(|addr, o| {
             let gone = *o == ordinal;
             if gone {

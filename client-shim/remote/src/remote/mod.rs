@@ -31,6 +31,7 @@ mod images;
 mod incoming;
 mod link;
 mod modules;
+mod one_memory;
 mod options;
 mod outgoing;
 mod peers;
@@ -75,6 +76,8 @@ pub struct Remote {
     credit: Arc<credit::Credit>,
     /// Mirrored allocations, with their ordinals.
     mirrored: Mutex<HashMap<u64, Ordinal>>,
+    /// Pinned and managed memory, where server and client share it.
+    one_memory: Option<one_memory::OneMemory>,
     /// The plan's addresses are this process's as long as the session lives.
     _reservation: Option<Reservation>,
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
-    HostTarget, Launch, LibraryCall, Limit, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch,
-    Range, Region, Result, Target,
+    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, ModuleInfo, Ordinal,
+    PreparedLaunch, Range, Region, Result, Target,
 };
 
 use super::Several;
@@ -225,6 +225,20 @@ impl Device for Several {
         let (server, stream) = self.stream(call.stream)?;
         self.before_looking((server, stream))?;
         self.remote(server).library(LibraryCall { stream, ..call })
+    }
+
+    fn mem_ops(&self, stream: Handle, ops: &[MemOp]) -> Result<()> {
+        let (server, stream) = self.stream(stream)?;
+        let part = self.servers[server].part;
+        if let Some(op) = ops.iter().find(|op| !part.contains(op.addr, op.width()) && op.width() > 0) {
+            let text = format!(
+                "a stream's memory operation (cuStreamWaitValue and its like) on memory of another server's GPU, at {:#x}",
+                op.addr
+            );
+            return Err(Error::new(Code::NotSupported, text));
+        }
+        self.before_looking((server, stream))?;
+        self.remote(server).mem_ops(stream, ops)
     }
 
     fn library_version(&self, ordinal: Ordinal, library: u32) -> Result<u32> {

@@ -6,11 +6,13 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use rgpu_device::MemOp;
+
 use crate::core::context::Context;
 use crate::core::error::Result;
 use crate::core::graph::exec::Exec;
 use crate::core::graph::op::{GraphAllocation, Op};
-use crate::core::mem_op::MemOp;
+use crate::core::mem_op;
 use crate::core::memory::map::PointerKind;
 use crate::core::params::Params;
 use crate::core::process::Core;
@@ -121,7 +123,7 @@ fn changes_host(core: &Core, op: &Op) -> bool {
         Op::Host(_) | Op::Copy(_, Direction::DeviceToHost | Direction::HostToHost) => true,
         Op::Copy(what, Direction::Infer) => is_host(core, what.dst.addr),
         Op::MemOps(ops) => {
-            let written = ops.iter().filter_map(|op| MemOp::read(op).ok()).filter(MemOp::writes);
+            let written = ops.iter().filter_map(|op| mem_op::read(op).ok()).filter(MemOp::writes);
             written.into_iter().any(|op| is_host(core, op.addr))
         }
         _ => false,

@@ -8,7 +8,7 @@ use crate::core::error::{Code, Error, Result, invalid, not_implemented};
 use crate::core::event::Event;
 use crate::core::graph::op::Op;
 use crate::core::host::Reached;
-use crate::core::mem_op::{MemOp, RawMemOp};
+use crate::core::mem_op::{self, RawMemOp};
 use crate::core::memory::map::Spot;
 use crate::core::process::Core;
 use crate::core::registry::Raw;
@@ -67,22 +67,25 @@ impl Core {
 
     /// Has the stream write words of memory, and wait until words have values.
     pub(crate) fn mem_ops(&self, stream: &Stream, raw: &Arc<[RawMemOp]>) -> Result<()> {
-        if !self.devices.sees_host_memory() {
-            return Err(not_implemented(
-                "a stream's memory operation (cuStreamWaitValue and its like) on a server's GPU",
-            ));
-        }
-        let mut ops = raw.iter().map(MemOp::read).collect::<Result<Vec<_>>>()?;
+        let mut ops = raw.iter().map(mem_op::read).collect::<Result<Vec<_>>>()?;
         for op in ops.iter_mut().filter(|op| op.width() > 0) {
             let (spot, addr) = self.locate(op.addr, op.width())?;
-            if spot == Spot::Pageable {
-                return Err(invalid(format!("{addr:#x} is ordinary host memory")));
+            match spot {
+                Spot::Device | Spot::Direct => {}
+                Spot::Registered if self.devices.sees_host_memory() => {}
+                Spot::Pageable => return Err(invalid(format!("{addr:#x} is ordinary host memory"))),
+                Spot::Registered | Spot::Mirrored => {
+                    return Err(not_implemented(
+                        "a stream's memory operation (cuStreamWaitValue and its like) on host memory of which the server has a \
+                         copy of its own",
+                    ));
+                }
             }
             op.addr = addr;
         }
         match self.captures.divert(stream, || Ok(Op::MemOps(raw.clone()))) {
             Some(captured) => captured,
-            None => self.streams.mem_ops(stream, ops),
+            None => self.streams.mem_ops(stream, &ops),
         }
     }
 

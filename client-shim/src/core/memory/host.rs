@@ -168,7 +168,7 @@ impl Memory {
         let kept = bytes.max(1).checked_next_multiple_of(PAGE).ok_or_else(exhausted)?;
         let base = self.devices.shared().take(kept).ok_or_else(exhausted)?;
         let alias = matches!(kind, AllocationKind::Alias(_));
-        let own_pages = !self.devices.sees_host_memory() && !alias;
+        let own_pages = !self.devices.shares_memory() && !alias;
         let mirrored = own_pages || alias;
         let give_up = |error: Error| {
             if own_pages {
@@ -219,7 +219,7 @@ impl Memory {
         match a.kind {
             AllocationKind::Alias(_) => true,
             AllocationKind::Pinned | AllocationKind::Managed | AllocationKind::ManagedVariable => {
-                !self.devices.sees_host_memory()
+                !self.devices.shares_memory()
             }
             _ => false,
         }

@@ -209,7 +209,7 @@ impl Memory {
                 }
                 let freed =
                     self.devices.note(a.ordinal, self.devices.device().mem_free(a.ordinal, a.base, None));
-                if !self.devices.sees_host_memory() && !matches!(a.kind, AllocationKind::Alias(_)) {
+                if !self.devices.shares_memory() && !matches!(a.kind, AllocationKind::Alias(_)) {
                     self.devices.shared().unmap_host_pages(a.base, a.kept)?;
                 }
                 self.devices.shared().release(a.base, a.kept);
@@ -321,7 +321,7 @@ impl Memory {
                         (Spot::Device, addr)
                     }
                     AllocationKind::Alias(host) => (Spot::Registered, host + (addr - a.base)),
-                    _ if self.devices.sees_host_memory() => (Spot::Direct, addr),
+                    _ if self.devices.shares_memory() => (Spot::Direct, addr),
                     _ => (Spot::Mirrored, addr),
                 }),
                 Some(a) if self.map.is_mapped_throughout(&a, addr, len) => Ok((Spot::Device, addr)),
@@ -412,7 +412,7 @@ impl Memory {
                 shared.mirror_removed(a.kind.is_managed());
             }
             if self.devices.plan().shared.contains(a.base, a.kept) {
-                if !self.devices.sees_host_memory() && !matches!(a.kind, AllocationKind::Alias(_)) {
+                if !self.devices.shares_memory() && !matches!(a.kind, AllocationKind::Alias(_)) {
                     let _ = shared.unmap_host_pages(a.base, a.kept);
                 }
                 shared.release(a.base, a.kept);

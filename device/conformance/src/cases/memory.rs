@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, LEGACY, OWN, code};
 use crate::{Open, host::PAGE};
-use rgpu_device::{Code, MemoryKind, Region, Target};
+use rgpu_device::{Code, MemOp, MemoryKind, Region, Target};
 
 const MIB: u64 = 1 << 20;
 /// An ordinal that no device has.
@@ -179,18 +179,29 @@ pub fn direct_memory_is_seen_by_both(open: Open) {
     let bench = Bench::new(open);
     let addr = bench.plan.shared.base;
     let direct = bench.device.mem_alloc(0, addr, PAGE, MemoryKind::Direct);
-    if !bench.device.sees_host_memory() {
+    if !bench.device.shares_memory() {
         bench.refused_at_once(direct, Code::NotSupported);
         return;
     }
     direct.unwrap();
     bench.write(addr, &[1, 2, 3]);
     bench.sync().unwrap();
-    // SAFETY: the device says that direct memory is memory of this process; it was just allocated, and nothing else uses it.
-    let seen = unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, 4) };
+    // SAFETY: the device says that direct memory is this process's, too; it is allocated when this is called, and nothing else
+    // uses it.
+    let bytes = || unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, 4) };
+    let seen = bytes();
     assert_eq!(seen, [1, 2, 3, 0]);
     seen[3] = 9;
     assert_eq!(bench.read(addr, 4), [1, 2, 3, 9]);
+    // What takes its place is zero, and stays what the host makes of it, however late the device is.
+    bench.device.mem_free(0, addr, None).unwrap();
+    bench.device.mem_alloc(0, addr, PAGE, MemoryKind::Direct).unwrap();
+    assert_eq!(std::mem::replace(&mut bytes()[3], 8), 0);
+    bench.sync().unwrap();
+    assert_eq!(bench.read(addr, 4), [0, 0, 0, 8]);
+    bench.device.mem_ops(LEGACY, &[MemOp::new(2, addr, 6, 0).unwrap()]).unwrap();
+    bench.sync().unwrap();
+    assert_eq!(bytes(), [6, 0, 0, 8]);
     bench.device.mem_free(0, addr, None).unwrap();
     bench.sync().unwrap();
 }

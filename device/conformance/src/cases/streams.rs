@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, LEGACY, OTHER, OWN, code};
 use crate::{Open, host::PAGE};
-use rgpu_device::{Code, Region, Result, Target};
+use rgpu_device::{Code, MemOp, MemoryKind, Region, Result, Target};
 use std::sync::mpsc;
 
 /// A handle that nobody has.
@@ -170,4 +170,42 @@ pub fn host_functions_are_waited_for(open: Open) {
     for id in [11, 12] {
         bench.refused(bench.device.host_func_done(id), Code::InvalidValue);
     }
+}
+
+/// An operation on a word: 1 and 4 wait until it is equal, 2 and 5 write; of four bytes and of eight.
+fn word(number: u32, addr: u64, value: u64) -> MemOp {
+    MemOp::new(number, addr, value, u32::from(matches!(number, 1 | 4))).unwrap()
+}
+
+/// Streams write words of device memory, and wait until other streams' work, or a copy, has written some.
+pub fn words_are_written_and_waited_for(open: Open) {
+    let bench = Bench::new(open);
+    let addr = bench.alloc(PAGE);
+    for stream in [OWN, OTHER] {
+        bench.device.stream_create(0, stream, false, 0).unwrap();
+    }
+    let ops = [word(1, addr, 1), word(5, addr + 8, 7 << 40 | 5), word(4, addr + 16, 9), word(2, addr + 4, 3)];
+    bench.device.mem_ops(OWN, &ops).unwrap();
+    assert!(!bench.is_done(Target::Stream(OWN)));
+    bench.device.mem_ops(OTHER, &[word(2, addr, 1)]).unwrap();
+    bench.device.synchronize_blocking(Target::Stream(OTHER)).unwrap();
+    assert!(!bench.is_done(Target::Stream(OWN)), "it waits for a second word");
+    bench.write_in(OTHER, Region::linear(addr + 16, 8), &9u64.to_le_bytes()).unwrap();
+    bench.device.synchronize_blocking(Target::Stream(OWN)).unwrap();
+    assert_eq!(bench.words(addr, 6), [1, 3, 5, 7 << 8, 9, 0]);
+}
+
+/// Words that are nobody's, or that the device has a copy of its own of, are no stream's business.
+pub fn bad_words_are_refused(open: Open) {
+    let bench = Bench::new(open);
+    let addr = bench.alloc(PAGE);
+    let ops = |stream, op| bench.device.mem_ops(stream, &[op]);
+    bench.refused(ops(NOBODY, word(2, addr, 1)), Code::InvalidHandle);
+    bench.refused(ops(LEGACY, word(2, addr + PAGE, 1)), Code::InvalidValue);
+    bench.refused(ops(LEGACY, word(5, addr + 2 * PAGE - 8, 1)), Code::InvalidValue);
+    bench.refused(bench.device.mem_ops(LEGACY, &[word(2, addr, 1); MemOp::MOST + 1]), Code::InvalidValue);
+    let shared = bench.plan.shared.base;
+    bench.device.mem_alloc(0, shared, PAGE, MemoryKind::Mirrored).unwrap();
+    bench.refused(ops(LEGACY, word(2, shared, 1)), Code::NotSupported);
+    assert_eq!(bench.words(addr, 1), [0]);
 }

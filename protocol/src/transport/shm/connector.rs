@@ -75,6 +75,10 @@ impl Offer for Offering {
 }
 
 impl Finish for Passed {
+    fn passes_memory(&self) -> bool {
+        true
+    }
+
     fn finish(
         self: Box<Self>,
         stream: &dyn Transport,

@@ -5,6 +5,7 @@ use super::kernels::Known;
 use crate::sys::{Context, DeviceId, Event, Function, HostFn, Memcpy2d, Module, Status, Stream};
 use crate::table::{Resolver, Source};
 use parking_lot::{Mutex, MutexGuard};
+use rgpu_device::MemOp;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -65,6 +66,8 @@ enum Work {
     /// What a library does on the device.
     Library(Box<dyn FnOnce() + Send>),
     Wait(usize, u64),
+    /// An operation on a word of memory.
+    Word(MemOp),
     Nothing,
 }
 
@@ -124,6 +127,8 @@ impl Fake {
             let waits = match self.streams[&name].0.first() {
                 None => continue,
                 Some(Work::Wait(stream, until)) => !self.is_done((*stream, *until)),
+                // SAFETY: words are valid by the driver's rules, which the device under test keeps.
+                Some(Work::Word(op)) => op.waits() && !unsafe { op.carry_out() },
                 Some(_) => false,
             };
             if !waits && let Some(stream) = self.streams.get_mut(&name) {
@@ -169,6 +174,7 @@ fn pump() {
                     continue;
                 }
                 Work::Library(compute) => compute(),
+                Work::Word(op) => drop(op.carry_out()),
                 Work::Wait(..) | Work::Nothing => {}
             }
         }
@@ -515,6 +521,26 @@ mod calls {
     pub(super) unsafe extern "C" fn call(stream: Stream, call: HostFn, argument: *mut c_void) -> Status {
         enqueue("cuLaunchHostFunc", stream, Work::Call(call, argument as usize))
     }
+    pub(super) unsafe extern "C" fn words(
+        stream: Stream,
+        count: c_uint,
+        list: *mut [u64; 6],
+        flags: c_uint,
+    ) -> Status {
+        // SAFETY: so many are there, by the driver's rules.
+        let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
+        let read = |[number, addr, value, flags, ..]: &[u64; 6]| {
+            MemOp::new(*number as u32, *addr, *value, *flags as u32)
+        };
+        match list.iter().map(read).collect::<Result<Vec<_>, _>>() {
+            Ok(ops) if flags == 0 => {
+                let enqueued =
+                    ops.into_iter().map(|op| enqueue("cuStreamBatchMemOp", stream, Work::Word(op)));
+                enqueued.max().unwrap_or(0)
+            }
+            _ => 1,
+        }
+    }
     pub(super) unsafe extern "C" fn query_stream(stream: Stream) -> Status {
         pump();
         let failed = with(|fake| fake.fail.get("cuStreamQuery").copied());
@@ -556,6 +582,7 @@ mod calls {
             "cuLaunchKernel" => launch as *const c_void,
             "cuLaunchHostFunc" => call as *const c_void,
             "cuStreamSynchronize" => synchronize as *const c_void,
+            "cuStreamBatchMemOp_v2" => words as *const c_void,
             "cuStreamQuery" => query_stream as *const c_void,
             "cuEventQuery" => query_event as *const c_void,
             "cuMemcpyPeerAsync" => unused as *const c_void,
