@@ -3,8 +3,8 @@
 use crate::telemetry::{Group, Telemetry};
 use crate::{
     AddressPlan, Code, CopySink, DeviceInfo, Done, Error, Handle, HostData, HostSource, HostTarget, Launch,
-    LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, PreparedLaunch, Range, Region,
-    Result, Seat,
+    LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryToken, ModuleInfo, Ordinal, PreparedLaunch,
+    Range, Region, Result, Seat,
 };
 
 /// What a synchronisation waits for.
@@ -25,6 +25,12 @@ pub struct Counters {
     pub launches: u64,
     /// Time in nanoseconds in which at least one kernel was executing.
     pub busy_ns: u64,
+}
+
+fn not_shareable() -> Error {
+    let what =
+        "sharing memory with other processes (cuIpcGetMemHandle and its like) is not possible on this device";
+    Error::new(Code::NotSupported, what)
 }
 
 /// A GPU, or several, as one application sees them. See the rules in the [crate's text](crate).
@@ -88,6 +94,46 @@ pub trait Device: Send + Sync {
 
     /// Free and total memory.
     fn mem_info(&self, ordinal: Ordinal) -> Result<MemoryInfo>;
+
+    /// Lets other processes that this device's side trusts as much as this one (those of the same user, or of a server's same tenant)
+    /// open whole pages of one allocation of device memory, until that is withdrawn or this process has gone.
+    /// [`Code::InvalidValue`] where they are not of one allocation.
+    fn export_memory(&self, ordinal: Ordinal, range: Range) -> Result<MemoryToken> {
+        let _ = (ordinal, range);
+        Err(not_shareable())
+    }
+
+    /// Nobody can open any more what the token stands for. Who has it open keeps it.
+    fn withdraw_memory(&self, token: &MemoryToken) -> Result<()> {
+        let _ = token;
+        Err(not_shareable())
+    }
+
+    /// Places memory that another process exports at addresses in the ordinal's range, as many as that has bytes. It is released
+    /// by [`Device::mem_free`]. [`Code::InvalidValue`] where nobody exports such memory to this process.
+    fn import_memory(&self, ordinal: Ordinal, place: Range, token: &MemoryToken) -> Result<()> {
+        let _ = (ordinal, place, token);
+        Err(not_shareable())
+    }
+
+    /// Where whole pages of one allocation of device memory are: in which of [`Device::memory_files`], and from which offset on.
+    /// For who brings processes together.
+    fn lend_memory(&self, ordinal: Ordinal, range: Range) -> Result<(std::os::fd::RawFd, u64)> {
+        let _ = (ordinal, range);
+        Err(not_shareable())
+    }
+
+    /// [`Device::import_memory`] of a part of another process's memory file, from an offset on.
+    fn borrow_memory(
+        &self,
+        ordinal: Ordinal,
+        place: Range,
+        file: std::os::fd::OwnedFd,
+        offset: u64,
+    ) -> Result<()> {
+        let _ = (ordinal, place, file, offset);
+        Err(not_shareable())
+    }
 
     /// Fills a region (width in bytes) with the low `element` (1, 2 or 4) bytes of `value`.
     fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()>;

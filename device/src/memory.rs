@@ -153,6 +153,10 @@ impl TryFrom<u32> for MemoryKind {
     }
 }
 
+/// What stands for memory that one process lends to others. Who does not know it cannot guess it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MemoryToken(pub [u8; 32]);
+
 /// Free and total memory of a device, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryInfo {

@@ -131,6 +131,12 @@ macro_rules! for_each_call {
             49 library_version LibraryVersionAsk asked plain since 6 (ordinal: u32, library: u32) -> LibraryVersion;
             /// Has a stream write words of memory and wait for words of it, one after another; at most 256.
             50 mem_ops MemOps posted plain since 7 (stream: u64, ops: Vec<MemOp>) -> ();
+            /// Lets other sessions of the tenant open pages of an allocation. The answer is the token for it.
+            51 memory_export MemoryExport asked plain since 7 (ordinal: u32, addr: u64, size: u64) -> [u8; 32];
+            /// Lets nobody open any more what a token stands for.
+            52 memory_withdraw MemoryWithdraw posted plain since 7 (token: [u8; 32]) -> ();
+            /// Places memory of another session of the tenant at addresses of the ordinal's range. `mem_free` releases it.
+            53 memory_import MemoryImport asked plain since 7 (ordinal: u32, addr: u64, size: u64, token: [u8; 32]) -> ();
         }
     };
 }

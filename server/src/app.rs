@@ -8,6 +8,7 @@ mod handshake;
 
 use crate::confine;
 use crate::convert;
+use crate::desk::Counter;
 use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::greeting::{ANSWER_TIME, hear_any, say};
 use crate::ledger::{Descriptors, Ledger, Slot};
@@ -261,8 +262,14 @@ fn begin_session(
     let mut session = Session::new(connection.session.clone());
     session.trace(orders.hello.features & FEATURE_TRACE != 0);
     session.client_speaks(orders.minor);
-    match orders.extras.keeps_images {
-        true => session.keep_images(Store::new(store)?),
+    match orders.desk {
+        true => {
+            let counter = Counter::new(store)?;
+            if orders.extras.keeps_images {
+                session.keep_images(Store::new(counter.clone()));
+            }
+            session.ask_at(counter);
+        }
         false => drop(store),
     }
     match orders.peers.take() {
@@ -292,7 +299,7 @@ fn open_device(
 }
 
 /// Attributes of what a client of an older minor version than this has no calls for.
-const SINCE: (u16, [u32; 5]) = (
+const SINCE: (u16, [u32; 6]) = (
     MemOps::SINCE,
     [
         attribute::CAN_USE_STREAM_MEM_OPS_V1,
@@ -300,6 +307,7 @@ const SINCE: (u16, [u32; 5]) = (
         attribute::CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
         attribute::CAN_USE_64_BIT_STREAM_MEM_OPS,
         attribute::CAN_USE_STREAM_WAIT_VALUE_NOR,
+        attribute::IPC_EVENT_SUPPORTED,
     ],
 );
 

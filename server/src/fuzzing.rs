@@ -65,6 +65,7 @@ pub fn beginnings() -> Vec<Vec<u8>> {
         offer: vec![1; 40],
         minor: 2,
         seat: HelloSeat { index: 0, of: 1 },
+        desk: true,
         extras: HelloExtras { keeps_images: true, images: vec![17, 18] },
         environment: vec![("A".into(), "b".into())],
         peers: Some(Identity { session: [1; 16], root: [2; 32] }),

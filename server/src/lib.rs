@@ -28,6 +28,7 @@ mod budget;
 pub mod confine;
 mod convert;
 pub mod daemon;
+pub mod desk;
 mod device_spec;
 mod encryption;
 #[doc(hidden)]
@@ -47,6 +48,7 @@ pub mod partition;
 pub mod peer;
 mod secret;
 pub mod session;
+pub mod shelf;
 pub mod store;
 mod words;
 

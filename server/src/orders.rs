@@ -21,7 +21,7 @@ pub(crate) const CONNECTION: i32 = 3;
 pub(crate) const ORDERS: i32 = 4;
 /// Where the ledger's rules are.
 pub(crate) const LEDGER_RULES: i32 = 5;
-/// Where the socket is that leads to the [store](crate::store), if there is one.
+/// Where the socket is that leads to the daemon's [desk](crate::desk), if there is one.
 pub(crate) const STORE: i32 = 6;
 /// Where the channel is by which other servers come, if they may.
 pub(crate) const PEERS: i32 = 7;
@@ -98,6 +98,8 @@ pub(crate) struct Orders {
     pub minor: u16,
     /// Which of the application's servers this is.
     pub seat: HelloSeat,
+    /// Whether there is a desk where to ask for what the tenant has.
+    pub desk: bool,
     /// Whether there is a store of images, and which.
     pub extras: HelloExtras,
     /// Where copies may go straight to other servers: what its keys are made of.
@@ -135,6 +137,7 @@ impl Orders {
         self.offer.encode(&mut out);
         self.minor.encode(&mut out);
         self.seat.encode(&mut out);
+        self.desk.encode(&mut out);
         self.extras.encode(&mut out);
         let variables = self.environment.iter();
         let bytes = |text: &OsStr| text.as_bytes().to_vec();
@@ -199,6 +202,7 @@ impl Orders {
         let offer = Wire::decode(&mut r)?;
         let minor = Wire::decode(&mut r)?;
         let seat = Wire::decode(&mut r)?;
+        let desk = Wire::decode(&mut r)?;
         let extras = Wire::decode(&mut r)?;
         let environment: Vec<(Vec<u8>, Vec<u8>)> = Wire::decode(&mut r)?;
         let text = OsString::from_vec;
@@ -218,6 +222,7 @@ impl Orders {
             offer,
             minor,
             seat,
+            desk,
             extras,
             environment,
             peers,
@@ -275,6 +280,7 @@ mod tests {
             offer: vec![15],
             minor: 2,
             seat: HelloSeat { index: 19, of: 21 },
+            desk: true,
             extras: HelloExtras { keeps_images: true, images: vec![17] },
             peers: Some(Identity::random()),
             environment: vec![("CUDA_VISIBLE_DEVICES".into(), "GPU-x".into())],

@@ -5,21 +5,19 @@
 //! even whether it is there.
 //!
 //! An application's process may open no files. It has a socket to the daemon, which opens them for it and hands it the
-//! descriptors ([`TenantImages::serve`]); reading, writing and hashing is the process's own work ([`Store`]). A file is written
+//! descriptors ([`Desk`](crate::desk::Desk)); reading, writing and hashing is the process's own work ([`Store`]). A file is written
 //! under another name and renamed when it is whole. Whoever reads it compares its hash, and removes it where that is
 //! wrong; so neither a crash nor a broken disk nor another application of the same tenant can make a program run
 //! anything but what it asked for.
 //!
 //! When all files together are larger than allowed, those go that were used longest ago.
 
+use crate::desk::{CREATE, Counter, KEEP, OPEN, REMOVE, Reply};
 use parking_lot::{Condvar, Mutex};
-use rgpu_protocol::transport::{receive_descriptors, send_descriptors};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -32,19 +30,8 @@ pub type Hash = [u8; 32];
 const MAX_IMAGE: u64 = 256 << 20;
 /// A client is told of so many images, those used last.
 const MAX_TOLD: usize = 4096;
-/// How long an application's process waits for the daemon.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// How long an application's process stays to keep what its session has loaded last.
 const FLUSH_TIME: Duration = Duration::from_secs(1);
-
-/// Requests, each followed by a hash.
-const OPEN: u8 = 1;
-const CREATE: u8 = 2;
-const KEEP: u8 = 3;
-const REMOVE: u8 = 4;
-/// The answer where there is nothing to hand out.
-const NOTHING: u8 = b'N';
 
 /// The daemon's directory.
 #[derive(Debug)]
@@ -159,6 +146,18 @@ fn uid_in(table: &str, local: &str, remote: &str) -> Option<u32> {
     })
 }
 
+/// A file that is being written, and removed unless it is kept.
+#[derive(Default)]
+pub(crate) struct Unfinished(Option<PathBuf>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
 /// A tenant's directory.
 #[derive(Debug)]
 pub struct TenantImages {
@@ -188,67 +187,46 @@ impl TenantImages {
         self.place.join(hex(hash))
     }
 
-    /// Answers an application's process until that has gone.
-    pub fn serve(&self, mut socket: UnixStream) {
-        let mut unfinished: Option<PathBuf> = None;
-        let mut request = [0; 33];
-        while socket.read_exact(&mut request).is_ok() {
-            let (kind, hash) = (request[0], &request[1..]);
-            let Ok(hash) = Hash::try_from(hash) else { break };
-            let answered = match kind {
-                OPEN => {
-                    let file = OpenOptions::new()
-                        .read(true)
-                        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-                        .open(self.path(&hash));
-                    if let Ok(file) = &file {
-                        let _ = file.set_modified(SystemTime::now()); // only for choosing what to remove
-                    }
-                    answer(&mut socket, file.ok())
+    /// Answers an application's process.
+    pub(crate) fn answer(&self, kind: u8, hash: &Hash, unfinished: &mut Unfinished) -> Reply {
+        match kind {
+            OPEN => {
+                let file = OpenOptions::new()
+                    .read(true)
+                    .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+                    .open(self.path(hash));
+                if let Ok(file) = &file {
+                    let _ = file.set_modified(SystemTime::now()); // only for choosing what to remove
                 }
-                CREATE => {
-                    let number = self.cache.next.fetch_add(1, Relaxed);
-                    let path = self.place.join(format!("new-{}-{number}", std::process::id()));
-                    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-                    if let Some(old) = unfinished.replace(path) {
-                        let _ = fs::remove_file(old);
-                    }
-                    answer(&mut socket, file.ok())
-                }
-                KEEP => {
-                    if let Some(path) = unfinished.take() {
-                        let small = fs::metadata(&path).is_ok_and(|m| m.len() <= self.most());
-                        if !small || fs::rename(&path, self.path(&hash)).is_err() {
-                            let _ = fs::remove_file(&path);
-                        }
-                        self.cache.tidy();
-                    }
-                    answer(&mut socket, None)
-                }
-                REMOVE => {
-                    let _ = fs::remove_file(self.path(&hash));
-                    answer(&mut socket, None)
-                }
-                _ => break,
-            };
-            if answered.is_err() {
-                break;
+                file.map_or(Reply::Nothing, Reply::File)
             }
-        }
-        if let Some(path) = unfinished {
-            let _ = fs::remove_file(path);
+            CREATE => {
+                let number = self.cache.next.fetch_add(1, Relaxed);
+                let path = self.place.join(format!("new-{}-{number}", std::process::id()));
+                let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+                // What was begun before is removed.
+                *unfinished = Unfinished(Some(path));
+                file.map_or(Reply::Nothing, Reply::File)
+            }
+            KEEP => {
+                if let Some(path) = unfinished.0.take() {
+                    let small = fs::metadata(&path).is_ok_and(|m| m.len() <= self.most());
+                    if !small || fs::rename(&path, self.path(hash)).is_err() {
+                        let _ = fs::remove_file(&path);
+                    }
+                    self.cache.tidy();
+                }
+                Reply::Done
+            }
+            _ => {
+                let _ = fs::remove_file(self.path(hash));
+                Reply::Done
+            }
         }
     }
 
     fn most(&self) -> u64 {
         MAX_IMAGE.min(self.cache.limit)
-    }
-}
-
-fn answer(socket: &mut UnixStream, file: Option<File>) -> io::Result<()> {
-    match file {
-        Some(file) => send_descriptors(socket.as_raw_fd(), &[file.as_raw_fd()]),
-        None => socket.write_all(&[NOTHING]),
     }
 }
 
@@ -272,7 +250,7 @@ fn hex(bytes: &[u8]) -> String {
 /// An application's way to its tenant's images.
 #[derive(Debug)]
 pub struct Store {
-    socket: Mutex<UnixStream>,
+    counter: Arc<Counter>,
     /// How many images are about to be kept.
     keeping: Mutex<usize>,
     kept: Condvar,
@@ -290,12 +268,9 @@ impl Drop for Keeping {
 }
 
 impl Store {
-    /// The daemon answers at the other end of this socket.
-    pub fn new(socket: OwnedFd) -> io::Result<Self> {
-        let socket = UnixStream::from(socket);
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { socket: Mutex::new(socket), keeping: Mutex::new(0), kept: Condvar::new() })
+    /// The daemon hands files out over this counter.
+    pub fn new(counter: Arc<Counter>) -> Self {
+        Self { counter, keeping: Mutex::new(0), kept: Condvar::new() }
     }
 
     /// Announces an image that is not kept yet.
@@ -311,19 +286,10 @@ impl Store {
         while *keeping > 0 && !self.kept.wait_until(&mut keeping, end).timed_out() {}
     }
 
-    fn ask(&self, socket: &mut UnixStream, kind: u8, hash: &Hash) -> Option<File> {
-        let mut request = [0; 33];
-        request[0] = kind;
-        request[1..].copy_from_slice(hash);
-        socket.write_all(&request).ok()?;
-        wait_readable(socket.as_raw_fd())?;
-        Some(receive_descriptors(socket.as_raw_fd()).ok()?.pop()?.into())
-    }
-
     /// The image with this hash, if it is there and whole.
     pub fn get(&self, hash: &Hash) -> Option<Vec<u8>> {
-        let mut socket = self.socket.lock();
-        let mut file = self.ask(&mut socket, OPEN, hash)?;
+        let mut turn = self.counter.turn();
+        let mut file = turn.file(OPEN, hash)?;
         let size = file.metadata().ok()?.len();
         let mut image = Vec::new();
         let whole = size <= MAX_IMAGE
@@ -332,7 +298,7 @@ impl Store {
             && blake3::hash(&image) == *hash;
         if !whole {
             tracing::warn!("the image {} is damaged on disk, and was removed", hex(&hash[..8]));
-            self.ask(&mut socket, REMOVE, hash);
+            turn.file(REMOVE, hash);
             return None;
         }
         Some(image)
@@ -343,26 +309,23 @@ impl Store {
         if image.len() as u64 > MAX_IMAGE || blake3::hash(image) != hash {
             return;
         }
-        let mut socket = self.socket.lock();
-        if let Some(mut file) = self.ask(&mut socket, CREATE, &hash)
+        let mut turn = self.counter.turn();
+        if let Some(mut file) = turn.file(CREATE, &hash)
             && file.write_all(image).is_ok()
         {
             drop(file);
-            self.ask(&mut socket, KEEP, &hash);
+            turn.file(KEEP, &hash);
         }
     }
-}
-
-fn wait_readable(fd: RawFd) -> Option<()> {
-    let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: `fd` is one valid entry.
-    let n = unsafe { libc::poll(&mut fd, 1, PATIENCE.as_millis() as libc::c_int) };
-    (n > 0).then_some(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desk::Desk;
+    use crate::shelf::Shelf;
+    use std::fs::File;
+    use std::os::unix::net::UnixStream;
 
     struct Directory(PathBuf);
 
@@ -383,9 +346,11 @@ mod tests {
     /// A store with the daemon's side in a thread.
     fn store(cache: &Arc<ImageCache>, tenant: &Tenant) -> (Store, TenantImages) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let images = cache.of_tenant(tenant).unwrap();
-        std::thread::spawn(move || images.serve(theirs));
-        (Store::new(ours.into()).unwrap(), cache.of_tenant(tenant).unwrap())
+        let images = Some(cache.of_tenant(tenant).unwrap());
+        let desk = Desk { images, member: Arc::new(Shelf::default()).member(tenant.clone()) };
+        std::thread::spawn(move || desk.serve(&theirs));
+        let counter = Counter::new(ours.into()).unwrap();
+        (Store::new(counter), cache.of_tenant(tenant).unwrap())
     }
 
     fn hash(image: &[u8]) -> Hash {

@@ -1,9 +1,12 @@
 //! An event.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use parking_lot::Mutex;
 use rgpu_device::{Handle, Ordinal};
 
+use super::calls::ipc_event::SharedWords;
 use super::registry::Raw;
 
 /// `cudaEventDisableTiming`.
@@ -25,4 +28,6 @@ pub(crate) struct Event {
     pub flags: u32,
     /// How much work its device had been given with its last record; 0 if it was never recorded.
     pub(super) recorded_at: AtomicU64,
+    /// What other processes know it by, if they may have it.
+    pub(super) words: Mutex<Option<Arc<SharedWords>>>,
 }

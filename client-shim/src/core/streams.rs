@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use rgpu_device::{Device, MemOp, Ordinal, Target};
 
 use super::context::Context;
@@ -203,6 +204,7 @@ impl Streams {
             context: context.raw,
             flags,
             recorded_at: AtomicU64::new(0),
+            words: Mutex::default(),
         }))
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod capture;
 pub(crate) mod graph;
 #[cfg(test)]
 mod headers;
+pub(crate) mod ipc;
 pub(crate) mod jit;
 pub(crate) mod logs;
 pub(crate) mod memory;

@@ -31,6 +31,7 @@ mod copy;
 mod device;
 mod graph;
 mod info;
+mod ipc;
 mod launch;
 mod link;
 mod logs;

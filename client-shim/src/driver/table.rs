@@ -3,7 +3,7 @@
 //! (public header `cudaTypedefs.h`). A driver keeps all that it ever had.
 
 use super::{
-    capture, context, copy, device, graph, info, launch, link, logs, mem_op, memory, module, pool,
+    capture, context, copy, device, graph, info, ipc, launch, link, logs, mem_op, memory, module, pool,
     proc_address, stream, virtual_memory,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
@@ -249,12 +249,12 @@ entry_points! {
     cuImportExternalMemory 10000 [unsupported];
     cuImportExternalSemaphore 10000 [unsupported];
     cuInit 2000 [info::cuInit];
-    cuIpcCloseMemHandle 4010 [unsupported];
-    cuIpcGetEventHandle 4010 [unsupported];
-    cuIpcGetMemHandle 4010 [unsupported];
-    cuIpcOpenEventHandle 4010 [unsupported];
-    cuIpcOpenMemHandle 4010 [unsupported];
-    cuIpcOpenMemHandle(_v2) 11000 [unsupported];
+    cuIpcCloseMemHandle 4010 [ipc::cuIpcCloseMemHandle];
+    cuIpcGetEventHandle 4010 [ipc::cuIpcGetEventHandle];
+    cuIpcGetMemHandle 4010 [ipc::cuIpcGetMemHandle];
+    cuIpcOpenEventHandle 4010 [ipc::cuIpcOpenEventHandle];
+    cuIpcOpenMemHandle 4010 [ipc::cuIpcOpenMemHandle];
+    cuIpcOpenMemHandle(_v2) 11000 [ipc::cuIpcOpenMemHandle];
     cuKernelGetAttribute 12000 [module::cuKernelGetAttribute];
     cuKernelGetFunction 12000 [module::cuKernelGetFunction];
     cuKernelGetLibrary 12050 [module::cuKernelGetLibrary];

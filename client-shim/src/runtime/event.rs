@@ -5,8 +5,7 @@ use std::ffi::c_uint;
 use super::entry::{api, enter, enter_stream};
 use crate::abi::Out;
 use crate::abi::types::{EventRef, StreamRef};
-use crate::core::error::{invalid, not_implemented};
-use crate::core::event::INTERPROCESS;
+use crate::core::error::invalid;
 use crate::core::{Code, Result, current};
 use crate::graph::{Op, capture};
 
@@ -15,9 +14,6 @@ fn create_event(out: Out<EventRef>, flags: c_uint) -> Result<()> {
     out.check()?;
     if flags & !7 != 0 {
         return Err(invalid("unknown event flags"));
-    }
-    if flags & INTERPROCESS != 0 {
-        return Err(not_implemented("an event shared between processes"));
     }
     let (core, context) = enter()?;
     out.set(core.event_create(&context, flags)?.raw)

@@ -19,6 +19,7 @@ mod event;
 mod function;
 mod graph;
 mod graph_exec;
+mod ipc;
 mod launch;
 mod library;
 mod logs;

@@ -5,8 +5,8 @@
 //! library of 12.x is bound to `cudaX_v12` where there is one, else to `cudaX`.
 
 use super::{
-    array, capture, copy, device, entry, entry_point, errors, event, function, graph, graph_exec, launch,
-    library, logs, memory, pool, stream,
+    array, capture, copy, device, entry, entry_point, errors, event, function, graph, graph_exec, ipc,
+    launch, library, logs, memory, pool, stream,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
 
@@ -256,11 +256,11 @@ entry_points! {
     cudaImportExternalMemory 12000 [unsupported];
     cudaImportExternalSemaphore 12000 [unsupported];
     cudaInitDevice 12000 [device::init_device];
-    cudaIpcCloseMemHandle 12000 [unsupported];
-    cudaIpcGetEventHandle 12000 [unsupported];
-    cudaIpcGetMemHandle 12000 [unsupported];
-    cudaIpcOpenEventHandle 12000 [unsupported];
-    cudaIpcOpenMemHandle 12000 [unsupported];
+    cudaIpcCloseMemHandle 12000 [ipc::close];
+    cudaIpcGetEventHandle 12000 [ipc::get_event];
+    cudaIpcGetMemHandle 12000 [ipc::get];
+    cudaIpcOpenEventHandle 12000 [ipc::open_event];
+    cudaIpcOpenMemHandle 12000 [ipc::open];
     cudaKernelSetAttributeForDevice 12000 [function::set_kernel_attribute];
     cudaLaunchCooperativeKernel 12000 / _ptsz 12000 [launch::launch_cooperative_kernel];
     cudaLaunchCooperativeKernelMultiDevice 12000..13000 [unsupported];

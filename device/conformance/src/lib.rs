@@ -81,6 +81,7 @@ macro_rules! for_each_case {
                 freeing_waits_for_earlier_work
                 freeing_in_a_streams_order
                 direct_memory_is_seen_by_both
+                whole_pages_of_an_allocation_are_exported
             ]
             [Nothing copies:
                 what_was_sent_comes_back

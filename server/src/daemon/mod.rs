@@ -21,6 +21,7 @@ use crate::ledger::Ledger;
 use crate::options::{Encryption, Options};
 use crate::partition::Partitions;
 use crate::peer::{PeerSessions, rule::Rule};
+use crate::shelf::Shelf;
 use crate::store::ImageCache;
 use crate::{DeviceSpec, inventory};
 use admission::{Admits, read_key};
@@ -58,6 +59,8 @@ struct Daemon {
     stopping: AtomicBool,
     /// Where images of modules are kept.
     image_cache: Option<Arc<ImageCache>>,
+    /// Memory that applications' processes lend to each other.
+    shelf: Arc<Shelf>,
     /// Where sessions meet other servers.
     peers: Arc<PeerSessions>,
     address: SocketAddr,
@@ -94,6 +97,7 @@ pub fn serve(options: Options) -> io::Result<()> {
     let rule = Rule { named: options.peers.clone(), loopback: alone };
     let daemon = Arc::new(Daemon {
         image_cache: image_store(&options),
+        shelf: Arc::default(),
         peers: PeerSessions::new(rule, leases.clone(), options.agent.is_some()),
         address,
         ledger,

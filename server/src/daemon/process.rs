@@ -22,8 +22,8 @@ use std::sync::PoisonError;
 struct Belongings<'d> {
     orders: OwnedFd,
     ledger: &'d Descriptors,
-    /// The process's end of the socket by which it asks for images.
-    images: Option<UnixStream>,
+    /// The process's end of the socket that leads to the desk.
+    desk: Option<UnixStream>,
     peers: Option<Channel>,
 }
 
@@ -36,25 +36,25 @@ impl Belongings<'_> {
             (self.ledger.rules.as_raw_fd(), LEDGER_RULES),
             (self.ledger.usage.as_raw_fd(), LEDGER_USAGE),
             (self.ledger.own.as_raw_fd(), LEDGER_OWN),
-            (self.images.as_ref().map_or(orders, AsRawFd::as_raw_fd), STORE),
+            (self.desk.as_ref().map_or(orders, AsRawFd::as_raw_fd), STORE),
             (self.peers.as_ref().map_or(orders, AsRawFd::as_raw_fd), PEERS),
         ]
     }
 }
 
 impl Daemon {
-    /// What an application's process is handed, and the daemon's end of the socket where it asks for images.
+    /// What an application's process is handed, and the daemon's end of the socket that leads to the desk.
     fn belongings(
         &self,
         orders: &Orders,
         peers: Option<Channel>,
     ) -> io::Result<(Belongings<'_>, Option<UnixStream>)> {
-        let (ours, images) = orders.extras.keeps_images.then(UnixStream::pair).transpose()?.unzip();
+        let (ours, desk) = orders.desk.then(UnixStream::pair).transpose()?.unzip();
         let ledger = self.ledger.descriptors().ok_or(io::ErrorKind::NotFound)?;
-        Ok((Belongings { orders: orders.to_file()?, ledger, images, peers }, ours))
+        Ok((Belongings { orders: orders.to_file()?, ledger, desk, peers }, ours))
     }
 
-    /// Starts the process that serves an application. The socket is where it asks for images.
+    /// Starts the process that serves an application. The socket leads to the desk.
     pub(super) fn start(
         &self,
         connection: RawFd,

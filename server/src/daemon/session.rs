@@ -4,6 +4,7 @@ use super::admission::{Heard, Refusal};
 use super::client::Client;
 use super::door::Caller;
 use super::{Daemon, printable};
+use crate::desk::Desk;
 use crate::lease::Admission;
 use crate::orders::Orders;
 use crate::partition::Arrangement;
@@ -77,7 +78,8 @@ impl Daemon {
         let lease = lease.as_ref();
         let (id, pid) = (hello.session, hello.pid);
         let named = Named { peer, id, program: printable(&hello.program), pid };
-        let images = self.tenant_images(&client, &hello, lease, peer);
+        let tenant = self.tenant(&client, &hello, lease, peer);
+        let images = tenant.as_ref().and_then(|tenant| self.tenant_images(tenant));
         let (peers, channel) = self.meet_peers(&client, &hello, lease).unzip();
         let encrypted = client.is_encrypted();
         let variables = arranged.environment.iter().filter(|_| encrypted);
@@ -95,6 +97,7 @@ impl Daemon {
             offer: more.offer,
             minor: minor.min(MINOR),
             seat: more.seat,
+            desk: tenant.is_some(),
             extras: HelloExtras {
                 keeps_images: images.is_some(),
                 images: images.as_ref().map(TenantImages::beginnings).unwrap_or_default(),
@@ -123,8 +126,8 @@ impl Daemon {
         };
         drop(orders);
         log_beginning(&named, encrypted, lease, arranged);
-        if let (Some(images), Some(socket)) = (&images, socket) {
-            images.serve(socket);
+        if let (Some(tenant), Some(socket)) = (tenant, socket) {
+            Desk { images, member: self.shelf.member(tenant) }.serve(&socket);
         }
         let status = child.wait();
         drop(peers);
@@ -176,25 +179,30 @@ impl Daemon {
         opened.map_err(|e| tracing::warn!("no copies go straight to other servers: {e}")).ok()
     }
 
-    /// Where an application's modules are kept: nowhere, if it cannot be told whose it is.
-    fn tenant_images(
+    /// Where a tenant's modules are kept, if they are.
+    fn tenant_images(&self, tenant: &Tenant) -> Option<TenantImages> {
+        let image_cache = self.image_cache.as_ref()?;
+        image_cache.of_tenant(tenant).map_err(|e| tracing::warn!("modules are not kept: {e}")).ok()
+    }
+
+    /// Whose an application is, if that can be told.
+    fn tenant(
         &self,
         client: &Client<'_>,
         hello: &Hello,
         lease: Option<&Admission>,
         peer: &str,
-    ) -> Option<TenantImages> {
-        let image_cache = self.image_cache.as_ref()?;
-        let tenant = if let Some(lease) = lease {
-            Tenant::of_broker(&lease.tenant)
+    ) -> Option<Tenant> {
+        if let Some(lease) = lease {
+            Some(Tenant::of_broker(&lease.tenant))
         } else if self.admits.token.is_some() {
-            Tenant::of_token(&hello.credential)
+            Some(Tenant::of_token(&hello.credential))
         } else if client.carrier() == Carrier::Local {
-            Tenant::of_user(peer_credentials(&client.stream()?.transport().descriptor()).ok()?.user)
+            let user = peer_credentials(&client.stream()?.transport().descriptor()).ok()?.user;
+            Some(Tenant::of_user(user))
         } else {
-            Tenant::of_loopback(self.address, peer.parse().ok()?)?
-        };
-        image_cache.of_tenant(&tenant).map_err(|e| tracing::warn!("modules are not kept: {e}")).ok()
+            Tenant::of_loopback(self.address, peer.parse().ok()?)
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::bulk::BulkSender;
 use super::exchange::Exchange;
 use super::helpers::Helpers;
 use super::host::WireHost;
+use super::lending::Lending;
 use super::memory::Account;
 use super::modules::Modules;
 use super::outgoing::Outgoing;
@@ -58,6 +59,8 @@ pub(super) struct Dispatcher {
     pub(super) modules: Modules,
     /// Whether the client maps the memory that is one for both sides.
     pub(super) one_memory: bool,
+    /// What is lent to the tenant's other sessions.
+    pub(super) lending: Lending,
     /// The ordinal that the current call is about.
     pub(super) ordinal: Ordinal,
     pub(super) sequence: u64,
@@ -178,6 +181,7 @@ impl Dispatcher {
             pressure,
             modules: Modules::new(account.variables()),
             one_memory: false,
+            lending: Lending::default(),
             account,
             answers,
             activity,

@@ -14,6 +14,7 @@ mod copies;
 mod exchange;
 mod helpers;
 mod host;
+mod lending;
 mod memory;
 pub use memory::initial_credit;
 mod modules;
@@ -26,6 +27,7 @@ mod telemetry;
 mod tracer;
 mod variables;
 
+use crate::desk::Counter;
 use crate::ledger::{Ledger, Slot, monotonic_ns};
 use crate::peer::{Channel, Identity};
 use crate::store::Store;
@@ -61,6 +63,7 @@ pub struct Session {
     pressure: Arc<Pressure>,
     host: Arc<WireHost>,
     store: Option<Arc<Store>>,
+    counter: Option<Arc<Counter>>,
     exchange: Option<Arc<Exchange>>,
     traced: bool,
     /// The protocol's minor version that the client speaks.
@@ -120,6 +123,7 @@ impl Session {
             pressure,
             host,
             store: None,
+            counter: None,
             exchange: None,
             traced: false,
             minor: 0,
@@ -145,6 +149,11 @@ impl Session {
     /// Images of modules are taken from there, and kept there.
     pub fn keep_images(&mut self, store: Store) {
         self.store = Some(Arc::new(store));
+    }
+
+    /// Memory may be lent to the tenant's other sessions, and borrowed from them.
+    pub fn ask_at(&mut self, counter: Arc<Counter>) {
+        self.counter = Some(counter);
     }
 
     /// Copies may go straight to other servers, and come from there.
@@ -208,6 +217,7 @@ impl Session {
         );
         dispatcher.modules.minor = self.minor;
         dispatcher.one_memory = self.one_memory;
+        dispatcher.lending.counter = self.counter.clone();
         dispatcher.keep_images(self.store.clone());
         dispatcher.meet_peers(self.exchange.clone());
         if self.traced {

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rgpu_device::{AddressPlan, Code, Error, Range, Result, Seat};
 
+use super::lending::DEVICE;
 pub(super) use rgpu_device::PAGE;
 
 /// Bytes that one block's shared memory may have at most.
@@ -57,7 +58,8 @@ fn os_error(what: &str) -> Error {
     Error::new(Code::OperatingSystem, format!("{what}: {}", std::io::Error::last_os_error()))
 }
 
-fn memory_file(name: &str, size: u64) -> Option<OwnedFd> {
+/// A memory file of a size that is fixed for good; `None` with the system's error where there can be none.
+pub(super) fn memory_file(name: &str, size: u64) -> Option<OwnedFd> {
     let name = CString::new(name).ok()?;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls; the descriptor is owned from here on.
@@ -189,11 +191,8 @@ impl Arena {
         }
         let whole = Range { base: proposal.base, size };
         // From here on `Drop` undoes the reservation.
-        let files = ranges
-            .iter()
-            .enumerate()
-            .map(|(i, r)| memory_file(&format!("rgpu-device-{i}"), r.size))
-            .collect();
+        let files =
+            ranges.iter().enumerate().map(|(i, r)| memory_file(&format!("{DEVICE}-{i}"), r.size)).collect();
         let Some(mirrored_file) = memory_file("rgpu-mirrored", shared.size) else {
             let error = os_error("Cannot create a memory file");
             // SAFETY: our own mapping from above.
@@ -312,6 +311,18 @@ impl Arena {
         // SAFETY: advice about our own mapping; it may be ignored.
         unsafe { libc::madvise(part.base as *mut _, part.size as usize, libc::MADV_HUGEPAGE) };
         Ok(())
+    }
+
+    /// Where a part of an ordinal's range is: the file, and the offset in it.
+    pub(super) fn place_of(&self, ordinal: usize, part: Range) -> Option<(i32, u64)> {
+        let file = self.files[ordinal].as_ref()?;
+        Some((file.as_raw_fd(), part.base - self.plan.devices[ordinal].base))
+    }
+
+    /// Places a part of another process's memory file in an ordinal's range. The file is sealed and long enough.
+    pub(super) fn map_borrowed(&self, part: Range, file: &OwnedFd, offset: u64) -> Result<()> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        self.map(part, access, libc::MAP_SHARED, file.as_raw_fd(), offset)
     }
 
     /// The files behind the ordinals' ranges, if there are such for all of them.

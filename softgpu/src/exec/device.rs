@@ -1,19 +1,20 @@
 //! [`SoftGpu`] as a [`Device`].
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc;
 
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, GlobalKind, Handle, HostData,
-    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range,
-    Region, Result, Seat, Target,
+    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryToken, ModuleInfo, Ordinal,
+    Range, Region, Result, Seat, Target,
 };
 
 use super::SoftGpu;
 use super::arena::Arena;
 use super::heap::Heap;
 use super::launch::{LaunchWork, MAX_STACK};
+use super::lending;
 use super::library::LibraryWork;
 use super::look::wait_for;
 use super::memory::{Memory, Owner, Refusal};
@@ -82,6 +83,37 @@ impl SoftGpu {
         let (key, _): (Key, _) = state.streams.open(stream)?;
         self.shared.enqueue(state, key, work, after);
         Ok(())
+    }
+
+    /// Has memory placed, waiting for what still uses the place. Work that is enqueued from then on waits for the points that are
+    /// returned.
+    fn place_patiently(
+        &self,
+        ordinal: Ordinal,
+        mut place: impl FnMut(&mut Memory) -> std::result::Result<Vec<Point>, Refusal>,
+    ) -> Result<()> {
+        loop {
+            let mut state = self.shared.lock();
+            state.streams.check(ordinal)?;
+            match place(memory(&mut state)?) {
+                Ok(order) => {
+                    state.streams.gate(&order);
+                    return Ok(());
+                }
+                Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::Wait(points)) => {
+                    // Memory that is not the device's alone, in a place that earlier work still uses: rare.
+                    let (send, receive) = mpsc::sync_channel(1);
+                    let mut actions = Actions::default();
+                    let done = Box::new(move |_| _ = send.send(()));
+                    state.streams.wait(&points, ordinal, done, &mut actions);
+                    drop(state);
+                    self.shared.act(actions);
+                    let _ = receive.recv();
+                    self.shared.settle(&mut self.shared.lock());
+                }
+            }
+        }
     }
 
     /// The mathematical libraries.
@@ -157,28 +189,7 @@ impl Device for SoftGpu {
 
     fn mem_alloc(&self, ordinal: Ordinal, addr: u64, size: u64, kind: MemoryKind) -> Result<()> {
         let runtime = self.shared.runtime()?;
-        loop {
-            let mut state = self.shared.lock();
-            state.streams.check(ordinal)?;
-            match memory(&mut state)?.allocate(&runtime.mirror, ordinal, addr, size, kind) {
-                Ok(order) => {
-                    state.streams.gate(&order);
-                    return Ok(());
-                }
-                Err(Refusal::Error(error)) => return Err(error),
-                Err(Refusal::Wait(points)) => {
-                    // Shared memory in a place that earlier work still uses: rare.
-                    let (send, receive) = mpsc::sync_channel(1);
-                    let mut actions = Actions::default();
-                    let done = Box::new(move |_| _ = send.send(()));
-                    state.streams.wait(&points, ordinal, done, &mut actions);
-                    drop(state);
-                    self.shared.act(actions);
-                    let _ = receive.recv();
-                    self.shared.settle(&mut self.shared.lock());
-                }
-            }
-        }
+        self.place_patiently(ordinal, |memory| memory.allocate(&runtime.mirror, ordinal, addr, size, kind))
     }
 
     fn mem_free(&self, ordinal: Ordinal, addr: u64, stream: Option<Handle>) -> Result<()> {
@@ -189,10 +200,37 @@ impl Device for SoftGpu {
             None => after.clone(),
             Some(stream) => state.streams.end_of(stream)?.into_iter().collect(),
         };
-        let is_callers = |owner| matches!(owner, Owner::Caller(_));
-        memory(&mut state)?.release(ordinal, addr, is_callers, order, after)?;
+        memory(&mut state)?.release(ordinal, addr, Owner::is_callers, order, after)?;
         self.shared.settle(&mut state);
         Ok(())
+    }
+
+    fn lend_memory(&self, ordinal: Ordinal, range: Range) -> Result<(i32, u64)> {
+        let mut state = self.shared.lock();
+        state.streams.check(ordinal)?;
+        memory(&mut state)?.lend(ordinal, range)
+    }
+
+    fn borrow_memory(&self, ordinal: Ordinal, place: Range, file: OwnedFd, offset: u64) -> Result<()> {
+        lending::check(&file, Range { base: offset, size: place.size })?;
+        self.place_patiently(ordinal, |memory| {
+            memory.borrow(ordinal, place, &file, offset).map(|()| Vec::new())
+        })
+    }
+
+    fn export_memory(&self, ordinal: Ordinal, range: Range) -> Result<MemoryToken> {
+        let (file, offset) = self.lend_memory(ordinal, range)?;
+        self.shared.tickets.issue(file, offset, range.size)
+    }
+
+    fn withdraw_memory(&self, token: &MemoryToken) -> Result<()> {
+        self.shared.tickets.withdraw(token);
+        Ok(())
+    }
+
+    fn import_memory(&self, ordinal: Ordinal, place: Range, token: &MemoryToken) -> Result<()> {
+        let (file, offset) = lending::redeem(token, place.size)?;
+        self.borrow_memory(ordinal, place, file, offset)
     }
 
     fn mem_info(&self, ordinal: Ordinal) -> Result<MemoryInfo> {

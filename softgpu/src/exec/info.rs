@@ -143,6 +143,7 @@ fn attributes(config: &Config, multiprocessors: usize, number: u32) -> Vec<Attri
         (attribute::MEMORY_POOLS_SUPPORTED, 1),
         (attribute::CAN_USE_64_BIT_STREAM_MEM_OPS, 1),
         (attribute::CAN_USE_STREAM_WAIT_VALUE_NOR, 1),
+        (attribute::IPC_EVENT_SUPPORTED, 1),
     ];
     list.to_vec()
 }

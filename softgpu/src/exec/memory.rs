@@ -4,6 +4,7 @@
 //! checking work against the table when it is enqueued also makes sure that it finds its memory mapped.
 
 use std::collections::BTreeMap;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
 use rgpu_device::{Code, Error, MemoryInfo, MemoryKind, Ordinal, Range, Region, Result};
@@ -20,6 +21,15 @@ pub(super) enum Owner {
     Caller(MemoryKind),
     /// A module's variables.
     Module,
+    /// Another process's, which the caller has borrowed.
+    Borrowed,
+}
+
+impl Owner {
+    /// Whether the caller may free it.
+    pub(super) fn is_callers(self) -> bool {
+        matches!(self, Self::Caller(_) | Self::Borrowed)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +119,8 @@ impl Memory {
             if touching.is_empty() {
                 continue;
             }
-            if kind != MemoryKind::Device {
+            // Nothing takes the place of another process's pages.
+            if kind != MemoryKind::Device || released.allocation.owner == Owner::Borrowed {
                 return Err(Refusal::Wait(released.after.clone()));
             }
             // What is still mapped stays mapped.
@@ -139,6 +150,43 @@ impl Memory {
         }
         self.table.insert(addr, Allocation { range, owner: Owner::Caller(kind), ordinal });
         Ok(order)
+    }
+
+    /// Places a part of another process's memory file.
+    pub(super) fn borrow(
+        &mut self,
+        ordinal: Ordinal,
+        place: Range,
+        file: &OwnedFd,
+        offset: u64,
+    ) -> std::result::Result<(), Refusal> {
+        let range = self.arena.plan.check_place(ordinal, place.base, place.size, MemoryKind::Device)?;
+        if !self.is_free(range) {
+            let text = format!("The place is taken: {} bytes at {:#x}", place.size, place.base);
+            return Err(Refusal::Error(Error::new(Code::InvalidValue, text)));
+        }
+        let pending = self.released.iter().find(|r| r.parts.iter().any(|part| part.overlaps(range)));
+        if let Some(released) = pending {
+            return Err(Refusal::Wait(released.after.clone()));
+        }
+        self.arena.map_borrowed(range, file, offset)?;
+        self.table.insert(range.base, Allocation { range, owner: Owner::Borrowed, ordinal });
+        Ok(())
+    }
+
+    /// Where a part of one allocation of device memory is: the file, and the offset in it.
+    pub(super) fn lend(&self, ordinal: Ordinal, part: Range) -> Result<(RawFd, u64)> {
+        let own = Owner::Caller(MemoryKind::Device);
+        let found = self.lookup(part.base, part.size).filter(|a| a.owner == own && a.ordinal == ordinal);
+        let whole = part.base.is_multiple_of(PAGE) && part.size.is_multiple_of(PAGE) && part.size > 0;
+        if found.is_none() || !whole {
+            let text = format!("The {} bytes at {:#x} are no pages of one allocation", part.size, part.base);
+            return Err(Error::new(Code::InvalidValue, text));
+        }
+        self.arena.place_of(ordinal as usize, part).ok_or_else(|| {
+            let text = "sharing memory with other processes (cuIpcGetMemHandle) needs memory files, which this system does not give";
+            Error::new(Code::NotSupported, text)
+        })
     }
 
     /// Finds room for a module's variables and maps it.
@@ -203,7 +251,7 @@ impl Memory {
                 match owner {
                     Owner::Caller(MemoryKind::Device) => arena.unmap_device(ordinal as usize, part),
                     Owner::Caller(MemoryKind::Mirrored) => mirror.remove(range.base),
-                    Owner::Caller(MemoryKind::Direct) | Owner::Module => arena.unmap(part),
+                    Owner::Caller(MemoryKind::Direct) | Owner::Module | Owner::Borrowed => arena.unmap(part),
                 }
             }
             false

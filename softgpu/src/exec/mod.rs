@@ -19,6 +19,7 @@ mod heap;
 mod helpers;
 mod info;
 mod launch;
+mod lending;
 mod library;
 mod look;
 mod memory;

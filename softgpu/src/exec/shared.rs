@@ -14,6 +14,7 @@ use super::governor::Governor;
 use super::grid::Grid;
 use super::heap::Heap;
 use super::launch::{LaunchWork, Site};
+use super::lending::Tickets;
 use super::library::{LibraryWork, Running};
 use super::look::{FOR_WORK, look};
 use super::memory::Memory;
@@ -82,6 +83,8 @@ pub(super) struct Shared {
     pub limits: LaunchLimits,
     /// The application's side.
     pub host: Arc<dyn Host>,
+    /// What other processes may open without anybody's help.
+    pub tickets: Tickets,
     /// What holds the workers back, if anything does.
     pub governor: Option<Arc<Governor>>,
     runtime: OnceLock<Runtime>,
@@ -191,6 +194,7 @@ impl Shared {
             workers,
             limits,
             host,
+            tickets: Tickets::default(),
             governor,
             runtime: OnceLock::new(),
             state: Mutex::new(state),

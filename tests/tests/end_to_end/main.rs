@@ -20,6 +20,7 @@ mod nvml;
 mod processes;
 mod round_trips;
 mod several;
+mod sharing;
 mod shim;
 mod tracing;
 
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     tests.extend(modules::tests());
     tests.extend(several::tests());
     tests.extend(between_servers::tests());
+    tests.extend(sharing::tests());
     tests.extend(shim::tests());
     tests.extend(tracing::tests());
     tests.extend(driver::tests());

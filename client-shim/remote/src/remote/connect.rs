@@ -5,7 +5,7 @@ use super::hello::{Answered, exchange};
 use super::link::Link;
 use super::options::ConnectOptions;
 use super::reserve::{Reservation, candidates, next_free};
-use super::{Remote, convert, credit, direct, images, one_memory};
+use super::{Remote, convert, credit, direct, images, imported, one_memory};
 use parking_lot::Mutex;
 use rgpu_device::{Code, Error, Host, Range, Result, Seat};
 use rgpu_protocol::calls::{Call, Mark, PeerExpect};
@@ -273,6 +273,7 @@ impl<'a> Attempt<'a> {
             inventory: images::Inventory::new(extras),
             credit,
             mirrored: Mutex::default(),
+            imported: imported::Imported::default(),
             one_memory,
             _reservation: reservation,
         }))

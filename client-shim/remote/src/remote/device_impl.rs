@@ -10,7 +10,7 @@ use super::quiet;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
-    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, ModuleInfo, Ordinal,
+    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryToken, ModuleInfo, Ordinal,
     PreparedLaunch, Range, Region, RegionCursor, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, Call};
@@ -56,6 +56,15 @@ impl Remote {
         Err(Error::new(Code::NotSupported, "The server is too old for mathematical libraries"))
     }
 
+    /// Fails where the server lends no memory.
+    fn check_lending(&self) -> Result<()> {
+        if self.minor >= wire::MemoryExport::SINCE {
+            return Ok(());
+        }
+        let text = "The server is too old to share memory between processes (cuIpcGetMemHandle and its like)";
+        Err(Error::new(Code::NotSupported, text))
+    }
+
     /// Whether the device must be told where each byte lies in the host's memory.
     fn is_shared(&self, host_addr: u64) -> bool {
         self.plan.shared.contains(host_addr, 1)
@@ -68,7 +77,7 @@ impl Remote {
         // Of a copy that is refused nothing is carried out, but the server knows parts alone.
         let whole = Range { base: dst.addr, size: dst.extent().unwrap_or(u64::MAX) };
         let own = self.plan.devices.iter().any(|range| range.overlaps(whole));
-        if parts.len() > 1 && own && !self.credit.holds_for_sure(&dst) {
+        if parts.len() > 1 && own && !self.credit.holds_for_sure(&dst) && !self.imported.holds(&dst) {
             let text = format!("The destination of a copy is not all allocated: {dst:?}");
             return Err(Error::new(Code::InvalidValue, text));
         }
@@ -216,6 +225,9 @@ impl Device for Remote {
 
     fn mem_free(&self, ordinal: Ordinal, addr: u64, stream: Option<Handle>) -> Result<()> {
         self.link.errors.check(ordinal)?;
+        if self.imported.remove(addr) {
+            return self.link.mem_free(ordinal, addr, stream);
+        }
         let free = || {
             if let Some(memory) = &self.one_memory {
                 memory.close(addr);
@@ -229,6 +241,26 @@ impl Device for Remote {
             self.link.transport.retire(addr);
             self.link.attention_ends();
         }
+        Ok(())
+    }
+
+    fn export_memory(&self, ordinal: Ordinal, range: Range) -> Result<MemoryToken> {
+        self.check_lending()?;
+        self.link.errors.check(ordinal)?;
+        self.link.memory_export(ordinal, range.base, range.size).map(MemoryToken)
+    }
+
+    fn withdraw_memory(&self, token: &MemoryToken) -> Result<()> {
+        self.check_lending()?;
+        self.link.memory_withdraw(token.0)
+    }
+
+    fn import_memory(&self, ordinal: Ordinal, place: Range, token: &MemoryToken) -> Result<()> {
+        self.check_lending()?;
+        self.link.errors.check(ordinal)?;
+        self.plan.check_place(ordinal, place.base, place.size, MemoryKind::Device)?;
+        self.link.memory_import(ordinal, place.base, place.size, token.0)?;
+        self.imported.insert(ordinal, place);
         Ok(())
     }
 
@@ -589,6 +621,7 @@ impl Device for Remote {
         self.link.errors.reset(ordinal);
         self.link.bulk.forget_all();
         self.credit.reset(ordinal);
+        self.imported.forget(ordinal);
         if let Some(memory) = &self.one_memory {
             memory.close_all(ordinal);
         }

@@ -28,6 +28,7 @@ mod errors;
 mod fork;
 mod hello;
 mod images;
+mod imported;
 mod incoming;
 mod link;
 mod modules;
@@ -76,6 +77,8 @@ pub struct Remote {
     credit: Arc<credit::Credit>,
     /// Mirrored allocations, with their ordinals.
     mirrored: Mutex<HashMap<u64, Ordinal>>,
+    /// Memory of other sessions that is open in this one.
+    imported: imported::Imported,
     /// Pinned and managed memory, where server and client share it.
     one_memory: Option<one_memory::OneMemory>,
     /// The plan's addresses are this process's as long as the session lives.

@@ -8,6 +8,7 @@ use super::forward;
 use crate::core::context::Context;
 use crate::core::error::{Code, Result};
 use crate::core::graph::op::Op;
+use crate::core::memory::ipc::HandleBytes;
 use crate::core::memory::map::{PointerInfo, Spot};
 use crate::core::process::Core;
 use crate::core::stream::Stream;
@@ -33,6 +34,12 @@ forward! { memory:
     fn host_flags(&self, addr: u64) -> Result<u32>;
     /// `cudaMemGetInfo`.
     fn mem_info(&self, ordinal: Ordinal) -> Result<MemoryInfo>;
+    /// `cuIpcGetMemHandle`: the handle of the allocation that an address lies in.
+    fn ipc_export(&self, addr: u64) -> Result<HandleBytes>;
+    /// `cuIpcOpenMemHandle`: where another process's memory is.
+    fn ipc_open(&self, context: &Arc<Context>, handle: &HandleBytes) -> Result<u64>;
+    /// `cuIpcCloseMemHandle`.
+    fn ipc_close(&self, addr: u64) -> Result<()>;
     /// `cuMemGetAddressRange`: base and size of the allocation around a device address.
     fn address_range(&self, addr: u64) -> Result<(u64, u64)>;
 }

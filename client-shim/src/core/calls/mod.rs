@@ -9,6 +9,7 @@ mod context;
 mod copy;
 mod device;
 mod graph;
+pub(super) mod ipc_event;
 mod launch;
 mod math;
 mod memory;

@@ -38,8 +38,6 @@ forward! { streams:
     fn event_create(&self, context: &Arc<Context>, flags: u32) -> Result<Arc<Event>>;
     /// The event behind a handle.
     fn event(&self, raw: Raw) -> Result<Arc<Event>>;
-    /// Destroys an event; whoever waits for it still does.
-    fn event_destroy(&self, raw: Raw) -> Result<()>;
     /// Milliseconds between two records.
     fn event_elapsed(&self, start: &Event, end: &Event) -> Result<f32>;
 }
@@ -61,7 +59,10 @@ impl Core {
     pub(crate) fn stream_wait_event(&self, stream: &Stream, event: &Event) -> Result<()> {
         match self.captures.wait(stream, event.raw) {
             Some(captured) => captured,
-            None => self.streams.stream_wait_event(stream, event),
+            None => {
+                self.streams.stream_wait_event(stream, event)?;
+                self.follow_shared_record(stream, event)
+            }
         }
     }
 
@@ -96,19 +97,23 @@ impl Core {
         }
         match self.captures.record(event.raw, stream) {
             Some(captured) => captured,
-            None => self.streams.event_record(event, stream),
+            None => {
+                self.streams.event_record(event, stream)?;
+                self.share_record(event)
+            }
         }
     }
 
     /// Whether the most recent record is done (true if it was never recorded).
     pub(crate) fn event_query(&self, event: &Event) -> Result<bool> {
         self.captures.refuse_event(event.raw)?;
-        self.streams.event_query(event)
+        Ok(self.streams.event_query(event)? && self.shared_record_is_reached(event)?)
     }
 
     /// Waits for the most recent record.
     pub(crate) fn event_synchronize(&self, event: &Event) -> Result<()> {
         self.captures.refuse_event(event.raw)?;
-        self.streams.event_synchronize(event)
+        self.streams.event_synchronize(event)?;
+        self.wait_for_shared_record(event)
     }
 }

@@ -116,7 +116,10 @@ impl Memory {
                 Some(a)
                     if !matches!(
                         a.kind,
-                        AllocationKind::Device(_) | AllocationKind::Variable | AllocationKind::Mapped
+                        AllocationKind::Device(_)
+                            | AllocationKind::Variable
+                            | AllocationKind::Mapped
+                            | AllocationKind::Imported
                     ) =>
                 {
                     Ok(addr)

@@ -56,6 +56,8 @@ pub(crate) enum AllocationKind {
     Variable,
     /// Device memory that the program has mapped and can access.
     Mapped,
+    /// Device memory of another process that the program has opened.
+    Imported,
     /// Pinned memory that the program allocated.
     Pinned,
     /// Managed memory that the program allocated.

@@ -2,6 +2,7 @@
 
 mod exhausted;
 mod host;
+pub(crate) mod ipc;
 pub(super) mod map;
 
 use std::sync::Arc;
@@ -21,13 +22,14 @@ use map::{AddressMap, Allocation, AllocationKind, PointerInfo, PointerKind, Spot
 pub(crate) struct Memory {
     devices: Arc<Devices>,
     map: AddressMap,
+    ipc: ipc::Shared,
 }
 
 impl Memory {
     /// Nothing is allocated yet, on any device.
     pub(crate) fn new(devices: Arc<Devices>) -> Self {
         let whole = devices.plan().whole;
-        Self { devices, map: AddressMap::new(whole) }
+        Self { devices, map: AddressMap::new(whole), ipc: ipc::Shared::default() }
     }
 
     /// `cudaMalloc`: 0 bytes give address 0 (the driver door must refuse 0 itself). At least 256-byte aligned.
@@ -38,6 +40,23 @@ impl Memory {
     /// `cudaMallocAsync`: may be memory again that was freed in the order of `stream`.
     pub(crate) fn alloc_in_order(&self, context: &Context, stream: &Stream, bytes: u64) -> Result<u64> {
         self.alloc_for(context, Some(stream.handle), bytes)
+    }
+
+    /// Memory on pages that are no other allocation's.
+    pub(crate) fn alloc_pages(&self, context: &Context, bytes: u64) -> Result<u64> {
+        let size = bytes.next_multiple_of(PAGE);
+        let (base, kept, backing) = self.place_patiently(context.ordinal, None, size, Backing::Own)?;
+        self.map.insert(Allocation {
+            base,
+            size: bytes,
+            kept,
+            kind: AllocationKind::Device(backing),
+            ordinal: context.ordinal,
+            context: context.raw,
+            id: self.map.new_id(),
+            flags: 0,
+        });
+        Ok(base)
     }
 
     fn alloc_for(&self, context: &Context, stream: Option<Handle>, bytes: u64) -> Result<u64> {
@@ -188,6 +207,7 @@ impl Memory {
     fn release(&self, a: &Allocation, stream: Option<&Stream>) -> Result<()> {
         match a.kind {
             AllocationKind::Device(backing) => {
+                self.ipc_withdraw(a.base)?;
                 let until = self.devices.enqueued(a.ordinal);
                 let handle = stream.filter(|s| s.ordinal == a.ordinal).map(|s| s.handle);
                 if backing == Backing::Own && handle.is_none() {
@@ -196,6 +216,7 @@ impl Memory {
                 self.devices.heap(a.ordinal).freed(a.base, a.kept, backing, until, handle);
                 Ok(())
             }
+            AllocationKind::Imported => self.release_imported(a),
             AllocationKind::Variable | AllocationKind::Mapped => Ok(()),
             AllocationKind::Pinned
             | AllocationKind::Managed
@@ -262,9 +283,10 @@ impl Memory {
             && let Some(a) = self.map.find(addr)
         {
             let (kind, host) = match a.kind {
-                AllocationKind::Device(_) | AllocationKind::Variable | AllocationKind::Mapped => {
-                    (PointerKind::Device, 0)
-                }
+                AllocationKind::Device(_)
+                | AllocationKind::Variable
+                | AllocationKind::Mapped
+                | AllocationKind::Imported => (PointerKind::Device, 0),
                 AllocationKind::Pinned => (PointerKind::Host, addr),
                 AllocationKind::Managed | AllocationKind::ManagedVariable => (PointerKind::Managed, addr),
                 AllocationKind::Alias(host) => (PointerKind::Host, host + (addr - a.base)),
@@ -317,9 +339,10 @@ impl Memory {
         if self.map.is_devices(addr) {
             return match self.map.find(addr).or_else(|| self.find_variable(addr, ask)) {
                 Some(a) if a.holds(addr, len) => Ok(match a.kind {
-                    AllocationKind::Device(_) | AllocationKind::Variable | AllocationKind::Mapped => {
-                        (Spot::Device, addr)
-                    }
+                    AllocationKind::Device(_)
+                    | AllocationKind::Variable
+                    | AllocationKind::Mapped
+                    | AllocationKind::Imported => (Spot::Device, addr),
                     AllocationKind::Alias(host) => (Spot::Registered, host + (addr - a.base)),
                     _ if self.devices.shares_memory() => (Spot::Direct, addr),
                     _ => (Spot::Mirrored, addr),
@@ -406,6 +429,7 @@ impl Memory {
     /// The device has just been reset: forgets all that was on it.
     pub(crate) fn forget(&self, ordinal: Ordinal) {
         let shared = self.devices.shared();
+        self.ipc_forget(ordinal);
         for a in self.map.take_device(ordinal) {
             if self.is_mirrored(&a) {
                 self.devices.host().remove_mirror(a.base);

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, LEGACY, OWN, code};
 use crate::{Open, host::PAGE};
-use rgpu_device::{Code, MemOp, MemoryKind, Region, Target};
+use rgpu_device::{Code, MemOp, MemoryKind, MemoryToken, Range, Region, Target};
 
 const MIB: u64 = 1 << 20;
 /// An ordinal that no device has.
@@ -203,5 +203,42 @@ pub fn direct_memory_is_seen_by_both(open: Open) {
     bench.sync().unwrap();
     assert_eq!(bytes(), [6, 0, 0, 8]);
     bench.device.mem_free(0, addr, None).unwrap();
+    bench.sync().unwrap();
+}
+
+/// What other processes may open are whole pages of one allocation; what nobody exports cannot be opened. A device that shares nothing
+/// with other processes says so.
+pub fn whole_pages_of_an_allocation_are_exported(open: Open) {
+    let bench = Bench::new(open);
+    let device = &bench.device;
+    let addr = bench.alloc(4 * PAGE);
+    let export = |base, size| device.export_memory(0, Range { base, size });
+    let import = |base, token| device.import_memory(0, Range { base, size: PAGE }, &MemoryToken(token));
+    let free = bench.fresh(4 * PAGE);
+    let token = match export(addr, 4 * PAGE) {
+        Err(error) if error.code == Code::NotSupported => {
+            bench.refused_at_once(import(free, [7; 32]), Code::NotSupported);
+            return;
+        }
+        exported => exported.unwrap(),
+    };
+    let part = export(addr + PAGE, PAGE).unwrap();
+    assert_ne!(token, part);
+    for (base, size) in
+        [(addr, 5 * PAGE), (addr + 8, PAGE), (addr, 8), (addr, 0), (addr - PAGE, PAGE), (free, PAGE)]
+    {
+        bench.refused_at_once(export(base, size), Code::InvalidValue);
+    }
+    bench
+        .refused_at_once(device.export_memory(NOBODY, Range { base: addr, size: PAGE }), Code::InvalidDevice);
+    device.withdraw_memory(&part).unwrap();
+    for token in [[0; 32], [0xff; 32], part.0] {
+        bench.refused_at_once(import(free, token), Code::InvalidValue);
+    }
+    // Neither a token of other memory nor a place that is taken does any harm.
+    bench.refused_at_once(import(addr, token.0), Code::InvalidValue);
+    device.mem_alloc(0, free, 4 * PAGE, MemoryKind::Device).unwrap();
+    assert!(bench.read(free, 64).iter().all(|byte| *byte == 0));
+    device.mem_free(0, addr, None).unwrap();
     bench.sync().unwrap();
 }
