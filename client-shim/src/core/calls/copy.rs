@@ -129,7 +129,11 @@ impl Core {
                 let host_sees = mirrored || to == Spot::Direct || from == Spot::Direct;
                 if wait == Wait::Sync && host_sees { self.stream_synchronize(stream) } else { Ok(()) }
             }
-            (false, true) => self.send(stream, dst, src, from, wait),
+            (false, true) => {
+                self.send(stream, dst, src, from, wait)?;
+                // The host looks there itself.
+                if wait == Wait::Sync && to == Spot::Direct { self.stream_synchronize(stream) } else { Ok(()) }
+            }
             (true, false) => self.receive(stream, dst, src, to, wait),
             (false, false) => self.copy_on_host(stream, dst, src, to),
         }
