@@ -38,8 +38,8 @@ pub trait Device: Send + Sync {
     /// The devices, by ordinal.
     fn infos(&self) -> Vec<DeviceInfo>;
 
-    /// Whether the device and the memory of the process that calls it are one: a kernel can be given the address of memory
-    /// of ordinary memory of the process, such as some that the program has registered. The answer never changes.
+    /// Whether the device is in the process that calls it, so that copies read and write that process's ordinary memory where it
+    /// lies. The answer never changes.
     fn sees_host_memory(&self) -> bool {
         false
     }

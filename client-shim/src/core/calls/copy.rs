@@ -132,7 +132,11 @@ impl Core {
             (false, true) => {
                 self.send(stream, dst, src, from, wait)?;
                 // The host looks there itself.
-                if wait == Wait::Sync && to == Spot::Direct { self.stream_synchronize(stream) } else { Ok(()) }
+                if wait == Wait::Sync && to == Spot::Direct {
+                    self.stream_synchronize(stream)
+                } else {
+                    Ok(())
+                }
             }
             (true, false) => self.receive(stream, dst, src, to, wait),
             (false, false) => self.copy_on_host(stream, dst, src, to),

@@ -201,7 +201,7 @@ pub fn direct_memory_is_seen_by_both(open: Open) {
     assert_eq!(bench.read(addr, 4), [0, 0, 0, 8]);
     bench.device.mem_ops(LEGACY, &[MemOp::new(2, addr, 6, 0).unwrap()]).unwrap();
     bench.sync().unwrap();
-    assert_eq!(bytes(), [6, 0, 0, 8]);
+    assert_eq!(bytes(), [6, 0, 0, 0]);
     bench.device.mem_free(0, addr, None).unwrap();
     bench.sync().unwrap();
 }
