@@ -124,8 +124,8 @@ fn one_lane_writes_and_the_others_read() {
         })
         .collect();
     let expected = by_warp(&data, 32, |warp| {
-        for lane in 0..32 {
-            warp[lane] = table[lane].wrapping_sub(table[(lane + 1) % 32]);
+        for (lane, value) in warp.iter_mut().enumerate() {
+            *value = table[lane].wrapping_sub(table[(lane + 1) % 32]);
         }
     });
     assert_eq!(warps.run("produce", &data, 64, 64, &[warps.array(1)], 3), expected);
@@ -164,8 +164,8 @@ fn kernels_that_exchange_nothing_or_have_barriers_do_what_they_did() {
     let more = [warps.array(1), warps.array(2)];
     assert_eq!(warps.run("ordinary", &data, 64, 128, &more, n as i32), expected);
     let part = warps.rig.read(warps.array(2), 5 * n);
-    for i in 0..n {
-        assert_eq!(part[i], 1 + expected[i]);
+    for (i, value) in expected.iter().enumerate() {
+        assert_eq!(part[i], 1 + value);
         let mut own = [1i32; 4];
         for k in 0..4 {
             own[k] += own[3 - k] + k as i32;

@@ -245,8 +245,8 @@ fn last_orders(function: &Function, ops: &[Op], flow: &Flow) -> (Vec<Option<usiz
     let mut before = vec![None; function.body.len()];
     let last = flow.blocks.iter().map(|block| {
         let mut last = None;
-        for at in block.first..block.end {
-            before[at] = last;
+        for (at, before) in (block.first..).zip(&mut before[block.first..block.end]) {
+            *before = last;
             if let Statement::Instruction(i) = &function.body[at]
                 && orders(i, &ops[i.form.0 as usize])
             {
@@ -290,11 +290,10 @@ impl<'a> Reaching<'a> {
         let mut changed = true;
         while changed {
             changed = false;
-            for index in 0..flow.blocks.len() {
+            for (index, last) in last.iter().enumerate() {
                 for &next in flow.blocks[index].successors.iter().filter(|&&next| passes(index, next)) {
                     for word in 0..words {
-                        let through =
-                            if last[index].is_some() { 0 } else { this.before[index * words + word] };
+                        let through = if last.is_some() { 0 } else { this.before[index * words + word] };
                         let out = own[index * words + word] | through;
                         let into = &mut this.before[next * words + word];
                         changed |= out & !*into != 0;
@@ -370,10 +369,9 @@ impl Alignment<'_> {
         while changed {
             changed = false;
             for index in (0..blocks.len()).rev() {
-                let own = (blocks[index].first..blocks[index].end).find_map(|at| match () {
-                    () if stores.contains(&at) => Some(true),
-                    () if loads.contains(&at) || self.orders(at) => Some(false),
-                    () => None,
+                let own = (blocks[index].first..blocks[index].end).find_map(|at| {
+                    let store = stores.contains(&at);
+                    (store || loads.contains(&at) || self.orders(at)).then_some(store)
                 });
                 let now = own.unwrap_or_else(|| blocks[index].successors.iter().any(|&s| next[s]));
                 changed |= now && !next[index];

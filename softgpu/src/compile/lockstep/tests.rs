@@ -22,7 +22,7 @@ fn kernel(body: &str) -> usize {
         ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)\n{{\n\
          .reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>; .shared .align 4 .b8 s[256];\n\
          ld.param.u64 %rd1, [a]; ld.param.u64 %rd9, [b]; ld.param.u32 %r9, [n]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31;\n\
-         setp.eq.u32 %p1, %r2, 0; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd9, %rd2; add.s64 %rd2, %rd1, %rd2;\n{body}\nret; }}\n"
+         setp.eq.u32 %p1, %r2, 0; mul.wide.u32 %rd18, %r1, 4; add.s64 %rd3, %rd9, %rd18; add.s64 %rd2, %rd1, %rd18;\n{body}\nret; }}\n"
     );
     waits(&text)[0].1
 }
@@ -44,12 +44,12 @@ fn values_that_go_from_lane_to_lane_are_waited_for() {
         st.global.u32 [%rd2], %r5; shr.u32 %r4, %r4, 1; setp.ne.u32 %p2, %r4, 0; @%p2 bra L;";
     assert_eq!(kernel(halves), 2);
     // A partner whose number differs in a bit.
-    let partner = "xor.b32 %r4, %r1, 1; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd4, %rd1, %rd4;
-        st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd4]; st.global.u32 [%rd3], %r3;";
+    let partner = "xor.b32 %r4, %r1, 1; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
+        st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd5]; st.global.u32 [%rd3], %r3;";
     assert_eq!(kernel(partner), 1);
     // A place that data tell.
-    let placed = "ld.global.u32 %r4, [%rd3]; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd4, %rd1, %rd4;
-        st.global.u32 [%rd4], %r1; ld.global.u32 %r3, [%rd2]; st.global.u32 [%rd3], %r3;";
+    let placed = "ld.global.u32 %r4, [%rd3]; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
+        st.global.u32 [%rd5], %r1; ld.global.u32 %r3, [%rd2]; st.global.u32 [%rd3], %r3;";
     assert_eq!(kernel(placed), 1);
 }
 
@@ -67,17 +67,17 @@ fn what_each_lane_has_for_itself_is_not_waited_for() {
         // No store before a load.
         "ld.global.u32 %r3, [%rd2+4]; st.global.u32 [%rd2], %r3;",
         // Structures of 16 bytes, and a distance that is given.
-        "mul.wide.u32 %rd4, %r1, 16; add.s64 %rd4, %rd1, %rd4; st.global.u32 [%rd4], %r1; ld.global.u32 %r3, [%rd4+4];",
+        "mul.wide.u32 %rd4, %r1, 16; add.s64 %rd5, %rd1, %rd4; st.global.u32 [%rd5], %r1; ld.global.u32 %r3, [%rd5+4];",
         "mul.wide.u32 %rd4, %r9, 4; add.s64 %rd5, %rd2, %rd4; st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd5];",
         // A loop over all elements with a stride, in place; and one over the elements of a row of the lane's own.
         "L: ld.global.u32 %r3, [%rd2]; add.u32 %r3, %r3, 1; st.global.u32 [%rd2], %r3; mul.wide.u32 %rd4, %r9, 4;
          add.s64 %rd2, %rd2, %rd4; add.u32 %r1, %r1, %r9; setp.lt.u32 %p2, %r1, 1000; @%p2 bra L;",
-        "mul.lo.u32 %r4, %r1, %r9; mov.u32 %r5, 1; L: add.u32 %r6, %r4, %r5; mul.wide.u32 %rd4, %r6, 4; add.s64 %rd4, %rd1, %rd4;
-         ld.global.u32 %r3, [%rd4+-4]; st.global.u32 [%rd4], %r3; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, %r9; @%p2 bra L;",
+        "mul.lo.u32 %r4, %r1, %r9; mov.u32 %r5, 1; L: add.u32 %r6, %r4, %r5; mul.wide.u32 %rd4, %r6, 4; add.s64 %rd5, %rd1, %rd4;
+         ld.global.u32 %r3, [%rd5+-4]; st.global.u32 [%rd5], %r3; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, %r9; @%p2 bra L;",
         // A column of the lane's own in which data tell the place.
-        "ld.global.u32 %r3, [%rd3]; mad.lo.u32 %r4, %r3, 1024, %r1; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd4, %rd1, %rd4;
-         ld.global.u32 %r5, [%rd4]; st.global.u32 [%rd4], %r5; ld.global.u32 %r3, [%rd3+4]; mad.lo.u32 %r4, %r3, 1024, %r1;
-         mul.wide.u32 %rd4, %r4, 4; add.s64 %rd4, %rd1, %rd4; ld.global.u32 %r5, [%rd4];",
+        "ld.global.u32 %r3, [%rd3]; mad.lo.u32 %r4, %r3, 1024, %r1; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
+         ld.global.u32 %r5, [%rd5]; st.global.u32 [%rd5], %r5; ld.global.u32 %r6, [%rd3+4]; mad.lo.u32 %r7, %r6, 1024, %r1;
+         mul.wide.u32 %rd6, %r7, 4; add.s64 %rd7, %rd1, %rd6; ld.global.u32 %r8, [%rd7]; st.global.u32 [%rd3], %r8;",
     ];
     for body in free {
         assert_eq!(kernel(body), 0, "{body}");
