@@ -79,6 +79,8 @@ pub struct LaunchLimits {
     pub block: [u32; 3],
     /// Blocks of a grid in x, y, z.
     pub grid: [u32; 3],
+    /// Registers of a block.
+    pub registers_per_block: u32,
     /// Bytes of shared memory of a block, unless the program asks for more.
     pub shared_per_block: u32,
     /// Bytes of shared memory of a block at most.
@@ -107,6 +109,7 @@ impl LaunchLimits {
                 get(attribute::MAX_GRID_DIM_Y, 0xffff),
                 get(attribute::MAX_GRID_DIM_Z, 0xffff),
             ],
+            registers_per_block: get(attribute::MAX_REGISTERS_PER_BLOCK, 64 << 10),
             shared_per_block,
             shared_per_block_optin: get(attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, shared_per_block),
             multiprocessors: get(attribute::MULTIPROCESSOR_COUNT, 1),
@@ -130,8 +133,9 @@ impl LaunchLimits {
     ///
     /// # Errors
     /// [`Code::InvalidConfiguration`], which is `CUDA_ERROR_INVALID_VALUE` to users of the driver API, where something is 0,
-    /// too large for the device, or not what the kernel requires (`.reqntid`); [`Code::LaunchOutOfResources`] where a block
-    /// has more threads than the kernel was compiled for.
+    /// too large for the device, or not what the kernel requires (`.reqntid`). Where a block has more threads than the kernel
+    /// was compiled for, [`Code::LaunchOutOfResources`] if its registers do not suffice, and else, because the program said
+    /// so (`.maxntid`, `__launch_bounds__`), [`Code::InvalidValue`].
     #[inline]
     pub fn check_shape(&self, function: &FunctionInfo, grid: [u32; 3], block: [u32; 3]) -> Result<()> {
         let within = |what: [u32; 3], most: [u32; 3]| (0..3).all(|i| what[i] != 0 && what[i] <= most[i]);
@@ -165,7 +169,10 @@ impl LaunchLimits {
             (Code::InvalidConfiguration, why)
         } else if function.max_threads != 0 && threads > u64::from(function.max_threads) {
             let why = format!("a block of this kernel has at most {} threads", function.max_threads);
-            (Code::LaunchOutOfResources, why)
+            // Registers are given to warps, eight to each of their threads at a time.
+            let registers = u64::from(function.registers.next_multiple_of(8)) * threads.next_multiple_of(32);
+            let enough = registers <= u64::from(self.registers_per_block);
+            (if enough { Code::InvalidValue } else { Code::LaunchOutOfResources }, why)
         } else {
             (Code::InvalidConfiguration, format!("it requires blocks of {:?}", function.required_block))
         };
@@ -265,6 +272,7 @@ mod tests {
             threads_per_block: 1024,
             block: [1024, 1024, 64],
             grid: [0x7fff_ffff, 65535, 65535],
+            registers_per_block: 64 << 10,
             shared_per_block: 48 << 10,
             shared_per_block_optin: 99 << 10,
             multiprocessors: 2,
@@ -293,7 +301,10 @@ mod tests {
         }
         assert_eq!(shape([1; 3], [1024, 1, 2]), Some(Code::InvalidConfiguration));
         assert_eq!(shape([1; 3], [u32::MAX; 3]), Some(Code::InvalidConfiguration));
-        assert_eq!(shape([1; 3], [513, 1, 1]), Some(Code::LaunchOutOfResources));
+        assert_eq!(shape([1; 3], [513, 1, 1]), Some(Code::InvalidValue));
+        let large = FunctionInfo { registers: 128, ..kernel.clone() };
+        assert_eq!(limits.check_shape(&large, [1; 3], [512, 1, 1]), Ok(()));
+        assert_eq!(code(limits.check_shape(&large, [1; 3], [513, 1, 1])), Some(Code::LaunchOutOfResources));
         let strict = FunctionInfo { required_block: [32, 0, 0], ..FunctionInfo::default() };
         assert_eq!(limits.check_shape(&strict, [1; 3], [32, 1, 1]), Ok(()));
         assert_eq!(code(limits.check_shape(&strict, [1; 3], [16, 2, 1])), Some(Code::InvalidConfiguration));

@@ -67,7 +67,8 @@ impl TryFrom<u16> for Part {
 pub enum Notice {
     /// Text that kernels printed. Body: the text.
     Print = 1,
-    /// A stream has reached a host function. Body: its id, u64.
+    /// A stream has reached a host function. Body: its id, u64. Since minor version 8 what the device has changed in mirrored
+    /// memory comes before it, so that the client need not ask.
     HostFunc = 2,
     /// The device needs the host's bytes of mirrored memory. Body: [`FetchRequest`].
     FetchRequest = 3,
@@ -92,6 +93,9 @@ pub enum Notice {
     /// 4; sent to nobody who has not asked for it.
     Reached = 11,
 }
+
+/// The minor version since which [`Notice::SharedWrites`] precede a [`Notice::HostFunc`].
+pub const WRITES_BEFORE_FUNCTIONS: u16 = 8;
 
 /// How often a busy server shows that it is alive.
 pub const HEARTBEAT: std::time::Duration = std::time::Duration::from_secs(2);

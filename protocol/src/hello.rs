@@ -22,7 +22,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"RGPU");
 /// The protocol's major version: both sides must have the same.
 pub const MAJOR: u16 = 1;
 /// The protocol's minor version: the smaller of both sides' is spoken.
-pub const MINOR: u16 = 7;
+pub const MINOR: u16 = 8;
 /// The client wants to know when its calls are executed: see [`Notice::Trace`](crate::frame::Notice::Trace).
 pub const FEATURE_TRACE: u64 = 2;
 /// The session only looks: what the devices are, and what is measured of them. It gets no addresses and no memory, and

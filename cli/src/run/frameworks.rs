@@ -9,12 +9,10 @@ use std::path::{Path, PathBuf};
 /// What stands between the directories of a Python environment and its packages.
 const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 /// The flags that XLA needs, which other versions of it may not have.
-const XLA_FLAGS: [(&str, &str); 5] = [
+const XLA_FLAGS: [(&str, &str); 4] = [
     ("xla_gpu_autotune_level", "0"),
     // Products of matrices by cuBLAS, which the device computes with a library of the processor's, and not by kernels.
     ("xla_gpu_enable_triton_gemm", "false"),
-    // No graphs: XLA changes nodes of theirs that are graphs, which is not there.
-    ("xla_gpu_enable_command_buffer", ""),
     ("xla_gpu_enable_libnvptxcompiler", "false"),
     ("xla_gpu_enable_libnvjitlink", "false"),
 ];
@@ -269,8 +267,8 @@ fn known_names(library: &Path, tools: &Path) -> Vec<&'static str> {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let Ok(about) = fs::metadata(library) else { return Vec::new() };
     let mut hasher = DefaultHasher::new();
-    (library, about.len(), about.modified().ok()).hash(&mut hasher);
-    let kept = tools.join(format!("xla-{}-{:016x}", XLA_FLAGS.len(), hasher.finish()));
+    (library, about.len(), about.modified().ok(), XLA_FLAGS).hash(&mut hasher);
+    let kept = tools.join(format!("xla-{:016x}", hasher.finish()));
     let names = XLA_FLAGS.map(|(name, _)| name);
     if let Ok(text) = fs::read_to_string(&kept) {
         return names.into_iter().filter(|name| text.lines().any(|line| line == *name)).collect();

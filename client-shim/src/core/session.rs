@@ -110,11 +110,13 @@ impl Session {
         let remote = Remote::connect(&server.address, server.options.clone(), host.clone())?;
         let plan = remote.plan().clone();
         let (goodbye, puller) = (remote.clone(), remote.clone());
-        host.set_pull(Box::new(move || {
-            if let Err(error) = puller.pull_shared_writes() {
-                super::error::log(&error.message);
-            }
-        }));
+        if !remote.writes_come_before_functions() {
+            host.set_pull(Box::new(move || {
+                if let Err(error) = puller.pull_shared_writes() {
+                    super::error::log(&error.message);
+                }
+            }));
+        }
         Self::new(remote, plan, host, Box::new(move || goodbye.goodbye()))
     }
 

@@ -517,8 +517,15 @@ door! {
     fn cuGraphExecEventWaitNodeSetEvent(exec: Raw, node: Raw, event: usize) |core| {
         graph::exec(exec)?.set(node, event_op(event, false)?)
     }
+    fn cuGraphExecChildGraphNodeSetParams(exec: Raw, node: Raw, child: Raw) |core| {
+        graph::exec_set_child(exec, node, child)
+    }
     fn cuGraphExecNodeSetParams(exec: Raw, node: Raw, params: Out<GraphNodeParams>) |core| {
-        graph::exec(exec)?.set(node, general(core, &mut params.get()?)?)
+        let mut given = params.get()?;
+        if given.kind == node_type::GRAPH {
+            return graph::exec_set_child(exec, node, payload(&given));
+        }
+        graph::exec(exec)?.set(node, general(core, &mut given)?)
     }
 
     fn cuUserObjectCreate(

@@ -173,7 +173,7 @@ entry_points! {
     cuGraphEventWaitNodeGetEvent 11010 [graph::cuGraphEventWaitNodeGetEvent];
     cuGraphEventWaitNodeSetEvent 11010 [graph::cuGraphEventWaitNodeSetEvent];
     cuGraphExecBatchMemOpNodeSetParams 11070 [mem_op::cuGraphExecBatchMemOpNodeSetParams];
-    cuGraphExecChildGraphNodeSetParams 11010 [unsupported];
+    cuGraphExecChildGraphNodeSetParams 11010 [graph::cuGraphExecChildGraphNodeSetParams];
     cuGraphExecDestroy 10000 [graph::cuGraphExecDestroy];
     cuGraphExecEventRecordNodeSetEvent 11010 [graph::cuGraphExecEventRecordNodeSetEvent];
     cuGraphExecEventWaitNodeSetEvent 11010 [graph::cuGraphExecEventWaitNodeSetEvent];

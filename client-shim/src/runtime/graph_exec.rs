@@ -7,12 +7,12 @@ use super::graph::{copy_1d, copy_node, copy_symbol, general, kernel};
 use super::types::{KernelNodeParams, Memcpy3DParms};
 use crate::abi::types::{
     EventRef, GraphExecRef, GraphExecUpdateResultInfo, GraphInstantiateParams, GraphNodeParams, GraphRef,
-    HostNodeParams, MemsetParams, NodeRef, StreamRef,
+    HostNodeParams, MemsetParams, NodeRef, StreamRef, node_type,
 };
 use crate::abi::{In, Out};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Code, Error, Result};
-use crate::doors::graph::{event_op, fill_node, host_node};
+use crate::doors::graph::{event_op, fill_node, host_node, payload};
 use crate::graph::{self, Mismatch};
 
 /// `cudaGraphExecUpdateResult`s.
@@ -164,10 +164,21 @@ api! {
         graph::exec(exec)?.set(node, event_op(event, false)?)
     }
 
+    /// `cudaGraphExecChildGraphNodeSetParams`
+    fn exec_child as "cudaGraphExecChildGraphNodeSetParams" (
+        exec: GraphExecRef, node: NodeRef, child: GraphRef,
+    ) {
+        graph::exec_set_child(exec, node, child)
+    }
+
     /// `cudaGraphExecNodeSetParams`
     fn exec_node_set_params as "cudaGraphExecNodeSetParams" (
         exec: GraphExecRef, node: NodeRef, params: Out<GraphNodeParams>,
     ) {
-        graph::exec(exec)?.set(node, general(&mut params.get()?)?)
+        let mut given = params.get()?;
+        if given.kind == node_type::GRAPH {
+            return graph::exec_set_child(exec, node, payload(&given));
+        }
+        graph::exec(exec)?.set(node, general(&mut given)?)
     }
 }

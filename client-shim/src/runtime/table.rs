@@ -172,7 +172,7 @@ entry_points! {
     cudaGraphEventRecordNodeSetEvent 12000 [graph::record_set_event];
     cudaGraphEventWaitNodeGetEvent 12000 [graph::wait_get_event];
     cudaGraphEventWaitNodeSetEvent 12000 [graph::wait_set_event];
-    cudaGraphExecChildGraphNodeSetParams 12000 [unsupported];
+    cudaGraphExecChildGraphNodeSetParams 12000 [graph_exec::exec_child];
     cudaGraphExecDestroy 12000 [graph_exec::exec_destroy];
     cudaGraphExecEventRecordNodeSetEvent 12000 [graph_exec::exec_event_record];
     cudaGraphExecEventWaitNodeSetEvent 12000 [graph_exec::exec_event_wait];

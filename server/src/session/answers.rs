@@ -28,7 +28,14 @@ pub(super) struct Answerer {
     pub(super) out: Arc<Outgoing>,
     pub(super) activity: Arc<Activity>,
     /// The thread that collects shared writes, once there is one.
-    pub(super) collector: Arc<Mutex<Option<mpsc::Sender<Answer>>>>,
+    pub(super) collector: Arc<Mutex<Option<mpsc::Sender<Due>>>>,
+}
+
+/// What follows when the device's changes of mirrored memory have been sent.
+pub(super) enum Due {
+    Answer(Answer),
+    /// A stream has reached the host function with this id.
+    HostFunction(u64),
 }
 
 /// An answer that somebody else than the dispatch sends.
@@ -80,7 +87,7 @@ impl Answerer {
             Some(collector) => {
                 // A copy's bytes need not wait for what is collected.
                 self.out.flush();
-                drop(collector.send(answer));
+                drop(collector.send(Due::Answer(answer)));
             }
             None => self.send(answer),
         }

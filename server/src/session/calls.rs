@@ -1,7 +1,7 @@
 //! The dispatch: a method for each row of the table of calls.
 
 use super::Activity;
-use super::answers::{Answer, Answerer, Reply};
+use super::answers::{Answer, Answerer, Due, Reply};
 use super::bulk::BulkSender;
 use super::exchange::Exchange;
 use super::helpers::Helpers;
@@ -259,17 +259,23 @@ impl Dispatcher {
         if collector.is_some() {
             return Ok(());
         }
-        let (send, receive) = mpsc::channel::<Answer>();
+        let (send, receive) = mpsc::channel();
         let answers = Answerer { collector: Arc::default(), ..Answerer::clone(&self.answers) };
         std::thread::Builder::new()
             .name("collector".into())
             .spawn(move || {
-                for answer in receive {
+                for due in receive {
                     answers.collect();
-                    answers.send(answer);
+                    match due {
+                        Due::Answer(answer) => answers.send(answer),
+                        Due::HostFunction(id) => {
+                            answers.out.notice(Notice::HostFunc, 0, &[&id.to_le_bytes()])
+                        }
+                    }
                 }
             })
             .map_err(|e| Error::new(Code::OperatingSystem, format!("Cannot start a thread: {e}")))?;
+        self.host.collect_before_functions(send.clone());
         *collector = Some(send);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What the device asks of the application's side, asked over the wire.
 
+use super::answers::Due;
 use super::outgoing::Outgoing;
 use super::pressure::Pressure;
 use parking_lot::{Condvar, Mutex};
@@ -8,7 +9,7 @@ use rgpu_protocol::frame::{FetchRequest, MAX_BULK, Notice};
 use rgpu_protocol::wire::to_bytes;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 /// [`Host`] over a connection.
 pub(super) struct WireHost {
@@ -18,6 +19,8 @@ pub(super) struct WireHost {
     answered: Condvar,
     /// Streams that are to be held, by id, until they have got there.
     holds: Mutex<HashMap<u64, Done>>,
+    /// Who sends what the device has changed in mirrored memory before it tells of a host function, which may look at that.
+    collector: Mutex<Option<mpsc::Sender<Due>>>,
 }
 
 /// Host functions with ids from here on are the server's own: streams that are held.
@@ -35,7 +38,19 @@ struct Fetches {
 
 impl WireHost {
     pub(super) fn new(out: Arc<Outgoing>, pressure: Arc<Pressure>) -> Self {
-        Self { out, pressure, fetches: Mutex::default(), answered: Condvar::new(), holds: Mutex::default() }
+        Self {
+            out,
+            pressure,
+            fetches: Mutex::default(),
+            answered: Condvar::new(),
+            holds: Mutex::default(),
+            collector: Mutex::default(),
+        }
+    }
+
+    /// From now on there is mirrored memory.
+    pub(super) fn collect_before_functions(&self, collector: mpsc::Sender<Due>) {
+        *self.collector.lock() = Some(collector);
     }
 
     /// Calls `done` when a stream has reached the host function `id`. False where that id is in use.
@@ -72,6 +87,8 @@ impl WireHost {
     pub(super) fn end(&self) {
         self.fetches.lock().over = true;
         self.answered.notify_all();
+        // The thread behind it holds the device, which holds this.
+        *self.collector.lock() = None;
     }
 
     fn fetch_part(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
@@ -125,6 +142,10 @@ impl Host for WireHost {
         {
             return done(Ok(()));
         }
-        self.out.notice(Notice::HostFunc, 0, &[&id.to_le_bytes()]);
+        // The device calls this, so that it cannot be asked for its changes here.
+        let collector = self.collector.lock();
+        if collector.as_ref().is_none_or(|collector| collector.send(Due::HostFunction(id)).is_err()) {
+            self.out.notice(Notice::HostFunc, 0, &[&id.to_le_bytes()]);
+        }
     }
 }

@@ -170,6 +170,15 @@ pub(super) struct Convert {
     pub satfinite: bool,
 }
 
+/// A floating-point format of 8 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EighthFormat {
+    /// Three bits of mantissa, no infinity, one NaN.
+    E4m3,
+    /// Two bits of mantissa; the upper half of an `f16`.
+    E5m2,
+}
+
 /// Shape and types of a matrix instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MatrixShape {
@@ -388,6 +397,10 @@ macro_rules! operations {
         CvtPack { to: Type, three: bool } = Traits::value(), cvt_pack;
         /// `cvt.rn.f16x2.f32` and its kin: two floats into one register.
         CvtPair { to: Type, rounding: Rounding, relu: bool, satfinite: bool } = Traits::value(), cvt_pair;
+        /// `cvt.rn.satfinite.e4m3x2.f32` and its kin: two numbers of 8 bits from two floats, or from a register of halves.
+        CvtToEighths { format: EighthFormat, halves: bool, relu: bool } = Traits::value(), cvt_to_eighths;
+        /// `cvt.rn.f16x2.e4m3x2` and its kin.
+        CvtFromEighths { format: EighthFormat, relu: bool } = Traits::value(), cvt_from_eighths;
         Ld { place: MemoryTarget, ty: Type, vector: u32, order: Order }
             = Traits::value().observing(*order == Order::Strong).floats(Floats::Moved(0, *ty)), ld;
         St { place: MemoryTarget, ty: Type, vector: u32, order: Order }

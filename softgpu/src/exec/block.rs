@@ -235,7 +235,8 @@ impl Resident {
     }
 
     /// Runs a warp all of whose living lanes are ready. Where all of them come to one operation of the warp with
-    /// one mask that names them all, it is carried out at once: the common case, without a look at single lanes.
+    /// one mask that names them all, or to one of the old form, it is carried out at once: the common case, without a look at
+    /// single lanes.
     /// False if nothing was run, because the lanes do not lie in a row.
     fn run_together(&mut self, guard: &mut Guard, w: usize) -> Result<bool> {
         let alive = self.warps[w].alive;
@@ -248,11 +249,14 @@ impl Resident {
         let row = &self.slot.threads[start..start + count];
         let (stop, mask) = (row[0].stop, row[0].op[3] as u32);
         let kind = self.context.grid.kernel.cuts.get(stop.wrapping_sub(1) as usize).and_then(|cut| {
-            let warp = !cut.legacy && warp::is_of_warp(cut.kind) && cut.kind != CutKind::ActiveMask;
-            (warp && mask & alive == alive).then_some(cut.kind)
+            let warp = warp::is_of_warp(cut.kind);
+            let named = !cut.legacy && cut.kind != CutKind::ActiveMask && mask & alive == alive;
+            (warp && (named || cut.legacy)).then_some((cut.kind, cut.legacy))
         });
         match kind {
-            Some(kind) if row.iter().all(|t| t.stop == stop && t.op[3] as u32 == mask) => {
+            Some((kind, legacy))
+                if row.iter().all(|t| t.stop == stop && (legacy || t.op[3] as u32 == mask)) =>
+            {
                 self.execute(w, kind, alive);
             }
             _ => {

@@ -1,5 +1,6 @@
 //! The software GPU from end to end, without a client: PTX as nvcc writes it, through the `Device` trait.
 
+mod abreast;
 mod escapes;
 mod grid;
 mod misaligned;

@@ -1,6 +1,7 @@
 //! Approximations, within the bounds that PTX gives.
 
 use super::case::{Case, Class, Want};
+use super::float::{BF16, F16, Kind};
 use super::oracle::Format;
 use super::values::Domain;
 
@@ -106,7 +107,33 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     all.push(unary("tanh.approx.f32", false, Domain::F32, relative(10.987), f64::tanh));
     all.extend(doubles());
+    for kind in [F16, BF16] {
+        all.extend(half_tangents(kind));
+    }
     all
+}
+
+/// `tanh.approx` of halves: the nearest number or one of its neighbours.
+fn half_tangents(kind: Kind) -> Vec<Case> {
+    let (f, ty) = (kind.format, kind.ty);
+    let target = if f == Format::Bf16 { "sm_90" } else { "sm_80" };
+    let want = move |a: u64| {
+        let a = a & 0xFFFF;
+        if f.is_nan(a) {
+            return f.want(a);
+        }
+        let nearest = Format::F64.convert(f.to_f64(a).tanh().to_bits(), f, "rn");
+        Want::OneOf([nearest.wrapping_sub(1) & 0xFFFF, nearest, nearest + 1].map(Want::Bits).to_vec())
+    };
+    let one =
+        Case::simple(&format!("tanh.approx.{ty}"), &[(kind.class, kind.domain)], kind.class, move |a| {
+            want(a[0])
+        });
+    let packed = [(Class::B32, if f == Format::Bf16 { Domain::Bf16x2 } else { Domain::F16x2 })];
+    let two = Case::simple(&format!("tanh.approx.{ty}x2"), &packed, Class::B32, move |a| {
+        Want::Halves(Box::new(want(a[0])), Box::new(want(a[0] >> 16)))
+    });
+    vec![one.target(target), two.target(target)]
 }
 
 /// Gross approximations of doubles: 20 bits of fraction.

@@ -86,12 +86,15 @@ pub(crate) fn cases() -> Vec<Case> {
             all.extend(setp(compare, &format!("u{bits}"), operand, move |a, b| ordered(compare, a, b)));
         }
     }
-    for kind in [F16, F32, F64] {
+    for kind in [F16, BF16, F32, F64] {
         for compare in FLOAT {
             let f = kind.format;
-            all.extend(setp(compare, kind.ty, (kind.class, kind.domain), move |a, b| {
-                float(f, compare, a, b)
-            }));
+            let cases =
+                setp(compare, kind.ty, (kind.class, kind.domain), move |a, b| float(f, compare, a, b));
+            // Comparisons of bf16 need sm_90.
+            all.extend(
+                cases.into_iter().map(|case| if f == Format::Bf16 { case.target("sm_90") } else { case }),
+            );
         }
     }
     for compare in FLOAT {
@@ -145,12 +148,9 @@ fn set() -> Vec<Case> {
 
 fn half_set(kind: Kind, compare: &'static str, one: u64) -> Vec<Case> {
     let (f, ty) = (kind.format, kind.ty);
-    if f == Format::Bf16 {
-        // Comparisons of bf16 need sm_90.
-        return Vec::new();
-    }
-    let packed = [(Class::B32, Domain::F16x2); 2];
-    vec![
+    let bf16 = f == Format::Bf16;
+    let packed = [(Class::B32, if bf16 { Domain::Bf16x2 } else { Domain::F16x2 }); 2];
+    let cases = vec![
         Case::simple(
             &format!("set.{compare}.{ty}.{ty}"),
             &[(kind.class, kind.domain); 2],
@@ -163,5 +163,13 @@ fn half_set(kind: Kind, compare: &'static str, one: u64) -> Vec<Case> {
             };
             Want::Bits(half(0) | half(16) << 16)
         }),
-    ]
+        // A mask for each of the two.
+        Case::simple(&format!("set.{compare}.u32.{ty}x2"), &packed, Class::B32, move |a| {
+            let half = |shift: u32| {
+                if float(f, compare, a[0] >> shift & 0xFFFF, a[1] >> shift & 0xFFFF) { 0xFFFF } else { 0 }
+            };
+            Want::Bits(half(0) | half(16) << 16)
+        }),
+    ];
+    cases.into_iter().map(|case| if bf16 { case.target("sm_90") } else { case }).collect()
 }

@@ -57,6 +57,83 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     all.extend(floats());
     all.extend(wide_registers());
+    all.extend(eighths());
+    all
+}
+
+/// The value of a number of 8 bits without its sign, from its definition: none for NaN.
+fn eighth(bits: u64, e5m2: bool) -> Option<f64> {
+    let (mantissa, bias) = if e5m2 { (2, 15) } else { (3, 7) };
+    let (field, fraction) = (bits >> mantissa, (bits & ((1 << mantissa) - 1)) as f64);
+    match (e5m2, bits) {
+        (false, 0x7F) => None,
+        (true, 0x7C) => Some(f64::INFINITY),
+        (true, 0x7D..) => None,
+        _ if field == 0 => Some(fraction * 2f64.powi(1 - bias - mantissa)),
+        _ => Some((1.0 + fraction / 2f64.powi(mantissa)) * 2f64.powi(field as i32 - bias)),
+    }
+}
+
+/// The number of 8 bits that is nearest, found among all of them: of two the even one, and at most the largest.
+fn nearest_eighth(x: f64, e5m2: bool) -> u64 {
+    if x.is_nan() {
+        return 0x7F;
+    }
+    let sign = u64::from(x.is_sign_negative()) << 7;
+    let distance = |bits: u64| eighth(bits, e5m2).map_or(f64::INFINITY, |value| (value - x.abs()).abs());
+    let largest = if e5m2 { 0x7B } else { 0x7E };
+    if x.abs() >= eighth(largest, e5m2).unwrap() {
+        return sign | largest;
+    }
+    let best = (0..=largest).min_by(|&a, &b| distance(a).total_cmp(&distance(b)).then((a & 1).cmp(&(b & 1))));
+    sign | best.unwrap()
+}
+
+/// Conversions of packed numbers of 8 bits.
+fn eighths() -> Vec<Case> {
+    let mut all = Vec::new();
+    for (ty, e5m2) in [("e4m3x2", false), ("e5m2x2", true)] {
+        for (relu, clamp) in [("", false), (".relu", true)] {
+            let narrow = move |x: f64| {
+                let bits = nearest_eighth(x, e5m2);
+                if clamp && bits >> 7 != 0 { 0 } else { bits }
+            };
+            let ins = [(Class::F32, Domain::F32); 2];
+            let opcode = format!("cvt.rn.satfinite{relu}.{ty}.f32");
+            let singles = Case::simple(&opcode, &ins, Class::B16, move |a| {
+                let of = |bits: u64| narrow(f64::from(f32::from_bits(bits as u32)));
+                Want::Bits(of(a[0]) << 8 | of(a[1]))
+            });
+            all.push(singles.target("sm_89"));
+            let opcode = format!("cvt.rn.satfinite{relu}.{ty}.f16x2");
+            let ins = [(Class::B32, Domain::F16x2)];
+            let halves = Case::simple(&opcode, &ins, Class::B16, move |a| {
+                let of = |bits: u64| {
+                    let double = Format::F16.convert(bits & 0xFFFF, Format::F64, "rn");
+                    narrow(f64::from_bits(double))
+                };
+                Want::Bits(of(a[0] >> 16) << 8 | of(a[0]))
+            });
+            all.push(halves.target("sm_89"));
+            let opcode = format!("cvt.rn{relu}.f16x2.{ty}");
+            let wide = Case::simple(&opcode, &[(Class::B16, Domain::Int(16))], Class::B32, move |a| {
+                let of = |bits: u64| {
+                    let value = eighth(bits & 0x7F, e5m2);
+                    let Some(value) = value else { return Want::NanF16 };
+                    let value = if bits >> 7 & 1 == 0 {
+                        value
+                    } else if clamp {
+                        0.0
+                    } else {
+                        -value
+                    };
+                    Want::Bits(Format::F64.convert(value.to_bits(), Format::F16, "rn"))
+                };
+                Want::Halves(Box::new(of(a[0])), Box::new(of(a[0] >> 8)))
+            });
+            all.push(wide.target("sm_89"));
+        }
+    }
     all
 }
 

@@ -54,6 +54,7 @@ use link::Link;
 use parking_lot::Mutex;
 use reserve::Reservation;
 use rgpu_device::{AddressPlan, DeviceInfo, Done, Error, Handle, Ordinal, PreparedLaunch, Region, Result};
+use rgpu_protocol::frame::WRITES_BEFORE_FUNCTIONS;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -131,6 +132,12 @@ impl Remote {
     /// Takes the error of a posted call that an answer has brought, if there is one.
     pub fn take_pending_error(&self) -> Result<()> {
         self.link.errors.take_pending()
+    }
+
+    /// Whether the server sends what the device has changed in mirrored memory before it tells of a host function, so that
+    /// [`Remote::pull_shared_writes`] is not wanted then.
+    pub fn writes_come_before_functions(&self) -> bool {
+        self.minor >= WRITES_BEFORE_FUNCTIONS
     }
 
     /// Sends what is buffered, without waiting for anything but room.

@@ -1,5 +1,6 @@
 //! Graphs that can be launched.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -19,6 +20,33 @@ pub(crate) struct Step {
     pub enabled: bool,
 }
 
+/// What has to be alike in two graphs of which one can be made to do what the other does: how many nodes they have, numbered
+/// in the order in which they were added, which of them come after which, and their child graphs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub nodes: usize,
+    /// In ascending order.
+    pub edges: Vec<(usize, usize)>,
+    /// By the numbers of their nodes, in ascending order.
+    pub children: Vec<(usize, Shape)>,
+}
+
+/// A child graph, at whatever depth, within the steps of an executable graph.
+pub(crate) struct Part {
+    /// The node that it stands for.
+    pub node: Raw,
+    pub steps: Range<usize>,
+    pub shape: Shape,
+}
+
+/// What a graph does, in order, with the steps of its child graphs in the places of their nodes.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub steps: Vec<Step>,
+    pub parts: Vec<Part>,
+    pub shape: Shape,
+}
+
 /// Why an executable graph cannot be made to do what another graph does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mismatch {
@@ -31,13 +59,16 @@ pub(crate) enum Mismatch {
 /// An executable graph: what to do, in order.
 pub(crate) struct Exec {
     steps: Mutex<Arc<Vec<Step>>>,
+    parts: Vec<Part>,
+    shape: Shape,
     /// The flags that it was instantiated with.
     pub flags: u64,
 }
 
 impl Exec {
-    pub(super) fn new(steps: Vec<Step>, flags: u64) -> Self {
-        Self { steps: Mutex::new(Arc::new(steps)), flags }
+    pub(super) fn new(plan: Plan, flags: u64) -> Self {
+        let Plan { steps, parts, shape } = plan;
+        Self { steps: Mutex::new(Arc::new(steps)), parts, shape, flags }
     }
 
     /// What the graph does at present, in the order in which it is put on a stream.
@@ -79,15 +110,34 @@ impl Exec {
     }
 
     /// Does from now on what `new` does, which must have the same shape.
-    pub(super) fn update(&self, new: &[Step]) -> std::result::Result<(), Mismatch> {
-        let mut steps = self.steps.lock();
-        if steps.len() != new.len() {
+    pub(super) fn update(&self, new: &Plan) -> std::result::Result<(), Mismatch> {
+        if self.shape != new.shape {
             return Err(Mismatch::Topology);
         }
-        if let Some((_, other)) = steps.iter().zip(new).find(|(a, b)| a.op.kind() != b.op.kind()) {
+        self.replace(0..new.steps.len(), &new.steps)
+    }
+
+    /// Does from now on in the place of a child graph what `new` does, which must have the same shape.
+    pub(super) fn set_child(&self, node: Raw, new: &Plan) -> Result<()> {
+        let part = self.parts.iter().find(|part| part.node == node);
+        let part = part.ok_or_else(|| invalid("the node is no child graph of this graph"))?;
+        if part.shape != new.shape {
+            return Err(invalid("the child graph has another shape than that of the node"));
+        }
+        let done = self.replace(part.steps.clone(), &new.steps);
+        done.map_err(|_| invalid("the child graph has a node of another kind than that of the node"))
+    }
+
+    fn replace(&self, place: Range<usize>, new: &[Step]) -> std::result::Result<(), Mismatch> {
+        let mut steps = self.steps.lock();
+        let old = &steps[place.clone()];
+        if old.len() != new.len() {
+            return Err(Mismatch::Topology);
+        }
+        if let Some((_, other)) = old.iter().zip(new).find(|(a, b)| a.op.kind() != b.op.kind()) {
             return Err(Mismatch::Kind(other.node));
         }
-        for (step, new) in Arc::make_mut(&mut steps).iter_mut().zip(new) {
+        for (step, new) in Arc::make_mut(&mut steps)[place].iter_mut().zip(new) {
             step.op = new.op.clone();
         }
         Ok(())

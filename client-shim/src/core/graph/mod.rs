@@ -73,6 +73,9 @@ of_the_core! {
     fn exec_destroy(raw: Raw) -> ();
     /// `cudaGraphExecUpdate`: the outer error is about the handles, the inner one about the graphs.
     fn exec_update(exec: Raw, graph: Raw) -> std::result::Result<(), Mismatch>;
+    /// `cudaGraphExecChildGraphNodeSetParams`: an executable graph does in the place of a child graph's node what `child` does,
+    /// which has to have the same shape as the node's graph.
+    fn exec_set_child(exec: Raw, node: Raw, child: Raw) -> ();
     /// `cudaUserObjectRetain`
     fn object_retain(object: Raw, count: u32) -> ();
     /// `cudaUserObjectRelease`: the last reference destroys it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::exec::{Exec, Mismatch, Step};
+use super::exec::{Exec, Mismatch, Part, Plan, Shape, Step};
 use super::op::{HostCall, Kernel, Op, ShownArguments};
 use crate::core::error::{Code, Error, Result, invalid};
 use crate::core::registry::{NumberMap, Raw, fresh};
@@ -163,15 +163,35 @@ impl Tables {
         if order.len() == graph.nodes.len() { Ok(order) } else { Err(invalid("the graph has a cycle")) }
     }
 
-    /// Appends what the graph does, child graphs included.
-    fn flatten(&mut self, raw: Raw, steps: &mut Vec<Step>) -> Result<()> {
-        for node in self.order(raw)? {
+    /// What the graph does, child graphs included.
+    fn plan(&mut self, raw: Raw) -> Result<Plan> {
+        let mut plan = Plan::default();
+        plan.shape = self.flatten(raw, &mut plan)?;
+        Ok(plan)
+    }
+
+    /// Appends what the graph does; its shape.
+    fn flatten(&mut self, raw: Raw, plan: &mut Plan) -> Result<Shape> {
+        let order = self.order(raw)?;
+        let graph = self.graph(raw)?;
+        let numbers: HashMap<Raw, usize> =
+            graph.nodes.iter().enumerate().map(|(n, node)| (*node, n)).collect();
+        let mut edges: Vec<_> = graph.edges.iter().map(|(from, to)| (numbers[from], numbers[to])).collect();
+        edges.sort_unstable();
+        let mut children = Vec::new();
+        for node in order {
             match self.node(node)?.op.clone() {
-                Op::Child(child) => self.flatten(child, steps)?,
-                op => steps.push(Step { node, op, enabled: true }),
+                Op::Child(child) => {
+                    let first = plan.steps.len();
+                    let shape = self.flatten(child, plan)?;
+                    plan.parts.push(Part { node, steps: first..plan.steps.len(), shape: shape.clone() });
+                    children.push((numbers[&node], shape));
+                }
+                op => plan.steps.push(Step { node, op, enabled: true }),
             }
         }
-        Ok(())
+        children.sort_unstable_by_key(|child| child.0);
+        Ok(Shape { nodes: numbers.len(), edges, children })
     }
 
     /// Whether `to` is `from` or comes after it.
@@ -389,10 +409,9 @@ impl GraphStore {
     /// `cudaGraphInstantiate`: the handle of what can be launched.
     pub(crate) fn instantiate(&self, graph: Raw, flags: u64) -> Result<Raw> {
         self.with(|tables| {
-            let mut steps = Vec::new();
-            tables.flatten(graph, &mut steps)?;
+            let plan = tables.plan(graph)?;
             let raw = fresh();
-            tables.execs.insert(raw, Arc::new(Exec::new(steps, flags)));
+            tables.execs.insert(raw, Arc::new(Exec::new(plan, flags)));
             Ok(raw)
         })
     }
@@ -412,9 +431,15 @@ impl GraphStore {
     /// `cudaGraphExecUpdate`: the outer error is about the handles, the inner one about the graphs.
     pub(crate) fn exec_update(&self, exec: Raw, graph: Raw) -> Result<std::result::Result<(), Mismatch>> {
         let exec = self.exec(exec)?;
-        let mut steps = Vec::new();
-        self.with(|tables| tables.flatten(graph, &mut steps))?;
-        Ok(exec.update(&steps))
+        let plan = self.with(|tables| tables.plan(graph))?;
+        Ok(exec.update(&plan))
+    }
+
+    /// `cudaGraphExecChildGraphNodeSetParams`
+    pub(crate) fn exec_set_child(&self, exec: Raw, node: Raw, child: Raw) -> Result<()> {
+        let exec = self.exec(exec)?;
+        let plan = self.with(|tables| tables.plan(child))?;
+        exec.set_child(node, &plan)
     }
 
     /// `cudaUserObjectCreate`
@@ -532,7 +557,56 @@ mod tests {
         let exec = store.instantiate(a, 0).unwrap();
         assert!(store.exec_update(exec, b).unwrap().is_ok());
         assert!(matches!(store.exec_update(exec, c).unwrap(), Err(Mismatch::Topology)));
+        // As many nodes of the same kinds, but in another order.
+        let d = store.create();
+        let node = store.add(d, &[], Op::Empty).unwrap();
+        let other = store.add(d, &[], Op::Empty).unwrap();
+        assert!(matches!(store.exec_update(exec, d).unwrap(), Err(Mismatch::Topology)));
+        store.add_edges(d, &[(node, other)]).unwrap();
+        assert!(store.exec_update(exec, d).unwrap().is_ok());
         store.exec_destroy(exec).unwrap();
         assert!(store.exec_update(exec, b).is_err());
+    }
+
+    #[test]
+    fn a_child_graph_of_an_executable_graph_can_be_exchanged() {
+        let store = GraphStore::default();
+        let free = |graph, after: &[Raw], addr| store.add(graph, after, Op::Free(addr)).unwrap();
+        let inner = |first, second| {
+            let graph = store.create();
+            let node = free(graph, &[], first);
+            free(graph, &[node], second);
+            graph
+        };
+        let (outer, middle) = (store.create(), store.create());
+        let before = free(middle, &[], 1);
+        let nested = store.add_child(middle, &[before], inner(2, 3)).unwrap();
+        let child = store.add_child(outer, &[], middle).unwrap();
+        let last = free(outer, &[child], 4);
+        let raw = store.instantiate(outer, 0).unwrap();
+        let does = || -> Vec<u64> {
+            let steps = store.exec(raw).unwrap().steps();
+            steps.iter().map(|step| if let Op::Free(addr) = step.op { addr } else { 0 }).collect()
+        };
+        assert_eq!(does(), [1, 2, 3, 4]);
+        let other = store.create();
+        let node = free(other, &[], 5);
+        store.add_child(other, &[node], inner(6, 7)).unwrap();
+        store.exec_set_child(raw, child, other).unwrap();
+        assert_eq!(does(), [5, 6, 7, 4]);
+        // The graph's own copy of the nested child is what its node's handle is found in.
+        let Op::Child(copy) = store.op(child).unwrap() else { panic!("not a child") };
+        let nested = store.find_in_clone(nested, copy).unwrap();
+        store.exec_set_child(raw, nested, inner(8, 9)).unwrap();
+        assert_eq!(does(), [5, 8, 9, 4]);
+        // Another shape, another kind, no child, no node.
+        assert!(store.exec_set_child(raw, child, inner(1, 1)).is_err());
+        let kinds = store.create();
+        let node = store.add(kinds, &[], Op::Empty).unwrap();
+        free(kinds, &[node], 1);
+        assert!(store.exec_set_child(raw, nested, kinds).is_err());
+        assert!(store.exec_set_child(raw, last, other).is_err());
+        assert!(store.exec_set_child(raw, 1, other).is_err());
+        assert_eq!(does(), [5, 8, 9, 4]);
     }
 }

@@ -68,12 +68,12 @@ pub fn impossible_shapes_are_refused(open: Open) {
         let strict = Launch { block, ..bench.launch(&info, "strict", &params) };
         // More threads than the kernel was compiled for are told from other shapes than it requires.
         let threads: u32 = block.iter().product();
-        let code = if threads > 32 { Code::LaunchOutOfResources } else { Code::InvalidConfiguration };
+        let code = if threads > 32 { Code::InvalidValue } else { Code::InvalidConfiguration };
         bench.refused(device.launch(strict), code);
     }
     let narrow = bench.launch(&info, "narrow", &[]);
     device.launch(Launch { block: [64, 1, 1], ..narrow }).unwrap();
-    bench.refused(device.launch(Launch { block: [65, 1, 1], ..narrow }), Code::LaunchOutOfResources);
+    bench.refused(device.launch(Launch { block: [65, 1, 1], ..narrow }), Code::InvalidValue);
     assert_eq!(bench.words(out, 4), [0; 4]);
 }
 

@@ -504,7 +504,7 @@ fn impossible_launches_are_refused_at_once() {
     assert_eq!(code(launch([0, 1, 1], [1, 1, 1], 0, &params)), Some(Code::InvalidConfiguration));
     assert_eq!(code(launch([1, 1, 1], [1, 1, 65], 0, &params)), Some(Code::InvalidConfiguration));
     assert_eq!(code(launch([1, 1, 1], [1024, 2, 1], 0, &params)), Some(Code::InvalidConfiguration));
-    assert_eq!(code(launch([1, 1, 1], [1024, 1, 1], 0, &params)), Some(Code::LaunchOutOfResources));
+    assert_eq!(code(launch([1, 1, 1], [1024, 1, 1], 0, &params)), Some(Code::InvalidValue));
     assert_eq!(code(launch([1, 1, 1], [1, 1, 1], 99 << 10, &params)), Some(Code::InvalidValue));
     assert_eq!(code(launch([1, 1, 1], [1, 1, 1], 0, &params[..8])), Some(Code::InvalidValue));
     // More than the usual shared memory is asked for first, once.

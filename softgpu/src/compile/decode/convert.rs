@@ -29,12 +29,29 @@ impl Reader {
         let sat = Self::flag(&mut self.form.sat);
         let relu = self.other("relu");
         let satfinite = self.other("satfinite");
-        if matches!(dst, Type::F16x2 | Type::Bf16x2) {
+        if matches!(dst, Type::F16x2 | Type::Bf16x2) && !matches!(src, Type::E4m3x2 | Type::E5m2x2) {
             let rounding = rounding.filter(|r| matches!(r, Rounding::Nearest | Rounding::Zero))?;
             if src != Type::F32 || ftz || sat || int_rounding.is_some() {
                 return None;
             }
             return Some(Op::CvtPair { to: dst, rounding, relu, satfinite });
+        }
+        let eighth = |ty: Type| match ty {
+            Type::E4m3x2 => Some(EighthFormat::E4m3),
+            Type::E5m2x2 => Some(EighthFormat::E5m2),
+            _ => None,
+        };
+        if eighth(dst).is_some() || eighth(src).is_some() {
+            let plain = rounding == Some(Rounding::Nearest) && int_rounding.is_none() && !ftz && !sat;
+            return match (eighth(dst), eighth(src), plain) {
+                (Some(format), None, true) if satfinite && matches!(src, Type::F32 | Type::F16x2) => {
+                    Some(Op::CvtToEighths { format, halves: src == Type::F16x2, relu })
+                }
+                (None, Some(format), true) if !satfinite && dst == Type::F16x2 => {
+                    Some(Op::CvtFromEighths { format, relu })
+                }
+                _ => None,
+            };
         }
         let is_int = |ty: Type| {
             matches!(

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::{Emitter, Result, class, int_class};
 use crate::compile::helpers;
-use crate::compile::op::Convert;
+use crate::compile::op::{Convert, EighthFormat};
 use crate::compile::opcode::{IntRounding, Rounding};
 use rgpu_image::ptx::ast::{Operand, Type};
 
@@ -296,6 +296,57 @@ impl<'a> Emitter<'a, '_> {
         let low = self.narrow_half(lane, b, rounding, relu, satfinite);
         let value = self.join_halves(low, high);
         self.set(self.operand(o, 0)?, Type::B32, value)
+    }
+
+    /// `cvt` to two numbers of 8 bits. Of two sources the first becomes the upper one.
+    pub(crate) fn cvt_to_eighths(
+        &mut self,
+        format: EighthFormat,
+        halves: bool,
+        relu: bool,
+        o: &'a [Operand],
+    ) -> Result<()> {
+        let ty = if halves { Type::B32 } else { Type::F32 };
+        let mut arguments = vec![self.src(self.operand(o, 1)?, ty)?];
+        if !halves {
+            arguments.push(self.src(self.operand(o, 2)?, ty)?);
+        }
+        let helper = if halves {
+            helpers::eighth::from_halves as extern "C" fn(u32, u32, u32) -> u32 as usize
+        } else {
+            helpers::eighth::from_singles as extern "C" fn(f32, f32, u32, u32) -> u32 as usize
+        };
+        let value = self.eighths(helper, arguments, format, relu)?;
+        let value = self.b.ins().ireduce(types::I16, value);
+        self.set(self.operand(o, 0)?, Type::B16, value)
+    }
+
+    /// `cvt` of two numbers of 8 bits to halves.
+    pub(crate) fn cvt_from_eighths(
+        &mut self,
+        format: EighthFormat,
+        relu: bool,
+        o: &'a [Operand],
+    ) -> Result<()> {
+        let pair = self.src(self.operand(o, 1)?, Type::B16)?;
+        let pair = self.b.ins().uextend(types::I32, pair);
+        let helper = helpers::eighth::to_halves as extern "C" fn(u32, u32, u32) -> u32;
+        let value = self.eighths(helper as usize, vec![pair], format, relu)?;
+        self.set(self.operand(o, 0)?, Type::B32, value)
+    }
+
+    fn eighths(
+        &mut self,
+        helper: usize,
+        mut arguments: Vec<Value>,
+        format: EighthFormat,
+        relu: bool,
+    ) -> Result<Value> {
+        for fact in [helpers::eighth::number(format), i64::from(relu)] {
+            arguments.push(self.iconst(types::I32, fact));
+        }
+        let value = self.call_helper(helpers::of_numbers(helper), Some(types::I32), &arguments);
+        value.ok_or_else(|| self.refuse("A helper returned nothing"))
     }
 
     /// `cvt.pack`: two integers narrowed with saturation, above the upper half of a third one.

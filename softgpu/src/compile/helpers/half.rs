@@ -124,6 +124,18 @@ pub(crate) extern "C" fn f16_from_f32(x: f32, mode: u32) -> u32 {
     from_f64(F16, f64::from(x), 0.0, mode)
 }
 
+/// `cvt.f32.f16`
+pub(crate) fn f32_from_f16(half: u32) -> f32 {
+    let (sign, field, fraction) = (half >> 15 & 1, half >> 10 & 0x1f, half & 0x3ff);
+    let magnitude = match (field, fraction) {
+        (0x1f, 0) => f32::INFINITY,
+        (0x1f, _) => f32::NAN,
+        (0, _) => fraction as f32 * f32::from_bits((127 - 24) << 23),
+        _ => f32::from_bits((field + 127 - 15) << 23 | fraction << 13),
+    };
+    if sign == 0 { magnitude } else { -magnitude }
+}
+
 /// `cvt.f16.f64`
 pub(crate) extern "C" fn f16_from_f64(x: f64, mode: u32) -> u32 {
     from_f64(F16, x, 0.0, mode)

@@ -188,6 +188,9 @@ pub(super) mod rules {
         match (form.has("pack"), form.types.as_slice()) {
             (true, types) => Demands::exactly(&packed[..types.len() + 1]),
             (false, [Type::F16x2 | Type::Bf16x2, Type::F32]) => Demands::exactly(&packed[..3]),
+            (false, [Type::E4m3x2 | Type::E5m2x2, Type::F32]) => {
+                Demands::exactly(&[To(16), From(32), From(32)])
+            }
             (false, [to, from]) => Demands::exactly(&[WideTo(to.bits(), 1), WideFrom(from.bits(), 1)]),
             (false, _) => None,
         }

@@ -6,9 +6,18 @@
 //! runs alone from one cut to the next; so lanes wait for each other before a volatile access to shared
 //! memory that could come before another lane's earlier one.
 //!
+//! Some exchange values through memory that is not volatile, of the block or of all; [`exchange`] finds them.
+//!
 //! Another habit: all threads read a variable of the block, and one of them writes it anew without a barrier
 //! between, much later as a device counts. Here that thread may be the first to run; so it lets all others
 //! go first.
+
+mod address;
+mod exchange;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
 
 use super::flow::Flow;
 use super::op::Op;
@@ -48,33 +57,76 @@ fn access(form: &Form) -> Option<(Access, bool)> {
     access.map(|access| (access, form.semantics == Some(Semantics::Volatile)))
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Load,
+    Store,
+}
+
+/// An access to memory that lanes share of which the text does not say that others look, except by volatile accesses to memory
+/// other than the block's.
+#[derive(Clone, Copy)]
+struct Plain {
+    direction: Direction,
+}
+
+fn plain(form: &Form) -> Option<Plain> {
+    let global = match form.spaces[..] {
+        [] | [Space::Global] => true,
+        [Space::Shared | Space::SharedCta] => false,
+        _ => return None,
+    };
+    let ordinary = match form.semantics {
+        None | Some(Semantics::Weak) => true,
+        Some(Semantics::Volatile) => global,
+        _ => false,
+    };
+    let direction = match form.opcode {
+        Opcode::Ld => Direction::Load,
+        Opcode::St => Direction::Store,
+        _ => return None,
+    };
+    (ordinary && !form.nc).then_some(Plain { direction })
+}
+
 /// Inserts the places where lanes wait for each other. `ops` are those of all forms, the synthetic ones
 /// first, and `forms` the module's own.
 pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
     let accesses: Vec<Option<(Access, bool)>> = forms.iter().map(access).collect();
-    if accesses.iter().all(Option::is_none) {
-        return;
-    }
+    let shared = accesses.iter().any(Option::is_some);
     let volatile = accesses.iter().flatten().any(|&(_, volatile)| volatile);
+    let synthetic = std::iter::repeat_n(None, synthetic::COUNT as usize);
+    let plain: Vec<Option<Plain>> = synthetic.chain(forms.iter().map(plain)).collect();
     for function in module.functions.iter_mut().filter(|f| !f.is_declaration) {
         if function.is_entry {
-            let stores = hasty_stores(function, ops, &accesses);
-            if !stores.is_empty() {
-                let body = std::mem::take(&mut function.body);
-                for (index, statement) in body.into_iter().enumerate() {
-                    if let (true, Statement::Instruction(store)) = (stores.contains(&index), &statement) {
-                        let first = waiting(synthetic::YIELD, store.line);
-                        function
-                            .body
-                            .push(Statement::Instruction(Instruction { guard: store.guard, ..first }));
-                    }
-                    function.body.push(statement);
-                }
+            let converging = exchange::places(function, ops, &plain);
+            let yielding = if shared { hasty_stores(function, ops, &accesses) } else { Vec::new() };
+            if !(converging.is_empty() && yielding.is_empty()) {
+                wait_before(function, &converging, &yielding);
             }
         }
         if volatile {
             align_lanes(function, ops, &accesses);
         }
+    }
+}
+
+/// Puts waiting in front of statements.
+fn wait_before(function: &mut Function, converging: &BTreeSet<usize>, yielding: &[usize]) {
+    let body = std::mem::take(&mut function.body);
+    for (index, statement) in body.into_iter().enumerate() {
+        let line = match &statement {
+            Statement::Instruction(instruction) => instruction.line,
+            Statement::Label(_) => 0,
+        };
+        if converging.contains(&index) {
+            function.body.push(Statement::Instruction(waiting(synthetic::CONVERGE, line)));
+        }
+        if let (true, Statement::Instruction(store)) = (yielding.contains(&index), &statement) {
+            let first = waiting(synthetic::YIELD, store.line);
+            function.body.push(Statement::Instruction(Instruction { guard: store.guard, ..first }));
+        }
+        function.body.push(statement);
     }
 }
 

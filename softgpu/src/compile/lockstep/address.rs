@@ -1,0 +1,529 @@
+//! What the addresses of a kernel's loads and stores are made of.
+//!
+//! An address is a sum of terms with constant factors ([`Linear`]): where it points, the number of the lane, and values of
+//! which only a few things are known ([`Term`]). Two addresses in which the lane's number has the same factor and all else
+//! is equal belong to the same lane; that is what [`super::exchange`] asks.
+//!
+//! Nothing here has to be exact. Sums are not cut to the width of their registers, the lanes of a warp are taken to differ in
+//! `%tid.x` alone, and blocks to consist of whole warps.
+
+use std::collections::HashMap;
+
+use super::super::flow::{Access, visit};
+use super::super::op::{IntOp, IntTernary, MemoryTarget, Op};
+use super::super::vars::Vars;
+use crate::abi::ShuffleMode;
+use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Special, Statement, Symbol};
+
+/// More terms than this make a value a term of its own.
+const TERMS: usize = 12;
+/// How far a value is followed back at once; values are looked at in the order of the text, so that this is rarely far.
+const DEPTH: u32 = 40;
+/// Facts that go round in loops settle after a few passes. What does not is left alone.
+const PASSES: usize = 24;
+
+/// What is known about a term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The lane's number.
+    Lane,
+    /// A variable's address, or a parameter: something that may be where an address points.
+    Root,
+    /// A special register or another value that stays the same.
+    Invariant,
+    /// Read from memory, or got from another thread.
+    Loaded,
+    /// A product of two values that are not constant.
+    Product,
+    /// Made by operations on bits, comparisons, divisions, from something that is not the same in all lanes or turns of a loop;
+    /// or a variable of a loop that is not counted up by equal steps. Such values tell which lane deals with which.
+    Wild,
+    /// A variable of a loop that is counted up by equal steps.
+    Counter,
+}
+
+/// A value that is not taken apart further.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Term {
+    pub kind: Kind,
+    /// Whether lanes may have different ones.
+    pub by_lane: bool,
+    /// Whether it depends on what was read from memory.
+    pub of_data: bool,
+}
+
+/// A sum of terms with factors, in the order of the terms, and a constant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Linear {
+    pub terms: Vec<(u32, i64)>,
+    pub constant: i64,
+}
+
+impl Linear {
+    fn of(term: u32) -> Self {
+        Self { terms: vec![(term, 1)], constant: 0 }
+    }
+
+    fn constant(constant: i64) -> Self {
+        Self { terms: Vec::new(), constant }
+    }
+
+    fn as_constant(&self) -> Option<i64> {
+        self.terms.is_empty().then_some(self.constant)
+    }
+
+    /// The factor of a term.
+    pub(super) fn factor(&self, term: u32) -> i64 {
+        self.terms.iter().find(|&&(t, _)| t == term).map_or(0, |&(_, factor)| factor)
+    }
+
+    fn scaled(&self, by: i64) -> Self {
+        let terms = self.terms.iter().map(|&(t, f)| (t, f.wrapping_mul(by))).filter(|&(_, f)| f != 0);
+        Self { terms: terms.collect(), constant: self.constant.wrapping_mul(by) }
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        let mut terms = Vec::with_capacity(self.terms.len() + other.terms.len());
+        let (mut a, mut b) = (self.terms.iter().peekable(), other.terms.iter().peekable());
+        loop {
+            let (term, factor) = match (a.peek(), b.peek()) {
+                (Some(&&(x, f)), Some(&&(y, g))) if x == y => {
+                    (a.next(), b.next());
+                    (x, f.wrapping_add(g))
+                }
+                (Some(&&(x, f)), other) if other.is_none_or(|&&(y, _)| x < y) => {
+                    a.next();
+                    (x, f)
+                }
+                (_, Some(&&(y, g))) => {
+                    b.next();
+                    (y, g)
+                }
+                (_, None) => break,
+            };
+            if factor != 0 {
+                terms.push((term, factor));
+            }
+        }
+        Self { terms, constant: self.constant.wrapping_add(other.constant) }
+    }
+
+    /// The difference of two sums.
+    pub(super) fn minus(&self, other: &Self) -> Self {
+        self.plus(&other.scaled(-1))
+    }
+}
+
+/// What makes two terms the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    Lane,
+    Special(Special),
+    Symbol(Symbol),
+    Param(u32, i64),
+    /// The only value of a register.
+    Value(u32),
+    /// A register that is written in several places.
+    Several(u32),
+    /// What is left of such a register when what all its first values have in common is taken away.
+    Rest(u32),
+    /// A part of what an instruction computes.
+    Part(usize),
+}
+
+/// The values of a kernel's registers as sums.
+pub(super) struct Addresses<'a> {
+    function: &'a Function,
+    ops: &'a [Op],
+    /// Statements that write each register.
+    definitions: Vec<Vec<u32>>,
+    /// Registers that may have different values in the lanes of a warp.
+    by_lane: Vec<bool>,
+    /// Registers that may have different values in the turns of a loop.
+    varying: Vec<bool>,
+    /// Registers that depend on what was read from memory, parameters aside.
+    of_data: Vec<bool>,
+    values: Vec<Option<Linear>>,
+    /// What registers that are written in several places are made of, once that is known.
+    several: HashMap<u32, Linear>,
+    terms: Vec<Term>,
+    numbers: HashMap<Key, u32>,
+}
+
+/// The number of the term that is the lane's.
+pub(super) const LANE: u32 = 0;
+
+impl<'a> Addresses<'a> {
+    /// Looks at all registers. None where that would take long.
+    pub(super) fn new(function: &'a Function, ops: &'a [Op]) -> Option<Self> {
+        let vars = Vars::new(function, ops);
+        let count = vars.types.len();
+        let mut definitions = vec![Vec::new(); count];
+        for (at, instruction) in instructions(function) {
+            visit(instruction, &ops[instruction.form.0 as usize], &vars, &mut |register, access| {
+                if access == Access::Define {
+                    definitions[register as usize].push(at as u32);
+                }
+            });
+        }
+        let mut addresses = Self {
+            function,
+            ops,
+            varying: definitions.iter().map(|d: &Vec<u32>| d.len() > 1).collect(),
+            definitions,
+            by_lane: vec![false; count],
+            of_data: vec![false; count],
+            values: vec![None; count],
+            several: HashMap::new(),
+            terms: Vec::new(),
+            numbers: HashMap::new(),
+        };
+        addresses.spread(&vars)?;
+        let lane = addresses.term(Key::Lane, Kind::Lane, true, false);
+        debug_assert_eq!(lane, LANE);
+        for (at, instruction) in instructions(function) {
+            visit(instruction, &ops[instruction.form.0 as usize], &vars, &mut |register, access| {
+                if access == Access::Define && addresses.definitions[register as usize][..] == [at as u32] {
+                    addresses.value(register, DEPTH);
+                }
+            });
+        }
+        for register in 0..count as u32 {
+            if addresses.definitions[register as usize].len() > 1 {
+                addresses.take_apart(register);
+            }
+        }
+        Some(addresses)
+    }
+
+    /// Which lanes of a warp may go another way than others at a branch with this predicate.
+    pub(super) fn divides(&self, predicate: u32) -> bool {
+        self.by_lane[predicate as usize]
+    }
+
+    pub(super) fn kind(&self, term: u32) -> Term {
+        self.terms[term as usize]
+    }
+
+    /// The address that a load or store names; none where it is none of memory that lanes share.
+    pub(super) fn address(&mut self, operand: &Operand) -> Option<Linear> {
+        let sum = match operand {
+            Operand::Address(AddressBase::Reg(register), offset) => {
+                self.value(register.0, DEPTH).plus(&Linear::constant(*offset))
+            }
+            Operand::Address(AddressBase::Symbol(symbol), offset) | Operand::Symbol(symbol, offset) => {
+                self.symbol(*symbol).plus(&Linear::constant(*offset))
+            }
+            _ => return None,
+        };
+        Some(self.expand(sum))
+    }
+
+    /// Finds the registers that differ among lanes, and among turns of a loop.
+    fn spread(&mut self, vars: &Vars) -> Option<()> {
+        for _ in 0..PASSES {
+            let mut changed = false;
+            for (_, instruction) in instructions(self.function) {
+                let op = &self.ops[instruction.form.0 as usize];
+                let (mut lane, mut varying) = (names_lane(&instruction.operands), false);
+                let mut data = matches!(op, Op::Ld { place, .. } if *place != MemoryTarget::Param)
+                    || matches!(op, Op::Atom { .. } | Op::Call);
+                visit(instruction, op, vars, &mut |register, access| {
+                    if access == Access::Use {
+                        lane |= self.by_lane[register as usize];
+                        varying |= self.varying[register as usize];
+                        data |= self.of_data[register as usize];
+                    }
+                });
+                lane = match op {
+                    Op::Atom { .. } | Op::Elect | Op::Match { .. } => true,
+                    Op::Vote { .. } | Op::ActiveMask | Op::Redux { .. } | Op::Bar { .. } => false,
+                    Op::Shfl { mode: ShuffleMode::Index, .. } => {
+                        instruction.operands.get(2).is_some_and(|from| match from {
+                            Operand::Reg(register) => self.by_lane[register.0 as usize],
+                            other => names_lane(std::slice::from_ref(other)),
+                        })
+                    }
+                    Op::Int { op: IntOp::Shr, .. } => lane && !matches!(int(instruction, 2), Some(5..)),
+                    Op::Int { op: IntOp::And, .. } => lane && !int(instruction, 2).is_some_and(is_high_mask),
+                    _ => lane,
+                };
+                if !(lane || varying || data) {
+                    continue;
+                }
+                visit(instruction, op, vars, &mut |register, access| {
+                    if access == Access::Define {
+                        let facts = [&mut self.by_lane, &mut self.varying, &mut self.of_data];
+                        for (fact, now) in facts.into_iter().zip([lane, varying, data]) {
+                            changed |= now && !fact[register as usize];
+                            fact[register as usize] |= now;
+                        }
+                    }
+                });
+            }
+            if !changed {
+                return Some(());
+            }
+        }
+        None
+    }
+
+    fn term(&mut self, key: Key, kind: Kind, by_lane: bool, of_data: bool) -> u32 {
+        let next = self.terms.len() as u32;
+        let number = *self.numbers.entry(key).or_insert(next);
+        if number == next {
+            self.terms.push(Term { kind, by_lane, of_data });
+        }
+        number
+    }
+
+    /// A register as a term of its own.
+    fn opaque(&mut self, key: Key, kind: Kind, register: u32) -> Linear {
+        let (by_lane, of_data) = (self.by_lane[register as usize], self.of_data[register as usize]);
+        Linear::of(self.term(key, kind, by_lane, of_data))
+    }
+
+    fn symbol(&mut self, symbol: Symbol) -> Linear {
+        Linear::of(self.term(Key::Symbol(symbol), Kind::Root, false, false))
+    }
+
+    /// A register's value.
+    fn value(&mut self, register: u32, depth: u32) -> Linear {
+        if let Some(value) = &self.values[register as usize] {
+            return value.clone();
+        }
+        let value = match self.definitions[register as usize][..] {
+            [] => self.opaque(Key::Value(register), Kind::Invariant, register),
+            [at] if depth > 0 => match self.computed(at as usize, depth - 1) {
+                Some(sum) if sum.terms.len() <= TERMS => sum,
+                _ => {
+                    let kind = self.kind_of_result(at as usize, register);
+                    self.opaque(Key::Value(register), kind, register)
+                }
+            },
+            [at] => {
+                let kind = self.kind_of_result(at as usize, register);
+                // Not kept: it is known better when its turn comes.
+                return self.opaque(Key::Value(register), kind, register);
+            }
+            _ => self.opaque(Key::Several(register), Kind::Counter, register),
+        };
+        self.values[register as usize] = Some(value.clone());
+        value
+    }
+
+    /// What is known of a value that cannot be taken apart.
+    fn kind_of_result(&self, at: usize, register: u32) -> Kind {
+        let Statement::Instruction(instruction) = &self.function.body[at] else { return Kind::Invariant };
+        let changes = self.by_lane[register as usize] || self.varying[register as usize];
+        match self.ops[instruction.form.0 as usize] {
+            Op::Ld { .. } | Op::Atom { .. } | Op::Call | Op::Shfl { .. } => Kind::Loaded,
+            Op::Int { op: IntOp::MulLo, .. } | Op::MulWide { .. } => Kind::Product,
+            Op::Mov { .. } => Kind::Loaded,
+            _ if changes => Kind::Wild,
+            _ => Kind::Invariant,
+        }
+    }
+
+    fn operand(&mut self, operand: &Operand, depth: u32) -> Option<Linear> {
+        Some(match operand {
+            Operand::Reg(register) => self.value(register.0, depth),
+            Operand::Int(value, _) => Linear::constant(*value as i64),
+            Operand::Special(Special::TidX | Special::LaneId) => Linear::of(LANE),
+            Operand::Special(special) => {
+                Linear::of(self.term(Key::Special(*special), Kind::Invariant, false, false))
+            }
+            Operand::Symbol(symbol, offset) => self.symbol(*symbol).plus(&Linear::constant(*offset)),
+            _ => return None,
+        })
+    }
+
+    /// The value that a statement computes, as far as it is a sum.
+    fn computed(&mut self, at: usize, depth: u32) -> Option<Linear> {
+        let function = self.function;
+        let Statement::Instruction(instruction) = &function.body[at] else { return None };
+        let operand = |index: usize| instruction.operands.get(index);
+        match &self.ops[instruction.form.0 as usize] {
+            Op::Mov { .. } | Op::Cvta { .. } => self.operand(operand(1)?, depth),
+            Op::Cvt { convert } if !(convert.dst.is_float() || convert.src.is_float()) => {
+                self.operand(operand(1)?, depth)
+            }
+            Op::Ld { place: MemoryTarget::Param, .. } => match operand(1)? {
+                Operand::Address(AddressBase::Symbol(Symbol::Param(index)), offset)
+                    if function.is_entry && matches!(operand(0)?, Operand::Reg(_)) =>
+                {
+                    Some(Linear::of(self.term(Key::Param(*index, *offset), Kind::Root, false, false)))
+                }
+                _ => None,
+            },
+            Op::Int { op, .. } => {
+                let a = self.operand(operand(1)?, depth)?;
+                let b = self.operand(operand(2)?, depth)?;
+                match (op, b.as_constant()) {
+                    (IntOp::Add, _) => Some(a.plus(&b)),
+                    (IntOp::Sub, _) => Some(a.minus(&b)),
+                    (IntOp::MulLo | IntOp::Mul24Lo, _) => product(&a, &b),
+                    (IntOp::Shl, Some(by @ 0..63)) => Some(a.scaled(1 << by)),
+                    // Compilers write `or` for a sum of what has no bit in common.
+                    (IntOp::Or, Some(bits @ 0..=4096)) => Some(a.plus(&Linear::constant(bits))),
+                    // Blocks are taken to have whole warps, so that what numbers of threads begin with has no low bits.
+                    (IntOp::And, Some(31)) if a.factor(LANE) == 1 => Some(Linear::of(LANE)),
+                    (IntOp::And, Some(-32)) if a.factor(LANE) == 1 => Some(a.minus(&Linear::of(LANE))),
+                    (IntOp::And, Some(mask)) if is_low_mask(mask) && a.factor(LANE) == 1 => {
+                        let rest = self.term(Key::Part(at), Kind::Invariant, false, false);
+                        Some(Linear::of(LANE).plus(&Linear::of(rest)))
+                    }
+                    _ => None,
+                }
+            }
+            Op::MulWide { .. } => {
+                let (a, b) = (self.operand(operand(1)?, depth)?, self.operand(operand(2)?, depth)?);
+                product(&a, &b)
+            }
+            Op::IntTernary { op: IntTernary::MadLo, .. } | Op::MadWide { .. } => {
+                let (a, b) = (self.operand(operand(1)?, depth)?, self.operand(operand(2)?, depth)?);
+                let c = self.operand(operand(3)?, depth)?;
+                let product = product(&a, &b).unwrap_or_else(|| {
+                    let any =
+                        |f: fn(Term) -> bool| a.terms.iter().chain(&b.terms).any(|&(t, _)| f(self.kind(t)));
+                    let (by_lane, of_data) = (any(|t| t.by_lane), any(|t| t.of_data));
+                    Linear::of(self.term(Key::Part(at), Kind::Product, by_lane, of_data))
+                });
+                Some(product.plus(&c))
+            }
+            _ => None,
+        }
+    }
+
+    /// Finds what a register that is written in several places is made of: what all its first values have in common, and
+    /// a rest, which is a counter where everything else that it gets is itself and a step that all lanes share.
+    fn take_apart(&mut self, register: u32) {
+        let own = self.opaque(Key::Several(register), Kind::Counter, register).terms[0].0;
+        let mut common: Option<Linear> = None;
+        let (mut kind, mut by_lane) = (Kind::Counter, false);
+        for at in self.definitions[register as usize].clone() {
+            let sum = self.computed(at as usize, DEPTH).filter(|sum| sum.terms.len() <= TERMS);
+            let Some(sum) = sum else {
+                match self.kind_of_result(at as usize, register) {
+                    result @ (Kind::Loaded | Kind::Wild) => kind = result,
+                    _ => {}
+                }
+                by_lane |= self.by_lane[register as usize];
+                common = Some(Linear::default());
+                continue;
+            };
+            let lanes =
+                |sum: &Linear, terms: &[Term]| sum.terms.iter().any(|&(t, _)| terms[t as usize].by_lane);
+            let wild = |sum: &Linear, terms: &[Term]| {
+                sum.terms.iter().any(|&(t, _)| terms[t as usize].kind == Kind::Wild)
+            };
+            match sum.factor(own) {
+                0 => {
+                    if self.varying_sum(&sum, own) && wild(&sum, &self.terms) {
+                        // Such as a distance that is halved.
+                        kind = Kind::Wild;
+                    }
+                    let shared = match &common {
+                        None => sum.clone(),
+                        Some(before) => {
+                            let shared = Linear {
+                                terms: before
+                                    .terms
+                                    .iter()
+                                    .filter(|&&(t, f)| sum.factor(t) == f)
+                                    .copied()
+                                    .collect(),
+                                constant: before.constant,
+                            };
+                            by_lane |= lanes(&before.minus(&shared), &self.terms)
+                                || lanes(&sum.minus(&shared), &self.terms);
+                            shared
+                        }
+                    };
+                    common = Some(shared);
+                }
+                1 => {
+                    let step = sum.minus(&Linear::of(own));
+                    by_lane |= lanes(&step, &self.terms);
+                }
+                // Such as a distance that is doubled.
+                _ => kind = Kind::Wild,
+            }
+        }
+        let rest = self.term(Key::Rest(register), kind, by_lane, self.of_data[register as usize]);
+        let mut value = common.unwrap_or_default().plus(&Linear::of(rest));
+        // What is made of itself by a way round is not followed.
+        value.terms.retain(|&(t, _)| t != own);
+        self.several.insert(own, value);
+    }
+
+    /// Whether a sum has a term that may change in a loop, other than the given one.
+    fn varying_sum(&self, sum: &Linear, own: u32) -> bool {
+        sum.terms.iter().any(|&(t, _)| t != own && matches!(self.kind(t).kind, Kind::Wild | Kind::Counter))
+    }
+
+    /// Replaces registers that are written in several places by what they are made of.
+    fn expand(&self, mut sum: Linear) -> Linear {
+        for _ in 0..6 {
+            let Some((term, factor)) =
+                sum.terms.iter().find(|(term, _)| self.several.contains_key(term)).copied()
+            else {
+                break;
+            };
+            let rest = Linear { terms: vec![(term, factor)], constant: 0 };
+            sum = sum.minus(&rest).plus(&self.several[&term].scaled(factor));
+        }
+        sum
+    }
+}
+
+/// The product of two sums of which one is constant.
+fn product(a: &Linear, b: &Linear) -> Option<Linear> {
+    match (a.as_constant(), b.as_constant()) {
+        (_, Some(by)) => Some(a.scaled(by)),
+        (Some(by), _) => Some(b.scaled(by)),
+        _ => None,
+    }
+}
+
+/// Whether a mask keeps the lane's number, and whether it takes all of it away.
+fn is_low_mask(mask: i64) -> bool {
+    mask >= 31 && (mask & mask.wrapping_add(1)) == 0
+}
+
+fn is_high_mask(mask: i64) -> bool {
+    mask & 31 == 0
+}
+
+fn int(instruction: &Instruction, index: usize) -> Option<i64> {
+    match instruction.operands.get(index)? {
+        Operand::Int(value, _) => Some(*value as i64),
+        _ => None,
+    }
+}
+
+/// Whether an operand is a special register that differs among the lanes of a warp.
+pub(super) fn names_lane(operands: &[Operand]) -> bool {
+    operands.iter().any(|operand| {
+        matches!(
+            operand,
+            Operand::Special(
+                Special::TidX
+                    | Special::LaneId
+                    | Special::LanemaskEq
+                    | Special::LanemaskLe
+                    | Special::LanemaskLt
+                    | Special::LanemaskGe
+                    | Special::LanemaskGt
+            )
+        )
+    })
+}
+
+/// The instructions of a function and where they stand.
+pub(super) fn instructions(function: &Function) -> impl Iterator<Item = (usize, &Instruction)> {
+    function.body.iter().enumerate().filter_map(|(at, statement)| match statement {
+        Statement::Instruction(instruction) => Some((at, instruction)),
+        Statement::Label(_) => None,
+    })
+}

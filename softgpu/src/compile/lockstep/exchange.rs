@@ -1,0 +1,557 @@
+//! Finds where the lanes of a warp hand each other values through memory without waiting for each other, and lets them wait.
+//!
+//! The lanes of a device's warp execute a load only when all of them have executed the stores before it. Programs that count on
+//! that are old, or wrong and never noticed; CuPy's selection of the smallest elements is one. What they do is this:
+//! a store, and later, with no barrier, shuffle, vote, fence or atomic operation between, a load of what another lane may have
+//! stored. Where a kernel has that, its lanes wait for each other before such a load, after a load of what another lane may
+//! store soon, and where lanes meet again that have gone different ways.
+//!
+//! All other kernels should stay as they are. So a load and a store count only if their addresses say that they belong to
+//! different lanes ([`conflict`]), and a kernel that does not ask which lane it is in is not looked at.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::super::flow::{Block, Flow, instructions};
+use super::super::op::{MemoryTarget, Op};
+use super::address::{self, Addresses, Kind, LANE, Linear, Term};
+use super::{Direction, Plain};
+use rgpu_image::ptx::ast::{Function, Instruction, Statement};
+
+/// How many pairs of a store and a load are compared, how many words all sets of stores may take, and how many basic blocks a
+/// kernel may have whose lanes are to be kept abreast. Larger kernels stay as they are.
+const PAIRS: usize = 1 << 18;
+const WORDS: usize = 1 << 20;
+const BLOCKS: usize = 1 << 11;
+
+/// A load or store of memory that lanes share.
+struct Access {
+    /// Its statement.
+    at: usize,
+    block: usize,
+    store: bool,
+    /// How many conditions that may divide a warp it depends on.
+    conditions: u32,
+    bytes: i64,
+    address: Linear,
+}
+
+/// Whether what is accessed first and what is accessed then may be the same memory in different lanes, by intention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Conflict {
+    /// It is not to be expected.
+    None,
+    /// It is, if the second access comes after the first in the same turn of all loops.
+    SameTurn,
+    /// It is.
+    Always,
+}
+
+/// Statements before which the lanes of a warp have to wait for each other, in order. Mostly none.
+pub(super) fn places(function: &Function, ops: &[Op], plain: &[Option<Plain>]) -> BTreeSet<usize> {
+    search(function, ops, plain).unwrap_or_default()
+}
+
+fn search(function: &Function, ops: &[Op], plain: &[Option<Plain>]) -> Option<BTreeSet<usize>> {
+    let candidates = || address::instructions(function).filter_map(|(_, i)| plain[i.form.0 as usize]);
+    let (mut loads, mut stores) = (0usize, 0usize);
+    candidates().for_each(|p| *(if p.direction == Direction::Load { &mut loads } else { &mut stores }) += 1);
+    let asks = || address::instructions(function).any(|(_, i)| address::names_lane(&i.operands));
+    if loads == 0 || stores == 0 || loads.checked_mul(stores)? > PAIRS || !asks() {
+        return None;
+    }
+    let flow = Flow::new(function, ops);
+    if flow.blocks.len() > BLOCKS {
+        return None;
+    }
+    let mut addresses = Addresses::new(function, ops)?;
+    let ways = Ways::new(function, &flow, &addresses);
+    let conditions = ways.conditions(&flow);
+    let accesses = collect(function, ops, plain, &flow, &conditions, &mut addresses);
+    let pairs = exchanged(function, ops, &flow, &accesses, &addresses)?;
+    if pairs.is_empty() {
+        return None;
+    }
+    let alignment =
+        Alignment { function, ops, flow: &flow, ways, accesses: &accesses, pairs, addresses: &addresses };
+    Some(alignment.places())
+}
+
+/// All accesses that are looked at, in the order of the text.
+fn collect(
+    function: &Function,
+    ops: &[Op],
+    plain: &[Option<Plain>],
+    flow: &Flow,
+    conditions: &[u32],
+    addresses: &mut Addresses,
+) -> Vec<Access> {
+    let mut accesses = Vec::new();
+    for (block, range) in flow.blocks.iter().enumerate() {
+        for at in range.first..range.end {
+            let Statement::Instruction(instruction) = &function.body[at] else { continue };
+            let Some(plain) = plain[instruction.form.0 as usize] else { continue };
+            let store = plain.direction == Direction::Store;
+            let (Op::Ld { place, ty, vector, .. } | Op::St { place, ty, vector, .. }) =
+                ops[instruction.form.0 as usize]
+            else {
+                continue;
+            };
+            if !matches!(place, MemoryTarget::Generic | MemoryTarget::Shared) {
+                continue;
+            }
+            let operand = instruction.operands.get(usize::from(!store));
+            let Some(address) = operand.and_then(|o| addresses.address(o)) else { continue };
+            let guarded = instruction.guard.is_some_and(|g| addresses.divides(g.register.0));
+            let conditions = conditions[block] + u32::from(guarded);
+            let bytes = i64::from(ty.bits() / 8) * i64::from(vector);
+            accesses.push(Access { at, block, store, conditions, bytes, address });
+        }
+    }
+    accesses
+}
+
+/// Whether threads have an order at an instruction without counting on going abreast.
+fn orders(instruction: &Instruction, op: &Op) -> bool {
+    match op {
+        Op::Yield => false,
+        Op::Fence | Op::Atom { .. } | Op::Mbarrier { .. } | Op::Call => true,
+        op => op.is_cut() && instruction.guard.is_none(),
+    }
+}
+
+/// Whether two addresses have a pointer in common.
+fn points_alike(a: &Access, b: &Access, addresses: &Addresses) -> bool {
+    let alike = a.address.terms.iter().any(|&(term, factor)| {
+        factor == 1
+            && matches!(addresses.kind(term).kind, Kind::Root | Kind::Loaded | Kind::Invariant)
+            && b.address.factor(term) == 1
+    });
+    let difference = a.address.minus(&b.address);
+    let other =
+        |sign: i64| difference.terms.iter().any(|&(t, f)| f == sign && addresses.kind(t).kind == Kind::Root);
+    alike && !(other(1) && other(-1))
+}
+
+/// Whether the second of two accesses may be meant to reach what another lane accesses with the first.
+fn conflict(first: &Access, second: &Access, addresses: &Addresses) -> Conflict {
+    if !points_alike(first, second, addresses) {
+        return Conflict::None;
+    }
+    let difference = second.address.minus(&first.address);
+    let lane = (first.address.factor(LANE), second.address.factor(LANE));
+    let size = first.bytes.max(second.bytes);
+    let term = |t: u32| addresses.kind(t);
+    let (mut wild, mut by_lane, mut given, mut of_data) = (false, false, false, false);
+    for &(t, _) in difference.terms.iter().filter(|&&(t, _)| t != LANE) {
+        let Term { kind, by_lane: differs, of_data: data } = term(t);
+        wild |= kind == Kind::Wild && !data;
+        by_lane |= differs;
+        given |= matches!(kind, Kind::Root | Kind::Invariant | Kind::Product) && !differs;
+        of_data |= data;
+    }
+    // Lanes whose parts lie far apart have them for themselves, wherever in them they are.
+    let own_parts = lane.0 == lane.1 && lane.0.unsigned_abs() >= 4 * size as u64;
+    // Other values that differ among lanes, in both addresses.
+    let own_values = || {
+        let values =
+            || first.address.terms.iter().filter(|&&(t, f)| t != LANE && second.address.factor(t) == f);
+        (
+            values().any(|&(t, _)| term(t).by_lane),
+            values().any(|&(t, _)| term(t).by_lane && term(t).kind == Kind::Wild),
+        )
+    };
+    let certainly = |yes: bool| if yes { Conflict::Always } else { Conflict::None };
+    if difference.terms.is_empty() {
+        let overlaps = |apart: i64| -second.bytes < apart && apart < first.bytes;
+        return match lane.0 {
+            0 => match own_values() {
+                // One place for all lanes: some write, and more read.
+                (false, _) => {
+                    let (store, load) = if first.store { (first, second) } else { (second, first) };
+                    certainly(overlaps(difference.constant) && store.conditions > load.conditions)
+                }
+                (true, wild) => certainly(wild && difference.constant != 0),
+            },
+            step => certainly((1..32).any(|k: i64| {
+                let apart = step.wrapping_mul(k);
+                let apart = [apart, apart.wrapping_neg()].map(|by| difference.constant.wrapping_add(by));
+                apart.into_iter().any(overlaps)
+            })),
+        };
+    }
+    // So do lanes that have a column each, in which data tell the place.
+    if own_parts || of_data && lane.0 == lane.1 && lane.0 != 0 {
+        return Conflict::None;
+    }
+    if by_lane {
+        return if wild { Conflict::Always } else { Conflict::SameTurn };
+    }
+    if lane.0 != lane.1 {
+        // A given distance leads to another part of the memory, unless one counts from its end.
+        return certainly(!given || lane.0.signum() * lane.1.signum() < 0);
+    }
+    // A distance that all lanes share: one that is doubled, halved or changes sides is meant to lead to another lane; one that is
+    // counted up, or given, leads to another element of the lane's own.
+    certainly(wild && (lane.0 != 0 || own_values().0))
+}
+
+/// The pairs of a store and a load that may hand a value from lane to lane, by the numbers of the accesses.
+fn exchanged(
+    function: &Function,
+    ops: &[Op],
+    flow: &Flow,
+    accesses: &[Access],
+    addresses: &Addresses,
+) -> Option<Vec<(usize, usize)>> {
+    let mut pairs = Vec::new();
+    for (l, load) in accesses.iter().enumerate().filter(|(_, a)| !a.store) {
+        let stores = || accesses.iter().enumerate().filter(|(_, a)| a.store);
+        // Where data tell the place, a lane that reads what it has stored itself wants just that.
+        let own = stores().any(|(_, store)| store.address == load.address);
+        for (s, store) in stores() {
+            let conflict = conflict(store, load, addresses);
+            if conflict == Conflict::Always || conflict == Conflict::SameTurn && !own {
+                pairs.push((s, l, conflict));
+            }
+        }
+    }
+    if pairs.is_empty() {
+        return Some(Vec::new());
+    }
+    let stores: BTreeSet<usize> = pairs.iter().map(|p| p.0).collect();
+    let stores: Vec<usize> = stores.into_iter().collect();
+    let words = stores.len().div_ceil(64);
+    if words * flow.blocks.len() > WORDS {
+        return None;
+    }
+    let (orders, last) = last_orders(function, ops, flow);
+    let back: HashSet<(usize, usize)> = flow.back_edges().into_iter().collect();
+    let mut found = BTreeSet::new();
+    for around in [false, true] {
+        let conflicts = |c: Conflict| c == Conflict::Always || !around;
+        let passes = |from: usize, to: usize| around || !back.contains(&(from, to));
+        let reaching = Reaching::new(flow, accesses, &stores, (&orders, &last), passes);
+        for &(s, l, _) in pairs.iter().filter(|p| conflicts(p.2)) {
+            if reaching.reaches(s, &accesses[l]) {
+                found.insert((s, l));
+            }
+        }
+    }
+    Some(found.into_iter().collect())
+}
+
+/// For each statement the last one before it in its block that gives an order, and for each block the last one in it.
+fn last_orders(function: &Function, ops: &[Op], flow: &Flow) -> (Vec<Option<usize>>, Vec<Option<usize>>) {
+    let mut before = vec![None; function.body.len()];
+    let last = flow.blocks.iter().map(|block| {
+        let mut last = None;
+        for (at, before) in (block.first..).zip(&mut before[block.first..block.end]) {
+            *before = last;
+            if let Statement::Instruction(i) = &function.body[at]
+                && orders(i, &ops[i.form.0 as usize])
+            {
+                last = Some(at);
+            }
+        }
+        last
+    });
+    let last = last.collect();
+    (before, last)
+}
+
+/// Which stores come before which loads with nothing between that gives an order.
+struct Reaching<'a> {
+    accesses: &'a [Access],
+    stores: &'a [usize],
+    /// For each statement, the last one before it in its block that gives an order.
+    orders: &'a [Option<usize>],
+    words: usize,
+    /// For each block, the stores that come before it.
+    before: Vec<u64>,
+}
+
+impl<'a> Reaching<'a> {
+    fn new(
+        flow: &Flow,
+        accesses: &'a [Access],
+        stores: &'a [usize],
+        (orders, last): (&'a [Option<usize>], &[Option<usize>]),
+        passes: impl Fn(usize, usize) -> bool,
+    ) -> Self {
+        let words = stores.len().div_ceil(64);
+        let before = vec![0u64; words * flow.blocks.len()];
+        let mut this = Self { accesses, stores, orders, words, before };
+        let mut own = vec![0u64; words * flow.blocks.len()];
+        for (bit, access) in stores.iter().map(|s| &accesses[*s]).enumerate() {
+            if last[access.block].is_none_or(|last| access.at > last) {
+                own[access.block * words + bit / 64] |= 1 << (bit % 64);
+            }
+        }
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (index, last) in last.iter().enumerate() {
+                for &next in flow.blocks[index].successors.iter().filter(|&&next| passes(index, next)) {
+                    for word in 0..words {
+                        let through = if last.is_some() { 0 } else { this.before[index * words + word] };
+                        let out = own[index * words + word] | through;
+                        let into = &mut this.before[next * words + word];
+                        changed |= out & !*into != 0;
+                        *into |= out;
+                    }
+                }
+            }
+        }
+        this
+    }
+
+    fn reaches(&self, store: usize, load: &Access) -> bool {
+        let from = &self.accesses[store];
+        let last = self.orders[load.at];
+        if from.block == load.block && from.at < load.at && last.is_none_or(|last| from.at > last) {
+            return true;
+        }
+        let Ok(bit) = self.stores.binary_search(&store) else { return false };
+        last.is_none() && self.before[load.block * self.words + bit / 64] >> (bit % 64) & 1 != 0
+    }
+}
+
+/// A kernel whose lanes are to be kept abreast.
+struct Alignment<'a> {
+    function: &'a Function,
+    ops: &'a [Op],
+    flow: &'a Flow,
+    ways: Ways,
+    accesses: &'a [Access],
+    /// Stores and the loads that exchange values with them, by the numbers of the accesses.
+    pairs: Vec<(usize, usize)>,
+    addresses: &'a Addresses<'a>,
+}
+
+impl Alignment<'_> {
+    fn places(&self) -> BTreeSet<usize> {
+        let at = |number: usize| self.accesses[number].at;
+        let mut places = BTreeSet::new();
+        let reading: BTreeSet<usize> = self.pairs.iter().map(|pair| at(pair.1)).collect();
+        let storing: BTreeSet<usize> = self.pairs.iter().map(|pair| pair.0).collect();
+        let storing: Vec<&Access> = {
+            let alike =
+                |a: &Access| storing.iter().any(|s| points_alike(a, &self.accesses[*s], self.addresses));
+            self.accesses.iter().filter(|access| access.store && alike(access)).collect()
+        };
+        let stores: BTreeSet<usize> = storing.iter().map(|store| store.at).collect();
+        let loads = self.accesses.iter().filter(|access| !access.store);
+        let read: BTreeSet<usize> = loads
+            .filter(|load| {
+                storing.iter().any(|store| conflict(load, store, self.addresses) != Conflict::None)
+            })
+            .map(|load| load.at)
+            .collect();
+        self.after_loads(&stores, &read, &mut places);
+        self.before_loads(&stores, &reading, &mut places);
+        self.where_lanes_meet(&mut places);
+        places
+    }
+
+    fn orders(&self, at: usize) -> bool {
+        match &self.function.body[at] {
+            Statement::Instruction(i) => orders(i, &self.ops[i.form.0 as usize]),
+            Statement::Label(_) => false,
+        }
+    }
+
+    /// All lanes have read before one of them stores: they wait after the last load before a store.
+    fn after_loads(&self, stores: &BTreeSet<usize>, loads: &BTreeSet<usize>, places: &mut BTreeSet<usize>) {
+        let blocks = &self.flow.blocks;
+        // Whether a store is what comes next when a block begins.
+        let mut next = vec![false; blocks.len()];
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for index in (0..blocks.len()).rev() {
+                let own = (blocks[index].first..blocks[index].end).find_map(|at| {
+                    let store = stores.contains(&at);
+                    (store || loads.contains(&at) || self.orders(at)).then_some(store)
+                });
+                let now = own.unwrap_or_else(|| blocks[index].successors.iter().any(|&s| next[s]));
+                changed |= now && !next[index];
+                next[index] |= now;
+            }
+        }
+        for block in blocks {
+            let mut last = None;
+            for at in block.first..block.end {
+                if loads.contains(&at) {
+                    last = Some(at);
+                } else if stores.contains(&at) {
+                    places.extend(last.take().map(|at: usize| at + 1));
+                } else if self.orders(at) {
+                    last = None;
+                }
+            }
+            if last.is_some() && block.successors.iter().any(|&s| next[s]) {
+                places.extend(last.map(|at| at + 1));
+            }
+        }
+    }
+
+    /// All lanes have stored before one of them reads.
+    fn before_loads(&self, stores: &BTreeSet<usize>, loads: &BTreeSet<usize>, places: &mut BTreeSet<usize>) {
+        let blocks = &self.flow.blocks;
+        let mut stored = vec![false; blocks.len()];
+        let mut changed = true;
+        let mut found = Vec::new();
+        while changed {
+            changed = false;
+            found.clear();
+            for (index, block) in blocks.iter().enumerate() {
+                let mut now = stored[index];
+                for at in block.first..block.end {
+                    // Before a label wait only those that come from the block in front of it.
+                    now &= matches!(self.function.body[at], Statement::Label(_)) || !places.contains(&at);
+                    if now && loads.contains(&at) {
+                        found.push(at);
+                        now = false;
+                    }
+                    now = (now || stores.contains(&at)) && !self.orders(at);
+                }
+                now &= !places.contains(&block.end);
+                for &next in &block.successors {
+                    changed |= now && !stored[next];
+                    stored[next] |= now;
+                }
+            }
+        }
+        places.extend(&found);
+    }
+
+    /// Lanes that have gone another way than those which wait somewhere on theirs wait where the ways meet.
+    fn where_lanes_meet(&self, places: &mut BTreeSet<usize>) {
+        let blocks = &self.flow.blocks;
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &(branch, meet) in &self.ways.branches {
+                let Some(meet) = meet else { continue };
+                let mut waits = false;
+                self.ways.between(self.flow, branch, Some(meet), |block| {
+                    waits |= places.range(blocks[block].first..blocks[block].end).next().is_some();
+                });
+                let body = &self.function.body;
+                let first = (blocks[meet].first..blocks[meet].end)
+                    .find(|&at| matches!(body[at], Statement::Instruction(_)));
+                let Some(first) = first.filter(|_| waits) else { continue };
+                let Statement::Instruction(instruction) = &body[first] else { continue };
+                if !matches!(self.ops[instruction.form.0 as usize], Op::Ret | Op::Exit) {
+                    changed |= places.insert(first);
+                }
+            }
+        }
+    }
+}
+
+/// The branches at which the lanes of a warp may go different ways.
+struct Ways {
+    /// Their blocks, and those where the lanes meet again, if not at the end.
+    branches: Vec<(usize, Option<usize>)>,
+}
+
+impl Ways {
+    fn new(function: &Function, flow: &Flow, addresses: &Addresses) -> Self {
+        let blocks = &flow.blocks;
+        let meets = meeting_blocks(blocks);
+        let divides = |block: usize| {
+            let last = instructions(function, &blocks[block]).last();
+            last.is_some_and(|i| i.guard.is_none_or(|g| addresses.divides(g.register.0)))
+        };
+        let branches = (0..blocks.len()).filter(|&b| blocks[b].successors.len() > 1 && divides(b));
+        Self { branches: branches.map(|b| (b, meets[b])).collect() }
+    }
+
+    /// Tells the blocks on the ways from a branch to where they meet.
+    fn between(&self, flow: &Flow, branch: usize, meet: Option<usize>, mut f: impl FnMut(usize)) {
+        let mut seen = vec![false; flow.blocks.len()];
+        if let Some(meet) = meet {
+            seen[meet] = true;
+        }
+        let mut work: Vec<usize> = flow.blocks[branch].successors.clone();
+        while let Some(block) = work.pop() {
+            if !std::mem::replace(&mut seen[block], true) {
+                f(block);
+                work.extend(&flow.blocks[block].successors);
+            }
+        }
+    }
+
+    /// On how many of the branches it depends whether a lane comes to each block; 0 in kernels with very many.
+    fn conditions(&self, flow: &Flow) -> Vec<u32> {
+        let mut conditions = vec![0; flow.blocks.len()];
+        if self.branches.len() * flow.blocks.len() <= WORDS {
+            for &(branch, meet) in &self.branches {
+                self.between(flow, branch, meet, |block| conditions[block] += 1);
+            }
+        }
+        conditions
+    }
+}
+
+/// For each block, the first one that all ways from it lead to; none where there is no such block but the kernel's end.
+fn meeting_blocks(blocks: &[Block]) -> Vec<Option<usize>> {
+    let end = blocks.len();
+    // Blocks in the order in which a search backwards from the end leaves them.
+    let mut predecessors = vec![Vec::new(); end + 1];
+    for (index, block) in blocks.iter().enumerate() {
+        block.successors.iter().for_each(|&s| predecessors[s].push(index));
+        if block.successors.is_empty() {
+            predecessors[end].push(index);
+        }
+    }
+    let mut position = vec![usize::MAX; end + 1];
+    let mut order = Vec::new();
+    let mut seen = vec![false; end + 1];
+    let mut path = vec![(end, 0)];
+    seen[end] = true;
+    while let Some((block, child)) = path.last_mut() {
+        let block = *block;
+        if let Some(&next) = predecessors[block].get(*child) {
+            *child += 1;
+            if !std::mem::replace(&mut seen[next], true) {
+                path.push((next, 0));
+            }
+        } else {
+            position[block] = order.len();
+            order.push(block);
+            path.pop();
+        }
+    }
+    // The nearest common block on all ways to the end (Cooper, Harvey and Kennedy).
+    let mut meets = vec![usize::MAX; end + 1];
+    meets[end] = end;
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &block in order.iter().rev().filter(|&&b| b != end) {
+            let successors = &blocks[block].successors;
+            let ways = if successors.is_empty() { &[end][..] } else { &successors[..] };
+            let mut meet = usize::MAX;
+            for &way in ways.iter().filter(|&&way| meets[way] != usize::MAX) {
+                if meet == usize::MAX {
+                    meet = way;
+                    continue;
+                }
+                let mut other = way;
+                while meet != other {
+                    while position[meet] < position[other] {
+                        meet = meets[meet];
+                    }
+                    while position[other] < position[meet] {
+                        other = meets[other];
+                    }
+                }
+            }
+            changed |= meets[block] != meet;
+            meets[block] = meet;
+        }
+    }
+    meets[..end].iter().map(|&meet| (meet < end).then_some(meet)).collect()
+}

@@ -1,0 +1,112 @@
+//! Which kernels are changed, and where.
+
+use super::super::op::Op;
+use super::super::unit::Unit;
+use rgpu_image::ptx::ast::Statement;
+
+/// How often the lanes of a warp have to wait for each other in each kernel of a module where the text does not say so.
+fn waits(text: &str) -> Vec<(String, usize)> {
+    let unit = Unit::new(rgpu_image::ptx::parse(text).unwrap()).unwrap();
+    let kernel = |id: &rgpu_image::ptx::ast::FunctionId| {
+        let function = &unit.module.functions[id.0 as usize];
+        let converges = |statement: &&Statement| matches!(statement, Statement::Instruction(i) if matches!(unit.ops[i.form.0 as usize], Op::Converge));
+        (function.name.clone(), function.body.iter().filter(converges).count())
+    };
+    unit.kernels.iter().map(kernel).collect()
+}
+
+/// A kernel with a pointer `%rd1`, the thread's number `%r1`, the lane's `%r2`, `%rd2` at the thread's element, and `%p1` in the first
+/// lane.
+fn kernel(body: &str) -> usize {
+    let text = format!(
+        ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)\n{{\n\
+         .reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>; .shared .align 4 .b8 s[256];\n\
+         ld.param.u64 %rd1, [a]; ld.param.u64 %rd9, [b]; ld.param.u32 %r9, [n]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31;\n\
+         setp.eq.u32 %p1, %r2, 0; mul.wide.u32 %rd18, %r1, 4; add.s64 %rd3, %rd9, %rd18; add.s64 %rd2, %rd1, %rd18;\n{body}\nret; }}\n"
+    );
+    waits(&text)[0].1
+}
+
+#[test]
+fn values_that_go_from_lane_to_lane_are_waited_for() {
+    // The store comes before the neighbour's load; and the other way round.
+    assert_eq!(
+        kernel("st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd2+4]; st.global.u32 [%rd3], %r3;"),
+        1
+    );
+    let both = "st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd2+4]; st.global.u32 [%rd2], %r3;";
+    assert_eq!(kernel(both), 2);
+    // One lane writes, all read.
+    assert_eq!(kernel("@%p1 st.shared.u32 [s], %r1; ld.shared.u32 %r3, [s]; st.global.u32 [%rd3], %r3;"), 1);
+    // A distance that is halved in a loop.
+    let halves =
+        "mov.u32 %r4, 16; L: mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd2, %rd4; ld.global.u32 %r5, [%rd5];
+        st.global.u32 [%rd2], %r5; shr.u32 %r4, %r4, 1; setp.ne.u32 %p2, %r4, 0; @%p2 bra L;";
+    assert_eq!(kernel(halves), 2);
+    // A partner whose number differs in a bit.
+    let partner = "xor.b32 %r4, %r1, 1; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
+        st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd5]; st.global.u32 [%rd3], %r3;";
+    assert_eq!(kernel(partner), 1);
+    // A place that data tell.
+    let placed = "ld.global.u32 %r4, [%rd3]; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
+        st.global.u32 [%rd5], %r1; ld.global.u32 %r3, [%rd2]; st.global.u32 [%rd3], %r3;";
+    assert_eq!(kernel(placed), 1);
+}
+
+#[test]
+fn what_each_lane_has_for_itself_is_not_waited_for() {
+    let free = [
+        // The own element, another array, a barrier, a shuffle, a fence or an atomic between, the loads that are constant.
+        "st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd2]; st.global.u32 [%rd2], %r3;",
+        "st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd3+4]; st.global.u32 [%rd2], %r3;",
+        "st.global.u32 [%rd2], %r1; bar.sync 0; ld.global.u32 %r3, [%rd2+4];",
+        "st.global.u32 [%rd2], %r1; bar.warp.sync -1; ld.global.u32 %r3, [%rd2+4];",
+        "st.global.u32 [%rd2], %r1; membar.cta; ld.global.u32 %r3, [%rd2+4];",
+        "st.global.u32 [%rd2], %r1; red.global.add.u32 [%rd3], 1; ld.global.u32 %r3, [%rd2+4];",
+        "st.global.u32 [%rd2], %r1; ld.global.nc.u32 %r3, [%rd2+4];",
+        // No store before a load.
+        "ld.global.u32 %r3, [%rd2+4]; st.global.u32 [%rd2], %r3;",
+        // Structures of 16 bytes, and a distance that is given.
+        "mul.wide.u32 %rd4, %r1, 16; add.s64 %rd5, %rd1, %rd4; st.global.u32 [%rd5], %r1; ld.global.u32 %r3, [%rd5+4];",
+        "mul.wide.u32 %rd4, %r9, 4; add.s64 %rd5, %rd2, %rd4; st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd5];",
+        // A loop over all elements with a stride, in place; and one over the elements of a row of the lane's own.
+        "L: ld.global.u32 %r3, [%rd2]; add.u32 %r3, %r3, 1; st.global.u32 [%rd2], %r3; mul.wide.u32 %rd4, %r9, 4;
+         add.s64 %rd2, %rd2, %rd4; add.u32 %r1, %r1, %r9; setp.lt.u32 %p2, %r1, 1000; @%p2 bra L;",
+        "mul.lo.u32 %r4, %r1, %r9; mov.u32 %r5, 1; L: add.u32 %r6, %r4, %r5; mul.wide.u32 %rd4, %r6, 4; add.s64 %rd5, %rd1, %rd4;
+         ld.global.u32 %r3, [%rd5+-4]; st.global.u32 [%rd5], %r3; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, %r9; @%p2 bra L;",
+        // A column of the lane's own in which data tell the place.
+        "ld.global.u32 %r3, [%rd3]; mad.lo.u32 %r4, %r3, 1024, %r1; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
+         ld.global.u32 %r5, [%rd5]; st.global.u32 [%rd5], %r5; ld.global.u32 %r6, [%rd3+4]; mad.lo.u32 %r7, %r6, 1024, %r1;
+         mul.wide.u32 %rd6, %r7, 4; add.s64 %rd7, %rd1, %rd6; ld.global.u32 %r8, [%rd7]; st.global.u32 [%rd3], %r8;",
+    ];
+    for body in free {
+        assert_eq!(kernel(body), 0, "{body}");
+    }
+}
+
+#[test]
+fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
+    let mut changed: Vec<String> = waits(include_str!("../../../tests/device/abreast.ptx"))
+        .into_iter()
+        .filter_map(|(name, count)| (count > 0).then_some(name))
+        .collect();
+    changed.sort_unstable();
+    let expected =
+        ["butterfly", "compact", "odd_even", "produce", "scan", "shift", "tree", "uneven", "volatile_tree"];
+    assert_eq!(changed, expected);
+    let others = waits(include_str!("../../../tests/device/kernels.ptx"));
+    assert!(others.len() > 3 && others.iter().all(|(_, count)| *count == 0), "{others:?}");
+}
+
+#[test]
+fn addresses_of_whatever_numbers_end_in_no_fault() {
+    let numbers = ["-9223372036854775808", "9223372036854775807", "4611686018427387904", "-1"];
+    for (a, b) in numbers.iter().flat_map(|a| numbers.iter().map(move |b| (a, b))) {
+        kernel(&format!(
+            "mul.lo.s64 %rd4, %rd2, {a}; add.s64 %rd5, %rd4, {b}; and.b64 %rd6, %rd5, {a}; add.s64 %rd6, %rd6, %rd4;
+             cvt.u64.u32 %rd7, %r2; mad.lo.s64 %rd8, %rd7, {a}, %rd1; add.s64 %rd10, %rd8, {b};
+             L: st.global.u32 [%rd4], %r1; ld.global.u32 %r3, [%rd5]; st.global.u32 [%rd6], %r1; st.global.u32 [%rd8], %r1;
+             ld.global.u32 %r3, [%rd10]; mad.lo.s64 %rd4, %rd4, {b}, {a}; setp.ne.u32 %p2, %r3, 0; @%p2 bra L;"
+        ));
+    }
+}

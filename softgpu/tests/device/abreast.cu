@@ -1,0 +1,129 @@
+// Programs of single warps that count on their lanes going abreast: none of them has a barrier, as CUDA has wanted since Volta.
+// abreast.ptx is made of this file: nvcc -ptx -arch=compute_80 abreast.cu
+
+#define KERNEL extern "C" __global__ void
+
+__device__ int lane() { return threadIdx.x & 31; }
+
+// A tree in shared memory that is not volatile.
+KERNEL tree(int* data, int from) {
+    __shared__ int s[256];
+    int t = threadIdx.x, first = t & ~31;
+    s[t] = data[blockIdx.x * blockDim.x + t];
+#pragma unroll 1
+    for (int d = from; d > 0; d /= 2)
+        if (lane() < d) s[t] += s[t + d];
+    data[blockIdx.x * blockDim.x + t] = s[first];
+}
+
+// The same with volatile accesses, as CUDA's samples had it.
+KERNEL volatile_tree(int* data) {
+    __shared__ volatile int s[64 + 16];
+    int t = threadIdx.x;
+    s[t] = data[t];
+    s[t] = s[t] + s[t + 16];
+    s[t] = s[t] + s[t + 8];
+    s[t] = s[t] + s[t + 4];
+    s[t] = s[t] + s[t + 2];
+    s[t] = s[t] + s[t + 1];
+    data[t] = s[t];
+}
+
+// Sums of all before, in global memory.
+KERNEL scan(int* data, int width) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+#pragma unroll 1
+    for (int d = 1; d < width; d *= 2) {
+        int before = lane() >= d ? data[i - d] : 0;
+        data[i] += before;
+    }
+}
+
+// Neighbours change places where they are in the wrong order: twice as many numbers as lanes.
+KERNEL odd_even(int* data, int turns) {
+    int* own = data + (blockIdx.x * blockDim.x + (threadIdx.x & ~31)) * 2;
+#pragma unroll 1
+    for (int turn = 0; turn < turns; turn++) {
+        int i = 2 * lane() + (turn & 1);
+        if (i + 1 < 64 && own[i] > own[i + 1]) {
+            int large = own[i];
+            own[i] = own[i + 1];
+            own[i + 1] = large;
+        }
+    }
+}
+
+// Keeps odd numbers; where they go is counted in memory, and the result is read by other lanes than wrote it.
+KERNEL compact(int* data, int* place, int* kept, int width) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, first = i & ~31;
+    int value = data[i], keep = value & 1;
+    place[i] = keep;
+#pragma unroll 1
+    for (int d = 1; d < width; d *= 2) {
+        int before = lane() >= d ? place[i - d] : 0;
+        place[i] += before;
+    }
+    if (keep) kept[first + place[i] - 1] = value;
+    data[i] = lane() < place[first + 31] ? kept[i] * 2 : -1;
+}
+
+// One lane writes a table, and all read it.
+KERNEL produce(int* data, int* table, int seed) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, first = i & ~31;
+    if (lane() == 31) {
+        int value = seed;
+        for (int k = 0; k < 32; k++) {
+            value = value * 5 + k;
+            table[first + k] = value;
+        }
+    }
+    data[i] = table[i] - table[first + (lane() + 1) % 32];
+}
+
+// Sums of all, by partners whose numbers differ in one bit.
+KERNEL butterfly(int* data, int from) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+#pragma unroll 1
+    for (int bit = from; bit > 0; bit /= 2) data[i] += data[i ^ bit];
+}
+
+// Each lane makes as many turns as its number says, and reads its neighbour's result behind the loop.
+KERNEL uneven(int* data, int* steps) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int value = 0;
+#pragma unroll 1
+    for (int n = data[i]; n > 0; n--) value += n * n;
+    steps[i] = value;
+    data[i] = steps[i ^ 1];
+}
+
+// All elements of a row move one place up.
+KERNEL shift(int* data) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int next = lane() < 31 ? data[i + 1] : -1;
+    data[i] = next;
+    data[i] = data[i] + data[i ^ 1];
+}
+
+// What programs do mostly, and what nothing has to be added to.
+KERNEL ordinary(int* data, const int* other, int* part, int n) {
+    int stride = gridDim.x * blockDim.x;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+        data[i] = data[i] * 2 + other[n - 1 - i];
+        part[i] += data[i];
+        for (int k = 0; k < 4; k++) part[n + 4 * i + k] += part[n + 4 * i + 3 - k] + k;
+    }
+}
+
+// Another one: a tree with barriers.
+KERNEL barriers(int* data) {
+    __shared__ int s[256];
+    int t = threadIdx.x;
+    s[t] = data[blockIdx.x * blockDim.x + t];
+    __syncthreads();
+    for (int d = blockDim.x / 2; d > 0; d /= 2) {
+        if (t < d) s[t] += s[t + d];
+        __syncthreads();
+    }
+    data[blockIdx.x * blockDim.x + t] = s[0];
+}

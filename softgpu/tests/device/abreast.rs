@@ -1,0 +1,178 @@
+//! Warps whose lanes exchange values through memory and count on going abreast, as a device's do. The kernels are those of
+//! `abreast.cu`; each result is computed here step by step, all lanes at a time.
+
+use rgpu_device::{Device, Launch, ModuleInfo};
+
+use super::{LEGACY, Rig};
+
+const PTX: &[u8] = include_bytes!("abreast.ptx");
+const MODULE: u64 = 8;
+
+struct Warps {
+    rig: Rig,
+    module: ModuleInfo,
+}
+
+impl Warps {
+    fn new() -> Self {
+        let rig = Rig::new();
+        let module = rig.gpu.module_load(0, MODULE, PTX, &[]).unwrap();
+        Self { rig, module }
+    }
+
+    /// Addresses of three arrays, which lie far apart.
+    fn array(&self, index: u64) -> u64 {
+        self.rig.memory + index * (64 << 10)
+    }
+
+    /// Runs a kernel over `data`, with so many threads to a block, and gives back what becomes of it. `more` are the parameters
+    /// behind the array's address.
+    fn run(&self, name: &str, data: &[i32], block: u32, threads: u32, more: &[u64], last: i32) -> Vec<i32> {
+        self.rig.write(self.array(0), data);
+        let mut params = self.array(0).to_le_bytes().to_vec();
+        more.iter().for_each(|addr| params.extend(addr.to_le_bytes()));
+        params.extend(last.to_le_bytes());
+        let function = self.module.functions.iter().position(|f| f.name == name).unwrap() as u32;
+        let launch = Launch {
+            stream: LEGACY,
+            module: MODULE,
+            function,
+            grid: [threads / block, 1, 1],
+            block: [block, 1, 1],
+            shared_bytes: 0,
+            cooperative: false,
+            params: &params,
+        };
+        self.rig.gpu.launch(launch).unwrap();
+        self.rig.sync().unwrap();
+        self.rig.read(self.array(0), data.len())
+    }
+}
+
+/// So many numbers without much order.
+fn numbers(count: usize) -> Vec<i32> {
+    (0..count as i64).map(|i| ((i * 7919 + 13) % 1009 - 300) as i32).collect()
+}
+
+/// Applies a function to each warp's part of the data.
+fn by_warp(data: &[i32], width: usize, f: impl Fn(&mut [i32])) -> Vec<i32> {
+    let mut data = data.to_vec();
+    data.chunks_mut(width).for_each(f);
+    data
+}
+
+fn sums(warp: &mut [i32]) {
+    for lane in 1..warp.len() {
+        warp[lane] += warp[lane - 1];
+    }
+}
+
+#[test]
+fn trees_and_butterflies_sum_a_warp() {
+    let warps = Warps::new();
+    for (block, threads) in [(32, 32), (64, 256), (256, 512)] {
+        let data = numbers(threads as usize);
+        let expected = by_warp(&data, 32, |warp| warp.fill(warp.iter().sum()));
+        assert_eq!(warps.run("tree", &data, block, threads, &[], 16), expected, "tree, {block}");
+        assert_eq!(warps.run("butterfly", &data, block, threads, &[], 16), expected, "butterfly, {block}");
+    }
+    let data = numbers(32);
+    // Of the tree that has no end all lanes add, of what lies behind the warp, too; the first lane's sum is right.
+    assert_eq!(warps.run("volatile_tree", &data, 32, 32, &[], 0)[0], data.iter().sum::<i32>());
+}
+
+#[test]
+fn sums_of_all_before_go_through_global_memory() {
+    let warps = Warps::new();
+    for (block, threads) in [(32, 32), (96, 192)] {
+        let data = numbers(threads as usize);
+        assert_eq!(warps.run("scan", &data, block, threads, &[], 32), by_warp(&data, 32, sums), "{block}");
+    }
+}
+
+#[test]
+fn neighbours_change_places_until_all_are_in_order() {
+    let warps = Warps::new();
+    for (block, threads) in [(32, 32), (64, 128)] {
+        let data = numbers(2 * threads as usize);
+        let expected = by_warp(&data, 64, <[i32]>::sort_unstable);
+        assert_eq!(warps.run("odd_even", &data, block, threads, &[], 64), expected, "{block}");
+    }
+}
+
+#[test]
+fn numbers_are_kept_at_places_counted_in_memory() {
+    let warps = Warps::new();
+    let data = numbers(128);
+    let expected = by_warp(&data, 32, |warp| {
+        let mut kept: Vec<i32> = warp.iter().filter(|v| **v & 1 == 1).map(|v| v * 2).collect();
+        kept.resize(32, -1);
+        warp.copy_from_slice(&kept);
+    });
+    let more = [warps.array(1), warps.array(2)];
+    assert_eq!(warps.run("compact", &data, 64, 128, &more, 32), expected);
+}
+
+#[test]
+fn one_lane_writes_and_the_others_read() {
+    let warps = Warps::new();
+    let data = numbers(64);
+    let table: Vec<i32> = (0..32)
+        .scan(3i32, |value, k| {
+            *value = value.wrapping_mul(5).wrapping_add(k);
+            Some(*value)
+        })
+        .collect();
+    let expected = by_warp(&data, 32, |warp| {
+        for (lane, value) in warp.iter_mut().enumerate() {
+            *value = table[lane].wrapping_sub(table[(lane + 1) % 32]);
+        }
+    });
+    assert_eq!(warps.run("produce", &data, 64, 64, &[warps.array(1)], 3), expected);
+}
+
+#[test]
+fn lanes_meet_again_behind_a_loop_that_they_leave_one_after_another() {
+    let warps = Warps::new();
+    let data: Vec<i32> = (0..64).map(|i| (i * 37 + 5) % 61).collect();
+    let sum = |n: i32| (1..=n).map(|k| k * k).sum::<i32>();
+    let expected: Vec<i32> = (0..64).map(|i| sum(data[i ^ 1])).collect();
+    assert_eq!(warps.run("uneven", &data, 64, 64, &[warps.array(1)], 0), expected);
+}
+
+#[test]
+fn all_lanes_have_read_before_one_of_them_writes() {
+    let warps = Warps::new();
+    let data = numbers(64);
+    let expected = by_warp(&data, 32, |warp| {
+        warp.rotate_left(1);
+        warp[31] = -1;
+        let pairs: Vec<i32> = (0..32).map(|lane| warp[lane] + warp[lane ^ 1]).collect();
+        warp.copy_from_slice(&pairs);
+    });
+    assert_eq!(warps.run("shift", &data, 64, 64, &[], 0), expected);
+}
+
+#[test]
+fn kernels_that_exchange_nothing_or_have_barriers_do_what_they_did() {
+    let warps = Warps::new();
+    let n = 300;
+    let (other, data) = (numbers(n), numbers(n));
+    warps.rig.write(warps.array(1), &other);
+    warps.rig.write(warps.array(2), &vec![1; 5 * n]);
+    let expected: Vec<i32> = (0..n).map(|i| data[i] * 2 + other[n - 1 - i]).collect();
+    let more = [warps.array(1), warps.array(2)];
+    assert_eq!(warps.run("ordinary", &data, 64, 128, &more, n as i32), expected);
+    let part = warps.rig.read(warps.array(2), 5 * n);
+    for (i, value) in expected.iter().enumerate() {
+        assert_eq!(part[i], 1 + value);
+        let mut own = [1i32; 4];
+        for k in 0..4 {
+            own[k] += own[3 - k] + k as i32;
+        }
+        assert_eq!(part[n + 4 * i..][..4], own);
+    }
+    let data = numbers(512);
+    let expected = by_warp(&data, 256, |block| block.fill(block.iter().sum()));
+    assert_eq!(warps.run("barriers", &data, 256, 512, &[], 0), expected);
+}
