@@ -41,6 +41,12 @@ impl Places for SparseMatrix {
     }
 }
 
+impl Places for crate::sparse_blocks::BlockMatrix {
+    fn list(&self, all: &mut Vec<u64>) {
+        self.blocks.list(all);
+    }
+}
+
 impl Places for crate::sparse::SparseVector {
     fn list(&self, all: &mut Vec<u64>) {
         all.extend([self.indices, self.values]);
@@ -54,6 +60,12 @@ impl Places for crate::sparse::DenseMatrix {
 }
 
 impl Places for crate::fft::FftLayout {
+    fn list(&self, all: &mut Vec<u64>) {
+        all.push(self.addr);
+    }
+}
+
+impl Places for DnnTensor {
     fn list(&self, all: &mut Vec<u64>) {
         all.push(self.addr);
     }
@@ -95,6 +107,15 @@ impl Operation {
             Self::Qr(w) => places(&[&w.a, &w.tau, &w.c, &w.info]),
             Self::HermitianEigen(w) => places(&[&w.a, &w.values, &w.info]),
             Self::Svd(w) => places(&[&w.a, &w.values, &w.u, &w.v, &w.info]),
+            Self::Indefinite(w) => places(&[&w.a, &w.pivots, &w.b, &w.info]),
+            Self::Eigen(w) => places(&[&w.a, &w.values, &w.vectors, &w.info]),
+            Self::LargestSvd(w) => places(&[&w.a, &w.values, &w.u, &w.v, &w.residuals, &w.info]),
+            Self::Bidiagonal(w) => {
+                places(&[&w.a, &w.diagonal, &w.beside, &w.tau_q, &w.tau_p, &w.info]);
+            }
+            Self::LeastSquares(w) => places(&[&w.a, &w.b, &w.x, &w.info]),
+            Self::QrBatch(w) => places(&[&w.a, &w.tau]),
+            Self::PackTriangle(w) => places(&[&w.a, &w.packed]),
             Self::SparseProduct(w) => places(&[&w.alpha, &w.a, &w.b, &w.beta, &w.c]),
             Self::SampledProduct(w) => places(&[&w.alpha, &w.a, &w.b, &w.beta, &w.c]),
             Self::SparseToDense(w) => places(&[&w.a, &w.b]),
@@ -110,7 +131,23 @@ impl Operation {
             Self::SparseSolve(w) => places(&[&w.alpha, &w.a, &w.b, &w.c]),
             Self::SparseIncomplete(w) => places(&[&w.a, &w.position]),
             Self::SparseSystem(w) => places(&[&w.a, &w.b, &w.x, &w.singular]),
+            Self::BlockProduct(w) => places(&[&w.alpha, &w.a, &w.b, &w.beta, &w.c]),
+            Self::BlockSolve(w) => places(&[&w.alpha, &w.a, &w.b, &w.c, &w.position]),
+            Self::BlockIncomplete(w) => places(&[&w.a, &w.tolerance, &w.boost, &w.position]),
+            Self::BandSolve(w) => {
+                places(&[&w.lowest, &w.lower, &w.diagonal, &w.upper, &w.highest, &w.x]);
+            }
+            Self::DenseLines(w) => places(&[&w.a, &w.per_line, &w.total]),
             Self::DnnGraph(w) => places(&[&w.tensors]),
+            Self::DnnRecurrent(w) => {
+                places(&[&w.weights, &w.kept, &w.x, &w.y, &w.hx, &w.hy, &w.cx, &w.cy, &w.dy, &w.dx]);
+                places(&[&w.dhy, &w.dhx, &w.dcy, &w.dcx, &w.dweights]);
+            }
+            Self::DnnCtc(w) => {
+                places(&[&w.probabilities, &w.gradient, &w.costs]);
+                places(&[&w.labels_at, &w.label_lengths_at, &w.input_lengths_at]);
+            }
+            Self::DnnSpatial(w) => places(&[&w.theta, &w.grid, &w.x, &w.y, &w.dx, &w.dgrid]),
         }
         all.retain(|addr| *addr != 0);
         all

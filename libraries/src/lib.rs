@@ -16,20 +16,26 @@
 mod addresses;
 mod blas;
 mod dnn;
+mod dnn_special;
 mod fft;
 mod library;
 mod operation;
 mod random;
 mod solver;
+mod solver_more;
 mod sparse;
+mod sparse_blocks;
 mod types;
 
 pub use blas::*;
 pub use dnn::*;
+pub use dnn_special::*;
 pub use fft::*;
 pub use library::Library;
 pub use operation::{Arguments, Operation};
 pub use random::*;
 pub use solver::*;
+pub use solver_more::*;
 pub use sparse::*;
+pub use sparse_blocks::*;
 pub use types::{DataType, Scalar, Transpose};

@@ -38,6 +38,13 @@ macro_rules! for_each_operation {
             302 Qr;
             303 HermitianEigen;
             304 Svd;
+            305 Indefinite;
+            306 Eigen;
+            307 LargestSvd;
+            308 Bidiagonal;
+            309 LeastSquares;
+            310 QrBatch;
+            311 PackTriangle;
             400 SparseProduct;
             401 SampledProduct;
             402 SparseToDense;
@@ -53,7 +60,15 @@ macro_rules! for_each_operation {
             412 SparseSolve;
             413 SparseIncomplete;
             414 SparseSystem;
+            415 BlockProduct;
+            416 BlockSolve;
+            417 BlockIncomplete;
+            418 BandSolve;
+            419 DenseLines;
             500 DnnGraph;
+            501 DnnRecurrent;
+            502 DnnCtc;
+            503 DnnSpatial;
         }
     };
 }

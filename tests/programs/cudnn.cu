@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
 #include <functional>
 
 typedef void* Object;
@@ -493,6 +494,253 @@ static void dropouts() {
     CHECK(cudaFree(reserve));
 }
 
+// Device memory of so many 64-bit numbers.
+struct Numbers {
+    double* data = nullptr;
+    size_t size;
+    explicit Numbers(const Values& values) : size(values.size()) {
+        CHECK(cudaMalloc(&data, (size + 1) * sizeof *data));
+        set(values);
+    }
+    Numbers(const Numbers&) = delete;
+    ~Numbers() { CHECK(cudaFree(data)); }
+    void set(const Values& values) {
+        CHECK(cudaMemcpy(data, values.data(), values.size() * sizeof *data, cudaMemcpyHostToDevice));
+    }
+    Values get() const {
+        Values values(size);
+        CHECK(cudaMemcpy(values.data(), data, size * sizeof *data, cudaMemcpyDeviceToHost));
+        return values;
+    }
+};
+
+// What differences of `loss` say of the gradient by the numbers of `of`.
+static Values differences(Numbers& of, const std::function<double()>& loss) {
+    Values at = of.get(), slopes(at.size());
+    for (size_t i = 0; i < at.size(); i++) {
+        double before = at[i], sides[2];
+        for (int side : {0, 1}) {
+            at[i] = before + (side ? 1e-6 : -1e-6);
+            of.set(at);
+            sides[side] = loss();
+        }
+        at[i] = before;
+        slopes[i] = (sides[1] - sides[0]) / 2e-6;
+    }
+    of.set(at);
+    return slopes;
+}
+
+// Packed sequences through a network of two layers that goes both ways.
+static void recurrent(int cell, int hidden, int outputs) {
+    enum { STEPS = 3, COUNT = 2, INPUT = 3, LAYERS = 2, WAYS = 2, DOUBLE_BIAS = 2, PACKED = 1 };
+    const int lengths[COUNT] = {3, 2}, rows = 5, wide = WAYS * outputs;
+    Object network, x_form, y_form, dropout;
+    CALL(cudnnCreateDropoutDescriptor, &dropout);
+    CALL(cudnnSetDropoutDescriptor, dropout, handle, 0.0f, (void*)nullptr, (size_t)0, (unsigned long long)1);
+    CALL(cudnnCreateRNNDescriptor, &network);
+    CALL(cudnnSetRNNDescriptor_v8, network, 0, cell, (int)DOUBLE_BIAS, 1, 0, (int)F64, (int)F64, 0, (int)INPUT, hidden, outputs,
+         (int)LAYERS, dropout, 0u);
+    // A projection of what is no LSTM.
+    STATUS(2000, cudnnSetRNNDescriptor_v8, network, 0, 3, (int)DOUBLE_BIAS, 1, 0, (int)F64, (int)F64, 0, (int)INPUT, 4, 2,
+           (int)LAYERS, dropout, 0u);
+    CALL(cudnnCreateRNNDataDescriptor, &x_form);
+    CALL(cudnnCreateRNNDataDescriptor, &y_form);
+    CALL(cudnnSetRNNDataDescriptor, x_form, (int)F64, (int)PACKED, (int)STEPS, (int)COUNT, (int)INPUT, (const int*)lengths,
+         (void*)nullptr);
+    CALL(cudnnSetRNNDataDescriptor, y_form, (int)F64, (int)PACKED, (int)STEPS, (int)COUNT, wide, (const int*)lengths,
+         (void*)nullptr);
+    size_t bytes = 0, work = 99, kept_bytes = 0;
+    CALL(cudnnGetRNNWeightSpaceSize, handle, network, &bytes);
+    CALL(cudnnGetRNNTempSpaceSizes, handle, network, 1, x_form, &work, &kept_bytes);
+    Numbers weights(random_values(bytes / 8, cell + 1)), x(random_values(rows * INPUT, 2)), y(Values(rows * wide, 0));
+    Numbers kept(Values(kept_bytes / 8, 0));
+    Tensor h_form({LAYERS * WAYS, COUNT, outputs}), c_form({LAYERS * WAYS, COUNT, hidden});
+    Numbers hx(random_values(h_form.size(), 3)), cx(random_values(c_form.size(), 4));
+    Numbers hy(Values(h_form.size(), 0)), cy(Values(c_form.size(), 0));
+    auto forward = [&](int trains) {
+        CALL(cudnnRNNForward, handle, network, trains, (const int*)nullptr, x_form, (const double*)x.data, y_form, y.data,
+             h_form.form, (const double*)hx.data, hy.data, c_form.form, (const double*)cx.data, cy.data, bytes,
+             (const double*)weights.data, (size_t)0, (void*)nullptr, kept_bytes, trains ? kept.data : nullptr);
+    };
+    forward(1);
+    // The first step of a network of one layer, by the matrices that the library names.
+    if (cell == 1) {
+        Object single, m_form, b_form;
+        CALL(cudnnCreateRNNDescriptor, &single);
+        CALL(cudnnSetRNNDescriptor_v8, single, 0, cell, (int)DOUBLE_BIAS, 0, 0, (int)F64, (int)F64, 0, (int)INPUT, hidden, hidden, 1,
+             dropout, 0u);
+        CALL(cudnnCreateTensorDescriptor, &m_form);
+        CALL(cudnnCreateTensorDescriptor, &b_form);
+        Values stored = weights.get(), in = x.get(), first = hx.get(), sums(COUNT * hidden, 0);
+        for (int number = 0; number < 2; number++) {
+            double *matrix = nullptr, *vector = nullptr;
+            CALL(cudnnGetRNNWeightParams, handle, single, 0, bytes, (const void*)weights.data, number, m_form, &matrix, b_form,
+                 &vector);
+            int kind, count, dims[3], strides[3];
+            CALL(cudnnGetTensorNdDescriptor, m_form, 3, &kind, &count, (int*)dims, (int*)strides);
+            REQUIRE(count == 3 && dims[1] == hidden && dims[2] == (number ? hidden : (int)INPUT), "matrix %d", number);
+            for (int b = 0; b < COUNT; b++)
+                for (int i = 0; i < hidden; i++) {
+                    sums[b * hidden + i] += stored[vector - weights.data + i];
+                    for (int k = 0; k < dims[2]; k++)
+                        sums[b * hidden + i] += stored[matrix - weights.data + i * dims[2] + k] *
+                                                (number ? first[b * hidden + k] : in[b * INPUT + k]);
+                }
+        }
+        Object one_form;
+        CALL(cudnnCreateRNNDataDescriptor, &one_form);
+        CALL(cudnnSetRNNDataDescriptor, one_form, (int)F64, (int)PACKED, (int)STEPS, (int)COUNT, hidden, (const int*)lengths,
+             (void*)nullptr);
+        Tensor state({1, COUNT, hidden});
+        Numbers out(Values(rows * hidden, 0));
+        CALL(cudnnRNNForward, handle, single, 0, (const int*)nullptr, x_form, (const double*)x.data, one_form, out.data, state.form,
+             (const double*)hx.data, (double*)nullptr, (Object) nullptr, (const double*)nullptr, (double*)nullptr, bytes,
+             (const double*)weights.data, (size_t)0, (void*)nullptr, (size_t)0, (void*)nullptr);
+        Values got = out.get();
+        for (auto& sum : sums) sum = tanh(sum);
+        got.resize(sums.size());
+        same("the first step of a network", got, sums, 1e-12);
+        CALL(cudnnDestroyRNNDataDescriptor, one_form);
+        CALL(cudnnDestroyRNNDescriptor, single);
+        CALL(cudnnDestroyTensorDescriptor, m_form);
+        CALL(cudnnDestroyTensorDescriptor, b_form);
+    }
+    Numbers dy(random_values(y.size, 5)), dhy(random_values(hy.size, 6)), dcy(random_values(cy.size, 7));
+    Numbers dx(Values(x.size, 0)), dhx(Values(hx.size, 0)), dcx(Values(cx.size, 0)), dweights(Values(weights.size, 1));
+    CALL(cudnnRNNBackwardData_v8, handle, network, (const int*)nullptr, y_form, (const double*)y.data, (const double*)dy.data,
+         x_form, dx.data, h_form.form, (const double*)hx.data, (const double*)dhy.data, dhx.data, c_form.form,
+         (const double*)cx.data, (const double*)dcy.data, dcx.data, bytes, (const double*)weights.data, (size_t)0,
+         (void*)nullptr, kept_bytes, kept.data);
+    CALL(cudnnRNNBackwardWeights_v8, handle, network, 0, (const int*)nullptr, x_form, (const double*)x.data, h_form.form,
+         (const double*)hx.data, y_form, (const double*)y.data, bytes, dweights.data, (size_t)0, (void*)nullptr, kept_bytes,
+         kept.data);
+    STATUS(2000, cudnnRNNBackwardWeights_v8, handle, network, 0, (const int*)nullptr, x_form, (const double*)x.data, h_form.form,
+           (const double*)hx.data, y_form, (const double*)y.data, bytes - 1, dweights.data, (size_t)0, (void*)nullptr,
+           kept_bytes, kept.data);
+    const bool lstm = cell == 2;
+    auto dot = [](const Values& a, const Values& b) {
+        double sum = 0;
+        for (size_t i = 0; i < a.size(); i++) sum += a[i] * b[i];
+        return sum;
+    };
+    Values slopes_y = dy.get(), slopes_h = dhy.get(), slopes_c = dcy.get();
+    auto loss = [&] {
+        forward(0);
+        return dot(y.get(), slopes_y) + dot(hy.get(), slopes_h) + (lstm ? dot(cy.get(), slopes_c) : 0);
+    };
+    same("the gradient of a network's input", dx.get(), differences(x, loss), 1e-6);
+    same("the gradient of a network's first states", dhx.get(), differences(hx, loss), 1e-6);
+    if (lstm) same("the gradient of a network's first cells", dcx.get(), differences(cx, loss), 1e-6);
+    // Some of the weights: what all of them are is the libraries' own tests' business.
+    Values got = dweights.get(), all = weights.get();
+    for (size_t i = 0; i < all.size(); i += 7) {
+        Values changed = all;
+        double sides[2];
+        for (int side : {0, 1}) {
+            changed[i] = all[i] + (side ? 1e-6 : -1e-6);
+            weights.set(changed);
+            sides[side] = loss();
+        }
+        double wanted = 1 + (sides[1] - sides[0]) / 2e-6;
+        REQUIRE(fabs(got[i] - wanted) < 1e-6 * (1 + fabs(wanted)), "the gradient of weight %d is %g, not %g", (int)i, got[i], wanted);
+    }
+    CALL(cudnnDestroyRNNDataDescriptor, x_form);
+    CALL(cudnnDestroyRNNDataDescriptor, y_form);
+    CALL(cudnnDestroyRNNDescriptor, network);
+    CALL(cudnnDestroyDropoutDescriptor, dropout);
+}
+
+// The loss of all sequences whose labels' probabilities can be added up by hand.
+static void label_losses() {
+    enum { STEPS = 2, SYMBOLS = 3 };
+    // One sequence with the label 1: paths (1, 1), (0, 1) and (1, 0).
+    const float p[STEPS][SYMBOLS] = {{0.5f, 0.25f, 0.25f}, {0.125f, 0.75f, 0.125f}};
+    const double all = 0.25 * 0.75 + 0.5 * 0.75 + 0.25 * 0.125;
+    Object form, loss;
+    int dims[3] = {STEPS, 1, SYMBOLS}, strides[3] = {SYMBOLS, SYMBOLS, 1};
+    CALL(cudnnCreateTensorDescriptor, &form);
+    CALL(cudnnSetTensorNdDescriptor, form, (int)F32, 3, (const int*)dims, (const int*)strides);
+    CALL(cudnnCreateCTCLossDescriptor, &loss);
+    float *data, *gradient, *cost;
+    int *labels, *length, *steps;
+    CHECK(cudaMalloc(&data, sizeof p));
+    CHECK(cudaMalloc(&gradient, sizeof p));
+    CHECK(cudaMalloc(&cost, sizeof *cost));
+    CHECK(cudaMalloc(&labels, sizeof *labels));
+    CHECK(cudaMalloc(&length, sizeof *length));
+    CHECK(cudaMalloc(&steps, sizeof *steps));
+    const int one_label = 1, two_steps = STEPS, none = 0;
+    CHECK(cudaMemcpy(data, p, sizeof p, cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(labels, &one_label, sizeof *labels, cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(length, &one_label, sizeof *length, cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(steps, &two_steps, sizeof *steps, cudaMemcpyHostToDevice));
+    // Of each symbol at each step: its probability, less the share of paths that have it there.
+    const double shares[STEPS][SYMBOLS] = {{0.5 * 0.75 / all, 0.25 * 0.875 / all, 0}, {0.25 * 0.125 / all, 0.75 * 0.75 / all, 0}};
+    for (bool on_device : {false, true}) {
+        CALL(cudnnSetCTCLossDescriptor_v9, loss, (int)F32, 0, 0, 1);
+        size_t size = 99;
+        if (on_device) {
+            CALL(cudnnGetCTCLossWorkspaceSize_v8, handle, 0, loss, form, form, &size);
+            CALL(cudnnCTCLoss_v8, handle, 0, loss, form, (const void*)data, (const int*)labels, (const int*)length,
+                 (const int*)steps, (void*)cost, form, (void*)gradient, size, (void*)nullptr);
+        } else {
+            CALL(cudnnGetCTCLossWorkspaceSize, handle, form, form, &one_label, &one_label, &two_steps, 0, loss, &size);
+            STATUS(2000, cudnnCTCLoss, handle, form, (const void*)data, &none, &one_label, &two_steps, (void*)cost, form,
+                   (void*)gradient, 0, loss, (void*)nullptr, size);
+            CALL(cudnnCTCLoss, handle, form, (const void*)data, &one_label, &one_label, &two_steps, (void*)cost, form,
+                 (void*)gradient, 0, loss, (void*)nullptr, size);
+        }
+        float got, slopes[STEPS][SYMBOLS];
+        CHECK(cudaMemcpy(&got, cost, sizeof got, cudaMemcpyDeviceToHost));
+        CHECK(cudaMemcpy(slopes, gradient, sizeof slopes, cudaMemcpyDeviceToHost));
+        REQUIRE(fabs(got + log(all)) < 1e-6, "a loss of %g, not %g", got, -log(all));
+        for (int t = 0; t < STEPS; t++)
+            for (int k = 0; k < SYMBOLS; k++)
+                REQUIRE(fabs(slopes[t][k] - (p[t][k] - shares[t][k])) < 1e-6, "the gradient at %d of %d is %g", t, k, slopes[t][k]);
+        CHECK(cudaMemset(cost, 0, sizeof *cost));
+    }
+    CALL(cudnnDestroyCTCLossDescriptor, loss);
+    CALL(cudnnDestroyTensorDescriptor, form);
+    for (void* each : {(void*)data, (void*)gradient, (void*)cost, (void*)labels, (void*)length, (void*)steps}) CHECK(cudaFree(each));
+}
+
+// An image that is turned by a quarter, and the gradients.
+static void spatial() {
+    const int dims[4] = {1, 1, 3, 3};
+    Object form;
+    CALL(cudnnCreateSpatialTransformerDescriptor, &form);
+    CALL(cudnnSetSpatialTransformerNdDescriptor, form, 0, (int)F64, 4, (const int*)dims);
+    Tensor x({1, 1, 3, 3}), y({1, 1, 3, 3}), dx({1, 1, 3, 3});
+    Numbers theta({0, 1, 0, -1, 0, 0}), grid(Values(18, 9)), dgrid(Values(18, 9)), dtheta(Values(6, 9));
+    CALL(cudnnSpatialTfGridGeneratorForward, handle, form, (const void*)theta.data, (void*)grid.data);
+    x.set({1, 2, 3, 4, 5, 6, 7, 8, 9});
+    CALL(cudnnSpatialTfSamplerForward, handle, form, (const void*)&one, x.form, (const void*)x.data, (const void*)grid.data,
+         (const void*)&zero, y.form, (void*)y.data);
+    same("a turned image", y.get(), {7, 4, 1, 8, 5, 2, 9, 6, 3});
+    Values dy = random_values(9, 8);
+    y.set(dy);
+    theta.set({0.3, 0.4, 0.05, -0.6, 0.2, 0.1});
+    CALL(cudnnSpatialTfGridGeneratorForward, handle, form, (const void*)theta.data, (void*)grid.data);
+    CALL(cudnnSpatialTfSamplerBackward, handle, form, (const void*)&one, x.form, (const void*)x.data, (const void*)&zero, dx.form,
+         (void*)dx.data, (const void*)&one, y.form, (const void*)y.data, (const void*)grid.data, (const void*)&zero,
+         (void*)dgrid.data);
+    CALL(cudnnSpatialTfGridGeneratorBackward, handle, form, (const void*)dgrid.data, (void*)dtheta.data);
+    Tensor out({1, 1, 3, 3});
+    auto loss = [&] {
+        CALL(cudnnSpatialTfGridGeneratorForward, handle, form, (const void*)theta.data, (void*)grid.data);
+        CALL(cudnnSpatialTfSamplerForward, handle, form, (const void*)&one, x.form, (const void*)x.data, (const void*)grid.data,
+             (const void*)&zero, out.form, (void*)out.data);
+        Values values = out.get();
+        double sum = 0;
+        for (int i = 0; i < 9; i++) sum += values[i] * dy[i];
+        return sum;
+    };
+    same("the gradient of an affine map", dtheta.get(), differences(theta, loss), 1e-6);
+    STATUS(2002, cudnnSpatialTfGridGeneratorForward, handle, form, (const void*)nullptr, (void*)grid.data);
+    CALL(cudnnDestroySpatialTransformerDescriptor, form);
+}
+
 // A captured sequence is launched as a graph.
 static void captured() {
     Tensor x({1, 2, 2, 2}), y({1, 2, 2, 2});
@@ -527,8 +775,17 @@ int main() {
     neighbours();
     sums();
     dropouts();
+    recurrent(1, 2, 2);
+    recurrent(2, 2, 2);
+    recurrent(2, 3, 2);
+    recurrent(3, 2, 2);
+    label_losses();
+    spatial();
     captured();
     STATUS(2000, cudnnAddTensor, handle, &one, (Object)0, (void*)0, &one, (Object)0, (void*)0);
+    char why[64] = "";
+    ((void (*)(char*, size_t))find("cudnnGetLastErrorString"))(why, sizeof why);
+    REQUIRE(strstr(why, "cudnnAddTensor"), "the last error is \"%s\"", why);
     CALL(cudnnDestroy, handle);
-    return ok("convolutions, poolings, activations, softmax, normalisations, sums and dropout");
+    return ok("convolutions, poolings, activations, softmax, normalisations, sums, dropout, recurrent networks, CTC and spatial transformers");
 }

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <vector>
+
 typedef struct Opaque* Object;
 
 static void* find(const char* name) {
@@ -24,3 +26,30 @@ static void* find(const char* name) {
         int status_ = call_(__VA_ARGS__);                                                              \
         if (status_ != 0) fail("%s:%d: %s gave %d", __FILE__, __LINE__, #name, status_);               \
     } while (0)
+
+// Numbers on the device.
+template <class T>
+struct List {
+    T* data = nullptr;
+    size_t size;
+    explicit List(const std::vector<T>& values) : size(values.size()) {
+        CHECK(cudaMalloc(&data, size * sizeof *data));
+        CHECK(cudaMemcpy(data, values.data(), size * sizeof *data, cudaMemcpyHostToDevice));
+    }
+    List(const List&) = delete;
+    ~List() { CHECK(cudaFree(data)); }
+    std::vector<T> get() const {
+        std::vector<T> values(size);
+        CHECK(cudaMemcpy(values.data(), data, size * sizeof *data, cudaMemcpyDeviceToHost));
+        return values;
+    }
+};
+
+typedef std::vector<double> Values;
+
+static inline Values random_values(size_t count, int seed) {
+    Random random(seed);
+    Values values(count);
+    for (auto& value : values) value = 2 * random.unit() - 1;
+    return values;
+}

@@ -312,6 +312,26 @@ static void refusals(Rank& r, int n) {
             count, device, error);
 }
 
+// A window says where its memory is; operations on that memory are as without one.
+static void windows(Local& local) {
+    typedef struct Opaque* Window;
+    for (Rank& r : local.ranks) {
+        CHECK(cudaSetDevice(r.device));
+        DeviceArray<float> data(64);
+        Window window = nullptr;
+        float host[4] = {};
+        void* found = nullptr;
+        NCCL(ncclCommWindowRegister, (Comm, void*, size_t, Window*, int), r.comm, data, 64 * sizeof(float), &window, 1);
+        REQUIRE(window, "there is no window");
+        NCCL(ncclWinGetUserPtr, (Comm, Window, void**), r.comm, window, &found);
+        REQUIRE(found == (void*)(float*)data, "a window at %p", found);
+        EXPECT_STATUS(4, ncclCommWindowRegister, (Comm, void*, size_t, Window*, int), r.comm, host, sizeof host, &window, 0);
+        NCCL(ncclCommWindowDeregister, (Comm, Window), r.comm, window);
+        EXPECT_STATUS(4, ncclCommWindowDeregister, (Comm, Window), r.comm, window);
+        EXPECT_STATUS(4, ncclWinGetUserPtr, (Comm, Window, void**), r.comm, window, &found);
+    }
+}
+
 // Even and odd ranks by themselves, in the opposite order.
 static void split(Local& local) {
     std::vector<Comm> whole;
@@ -355,6 +375,7 @@ static void all(Local& local) {
     movements<double>(local);
     in_order(local);
     for (Rank& r : local.ranks) refusals(r, local.all);
+    windows(local);
     split(local);
     for (Rank& r : local.ranks) NCCL(ncclCommFinalize, (Comm), r.comm);
     for (Rank& r : local.ranks) {

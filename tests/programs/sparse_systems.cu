@@ -317,6 +317,132 @@ static void least_squares() {
     CALL(cusolverDnDestroy, (Object), handle);
 }
 
+// Two of three singular values of two matrices.
+static void singular_values() {
+    Object handle;
+    CALL(cusolverDnCreate, (Object*), &handle);
+    enum { ROWS = 4, COLUMNS = 3, RANK = 2, COUNT = 2 };
+    Values a = random_values(ROWS * COLUMNS * COUNT, 4);
+    List<double> on_a(a), s{Values(RANK * COUNT)}, u{Values(ROWS * RANK * COUNT)}, v{Values(COLUMNS * RANK * COUNT)};
+    List<int> info({7, 7});
+    int size = 0;
+    double residuals[COUNT] = {-1, -1};
+    CALL(cusolverDnDgesvdaStridedBatched_bufferSize,
+         (Object, int, int, int, int, double*, int, long long, double*, long long, double*, int, long long, double*, int, long long, int*,
+          int),
+         handle, 1, RANK, ROWS, COLUMNS, on_a.data, ROWS, ROWS * COLUMNS, s.data, RANK, u.data, ROWS, ROWS * RANK, v.data, COLUMNS,
+         COLUMNS * RANK, &size, COUNT);
+    List<double> work{Values(size)};
+    CALL(cusolverDnDgesvdaStridedBatched,
+         (Object, int, int, int, int, double*, int, long long, double*, long long, double*, int, long long, double*, int, long long,
+          double*, int, int*, double*, int),
+         handle, 1, RANK, ROWS, COLUMNS, on_a.data, ROWS, ROWS * COLUMNS, s.data, RANK, u.data, ROWS, ROWS * RANK, v.data, COLUMNS,
+         COLUMNS * RANK, work.data, size, info.data, residuals, COUNT);
+    Values on_s = s.get(), on_u = u.get(), on_v = v.get();
+    for (int p = 0; p < COUNT; p++) {
+        double all = 0, some = 0;
+        for (int i = 0; i < ROWS * COLUMNS; i++) all += a[p * ROWS * COLUMNS + i] * a[p * ROWS * COLUMNS + i];
+        for (int k = 0; k < RANK; k++) {
+            double value = on_s[p * RANK + k];
+            some += value * value;
+            for (int i = 0; i < ROWS; i++) {
+                double sum = 0;
+                for (int j = 0; j < COLUMNS; j++)
+                    sum += a[p * ROWS * COLUMNS + i + j * ROWS] * on_v[p * COLUMNS * RANK + j + k * COLUMNS];
+                double wanted = value * on_u[p * ROWS * RANK + i + k * ROWS];
+                REQUIRE(fabs(sum - wanted) < 1e-9, "A v is %g, not %g", sum, wanted);
+            }
+        }
+        // What is missing is the least singular value.
+        REQUIRE(fabs(residuals[p] * residuals[p] - (all - some)) < 1e-9, "a residual of %g", residuals[p]);
+    }
+    CALL(cusolverDnDestroy, (Object), handle);
+}
+// A matrix of blocks of two rows: a product, its incomplete factors, which are all of its factors because no block is missing, and a solution with
+// them; and a system with three diagonals.
+static void blocks_and_bands(Object handle) {
+    enum { BLOCKS = 2, SIZE = 2, ROWS = BLOCKS * SIZE, BY_COLUMN = 1 };
+    Values a = random_values(ROWS * ROWS, 5), x = random_values(ROWS, 6), b(ROWS), stored;
+    for (int i = 0; i < ROWS; i++) a[i * ROWS + i] += 4;
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < ROWS; j++) b[i] += a[i * ROWS + j] * x[j];
+    for (int block = 0; block < BLOCKS * BLOCKS; block++)
+        for (int k = 0; k < SIZE * SIZE; k++)
+            stored.push_back(a[(block / BLOCKS * SIZE + k % SIZE) * ROWS + block % BLOCKS * SIZE + k / SIZE]);
+    List<double> values(stored), on_x(x), on_y{Values(ROWS)};
+    List<int> offsets({0, 2, 4}), indices({0, 1, 0, 1});
+    Object described, factors, lower, upper;
+    CALL(cusparseCreateMatDescr, (Object*), &described);
+    double one = 1, zero = 0;
+    CALL(cusparseDbsrmv,
+         (Object, int, int, int, int, int, const double*, Object, double*, int*, int*, int, double*, const double*, double*), handle,
+         BY_COLUMN, 0, BLOCKS, BLOCKS, BLOCKS * BLOCKS, &one, described, values.data, offsets.data, indices.data, SIZE, on_x.data, &zero,
+         on_y.data);
+    Values got = on_y.get();
+    for (int i = 0; i < ROWS; i++) REQUIRE(fabs(got[i] - b[i]) < 1e-12, "row %d is %g, not %g", i, got[i], b[i]);
+    int bytes = 0, position = 7;
+    CALL(cusparseCreateBsrilu02Info, (Object*), &factors);
+    CALL(cusparseDbsrilu02_bufferSize, (Object, int, int, int, Object, double*, int*, int*, int, Object, int*), handle, BY_COLUMN, BLOCKS,
+         BLOCKS * BLOCKS, described, values.data, offsets.data, indices.data, SIZE, factors, &bytes);
+    List<char> buffer{std::vector<char>(bytes)};
+    CALL(cusparseDbsrilu02_analysis, (Object, int, int, int, Object, double*, int*, int*, int, Object, int, void*), handle, BY_COLUMN, BLOCKS,
+         BLOCKS * BLOCKS, described, values.data, offsets.data, indices.data, SIZE, factors, 0, buffer.data);
+    CALL(cusparseDbsrilu02, (Object, int, int, int, Object, double*, int*, int*, int, Object, int, void*), handle, BY_COLUMN, BLOCKS,
+         BLOCKS * BLOCKS, described, values.data, offsets.data, indices.data, SIZE, factors, 0, buffer.data);
+    CALL(cusparseXbsrilu02_zeroPivot, (Object, Object, int*), handle, factors, &position);
+    REQUIRE(position == -1, "pivot %d is zero", position);
+    // L with ones on its diagonal, then U.
+    List<double> on_z{Values(ROWS)};
+    for (bool is_upper : {false, true}) {
+        Object& info = is_upper ? upper : lower;
+        double *from = is_upper ? on_z.data : on_y.data, *to = is_upper ? on_x.data : on_z.data;
+        CALL(cusparseSetMatFillMode, (Object, int), described, (int)is_upper);
+        CALL(cusparseSetMatDiagType, (Object, int), described, is_upper ? 0 : 1);
+        CALL(cusparseCreateBsrsv2Info, (Object*), &info);
+        CALL(cusparseDbsrsv2_bufferSize, (Object, int, int, int, int, Object, double*, int*, int*, int, Object, int*), handle, BY_COLUMN, 0,
+             BLOCKS, BLOCKS * BLOCKS, described, values.data, offsets.data, indices.data, SIZE, info, &bytes);
+        List<char> room{std::vector<char>(bytes)};
+        CALL(cusparseDbsrsv2_analysis, (Object, int, int, int, int, Object, double*, int*, int*, int, Object, int, void*), handle, BY_COLUMN, 0,
+             BLOCKS, BLOCKS * BLOCKS, described, values.data, offsets.data, indices.data, SIZE, info, 0, room.data);
+        CALL(cusparseDbsrsv2_solve,
+             (Object, int, int, int, int, const double*, Object, double*, int*, int*, int, Object, double*, double*, int, void*), handle,
+             BY_COLUMN, 0, BLOCKS, BLOCKS * BLOCKS, &one, described, values.data, offsets.data, indices.data, SIZE, info, from, to, 0,
+             room.data);
+        CALL(cusparseXbsrsv2_zeroPivot, (Object, Object, int*), handle, info, &position);
+        REQUIRE(position == -1, "pivot %d of a triangle is zero", position);
+        CALL(cusparseDestroyBsrsv2Info, (Object), info);
+    }
+    got = on_x.get();
+    for (int i = 0; i < ROWS; i++) REQUIRE(fabs(got[i] - x[i]) < 1e-12, "unknown %d is %g, not %g", i, got[i], x[i]);
+    CALL(cusparseDestroyBsrilu02Info, (Object), factors);
+    CALL(cusparseDestroyMatDescr, (Object), described);
+
+    // -x(i-1) + 3 x(i) - x(i+1), for two right sides that are five apart.
+    List<double> beside({-1, -1, -1, -1}), main_({3, 3, 3, 3}), right({2, 2, 2, 11, 0, 4, 2, 2, 4, 0});
+    size_t room = 7;
+    CALL(cusparseDgtsv2_bufferSizeExt, (Object, int, int, double*, double*, double*, double*, int, size_t*), handle, ROWS, 2, beside.data,
+         main_.data, beside.data, right.data, 5, &room);
+    CALL(cusparseDgtsv2, (Object, int, int, double*, double*, double*, double*, int, void*), handle, ROWS, 2, beside.data, main_.data,
+         beside.data, right.data, 5, nullptr);
+    Values solved = right.get();
+    for (int column = 0; column < 2; column++)
+        for (int i = 0; i < ROWS; i++) {
+            const double* z = &solved[column * 5];
+            double sum = 3 * z[i] - (i > 0 ? z[i - 1] : 0) - (i + 1 < ROWS ? z[i + 1] : 0);
+            double wanted = column == 0 ? (i == 3 ? 11 : 2) : (i == 0 || i == 3 ? 4 : 2);
+            REQUIRE(fabs(sum - wanted) < 1e-12, "equation %d of %d gives %g, not %g", i, column, sum, wanted);
+        }
+    // How many elements of each column of the matrix of blocks are not zero.
+    List<double> dense({1, 0, 2, 0, 0, 3});
+    List<int> counts({7, 7, 7});
+    int total = 0;
+    CALL(cusparseCreateMatDescr, (Object*), &described);
+    CALL(cusparseDnnz, (Object, int, int, int, Object, double*, int, int*, int*), handle, 1, 2, 3, described, dense.data, 2, counts.data,
+         &total);
+    REQUIRE(total == 3 && counts.get() == std::vector<int>({1, 1, 1}), "%d elements are not zero", total);
+    CALL(cusparseDestroyMatDescr, (Object), described);
+}
+
 int main() {
     Rows a;
     five_points(a);
@@ -330,7 +456,9 @@ int main() {
     int plain = conjugate_gradients(handle, a, wanted, b, false), better = conjugate_gradients(handle, a, wanted, b, true);
     REQUIRE(better < plain, "%d steps with a preconditioner, %d without", better, plain);
     product_and_sum(handle, a);
+    blocks_and_bands(handle);
     CALL(cusparseDestroy, (Object), handle);
     least_squares();
-    return ok("direct and iterative solutions, products and sums of sparse matrices, least squares");
+    singular_values();
+    return ok("direct and iterative solutions, products and sums of sparse matrices, blocks, bands, least squares, singular values");
 }

@@ -497,6 +497,7 @@ fn libraries_are_those_of_their_headers() {
         ("curand", "curand.h", "curand", 20),
         ("cusolver", "cusolverDn.h", "cusolver", 120),
         ("cusparse", "cusparse.h", "cusparse", 70),
+        ("cudnn", "cudnn.h", "cudnn", 150),
     ];
     for (door, name, prefix, least) in headers {
         let door = libraries::DOORS.iter().find(|found| found.name == door).unwrap();

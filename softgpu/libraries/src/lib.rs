@@ -57,6 +57,9 @@ impl Libraries for SoftLibraries {
         let plan = match operation {
             Operation::Gemm(gemm) => blas::gemm::plan(gemm),
             Operation::DnnGraph(graph) => dnn::plan(graph),
+            Operation::DnnRecurrent(network) => dnn::recurrent::plan(network),
+            Operation::DnnCtc(loss) => dnn::ctc::plan(loss),
+            Operation::DnnSpatial(transformer) => dnn::spatial::plan(transformer),
             Operation::Combine(vectors) => blas::vectors::combine(vectors),
             Operation::Reduce(vectors) => blas::vectors::reduce(vectors),
             Operation::MatrixVector(product) => blas::matrix_vector::matrix_vector(product),
@@ -76,6 +79,13 @@ impl Libraries for SoftLibraries {
             Operation::Qr(operation) => solver::qr(operation),
             Operation::HermitianEigen(operation) => solver::eigen(operation),
             Operation::Svd(operation) => solver::svd(operation),
+            Operation::Indefinite(operation) => solver::plan(operation),
+            Operation::Eigen(operation) => solver::plan(operation),
+            Operation::LargestSvd(operation) => solver::plan(operation),
+            Operation::Bidiagonal(operation) => solver::plan(operation),
+            Operation::LeastSquares(operation) => solver::least_squares(operation),
+            Operation::QrBatch(operation) => solver::qr_batch(operation),
+            Operation::PackTriangle(operation) => solver::plan(operation),
             Operation::SparseProduct(operation) => sparse::plan(operation),
             Operation::SampledProduct(operation) => sparse::plan(operation),
             Operation::SparseToDense(operation) => sparse::plan(operation),
@@ -91,6 +101,11 @@ impl Libraries for SoftLibraries {
             Operation::SparseSolve(operation) => sparse::plan(operation),
             Operation::SparseIncomplete(operation) => sparse::plan(operation),
             Operation::SparseSystem(operation) => sparse::plan(operation),
+            Operation::BlockProduct(operation) => sparse::plan(operation),
+            Operation::BlockSolve(operation) => sparse::plan(operation),
+            Operation::BlockIncomplete(operation) => sparse::plan(operation),
+            Operation::BandSolve(operation) => sparse::plan(operation),
+            Operation::DenseLines(operation) => sparse::plan(operation),
         }?;
         match plan.operands.iter().find(|operand| operand.addr.checked_add(operand.bytes).is_none()) {
             Some(operand) => {

@@ -16,10 +16,11 @@ pub(crate) fn tests() -> Vec<Test> {
     let test = |name: &'static str, way: &'static str| {
         Test::new(format!("mathematics::{name}::{way}"), move || through(name, way))
     };
-    let programs = ["cublas", "cudnn", "mathematics", "sparse_systems"];
+    let programs = ["cublas", "cudnn", "dense_systems", "mathematics", "sparse_systems"];
     let all = programs.into_iter().flat_map(|name| ways.map(|way| test(name, way)));
     // What a server asks NVIDIA's libraries for is less: no pooling, and no sparse systems.
-    let driven = ["cublas", "mathematics", "transformer"].map(|name| test(name, "over_driver"));
+    let driven =
+        ["cublas", "dense_systems", "mathematics", "transformer"].map(|name| test(name, "over_driver"));
     all.chain(driven).collect()
 }
 

@@ -34,6 +34,7 @@ macro_rules! blas {
     (@any $of:ident) => { f32 };
 }
 
+mod batches;
 mod gemm;
 mod gemm_ex;
 pub(in crate::libraries) mod handle;
@@ -41,6 +42,7 @@ mod level1;
 mod level1_ex;
 mod level2;
 mod level3;
+mod rotations;
 pub(in crate::libraries) mod settings;
 mod small;
 pub(in crate::libraries) mod status;

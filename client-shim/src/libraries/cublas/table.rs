@@ -1,7 +1,9 @@
 //! Every function of cuBLAS, in the [form of all doors](crate::doors::table).
 
 use super::types::{Bf16, C32, C64, F16};
-use super::{gemm, gemm_ex, level1, level1_ex, level2, level3, settings, small, status, transfer};
+use super::{
+    batches, gemm, gemm_ex, level1, level1_ex, level2, level3, rotations, settings, small, status, transfer,
+};
 use crate::doors::table::entry_points;
 
 entry_points! {
@@ -25,7 +27,7 @@ entry_points! {
     cublasCgbmv_v2_64 12000 [level2::gbmv<C32, i64>];
     cublasCgeam 12000 [small::geam<C32, i32>];
     cublasCgeam_64 12000 [small::geam<C32, i64>];
-    cublasCgelsBatched 12000 [unsupported];
+    cublasCgelsBatched 12000 [batches::gels<C32>];
     cublasCgemm3m 12000 [gemm::gemm<C32, i32>];
     cublasCgemm3mBatched 12000 [gemm::gemm_batched<C32, i32>];
     cublasCgemm3mBatched_64 12000 [gemm::gemm_batched<C32, i64>];
@@ -48,7 +50,7 @@ entry_points! {
     cublasCgemvStridedBatched_64 12000 [level2::gemv_strided<C32, C32, C32, i64>];
     cublasCgemv_v2 12000 [level2::gemv<C32, i32>];
     cublasCgemv_v2_64 12000 [level2::gemv<C32, i64>];
-    cublasCgeqrfBatched 12000 [unsupported];
+    cublasCgeqrfBatched 12000 [batches::geqrf<C32>];
     cublasCgerc_v2 12000 [level2::gerc<C32, i32>];
     cublasCgerc_v2_64 12000 [level2::gerc<C32, i64>];
     cublasCgeru_v2 12000 [level2::ger<C32, i32>];
@@ -88,7 +90,7 @@ entry_points! {
     cublasCreate_v2 12000 [settings::create];
     cublasCrot_v2 12000 [level1::rot<C32, f32, C32, i32>];
     cublasCrot_v2_64 12000 [level1::rot<C32, f32, C32, i64>];
-    cublasCrotg_v2 12000 [unsupported];
+    cublasCrotg_v2 12000 [rotations::crotg];
     cublasCscal_v2 12000 [level1::scal<C32, C32, i32>];
     cublasCscal_v2_64 12000 [level1::scal<C32, C32, i64>];
     cublasCsrot_v2 12000 [level1::rot<C32, f32, f32, i32>];
@@ -123,7 +125,7 @@ entry_points! {
     cublasCtpmv_v2_64 12000 [level2::tpmv<C32, i64>];
     cublasCtpsv_v2 12000 [level2::tpsv<C32, i32>];
     cublasCtpsv_v2_64 12000 [level2::tpsv<C32, i64>];
-    cublasCtpttr 12000 [unsupported];
+    cublasCtpttr 12000 [batches::tpttr<C32>];
     cublasCtrmm_v2 12000 [level3::trmm<C32, i32>];
     cublasCtrmm_v2_64 12000 [level3::trmm<C32, i64>];
     cublasCtrmv_v2 12000 [level2::trmv<C32, i32>];
@@ -134,7 +136,7 @@ entry_points! {
     cublasCtrsm_v2_64 12000 [level3::trsm<C32, i64>];
     cublasCtrsv_v2 12000 [level2::trsv<C32, i32>];
     cublasCtrsv_v2_64 12000 [level2::trsv<C32, i64>];
-    cublasCtrttp 12000 [unsupported];
+    cublasCtrttp 12000 [batches::trttp<C32>];
     cublasDasum_v2 12000 [level1::asum<f64, f64, i32>];
     cublasDasum_v2_64 12000 [level1::asum<f64, f64, i64>];
     cublasDaxpy_v2 12000 [level1::axpy<f64, i32>];
@@ -150,7 +152,7 @@ entry_points! {
     cublasDgbmv_v2_64 12000 [level2::gbmv<f64, i64>];
     cublasDgeam 12000 [small::geam<f64, i32>];
     cublasDgeam_64 12000 [small::geam<f64, i64>];
-    cublasDgelsBatched 12000 [unsupported];
+    cublasDgelsBatched 12000 [batches::gels<f64>];
     cublasDgemmBatched 12000 [gemm::gemm_batched<f64, i32>];
     cublasDgemmBatched_64 12000 [gemm::gemm_batched<f64, i64>];
     cublasDgemmGroupedBatched 12000 [unsupported];
@@ -165,7 +167,7 @@ entry_points! {
     cublasDgemvStridedBatched_64 12000 [level2::gemv_strided<f64, f64, f64, i64>];
     cublasDgemv_v2 12000 [level2::gemv<f64, i32>];
     cublasDgemv_v2_64 12000 [level2::gemv<f64, i64>];
-    cublasDgeqrfBatched 12000 [unsupported];
+    cublasDgeqrfBatched 12000 [batches::geqrf<f64>];
     cublasDger_v2 12000 [level2::ger<f64, i32>];
     cublasDger_v2_64 12000 [level2::ger<f64, i64>];
     cublasDgetrfBatched 12000 [small::getrf<f64>];
@@ -183,7 +185,7 @@ entry_points! {
     cublasDrotg_v2 12000 [level1::drotg];
     cublasDrotm_v2 12000 [level1::rotm<f64, i32>];
     cublasDrotm_v2_64 12000 [level1::rotm<f64, i64>];
-    cublasDrotmg_v2 12000 [unsupported];
+    cublasDrotmg_v2 12000 [rotations::drotmg];
     cublasDsbmv_v2 12000 [level2::sbmv<f64, i32>];
     cublasDsbmv_v2_64 12000 [level2::sbmv<f64, i64>];
     cublasDscal_v2 12000 [level1::scal<f64, f64, i32>];
@@ -218,7 +220,7 @@ entry_points! {
     cublasDtpmv_v2_64 12000 [level2::tpmv<f64, i64>];
     cublasDtpsv_v2 12000 [level2::tpsv<f64, i32>];
     cublasDtpsv_v2_64 12000 [level2::tpsv<f64, i64>];
-    cublasDtpttr 12000 [unsupported];
+    cublasDtpttr 12000 [batches::tpttr<f64>];
     cublasDtrmm_v2 12000 [level3::trmm<f64, i32>];
     cublasDtrmm_v2_64 12000 [level3::trmm<f64, i64>];
     cublasDtrmv_v2 12000 [level2::trmv<f64, i32>];
@@ -229,7 +231,7 @@ entry_points! {
     cublasDtrsm_v2_64 12000 [level3::trsm<f64, i64>];
     cublasDtrsv_v2 12000 [level2::trsv<f64, i32>];
     cublasDtrsv_v2_64 12000 [level2::trsv<f64, i64>];
-    cublasDtrttp 12000 [unsupported];
+    cublasDtrttp 12000 [batches::trttp<f64>];
     cublasDzasum_v2 12000 [level1::asum<C64, f64, i32>];
     cublasDzasum_v2_64 12000 [level1::asum<C64, f64, i64>];
     cublasDznrm2_v2 12000 [level1::nrm2<C64, f64, i32>];
@@ -351,7 +353,7 @@ entry_points! {
     cublasSgbmv_v2_64 12000 [level2::gbmv<f32, i64>];
     cublasSgeam 12000 [small::geam<f32, i32>];
     cublasSgeam_64 12000 [small::geam<f32, i64>];
-    cublasSgelsBatched 12000 [unsupported];
+    cublasSgelsBatched 12000 [batches::gels<f32>];
     cublasSgemmBatched 12000 [gemm::gemm_batched<f32, i32>];
     cublasSgemmBatched_64 12000 [gemm::gemm_batched<f32, i64>];
     cublasSgemmEx 12000 [gemm::gemm_of_types<f32, i32>];
@@ -368,7 +370,7 @@ entry_points! {
     cublasSgemvStridedBatched_64 12000 [level2::gemv_strided<f32, f32, f32, i64>];
     cublasSgemv_v2 12000 [level2::gemv<f32, i32>];
     cublasSgemv_v2_64 12000 [level2::gemv<f32, i64>];
-    cublasSgeqrfBatched 12000 [unsupported];
+    cublasSgeqrfBatched 12000 [batches::geqrf<f32>];
     cublasSger_v2 12000 [level2::ger<f32, i32>];
     cublasSger_v2_64 12000 [level2::ger<f32, i64>];
     cublasSgetrfBatched 12000 [small::getrf<f32>];
@@ -382,7 +384,7 @@ entry_points! {
     cublasSrotg_v2 12000 [level1::srotg];
     cublasSrotm_v2 12000 [level1::rotm<f32, i32>];
     cublasSrotm_v2_64 12000 [level1::rotm<f32, i64>];
-    cublasSrotmg_v2 12000 [unsupported];
+    cublasSrotmg_v2 12000 [rotations::srotmg];
     cublasSsbmv_v2 12000 [level2::sbmv<f32, i32>];
     cublasSsbmv_v2_64 12000 [level2::sbmv<f32, i64>];
     cublasSscal_v2 12000 [level1::scal<f32, f32, i32>];
@@ -417,7 +419,7 @@ entry_points! {
     cublasStpmv_v2_64 12000 [level2::tpmv<f32, i64>];
     cublasStpsv_v2 12000 [level2::tpsv<f32, i32>];
     cublasStpsv_v2_64 12000 [level2::tpsv<f32, i64>];
-    cublasStpttr 12000 [unsupported];
+    cublasStpttr 12000 [batches::tpttr<f32>];
     cublasStrmm_v2 12000 [level3::trmm<f32, i32>];
     cublasStrmm_v2_64 12000 [level3::trmm<f32, i64>];
     cublasStrmv_v2 12000 [level2::trmv<f32, i32>];
@@ -428,7 +430,7 @@ entry_points! {
     cublasStrsm_v2_64 12000 [level3::trsm<f32, i64>];
     cublasStrsv_v2 12000 [level2::trsv<f32, i32>];
     cublasStrsv_v2_64 12000 [level2::trsv<f32, i64>];
-    cublasStrttp 12000 [unsupported];
+    cublasStrttp 12000 [batches::trttp<f32>];
     cublasSwapEx 12000 [level1_ex::swap_ex<i32>];
     cublasSwapEx_64 12000 [level1_ex::swap_ex<i64>];
     cublasTSSgemvBatched 12000 [level2::gemv_batched<Bf16, f32, f32, i32>];
@@ -459,7 +461,7 @@ entry_points! {
     cublasZgbmv_v2_64 12000 [level2::gbmv<C64, i64>];
     cublasZgeam 12000 [small::geam<C64, i32>];
     cublasZgeam_64 12000 [small::geam<C64, i64>];
-    cublasZgelsBatched 12000 [unsupported];
+    cublasZgelsBatched 12000 [batches::gels<C64>];
     cublasZgemm3m 12000 [gemm::gemm<C64, i32>];
     cublasZgemm3m_64 12000 [gemm::gemm<C64, i64>];
     cublasZgemmBatched 12000 [gemm::gemm_batched<C64, i32>];
@@ -474,7 +476,7 @@ entry_points! {
     cublasZgemvStridedBatched_64 12000 [level2::gemv_strided<C64, C64, C64, i64>];
     cublasZgemv_v2 12000 [level2::gemv<C64, i32>];
     cublasZgemv_v2_64 12000 [level2::gemv<C64, i64>];
-    cublasZgeqrfBatched 12000 [unsupported];
+    cublasZgeqrfBatched 12000 [batches::geqrf<C64>];
     cublasZgerc_v2 12000 [level2::gerc<C64, i32>];
     cublasZgerc_v2_64 12000 [level2::gerc<C64, i64>];
     cublasZgeru_v2 12000 [level2::ger<C64, i32>];
@@ -507,7 +509,7 @@ entry_points! {
     cublasZmatinvBatched 12000 [small::matinv<C64>];
     cublasZrot_v2 12000 [level1::rot<C64, f64, C64, i32>];
     cublasZrot_v2_64 12000 [level1::rot<C64, f64, C64, i64>];
-    cublasZrotg_v2 12000 [unsupported];
+    cublasZrotg_v2 12000 [rotations::zrotg];
     cublasZscal_v2 12000 [level1::scal<C64, C64, i32>];
     cublasZscal_v2_64 12000 [level1::scal<C64, C64, i64>];
     cublasZswap_v2 12000 [level1::swap<C64, i32>];
@@ -534,7 +536,7 @@ entry_points! {
     cublasZtpmv_v2_64 12000 [level2::tpmv<C64, i64>];
     cublasZtpsv_v2 12000 [level2::tpsv<C64, i32>];
     cublasZtpsv_v2_64 12000 [level2::tpsv<C64, i64>];
-    cublasZtpttr 12000 [unsupported];
+    cublasZtpttr 12000 [batches::tpttr<C64>];
     cublasZtrmm_v2 12000 [level3::trmm<C64, i32>];
     cublasZtrmm_v2_64 12000 [level3::trmm<C64, i64>];
     cublasZtrmv_v2 12000 [level2::trmv<C64, i32>];
@@ -545,5 +547,5 @@ entry_points! {
     cublasZtrsm_v2_64 12000 [level3::trsm<C64, i64>];
     cublasZtrsv_v2 12000 [level2::trsv<C64, i32>];
     cublasZtrsv_v2_64 12000 [level2::trsv<C64, i64>];
-    cublasZtrttp 12000 [unsupported];
+    cublasZtrttp 12000 [batches::trttp<C64>];
 }

@@ -1,5 +1,6 @@
 //! Handles, and what is asked of the library itself.
 
+use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +16,17 @@ use crate::libraries::math::Names;
 const VERSION: [usize; 3] = [9, 10, 2];
 /// The CUDA runtime that it belongs to.
 const RUNTIME: usize = 12090;
+
+thread_local! {
+    /// Why the thread's last call that failed did.
+    static LAST_ERROR: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Keeps why a call failed, for `cudnnGetLastErrorString`.
+pub(super) fn keep_error(message: String) {
+    // A thread that is ending has nobody left to ask.
+    let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = message);
+}
 
 /// A handle: the stream that is set.
 struct Handle {
@@ -110,6 +122,20 @@ c_functions! {
             _ => c"CUDNN_UNKNOWN_STATUS",
         };
         text.as_ptr()
+    }
+    /// `cudnnGetLastErrorString`: why the thread's last call failed; nothing where none did since this was asked.
+    fn cudnnGetLastErrorString(message: Out<c_char>, room: usize) {
+        let text = LAST_ERROR.take();
+        // What does not fit is cut off, and there is always a zero at the end.
+        let bytes = text.as_bytes();
+        let count = bytes.len().min(room.saturating_sub(1));
+        if !message.is_null() && room > 0 {
+            // SAFETY: by the call's description, there is room for so many bytes.
+            unsafe {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), message.as_ptr(), count);
+                message.as_ptr().add(count).write(0);
+            }
+        }
     }
     /// `cudnnGraphVersionCheck` and its like: whether the library's parts belong together.
     fn version_check() -> u32 {

@@ -68,7 +68,9 @@ fn guard(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
     match error::guard_value(Err(Status::Internal), body) {
         Ok(()) => 0,
         Err(status) => {
-            error::log(&format!("{name}: {status:?} (cuDNN status {})", status as u32));
+            let message = format!("{name}: {status:?} (cuDNN status {})", status as u32);
+            error::log(&message);
+            handles::keep_error(message);
             status as u32
         }
     }

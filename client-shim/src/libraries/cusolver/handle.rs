@@ -29,10 +29,15 @@ pub(super) fn check(handle: usize) -> Result<()> {
     Ok(())
 }
 
+/// A handle's stream.
+pub(super) fn queue(handle: usize) -> Result<Queue> {
+    let stream = HANDLES.get(handle)?.lock().stream;
+    Queue::of(stream)
+}
+
 /// Posts an operation to a handle's stream.
 pub(super) fn post(handle: usize, arguments: &impl Arguments) -> Result<()> {
-    let stream = HANDLES.get(handle)?.lock().stream;
-    Queue::of(stream)?.post(arguments)
+    queue(handle)?.post(arguments)
 }
 
 /// A number of 32 bits in device memory, once the stream has come there.
@@ -42,8 +47,7 @@ pub(super) fn number_in(queue: &Queue, from: u64) -> Result<i32> {
 
 /// The same, in a handle's stream.
 pub(super) fn number_at(handle: usize, from: u64) -> Result<i32> {
-    let stream = HANDLES.get(handle)?.lock().stream;
-    number_in(&Queue::of(stream)?, from)
+    number_in(&queue(handle)?, from)
 }
 
 fn create_parameters(out: Out<usize>) -> Result<()> {

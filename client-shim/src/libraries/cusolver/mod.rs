@@ -6,6 +6,7 @@
 mod eigen;
 mod factor;
 mod handle;
+mod more;
 mod qr;
 mod refined;
 mod sparse;

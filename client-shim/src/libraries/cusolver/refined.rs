@@ -1,12 +1,11 @@
 //! Systems of equations and least squares that may be solved in a lower precision and refined. Nothing is: the factorisation is made in
 //! the precision of the matrices, so no iteration is needed and the number of iterations is 0.
 
-use rgpu_libraries::{AddMatrices, DataType, Fill, Matrix, Qr, Scalar, Side, Task, Transpose, Triangular};
+use rgpu_libraries::{AddMatrices, DataType, LeastSquares, Matrix, Scalar, Task};
 
 use super::factor::factors;
 use super::handle::{check, number_at, post};
-use super::qr::reflections;
-use super::{count, matrix, typed};
+use super::{WORK, count, matrix, typed};
 use crate::libraries::math::{Out, Result, invalid};
 
 /// What is written instead of a number of iterations where a factorisation fails.
@@ -106,48 +105,18 @@ fn solve(
     iterations.set(if failed { FACTORISATION_FAILED } else { 0 })
 }
 
-/// The parts of the work area that [`least_squares`] needs: the factors, what Q makes of B, and the reflections' factors.
-fn squares_bytes(call: &Call) -> Result<[u64; 3]> {
-    let (_, n, columns) = call.shape;
-    Ok([call.bytes(n)?, call.bytes(columns)?, n * call.kind.bytes()])
-}
-
-/// Solves for the least squares, by reflections.
-fn least_squares(
-    call: &Call,
-    (work, size): (usize, usize),
-    (iterations, info): (Out<i32>, usize),
-) -> Result<()> {
+/// Solves for the least squares, by reflections, which need no work area. Where columns depend on each other, `info` says which
+/// diagonal element of the triangle is zero, as LAPACK does, and there is no solution.
+fn least_squares(call: &Call, (iterations, info): (Out<i32>, usize)) -> Result<()> {
     iterations.check()?;
-    let [of_a, of_b, of_tau] = squares_bytes(call)?;
-    if work == 0 || (size as u64) < of_a + of_b + of_tau {
-        return invalid("The work area is too small");
-    }
     let (m, n, columns) = call.shape;
-    let (factored, turned) = (call.work(work as u64), call.work(work as u64 + of_a));
-    let tau = work + (of_a + of_b) as usize;
-    call.copy((m, n), &call.a, &factored)?;
-    call.copy((m, columns), &call.b, &turned)?;
-    let qr = reflections(call.kind, (m as i64, n as i64), (work, factored.ld as i64), tau, info)?;
-    post(call.handle, &qr)?;
-    let (op, k) = (Transpose::Adjoint, n);
-    post(call.handle, &Qr { task: Task::Apply, n: columns, k, op, c: turned.clone(), info: 0, ..qr })?;
+    if call.x.addr == 0 {
+        return invalid("There is no place for the solution");
+    }
+    let (a, b, x) = (call.a.clone(), call.b.clone(), call.x.clone());
     post(
         call.handle,
-        &Triangular {
-            solve: true,
-            side: Side::Left,
-            fill: Fill::Upper,
-            m: n,
-            n: columns,
-            alpha: Scalar::real(1.0),
-            a: factored,
-            b: turned,
-            c: call.x.clone(),
-            compute: call.kind,
-            count: 1,
-            ..Triangular::default()
-        },
+        &LeastSquares { m, n, columns, a, b, x, info: info as u64, count: 1, ..LeastSquares::default() },
     )?;
     iterations.set(0)
 }
@@ -192,8 +161,8 @@ typed! {
         handle: usize, m: i32, n: i32, columns: i32, a: usize, lda: i32, b: usize, ldb: i32, x: usize, ldx: i32,
         _work: usize, size: Out<usize>,
     ) {
-        let call = Call::new(handle, KIND, (m, n, columns), (a, lda), (b, ldb), (x, ldx))?;
-        size.set(squares_bytes(&call)?.iter().sum::<u64>().max(1) as usize)
+        Call::new(handle, KIND, (m, n, columns), (a, lda), (b, ldb), (x, ldx))?;
+        size.set(WORK as usize)
     }
 
     [
@@ -204,9 +173,9 @@ typed! {
         cusolverDnSBgels => F32, cusolverDnSXgels => F32
     ] (
         handle: usize, m: i32, n: i32, columns: i32, a: usize, lda: i32, b: usize, ldb: i32, x: usize, ldx: i32,
-        work: usize, size: usize, iterations: Out<i32>, info: usize,
+        _work: usize, _size: usize, iterations: Out<i32>, info: usize,
     ) {
         let call = Call::new(handle, KIND, (m, n, columns), (a, lda), (b, ldb), (x, ldx))?;
-        least_squares(&call, (work, size), (iterations, info))
+        least_squares(&call, (iterations, info))
     }
 }

@@ -1,7 +1,7 @@
 //! Every function of cuSOLVER, in the [form of all doors](crate::doors::table). Files of the library tell their versions apart by name, so a
 //! row's version says nothing but that the library is the first of its name.
 
-use super::{eigen, factor, handle, qr, refined, sparse, x};
+use super::{eigen, factor, handle, more, qr, refined, sparse, x};
 use crate::doors::table::entry_points;
 
 entry_points! {
@@ -23,14 +23,14 @@ entry_points! {
     cusolverDnCYgels_bufferSize 1 [refined::cusolverDnCYgels_bufferSize];
     cusolverDnCYgesv 1 [refined::cusolverDnCYgesv];
     cusolverDnCYgesv_bufferSize 1 [refined::cusolverDnCYgesv_bufferSize];
-    cusolverDnCgebrd 1 [unsupported];
-    cusolverDnCgebrd_bufferSize 1 [unsupported];
+    cusolverDnCgebrd 1 [more::cusolverDnCgebrd];
+    cusolverDnCgebrd_bufferSize 1 [more::cusolverDnCgebrd_bufferSize];
     cusolverDnCgeqrf 1 [qr::cusolverDnCgeqrf];
     cusolverDnCgeqrf_bufferSize 1 [qr::cusolverDnCgeqrf_bufferSize];
     cusolverDnCgesvd 1 [eigen::cusolverDnCgesvd];
     cusolverDnCgesvd_bufferSize 1 [eigen::cusolverDnCgesvd_bufferSize];
-    cusolverDnCgesvdaStridedBatched 1 [unsupported];
-    cusolverDnCgesvdaStridedBatched_bufferSize 1 [unsupported];
+    cusolverDnCgesvdaStridedBatched 1 [more::cusolverDnCgesvdaStridedBatched];
+    cusolverDnCgesvdaStridedBatched_bufferSize 1 [more::cusolverDnCgesvdaStridedBatched_bufferSize];
     cusolverDnCgesvdj 1 [eigen::cusolverDnCgesvdj];
     cusolverDnCgesvdjBatched 1 [eigen::cusolverDnCgesvdjBatched];
     cusolverDnCgesvdjBatched_bufferSize 1 [eigen::cusolverDnCgesvdjBatched_bufferSize];
@@ -68,8 +68,8 @@ entry_points! {
     cusolverDnCreateGesvdjInfo 1 [handle::cusolverDnCreateGesvdjInfo];
     cusolverDnCreateParams 1 [handle::cusolverDnCreateParams];
     cusolverDnCreateSyevjInfo 1 [handle::cusolverDnCreateSyevjInfo];
-    cusolverDnCsytrf 1 [unsupported];
-    cusolverDnCsytrf_bufferSize 1 [unsupported];
+    cusolverDnCsytrf 1 [more::cusolverDnCsytrf];
+    cusolverDnCsytrf_bufferSize 1 [more::cusolverDnCsytrf_bufferSize];
     cusolverDnCsytri 1 [unsupported];
     cusolverDnCsytri_bufferSize 1 [unsupported];
     cusolverDnCungbr 1 [unsupported];
@@ -106,14 +106,14 @@ entry_points! {
     cusolverDnDestroyGesvdjInfo 1 [handle::cusolverDnDestroyGesvdjInfo];
     cusolverDnDestroyParams 1 [handle::cusolverDnDestroyParams];
     cusolverDnDestroySyevjInfo 1 [handle::cusolverDnDestroySyevjInfo];
-    cusolverDnDgebrd 1 [unsupported];
-    cusolverDnDgebrd_bufferSize 1 [unsupported];
+    cusolverDnDgebrd 1 [more::cusolverDnDgebrd];
+    cusolverDnDgebrd_bufferSize 1 [more::cusolverDnDgebrd_bufferSize];
     cusolverDnDgeqrf 1 [qr::cusolverDnDgeqrf];
     cusolverDnDgeqrf_bufferSize 1 [qr::cusolverDnDgeqrf_bufferSize];
     cusolverDnDgesvd 1 [eigen::cusolverDnDgesvd];
     cusolverDnDgesvd_bufferSize 1 [eigen::cusolverDnDgesvd_bufferSize];
-    cusolverDnDgesvdaStridedBatched 1 [unsupported];
-    cusolverDnDgesvdaStridedBatched_bufferSize 1 [unsupported];
+    cusolverDnDgesvdaStridedBatched 1 [more::cusolverDnDgesvdaStridedBatched];
+    cusolverDnDgesvdaStridedBatched_bufferSize 1 [more::cusolverDnDgesvdaStridedBatched_bufferSize];
     cusolverDnDgesvdj 1 [eigen::cusolverDnDgesvdj];
     cusolverDnDgesvdjBatched 1 [eigen::cusolverDnDgesvdjBatched];
     cusolverDnDgesvdjBatched_bufferSize 1 [eigen::cusolverDnDgesvdjBatched_bufferSize];
@@ -157,8 +157,8 @@ entry_points! {
     cusolverDnDsygvj_bufferSize 1 [unsupported];
     cusolverDnDsytrd 1 [unsupported];
     cusolverDnDsytrd_bufferSize 1 [unsupported];
-    cusolverDnDsytrf 1 [unsupported];
-    cusolverDnDsytrf_bufferSize 1 [unsupported];
+    cusolverDnDsytrf 1 [more::cusolverDnDsytrf];
+    cusolverDnDsytrf_bufferSize 1 [more::cusolverDnDsytrf_bufferSize];
     cusolverDnDsytri 1 [unsupported];
     cusolverDnDsytri_bufferSize 1 [unsupported];
     cusolverDnGetDeterministicMode 1 [handle::cusolverDnGetDeterministicMode];
@@ -224,14 +224,14 @@ entry_points! {
     cusolverDnSetFixedPointEmulationMaxMantissaBitCount 1 [unsupported];
     cusolverDnSetMathMode 1 [handle::cusolverDnSetMathMode];
     cusolverDnSetStream 1 [handle::cusolverDnSetStream];
-    cusolverDnSgebrd 1 [unsupported];
-    cusolverDnSgebrd_bufferSize 1 [unsupported];
+    cusolverDnSgebrd 1 [more::cusolverDnSgebrd];
+    cusolverDnSgebrd_bufferSize 1 [more::cusolverDnSgebrd_bufferSize];
     cusolverDnSgeqrf 1 [qr::cusolverDnSgeqrf];
     cusolverDnSgeqrf_bufferSize 1 [qr::cusolverDnSgeqrf_bufferSize];
     cusolverDnSgesvd 1 [eigen::cusolverDnSgesvd];
     cusolverDnSgesvd_bufferSize 1 [eigen::cusolverDnSgesvd_bufferSize];
-    cusolverDnSgesvdaStridedBatched 1 [unsupported];
-    cusolverDnSgesvdaStridedBatched_bufferSize 1 [unsupported];
+    cusolverDnSgesvdaStridedBatched 1 [more::cusolverDnSgesvdaStridedBatched];
+    cusolverDnSgesvdaStridedBatched_bufferSize 1 [more::cusolverDnSgesvdaStridedBatched_bufferSize];
     cusolverDnSgesvdj 1 [eigen::cusolverDnSgesvdj];
     cusolverDnSgesvdjBatched 1 [eigen::cusolverDnSgesvdjBatched];
     cusolverDnSgesvdjBatched_bufferSize 1 [eigen::cusolverDnSgesvdjBatched_bufferSize];
@@ -275,12 +275,12 @@ entry_points! {
     cusolverDnSsygvj_bufferSize 1 [unsupported];
     cusolverDnSsytrd 1 [unsupported];
     cusolverDnSsytrd_bufferSize 1 [unsupported];
-    cusolverDnSsytrf 1 [unsupported];
-    cusolverDnSsytrf_bufferSize 1 [unsupported];
+    cusolverDnSsytrf 1 [more::cusolverDnSsytrf];
+    cusolverDnSsytrf_bufferSize 1 [more::cusolverDnSsytrf_bufferSize];
     cusolverDnSsytri 1 [unsupported];
     cusolverDnSsytri_bufferSize 1 [unsupported];
-    cusolverDnXgeev 1 [unsupported];
-    cusolverDnXgeev_bufferSize 1 [unsupported];
+    cusolverDnXgeev 1 [more::cusolverDnXgeev];
+    cusolverDnXgeev_bufferSize 1 [more::cusolverDnXgeev_bufferSize];
     cusolverDnXgeqrf 1 [x::cusolverDnXgeqrf];
     cusolverDnXgeqrf_bufferSize 1 [x::cusolverDnXgeqrf_bufferSize];
     cusolverDnXgesvd 1 [x::cusolverDnXgesvd];
@@ -329,8 +329,8 @@ entry_points! {
     cusolverDnXsygvdx_bufferSize 1 [unsupported];
     cusolverDnXsytrf 1 [unsupported];
     cusolverDnXsytrf_bufferSize 1 [unsupported];
-    cusolverDnXsytrs 1 [unsupported];
-    cusolverDnXsytrs_bufferSize 1 [unsupported];
+    cusolverDnXsytrs 1 [more::cusolverDnXsytrs];
+    cusolverDnXsytrs_bufferSize 1 [more::cusolverDnXsytrs_bufferSize];
     cusolverDnXtrtri 1 [unsupported];
     cusolverDnXtrtri_bufferSize 1 [unsupported];
     cusolverDnZCgels 1 [refined::cusolverDnZCgels];
@@ -353,14 +353,14 @@ entry_points! {
     cusolverDnZZgels_bufferSize 1 [refined::cusolverDnZZgels_bufferSize];
     cusolverDnZZgesv 1 [refined::cusolverDnZZgesv];
     cusolverDnZZgesv_bufferSize 1 [refined::cusolverDnZZgesv_bufferSize];
-    cusolverDnZgebrd 1 [unsupported];
-    cusolverDnZgebrd_bufferSize 1 [unsupported];
+    cusolverDnZgebrd 1 [more::cusolverDnZgebrd];
+    cusolverDnZgebrd_bufferSize 1 [more::cusolverDnZgebrd_bufferSize];
     cusolverDnZgeqrf 1 [qr::cusolverDnZgeqrf];
     cusolverDnZgeqrf_bufferSize 1 [qr::cusolverDnZgeqrf_bufferSize];
     cusolverDnZgesvd 1 [eigen::cusolverDnZgesvd];
     cusolverDnZgesvd_bufferSize 1 [eigen::cusolverDnZgesvd_bufferSize];
-    cusolverDnZgesvdaStridedBatched 1 [unsupported];
-    cusolverDnZgesvdaStridedBatched_bufferSize 1 [unsupported];
+    cusolverDnZgesvdaStridedBatched 1 [more::cusolverDnZgesvdaStridedBatched];
+    cusolverDnZgesvdaStridedBatched_bufferSize 1 [more::cusolverDnZgesvdaStridedBatched_bufferSize];
     cusolverDnZgesvdj 1 [eigen::cusolverDnZgesvdj];
     cusolverDnZgesvdjBatched 1 [eigen::cusolverDnZgesvdjBatched];
     cusolverDnZgesvdjBatched_bufferSize 1 [eigen::cusolverDnZgesvdjBatched_bufferSize];
@@ -394,8 +394,8 @@ entry_points! {
     cusolverDnZpotri_bufferSize 1 [factor::cusolverDnZpotri_bufferSize];
     cusolverDnZpotrs 1 [factor::cusolverDnZpotrs];
     cusolverDnZpotrsBatched 1 [factor::cusolverDnZpotrsBatched];
-    cusolverDnZsytrf 1 [unsupported];
-    cusolverDnZsytrf_bufferSize 1 [unsupported];
+    cusolverDnZsytrf 1 [more::cusolverDnZsytrf];
+    cusolverDnZsytrf_bufferSize 1 [more::cusolverDnZsytrf_bufferSize];
     cusolverDnZsytri 1 [unsupported];
     cusolverDnZsytri_bufferSize 1 [unsupported];
     cusolverDnZungbr 1 [unsupported];

@@ -23,8 +23,10 @@ struct Handle {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Description {
     kind: u32,
-    fill: u32,
-    diagonal: u32,
+    /// `cusparseFillMode_t`.
+    pub(super) fill: u32,
+    /// `cusparseDiagType_t`.
+    pub(super) diagonal: u32,
     /// What places begin with.
     pub(super) base: u32,
 }

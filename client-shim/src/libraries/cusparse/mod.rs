@@ -3,6 +3,8 @@
 
 #![allow(non_snake_case)]
 
+mod bands;
+mod blocks;
 mod convert;
 mod descriptors;
 mod handle;

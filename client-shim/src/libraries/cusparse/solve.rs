@@ -1,9 +1,12 @@
 //! Triangular systems, and incomplete factorisations.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
-use rgpu_libraries::{DenseMatrix, IncompleteTask, SparseIncomplete, SparseSolve};
+use rgpu_libraries::{
+    BlockIncomplete, BlockMatrix, DataType, DenseMatrix, IncompleteTask, Scalar, SparseIncomplete,
+    SparseSolve,
+};
 
 use super::descriptors::{matrix, vector};
 use super::handle::{check, on_device, queue, scalar};
@@ -14,9 +17,47 @@ use crate::libraries::math::{Kind, Out, Result, fail, home, invalid, math, missi
 
 /// Descriptors of triangular systems; what they would remember is computed again.
 static SYSTEMS: LazyLock<Registry<()>> = LazyLock::new(|| Registry::new("cuSPARSE triangular system"));
-/// What is known of incomplete factorisations: the device address where the wrong pivot stands, or 0.
-static FACTORS: LazyLock<Registry<Mutex<u64>>> =
+/// What is known of incomplete factorisations, and of triangles of blocks.
+static FACTORS: LazyLock<Registry<Mutex<Factors>>> =
     LazyLock::new(|| Registry::new("cuSPARSE incomplete factorisation"));
+
+/// What is known of an incomplete factorisation.
+#[derive(Debug, Default)]
+pub(super) struct Factors {
+    /// The device address where the wrong pivot stands, or 0.
+    pub(super) at: u64,
+    /// Up to which absolute value pivots are replaced, and by what.
+    pub(super) boost: Option<(Scalar, Scalar)>,
+}
+
+/// What is known of an incomplete factorisation.
+pub(super) fn factors(info: usize) -> Result<Arc<Mutex<Factors>>> {
+    Ok(FACTORS.get(info)?)
+}
+
+/// Forgets an incomplete factorisation.
+pub(super) fn destroy_factors(info: usize) -> Result<()> {
+    FACTORS.remove(info)?;
+    Ok(())
+}
+
+/// Says which pivots are to be replaced, and by what.
+pub(super) fn set_boost(
+    handle: usize,
+    info: usize,
+    enable: bool,
+    tolerance: usize,
+    (boost, kind): (usize, DataType),
+) -> Result<()> {
+    let info = factors(info)?;
+    let given = if enable {
+        Some((scalar(handle, tolerance, DataType::F64)?, scalar(handle, boost, kind)?))
+    } else {
+        None
+    };
+    info.lock().boost = given;
+    Ok(())
+}
 
 fn create_system(out: Out<usize>) -> Result<()> {
     out.check()?;
@@ -25,12 +66,13 @@ fn create_system(out: Out<usize>) -> Result<()> {
     out.set(raw)
 }
 
-fn create_factors(out: Out<usize>) -> Result<()> {
+/// Makes something to know of an incomplete factorisation.
+pub(super) fn create_factors(out: Out<usize>) -> Result<()> {
     out.check()?;
     let mut raw = 0;
     FACTORS.insert(|handle| {
         raw = handle;
-        Mutex::new(0)
+        Mutex::default()
     });
     out.set(raw)
 }
@@ -78,18 +120,27 @@ fn factor(
     if buffer == 0 {
         return invalid("There is no buffer");
     }
-    queue(handle)?.post(&SparseIncomplete { task, a, position: buffer as u64 })?;
-    *info.lock() = buffer as u64;
+    let position = buffer as u64;
+    let boost = info.lock().boost.filter(|_| task == IncompleteTask::Lu);
+    match boost {
+        // A matrix of blocks of one element.
+        Some((tolerance, boost)) => {
+            let a = BlockMatrix { blocks: a, size: 1, by_columns: false };
+            queue(handle)?.post(&BlockIncomplete { task, a, boosts: true, tolerance, boost, position })?;
+        }
+        None => queue(handle)?.post(&SparseIncomplete { task, a, position })?,
+    }
+    info.lock().at = position;
     Ok(())
 }
 
 /// Says which pivot is wrong, once it is known; it is an error where there is one.
-fn wrong_pivot(handle: usize, info: usize, position: usize) -> Result<()> {
+pub(super) fn wrong_pivot(handle: usize, info: usize, position: usize) -> Result<()> {
     if position == 0 {
         return invalid("There is no place for a pivot's number");
     }
     let queue = queue(handle)?;
-    let at = *FACTORS.get(info)?.lock();
+    let at = FACTORS.get(info)?.lock().at;
     let number = if at == 0 { -1 } else { home::<i32>(&queue, at, 1)?[0] };
     if !on_device(handle)? {
         // SAFETY: by the call's description, a number lies there.

@@ -18,6 +18,7 @@
 //! | `setup` | how communicators are made |
 //! | `queries` | what they tell of themselves, and how they end |
 //! | `collectives` | the operations' arguments |
+//! | `windows` | memory that is registered as a window |
 
 #![allow(non_snake_case)]
 
@@ -30,6 +31,7 @@ mod queries;
 mod setup;
 mod status;
 mod table;
+mod windows;
 mod worker;
 
 use super::Door;

@@ -1,7 +1,7 @@
 //! Every function that the library exports and that returns an `ncclResult_t` or nothing, in the [form of all
 //! doors](crate::doors::table). There is one library of this name, so a row's version says nothing.
 
-use super::{collectives, group, memory, operators, queries, setup, status};
+use super::{collectives, group, memory, operators, queries, setup, status, windows};
 use crate::doors::table::entry_points;
 
 entry_points! {
@@ -34,8 +34,8 @@ entry_points! {
     ncclCommSplit 1 [setup::ncclCommSplit];
     ncclCommSuspend 1 [unsupported];
     ncclCommUserRank 1 [queries::ncclCommUserRank];
-    ncclCommWindowDeregister 1 [unsupported];
-    ncclCommWindowRegister 1 [unsupported];
+    ncclCommWindowDeregister 1 [windows::ncclCommWindowDeregister];
+    ncclCommWindowRegister 1 [windows::ncclCommWindowRegister];
     ncclDevCommCreate 1 [unsupported];
     ncclDevCommDestroy 1 [unsupported];
     ncclGather 1 [collectives::ncclGather];
@@ -82,5 +82,5 @@ entry_points! {
     ncclSend 1 [collectives::ncclSend];
     ncclSignal 1 [unsupported];
     ncclWaitSignal 1 [unsupported];
-    ncclWinGetUserPtr 1 [unsupported];
+    ncclWinGetUserPtr 1 [windows::ncclWinGetUserPtr];
 }

@@ -12,6 +12,7 @@ use super::rand::Generators;
 use super::solver::Solver;
 use super::sparse::Sparse;
 use super::table::Object;
+use super::values::refused;
 use super::{Libraries, blas, dnn, sparse};
 use crate::driver::Driver;
 use crate::sys::Stream;
@@ -130,10 +131,17 @@ impl Bench {
             | Operation::Lu(_)
             | Operation::Qr(_)
             | Operation::HermitianEigen(_)
-            | Operation::Svd(_) => {
+            | Operation::Svd(_)
+            | Operation::Indefinite(_)
+            | Operation::Eigen(_)
+            | Operation::Bidiagonal(_)
+            | Operation::LeastSquares(_) => {
                 let table = libraries.solver()?;
                 made(solver, || Solver::new(table))?.run(table, operation, raw, &mut room)
             }
+            Operation::LargestSvd(_) => refused("batches of the largest singular values"),
+            Operation::QrBatch(_) => refused("batches of orthogonal factorisations"),
+            Operation::PackTriangle(_) => refused("triangles that are packed or unpacked"),
             Operation::SparseProduct(_)
             | Operation::SampledProduct(_)
             | Operation::SparseToDense(_)
@@ -148,7 +156,12 @@ impl Bench {
             | Operation::SparseCompress(_)
             | Operation::SparseSolve(_)
             | Operation::SparseIncomplete(_)
-            | Operation::SparseSystem(_) => {
+            | Operation::SparseSystem(_)
+            | Operation::BlockProduct(_)
+            | Operation::BlockSolve(_)
+            | Operation::BlockIncomplete(_)
+            | Operation::BandSolve(_)
+            | Operation::DenseLines(_) => {
                 let table = libraries.sparse()?;
                 let handle = *made(sparse, || sparse::create(table))?;
                 Sparse::on(table, handle, raw)?.run(operation, &mut room)
@@ -158,6 +171,11 @@ impl Bench {
                 let handle = *made(dnn, || dnn::create(table))?;
                 graphs.run(table, handle, work, raw, &mut room)
             }
+            Operation::DnnRecurrent(_) => {
+                refused("recurrent networks: how large what cuDNN keeps for gradients is, only it knows")
+            }
+            Operation::DnnCtc(_) => refused("the loss of connectionist temporal classification"),
+            Operation::DnnSpatial(_) => refused("spatial transformers"),
         }
     }
 }

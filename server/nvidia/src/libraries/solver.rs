@@ -1,5 +1,7 @@
 //! Factorisations, eigenvalues and singular values, by cuSOLVER: its 64-bit interface where that has what is asked for.
 
+mod more;
+
 use super::bench::Room;
 use super::table::*;
 use super::values::{invalid, letter, long, part, refused, short};
@@ -108,6 +110,32 @@ functions! {
     gesvdj_batched(
         Object, u32, i32, i32, Address, i32, Address, Address, i32, Address, i32, Address, i32, Address, Object, i32
     ): four "cusolverDn" "gesvdjBatched";
+
+    sytrf_size(Object, i32, Address, i32, *mut i32): four "cusolverDn" "sytrf_bufferSize";
+    sytrf(Object, u32, i32, Address, i32, Address, Address, i32, Address): four "cusolverDn" "sytrf";
+    sytrs_size(
+        Object, u32, i64, i64, u32, Address, i64, Address, u32, Address, i64, *mut usize, *mut usize
+    ): one "cusolverDnXsytrs_bufferSize";
+    sytrs(
+        Object, u32, i64, i64, u32, Address, i64, Address, u32, Address, i64, Address, usize, *mut u8, usize, Address
+    ): one "cusolverDnXsytrs";
+    geev_size(
+        Object, Object, u32, u32, i64, u32, Address, i64, u32, Address, u32, Address, i64, u32, Address, i64, u32,
+        *mut usize, *mut usize
+    ): one "cusolverDnXgeev_bufferSize";
+    geev(
+        Object, Object, u32, u32, i64, u32, Address, i64, u32, Address, u32, Address, i64, u32, Address, i64, u32,
+        Address, usize, *mut u8, usize, Address
+    ): one "cusolverDnXgeev";
+    gebrd_size(Object, i32, i32, *mut i32): four "cusolverDn" "gebrd_bufferSize";
+    gebrd(
+        Object, i32, i32, Address, i32, Address, Address, Address, Address, Address, i32, Address
+    ): four "cusolverDn" "gebrd";
+    gels_size(Object, i32, i32, i32, Address, i32, Address, i32, Address, i32, Address, *mut usize):
+        list "cusolverDnSSgels_bufferSize" "cusolverDnDDgels_bufferSize" "cusolverDnCCgels_bufferSize"
+        "cusolverDnZZgels_bufferSize";
+    gels(Object, i32, i32, i32, Address, i32, Address, i32, Address, i32, Address, usize, *mut i32, Address):
+        list "cusolverDnSSgels" "cusolverDnDDgels" "cusolverDnCCgels" "cusolverDnZZgels";
 }
 
 /// A handle in the current context.
@@ -160,6 +188,10 @@ impl Solver {
             Operation::Qr(work) => self.qr(table, work, room),
             Operation::HermitianEigen(work) => self.eigen(table, work, room),
             Operation::Svd(work) => self.svd(table, work, room),
+            Operation::Indefinite(work) => self.indefinite(table, work, room),
+            Operation::Eigen(work) => self.any_eigen(table, work, room),
+            Operation::Bidiagonal(work) => self.bidiagonal(table, work, room),
+            Operation::LeastSquares(work) => self.least_squares(table, work, room),
             other => invalid(format!("No operation of cuSOLVER: {other:?}")),
         }
     }

@@ -154,6 +154,11 @@ impl<'a> Sparse<'a> {
             Operation::SparseSolve(_) => refused("systems with a sparse triangle"),
             Operation::SparseIncomplete(_) => refused("incomplete factorisations"),
             Operation::SparseSystem(_) => refused("systems with a sparse matrix"),
+            Operation::BlockProduct(_) => refused("products with a matrix of blocks"),
+            Operation::BlockSolve(_) => refused("systems with a triangle of blocks"),
+            Operation::BlockIncomplete(_) => refused("incomplete factorisations of matrices of blocks"),
+            Operation::BandSolve(_) => refused("systems with three or five diagonals"),
+            Operation::DenseLines(_) => refused("counting what is not zero in each row or column"),
             other => invalid(format!("No operation of cuSPARSE: {other:?}")),
         }
     }

@@ -36,6 +36,15 @@ pub struct Singular<T> {
     pub right: Mat<T>,
 }
 
+/// Eigenvalues of a matrix that need not be Hermitian, in real and imaginary parts, and their right vectors, if any were asked for.
+#[derive(Debug, Clone)]
+pub struct Spectrum {
+    /// The values; of a real matrix, a value and its conjugate stand side by side, the one with a positive imaginary part first.
+    pub values: Vec<(f64, f64)>,
+    /// For each value its vector, whose length is not one.
+    pub vectors: Vec<Vec<(f64, f64)>>,
+}
+
 /// A type of elements.
 pub trait Dense:
     ComplexField
@@ -88,6 +97,23 @@ pub trait Dense:
 
     /// As [`Dense::singular_values`], and vectors: a whole basis on each side, or as many as there are values.
     fn singular_vectors(matrix: &Mat<Self>, whole: bool) -> Option<Singular<Self>>;
+
+    /// Eigenvalues of any square matrix, and vectors if they are wanted. `None` where they are not found.
+    fn spectrum(matrix: &Mat<Self>, vectors: bool) -> Option<Spectrum>;
+}
+
+/// Puts the values of a real matrix that are each other's conjugates side by side, the one with a positive imaginary part first.
+fn side_by_side(found: &mut Spectrum) {
+    let (values, vectors) = (std::mem::take(&mut found.values), std::mem::take(&mut found.vectors));
+    for (at, &(re, im)) in values.iter().enumerate().filter(|(_, (_, im))| *im >= 0.0) {
+        found.values.push((re, im));
+        let vector = vectors.get(at);
+        found.vectors.extend(vector.cloned());
+        if im > 0.0 {
+            found.values.push((re, -im));
+            found.vectors.extend(vector.map(|of| of.iter().map(|&(re, im)| (re, -im)).collect()));
+        }
+    }
 }
 
 macro_rules! dense {
@@ -154,6 +180,22 @@ macro_rules! dense {
                 let found = if whole { matrix.svd() } else { matrix.thin_svd() }.ok()?;
                 let values = found.S().column_vector().iter().map(|value| value.parts().0).collect();
                 Some(Singular { values, left: found.U().to_owned(), right: found.V().to_owned() })
+            }
+
+            fn spectrum(matrix: &Mat<Self>, vectors: bool) -> Option<Spectrum> {
+                let parts = |x: &Complex<$absolute>| (f64::from(x.re), f64::from(x.im));
+                let mut found = if vectors {
+                    let found = matrix.eigen().ok()?;
+                    let columns = found.U().col_iter().map(|column| column.iter().map(parts).collect());
+                    let values = found.S().column_vector().iter().map(parts).collect();
+                    Spectrum { values, vectors: columns.collect() }
+                } else {
+                    Spectrum { values: matrix.eigenvalues().ok()?.iter().map(parts).collect(), vectors: Vec::new() }
+                };
+                if !$complex {
+                    side_by_side(&mut found);
+                }
+                Some(found)
             }
         }
     )*};

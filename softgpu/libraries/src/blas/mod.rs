@@ -1,6 +1,6 @@
 //! Operations of cuBLAS and cuBLASLt.
 
-mod batched;
+pub(crate) mod batched;
 mod dense;
 pub(crate) mod factors;
 pub(crate) mod gemm;

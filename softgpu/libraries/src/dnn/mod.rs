@@ -4,9 +4,12 @@
 //! list; what is not the graph's own goes back. Where all nodes treat the problems of a batch alike, workers share these.
 
 mod convolution;
+pub(crate) mod ctc;
 mod fold;
 mod pointwise;
 mod pooling;
+pub(crate) mod recurrent;
+pub(crate) mod spatial;
 mod tensor;
 
 use std::marker::PhantomData;

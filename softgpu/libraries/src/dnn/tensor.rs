@@ -166,3 +166,27 @@ impl<T: Real> List<T> {
         }
     }
 }
+
+/// Where the elements of a list without gaps lie.
+fn in_line(count: usize) -> Shape {
+    Shape { dims: vec![count], strides: vec![1], start: 0, extent: 0 }
+}
+
+/// Reads so many elements that lie one behind the other.
+///
+/// # Safety
+/// So many of this type lie there.
+pub(super) unsafe fn line<T: Real>(kind: DnnType, at: *const u8, count: usize) -> Vec<T> {
+    // SAFETY: the caller's promise.
+    unsafe { List::read(kind, &in_line(count), at) }.values
+}
+
+/// Writes elements one behind the other, rounded to their type.
+///
+/// # Safety
+/// There is room for so many, and nobody else writes there.
+pub(super) unsafe fn store_line<T: Real>(kind: DnnType, at: *mut u8, values: &[T]) {
+    let list = List { dims: vec![values.len()], values: values.to_vec() };
+    // SAFETY: the caller's promise.
+    unsafe { list.write(kind, &in_line(values.len()), at) };
+}

@@ -1,17 +1,23 @@
 //! Operations of cuSOLVER: factorisations by [`rgpu_dense`], and what stores them as LAPACK does.
 
+mod bidiagonal;
 mod cholesky;
 mod dense;
 mod eigen;
+mod indefinite;
+mod largest;
+mod least_squares;
 mod lu;
+mod packed;
 mod qr;
+mod spectrum;
 mod svd;
 
 use std::marker::PhantomData;
 
 use rgpu_dense::Dense;
 use rgpu_device::Result;
-use rgpu_libraries::{Cholesky, DataType, HermitianEigen, Lu, Matrix, Qr, Svd};
+use rgpu_libraries::{Cholesky, DataType, HermitianEigen, LeastSquares, Lu, Matrix, Qr, QrBatch, Svd};
 use rgpu_softgpu::library::{Computation, Operand, Plan};
 
 use crate::missing;
@@ -49,6 +55,16 @@ pub(crate) fn plan<S: Solver>(solver: S) -> Result<Plan> {
 /// What [`Cholesky`] comes to.
 pub(crate) fn cholesky(operation: Cholesky) -> Result<Plan> {
     cholesky::plan(operation)
+}
+
+/// What [`LeastSquares`] comes to.
+pub(crate) fn least_squares(operation: LeastSquares) -> Result<Plan> {
+    least_squares::plan(operation)
+}
+
+/// What [`QrBatch`] comes to.
+pub(crate) fn qr_batch(operation: QrBatch) -> Result<Plan> {
+    least_squares::qr_batch(operation)
 }
 
 /// What [`Lu`] comes to.

@@ -100,13 +100,13 @@ impl Solver for Qr {
 }
 
 /// The vector of the reflection of this number, from its 1 on.
-fn reflection<T: Dense>(stored: &Mat<T>, index: usize) -> Vec<T> {
+pub(super) fn reflection<T: Dense>(stored: &Mat<T>, index: usize) -> Vec<T> {
     let below = (index + 1..stored.nrows()).map(|i| stored[(i, index)]);
     std::iter::once(T::of(1.0, 0.0)).chain(below).collect()
 }
 
 /// Replaces the rows from `first` on of the columns from `column` on by what `I - tau v vᴴ` makes of them.
-fn reflect<T: Dense>(v: &[T], tau: T, first: usize, matrix: &mut Mat<T>, column: usize) {
+pub(super) fn reflect<T: Dense>(v: &[T], tau: T, first: usize, matrix: &mut Mat<T>, column: usize) {
     for j in column..matrix.ncols() {
         let of_column = &mut matrix.col_as_slice_mut(j)[first..];
         let mut product = T::of(0.0, 0.0);
@@ -120,37 +120,43 @@ fn reflect<T: Dense>(v: &[T], tau: T, first: usize, matrix: &mut Mat<T>, column:
     }
 }
 
+/// Makes the reflection that leaves nothing of a column below this row; its vector takes the place of that, and its factor is the result.
+pub(super) fn make_reflection<T: Dense>(a: &mut Mat<T>, row: usize, column: usize) -> T {
+    let m = a.nrows();
+    let (re, im) = a[(row, column)].parts();
+    // Scaled, so that nothing overflows on the way.
+    let below = || (row + 1..m).map(|i| a[(i, column)].parts());
+    let largest = below().fold(0.0f64, |l, (re, im)| l.max(re.abs()).max(im.abs()));
+    let norm = if largest == 0.0 {
+        0.0
+    } else {
+        below().map(|(re, im)| (re / largest).powi(2) + (im / largest).powi(2)).sum::<f64>().sqrt() * largest
+    };
+    if norm == 0.0 && im == 0.0 {
+        return T::of(0.0, 0.0);
+    }
+    let beta = -re.hypot(im).hypot(norm).copysign(re);
+    let tau = T::of((beta - re) / beta, -im / beta);
+    // 1 / (alpha - beta)
+    let (d_re, d_im) = (re - beta, im);
+    let size = d_re * d_re + d_im * d_im;
+    let scale = T::of(d_re / size, -d_im / size);
+    for i in row + 1..m {
+        a[(i, column)] *= scale;
+    }
+    a[(row, column)] = T::of(beta, 0.0);
+    tau
+}
+
 /// Replaces a matrix by its reflections and the upper triangle, and yields the reflections' factors.
-fn factor<T: Dense>(a: &mut Mat<T>) -> Vec<T> {
-    let (m, n) = (a.nrows(), a.ncols());
-    let mut factors = Vec::with_capacity(m.min(n));
-    for k in 0..m.min(n) {
-        let (re, im) = a[(k, k)].parts();
-        // Scaled, so that nothing overflows on the way.
-        let below = || (k + 1..m).map(|i| a[(i, k)].parts());
-        let largest = below().fold(0.0f64, |l, (re, im)| l.max(re.abs()).max(im.abs()));
-        let norm = if largest == 0.0 {
-            0.0
-        } else {
-            below().map(|(re, im)| (re / largest).powi(2) + (im / largest).powi(2)).sum::<f64>().sqrt()
-                * largest
-        };
-        if norm == 0.0 && im == 0.0 {
-            factors.push(T::of(0.0, 0.0));
-            continue;
+pub(super) fn factor<T: Dense>(a: &mut Mat<T>) -> Vec<T> {
+    let mut factors = Vec::with_capacity(a.nrows().min(a.ncols()));
+    for k in 0..a.nrows().min(a.ncols()) {
+        let tau = make_reflection(a, k, k);
+        if tau.parts() != (0.0, 0.0) {
+            let v = reflection(a, k);
+            reflect(&v, tau.conjugate(), k, a, k + 1);
         }
-        let beta = -re.hypot(im).hypot(norm).copysign(re);
-        let tau = T::of((beta - re) / beta, -im / beta);
-        // 1 / (alpha - beta)
-        let (d_re, d_im) = (re - beta, im);
-        let size = d_re * d_re + d_im * d_im;
-        let scale = T::of(d_re / size, -d_im / size);
-        for i in k + 1..m {
-            a[(i, k)] *= scale;
-        }
-        let v = reflection(a, k);
-        reflect(&v, tau.conjugate(), k, a, k + 1);
-        a[(k, k)] = T::of(beta, 0.0);
         factors.push(tau);
     }
     factors

@@ -3,7 +3,7 @@
 use rgpu_dense::Dense;
 use rgpu_device::Result;
 use rgpu_libraries::{
-    DataType, DenseCount, DenseMatrix, DenseToSparse, SparseConvert, SparseFormat, SparseMatrix,
+    DataType, DenseCount, DenseLines, DenseMatrix, DenseToSparse, SparseConvert, SparseFormat, SparseMatrix,
     SparseToDense,
 };
 use rgpu_softgpu::library::Operand;
@@ -104,6 +104,39 @@ impl Sparse for DenseCount {
         if self.total != 0 {
             // SAFETY: the third operand is that number.
             unsafe { set_number(memory[2], 0, true, total) };
+        }
+        Ok(())
+    }
+}
+
+impl Sparse for DenseLines {
+    fn shape(&self) -> (DataType, u64) {
+        (self.a.kind, 1)
+    }
+
+    fn operands(&self) -> Result<Vec<Operand>> {
+        let lines = if self.by_columns { self.a.columns } else { self.a.rows };
+        if self.per_line == 0 && lines > 0 {
+            return invalid("There is no place for the numbers of elements");
+        }
+        Ok(vec![dense(&self.a, false)?, list(self.per_line, lines, 4, true)?, list(self.total, 1, 4, true)?])
+    }
+
+    unsafe fn run<T: Dense>(&self, memory: &[*mut u8], _: u64, _: u64) -> Result<()> {
+        let lines = if self.by_columns { self.a.columns } else { self.a.rows };
+        let mut counts = room(lines, 0i64)?;
+        // SAFETY: the first operand is the dense matrix.
+        unsafe {
+            each_dense::<T>(&self.a, memory[0], self.by_columns, |i, j, _| {
+                counts[if self.by_columns { j } else { i } as usize] += 1;
+            });
+        }
+        // SAFETY: the second operand has a number for each line, and the third is one.
+        unsafe {
+            counts.iter().enumerate().for_each(|(line, &count)| set_number(memory[1], line, false, count));
+            if self.total != 0 {
+                set_number(memory[2], 0, false, counts.iter().sum());
+            }
         }
         Ok(())
     }

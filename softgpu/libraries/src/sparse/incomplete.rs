@@ -11,7 +11,7 @@ use super::{Sparse, list};
 use crate::{invalid, missing};
 
 /// The elements of a matrix, row by row, ascending, and where each row's diagonal is.
-struct Rows<T> {
+pub(super) struct Rows<T> {
     /// Column, number in memory, value.
     elements: Vec<(u64, usize, T)>,
     /// Where each row begins, and the last one ends.
@@ -20,7 +20,8 @@ struct Rows<T> {
 }
 
 impl<T: Dense> Rows<T> {
-    fn new(mut all: Vec<(u64, u64, usize, T)>, rows: u64) -> Result<Self> {
+    /// The rows of elements: row, column, number in memory, value.
+    pub(super) fn new(mut all: Vec<(u64, u64, usize, T)>, rows: u64) -> Result<Self> {
         all.sort_by_key(|e| (e.0, e.1));
         let (mut begins, mut diagonal) = (room(rows.saturating_add(1), all.len())?, room(rows, None)?);
         for (at, &(row, column, ..)) in all.iter().enumerate().rev() {
@@ -42,8 +43,18 @@ impl<T: Dense> Rows<T> {
         these.binary_search_by_key(&column, |e| e.0).ok().map(|at| self.begins[row] + at)
     }
 
-    /// Both triangles. Which pivot is zero or missing.
-    fn lu(&mut self) -> Option<usize> {
+    /// Which row has no element of the diagonal.
+    pub(super) fn missing(&self) -> Option<usize> {
+        self.diagonal.iter().position(Option::is_none)
+    }
+
+    /// Each element's number in memory, and its value.
+    pub(super) fn values(&self) -> impl Iterator<Item = (usize, T)> {
+        self.elements.iter().map(|&(_, k, value)| (k, value))
+    }
+
+    /// Both triangles. Pivots that are not greater than a tolerance become another number, if there is one. Which pivot is zero or missing.
+    pub(super) fn lu(&mut self, boost: Option<(f64, T)>) -> Option<usize> {
         let mut zero = None;
         for row in 0..self.diagonal.len() {
             for at in self.begins[row]..self.begins[row + 1] {
@@ -61,6 +72,11 @@ impl<T: Dense> Rows<T> {
                     }
                 }
             }
+            if let (Some(at), Some((tolerance, by))) = (self.diagonal[row], boost)
+                && squared(self.elements[at].2).sqrt() <= tolerance
+            {
+                self.elements[at].2 = by;
+            }
             let pivot = self.diagonal[row].map_or(0.0, |at| squared(self.elements[at].2));
             if pivot == 0.0 && zero.is_none() {
                 zero = Some(row);
@@ -70,7 +86,7 @@ impl<T: Dense> Rows<T> {
     }
 
     /// The lower triangle. Which pivot is missing or not positive.
-    fn cholesky(&mut self) -> Option<usize> {
+    pub(super) fn cholesky(&mut self) -> Option<usize> {
         let mut wrong = None;
         for row in 0..self.diagonal.len() {
             let mut left = 0.0;
@@ -133,12 +149,12 @@ impl Sparse for SparseIncomplete {
         }
         let mut rows = Rows::new(all, self.a.rows)?;
         let position = match self.task {
-            IncompleteTask::Analyse => rows.diagonal.iter().position(Option::is_none),
-            IncompleteTask::Lu => rows.lu(),
+            IncompleteTask::Analyse => rows.missing(),
+            IncompleteTask::Lu => rows.lu(None),
             IncompleteTask::Cholesky => rows.cholesky(),
         };
         if self.task != IncompleteTask::Analyse {
-            for &(_, k, element) in &rows.elements {
+            for (k, element) in rows.values() {
                 // SAFETY: each element has a value.
                 unsafe { set_value(memory[2], k, element) };
             }

@@ -1,5 +1,7 @@
 //! Operations of cuSPARSE. Indices come from device memory, so each is checked before it is followed.
 
+mod bands;
+mod blocks;
 mod compress;
 mod convert;
 mod incomplete;

@@ -109,3 +109,25 @@ impl Rig {
         self.gpu.library(LibraryCall { stream: LEGACY, operation, params: &params })
     }
 }
+
+/// Numbers between -1 and 1 that look random.
+#[allow(dead_code, reason = "not all tests need them")]
+pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f64> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+/// A failure where numbers are farther from what they should be than the tolerance, absolute and relative, allows.
+#[allow(dead_code, reason = "not all tests need it")]
+pub(crate) fn close(found: &[f64], wanted: &[f64], tolerance: f64) -> proptest::test_runner::TestCaseResult {
+    proptest::prop_assert_eq!(found.len(), wanted.len());
+    for (i, (a, b)) in found.iter().zip(wanted).enumerate() {
+        let near = (a - b).abs() <= tolerance * (1.0 + b.abs());
+        proptest::prop_assert!(near, "element {}: {} instead of {}", i, a, b);
+    }
+    Ok(())
+}

@@ -1,5 +1,6 @@
 //! Sparse matrices, against the same ones with all their zeros.
 
+mod blocks;
 mod matrices;
 mod products;
 #[path = "../rig/mod.rs"]

@@ -12,14 +12,14 @@ use crate::rig::Rig;
 
 /// A matrix of complex numbers, row by row.
 #[derive(Debug, Clone)]
-struct Square {
-    n: usize,
-    at: Vec<Complex64>,
+pub(crate) struct Square {
+    pub(crate) n: usize,
+    pub(crate) at: Vec<Complex64>,
 }
 
 impl Square {
     /// Random elements, some of which are zeros; those of the diagonal are large.
-    fn random(n: usize, seed: usize, zeros: usize) -> Self {
+    pub(crate) fn random(n: usize, seed: usize, zeros: usize) -> Self {
         let number = |i: usize, j: usize, part: usize| {
             let x = (i * 31 + j * 17 + part * 7 + seed * 101) * 2_654_435_761 % 1009;
             if (x / 7 + j) % 10 < zeros { 0.0 } else { x as f64 / 504.5 - 1.0 }
@@ -34,16 +34,16 @@ impl Square {
         Self { n, at: at.collect() }
     }
 
-    fn get(&self, i: usize, j: usize) -> Complex64 {
+    pub(crate) fn get(&self, i: usize, j: usize) -> Complex64 {
         self.at[i * self.n + j]
     }
 
-    fn map(&self, f: impl Fn(usize, usize) -> Complex64) -> Self {
+    pub(crate) fn map(&self, f: impl Fn(usize, usize) -> Complex64) -> Self {
         let at = (0..self.n * self.n).map(|k| f(k / self.n, k % self.n)).collect();
         Self { n: self.n, at }
     }
 
-    fn used(&self, op: Transpose) -> Self {
+    pub(crate) fn used(&self, op: Transpose) -> Self {
         match op {
             Transpose::None => self.clone(),
             Transpose::Conjugated => self.map(|i, j| self.get(i, j).conj()),
@@ -52,12 +52,12 @@ impl Square {
         }
     }
 
-    fn times(&self, x: &[Complex64]) -> Vec<Complex64> {
+    pub(crate) fn times(&self, x: &[Complex64]) -> Vec<Complex64> {
         (0..self.n).map(|i| (0..self.n).map(|j| self.get(i, j) * x[j]).sum()).collect()
     }
 
     /// A Hermitian matrix that is positive definite.
-    fn positive(&self) -> Self {
+    pub(crate) fn positive(&self) -> Self {
         self.map(|i, j| {
             if i == j { Complex64::from(4.0 * self.n as f64) } else { self.get(i, j) + self.get(j, i).conj() }
         })
@@ -96,16 +96,16 @@ impl Square {
     }
 }
 
-fn put(values: &[Complex64]) -> u64 {
+pub(crate) fn put(values: &[Complex64]) -> u64 {
     Rig::shared().put(&values.iter().flat_map(|x| [x.re, x.im]).collect::<Vec<f64>>())
 }
 
-fn get(addr: u64, count: usize) -> Vec<Complex64> {
+pub(crate) fn get(addr: u64, count: usize) -> Vec<Complex64> {
     let all = Rig::shared().get::<f64>(addr, 2 * count).unwrap();
     all.chunks(2).map(|x| Complex64::new(x[0], x[1])).collect()
 }
 
-fn close(a: &[Complex64], b: &[Complex64]) -> bool {
+pub(crate) fn close(a: &[Complex64], b: &[Complex64]) -> bool {
     let size = b.iter().fold(1.0, |size: f64, x| size.max(x.norm()));
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).norm() <= 1e-11 * size)
 }

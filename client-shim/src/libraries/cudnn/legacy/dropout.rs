@@ -60,6 +60,18 @@ fn apply(
     graph.post(handle)
 }
 
+/// The chance that a descriptor says.
+pub(super) fn chance(raw: usize) -> Result<f64> {
+    Ok(f64::from(DROPOUTS.get(raw)?.chance))
+}
+
+/// Takes so many of a descriptor's random numbers: their seed, and where they begin.
+pub(super) fn take(raw: usize, count: u64) -> Result<(u64, u64)> {
+    let said = DROPOUTS.get(raw)?;
+    DROPOUTS.change(raw, said, |said| said.taken = said.taken.wrapping_add(count))?;
+    Ok((said.seed, said.taken))
+}
+
 fn check(x: &Tensor, y: &Tensor, size: usize) -> Result<()> {
     ensure(x.dims == y.dims && size >= 4 * x.count() as usize)
 }

@@ -84,6 +84,11 @@ pub(super) fn tensor(raw: usize) -> Result<Tensor> {
     TENSORS.get(raw)
 }
 
+/// Says what a descriptor describes.
+pub(super) fn set_tensor(raw: usize, value: Tensor) -> Result<()> {
+    TENSORS.set(raw, value)
+}
+
 calls! {
     /// `cudnnSetTensor4dDescriptor`.
     fn cudnnSetTensor4dDescriptor(raw: usize, format: u32, kind: u32, n: i32, c: i32, h: i32, w: i32) {
