@@ -76,6 +76,7 @@ macro_rules! for_each_operation {
 macro_rules! define {
     ($($number:literal $record:ident;)*) => {
         /// An operation with its arguments.
+        #[allow(clippy::large_enum_variant, reason = "one is read at a time, and soon taken apart")]
         #[derive(Debug, Clone, PartialEq)]
         pub enum Operation {
             $(#[doc = concat!("See [`", stringify!($record), "`](crate::", stringify!($record), ").")]

@@ -37,11 +37,10 @@ impl Computation for InMemory {
     }
 
     unsafe fn then(&self, memory: &[*mut u8]) -> Result<Option<Plan>> {
-        // SAFETY: the operands have a number for each sequence.
         let numbers = |at: *const u8| {
-            (0..self.sequences)
-                .map(|i| unsafe { at.cast::<i32>().add(i).read_unaligned() })
-                .collect::<Vec<_>>()
+            // SAFETY: the operands have a number for each sequence.
+            let number = |i: usize| unsafe { at.cast::<i32>().add(i).read_unaligned() };
+            (0..self.sequences).map(number).collect::<Vec<_>>()
         };
         let (label_lengths, input_lengths) = (numbers(memory[0]), numbers(memory[1]));
         let labels = label_lengths.iter().map(|&n| u64::try_from(n).unwrap_or(0)).sum();

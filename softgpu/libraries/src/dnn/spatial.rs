@@ -160,7 +160,7 @@ impl Spatial {
 impl Computation for Spatial {
     unsafe fn run(&self, memory: &[*mut u8], _: usize, _: usize) -> Result<()> {
         let work = &self.work;
-        // SAFETY (of this block): the pointers are to the operands.
+        // SAFETY: the pointers are to the operands, here and below.
         unsafe {
             match work.task {
                 DnnSpatialTask::Grid => {

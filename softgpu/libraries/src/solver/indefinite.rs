@@ -111,7 +111,7 @@ fn factor<T: Dense>(a: &mut Mat<T>, exchanges: bool) -> (Vec<i64>, i32) {
                     a[(i, j)] = a[(i, j)] - a[(i, k)] * factor;
                 }
             }
-            (k + 1..n).for_each(|i| a[(i, k)] = a[(i, k)] * by);
+            (k + 1..n).for_each(|i| a[(i, k)] *= by);
             pivots.push(row);
             k += 1;
             continue;
@@ -163,13 +163,13 @@ fn solve<T: Dense>(a: &Mat<T>, pivots: &[i64], b: &mut Mat<T>) -> Result<()> {
             b.swap(k + width - 1, row(k)?);
             for i in k + width..n {
                 for j in k..k + width {
-                    b[i] = b[i] - a[(i, j)] * b[j];
+                    b[i] -= a[(i, j)] * b[j];
                 }
             }
             if double {
                 [b[k], b[k + 1]] = block_solution(a, k, [b[k], b[k + 1]]);
             } else {
-                b[k] = b[k] * inverse(a[(k, k)]);
+                b[k] *= inverse(a[(k, k)]);
             }
             k += width;
         }
@@ -179,7 +179,7 @@ fn solve<T: Dense>(a: &Mat<T>, pivots: &[i64], b: &mut Mat<T>) -> Result<()> {
             let width = if pivots[k] < 0 { 2.min(end) } else { 1 };
             for j in end - width..end {
                 for i in end..n {
-                    b[j] = b[j] - a[(i, j)] * b[i];
+                    b[j] -= a[(i, j)] * b[i];
                 }
             }
             b.swap(k, row(k)?);

@@ -80,7 +80,7 @@ impl Solver for LargestSvd {
         for (i, j) in (0..n).flat_map(|j| (0..m).map(move |i| (i, j))) {
             let mut left = given[(i, j)];
             for k in 0..rank {
-                left = left - scaled[(i, k)] * found.right[(j, k)].conjugate();
+                left -= scaled[(i, k)] * found.right[(j, k)].conjugate();
             }
             let (re, im) = left.parts();
             sum += re * re + im * im;

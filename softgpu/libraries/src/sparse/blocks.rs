@@ -174,7 +174,7 @@ impl Sparse for BlockSolve {
         let mut wrong = room(self.a.blocks.rows, !self.unit)?;
         for (at, (&row, &column)) in elements.rows.iter().zip(&elements.columns).enumerate() {
             let block = (row as u64 / self.a.size) as usize;
-            if row == column && row as u64 % self.a.size == 0 {
+            if row == column && (row as u64).is_multiple_of(self.a.size) {
                 wrong[block] = false;
             }
             let zero = !self.unit && !self.analyses && squared(elements.values[at]) == 0.0;

@@ -146,7 +146,7 @@ impl<T: Real> Computation for Recurrent<T> {
             unsafe { line::<T>(work.kind, memory[place::WEIGHTS], count) }
         };
         let wide = work.directions() * work.outputs();
-        // SAFETY (of this block): each operand is as long as `operands` said, and there if the task uses it.
+        // SAFETY: here and below, each operand is as long as `operands` said, and there if the task uses it.
         unsafe {
             let hx = self.states(work.hx, memory[place::HX], h)?;
             match work.task {

@@ -448,11 +448,10 @@ impl Network<'_> {
             for part in self.parts(layer) {
                 let cells = &kept.cells[part.pseudo as usize];
                 let before = self.before(part, first, (&cells.outputs, outputs, 0), outputs)?;
-                let of_states = self.of_states();
-                for gate in 0..work.gates() as usize {
+                for (gate, of_state) in self.of_states().into_iter().enumerate() {
                     let sides = [
                         (gate as u64, gate * h, input, inputs),
-                        (work.gates() + gate as u64, of_states[gate], &before, outputs),
+                        (work.gates() + gate as u64, of_state, &before, outputs),
                     ];
                     for (number, at, by, width) in sides {
                         if let Some(place) = work.matrix(part.pseudo, number) {
