@@ -17,6 +17,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("round_trips::a_hundred_thousand_launches_take_3", many_launches),
         Test::new("round_trips::a_step_of_139_launches_and_one_read_takes_one", many_small_kernels),
         Test::new("round_trips::a_launch_is_50_bytes_and_its_arguments", launch_bytes),
+        Test::new("round_trips::host_functions_see_shared_memory_without_asking", host_functions),
         Test::new("round_trips::a_step_of_a_transformer_of_12_layers_takes_one", transformer),
     ]
 }
@@ -67,6 +68,15 @@ fn many_small_kernels() -> Result<()> {
     // 20 steps, after connecting and the hello.
     ensure!(counts.round_trips <= 20 + 2, "{} round trips for 20 steps", counts.round_trips);
     ensure!(counts.posted_calls >= 20 * 139, "{} posted calls", counts.posted_calls);
+    Ok(())
+}
+
+/// The server sends what kernels have written to pinned memory before it tells of a host function, which reads it.
+fn host_functions() -> Result<()> {
+    let daemon = Daemon::start(product()?)?;
+    let (_, stats) = watch(&daemon, "hostfunc_callback")?;
+    let asked = stats.0["calls"]["collect_shared_writes"]["count"].as_u64().unwrap_or(0);
+    ensure!(asked == 0, "{asked} round trips for shared writes");
     Ok(())
 }
 

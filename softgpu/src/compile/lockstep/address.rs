@@ -88,7 +88,8 @@ impl Linear {
         loop {
             let (term, factor) = match (a.peek(), b.peek()) {
                 (Some(&&(x, f)), Some(&&(y, g))) if x == y => {
-                    (a.next(), b.next());
+                    a.next();
+                    b.next();
                     (x, f.wrapping_add(g))
                 }
                 (Some(&&(x, f)), other) if other.is_none_or(|&&(y, _)| x < y) => {
@@ -404,9 +405,9 @@ impl<'a> Addresses<'a> {
         for at in self.definitions[register as usize].clone() {
             let sum = self.computed(at as usize, DEPTH).filter(|sum| sum.terms.len() <= TERMS);
             let Some(sum) = sum else {
-                match self.kind_of_result(at as usize, register) {
-                    result @ (Kind::Loaded | Kind::Wild) => kind = result,
-                    _ => {}
+                let result = self.kind_of_result(at as usize, register);
+                if matches!(result, Kind::Loaded | Kind::Wild) {
+                    kind = result;
                 }
                 by_lane |= self.by_lane[register as usize];
                 common = Some(Linear::default());
