@@ -9,6 +9,7 @@
 //! - [`Queue`]: what waits, longest first.
 //! - [`Policy`]: looks at a state and at waiting jobs, and gives [`Decisions`]; the [`PolicyTable`] says which there are,
 //!   and [`PolicyConfig`] builds one.
+//! - [`series`], [`harvest`]: statistics of what was measured, and what they say about sharing a device.
 //!
 //! `docs/placement.md` has the model and the contract in prose.
 
@@ -17,6 +18,7 @@ pub mod cost;
 mod decisions;
 mod error;
 pub mod flow;
+pub mod harvest;
 mod ids;
 mod job;
 pub mod learning;
@@ -26,6 +28,7 @@ mod profile;
 mod queue;
 mod reach;
 mod rng;
+pub mod series;
 mod state;
 mod usage;
 
