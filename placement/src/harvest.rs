@@ -4,7 +4,7 @@
 //! Pure functions: whoever watches the devices brings the series along. What an application did in its *earlier* runs is its
 //! [`Footprint`]; what the device did lately is in its windows. Nothing here knows how a run will go on.
 
-use crate::series::{FirstOrder, autocorrelation, percentile, spearman};
+use crate::series::{FirstOrder, Window, autocorrelation, percentile, spearman};
 
 /// What is wanted of a device, or used of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -73,6 +73,66 @@ impl Pod<'_> {
         let Some(footprint) = self.footprint else { return self.asked };
         let typical = footprint.typical();
         Need { memory_mib: typical.memory_mib.min(self.asked.memory_mib), sm: typical.sm.min(self.asked.sm) }
+    }
+}
+
+/// What a device was measured to do at one moment: the five metrics that Kube-Knots logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// SM utilisation in percent.
+    pub sm: f64,
+    /// Memory in use, in MiB.
+    pub memory_mib: f64,
+    /// Power in watts.
+    pub power_w: f64,
+    /// What it sends to its host, in MB/s.
+    pub tx_mb_s: f64,
+    /// What it receives from its host, in MB/s.
+    pub rx_mb_s: f64,
+}
+
+/// A device's latest samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Telemetry {
+    series: [Window; Sample::NAMES.len()],
+}
+
+impl Sample {
+    /// The metrics' names, in the order of [`Sample::values`].
+    pub const NAMES: [&'static str; 5] = ["SM", "memory", "power", "tx", "rx"];
+
+    /// The metrics, in the order of [`Sample::NAMES`].
+    pub fn values(&self) -> [f64; Sample::NAMES.len()] {
+        [self.sm, self.memory_mib, self.power_w, self.tx_mb_s, self.rx_mb_s]
+    }
+}
+
+impl Telemetry {
+    /// None yet; the latest `length` will be kept.
+    pub fn new(length: usize) -> Telemetry {
+        Telemetry { series: std::array::from_fn(|_| Window::new(length)) }
+    }
+
+    /// Adds the newest sample.
+    pub fn push(&mut self, sample: &Sample) {
+        for (window, value) in self.series.iter_mut().zip(sample.values()) {
+            window.push(value);
+        }
+    }
+
+    /// The series of each metric, oldest first, in the order of [`Sample::NAMES`].
+    pub fn series(&self) -> [Vec<f64>; Sample::NAMES.len()] {
+        std::array::from_fn(|i| self.series[i].to_vec())
+    }
+
+    /// The newest memory in use, in MiB; 0 before the first sample.
+    pub fn memory_mib(&self) -> f64 {
+        self.series[1].last().unwrap_or(0.0)
+    }
+
+    /// The forecast `steps` samples ahead.
+    pub fn forecast(&self, steps: usize) -> Forecast {
+        Forecast::new(&self.series[1].to_vec(), &self.series[0].to_vec(), steps)
     }
 }
 
@@ -244,6 +304,20 @@ mod tests {
         let jumps: Vec<f64> = (0..20).map(|i| f64::from(i % 2) * 20.0).collect();
         assert_eq!(by(&jumps), Verdict::Correlated);
         assert_eq!(by(&[]), Verdict::Correlated);
+    }
+
+    #[test]
+    fn telemetry_keeps_five_series() {
+        let mut telemetry = Telemetry::new(50);
+        assert_eq!((telemetry.memory_mib(), telemetry.forecast(1)), (0.0, Forecast::default()));
+        for (i, memory_mib) in rising().into_iter().enumerate() {
+            telemetry.push(&Sample { sm: f64::from(i as u32 % 2), memory_mib, ..Sample::default() });
+        }
+        let series = telemetry.series();
+        assert_eq!((series[1][0], series[1].len(), telemetry.memory_mib()), (25.0, 50, 49.5));
+        let ahead = telemetry.forecast(1);
+        assert!((ahead.memory_mib.unwrap() - 50.0).abs() < 0.1, "{ahead:?}");
+        assert_eq!(ahead.sm, None);
     }
 
     proptest! {
