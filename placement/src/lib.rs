@@ -9,7 +9,8 @@
 //! - [`Queue`]: what waits, longest first.
 //! - [`Policy`]: looks at a state and at waiting jobs, and gives [`Decisions`]; the [`PolicyTable`] says which there are,
 //!   and [`PolicyConfig`] builds one.
-//! - [`series`], [`harvest`]: statistics of what was measured, and what they say about sharing a device.
+//! - [`series`], [`harvest`]: statistics of what was measured, and what they say about sharing a device; [`spread`]: what profiles
+//!   say about spreading a job over nodes.
 //!
 //! `docs/placement.md` has the model and the contract in prose.
 
@@ -29,6 +30,7 @@ mod queue;
 mod reach;
 mod rng;
 pub mod series;
+pub mod spread;
 mod state;
 mod usage;
 

@@ -5,6 +5,7 @@
 
 pub mod drmaestro;
 mod kube_knots;
+mod sns;
 
 use crate::engine::{Clock, Progress};
 use crate::error::{Error, Result};
@@ -28,7 +29,7 @@ pub struct Paper {
 }
 
 /// All papers.
-pub static PAPERS: &[Paper] = &[drmaestro::PAPER, kube_knots::PAPER];
+pub static PAPERS: &[Paper] = &[drmaestro::PAPER, kube_knots::PAPER, sns::PAPER];
 
 /// What is to be run, and how.
 #[derive(Clone, Copy)]
