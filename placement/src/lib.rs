@@ -23,6 +23,7 @@ pub mod harvest;
 mod ids;
 mod job;
 pub mod learning;
+mod observed;
 mod placement;
 pub mod policy;
 mod profile;
@@ -42,6 +43,7 @@ pub use ids::{
     CapabilitySet, DeviceId, DeviceKind, JobId, LinkId, ModelId, ModelSet, NodeId, ProfileId, SwitchId,
 };
 pub use job::{DeviceRequest, Job, Task};
+pub use observed::Observed;
 pub use placement::{Grant, Placement, RegionShare, TaskPlacement};
 pub use policy::{Decisions, Explanation, Policy, PolicyConfig, PolicyKind, PolicyTable, Reason, Work};
 pub use profile::{Conditions, Interference, Profile, Profiles};

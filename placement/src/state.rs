@@ -6,6 +6,7 @@ use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::ids::{JobId, LinkId, NodeId, ProfileId};
 use crate::job::{Job, Task};
+use crate::observed::Observed;
 use crate::placement::{Placement, TaskPlacement};
 use crate::profile::{Conditions, Profiles};
 use crate::usage::Usage;
@@ -54,6 +55,8 @@ pub struct ClusterState {
     users_of: Vec<Vec<JobId>>,
     /// Per link: whose remote traffic passes it (once per grant).
     passing: Vec<Vec<JobId>>,
+    /// What was measured, for policies that decide by it.
+    observed: Option<Box<Observed>>,
 }
 
 impl ClusterState {
@@ -67,6 +70,7 @@ impl ClusterState {
             tasks_at: vec![Vec::new(); cluster.nodes().len()],
             users_of: vec![Vec::new(); cluster.devices().len()],
             passing: vec![Vec::new(); cluster.links()],
+            observed: None,
             cluster,
             profiles,
         }
@@ -120,6 +124,21 @@ impl ClusterState {
     /// The measured traffic beyond the jobs', indexed by [`LinkId`].
     pub fn external_mbps(&self) -> &[u64] {
         &self.external_mbps
+    }
+
+    /// Says what was measured of devices and applications (telemetry), or that nothing is known any more.
+    pub fn set_observed(&mut self, observed: Option<Observed>) {
+        self.observed = observed.map(Box::new);
+    }
+
+    /// What was measured of devices and applications, if anybody said.
+    pub fn observed(&self) -> Option<&Observed> {
+        self.observed.as_deref()
+    }
+
+    /// The same, to add to it.
+    pub fn observed_mut(&mut self) -> Option<&mut Observed> {
+        self.observed.as_deref_mut()
     }
 
     /// All traffic on a link as a part of its capacity; what has no capacity counts as fully loaded.

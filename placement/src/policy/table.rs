@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use super::Policy;
 use super::flow_model::FlowModel;
 use super::flow_model::settings::{DRMAESTRO_SETTINGS, FIRMAMENT_SETTINGS, disaggregates};
-use super::greedy::{BestFit, Fgd, FirstFit, Greedy, Random};
+use super::greedy::{BestFit, Fgd, FirstFit, Greedy, Harvest, Random};
 use super::setting::{Key, Setting, Value};
 use crate::error::Error;
+use crate::harvest::Scheme;
 use crate::job::Task;
 
 /// A row of the table: a policy that can be built.
@@ -72,6 +73,20 @@ static STANDARD: &[PolicyKind] = &[
         settings: &[],
         disaggregates: |_| false,
         build: |config| Box::new(Greedy::new(config.name(), Fgd::new(&config.typical))),
+    },
+    PolicyKind {
+        name: "cbp",
+        about: "GPUs in use first, the one with the most memory free, unless who is there was measured to peak at the same time",
+        settings: &[],
+        disaggregates: |_| false,
+        build: |config| Box::new(Greedy::new(config.name(), Harvest::new(Scheme::Cbp))),
+    },
+    PolicyKind {
+        name: "cbp-pp",
+        about: "the same, and there, too, where the measured series forecast enough room (peak prediction)",
+        settings: &[],
+        disaggregates: |_| false,
+        build: |config| Box::new(Greedy::new(config.name(), Harvest::new(Scheme::PeakPrediction))),
     },
 ];
 

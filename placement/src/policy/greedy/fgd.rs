@@ -1,13 +1,12 @@
 //! Fragmentation gradient descent.
 
-use std::sync::Arc;
-
 use super::Rule;
 use crate::cluster::Cluster;
 use crate::ids::NodeId;
 use crate::job::Task;
 use crate::placement::TaskPlacement;
 use crate::policy::fragmentation::{Fragmentation, fgd_cost};
+use crate::state::ClusterState;
 use crate::usage::Usage;
 
 /// The node and the devices where the expected fragmentation grows the least, or shrinks the most.
@@ -30,8 +29,8 @@ impl Rule for Fgd {
         self.fragmentation.observe(task);
     }
 
-    fn begin(&mut self, cluster: &Arc<Cluster>) {
-        self.fragmentation.trim(cluster);
+    fn begin(&mut self, state: &ClusterState) {
+        self.fragmentation.trim(state.cluster());
     }
 
     fn choose(&mut self, cluster: &Cluster, usage: &Usage, task: &Task) -> Option<NodeId> {

@@ -1,22 +1,23 @@
 //! Policies that place one task after another in the best node of the moment, all its devices in that same node.
 //!
-//! What is best is a [`Rule`]: first-fit, best-fit, random, and fragmentation gradient descent are one each. [`Greedy`] makes
+//! What is best is a [`Rule`]: first-fit, best-fit, random, fragmentation gradient descent, and harvesting are one each. [`Greedy`] makes
 //! a [`Policy`] of any rule: it keeps gangs together, skips what cannot fit, and explains decisions.
 
 mod best_fit;
 mod fgd;
 mod first_fit;
+mod harvest;
 mod random;
 
 pub use best_fit::BestFit;
 pub use fgd::Fgd;
 pub use first_fit::FirstFit;
+pub use harvest::Harvest;
 pub use random::Random;
 
 pub use super::local::{Pick, fits, fitting, grant_locally};
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use super::explain::{Candidate, Explanation, RuledOut, Step, Watched};
 use super::local::why_not;
@@ -40,8 +41,14 @@ pub trait Rule: std::fmt::Debug {
     /// Takes note of a task, once for each job that was ever seen waiting.
     fn observe(&mut self, _task: &Task) {}
 
-    /// A round begins, for this cluster.
-    fn begin(&mut self, _cluster: &Arc<Cluster>) {}
+    /// Whether jobs with the same tasks fit the same places, whatever their profiles.
+    const ALIKE: bool = true;
+
+    /// A round begins, with what runs and what was measured.
+    fn begin(&mut self, _state: &ClusterState) {}
+
+    /// The tasks of this job come next.
+    fn consider(&mut self, _job: &Job) {}
 
     /// The node for a task; `None` if no node has room for it and all its devices.
     fn choose(&mut self, cluster: &Cluster, usage: &Usage, task: &Task) -> Option<NodeId>;
@@ -89,6 +96,7 @@ impl<R: Rule> Greedy<R> {
         job: &Job,
         steps: &mut Vec<Step>,
     ) -> Option<Placement> {
+        self.rule.consider(job);
         let mut placed: Vec<TaskPlacement> = Vec::with_capacity(job.tasks.len());
         for (number, task) in job.tasks.iter().enumerate() {
             let explain = self.watched.wants(job.id);
@@ -165,7 +173,7 @@ impl<R: Rule> Policy for Greedy<R> {
         now_s: f64,
     ) -> Result<Decisions, Error> {
         let cluster = state.cluster().clone();
-        self.rule.begin(&cluster);
+        self.rule.begin(state);
         let mut usage = super::scratch(&mut self.scratch, state);
         let mut decisions = Decisions::default();
         // What didn't fit once in a round doesn't fit later in it.
@@ -176,7 +184,7 @@ impl<R: Rule> Policy for Greedy<R> {
                 self.observe(job);
             }
             let watched = self.watched.wants(job.id);
-            if !watched && hopeless.contains(job.tasks.as_slice()) {
+            if R::ALIKE && !watched && hopeless.contains(job.tasks.as_slice()) {
                 decisions.left.push((job.id, Reason::NoRoom));
                 continue;
             }
