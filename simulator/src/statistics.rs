@@ -1,9 +1,6 @@
 //! Means and spreads.
 
-/// The arithmetic mean, 0 of nothing.
-pub fn mean(values: &[f64]) -> f64 {
-    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
-}
+pub use rgpu_placement::series::mean;
 
 /// The sample standard deviation, 0 of fewer than two values.
 pub fn deviation(values: &[f64]) -> f64 {

@@ -3,6 +3,7 @@
 //! Each paper is a module with a row in [`PAPERS`]. What a paper only draws, or leaves open, its module fixes once, with the
 //! reason, for all its runs; `docs/profiles.md` has the sources.
 
+mod cells;
 pub mod drmaestro;
 mod kube_knots;
 mod sns;

@@ -12,11 +12,12 @@ mod workload;
 use rgpu_placement::harvest::{Sample, Scheme};
 
 use crate::error::Result;
+use crate::papers::cells::{cell, texts};
 use crate::papers::{Options, Paper, Report};
 use crate::parallel;
 use crate::plot::{Plot, Series};
 use crate::report::align;
-use crate::statistics::{deviation, mean, quantile};
+use crate::statistics::{mean, quantile};
 
 use accuracy::{HEARTBEATS_MS, Right, accuracy, correlations};
 use cluster::{DEVICES, Outcome, Scheduler, Setup, level};
@@ -101,15 +102,6 @@ fn run(options: &Options<'_>) -> Result<Report> {
     }
     report.text = tables.join("\n");
     Ok(report)
-}
-
-/// A mean over the seeds and its spread.
-fn cell(values: &[f64], digits: usize) -> String {
-    format!("{:.digits$} ±{:.digits$}", mean(values), deviation(values))
-}
-
-fn texts(values: &[&str]) -> Vec<String> {
-    values.iter().map(|value| (*value).to_owned()).collect()
 }
 
 /// All runs of the mixes: by mix, by scheduler, by seed.
@@ -294,11 +286,25 @@ fn predictions(options: &Options<'_>) -> Result<(String, Plot)> {
         let outcome = cluster::run(Setup { scheduler, heartbeat_ms: 1, keep: true }, &pods);
         let right: Vec<Right> =
             HEARTBEATS_MS.iter().map(|heartbeat| accuracy(&outcome.samples, *heartbeat)).collect();
+        // What the scheduler makes of such heartbeats.
+        let effects: Vec<Outcome> = HEARTBEATS_MS
+            .iter()
+            .map(|&heartbeat| {
+                let heartbeat_ms = heartbeat as u64;
+                cluster::run(Setup { scheduler, heartbeat_ms, keep: false }, &pods)
+            })
+            .collect();
         (options.progress)(1);
-        Ok((right, correlations(&outcome.samples)))
+        Ok((right, correlations(&outcome.samples), effects))
     })?;
-    let names =
-        ["forecasts right within 10% of the device [%]", "published", "next heartbeat", "next second"];
+    let names = [
+        "forecasts right within 10% of the device [%]",
+        "published",
+        "next heartbeat",
+        "next second",
+        "late queries [%]",
+        "devices awake",
+    ];
     let mut rows = vec![texts(&names)];
     let mut series =
         ["next heartbeat", "next second"].map(|name| Series { name: name.to_owned(), points: Vec::new() });
@@ -308,8 +314,8 @@ fn predictions(options: &Options<'_>) -> Result<(String, Plot)> {
             1000 => "36",
             _ => "",
         };
-        let next: Vec<f64> = found.iter().map(|(right, _)| right[i].next).collect();
-        let second: Vec<f64> = found.iter().map(|(right, _)| right[i].second).collect();
+        let next: Vec<f64> = found.iter().map(|(right, ..)| right[i].next).collect();
+        let second: Vec<f64> = found.iter().map(|(right, ..)| right[i].second).collect();
         series[0].points.push((*heartbeat as f64, mean(&next)));
         series[1].points.push((*heartbeat as f64, mean(&second)));
         rows.push(vec![
@@ -317,6 +323,8 @@ fn predictions(options: &Options<'_>) -> Result<(String, Plot)> {
             published.to_owned(),
             cell(&next, 1),
             cell(&second, 1),
+            cell(&found.iter().map(|(.., effects)| missed(&effects[i])).collect::<Vec<_>>(), 2),
+            cell(&found.iter().map(|(.., effects)| effects[i].awake).collect::<Vec<_>>(), 1),
         ]);
     }
     let mut table = vec![texts(&["Spearman's correlation on a device"])];
@@ -324,7 +332,7 @@ fn predictions(options: &Options<'_>) -> Result<(String, Plot)> {
     for (i, name) in Sample::NAMES.iter().enumerate() {
         let mut row = vec![(*name).to_owned()];
         for j in 0..Sample::NAMES.len() {
-            row.push(format!("{:.2}", mean(&found.iter().map(|(_, c)| c[i][j]).collect::<Vec<_>>())));
+            row.push(format!("{:.2}", mean(&found.iter().map(|(_, c, _)| c[i][j]).collect::<Vec<_>>())));
         }
         table.push(row);
     }

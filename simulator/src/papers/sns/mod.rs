@@ -12,6 +12,7 @@ use rgpu_placement::Rng;
 use rgpu_placement::spread::Class;
 
 use crate::error::Result;
+use crate::papers::cells::{cell, texts};
 use crate::papers::{Options, Paper, Report};
 use crate::parallel;
 use crate::plot::{Plot, Series};
@@ -77,14 +78,6 @@ fn run(options: &Options<'_>) -> Result<Report> {
     }
     report.text = tables.join("\n");
     Ok(report)
-}
-
-fn cell(values: &[f64], digits: usize) -> String {
-    format!("{:.digits$} ±{:.digits$}", mean(values), deviation(values))
-}
-
-fn texts(values: &[&str]) -> Vec<String> {
-    values.iter().map(|value| (*value).to_owned()).collect()
 }
 
 /// Every program with 16 and with 28 processes a node: the numbers 2i and 2i + 1.
