@@ -26,6 +26,7 @@ mod profile;
 mod queue;
 mod reach;
 mod rng;
+mod sharing;
 mod state;
 mod usage;
 
@@ -43,5 +44,6 @@ pub use profile::{Conditions, Interference, Profile, Profiles};
 pub use queue::{Queue, Waiting};
 pub use reach::reachable;
 pub use rng::Rng;
+pub use sharing::Sharing;
 pub use state::{ClusterState, Running};
 pub use usage::Usage;

@@ -4,6 +4,7 @@
 //! reason, for all its runs; `docs/profiles.md` has the sources.
 
 pub mod drmaestro;
+pub mod thesis;
 
 use crate::engine::{Clock, Progress};
 use crate::error::{Error, Result};
@@ -27,7 +28,7 @@ pub struct Paper {
 }
 
 /// All papers.
-pub static PAPERS: &[Paper] = &[drmaestro::PAPER];
+pub static PAPERS: &[Paper] = &[drmaestro::PAPER, thesis::nvme::PAPER, thesis::vgpu::PAPER];
 
 /// What is to be run, and how.
 #[derive(Clone, Copy)]
