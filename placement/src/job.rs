@@ -23,6 +23,8 @@ pub struct Job {
     pub scale: f64,
     /// The service-level objective τ: the completion time (from start to end, in seconds) that it is to keep.
     pub goal_s: Option<f64>,
+    /// The deadline: how long after its submission (in seconds) it is to have ended.
+    pub deadline_s: Option<f64>,
     /// The importance z of the objective, from 1 (the most important) to 10 (not at all).
     pub importance: f64,
 }
@@ -38,8 +40,14 @@ impl Job {
             profile: ProfileId(0),
             scale: 1.0,
             goal_s: None,
+            deadline_s: None,
             importance: 1.0,
         }
+    }
+
+    /// The moment (in seconds of the caller's time) by which it is to have ended; infinite if it has no deadline.
+    pub fn due_s(&self) -> f64 {
+        self.deadline_s.map_or(f64::INFINITY, |deadline| self.submit_s + deadline)
     }
 
     /// Checks every number and reference, and that the job would fit into the empty cluster, its devices
@@ -60,6 +68,11 @@ impl Job {
             && (!goal.is_finite() || goal <= 0.0)
         {
             return range("goal_s", goal.to_string(), "greater than 0");
+        }
+        if let Some(deadline) = self.deadline_s
+            && (!deadline.is_finite() || deadline <= 0.0)
+        {
+            return range("deadline_s", deadline.to_string(), "greater than 0");
         }
         if !(1.0..=10.0).contains(&self.importance) {
             return range("importance", self.importance.to_string(), "from 1 to 10");
@@ -340,6 +353,7 @@ mod tests {
         range(Job { submit_s: f64::NAN, ..good.clone() });
         range(Job { scale: 0.0, ..good.clone() });
         range(Job { goal_s: Some(f64::INFINITY), ..good.clone() });
+        range(Job { deadline_s: Some(0.0), ..good.clone() });
         range(Job { importance: 11.0, ..good.clone() });
         for (count, milli) in [(0, WHOLE), (1, 0), (2, 500), (1, 1001)] {
             let request = DeviceRequest { count, milli, ..DeviceRequest::gpus(1) };

@@ -8,6 +8,8 @@
 //! time = scale · ((1 − ρ) · local + ρ · remote · (1 + sensitivity · l)) · (1 + i) · (1 + numa, if crossed)
 //! ```
 //!
+//! times what the profile's [`Sharing`] says of the devices, where it has one.
+//!
 //! Everything here is a pure function; the simulator and the broker evaluate it anew whenever a neighbour
 //! starts or stops (see [`ClusterState::completion_s`](crate::ClusterState::completion_s)).
 
@@ -15,6 +17,7 @@ use std::collections::HashMap;
 
 use crate::error::Error;
 use crate::ids::ProfileId;
+use crate::sharing::Sharing;
 
 /// What was measured of an application beforehand ("offline profiling").
 #[derive(Clone, Debug, PartialEq)]
@@ -29,12 +32,21 @@ pub struct Profile {
     pub sensitivity: f64,
     /// By which part it takes longer when its cores and devices are in different NUMA regions of a node.
     pub numa_slowdown: f64,
+    /// How it fares on devices that are composed, or that it shares; `None` if nothing is known of that.
+    pub sharing: Option<Sharing>,
 }
 
 impl Profile {
     /// A profile without any sensitivity, whose remote time is its local time.
     pub fn new(name: impl Into<String>, local_s: f64) -> Profile {
-        Profile { name: name.into(), local_s, remote_s: local_s, sensitivity: 0.0, numa_slowdown: 0.0 }
+        Profile {
+            name: name.into(),
+            local_s,
+            remote_s: local_s,
+            sensitivity: 0.0,
+            numa_slowdown: 0.0,
+            sharing: None,
+        }
     }
 
     /// The sensitivity sf that follows from two measured breakdowns: the network's share of the time when the
@@ -49,7 +61,7 @@ impl Profile {
         let remote = self.remote_s * (1.0 + self.sensitivity * conditions.load);
         let base = (1.0 - conditions.remote_share) * self.local_s + conditions.remote_share * remote;
         let numa = if conditions.numa_crossed { 1.0 + self.numa_slowdown } else { 1.0 };
-        base * (1.0 + conditions.interference) * numa
+        base * (1.0 + conditions.interference) * (1.0 + conditions.crowding) * numa
     }
 
     /// The network load up to which the completion time stays within `goal_s`, all else being as in `conditions`;
@@ -86,6 +98,9 @@ pub struct Conditions {
     pub interference: f64,
     /// Whether its cores and its local devices are in different NUMA regions.
     pub numa_crossed: bool,
+    /// By which part it takes longer on the devices that it has than on one alone (negative: that much less), as its
+    /// profile's [`Sharing`] says.
+    pub crowding: f64,
 }
 
 /// By which part one application slows another down.
@@ -105,6 +120,7 @@ pub struct Profiles {
     /// `[victim * len + aggressor]`; empty as long as nobody disturbs anybody.
     interference: Vec<Interference>,
     any_interference: bool,
+    any_sharing: bool,
 }
 
 impl Profiles {
@@ -130,11 +146,15 @@ impl Profiles {
                     return Err(range(what, value, "not negative"));
                 }
             }
+            if let Some(sharing) = &profile.sharing {
+                sharing.check(&profile.name)?;
+            }
             if names.insert(profile.name.clone(), ProfileId(i as u32)).is_some() {
                 return Err(Error::Duplicate { what: "profile", name: profile.name.clone() });
             }
         }
-        Ok(Profiles { profiles, names, interference: Vec::new(), any_interference: false })
+        let any_sharing = profiles.iter().any(|profile| profile.sharing.is_some());
+        Ok(Profiles { profiles, names, interference: Vec::new(), any_interference: false, any_sharing })
     }
 
     /// One profile, for applications of which nothing is known: a second, neutral in every respect.
@@ -207,6 +227,11 @@ impl Profiles {
         self.interference.get(at).copied().unwrap_or_default()
     }
 
+    /// Whether of any application it is known how it fares on shared devices.
+    pub fn any_sharing(&self) -> bool {
+        self.any_sharing
+    }
+
     /// Whether any application disturbs any other.
     pub fn any_interference(&self) -> bool {
         self.any_interference
@@ -227,7 +252,8 @@ mod tests {
             ..Profile::new("nw", 1.0)
         };
         let at = |remote_share, load, interference, numa_crossed| {
-            profile.completion_s(&Conditions { remote_share, load, interference, numa_crossed })
+            let crowding = 0.0;
+            profile.completion_s(&Conditions { remote_share, load, interference, numa_crossed, crowding })
         };
         assert_eq!(at(0.0, 0.9, 0.0, false), 100.0); // local devices do not feel the network
         assert_eq!(at(1.0, 0.0, 0.0, false), 120.0);

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::error::Error;
-use crate::ids::{JobId, LinkId, NodeId, ProfileId};
+use crate::ids::{DeviceId, JobId, LinkId, NodeId, ProfileId};
 use crate::job::{Job, Task};
 use crate::observed::Observed;
-use crate::placement::{Placement, TaskPlacement};
+use crate::placement::{Grant, Placement, TaskPlacement};
 use crate::profile::{Conditions, Profiles};
+use crate::sharing::Sharing;
 use crate::usage::Usage;
 
 /// A job that runs.
@@ -156,7 +157,8 @@ impl ClusterState {
             let name = job.profile.0.to_string();
             return Err(Error::Dangling { from: format!("job {:?}", job.name), what: "profile", name });
         }
-        if let Err(why) = self.usage.check(&self.cluster, &job.tasks, &placement) {
+        let sharing = self.profiles.get(job.profile).sharing.as_ref();
+        if let Err(why) = self.usage.check(&self.cluster, &job.tasks, &placement, sharing) {
             return Err(Error::BadPlacement { job: job.name.clone(), why });
         }
         let id = job.id;
@@ -227,6 +229,7 @@ impl ClusterState {
     fn affected(&self, running: &Running) -> Vec<JobId> {
         let mut ids = Vec::new();
         let interferes = self.profiles.any_interference();
+        let shares = interferes || self.profiles.any_sharing();
         for (task, at) in running.job.tasks.iter().zip(&running.placement.tasks) {
             if interferes {
                 ids.extend(self.tasks_at[at.node.index()].iter().map(|(id, _)| *id));
@@ -235,7 +238,7 @@ impl ClusterState {
                 ids.extend(&self.passing[self.cluster.nic(at.node).index()]);
             }
             for grant in &at.grants {
-                if interferes {
+                if shares {
                     ids.extend(&self.users_of[grant.device.index()]);
                 }
                 if grant.traffic_mbps > 0 {
@@ -289,7 +292,32 @@ impl ClusterState {
                 }
             }
         }
+        if let Some(sharing) = &self.profiles.get(job.profile).sharing {
+            conditions.crowding = self.crowding(sharing, at);
+        }
         conditions
+    }
+
+    /// By which part a running task takes longer on its composed and shared devices than its profile says.
+    fn crowding(&self, sharing: &Sharing, at: &TaskPlacement) -> f64 {
+        let of_kind = |grant: &&Grant| self.cluster.device(grant.device).kind == sharing.kind;
+        let mut devices: Vec<DeviceId> = at.grants.iter().filter(of_kind).map(|grant| grant.device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        if devices.is_empty() {
+            return 0.0;
+        }
+        let feels = |id: &JobId| {
+            let profile = self.running(*id).map(|running| self.profiles.get(running.job.profile));
+            let other = profile.and_then(|profile| profile.sharing.as_ref());
+            other.is_some_and(|other| other.kind == sharing.kind)
+        };
+        let mut sharers: Vec<JobId> =
+            devices.iter().flat_map(|device| &self.users_of[device.index()]).copied().collect();
+        sharers.sort_unstable();
+        sharers.dedup();
+        sharers.retain(feels);
+        sharing.time(devices.len(), sharers.len()) - 1.0
     }
 
     /// How much traffic a link may carry in all before one of the jobs whose remote traffic passes it would break

@@ -4,6 +4,7 @@ use crate::cluster::{Cluster, WHOLE};
 use crate::ids::{DeviceId, DeviceKind, LinkId, NodeId, ProfileId};
 use crate::job::{DeviceRequest, Task};
 use crate::placement::{Grant, Placement, RegionShare, TaskPlacement};
+use crate::sharing::Sharing;
 
 /// Free and used amounts of everything in a cluster.
 #[derive(Debug, PartialEq)]
@@ -430,8 +431,15 @@ impl Usage {
     }
 
     /// Why a placement of a job's tasks doesn't fit what is free, or isn't what was asked for; `Ok` if it is
-    /// right. Nothing is changed.
-    pub fn check(&self, cluster: &Cluster, tasks: &[Task], placement: &Placement) -> Result<(), String> {
+    /// right. Nothing is changed. With `sharing`, the model of the job's performance, a request for one device may have been
+    /// answered by a composition, as far as the model knows.
+    pub fn check(
+        &self,
+        cluster: &Cluster,
+        tasks: &[Task],
+        placement: &Placement,
+        sharing: Option<&Sharing>,
+    ) -> Result<(), String> {
         if placement.tasks.len() != tasks.len() {
             return Err(format!("{} tasks are placed of {}", placement.tasks.len(), tasks.len()));
         }
@@ -459,7 +467,13 @@ impl Usage {
                 let region = node.regions.start as usize + usize::from(share.region);
                 shares.push((region, share.cpu_milli, share.memory_mib));
             }
-            let mut wanted: Vec<u16> = task.devices.iter().map(|request| request.count).collect();
+            let elastic = |request: &DeviceRequest| {
+                sharing.filter(|s| s.kind == request.kind && request.count == 1 && s.is_elastic())
+            };
+            let most = |request: &DeviceRequest| {
+                elastic(request).map_or(request.count, |sharing| sharing.most_composed() as u16)
+            };
+            let mut wanted: Vec<u16> = task.devices.iter().map(most).collect();
             let mut seen: Vec<(u16, DeviceId)> = Vec::new();
             for (number, grant) in at.grants.iter().enumerate() {
                 let request =
@@ -485,13 +499,28 @@ impl Usage {
                 }
                 seen.push((grant.request, grant.device));
                 let right = self.grant(cluster, at.node, grant.device, request, grant.request);
-                if right != *grant {
+                let good = match elastic(request) {
+                    Some(_) => composed_grant(grant, &right, device.partitionable),
+                    None => right == *grant,
+                };
+                if !good {
                     return Err(format!("a grant of device {} is not as asked for", grant.device.0));
                 }
                 granted.push((grant.device, u32::from(grant.milli), grant.memory_mib));
             }
-            if wanted.iter().any(|&left| left > 0) {
-                return Err("fewer devices than asked for".into());
+            for (number, (request, left)) in task.devices.iter().zip(wanted).enumerate() {
+                let Some(sharing) = elastic(request) else {
+                    match left {
+                        0 => continue,
+                        _ => return Err("fewer devices than asked for".into()),
+                    }
+                };
+                let given = at.grants.iter().filter(|grant| usize::from(grant.request) == number);
+                let sums = given.fold((0u32, 0), |s, g| (s.0 + u32::from(g.milli), s.1 + g.memory_mib));
+                let enough = if sharing.reserves { u32::from(request.milli) } else { 1 };
+                if sums.0 < enough || sums.1 < request.memory_mib {
+                    return Err("less of composed devices than asked for".into());
+                }
             }
         }
         trial.sort_unstable();
@@ -528,4 +557,12 @@ impl Usage {
         }
         Ok(())
     }
+}
+
+/// Whether a grant can be a part of a composition, where `right` would answer the request alone.
+fn composed_grant(grant: &Grant, right: &Grant, partitionable: bool) -> bool {
+    let milli = if partitionable { 1..=WHOLE } else { WHOLE..=WHOLE };
+    milli.contains(&grant.milli)
+        && grant.memory_mib <= right.memory_mib
+        && grant.traffic_mbps <= right.traffic_mbps
 }

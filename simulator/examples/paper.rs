@@ -1,16 +1,18 @@
-//! Repeats a paper's experiments: `cargo run --release -p rgpu-simulator --example paper -- NAME [SEEDS] [PART]`.
-//!
-//! The same as `rgpu sim paper`, without building the whole command.
+//! Repeats a paper's experiments with the library alone, as `rgpu sim paper` does:
+//! `cargo run --release -p rgpu-simulator --example paper -- NAME SEEDS [TABLE-OR-FIGURE]`.
+
+use std::error::Error;
 
 use rgpu_simulator::papers::{Options, Paper};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let paper = Paper::named(arguments.first().map_or("drmaestro", String::as_str))?;
-    let seeds = arguments.get(1).map_or(Ok(3), |text| text.parse())?;
+    let [name, seeds, rest @ ..] = arguments.as_slice() else {
+        return Err("NAME SEEDS [TABLE-OR-FIGURE] are wanted".into());
+    };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let part = arguments.get(2).map(String::as_str);
-    let report = paper.run(&Options { part, seeds, threads, clock: None, progress: &|_| {} })?;
-    print!("{}", report.text);
+    let part = rest.first().map(String::as_str);
+    let options = Options { part, seeds: seeds.parse()?, threads, clock: None, progress: &|_| {} };
+    print!("{}", Paper::named(name)?.run(&options)?.text);
     Ok(())
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rgpu_placement::{
-    Cluster, ClusterState, DeviceKind, Explanation, Job, JobId, Placement, Policy, Profiles, Queue, Reason,
-    TaskPlacement,
+    Cluster, ClusterState, DeviceId, DeviceKind, Explanation, Job, JobId, Placement, Policy, Profiles, Queue,
+    Reason, TaskPlacement,
 };
 
 use crate::error::Result;
@@ -66,6 +66,8 @@ pub struct JobOutcome {
     pub remote: u32,
     /// The node of its first task.
     pub node: u32,
+    /// Which devices it was given, sorted.
+    pub granted: Vec<DeviceId>,
     /// In how many rounds it was postponed for the sake of its objective, or of others'.
     pub postponed: u32,
 }
@@ -261,9 +263,11 @@ impl<'a, 'b> Engine<'a, 'b> {
             outcome.node = placement.tasks.first().map_or(0, |task| task.node.0);
             for task in &placement.tasks {
                 outcome.devices += task.grants.len() as u32;
+                outcome.granted.extend(task.grants.iter().map(|grant| grant.device));
                 let remote = |device| self.setup.cluster.device(device).node != task.node;
                 outcome.remote += task.grants.iter().filter(|grant| remote(grant.device)).count() as u32;
             }
+            outcome.granted.sort_unstable();
         }
         let affected = self.state.start(job, placement, now.seconds())?;
         self.affected.extend(affected);

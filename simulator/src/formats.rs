@@ -47,7 +47,7 @@ const PROFILE_OPTIONAL: [&str; 10] = [
     "comment",
 ];
 const JOB: [&str; 1] = ["name"];
-const JOB_OPTIONAL: [&str; 21] = [
+const JOB_OPTIONAL: [&str; 22] = [
     "arrival_s",
     "profile",
     "duration_s",
@@ -65,6 +65,7 @@ const JOB_OPTIONAL: [&str; 21] = [
     "nvme_traffic_mbps",
     "network_mbps",
     "goal_s",
+    "deadline_s",
     "importance",
     "nodes",
     "warm_up",
@@ -359,6 +360,7 @@ fn jobs(table: &Table, cluster: &Cluster, applications: &mut Applications) -> Re
             profile,
             scale: alone.seconds() / application.alone.seconds(),
             goal_s: row.seconds("goal_s")?.map(Micros::seconds),
+            deadline_s: row.seconds("deadline_s")?.map(Micros::seconds),
             importance: row.number("importance", 1.0..=10.0)?.unwrap_or(1.0),
             ..Job::new(JobId(submissions.len() as u32), name, Task::default())
         };

@@ -47,7 +47,7 @@ pub struct Summary {
     pub ended: usize,
     /// From the first submission to the last end.
     pub makespan_s: f64,
-    /// Jobs with an objective that took longer.
+    /// Jobs with an objective that took longer, or with a deadline that ended later.
     pub violations: usize,
     /// Mean time from submission to start.
     pub mean_wait_s: f64,
@@ -70,10 +70,17 @@ pub struct Summary {
 /// How much longer than its objective a run may last without being a violation, for rounding's sake.
 const ROUNDING: Micros = Micros(100);
 
-/// Whether a job ran longer than its objective allows.
+/// Whether a job ran longer than its objective allows, or ended after its deadline.
 pub fn violated(submission: &Submission, outcome: &JobOutcome) -> bool {
     let goal = submission.job.goal_s.map(Micros::from_seconds);
-    goal.zip(outcome.run()).is_some_and(|(goal, run)| run > goal.after(ROUNDING))
+    goal.zip(outcome.run()).is_some_and(|(goal, run)| run > goal.after(ROUNDING)) || late(submission, outcome)
+}
+
+/// Whether a job ended after its deadline.
+pub fn late(submission: &Submission, outcome: &JobOutcome) -> bool {
+    let deadline = submission.job.deadline_s.map(Micros::from_seconds);
+    let took = outcome.end.map(|end| end.since(submission.at));
+    deadline.zip(took).is_some_and(|(deadline, took)| took > deadline.after(ROUNDING))
 }
 
 /// The time from start to end of each job that ended, as a multiple of the time that it takes alone.

@@ -263,7 +263,13 @@ impl Config {
             let traffic = profile.traffic_mbps.map(|value| source.said(value));
             ranged(&mut traffic_mbps, "profile.traffic_mbps", traffic, 0..=100_000_000)?;
             self.profiles.push(ProfileSettings {
-                profile: Profile { name: name.value, local_s, remote_s, sensitivity, numa_slowdown },
+                profile: Profile {
+                    local_s,
+                    remote_s,
+                    sensitivity,
+                    numa_slowdown,
+                    ..Profile::new(name.value, local_s)
+                },
                 traffic_mbps,
             });
         }

@@ -158,6 +158,7 @@ impl ProfileTable {
             profile: self.find(tenant, request).unwrap_or(self.default),
             scale: request.scale.unwrap_or(1.0),
             goal_s: request.goal_s,
+            deadline_s: None,
             importance: request.importance.unwrap_or(1.0),
             ..Job::new(id, name, task)
         }

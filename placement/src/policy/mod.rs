@@ -1,5 +1,6 @@
 //! The policies, behind one trait.
 
+mod deadline;
 mod explain;
 mod flow_model;
 mod fragmentation;
@@ -12,6 +13,7 @@ pub mod table;
 mod tests;
 
 pub use crate::decisions::{Decisions, Reason, Work};
+pub use deadline::composes;
 pub use explain::{Candidate, Explanation, Step};
 pub use flow_model::settings::{
     AFFINITY_PREFERENCE, DISAGGREGATE_GPUS, DISAGGREGATE_NVMES, LINK_LIMIT, MAX_REMOTE_SHARE, MAX_SLIVER,

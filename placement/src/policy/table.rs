@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::Policy;
+use super::deadline::{self, DeadlineFirst, Strategy};
 use super::flow_model::FlowModel;
 use super::flow_model::settings::{DRMAESTRO_SETTINGS, FIRMAMENT_SETTINGS, disaggregates};
 use super::greedy::{BestFit, Fgd, FirstFit, Greedy, Harvest, Random};
@@ -87,6 +88,41 @@ static STANDARD: &[PolicyKind] = &[
         settings: &[],
         disaggregates: |_| false,
         build: |config| Box::new(Greedy::new(config.name(), Harvest::new(Scheme::PeakPrediction))),
+    },
+    PolicyKind {
+        name: "deadline-first",
+        about: "the earliest deadline first, in the first node that has room, with the first devices of the cluster",
+        settings: deadline::SETTINGS,
+        disaggregates,
+        build: |config| Box::new(DeadlineFirst::new(config, Strategy::FirstFit)),
+    },
+    PolicyKind {
+        name: "max-composition",
+        about: "the earliest deadline first; NVMes are shared, or composed as long as that makes the job faster",
+        settings: deadline::SETTINGS,
+        disaggregates,
+        build: |config| Box::new(DeadlineFirst::new(config, Strategy::MaxComposition)),
+    },
+    PolicyKind {
+        name: "min-fragmentation",
+        about: "the earliest deadline first; NVMes are shared where the least of them and of the cores is left over",
+        settings: deadline::SETTINGS,
+        disaggregates,
+        build: |config| Box::new(DeadlineFirst::new(config, Strategy::MinFragmentation)),
+    },
+    PolicyKind {
+        name: "disaggregation-aware",
+        about: "max-composition or min-fragmentation, as the load of the NVMes says",
+        settings: deadline::SETTINGS,
+        disaggregates,
+        build: |config| Box::new(DeadlineFirst::new(config, Strategy::DisaggregationAware)),
+    },
+    PolicyKind {
+        name: "heterogeneity-aware",
+        about: "the earliest deadline first; composed NVMes and parts of GPUs, in the node that keeps the most cores",
+        settings: deadline::SETTINGS,
+        disaggregates,
+        build: |config| Box::new(DeadlineFirst::new(config, Strategy::HeterogeneityAware)),
     },
 ];
 

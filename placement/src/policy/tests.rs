@@ -79,7 +79,7 @@ fn disaggregation_uses_what_is_stranded() {
         let mut state = state(nodes(), Profiles::unknown());
         let mut queue = queue([job(0, gpu_task(1, 100)), job(1, gpu_task(1, 100)), job(2, gpu_task(1, 100))]);
         let decisions = round(build(&config(name)).as_mut(), &mut state, &mut queue, 0.0);
-        if name == "drmaestro" {
+        if config(name).disaggregates() {
             assert_eq!(decisions.placed.len(), 2);
             assert_eq!(decisions.left, [(JobId(2), Reason::NoRoom)]);
             assert_eq!(state.usage().totals().remote_milli[0], 2000);

@@ -7,6 +7,7 @@ mod cells;
 pub mod drmaestro;
 mod kube_knots;
 mod sns;
+pub mod thesis;
 
 use crate::engine::{Clock, Progress};
 use crate::error::{Error, Result};
@@ -30,7 +31,8 @@ pub struct Paper {
 }
 
 /// All papers.
-pub static PAPERS: &[Paper] = &[drmaestro::PAPER, kube_knots::PAPER, sns::PAPER];
+pub static PAPERS: &[Paper] =
+    &[drmaestro::PAPER, thesis::nvme::PAPER, thesis::vgpu::PAPER, sns::PAPER, kube_knots::PAPER];
 
 /// What is to be run, and how.
 #[derive(Clone, Copy)]
