@@ -432,19 +432,23 @@ mod tests {
     }
 
     #[test]
-    fn no_demand_costs_and_little_is_left_over() {
+    fn a_small_trace_gives_these_figures() {
         let (cluster, pods) = sharing();
         let given = |name, arrivals| on(&cluster, name, &pods, 1, 1.3, arrivals);
-        let [ours, fgd] = ["drmaestro", "fgd"].map(|name| given(name, Arrivals::AtOnce));
-        let percent = |allocated: &Allocated| -> Vec<f64> {
-            allocated.marks.iter().map(|mark| mark.gpus_allocated_percent).collect()
+        let percent = |allocated: &Allocated, demands: &[u32]| -> Vec<String> {
+            let at = |demand: &u32| allocated.at(*demand).unwrap().gpus_allocated_percent;
+            demands.iter().map(at).map(|percent| format!("{percent:.3}")).collect()
         };
-        let demands: Vec<u32> = ours.marks.iter().map(|mark| mark.demand_percent).collect();
-        assert_eq!(demands, (1..=13).map(|tenth| tenth * 10).collect::<Vec<_>>());
-        assert_eq!((percent(&ours), percent(&fgd)), (vec![0.0], vec![0.0]));
+        let [ours, fgd] = ["drmaestro", "fgd"].map(|name| given(name, Arrivals::AtOnce));
+        let low: Vec<u32> = (1..=9).map(|tenth| tenth * 10).collect();
+        assert_eq!(percent(&ours, &low), percent(&fgd, &low));
+        assert_eq!(percent(&ours, &[80, 90]), ["79.000", "88.525"], "all that is asked for");
+        let high = [100, 110, 120, 130];
+        assert_eq!(percent(&ours, &high), ["92.325", "92.525", "93.475", "93.750"]);
+        assert_eq!(percent(&fgd, &high), ["91.025", "93.425", "93.425", "93.425"]);
         // To a policy that takes one after another, and keeps nothing back, it is the same how they come.
         let one = given("fgd", Arrivals::OneByOne);
-        assert_eq!(percent(&one)[9..], percent(&fgd)[9..]);
+        assert_eq!(percent(&one, &high[3..]), percent(&fgd, &high[3..]));
         assert_eq!((one.waiting, one.pods), (fgd.waiting, fgd.pods));
     }
 
