@@ -18,12 +18,12 @@ fn placed(decisions: &Decisions) -> Vec<u32> {
 
 #[test]
 fn jobs_that_leave_slivers_come_last_where_devices_are_scarce() {
-    let mut state = state(vec![node("a", 8, 2)], Profiles::unknown());
+    let mut state = state(vec![node("a", 8, 3)], Profiles::unknown());
     let mut policy = build(&config("drmaestro"));
-    let mut queue = queue([part(0, 800), part(1, 800), part(2, 170), part(3, 960)]);
+    let mut queue = queue([part(0, 800), part(1, 800), part(2, 170), part(3, 960), whole(4)]);
     let decisions = round(policy.as_mut(), &mut state, &mut queue, 0.0);
     // The second 800 would leave 200 over, as the first does; 170 fits there, and 40 of 960 are few enough.
-    assert_eq!(placed(&decisions), [0, 2, 3]);
+    assert_eq!(placed(&decisions), [0, 2, 3, 4]);
     assert_eq!(decisions.left, [(JobId(1), Reason::NoRoom)]);
 }
 
@@ -39,12 +39,24 @@ fn what_nobody_else_wants_is_given_in_the_same_round() {
 
 #[test]
 fn smaller_slivers_come_before_greater_ones() {
-    let mut state = state(vec![node("a", 8, 4)], Profiles::unknown());
+    let mut state = state(vec![node("a", 8, 5)], Profiles::unknown());
     let mut policy = build(&config("drmaestro"));
-    // One 600 and one 900 open a device each, for somebody to complete; of the two devices left, 900 leaves less over.
-    let jobs = [part(0, 600), part(1, 600), part(2, 900), part(3, 900), part(4, 900)];
+    // One 600 and one 900 open a device each, for somebody to complete; of the devices left, 900 leaves less over.
+    let jobs = [part(0, 600), part(1, 600), part(2, 900), part(3, 900), part(4, 900), whole(5)];
     let decisions = round(policy.as_mut(), &mut state, &mut queue(jobs), 0.0);
-    assert_eq!(placed(&decisions), [0, 2, 3, 4]);
+    assert_eq!(placed(&decisions), [0, 2, 3, 4, 5]);
+}
+
+#[test]
+fn rests_matter_only_to_those_who_want_whole_devices() {
+    let nodes = vec![node("a", 8, 3)];
+    let jobs = [part(0, 700), part(1, 700), part(2, 960), part(3, 700)];
+    let decided = |most| {
+        let mut policy = build(&config("drmaestro").with(&MAX_SLIVER, most));
+        round(policy.as_mut(), &mut state(nodes.clone(), Profiles::unknown()), &mut queue(jobs.clone()), 0.0)
+            .placed
+    };
+    assert_eq!(decided(0.04), decided(1.0));
 }
 
 #[test]
