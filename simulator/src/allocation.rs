@@ -152,8 +152,7 @@ pub fn run(
         }
         Arrivals::AtOnce => {
             let (mut marks, mut times) = (Vec::new(), Vec::new());
-            let end = (trial.demand * 100.0).round() as u32;
-            let tenths = (1..=end / 10).map(|tenth| tenth * 10).chain((end % 10 > 0).then_some(end));
+            let tenths = demands(trial.demand);
             let mut last = None;
             for percent in tenths {
                 let mut run = Run::new(trial, f64::from(percent) / 100.0, clock)?;
@@ -167,6 +166,13 @@ pub fn run(
             Ok((Allocated { marks, ..last }, times))
         }
     }
+}
+
+/// The demands at which there are results, in percent: each whole 10% and the end.
+pub(crate) fn demands(end: f64) -> Vec<u32> {
+    let end = (end * 100.0).round() as u32;
+    let last = (!end.is_multiple_of(10)).then_some(end);
+    (1..=end / 10).map(|tenth| tenth * 10).chain(last).collect()
 }
 
 /// A cluster that is filled.

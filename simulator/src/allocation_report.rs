@@ -94,8 +94,7 @@ impl Trials<'_> {
 
     /// The demands at which there are results, in percent: each whole 10% and the end.
     fn marks(&self) -> Vec<u32> {
-        let end = (self.demand * 100.0).round() as u32;
-        (1..=end / 10).map(|tenth| tenth * 10).chain((end % 10 > 0).then_some(end)).collect()
+        crate::allocation::demands(self.demand)
     }
 
     /// Those of them that the first table has: 100%, if it is reached, and the end.
