@@ -1,5 +1,7 @@
 //! `rgpu sim`: what policies make of clusters and workloads, in simulated time.
 
+mod grid;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,10 +9,8 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rgpu_control::units::{parse_duration, parse_part};
-use rgpu_placement::policy::setting::Number;
-use rgpu_placement::policy::{
-    MAX_REMOTE_SHARE, MAX_SLIVER, NETWORK_AWARE, PolicyConfig, PolicyTable, Setting, Value,
-};
+use rgpu_placement::policy::{MAX_REMOTE_SHARE, NETWORK_AWARE, PolicyConfig, PolicyTable, Setting, Value};
+use rgpu_simulator::allocation::Arrivals;
 use rgpu_simulator::papers::{self, PAPERS};
 use rgpu_simulator::study::{self, Input, Source, Study};
 use rgpu_simulator::{Assumptions, Micros, Mix, Rounds, Trials, Workload, allocation, report, statistics};
@@ -23,6 +23,7 @@ use crate::{Failure, Outcome};
     rgpu sim run --cluster cluster.csv --jobs jobs.csv --policy drmaestro,firmament --explain train-3\n  \
     rgpu sim run --cluster cluster.csv --generate 4096 --rate 16 --policy fgd --plots plots\n  \
     rgpu sim openb --nodes nodes.csv --pods pods.csv --policy fgd,drmaestro --demand 1.3 --seeds 10 --json out.json\n  \
+    rgpu sim grid --cluster cluster.csv --workload generate:512 --policy drmaestro,fgd --out report\n  \
     rgpu sim paper drmaestro --table 5")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -33,6 +34,7 @@ pub(crate) struct Arguments {
 enum Command {
     Run(Run),
     Openb(Openb),
+    Grid(grid::Arguments),
     Paper(Paper),
 }
 
@@ -87,7 +89,7 @@ struct Run {
     assumptions: AssumptionArguments,
 }
 
-/// Place a trace's pods one at a time until the GPUs are given away
+/// Place a trace's pods until the GPUs are given away
 #[derive(clap::Args)]
 struct Openb {
     /// The trace's node list
@@ -102,10 +104,9 @@ struct Openb {
     /// How many random orders to try
     #[arg(long, value_name = "N", default_value_t = 10)]
     seeds: u64,
-    /// drmaestro holds parts of GPUs back that would leave over more than this [default: 4% if more is asked for than
-    /// there is, else 100%: nothing is held back]
-    #[arg(long, value_name = "PART", value_parser = parse_part)]
-    max_sliver: Option<f64>,
+    /// How pods come
+    #[arg(long, value_enum, default_value_t = ArrivalArgument::AtOnce)]
+    arrivals: ArrivalArgument,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -116,6 +117,23 @@ struct Openb {
     policies: Policies,
     #[command(flatten)]
     assumptions: AssumptionArguments,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ArrivalArgument {
+    /// All of a demand's pods wait when the first round begins; each 10% of demand is a cluster of its own
+    AtOnce,
+    /// Each is offered when it comes; one cluster for all demands
+    OneByOne,
+}
+
+impl From<ArrivalArgument> for Arrivals {
+    fn from(argument: ArrivalArgument) -> Arrivals {
+        match argument {
+            ArrivalArgument::AtOnce => Arrivals::AtOnce,
+            ArrivalArgument::OneByOne => Arrivals::OneByOne,
+        }
+    }
 }
 
 /// Repeat a paper's experiments and print what comes of them beside what is published
@@ -209,11 +227,6 @@ fn parse_setting(text: &str) -> Result<(Setting, Value), String> {
 }
 
 impl Policies {
-    /// Whether `--set` names this setting.
-    fn sets(&self, number: &Number) -> bool {
-        self.set.iter().any(|(setting, _)| setting.name() == number.name)
-    }
-
     fn configs(&self) -> Result<Vec<PolicyConfig>, Failure> {
         let config = |name: &String| {
             let mut config = PolicyConfig::named(name)
@@ -288,6 +301,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
     match arguments.command {
         Command::Run(arguments) => run(&arguments, &clock)?,
         Command::Openb(arguments) => openb(&arguments, &clock)?,
+        Command::Grid(arguments) => grid::main(&arguments)?,
         Command::Paper(arguments) => paper(&arguments, &clock)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -354,12 +368,8 @@ fn openb(arguments: &Openb, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Fail
     let cluster = Arc::new(rgpu_simulator::load_nodes(&arguments.nodes, &assumptions).map_err(fail)?);
     let pods = rgpu_simulator::load_pods(&arguments.pods).map_err(fail)?;
     let typical = allocation::typical(&pods, &cluster, &assumptions);
-    let sliver = arguments.max_sliver.unwrap_or(if arguments.demand > 1.0 { 0.04 } else { 1.0 });
     for config in &mut policies {
         config.typical.clone_from(&typical);
-        if !arguments.policies.sets(&MAX_SLIVER) {
-            *config = config.clone().with(&MAX_SLIVER, sliver);
-        }
     }
     let trials = Trials {
         cluster: &cluster,
@@ -368,6 +378,7 @@ fn openb(arguments: &Openb, clock: &(dyn Fn() -> u64 + Sync)) -> Result<(), Fail
         policies: &policies,
         demand: arguments.demand,
         seeds: arguments.seeds,
+        arrivals: arguments.arrivals.into(),
     };
     let bar = bar(trials.estimate(), "pods");
     let tried = trials.run(threads(arguments.policies.threads), Some(clock), &|pods| bar.inc(pods as u64));
@@ -459,6 +470,7 @@ mod tests {
             "sim openb --nodes n.csv --pods p.csv --policy fgd,drmaestro --demand 1.3 --seeds 10 --json o.json",
             "sim openb --nodes n.csv --pods p.csv --max-remote 10%",
             "sim run --cluster c.csv --generate 9 --policy drmaestro --set wait_weight=0.1 --set network_aware=false",
+            "sim grid --cluster c.csv --workload generate:512 --policy drmaestro,fgd --out report",
             "sim paper drmaestro --table 5",
         ];
         for line in lines {

@@ -29,11 +29,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             pods: &pods,
             assumptions: &assumptions,
             policy: &config,
+            arrivals: allocation::Arrivals::AtOnce,
             demand: 1.3,
             seed,
         };
         let (allocated, _) = allocation::run(&trial, None, &|_| {})?;
-        println!("{policy} {seed}: {} of {} pods dropped", allocated.dropped, allocated.pods);
+        println!("{policy} {seed}: {} of {} pods wait", allocated.waiting, allocated.pods);
         for mark in allocated.marks.iter().filter(|mark| mark.demand_percent >= 90) {
             println!("  {mark:?}");
         }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rgpu_placement::{
-    Cluster, ClusterState, DeviceId, DeviceKind, JobId, LinkId, PolicyConfig, Profiles, Rng, Task, Waiting,
+    Cluster, ClusterState, DeviceId, DeviceKind, Job, JobId, LinkId, Policy, PolicyConfig, Profiles, Queue,
+    Rng, Task, WHOLE,
 };
 
 use crate::engine::{Clock, Progress};
@@ -20,12 +21,35 @@ pub struct Trial<'a> {
     pub pods: &'a [Pod],
     /// What the trace does not say.
     pub assumptions: &'a Assumptions,
-    /// The policy that places each pod.
+    /// The policy that places the pods.
     pub policy: &'a PolicyConfig,
+    /// How pods come.
+    pub arrivals: Arrivals,
     /// Demand at the end, as a part of the capacity.
     pub demand: f64,
     /// For the order and the repetitions.
     pub seed: u64,
+}
+
+/// How the pods of a trial come. Those that are not placed wait, and are offered again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Each demand is a cluster of its own: its pods wait when the first round begins, in their order. Rounds follow until one
+    /// places nothing.
+    AtOnce,
+    /// One cluster for all demands: each pod is offered alone when it comes; those that wait, whenever demand has grown by a
+    /// hundredth of the capacity.
+    OneByOne,
+}
+
+impl Arrivals {
+    /// As the command line and reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Arrivals::AtOnce => "at-once",
+            Arrivals::OneByOne => "one-by-one",
+        }
+    }
 }
 
 /// What a policy gave.
@@ -35,8 +59,8 @@ pub struct Allocated {
     pub marks: Vec<Mark>,
     /// Pods that came.
     pub pods: usize,
-    /// Pods that did not fit.
-    pub dropped: usize,
+    /// Pods that were not placed.
+    pub waiting: usize,
     /// The load of the most loaded NIC or uplink at the end, as a part of its capacity.
     pub busiest_link: f64,
     /// GPUs of which nothing was given at the end, in percent of the capacity.
@@ -114,82 +138,189 @@ pub fn run(
     clock: Option<&Clock<'_>>,
     progress: &Progress<'_>,
 ) -> Result<(Allocated, Vec<u64>)> {
-    let Trial { cluster, pods, assumptions, demand, .. } = *trial;
-    let gpu = DeviceKind::Gpu.index();
-    let totals = cluster.totals();
-    let capacity = totals.devices[gpu] * u64::from(rgpu_placement::WHOLE);
-    if capacity == 0 {
-        return Err(Error::Option("The cluster has no GPUs".into()));
-    }
-    if !demand.is_finite() || !(0.01..=100.0).contains(&demand) {
+    if !trial.demand.is_finite() || !(0.01..=100.0).contains(&trial.demand) {
         return Err(Error::Option(format!(
-            "A demand of {demand} is not between 0.01 and 100 times the capacity"
+            "A demand of {} is not between 0.01 and 100 times the capacity",
+            trial.demand
         )));
     }
-    let order = order(pods, trial.seed, (capacity as f64 * demand).round() as u64)?;
-    let mut policy = trial.policy.build()?;
-    let mut state = ClusterState::new(cluster.clone(), Arc::new(Profiles::unknown()));
-    let mut allocated = Allocated {
-        marks: Vec::new(),
-        pods: order.len(),
-        dropped: 0,
-        busiest_link: 0.0,
-        idle_percent: 0.0,
-        sliver_percent: 0.0,
-    };
-    let mut times = Vec::with_capacity(if clock.is_some() { order.len() } else { 0 });
-    let percent = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 };
-    let mark = |state: &ClusterState, demand_percent| {
-        let used = state.usage().totals();
+    match trial.arrivals {
+        Arrivals::OneByOne => {
+            let mut run = Run::new(trial, trial.demand, clock)?;
+            run.one_by_one(progress)?;
+            Ok(run.end())
+        }
+        Arrivals::AtOnce => {
+            let (mut marks, mut times) = (Vec::new(), Vec::new());
+            let tenths = demands(trial.demand);
+            let mut last = None;
+            for percent in tenths {
+                let mut run = Run::new(trial, f64::from(percent) / 100.0, clock)?;
+                run.at_once(progress)?;
+                marks.push(run.mark(percent));
+                let (allocated, took) = run.end();
+                times.extend(took);
+                last = Some(allocated);
+            }
+            let last = last.ok_or_else(|| Error::Option("There is no demand".into()))?;
+            Ok((Allocated { marks, ..last }, times))
+        }
+    }
+}
+
+/// The demands at which there are results, in percent: each whole 10% and the end.
+pub(crate) fn demands(end: f64) -> Vec<u32> {
+    let end = (end * 100.0).round() as u32;
+    let last = (!end.is_multiple_of(10)).then_some(end);
+    (1..=end / 10).map(|tenth| tenth * 10).chain(last).collect()
+}
+
+/// A cluster that is filled.
+struct Run<'a> {
+    trial: &'a Trial<'a>,
+    clock: Option<&'a Clock<'a>>,
+    order: Vec<usize>,
+    demand: f64,
+    /// Thousandths of GPUs.
+    capacity: u64,
+    policy: Box<dyn Policy + Send>,
+    state: ClusterState,
+    queue: Queue,
+    marks: Vec<Mark>,
+    times: Vec<u64>,
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
+}
+
+const GPU: usize = DeviceKind::Gpu as usize;
+
+impl<'a> Run<'a> {
+    fn new(trial: &'a Trial<'a>, demand: f64, clock: Option<&'a Clock<'a>>) -> Result<Run<'a>> {
+        let capacity = trial.cluster.totals().devices[GPU] * u64::from(WHOLE);
+        if capacity == 0 {
+            return Err(Error::Option("The cluster has no GPUs".into()));
+        }
+        Ok(Run {
+            trial,
+            clock,
+            order: order(trial.pods, trial.seed, (capacity as f64 * demand).round() as u64)?,
+            demand,
+            capacity,
+            policy: trial.policy.build()?,
+            state: ClusterState::new(trial.cluster.clone(), Arc::new(Profiles::unknown())),
+            queue: Queue::new(),
+            marks: Vec::new(),
+            times: Vec::new(),
+        })
+    }
+
+    /// The pod that comes as number `number` joins the queue.
+    fn arrive(&mut self, number: usize) -> Result<()> {
+        let pod = &self.trial.pods[self.order[number]];
+        let mut job = pod.job(JobId(number as u32), self.trial.cluster, self.trial.assumptions);
+        // The trace's names are there again when its pods are.
+        job.name = number.to_string();
+        job.submit_s = number as f64;
+        Ok(self.queue.push(Arc::new(job))?)
+    }
+
+    /// One round for these of the waiting pods; says how many were placed.
+    fn round(&mut self, newest: Option<usize>, now_s: f64) -> Result<usize> {
+        let waiting = self.queue.waiting();
+        let waiting = &waiting[waiting.len() - newest.unwrap_or(waiting.len())..];
+        let before = self.clock.map(|clock| clock());
+        let decisions = self.policy.schedule(&self.state, waiting, now_s)?;
+        if let (Some(clock), Some(before)) = (self.clock, before) {
+            self.times.push(clock().saturating_sub(before));
+        }
+        let jobs: HashMap<JobId, &Arc<Job>> = waiting.iter().map(|one| (one.job.id, &one.job)).collect();
+        for (id, placement) in &decisions.placed {
+            if let Some(job) = jobs.get(id) {
+                self.state.start(Arc::clone(job), placement.clone(), now_s)?;
+            }
+        }
+        self.queue.apply(&decisions);
+        Ok(decisions.placed.len())
+    }
+
+    /// Offers all that waits until a round places nothing.
+    fn settle(&mut self, now_s: f64) -> Result<()> {
+        while !self.queue.is_empty() && self.round(None, now_s)? > 0 {}
+        Ok(())
+    }
+
+    fn at_once(&mut self, progress: &Progress<'_>) -> Result<()> {
+        for number in 0..self.order.len() {
+            self.arrive(number)?;
+        }
+        self.settle(self.order.len() as f64)?;
+        progress(self.order.len());
+        Ok(())
+    }
+
+    fn one_by_one(&mut self, progress: &Progress<'_>) -> Result<()> {
+        let (mut arrived, mut tenths, mut offered) = (0u64, 1u64, 0u64);
+        for number in 0..self.order.len() {
+            self.arrive(number)?;
+            self.round(Some(1), number as f64)?;
+            arrived += self.trial.pods[self.order[number]].gpu_demand();
+            if arrived * 100 >= self.capacity * (offered + 1) {
+                self.round(None, number as f64)?;
+                offered = arrived * 100 / self.capacity;
+            }
+            while arrived * 10 >= self.capacity * tenths {
+                self.marks.push(self.mark(tenths as u32 * 10));
+                tenths += 1;
+            }
+            if number % 64 == 63 {
+                progress(64);
+            }
+        }
+        self.round(None, self.order.len() as f64)?;
+        progress(self.order.len() % 64);
+        // The last repetition is left out where it would exceed the demand, so the last mark is just below it.
+        let end = (self.demand * 100.0).round() as u32;
+        if self.marks.last().is_none_or(|last| last.demand_percent < end) {
+            self.marks.push(self.mark(end));
+        }
+        Ok(())
+    }
+
+    fn mark(&self, demand_percent: u32) -> Mark {
+        let used = self.state.usage().totals();
+        let totals = self.trial.cluster.totals();
         Mark {
             demand_percent,
-            gpus_allocated_percent: percent(used.granted_milli[gpu], capacity),
-            remote_percent: percent(used.remote_milli[gpu], used.granted_milli[gpu]),
+            gpus_allocated_percent: percent(used.granted_milli[GPU], self.capacity),
+            remote_percent: percent(used.remote_milli[GPU], used.granted_milli[GPU]),
             remote_gbps: used.remote_mbps as f64 / 1000.0,
             cpu_allocated_percent: percent(totals.cpu_milli - used.cpu_milli, totals.cpu_milli),
             memory_allocated_percent: percent(totals.memory_mib - used.memory_mib, totals.memory_mib),
         }
-    };
-    let (mut arrived, mut tenths) = (0u64, 1u64);
-    for (number, &i) in order.iter().enumerate() {
-        let pod = &pods[i];
-        let mut job = pod.job(JobId(number as u32), cluster, assumptions);
-        job.submit_s = number as f64;
-        let job = Arc::new(job);
-        let waiting = [Waiting { job: job.clone(), rounds: 0 }];
-        let before = clock.map(|clock| clock());
-        let decisions = policy.schedule(&state, &waiting, number as f64)?;
-        if let (Some(clock), Some(before)) = (clock, before) {
-            times.push(clock().saturating_sub(before));
-        }
-        match decisions.placed.into_iter().next() {
-            Some((_, placement)) => drop(state.start(job, placement, number as f64)?),
-            None => allocated.dropped += 1,
-        }
-        arrived += pod.gpu_demand();
-        while arrived * 10 >= capacity * tenths {
-            allocated.marks.push(mark(&state, tenths as u32 * 10));
-            tenths += 1;
-        }
-        if number % 64 == 63 {
-            progress(64);
-        }
     }
-    progress(order.len() % 64);
-    // The last repetition is left out where it would exceed the demand, so the last mark is just below it.
-    let end = (demand * 100.0).round() as u32;
-    if allocated.marks.last().is_none_or(|last| last.demand_percent < end) {
-        allocated.marks.push(mark(&state, end));
+
+    fn end(self) -> (Allocated, Vec<u64>) {
+        let (cluster, usage) = (self.trial.cluster, self.state.usage());
+        let free = (0..cluster.devices().len() as u32).map(DeviceId);
+        let free = free.filter(|device| cluster.device(*device).kind == DeviceKind::Gpu);
+        let free: Vec<u64> = free.map(|device| usage.device_milli(device).into()).collect();
+        let whole = u64::from(WHOLE);
+        let left_over = |which: fn(u64, u64) -> bool| {
+            percent(free.iter().copied().filter(|free| which(*free, whole)).sum(), self.capacity)
+        };
+        let links = (0..cluster.links() as u32).map(LinkId).filter(|link| usage.link_mbps(*link) > 0);
+        let allocated = Allocated {
+            marks: self.marks,
+            pods: self.order.len(),
+            waiting: self.queue.len(),
+            busiest_link: links.map(|link| self.state.link_load(link)).fold(0.0, f64::max),
+            idle_percent: left_over(|free, whole| free == whole),
+            sliver_percent: left_over(|free, whole| free < whole),
+        };
+        (allocated, self.times)
     }
-    let free = (0..cluster.devices().len() as u32).map(DeviceId);
-    let free = free.filter(|device| cluster.device(*device).kind == DeviceKind::Gpu);
-    let free: Vec<u64> = free.map(|device| state.usage().device_milli(device).into()).collect();
-    let whole = u64::from(rgpu_placement::WHOLE);
-    allocated.idle_percent = percent(free.iter().filter(|free| **free == whole).sum(), capacity);
-    allocated.sliver_percent = percent(free.iter().filter(|free| **free < whole).sum(), capacity);
-    let links = (0..cluster.links() as u32).map(LinkId).filter(|link| state.usage().link_mbps(*link) > 0);
-    allocated.busiest_link = links.map(|link| state.link_load(link)).fold(0.0, f64::max);
-    Ok((allocated, times))
 }
 
 impl Allocated {
@@ -218,11 +349,21 @@ mod tests {
     }
 
     fn trial(name: &str, pods: &[Pod], seed: u64, demand: f64) -> Allocated {
-        let cluster = cluster();
+        on(&cluster(), name, pods, seed, demand, Arrivals::OneByOne)
+    }
+
+    fn on(
+        cluster: &Arc<Cluster>,
+        name: &str,
+        pods: &[Pod],
+        seed: u64,
+        demand: f64,
+        arrivals: Arrivals,
+    ) -> Allocated {
         let assumptions = Assumptions::default();
         let policy = PolicyConfig::named(name).unwrap().with_seed(seed);
         let trial =
-            Trial { cluster: &cluster, pods, assumptions: &assumptions, policy: &policy, demand, seed };
+            Trial { cluster, pods, assumptions: &assumptions, policy: &policy, arrivals, demand, seed };
         run(&trial, None, &|_| {}).unwrap().0
     }
 
@@ -231,7 +372,7 @@ mod tests {
         // Each pod wants a core and a GPU: 5 GPUs can be given locally, all 8 remotely.
         let pods: Vec<Pod> = (0..4).map(|i| pod(&format!("p{i}"), 1000, 1, 1000)).collect();
         let local = trial("first-fit", &pods, 1, 1.5);
-        assert_eq!((local.pods, local.dropped), (12, 7));
+        assert_eq!((local.pods, local.waiting), (12, 7));
         assert_eq!(local.at(100).unwrap().gpus_allocated_percent, 62.5);
         assert_eq!((local.idle_percent, local.sliver_percent), (37.5, 0.0));
         assert_eq!(local.at(50).unwrap().demand_percent, 50);
@@ -265,6 +406,7 @@ mod tests {
             pods: &none,
             assumptions: &assumptions,
             policy: &policy,
+            arrivals: Arrivals::OneByOne,
             demand: 1.0,
             seed: 0,
         };
@@ -281,6 +423,39 @@ mod tests {
             typical.iter().map(|(task, part)| (task.cpu_milli, *part)).collect::<Vec<_>>(),
             [(1000, 0.75), (7, 0.25)]
         );
+    }
+
+    /// Ten nodes of four GPUs, and pods of which some leave much of a GPU over.
+    fn sharing() -> (Arc<Cluster>, Vec<Pod>) {
+        let node = |i| {
+            let gpus = DeviceSpec::gpu("T4", 16384);
+            NodeSpec::new(format!("n{i}"), 48_000, 1 << 20).with_nic(100_000).with_devices(4, gpus)
+        };
+        let cluster = ClusterBuilder::new().nodes((0..10).map(node)).build().unwrap();
+        let sizes = [1000, 1000, 1000, 810, 810, 480, 520, 300];
+        let pods = sizes.iter().cycle().take(40).enumerate();
+        (Arc::new(cluster), pods.map(|(i, milli)| pod(&format!("p{i}"), 4000, 1, *milli)).collect())
+    }
+
+    #[test]
+    fn a_small_trace_gives_these_figures() {
+        let (cluster, pods) = sharing();
+        let given = |name, arrivals| on(&cluster, name, &pods, 1, 1.3, arrivals);
+        let percent = |allocated: &Allocated, demands: &[u32]| -> Vec<String> {
+            let at = |demand: &u32| allocated.at(*demand).unwrap().gpus_allocated_percent;
+            demands.iter().map(at).map(|percent| format!("{percent:.3}")).collect()
+        };
+        let [ours, fgd] = ["drmaestro", "fgd"].map(|name| given(name, Arrivals::AtOnce));
+        let low: Vec<u32> = (1..=9).map(|tenth| tenth * 10).collect();
+        assert_eq!(percent(&ours, &low), percent(&fgd, &low));
+        assert_eq!(percent(&ours, &[80, 90]), ["79.000", "88.525"], "all that is asked for");
+        let high = [100, 110, 120, 130];
+        assert_eq!(percent(&ours, &high), ["92.325", "92.525", "93.475", "93.750"]);
+        assert_eq!(percent(&fgd, &high), ["91.025", "93.425", "93.425", "93.425"]);
+        // To a policy that takes one after another, and keeps nothing back, it is the same how they come.
+        let one = given("fgd", Arrivals::OneByOne);
+        assert_eq!(percent(&one, &high[3..]), percent(&fgd, &high[3..]));
+        assert_eq!((one.waiting, one.pods), (fgd.waiting, fgd.pods));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use rgpu_placement::policy::{MAX_REMOTE_SHARE, MAX_SLIVER};
 use rgpu_placement::{Cluster, PolicyConfig, WHOLE};
 use serde_json::{Map, Value, json};
 
-use crate::allocation::{Allocated, Mark, Trial, run};
+use crate::allocation::{Allocated, Arrivals, Mark, Trial, run};
 use crate::engine::{Clock, Progress};
 use crate::error::{Error, Result};
 use crate::openb::{Assumptions, Pod};
@@ -49,6 +49,8 @@ pub struct Trials<'a> {
     pub demand: f64,
     /// Seeds 1 to this.
     pub seeds: u64,
+    /// How pods come.
+    pub arrivals: Arrivals,
 }
 
 impl Trials<'_> {
@@ -75,6 +77,7 @@ impl Trials<'_> {
                 policy: config,
                 demand: self.demand,
                 seed: config.seed,
+                arrivals: self.arrivals,
             };
             let (allocated, times) = run(&trial, clock, progress)?;
             Ok(Tried { policy: config.name().to_owned(), seed: config.seed, allocated, times })
@@ -89,10 +92,33 @@ impl Trials<'_> {
         (once * self.seeds as f64 * self.policies.len() as f64) as u64
     }
 
-    /// The demands at which results are given: 100%, if it is reached, and the end.
+    /// The demands at which there are results, in percent: each whole 10% and the end.
     fn marks(&self) -> Vec<u32> {
-        let end = (self.demand * 100.0).round() as u32;
-        if end > 100 { vec![100, end] } else { vec![end] }
+        crate::allocation::demands(self.demand)
+    }
+
+    /// Those of them that the first table has: 100%, if it is reached, and the end.
+    fn main_marks(&self) -> Vec<u32> {
+        self.marks()
+            .into_iter()
+            .rev()
+            .enumerate()
+            .filter(|(i, mark)| *i == 0 || *mark == 100)
+            .map(|(_, mark)| mark)
+            .rev()
+            .collect()
+    }
+
+    /// A value of one policy's runs at one demand, in the order of the seeds.
+    fn values(
+        &self,
+        tried: &[Tried],
+        policy: &str,
+        demand_percent: u32,
+        value: fn(&Mark) -> f64,
+    ) -> Vec<f64> {
+        let of_policy = tried.iter().filter(|one| one.policy == policy);
+        of_policy.filter_map(|one| one.allocated.at(demand_percent).map(value)).collect()
     }
 
     /// What was published for that policy at that demand, if this is the trace for which it was.
@@ -111,14 +137,15 @@ impl Trials<'_> {
 
     /// Means and spreads as text, beside what was published.
     pub fn text(&self, tried: &[Tried]) -> String {
-        let marks = self.marks();
+        let marks = self.main_marks();
         let mut header = vec!["policy".to_owned()];
         for mark in &marks {
             header.push(format!("GPUs at {mark}%"));
             header.push("published".into());
         }
         header.extend(
-            ["remote", "remote traffic", "busiest link", "CPUs", "memory", "dropped"].map(str::to_owned),
+            ["idle", "slivers", "remote", "remote traffic", "busiest link", "CPUs", "memory", "waiting"]
+                .map(str::to_owned),
         );
         let mut rows = vec![header];
         for config in self.policies {
@@ -147,11 +174,37 @@ impl Trials<'_> {
             row.push(format!("{:.1}%", last(|mark| mark.cpu_allocated_percent)));
             row.push(format!("{:.1}%", last(|mark| mark.memory_allocated_percent)));
             let part =
-                |allocated: &Allocated| allocated.dropped as f64 / allocated.pods.max(1) as f64 * 100.0;
+                |allocated: &Allocated| allocated.waiting as f64 / allocated.pods.max(1) as f64 * 100.0;
             row.push(format!("{:.1}%", mean(&of(&part))));
             rows.push(row);
         }
-        align(&rows)
+        format!("{}\n{}", align(&rows), align(&self.by_demand(tried)))
+    }
+
+    /// GPUs allocated at each demand, a column for each policy; beside the policies that gave remote devices, how many.
+    fn by_demand(&self, tried: &[Tried]) -> Vec<Vec<String>> {
+        let marks = self.marks();
+        let remote = |policy: &str, mark| mean(&self.values(tried, policy, mark, |mark| mark.remote_percent));
+        let has_remote: Vec<bool> = self
+            .policies
+            .iter()
+            .map(|one| marks.iter().any(|mark| remote(one.name(), *mark) > 0.0))
+            .collect();
+        let mut header = vec!["demand".to_owned()];
+        for (config, has_remote) in self.policies.iter().zip(&has_remote) {
+            header.push(config.name().to_owned());
+            header.extend(has_remote.then(|| "remote".to_owned()));
+        }
+        let row = |mark: u32| {
+            let mut row = vec![format!("{mark}%")];
+            for (config, has_remote) in self.policies.iter().zip(&has_remote) {
+                let values = self.values(tried, config.name(), mark, |mark| mark.gpus_allocated_percent);
+                row.push(format!("{:.2} ±{:.2}%", mean(&values), deviation(&values)));
+                row.extend(has_remote.then(|| format!("{:.2}%", remote(config.name(), mark))));
+            }
+            row
+        };
+        std::iter::once(header).chain(marks.iter().map(|mark| row(*mark))).collect()
     }
 
     /// Every run and the means as JSON.
@@ -178,7 +231,7 @@ impl Trials<'_> {
                     "sliver_percent": allocated.sliver_percent,
                     "busiest_link_percent": allocated.busiest_link * 100.0,
                     "pods": allocated.pods,
-                    "dropped": allocated.dropped,
+                    "waiting": allocated.waiting,
                 })
             })
             .collect();
@@ -186,15 +239,11 @@ impl Trials<'_> {
             .policies
             .iter()
             .map(|config| {
-                let mut percent = Map::new();
-                let mut beside = Map::new();
+                let (mut percent, mut remote, mut beside) = (Map::new(), Map::new(), Map::new());
                 for mark in &marks {
-                    let values: Vec<f64> = tried
-                        .iter()
-                        .filter(|one| one.policy == config.name())
-                        .filter_map(|one| Some(one.allocated.at(*mark)?.gpus_allocated_percent))
-                        .collect();
-                    percent.insert(mark.to_string(), json!(mean(&values)));
+                    let of = |value| json!(mean(&self.values(tried, config.name(), *mark, value)));
+                    percent.insert(mark.to_string(), of(|mark| mark.gpus_allocated_percent));
+                    remote.insert(mark.to_string(), of(|mark| mark.remote_percent));
                     if let Some(value) = self.published(config.name(), *mark) {
                         beside.insert(mark.to_string(), json!(value));
                     }
@@ -204,6 +253,7 @@ impl Trials<'_> {
                     "max_remote_percent": config.get(&MAX_REMOTE_SHARE) * 100.0,
                     "max_sliver_percent": (config.get(&MAX_SLIVER) * f64::from(WHOLE)).round() / 10.0,
                     "gpus_allocated_percent": percent,
+                    "remote_percent": remote,
                     "published": beside,
                 })
             })
@@ -214,6 +264,7 @@ impl Trials<'_> {
             "pods": self.pods.len(),
             "demand": self.demand,
             "seeds": self.seeds,
+            "arrivals": self.arrivals.name(),
             "assumptions": {
                 "traffic_mbps_per_gpu": self.assumptions.traffic_mbps,
                 "nic_mbps_per_gpu": self.assumptions.nic_mbps_per_gpu,
@@ -273,6 +324,7 @@ mod tests {
             policies: &["best-fit", "random"].map(|name| PolicyConfig::named(name).unwrap()),
             demand: 1.3,
             seeds: 3,
+            arrivals: Arrivals::OneByOne,
         };
         let tried = trials.run(2, None, &|_| {}).unwrap();
         let json = trials.json(&tried);

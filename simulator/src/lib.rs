@@ -9,6 +9,7 @@ mod engine;
 mod error;
 mod events;
 mod formats;
+pub mod grid;
 mod openb;
 pub mod papers;
 pub mod parallel;

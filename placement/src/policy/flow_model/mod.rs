@@ -8,31 +8,25 @@
 //! cheapest arc is its optimum.
 
 mod explaining;
+mod pass;
 mod phases;
 pub(super) mod settings;
+mod slivers;
 mod solo;
 mod view;
 
-use std::collections::HashMap;
-
 use super::explain::{Explanation, Watched};
 use super::fragmentation::Fragmentation;
-use super::{Decisions, Policy, PolicyConfig, Reason};
+use super::{Decisions, Policy, PolicyConfig};
+use crate::cluster::WHOLE;
 use crate::error::Error;
 use crate::ids::JobId;
-use crate::job::{Job, Task};
-use crate::placement::Placement;
+use crate::job::Job;
 use crate::queue::Waiting;
 use crate::state::ClusterState;
 use crate::usage::Usage;
 use settings::FlowSettings;
 use view::View;
-
-/// Jobs in one batch. More would find slightly cheaper placements in great crowds, in much more time.
-const BATCH: usize = 512;
-
-/// A batch's jobs may want this many times what is free: not every job will take its share.
-const OVERBOOK: u64 = 2;
 
 /// Both policies: they differ in their settings.
 #[derive(Debug)]
@@ -46,25 +40,6 @@ pub(super) struct FlowModel {
     seen_work_s: f64,
     scratch: Option<Usage>,
     watched: Watched,
-}
-
-/// Jobs that are the same to the model.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Class<'a> {
-    tasks: &'a [Task],
-    profile: u32,
-    numbers: [u64; 3],
-}
-
-impl<'a> Class<'a> {
-    fn of(job: &'a Job) -> Class<'a> {
-        let goal = job.goal_s.unwrap_or(0.0);
-        Class {
-            tasks: &job.tasks,
-            profile: job.profile.0,
-            numbers: [job.scale.to_bits(), goal.to_bits(), job.importance.to_bits()],
-        }
-    }
 }
 
 impl FlowModel {
@@ -134,65 +109,12 @@ impl Policy for FlowModel {
             neighbours: vec![None; state.cluster().nodes().len()],
             now_s,
             leftovers: None,
+            max_sliver: WHOLE,
             mean_work_s,
         };
-        // Why a class was left, and after how many rounds of waiting: who waited less needn't try again, because
-        // during a round, resources get only scarcer and the network only busier.
-        let mut given_up: HashMap<Class<'_>, (Reason, u32)> = HashMap::new();
-        let mut rest = waiting.iter();
-        loop {
-            let mut batch: Vec<&Waiting> = Vec::new();
-            let mut budget = view.budget();
-            for waiting in rest.by_ref() {
-                decisions.work.considered += 1;
-                if let Some((reason, rounds)) = given_up.get(&Class::of(&waiting.job))
-                    && waiting.rounds <= *rounds
-                {
-                    decisions.left.push((waiting.job.id, reason.clone()));
-                    continue;
-                }
-                if !view.plenty(&waiting.job) {
-                    given_up.insert(Class::of(&waiting.job), (Reason::NoRoom, u32::MAX));
-                    decisions.left.push((waiting.job.id, Reason::NoRoom));
-                    continue;
-                }
-                budget.spend(&waiting.job);
-                batch.push(waiting);
-                if batch.len() >= BATCH || budget.is_spent() {
-                    break;
-                }
-            }
-            if batch.is_empty() {
-                break;
-            }
-            let mut outcomes: Vec<Option<Placement>> = vec![None; batch.len()];
-            if batch.len() > 1 || batch[0].job.tasks.len() > 1 {
-                phases::place(&mut view, &batch, &mut outcomes)?;
-            }
-            for (waiting, outcome) in batch.into_iter().zip(outcomes) {
-                let job = &waiting.job;
-                let class = Class::of(job);
-                let placed = match (outcome, given_up.get(&class)) {
-                    (Some(placement), _) => Ok(placement),
-                    (None, Some((reason, rounds))) if waiting.rounds <= *rounds => Err(reason.clone()),
-                    (None, _) => solo::place(&mut view, waiting),
-                };
-                match placed {
-                    Ok(placement) => decisions.placed.push((job.id, placement)),
-                    Err(reason) => {
-                        let rounds = match reason {
-                            Reason::Postponed { .. } | Reason::Disturbing => waiting.rounds,
-                            _ => u32::MAX,
-                        };
-                        given_up.insert(class, (reason.clone(), rounds));
-                        decisions.left.push((job.id, reason));
-                    }
-                }
-            }
-        }
-        let considered = decisions.work.considered;
+        slivers::place(&mut view, waiting, &mut decisions)?;
         decisions.work = view.work;
-        decisions.work.considered = considered;
+        decisions.work.considered = waiting.len() as u64;
         for waiting in waiting {
             if !self.watched.wants(waiting.job.id) {
                 continue;
@@ -202,6 +124,7 @@ impl Policy for FlowModel {
             view.tolerated.fill(f64::NAN);
             view.neighbours.fill(None);
             view.leftovers = None;
+            view.max_sliver = WHOLE;
             let explanation = explaining::explain(&mut view, waiting, &decisions);
             self.watched
                 .record(waiting.job.id, Explanation { now_s, policy: self.name.to_owned(), ..explanation });

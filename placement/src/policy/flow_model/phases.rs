@@ -12,8 +12,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::pass::Class;
+use super::solo;
 use super::view::{Arc, View};
-use super::{Class, solo};
 use crate::cost;
 use crate::error::{Error, Phase};
 use crate::flow::{Algorithm, ArcId, Network, NodeId as FlowNode};
@@ -181,9 +182,9 @@ impl Builder {
     }
 }
 
-/// For each aggregator the nodes that its flow goes to, each as often as there are units, in the arcs' order.
-fn taken(arcs: &[Vec<(ArcId, NodeId)>], solution: &crate::flow::Solution) -> Vec<std::vec::IntoIter<NodeId>> {
-    let nodes = |arcs: &Vec<(ArcId, NodeId)>| {
+/// For each aggregator the places that its flow goes to, each as often as there are units, in the arcs' order.
+fn taken<P: Copy>(arcs: &[Vec<(ArcId, P)>], solution: &crate::flow::Solution) -> Vec<std::vec::IntoIter<P>> {
+    let nodes = |arcs: &Vec<(ArcId, P)>| {
         let each = arcs.iter().flat_map(|&(arc, node)| {
             std::iter::repeat_n(node, usize::try_from(solution.flow(arc)).unwrap_or(0))
         });
@@ -237,8 +238,8 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
         return Ok(false);
     }
     let mut builder = Builder::new(Phase::ServerCentric)?;
-    // Per class: its aggregator, and the arcs out of it, the cheapest first.
-    let mut arcs: Vec<Vec<(ArcId, NodeId)>> = Vec::new();
+    // Per class: its aggregator, and the arcs out of it, the cheapest first, with whether they promise local devices.
+    let mut arcs: Vec<Vec<(ArcId, (NodeId, bool))>> = Vec::new();
     let mut aggregators: Vec<FlowNode> = Vec::new();
     for (class, &(job, task)) in classes.iter().enumerate() {
         let aggregator = builder.node(0)?;
@@ -253,7 +254,7 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
             }
             let plain = builder.machine(arc.node, 1, fits)?;
             let machine = if side == 1 { plain } else { builder.machine(arc.node, 0, slots)? };
-            out.push((builder.arc(aggregator, machine, slots, arc.cost)?, arc.node));
+            out.push((builder.arc(aggregator, machine, slots, arc.cost)?, (arc.node, side == 0)));
         }
         aggregators.push(aggregator);
         arcs.push(out);
@@ -285,9 +286,13 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
         if solution.flow(arc) == 0 {
             continue;
         }
-        let Some(node) = slots[class].next() else { continue };
+        let Some((node, local)) = slots[class].next() else { continue };
         let job = &waiting[i].job;
-        match view.take_server(job, &job.tasks[t], node, false) {
+        let taken = match local {
+            true => view.take_local(job, &job.tasks[t], node),
+            false => view.take_server(job, &job.tasks[t], node, false),
+        };
+        match taken {
             Some(at) => {
                 batch.placed[i][t] = Some(at);
                 kept = true;

@@ -66,15 +66,25 @@ pub static WAIT_WEIGHT: Number = Number {
     in_broker: false,
 };
 
-/// Parts of devices are held back that would leave over more than this part of a device, except where no other device
-/// has the same amount left over. 1: nothing is held back. For clusters in which more is asked for than there is: what is
-/// given is used up, but parts that are hard to complete wait long.
+/// A sliver is what a part of a device leaves over that is more than this part of a device, except where no other device
+/// has the same amount left over. While more waits than there may be room for, jobs whose parts would leave slivers are
+/// placed after those that leave none. 1: nothing is a sliver.
 pub static MAX_SLIVER: Number = Number {
     name: "max_sliver",
-    about: "Parts of devices are held back that would leave over more than this part of a device",
-    default: 1.0,
+    about: "While devices are scarce, jobs come last whose parts would leave over more than this part of a device",
+    default: 0.04,
     range: 0.0..=1.0,
     or_infinite: false,
+    in_broker: false,
+};
+
+/// After so many rounds of waiting, a job is placed in its turn, whatever it leaves over.
+pub static SLIVER_ROUNDS: Number = Number {
+    name: "sliver_rounds",
+    about: "For so many rounds at most others may come first because of `max_sliver`",
+    default: 60.0,
+    range: 0.0..=1e9,
+    or_infinite: true,
     in_broker: false,
 };
 
@@ -105,6 +115,7 @@ pub(in crate::policy) static DRMAESTRO_SETTINGS: &[Setting] = &[
     Setting::Number(&AFFINITY_PREFERENCE),
     Setting::Number(&WAIT_WEIGHT),
     Setting::Number(&MAX_SLIVER),
+    Setting::Number(&SLIVER_ROUNDS),
     Setting::Flag(&DISAGGREGATE_GPUS),
     Setting::Flag(&DISAGGREGATE_NVMES),
 ];
@@ -115,7 +126,6 @@ pub(in crate::policy) static FIRMAMENT_SETTINGS: &[Setting] = &[
     Setting::Number(&REMOTE_PREFERENCE),
     Setting::Number(&AFFINITY_PREFERENCE),
     Setting::Number(&WAIT_WEIGHT),
-    Setting::Number(&MAX_SLIVER),
 ];
 
 /// Whether any devices may be remote.
@@ -142,6 +152,8 @@ pub(crate) struct FlowSettings {
     pub wait_weight: f64,
     /// [`MAX_SLIVER`], in thousandths of a device.
     pub max_sliver: u16,
+    /// What [`SLIVER_ROUNDS`] is set to; the greatest number for infinite.
+    pub sliver_rounds: u32,
 }
 
 impl FlowSettings {
@@ -159,14 +171,16 @@ impl FlowSettings {
             affinity_preference: config.get(&AFFINITY_PREFERENCE),
             wait_weight: config.get(&WAIT_WEIGHT),
             max_sliver: (config.get(&MAX_SLIVER) * f64::from(crate::WHOLE)).round() as u16,
+            sliver_rounds: config.get(&SLIVER_ROUNDS) as u32,
         }
     }
 
-    /// Those of `firmament`, which gives no remote devices and knows nothing of the network.
+    /// Those of `firmament`, which gives no remote devices, knows nothing of the network, and doesn't look at slivers.
     pub(crate) fn firmament(config: &PolicyConfig) -> FlowSettings {
         FlowSettings {
             disaggregated: [false; DeviceKind::COUNT],
             network_aware: false,
+            max_sliver: crate::WHOLE,
             ..FlowSettings::drmaestro(config)
         }
     }

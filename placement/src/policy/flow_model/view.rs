@@ -1,6 +1,5 @@
 //! What a round looks at: the free amounts as they are while it decides, and what costs follow from them.
 
-use super::OVERBOOK;
 use super::settings::FlowSettings;
 use crate::cluster::{Cluster, WHOLE};
 use crate::cost;
@@ -24,6 +23,9 @@ const SLACK: f64 = 1.0;
 /// W grows no further than this: more than any placement costs, and little enough for the solver's integers.
 const MOST_WAITED: f64 = 1e4;
 
+/// A batch's jobs may want this many times what is free: not every job will take its share.
+const OVERBOOK: u64 = 2;
+
 /// A round's view of the cluster.
 pub(super) struct View<'a> {
     pub cluster: &'a Cluster,
@@ -41,6 +43,8 @@ pub(super) struct View<'a> {
     pub now_s: f64,
     /// How many devices have so many thousandths free; `None` until it is asked for.
     pub leftovers: Option<Vec<u32>>,
+    /// The greatest sliver that a part may leave over in this pass, in thousandths; [`WHOLE`]: any.
+    pub max_sliver: u16,
     /// The mean, over the jobs seen so far, of their best completion times.
     pub mean_work_s: f64,
 }
@@ -431,8 +435,8 @@ impl View<'_> {
     }
 
     /// Whether parts of devices are given with an eye on what they leave over.
-    fn spares_slivers(&self) -> bool {
-        self.settings.max_sliver < WHOLE
+    pub(super) fn spares_slivers(&self) -> bool {
+        self.max_sliver < WHOLE
     }
 
     /// How many of a node's devices a task could have for the request, each serving one of it.
@@ -465,7 +469,7 @@ impl View<'_> {
             }
             counts
         });
-        left <= self.settings.max_sliver || leftovers[usize::from(left)] == 0
+        left <= self.max_sliver || leftovers[usize::from(left)] == 0
     }
 
     /// What the server-centric arcs of a task have in common.
@@ -549,7 +553,8 @@ impl View<'_> {
         if !self.usage.fits_server(node, task) || !task.allows(node) {
             return None;
         }
-        let with_devices = with_devices && !self.spares_slivers();
+        let parts = task.devices.iter().any(|request| request.milli < WHOLE);
+        let with_devices = with_devices && !(parts && self.spares_slivers());
         let all = with_devices || task.devices.iter().all(|request| !self.disaggregated(request));
         let local = if all { self.fragmentation.grant(self.cluster, &self.usage, node, task) } else { None };
         let at = match local {
@@ -567,6 +572,23 @@ impl View<'_> {
             }
         };
         self.usage.take_task(self.cluster, &at, task, job.profile);
+        self.leftovers = None;
+        Some(at)
+    }
+
+    /// Takes a task's server-centric part and all its devices in one node; takes nothing where a device is not there.
+    pub(super) fn take_local(&mut self, job: &Job, task: &Task, node: NodeId) -> Option<TaskPlacement> {
+        let mut at = self.take_server(job, task, node, true)?;
+        for (number, request) in task.devices.iter().enumerate() {
+            let have = at.grants.iter().filter(|grant| usize::from(grant.request) == number).count();
+            for _ in have..usize::from(request.count) {
+                if !self.take_device(&mut at, request, number as u16, node) {
+                    self.leftovers = None;
+                    self.usage.give_task(self.cluster, &at, task, job.profile);
+                    return None;
+                }
+            }
+        }
         Some(at)
     }
 
