@@ -23,7 +23,7 @@ struct Blocks {
 impl Blocks {
     /// Blocks of the diagonal are there.
     fn random(blocks: usize, size: usize, seed: usize) -> Self {
-        let is_there = |i: usize, j: usize| i == j || (i * 7 + j * 5 + seed) % 3 == 0;
+        let is_there = |i: usize, j: usize| i == j || (i * 7 + j * 5 + seed).is_multiple_of(3);
         let places = (0..blocks).flat_map(|i| (0..blocks).map(move |j| (i, j)));
         let there = places.filter(|&(i, j)| is_there(i, j)).collect();
         let all = Square::random(blocks * size, seed, 0);
