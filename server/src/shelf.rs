@@ -78,13 +78,13 @@ impl Member {
         if !self.files.contains_key(&about.st_ino) && self.files.len() >= MOST_FILES {
             return false;
         }
-        let file = self.files.entry(about.st_ino).or_insert_with(|| Arc::new(file)).clone();
-        let lent =
-            Lent { tenant: self.tenant.clone(), lender: self.number, piece: Piece { file, offset, size } };
         let mut shelf = self.shelf.lent.lock();
         if shelf.contains_key(&token) {
             return false;
         }
+        let file = self.files.entry(about.st_ino).or_insert_with(|| Arc::new(file)).clone();
+        let lent =
+            Lent { tenant: self.tenant.clone(), lender: self.number, piece: Piece { file, offset, size } };
         shelf.insert(token, lent);
         self.lent += 1;
         true

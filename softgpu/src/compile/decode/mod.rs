@@ -33,7 +33,8 @@ const WORDS: &[Type] = &[Type::U32, Type::S32, Type::U64, Type::S64];
 const HALVES: &[Type] = &[Type::F16, Type::F16x2, Type::Bf16, Type::Bf16x2];
 
 impl Reader {
-    /// Of opcodes that cannot be executed, whatever their modifiers are.
+    /// Of opcodes that cannot be executed, whatever their modifiers are. It has one address, by which tests know it.
+    #[inline(never)]
     pub(super) fn refused(&mut self) -> Option<Op> {
         None
     }
