@@ -28,6 +28,8 @@ const MATERIAL: f64 = 0.05;
 const SHORTEST_S: f64 = 0.05;
 /// Of a remote run the network must have been watched for this part of its time.
 const WATCHED: f64 = 0.5;
+/// But not of one that is over within so many heartbeats.
+const SHORT_BEATS: f64 = 10.0;
 
 /// A tenant's program.
 pub(crate) type Program = (String, String);
@@ -248,11 +250,11 @@ impl Core {
         }
         if remote > 0 {
             if watched.watched_ms < WATCHED * seconds * 1000.0
-                && seconds * 1000.0 > 4.0 * self.settings.heartbeat_ms as f64
+                && seconds * 1000.0 > SHORT_BEATS * self.settings.heartbeat_ms as f64
             {
                 return None;
             }
-            // A run that is over between two heartbeats has met what its nodes' links carry on average.
+            // A run that is over between two heartbeats has met what the placement saw on its nodes' links.
             used.load = match watched.watched_ms > 0.0 {
                 true => watched.load_ms / watched.watched_ms,
                 false => self.mean_load(record),
