@@ -26,6 +26,8 @@ const PAUSE_MS: u64 = 2000;
 const MATERIAL: f64 = 0.05;
 /// Shorter runs say nothing about where a program runs: starting it took most of them (seconds).
 const SHORTEST_S: f64 = 0.05;
+/// More bytes than a program sends and receives before it does anything.
+const STARTING: u64 = 64 << 10;
 /// Of a remote run the network must have been watched for this part of its time.
 const WATCHED: f64 = 0.5;
 /// But not of one that is over within so many heartbeats.
@@ -237,7 +239,8 @@ impl Core {
                 let busy = device.busy_ms as f64 / 1000.0;
                 used.share = used.share.max(busy);
                 used.memory_mib = used.memory_mib.max(device.peak_memory as f64 / MIB as f64);
-                worked |= device.busy_ms > 0 || device.launches > 0;
+                let moved = device.bytes_in + device.bytes_out;
+                worked |= device.busy_ms > 0 || device.launches > 0 || moved > STARTING;
             }
             if *node != record.home {
                 moved += bytes(usage).into_iter().max().unwrap_or(0);
