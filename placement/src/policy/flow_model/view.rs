@@ -336,8 +336,10 @@ impl View<'_> {
         if self.settings.network_aware && cost::violates(job, expected_s) {
             return cost + self.unscheduled_at_first();
         }
-        // Never above what leaving the task would cost: without a goal to keep, running late is better than not.
-        cost.min(self.unscheduled_at_first() - 0.01)
+        // Never above what leaving the task would cost: without a goal to keep, running late is better than not. What would be above it
+        // keeps its order below it: the later, the dearer.
+        let most = self.unscheduled_at_first() - 0.01;
+        if cost <= most { cost } else { most + 0.01 * (1.0 - most / cost) }
     }
 
     /// Equation 8, before any waiting.
