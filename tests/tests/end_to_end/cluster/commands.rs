@@ -63,6 +63,8 @@ fn shows() -> Result<()> {
             );
         }
     }
+    // A shorter run would teach nothing.
+    puppet.ask("sleep 0.2")?;
     puppet.finish()?;
     cluster.wait_idle(SOON)?;
     // It has run to its end, and something was learnt from that.
