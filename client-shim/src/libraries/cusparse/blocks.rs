@@ -1,12 +1,12 @@
 //! Matrices of dense blocks: products, triangular systems, and incomplete factorisations.
 
 use rgpu_libraries::{
-    BlockIncomplete, BlockMatrix, BlockProduct, BlockSolve, DataType, DenseMatrix, IncompleteTask,
-    SparseFormat, SparseMatrix, Transpose,
+    BlockIncomplete, BlockMatrix, BlockProduct, BlockSolve, DataType, DenseMatrix, IncompleteTask, Transpose,
 };
 
 use super::handle::{check, description, queue, scalar};
 use super::solve::{create_factors, destroy_factors, factors, set_boost, wrong_pivot};
+use super::sum;
 use super::{CUSPARSE, count, op, typed};
 use crate::libraries::math::{Out, Result, invalid, math, missing};
 
@@ -28,18 +28,7 @@ fn blocks(
     if size == 0 {
         return invalid("Blocks without elements");
     }
-    let blocks = SparseMatrix {
-        format: SparseFormat::Csr,
-        rows: count(rows.into())?,
-        columns: count(columns.into())?,
-        stored: count(stored.into())?,
-        offsets: offsets as u64,
-        indices: indices as u64,
-        values: values as u64,
-        kind,
-        base: description(described)?.base,
-        ..SparseMatrix::default()
-    };
+    let blocks = sum::rows(kind, (rows, columns), (described, stored, values, offsets, indices))?;
     Ok(BlockMatrix { blocks, size, by_columns: direction == 1 })
 }
 

@@ -93,6 +93,15 @@ unsafe fn with_labels(loss: DnnCtc, labels: In<i32>, lengths: In<i32>, steps: In
     Ok(DnnCtc { labels, label_lengths, input_lengths, ..loss })
 }
 
+/// Tells what all versions of a descriptor say, and gives the rest.
+fn tell(raw: usize, kind: Out<u32>, normalization: Out<u32>, gradient: Out<u32>) -> Result<Ctc> {
+    let said = LOSSES.get(raw)?;
+    kind.set(said.kind)?;
+    normalization.set(said.normalization)?;
+    gradient.set(said.gradient)?;
+    Ok(said)
+}
+
 calls! {
     /// `cudnnSetCTCLossDescriptor`.
     fn cudnnSetCTCLossDescriptor(raw: usize, kind: u32) {
@@ -116,30 +125,19 @@ calls! {
     }
     /// `cudnnGetCTCLossDescriptorEx`.
     fn cudnnGetCTCLossDescriptorEx(raw: usize, kind: Out<u32>, normalization: Out<u32>, gradient: Out<u32>) {
-        let said = LOSSES.get(raw)?;
-        kind.set(said.kind)?;
-        normalization.set(said.normalization)?;
-        gradient.set(said.gradient)
+        tell(raw, kind, normalization, gradient).map(drop)
     }
     /// `cudnnGetCTCLossDescriptor_v8`.
     fn cudnnGetCTCLossDescriptor_v8(
         raw: usize, kind: Out<u32>, normalization: Out<u32>, gradient: Out<u32>, most: Out<i32>,
     ) {
-        let said = LOSSES.get(raw)?;
-        kind.set(said.kind)?;
-        normalization.set(said.normalization)?;
-        gradient.set(said.gradient)?;
-        most.set(said.most)
+        most.set(tell(raw, kind, normalization, gradient)?.most)
     }
     /// `cudnnGetCTCLossDescriptor_v9`.
     fn cudnnGetCTCLossDescriptor_v9(
         raw: usize, kind: Out<u32>, normalization: Out<u32>, gradient: Out<u32>, most: Out<i32>,
     ) {
-        let said = LOSSES.get(raw)?;
-        kind.set(said.kind)?;
-        normalization.set(said.normalization)?;
-        gradient.set(said.gradient)?;
-        most.set(said.most)
+        most.set(tell(raw, kind, normalization, gradient)?.most)
     }
     /// `cudnnGetCTCLossWorkspaceSize`: none is needed.
     fn cudnnGetCTCLossWorkspaceSize(
