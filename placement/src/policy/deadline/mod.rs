@@ -22,6 +22,7 @@ use std::collections::HashSet;
 
 use self::compositions::Compositions;
 use super::explain::{Explanation, Watched};
+use super::flow_model::settings::disaggregated;
 use super::{DISAGGREGATE_GPUS, DISAGGREGATE_NVMES, Decisions, Policy, PolicyConfig, Reason, Setting};
 use crate::cluster::Cluster;
 use crate::error::Error;
@@ -65,13 +66,10 @@ struct Round<'a> {
 impl DeadlineFirst {
     /// A policy of that name which follows that strategy.
     pub(super) fn new(config: &PolicyConfig, strategy: Strategy) -> DeadlineFirst {
-        let mut disaggregated = [false; DeviceKind::COUNT];
-        disaggregated[DeviceKind::Gpu.index()] = config.get(&DISAGGREGATE_GPUS);
-        disaggregated[DeviceKind::Nvme.index()] = config.get(&DISAGGREGATE_NVMES);
         DeadlineFirst {
             name: config.name(),
             strategy,
-            disaggregated,
+            disaggregated: disaggregated(config),
             scratch: None,
             watched: Watched::default(),
         }

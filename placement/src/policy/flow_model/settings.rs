@@ -130,7 +130,15 @@ pub(in crate::policy) static FIRMAMENT_SETTINGS: &[Setting] = &[
 
 /// Whether any devices may be remote.
 pub(in crate::policy) fn disaggregates(config: &PolicyConfig) -> bool {
-    config.get(&DISAGGREGATE_GPUS) || config.get(&DISAGGREGATE_NVMES)
+    disaggregated(config).contains(&true)
+}
+
+/// By kind of device, whether it may be remote.
+pub(in crate::policy) fn disaggregated(config: &PolicyConfig) -> [bool; DeviceKind::COUNT] {
+    let mut disaggregated = [false; DeviceKind::COUNT];
+    disaggregated[DeviceKind::Gpu.index()] = config.get(&DISAGGREGATE_GPUS);
+    disaggregated[DeviceKind::Nvme.index()] = config.get(&DISAGGREGATE_NVMES);
+    disaggregated
 }
 
 /// The settings as a round reads them.
@@ -159,11 +167,8 @@ pub(crate) struct FlowSettings {
 impl FlowSettings {
     /// Those of `drmaestro`.
     pub(crate) fn drmaestro(config: &PolicyConfig) -> FlowSettings {
-        let mut disaggregated = [false; DeviceKind::COUNT];
-        disaggregated[DeviceKind::Gpu.index()] = config.get(&DISAGGREGATE_GPUS);
-        disaggregated[DeviceKind::Nvme.index()] = config.get(&DISAGGREGATE_NVMES);
         FlowSettings {
-            disaggregated,
+            disaggregated: disaggregated(config),
             network_aware: config.get(&NETWORK_AWARE),
             link_limit: config.get(&LINK_LIMIT),
             max_remote_share: config.get(&MAX_REMOTE_SHARE),
