@@ -304,10 +304,7 @@ impl Core {
                 Some(Undo::Policy(policy)) => self.policy = policy,
                 Some(Undo::Gone(gone)) => self.gone = gone,
                 Some(Undo::Withdrawn(withdrawn)) => self.withdrawn = withdrawn,
-                Some(Undo::Known(program, known)) => {
-                    self.set_known(program, known);
-                    self.profiles_due = true;
-                }
+                Some(Undo::Known(program, known)) => drop(self.set_known(program, known)),
                 None => break,
             }
         }

@@ -5,7 +5,7 @@
 //! what it used. A tenant's runs count for its own programs only: nobody's records decide about somebody else's.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rgpu_control::LeaseId;
 use rgpu_control::api::{GrantUsage, LearntProfile, LeaseState, Quantity};
@@ -41,13 +41,21 @@ pub(crate) type Program = (String, String);
 pub(crate) struct Known {
     /// The latest runs, the oldest first.
     runs: Vec<Arc<RunRecord>>,
-    pub estimate: Estimate,
+    /// What they say, once somebody has asked: a program may run often between two questions.
+    estimate: OnceLock<Estimate>,
 }
 
 impl Known {
     fn of(runs: Vec<Arc<RunRecord>>) -> Self {
-        let seen: Vec<Run> = runs.iter().map(|run| seen(run)).collect();
-        Self { estimate: estimate(&seen), runs }
+        Self { runs, estimate: OnceLock::new() }
+    }
+
+    /// What the runs say.
+    pub(super) fn estimate(&self) -> &Estimate {
+        self.estimate.get_or_init(|| {
+            let seen: Vec<Run> = self.runs.iter().map(|run| seen(run)).collect();
+            estimate(&seen)
+        })
     }
 
     fn last_ms(&self) -> u64 {
@@ -90,6 +98,11 @@ impl Learnt {
         self.0.iter()
     }
 
+    /// Whether something is known of a program.
+    pub(super) fn has(&self, program: &Program) -> bool {
+        self.0.contains_key(program)
+    }
+
     /// The program that ran longest ago, where there are too many.
     fn superfluous(&self) -> Option<Program> {
         let oldest = || self.0.iter().min_by_key(|(program, known)| (known.last_ms(), *program));
@@ -124,7 +137,11 @@ pub(crate) struct Watched {
 
 /// Bytes that have come in and gone out.
 fn bytes(usage: &[GrantUsage]) -> [u64; 2] {
-    usage.iter().fold([0, 0], |[into, out], usage| [into + usage.bytes_in, out + usage.bytes_out])
+    // What a node says may be anything.
+    let add = |[into, out]: [u64; 2], usage: &GrantUsage| {
+        [into.saturating_add(usage.bytes_in), out.saturating_add(usage.bytes_out)]
+    };
+    usage.iter().fold([0, 0], add)
 }
 
 impl Core {
@@ -137,8 +154,10 @@ impl Core {
     }
 
     fn nic_mbps(&self, node: &str) -> f64 {
-        let said = self.nodes.get(node).map_or(0, |node| node.record.registration.nic_mbps);
-        (if said == 0 { self.settings.default_nic_mbps } else { said }).max(1) as f64
+        let known = self.nodes.get(node);
+        let mbps = known
+            .map_or(self.settings.default_nic_mbps, |node| self.settings.nic_mbps(&node.record.registration));
+        mbps.max(1) as f64
     }
 
     /// A node has said what a lease uses there: takes note of what else was on the way to it.
@@ -172,8 +191,7 @@ impl Core {
     pub(super) fn learn(&mut self, id: LeaseId) {
         let Some(run) = self.run_of(id) else { return };
         let program = (run.tenant.clone(), run.program.clone());
-        let before = self.learnt.0.get(&program).cloned();
-        let mut runs = before.as_ref().map_or_else(Vec::new, |known| known.runs.clone());
+        let mut runs = self.learnt.0.get(&program).map_or_else(Vec::new, |known| known.runs.clone());
         let run = Arc::new(run);
         runs.push(run.clone());
         self.tx_write(Write::Run(run));
@@ -181,9 +199,7 @@ impl Core {
         for old in runs.drain(..more) {
             self.tx_write(Write::ForgetRun(old.id));
         }
-        let known = Known::of(runs);
-        self.profiles_due |= is_material(before.as_ref().map(|known| &known.estimate), &known.estimate);
-        self.put_known(program, Some(known));
+        self.put_known(program, Some(Known::of(runs)));
         if let Some(oldest) = self.learnt.superfluous() {
             self.forget_program(&oldest);
         }
@@ -196,7 +212,6 @@ impl Core {
             self.tx_write(Write::ForgetRun(run.id));
         }
         self.put_known(program.clone(), None);
-        self.profiles_due = true;
     }
 
     fn put_known(&mut self, program: Program, known: Option<Known>) {
@@ -206,6 +221,7 @@ impl Core {
 
     /// What was known of it before.
     pub(super) fn set_known(&mut self, program: Program, known: Option<Known>) -> Option<Known> {
+        self.profiles_due = true;
         match known {
             Some(known) => self.learnt.0.insert(program, known),
             None => self.learnt.0.remove(&program),
@@ -239,11 +255,11 @@ impl Core {
                 let busy = device.busy_ms as f64 / 1000.0;
                 used.share = used.share.max(busy);
                 used.memory_mib = used.memory_mib.max(device.peak_memory as f64 / MIB as f64);
-                let moved = device.bytes_in + device.bytes_out;
-                worked |= device.busy_ms > 0 || device.launches > 0 || moved > STARTING;
+                let copied = device.bytes_in.saturating_add(device.bytes_out);
+                worked |= device.busy_ms > 0 || device.launches > 0 || copied > STARTING;
             }
             if *node != record.home {
-                moved += bytes(usage).into_iter().max().unwrap_or(0);
+                moved = bytes(usage).into_iter().max().unwrap_or(0).saturating_add(moved);
                 used.capacity_mbps = used.capacity_mbps.min(self.nic_mbps(node));
             }
         }
@@ -296,6 +312,14 @@ impl Core {
         remote.chain([record.home.as_str()]).map(load).fold(0.0, f64::max)
     }
 
+    /// Whether the placement would decide otherwise, if it was told what is known now.
+    fn is_news(&self) -> bool {
+        let differs = |(program, known): (&Program, &Known)| {
+            is_material(self.profiles.taught(program), known.estimate())
+        };
+        self.profiles.has_others(&self.learnt) || self.learnt.iter().any(differs)
+    }
+
     /// Tells the placement what was learnt, if that would change anything and was not done just now.
     pub(super) fn teach(&mut self) {
         let now = self.now();
@@ -303,6 +327,9 @@ impl Core {
             return;
         }
         (self.profiles_due, self.profiles_ms) = (false, now);
+        if !self.is_news() {
+            return;
+        }
         match ProfileTable::new(&self.settings, &self.learnt) {
             Ok(profiles) => self.profiles = profiles,
             Err(e) => tracing::error!("a defect: what was learnt of programs cannot be used: {e}"),
@@ -315,11 +342,12 @@ impl Core {
     pub(super) fn learnt_views(&self, tenant: Option<&str>) -> Vec<LearntProfile> {
         let quantity = |of: Uncertain| Quantity { mean: of.mean, deviation: of.deviation };
         let seen = self.learnt.iter().filter(|((owner, _), _)| tenant.is_none_or(|tenant| tenant == owner));
-        seen.map(|((tenant, program), Known { runs, estimate })| LearntProfile {
+        let seen = seen.map(|(program, known)| (program, known, known.estimate()));
+        seen.map(|((tenant, program), known, estimate)| LearntProfile {
             program: program.clone(),
             tenant: tenant.clone(),
             runs: estimate.runs as u32,
-            last: runs.last().map_or(0, |run| run.ended_ms / 1000),
+            last: known.last_ms() / 1000,
             slowdown: quantity(estimate.slowdown),
             sensitivity: quantity(estimate.sensitivity),
             local_s: estimate

@@ -11,7 +11,7 @@ use rgpu_placement::{
 };
 
 use super::Settings;
-use super::learnt::{Known, Learnt, Program};
+use super::learnt::{Learnt, Program};
 use crate::store::NodeRecord;
 
 /// The placement counts memory in these.
@@ -25,7 +25,7 @@ pub(crate) fn node_spec(settings: &Settings, node: &NodeRecord, with_devices: bo
     let about = &node.registration;
     // The broker gives devices, not cores or memory: programs are where they are.
     let mut spec = NodeSpec::new(about.name.clone(), 0, 0);
-    spec.nic_mbps = if about.nic_mbps == 0 { settings.default_nic_mbps } else { about.nic_mbps };
+    spec.nic_mbps = settings.nic_mbps(about);
     let known = |name: &String| settings.switches.iter().any(|switch| switch.name == *name);
     spec.switch = about.switch.clone().filter(known);
     if about.tls {
@@ -78,6 +78,8 @@ pub(crate) struct ProfileTable {
 
 /// The profiles that were learnt of a program.
 struct LearntIds {
+    /// What they were made of.
+    estimate: Estimate,
     by_input: HashMap<u64, ProfileId>,
     /// For inputs that it never had.
     other: ProfileId,
@@ -98,7 +100,8 @@ impl ProfileTable {
             traffic.push(written.traffic_mbps);
         }
         let mut ids = HashMap::new();
-        for (program, Known { estimate, .. }) in learnt.iter() {
+        for (program, known) in learnt.iter() {
+            let estimate = known.estimate();
             let name = |what: &str| format!("\u{0}{}\u{0}{}\u{0}{what}", program.0, program.1);
             let mut add = |name: String, local_s: f64| {
                 all.push(profile(name, local_s, estimate));
@@ -113,12 +116,22 @@ impl ProfileTable {
             let by_input = estimate.local_s.iter();
             let by_input = by_input.map(|(input, time)| (*input, add(name(&input.to_string()), time.mean)));
             let by_input = by_input.collect();
-            ids.insert(program.clone(), LearntIds { by_input, other });
+            ids.insert(program.clone(), LearntIds { estimate: estimate.clone(), by_input, other });
         }
         let profiles = Profiles::new(all)?;
         let default = profiles.find("default").unwrap_or(ProfileId(0));
         let (profiles, traffic, learnt) = (Arc::new(profiles), Arc::new(traffic), Arc::new(ids));
         Ok(Self { profiles, traffic, learnt, default })
+    }
+
+    /// What the profiles of a program were made of, if it had been learnt by then.
+    pub(super) fn taught(&self, program: &Program) -> Option<&Estimate> {
+        self.learnt.get(program).map(|ids| &ids.estimate)
+    }
+
+    /// Whether there are profiles of other programs than these.
+    pub(super) fn has_others(&self, learnt: &Learnt) -> bool {
+        self.learnt.keys().any(|program| !learnt.has(program))
     }
 
     /// The profile of a tenant's request: the one that it names, if there is one of that name; else the one that somebody has

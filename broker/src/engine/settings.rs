@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_control::api::{PolicySettings, SettingValue};
+use rgpu_control::api::{PolicySettings, Registration, SettingValue};
 use rgpu_placement::policy::{DISAGGREGATE_NVMES, Setting, Value};
 use rgpu_placement::{Error, PolicyConfig, PolicyTable, Profile, SwitchSpec};
 
@@ -74,6 +74,13 @@ impl Default for Settings {
             events: 8192,
             ended: 8192,
         }
+    }
+}
+
+impl Settings {
+    /// What a node's link can carry, in Mbit/s: what it says, if it does.
+    pub(crate) fn nic_mbps(&self, node: &Registration) -> u64 {
+        if node.nic_mbps == 0 { self.default_nic_mbps } else { node.nic_mbps }
     }
 }
 
