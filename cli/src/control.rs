@@ -6,6 +6,7 @@ use rgpu_control::settings::{self, BROKER_CA_VARIABLE, BROKER_TOKEN_VARIABLE, BR
 use rgpu_control::{Broker, ClientError, LeaseId, Tls};
 
 use crate::Failure;
+use crate::own_cluster::OwnCluster;
 
 /// Which broker, and as whom.
 #[derive(clap::Args, Debug, Clone, Default)]
@@ -64,10 +65,22 @@ impl BrokerArguments {
 
     /// Prepares to speak to it. Nothing is sent yet.
     pub(crate) fn connect(&self) -> Result<Broker, Failure> {
-        let url = self.url().ok_or_else(|| {
-            let text = "Say which broker to ask: --broker URL, or RGPU_BROKER (start one with `rgpu broker`)";
-            Failure::with_status(text, 2)
-        })?;
+        let Some(url) = self.url() else {
+            // Nobody else is meant: this machine's own cluster.
+            let (cluster, plan) = OwnCluster::running().ok_or_else(|| {
+                let text = "Say which broker to ask: --broker URL, or RGPU_BROKER (start one with `rgpu broker`, or a cluster \
+                            on this machine with `rgpu cluster up`)";
+                Failure::with_status(text, 2)
+            })?;
+            let own = Self {
+                broker: Some(plan.url()),
+                broker_token_file: Some(
+                    self.broker_token_file.clone().unwrap_or_else(|| cluster.admin_token()),
+                ),
+                ..self.clone()
+            };
+            return own.connect();
+        };
         let file = self.broker_token_file.clone().or_else(|| settings::path(BROKER_TOKEN_VARIABLE));
         let file = file.ok_or_else(|| {
             let text = "Say who you are: --broker-token-file FILE, or RGPU_BROKER_TOKEN_FILE; the broker's administrator \

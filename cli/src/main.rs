@@ -4,6 +4,8 @@
 mod bench;
 #[cfg(feature = "broker")]
 mod broker;
+#[cfg(all(feature = "broker", feature = "serve"))]
+mod cluster;
 mod control;
 mod devices;
 mod doctor;
@@ -19,6 +21,7 @@ mod library;
 #[cfg(any(feature = "serve", feature = "broker"))]
 mod log;
 mod nodes;
+mod own_cluster;
 #[cfg(feature = "broker")]
 mod policy;
 mod probe;
@@ -40,6 +43,8 @@ left_out::left_out!(bench, "bench");
 left_out::left_out!(broker, "broker");
 #[cfg(not(feature = "broker"))]
 left_out::left_out!(policy, "broker");
+#[cfg(not(all(feature = "broker", feature = "serve")))]
+left_out::left_out!(cluster, "broker,serve");
 #[cfg(not(feature = "serve"))]
 left_out::left_out!(serve, "serve");
 #[cfg(not(feature = "sim"))]
@@ -60,6 +65,7 @@ use clap::{Parser, Subcommand};
         rgpu serve --listen 127.0.0.1:7070 --device software\n  \
         rgpu run --server 127.0.0.1:7070 -- ./vector_add\n  \
         rgpu run --in-process -- ./vector_add\n  \
+        rgpu cluster up\n  \
         rgpu run --broker http://broker:7080 --gpus 1 --share 25% -- ./vector_add\n  \
         rgpu doctor ./vector_add"
 )]
@@ -73,6 +79,7 @@ enum Command {
     Run(Box<run::Arguments>),
     Serve(Box<serve::Arguments>),
     Broker(broker::Arguments),
+    Cluster(cluster::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
     Ptxas(ptxas::Arguments),
@@ -105,6 +112,13 @@ enum Command {
         /// The driver's library
         driver: Option<std::ffi::OsString>,
     },
+    /// The process that keeps a cluster running; started by `rgpu cluster up`.
+    #[cfg(all(feature = "broker", feature = "serve"))]
+    #[command(name = cluster::SUPERVISOR_COMMAND, hide = true)]
+    ClusterSupervisor {
+        /// The cluster's directory
+        directory: std::path::PathBuf,
+    },
     /// A process that measures for `rgpu bench`.
     #[cfg(feature = "bench")]
     #[command(name = bench::WORKER_COMMAND, hide = true)]
@@ -117,6 +131,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::main(*arguments),
         Command::Serve(arguments) => serve::main(*arguments),
         Command::Broker(arguments) => broker::main(arguments),
+        Command::Cluster(arguments) => cluster::main(arguments),
         Command::Devices(arguments) => devices::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Ptxas(arguments) => ptxas::main(&arguments),
@@ -137,6 +152,8 @@ fn main() -> ExitCode {
         Command::Telemetry { devices, driver } => {
             Ok(rgpu_server::agent::telemetry_main(&devices, driver.as_deref()))
         }
+        #[cfg(all(feature = "broker", feature = "serve"))]
+        Command::ClusterSupervisor { directory } => cluster::supervise(directory),
         #[cfg(feature = "bench")]
         Command::BenchWorker => bench::worker_main(),
     };

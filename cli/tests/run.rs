@@ -25,6 +25,7 @@ impl Rgpu {
         command
             .args(arguments)
             .env("RGPU_LIBRARY", self.home.join("librgpu.so"))
+            .env("RGPU_CLUSTER_DIR", self.home.join("cluster"))
             .env("XDG_CACHE_HOME", self.home.join("cache"));
         for variable in ["RGPU_SERVER", "RGPU_IN_PROCESS", "LD_PRELOAD", "LD_LIBRARY_PATH"] {
             command.env_remove(variable);

@@ -25,6 +25,7 @@ impl Rgpu {
         command.arg("run").args(options).args(["--", "sh", "-c", line]);
         command
             .env("RGPU_LIBRARY", self.home.join("librgpu.so"))
+            .env("RGPU_CLUSTER_DIR", self.home.join("cluster"))
             .env("XDG_CACHE_HOME", self.home.join("cache"));
         for name in ["SERVER", "LEASE", "BROKER", "IN_PROCESS", "SOFTWARE_TOOLS"] {
             command.env_remove(format!("RGPU_{name}"));

@@ -30,6 +30,8 @@ pub const LEASE_GRACE_S: u64 = 86_400;
 pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
 /// Which of the cluster's nodes this machine is, where its host name doesn't say.
 pub const NODE_VARIABLE: &str = "RGPU_NODE";
+/// Where the files of the cluster are that `rgpu cluster up` makes.
+pub const CLUSTER_DIR_VARIABLE: &str = "RGPU_CLUSTER_DIR";
 /// Where `librgpu.so` is.
 pub const LIBRARY_VARIABLE: &str = "RGPU_LIBRARY";
 /// Whether the program's device is a software GPU, for the libraries and tools that have to know before they ask it.
@@ -231,6 +233,11 @@ pub fn all() -> Vec<Setting> {
             BROKER_CA_VARIABLE,
             &"the machine's own",
             "a file with certificates (PEM) that sign the broker's, where `--broker-ca` is not given",
+        ),
+        command(
+            CLUSTER_DIR_VARIABLE,
+            &"`$XDG_STATE_HOME/rgpu/cluster`, else `~/.local/state/rgpu/cluster`",
+            "where the files of this machine's own cluster are (`rgpu cluster up`), which is used where no broker and no server is named",
         ),
         command(NODE_VARIABLE, &"the broker recognises it", "which of the cluster's nodes this machine is"),
         command(LIBRARY_VARIABLE, &"beside the command, else `../lib`", "where `librgpu.so` is"),

@@ -79,7 +79,10 @@ impl Product {
     }
 }
 
-/// A command without any of rgpu's own variables, and without anything preloaded.
+/// The variable that says where the cluster of `rgpu cluster` is.
+pub const CLUSTER_DIRECTORY: &str = "RGPU_CLUSTER_DIR";
+
+/// A command without any of rgpu's own variables, and without anything preloaded. It finds no cluster of this user's.
 pub fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (key, _) in std::env::vars_os() {
@@ -88,6 +91,7 @@ pub fn clean(program: &Path) -> Command {
             command.env_remove(&key);
         }
     }
+    command.env(CLUSTER_DIRECTORY, "/nonexistent");
     command
 }
 

@@ -1,11 +1,12 @@
 //! `cargo xtask demo`: every example through a daemon on this machine.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rgpu_tests::examples::{self, Linking};
 use rgpu_tests::process;
-use rgpu_tests::product::{Daemon, Product, Stats, temporary};
+use rgpu_tests::product::{CLUSTER_DIRECTORY, Daemon, Product, Stats, clean, temporary};
 use rgpu_tests::toolkit::Version;
 
 use crate::{Parts, build, seconds, size_of_directory, toolkit};
@@ -58,6 +59,11 @@ pub(crate) fn demo(filter: &[String]) -> Result<bool> {
     }
     println!();
     println!("{passed} examples passed their self-check, {} failed", failed.len());
+    drop(daemon);
+    if let Some(example) = programs.first() {
+        println!();
+        cluster(&product, &example.program(Version::Cuda13, Linking::Static))?;
+    }
     println!();
     println!("time: building rgpu {}, fetching the CUDA compiler {},", seconds(built), seconds(fetched));
     println!(
@@ -68,5 +74,36 @@ pub(crate) fn demo(filter: &[String]) -> Result<bool> {
     println!("installed: {} ({} MB)", toolkit.root().display(), size_of_directory(toolkit.root()) >> 20);
     println!("built:     {} and {}", product.rgpu().display(), product.shim().display());
     println!("           {}", examples::directory(Version::Cuda13, Linking::Static).display());
+    println!("next:      {} cluster up", shown(product.rgpu()).display());
     Ok(failed.is_empty())
+}
+
+/// The file, as somebody in the current directory writes it.
+fn shown(path: PathBuf) -> PathBuf {
+    let current = std::env::current_dir().ok();
+    current.and_then(|current| Some(path.strip_prefix(current).ok()?.to_owned())).unwrap_or(path)
+}
+
+/// Makes a cluster on this machine, runs a program with a part of one of its GPUs, and stops the cluster.
+fn cluster(product: &Product, program: &Path) -> Result<()> {
+    let directory = temporary("cluster");
+    let program = shown(program.to_owned()).to_string_lossy().into_owned();
+    let outcome = (|| {
+        for arguments in [
+            &["cluster", "up", "--device", "software", "--port", "0"][..],
+            &["run", "--share", "25%", "--gpu-memory", "256MiB", "--", &program],
+            &["leases", "--all"],
+        ] {
+            let mut command = clean(&product.rgpu());
+            let finished = process::run(command.args(arguments).env(CLUSTER_DIRECTORY, &directory))?;
+            println!("$ rgpu {}", arguments.join(" "));
+            finished.output().lines().for_each(|line| println!("  {line}"));
+            finished.success()?;
+        }
+        Ok(())
+    })();
+    let mut command = clean(&product.rgpu());
+    process::run(command.args(["cluster", "down", "--forget"]).env(CLUSTER_DIRECTORY, &directory))?
+        .success()?;
+    outcome
 }

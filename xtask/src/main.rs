@@ -166,7 +166,7 @@ fn cargo(arguments: &[&str]) -> Command {
 enum Parts {
     /// All of it.
     All,
-    /// What running programs through a server takes: no broker, simulator or benchmarks. Less than half of the work.
+    /// What running programs through a server and in a cluster takes: no simulator or benchmarks.
     RunAndServe,
 }
 
@@ -180,7 +180,7 @@ impl Parts {
                 "--release",
                 "--no-default-features",
                 "--features",
-                "rgpu/serve,rgpu-client/in-process",
+                "rgpu/serve,rgpu/broker,rgpu-client/in-process",
             ],
         }
     }

@@ -54,7 +54,7 @@ impl Ended {
 }
 
 /// The signals that end a program, held back until somebody looks, so that they end nothing that has to be tidied up first.
-pub(super) struct Held {
+pub(crate) struct Held {
     old: libc::sigset_t,
     signals: OwnedFd,
 }
@@ -64,7 +64,7 @@ const ENDING: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, lib
 
 impl Held {
     /// Holds them from now on, in this thread and those that it starts. [`run`] lets the program have them again.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let set = set_of(&ENDING);
         // SAFETY: all zeroes is a valid set; live arguments.
         let (old, fd) = unsafe {
@@ -85,8 +85,13 @@ impl Held {
     }
 
     /// Waits for a signal, for so long.
-    pub(super) fn wait(&self, time: Duration) -> Option<libc::c_int> {
+    pub(crate) fn wait(&self, time: Duration) -> Option<libc::c_int> {
         self.poll(None, time.as_millis() as libc::c_int)
+    }
+
+    /// Lets a program that is going to be started have the signals that this process had before.
+    pub(crate) fn release_in(&self, command: &mut Command) {
+        start_with(command, self.old);
     }
 
     fn poll(&self, woken: Option<&Woken>, milliseconds: libc::c_int) -> Option<libc::c_int> {
@@ -141,14 +146,7 @@ pub(super) fn run(command: &mut Command, held: Option<&Held>) -> io::Result<Ende
         libc::sigprocmask(libc::SIG_BLOCK, &set, &mut old);
         old
     };
-    let old = held.map_or(old, |held| held.old);
-    // SAFETY: all that the closure calls is sigprocmask, which may be called after a fork.
-    unsafe {
-        command.pre_exec(move || {
-            libc::sigprocmask(libc::SIG_SETMASK, &old, std::ptr::null_mut());
-            Ok(())
-        })
-    };
+    start_with(command, held.map_or(old, |held| held.old));
     let child = command.spawn()?;
     loop {
         // SAFETY: all zeroes is a valid siginfo_t.
@@ -163,6 +161,17 @@ pub(super) fn run(command: &mut Command, held: Option<&Held>) -> io::Result<Ende
             send(&child, signal);
         }
     }
+}
+
+/// Has a program start with these signals blocked, and no others.
+fn start_with(command: &mut Command, blocked: libc::sigset_t) {
+    // SAFETY: all that the closure calls is sigprocmask, which may be called after a fork.
+    unsafe {
+        command.pre_exec(move || {
+            libc::sigprocmask(libc::SIG_SETMASK, &blocked, std::ptr::null_mut());
+            Ok(())
+        })
+    };
 }
 
 fn waited_for() -> libc::sigset_t {

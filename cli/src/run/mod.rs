@@ -15,8 +15,10 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::library::{self, Links};
+use crate::own_cluster::OwnCluster;
 use crate::{Failure, Outcome};
-use child::{Ended, Held};
+use child::Ended;
+pub(crate) use child::Held;
 use lease::{Asked, LeaseArguments};
 use renewal::Leased;
 use rgpu_control::settings::{
@@ -175,9 +177,11 @@ fn find_device_source(arguments: &Arguments) -> Result<DeviceSource, Failure> {
         }
         return Ok(DeviceSource::Named);
     }
-    if lease.given() && !lease.broker_known() {
+    if lease.given() && !lease.broker_known() && OwnCluster::running().is_none() {
         let option = lease.needs().unwrap_or("--broker-token-file");
-        let text = format!("{option} wants a broker: say which with --broker URL, or RGPU_BROKER");
+        let text = format!(
+            "{option} wants a broker: say which with --broker URL or RGPU_BROKER, or start one with `rgpu cluster up`"
+        );
         return Err(Failure::with_status(text, 2));
     }
     // A lease covers the programs that its program starts, also those that it starts like this.
@@ -186,9 +190,13 @@ fn find_device_source(arguments: &Arguments) -> Result<DeviceSource, Failure> {
         return Ok(DeviceSource::Leased);
     }
     if !inherited && !settings::is_on(SERVER_VARIABLE) && !settings::is_on(IN_PROCESS_VARIABLE) {
+        if OwnCluster::running().is_some() {
+            return Ok(DeviceSource::Leased);
+        }
         return Err(Failure::with_status(
             "Say which GPU to use: --broker URL for one that a broker leases, --server HOST:PORT for a server's (start one \
-             with `rgpu serve`), or --in-process for the software GPU inside the program",
+             with `rgpu serve`), or --in-process for the software GPU inside the program. Or start a \
+             cluster on this machine with `rgpu cluster up`, which is then used",
             2,
         ));
     }

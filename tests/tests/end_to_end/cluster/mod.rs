@@ -6,6 +6,7 @@ mod encrypted;
 mod examples;
 mod faults;
 mod nvidia;
+mod own;
 mod partitions;
 mod policy;
 mod servers_lost;
@@ -27,6 +28,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// The tests.
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = commands::tests();
+    tests.extend(own::tests());
     tests.extend(tokens::tests());
     tests.extend(encrypted::tests());
     tests.extend(partitions::tests());
