@@ -60,6 +60,8 @@ impl LeaseRequest {
             scale: None,
             goal_s: None,
             importance: None,
+            deadline_s: None,
+            estimate_s: None,
             traffic_mbps: None,
             wait_s: 0,
             now_or_never: false,

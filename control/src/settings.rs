@@ -30,6 +30,10 @@ pub const LEASE_GRACE_S: u64 = 86_400;
 pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
 /// Which of the cluster's nodes this machine is, where its host name doesn't say.
 pub const NODE_VARIABLE: &str = "RGPU_NODE";
+/// By when the programs that are started are to have ended, from when a lease is asked for.
+pub const DEADLINE_VARIABLE: &str = "RGPU_DEADLINE";
+/// How long they would run alone on whole devices of their own machine.
+pub const ESTIMATE_VARIABLE: &str = "RGPU_ESTIMATE";
 /// Where `librgpu.so` is.
 pub const LIBRARY_VARIABLE: &str = "RGPU_LIBRARY";
 /// Whether the program's device is a software GPU, for the libraries and tools that have to know before they ask it.
@@ -231,6 +235,16 @@ pub fn all() -> Vec<Setting> {
             BROKER_CA_VARIABLE,
             &"the machine's own",
             "a file with certificates (PEM) that sign the broker's, where `--broker-ca` is not given",
+        ),
+        command(
+            DEADLINE_VARIABLE,
+            &"none",
+            "how long after asking for a lease the program is to have ended, such as `10m`, where `--deadline` is not given",
+        ),
+        command(
+            ESTIMATE_VARIABLE,
+            &"what the broker has learnt",
+            "how long the program would run alone on whole GPUs of its own machine, where `--estimate` is not given",
         ),
         command(NODE_VARIABLE, &"the broker recognises it", "which of the cluster's nodes this machine is"),
         command(LIBRARY_VARIABLE, &"beside the command, else `../lib`", "where `librgpu.so` is"),

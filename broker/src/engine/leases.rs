@@ -7,6 +7,7 @@ use rgpu_placement::policy::LINK_LIMIT;
 use rgpu_placement::{Cluster, DeviceRequest, Error, Job, JobId, NodeId, WHOLE, reachable};
 
 use super::core::{Core, wanted};
+use super::deadlines;
 use super::live::{End, Entry};
 use super::model::{self, MIB};
 use super::settings::{Settings, policy_config};
@@ -24,6 +25,8 @@ const MAX_TRAFFIC_MBPS: u64 = 100_000_000;
 pub(crate) struct Found {
     pub node: String,
     pub device: u32,
+    /// Thousandths of it.
+    pub milli: u16,
 }
 
 /// Why a lease does not get what a placement round found for it: mostly because the state has changed since the round began.
@@ -59,9 +62,13 @@ pub(crate) fn check_request(request: &LeaseRequest, settings: &Settings) -> Resu
     if !(1..=MAX_DEVICES).contains(&request.gpus) {
         return bad(format!("gpus is {}: a lease has from 1 to {MAX_DEVICES} devices", request.gpus));
     }
-    if !(1..=WHOLE).contains(&request.share_milli) {
-        return bad(format!("share_milli is {}: a share is from 1 to 1000 thousandths", request.share_milli));
+    if request.share_milli > WHOLE {
+        return bad(format!(
+            "share_milli is {}: a share is from 1 to 1000 thousandths, and 0 lets the broker choose",
+            request.share_milli
+        ));
     }
+    deadlines::check(request)?;
     if PublicKey::parse(&request.holder).is_none() {
         return bad("holder is no public key: 32 bytes in base64 (URL alphabet, no padding)".into());
     }
@@ -159,6 +166,10 @@ impl Core {
         let disaggregates = policy.disaggregates();
         let client = NodeId(cluster.nodes().len() as u32 - 1);
         let home = cluster.find(home).unwrap_or(client);
+        let left_s = request.deadline_s.unwrap_or(f64::INFINITY);
+        let chosen = self.profiles.part(cluster, tenant, request, home, left_s);
+        let request = deadlines::decided(request, chosen);
+        let request: &LeaseRequest = &request;
         let wish = model::device_request(cluster, request, self.profiles.traffic_mbps(tenant, request));
         let planned = wish.memory_mib * MIB;
         // The library places parts of several devices, but its check knows only whole ones.
@@ -270,7 +281,7 @@ impl Core {
             return Err(NotGranted::Count { found: found.len(), wanted: request.gpus });
         }
         let mut grants: Vec<Grant> = Vec::with_capacity(found.len());
-        for Found { node, device } in found {
+        for Found { node, device, .. } in found {
             let entry = self.nodes.get(node).filter(|entry| entry.available());
             let entry = entry.ok_or_else(|| NotGranted::NodeGone(node.clone()))?;
             let report = entry
@@ -338,6 +349,8 @@ impl Core {
         }
         let mut record = LeaseRecord::clone(&entry.record);
         let submit_s = entry.live.submit_s;
+        let chosen = found.first().map_or(WHOLE, |found| found.milli);
+        record.request = deadlines::decided(&record.request, chosen).into_owned();
         record.grants = self.grants(&record.request, &record.home, found)?;
         record.state = LeaseState::Active;
         record.reason.clear();
@@ -393,7 +406,9 @@ impl Core {
         let Some(entry) = self.leases.get_mut(&id) else { return };
         if completed && entry.record.state == LeaseState::Active {
             entry.live.watched.finished_s = Some(now_s);
+            self.meet_deadline(id);
         }
+        let Some(entry) = self.leases.get(&id) else { return };
         let (how, usual) = match entry.record.state {
             LeaseState::Waiting => (End::Withdrawn, "it was withdrawn while it waited"),
             _ => (End::Released, "it was given back"),

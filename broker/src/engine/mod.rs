@@ -8,6 +8,7 @@ mod adoption;
 mod clock;
 mod core;
 mod counters;
+mod deadlines;
 mod events;
 mod feed;
 mod learnt;

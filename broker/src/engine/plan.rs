@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::{
-    CapabilitySet, ClusterState, Decisions, DeviceId, DeviceKind, DeviceRequest, Explanation, Grant, JobId,
-    ModelSet, NodeId, Placement, Policy, Queue, Task, TaskPlacement,
+    CapabilitySet, ClusterState, Decisions, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet,
+    NodeId, Placement, Policy, Queue, Task, TaskPlacement,
 };
 
 use super::Settings;
 use super::core::held_grants;
+use super::deadlines;
 use super::feed::{News, Seen};
 use super::leases::Found;
 use super::model::{self, MIB, ProfileTable};
@@ -62,6 +63,15 @@ struct Known {
     /// The client whose place that is, where it is no node.
     client: Option<String>,
     version: Version,
+    /// Where it waits and leaves its share to the broker.
+    choice: Option<Choice>,
+}
+
+/// The share that was chosen for a lease that waits.
+struct Choice {
+    milli: u16,
+    record: Arc<LeaseRecord>,
+    submit_s: f64,
 }
 
 /// How many decisions may be explained besides those that somebody asked for: explaining one takes as long as making it.
@@ -271,10 +281,10 @@ impl Planner {
         let job = JobId(self.next_job);
         self.next_job += 1;
         let client = self.clients.contains_key(&record.home).then(|| record.home.clone());
-        self.known.insert(seen.id, Known { job, home, client, version: version(record) });
+        self.known.insert(seen.id, Known { job, home, client, version: version(record), choice: None });
         self.ids.insert(job, seen.id);
         let result = match record.state {
-            LeaseState::Waiting => self.enqueue(seen, record, job, home),
+            LeaseState::Waiting => self.enqueue(seen, record, job, home, now_s),
             _ => self.run(seen, record, job, home),
         };
         if let Err(e) = result {
@@ -283,19 +293,65 @@ impl Planner {
         true
     }
 
+    /// The share that a waiting lease is to get now: what it asks for, or what its deadline wants.
+    fn share(&self, record: &LeaseRecord, home: NodeId, submit_s: f64, now_s: f64) -> u16 {
+        match (&self.state, record.request.deadline_s) {
+            (Some(state), Some(deadline)) if record.request.share_milli == 0 => {
+                let left_s = submit_s + deadline - now_s;
+                self.profiles.part(state.cluster(), &record.tenant, &record.request, home, left_s)
+            }
+            _ => record.request.share_milli,
+        }
+    }
+
+    /// Chooses the shares anew that waiting leases leave to the broker: while they wait, less is left until their deadlines.
+    fn choose_again(&mut self, now_s: f64) {
+        let different = |(id, known): (&LeaseId, &Known)| {
+            let choice = known.choice.as_ref()?;
+            let milli = self.share(&choice.record, known.home, choice.submit_s, now_s);
+            (milli != choice.milli).then_some(*id)
+        };
+        let different: Vec<LeaseId> = self.known.iter().filter_map(different).collect();
+        for id in different {
+            let job = JobId(self.next_job);
+            let Some(known) = self.known.get_mut(&id) else { continue };
+            let (old, home) = (std::mem::replace(&mut known.job, job), known.home);
+            let Some(Choice { record, submit_s, .. }) = known.choice.take() else { continue };
+            self.next_job += 1;
+            let waiting = self.queue.waiting().iter().find(|waiting| waiting.job.id == old);
+            let rounds = waiting.map_or(0, |waiting| waiting.rounds);
+            self.queue.remove(old);
+            self.ids.remove(&old);
+            self.ids.insert(job, id);
+            let seen = Seen { id, record: None, submit_s, granted_s: 0.0, rounds };
+            if let Err(e) = self.enqueue(&seen, &record, job, home, now_s) {
+                tracing::error!("the lease {id} is missing in the cluster's model: {e}");
+            }
+        }
+    }
+
     fn enqueue(
         &mut self,
         seen: &Seen,
-        record: &LeaseRecord,
+        record: &Arc<LeaseRecord>,
         job: JobId,
         home: NodeId,
+        now_s: f64,
     ) -> Result<(), rgpu_placement::Error> {
         let Some(state) = &self.state else { return Ok(()) };
-        let traffic = self.profiles.traffic_mbps(&record.tenant, &record.request);
-        let wish = model::device_request(state.cluster(), &record.request, traffic);
+        let (cluster, tenant) = (state.cluster(), &record.tenant);
+        let milli = self.share(record, home, seen.submit_s, now_s);
+        let request = deadlines::decided(&record.request, milli);
+        let request: &LeaseRequest = &request;
+        let traffic = self.profiles.traffic_mbps(tenant, request);
+        let wish = model::device_request(cluster, request, traffic);
         let task = model::task(wish, home, self.disaggregates);
-        let job =
-            self.profiles.job(&record.tenant, &record.request, job, seen.id.to_string(), seen.submit_s, task);
+        let job = self.profiles.job(tenant, request, job, seen.id.to_string(), seen.submit_s, task);
+        if record.request.share_milli == 0
+            && let Some(known) = self.known.get_mut(&seen.id)
+        {
+            known.choice = Some(Choice { milli, record: record.clone(), submit_s: seen.submit_s });
+        }
         let began = Instant::now();
         let result = self.queue.push_waited(Arc::new(job), seen.rounds);
         self.updates += began.elapsed();
@@ -419,6 +475,7 @@ impl Planner {
     /// Decides about what waits.
     pub(super) fn round(&mut self, now_s: f64) -> Result<Round, rgpu_placement::Error> {
         let mut round = Round::default();
+        self.choose_again(now_s);
         let Some(state) = &self.state else { return Ok(round) };
         if self.queue.is_empty() {
             return Ok(round);
@@ -445,17 +502,18 @@ impl Planner {
             self.counted_s = now_s;
         }
         let cluster = state.cluster();
-        let found = |device: DeviceId| {
+        let found = |grant: &Grant| {
+            let device = grant.device;
             let node = cluster.device(device).node;
             let first = cluster.node(node).devices().next().map_or(0, |first| first.0);
-            Found { node: self.names[node.index()].clone(), device: device.0 - first }
+            Found { node: self.names[node.index()].clone(), device: device.0 - first, milli: grant.milli }
         };
         let mut decided: HashSet<JobId> = HashSet::new();
         for (job, placement) in &decisions.placed {
             decided.insert(*job);
             let grants = placement.tasks.iter().flat_map(|at| &at.grants);
             if let Some(id) = self.ids.get(job) {
-                round.found.push((*id, grants.map(|grant| found(grant.device)).collect()));
+                round.found.push((*id, grants.map(found).collect()));
             }
         }
         for (job, reason) in &decisions.left {

@@ -1,6 +1,7 @@
 //! Tests of the engine as a whole: with a clock that they set, and nodes that do as they are told.
 
 mod adoption;
+mod deadlines;
 mod faults;
 mod learning;
 mod leases;

@@ -227,6 +227,8 @@ mod tests {
             usage: Vec::new(),
             sessions: 0,
             ca: None,
+            deadline: None,
+            deadline_kept: None,
         }
     }
 

@@ -76,6 +76,8 @@ pub(super) struct Seeker<'a> {
     pub signals: &'a Held,
     /// When all waiting is to be over, if that was said.
     pub end: Option<Instant>,
+    /// When the program is to have ended, if that was said.
+    pub deadline: Option<Instant>,
     pub away: Away,
 }
 
@@ -93,10 +95,21 @@ impl Seeker<'_> {
         }
     }
 
+    /// The request with its deadline, which counts from when the broker takes it.
+    fn from_now(&self, request: &LeaseRequest) -> Result<LeaseRequest, Failure> {
+        let Some(deadline) = self.deadline else { return Ok(request.clone()) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let text = "The deadline has passed before the broker was reached: the program was not started";
+            return Err(Failure::with_status(text, TRY_LATER));
+        }
+        Ok(LeaseRequest { deadline_s: Some(left.as_secs_f64()), ..request.clone() })
+    }
+
     /// A lease that is granted; `None` where the broker has forgotten it.
     fn once(&mut self, request: &LeaseRequest) -> Result<Option<Waited>, Failure> {
         let lease = loop {
-            let (broker, request) = (self.broker.clone(), request.clone());
+            let (broker, request) = (self.broker.clone(), self.from_now(request)?);
             match run_interruptibly(self.signals, move || broker.request_lease(&request))? {
                 Interruptible::Done(Ok(lease)) => break lease,
                 // Should it have been made all the same, nobody renews it, and it ends.

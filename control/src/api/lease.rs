@@ -19,7 +19,8 @@ records! {
         /// Bytes of memory of each; 0 is all of a whole device's, and of a part the same part.
         #[serde(default)]
         pub memory: u64,
-        /// Thousandths of each device's time: 1 to 1000.
+        /// Thousandths of each device's time: 1 to 1000; 0 lets the broker choose by `deadline_s`: the least part of a device that
+        /// keeps the deadline, or a whole one.
         pub share_milli: u16,
         /// Models that will do; empty is any.
         #[serde(default)]
@@ -52,6 +53,13 @@ records! {
         /// The importance of that, from 1 (most) to 10 (z); 1 unless given.
         #[serde(default)]
         pub importance: Option<f64>,
+        /// The deadline: by when the program is to have ended, in seconds from when the broker takes the request, however long that
+        /// waits. It is no moment of a clock, so that the client's clock does not matter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub deadline_s: Option<f64>,
+        /// How long the program would run alone on whole devices of its own machine, in seconds; what its profile says unless given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub estimate_s: Option<f64>,
         /// Traffic that each remote device makes, in Mbit/s; the profile's unless given.
         #[serde(default)]
         pub traffic_mbps: Option<u64>,
@@ -120,6 +128,13 @@ records! {
         /// With encrypted connections: the certificates (PEM) that sign those of servers without a fingerprint.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub ca: Option<String>,
+        /// By when its program is to have ended, in seconds since 1970 by the broker's clock, where it has a deadline.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub deadline: Option<u64>,
+        /// Whether the deadline is expected to be kept, or was, where anything is known of the program's time. For a lease that waits:
+        /// if it were granted now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub deadline_kept: Option<bool>,
     }
     /// What waits or runs, as the placement sees it.
     pub struct Job {
