@@ -139,7 +139,7 @@ fn each(values: impl Iterator<Item = String>) -> String {
     if values.is_empty() { "-".into() } else { values.join(",") }
 }
 
-/// Nodes and device numbers, such as `a:0,1 b:0`.
+/// Nodes, device numbers and NVMe devices, such as `a:0,1 b:0 b:nvme0n1`.
 pub(crate) fn places(lease: &Lease) -> String {
     let mut text = String::new();
     let mut last = "";
@@ -151,6 +151,10 @@ pub(crate) fn places(lease: &Lease) -> String {
         let gap = if text.is_empty() { "" } else { " " };
         text += &format!("{gap}{}:{}", grant.node, grant.device);
         last = &grant.node;
+    }
+    for nvme in &lease.nvmes {
+        let gap = if text.is_empty() { "" } else { " " };
+        text += &format!("{gap}{}:{}", nvme.node, nvme.device);
     }
     if text.is_empty() { "-".into() } else { text }
 }

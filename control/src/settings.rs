@@ -30,6 +30,8 @@ pub const LEASE_GRACE_S: u64 = 86_400;
 pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
 /// Which of the cluster's nodes this machine is, where its host name doesn't say.
 pub const NODE_VARIABLE: &str = "RGPU_NODE";
+/// Where the NVMe devices of a program's lease are.
+pub const NVME_DEVICES_VARIABLE: &str = "RGPU_NVME_DEVICES";
 /// By when the programs that are started are to have ended, from when a lease is asked for.
 pub const DEADLINE_VARIABLE: &str = "RGPU_DEADLINE";
 /// How long they would run alone on whole devices of their own machine.
@@ -152,6 +154,11 @@ pub fn all() -> Vec<Setting> {
             SERVER_VARIABLE,
             &"",
             "the server whose GPUs to use, `HOST:PORT`; several with commas between",
+        ),
+        program(
+            NVME_DEVICES_VARIABLE,
+            &"",
+            "where the NVMe devices of the program's lease are, with commas between: for the program itself; `rgpu run` sets it",
         ),
         program(IN_PROCESS_VARIABLE, &"`0`", "`1`: the software GPU inside the program, without a server"),
         program(

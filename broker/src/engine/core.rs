@@ -20,7 +20,7 @@ use super::live::{DeviceUse, End, Entry, Held, LeaseLive, NodeEntry, NodeLive};
 use super::model::ProfileTable;
 use super::settings::complete;
 use super::withdrawn::Withdrawn;
-use super::{Counters, Settings, StartError, problem};
+use super::{Counters, Settings, StartError, nvmes, problem};
 use crate::store::{Kept, LeaseRecord, NodeRecord, Write};
 
 /// How to take a change back.
@@ -558,6 +558,13 @@ impl Core {
         let empty = *held == Held::default();
         for grant in held_grants(lease) {
             self.weigh_grant(lease, grant, add);
+        }
+        for nvme in nvmes::held(lease) {
+            let Some(node) = self.nodes.get_mut(&nvme.node) else { continue };
+            match add {
+                true => node.live.leases.insert(lease.id),
+                false => node.live.leases.remove(&lease.id),
+            };
         }
         if empty {
             self.tenants.remove(&lease.tenant);

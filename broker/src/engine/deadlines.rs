@@ -12,13 +12,13 @@ use rgpu_control::api::{ErrorCode, LeaseRequest, LeaseState, Problem};
 use rgpu_control::units;
 use rgpu_placement::learning::Uncertain;
 use rgpu_placement::part::{Need, Part};
-use rgpu_placement::{Cluster, Conditions, NodeId, ProfileId, WHOLE};
+use rgpu_placement::{Cluster, Conditions, DeviceKind, NodeId, ProfileId, WHOLE};
 
 use super::core::Core;
-use super::live::Entry;
+use super::live::{Entry, NodeEntry};
 use super::model::{self, MIB, ProfileTable};
-use super::problem;
 use super::views::remote_share;
+use super::{nvmes, problem};
 use crate::store::LeaseRecord;
 
 /// The longest deadline, in seconds: ten years.
@@ -118,7 +118,8 @@ impl ProfileTable {
         home: NodeId,
         left_s: f64,
     ) -> u16 {
-        let remote_share = if cluster.node(home).devices().next().is_some() { 0.0 } else { 1.0 };
+        let own = nvmes::of_kind(cluster, home, DeviceKind::Gpu).next().is_some();
+        let remote_share = if own { 0.0 } else { 1.0 };
         let part = |need: Need| need.part(model::smallest_mib(cluster, request), left_s);
         self.need(tenant, request, remote_share).map(part).map_or(WHOLE, |part: Part| part.milli)
     }
@@ -167,7 +168,8 @@ impl Core {
                 (granted, remote_share(record), record.grants.first().map_or(WHOLE, |g| g.share_milli))
             }
             None => {
-                let own = self.nodes.get(&record.home).is_some_and(|node| node.available());
+                let has = |node: &NodeEntry| node.available() && !node.record.registration.devices.is_empty();
+                let own = self.nodes.get(&record.home).is_some_and(has);
                 let share = record.request.share_milli;
                 (now, if own { 0.0 } else { 1.0 }, if share == 0 { WHOLE } else { share })
             }

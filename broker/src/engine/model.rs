@@ -6,12 +6,12 @@ use std::sync::Arc;
 use rgpu_control::api::LeaseRequest;
 use rgpu_placement::learning::{Estimate, estimate};
 use rgpu_placement::{
-    CapabilitySet, Cluster, ClusterBuilder, DeviceKind, DeviceRequest, DeviceSpec, Job, JobId, ModelSet,
-    NodeId, NodeSpec, Profile, ProfileId, Profiles, Task, WHOLE,
+    CapabilitySet, Cluster, ClusterBuilder, Device, DeviceKind, DeviceRequest, DeviceSpec, Job, JobId,
+    ModelSet, NodeId, NodeSpec, Profile, ProfileId, Profiles, Task, WHOLE,
 };
 
-use super::Settings;
 use super::learnt::{Learnt, Program};
+use super::{Settings, nvmes};
 use crate::store::NodeRecord;
 
 /// The placement counts memory in these.
@@ -44,6 +44,8 @@ pub(crate) fn node_spec(settings: &Settings, node: &NodeRecord, with_devices: bo
                 alone: device.alone,
                 numa: 0,
             })
+            // The devices of leases are numbered without these.
+            .chain(about.nvmes.iter().map(nvmes::spec))
             .collect();
     }
     spec
@@ -201,8 +203,10 @@ fn limits(cluster: &Cluster, request: &LeaseRequest) -> (ModelSet, CapabilitySet
 pub(super) fn smallest_mib(cluster: &Cluster, request: &LeaseRequest) -> u64 {
     let (models, needs) = limits(cluster, request);
     let devices = cluster.devices().iter();
-    let devices = devices.filter(|device| models.contains(device.model) && device.offers.has_all(needs));
-    devices.map(|device| device.memory_mib).min().unwrap_or(0)
+    let suits = |device: &&Device| {
+        device.kind == DeviceKind::Gpu && models.contains(device.model) && device.offers.has_all(needs)
+    };
+    devices.filter(suits).map(|device| device.memory_mib).min().unwrap_or(0)
 }
 
 /// What a request, whose share is decided, wants of a cluster.
@@ -230,8 +234,13 @@ pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_
 ///
 /// Policies that don't give devices of other nodes have to find a node for the task as a whole. They choose where the devices are,
 /// and the program uses them from where it is.
-pub(crate) fn task(wish: DeviceRequest, home: NodeId, disaggregates: bool) -> Task {
-    let task = Task::default().with(wish);
+pub(crate) fn task(
+    wishes: impl IntoIterator<Item = DeviceRequest>,
+    home: NodeId,
+    disaggregates: bool,
+) -> Task {
+    let wishes = wishes.into_iter().filter(|wish| wish.count > 0);
+    let task = wishes.fold(Task::default(), Task::with);
     match disaggregates {
         true => Task { only: vec![home], ..task },
         false => Task { preferred: vec![home], ..task },

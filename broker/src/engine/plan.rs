@@ -4,6 +4,8 @@
 //! Machines that are no nodes, where programs only run, take spare places that every model has, so that a new client doesn't cost
 //! a new model. What a round finds is only a proposal: the engine grants it if it is still free then.
 
+mod shares;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,14 +17,15 @@ use rgpu_placement::{
     NodeId, Placement, Policy, Queue, Task, TaskPlacement,
 };
 
-use super::Settings;
 use super::core::held_grants;
 use super::deadlines;
 use super::feed::{News, Seen};
 use super::leases::Found;
 use super::model::{self, MIB, ProfileTable};
 use super::settings::policy_config;
+use super::{Settings, nvmes};
 use crate::store::{LeaseRecord, NodeRecord};
+use shares::Choice;
 
 /// Job numbers are used once, because policies learn from each new one; at this one, all begins anew.
 const LAST_JOB: u32 = 1 << 20;
@@ -67,13 +70,6 @@ struct Known {
     choice: Option<Choice>,
 }
 
-/// The share that was chosen for a lease that waits.
-struct Choice {
-    milli: u16,
-    record: Arc<LeaseRecord>,
-    submit_s: f64,
-}
-
 /// How many decisions may be explained besides those that somebody asked for: explaining one takes as long as making it.
 struct Allowance {
     left: f64,
@@ -99,6 +95,8 @@ pub(crate) struct Planner {
     state: Option<ClusterState>,
     queue: Queue,
     nodes: HashMap<String, NodeId>,
+    /// By node: the names of its NVMe devices.
+    offered: HashMap<String, Vec<String>>,
     /// By node: its name outside of the model.
     names: Vec<String>,
     /// Places of clients that are free.
@@ -151,6 +149,7 @@ impl Planner {
             state: None,
             queue: Queue::new(),
             nodes: HashMap::new(),
+            offered: HashMap::new(),
             names: Vec::new(),
             free: Vec::new(),
             clients: HashMap::new(),
@@ -260,6 +259,11 @@ impl Planner {
                 return;
             }
         };
+        let offered = nodes.iter().map(|(node, _)| {
+            let about = &node.registration;
+            (about.name.clone(), about.nvmes.iter().map(|nvme| nvme.name.clone()).collect())
+        });
+        self.offered = offered.collect();
         self.names = cluster.nodes().iter().map(|node| node.name.clone()).collect();
         self.nodes = model::numbers(&cluster);
         self.free = (nodes.len()..nodes.len() + places).rev().map(|i| NodeId(i as u32)).collect();
@@ -293,43 +297,6 @@ impl Planner {
         true
     }
 
-    /// The share that a waiting lease is to get now: what it asks for, or what its deadline wants.
-    fn share(&self, record: &LeaseRecord, home: NodeId, submit_s: f64, now_s: f64) -> u16 {
-        match (&self.state, record.request.deadline_s) {
-            (Some(state), Some(deadline)) if record.request.share_milli == 0 => {
-                let left_s = submit_s + deadline - now_s;
-                self.profiles.part(state.cluster(), &record.tenant, &record.request, home, left_s)
-            }
-            _ => record.request.share_milli,
-        }
-    }
-
-    /// Chooses the shares anew that waiting leases leave to the broker: while they wait, less is left until their deadlines.
-    fn choose_again(&mut self, now_s: f64) {
-        let different = |(id, known): (&LeaseId, &Known)| {
-            let choice = known.choice.as_ref()?;
-            let milli = self.share(&choice.record, known.home, choice.submit_s, now_s);
-            (milli != choice.milli).then_some(*id)
-        };
-        let different: Vec<LeaseId> = self.known.iter().filter_map(different).collect();
-        for id in different {
-            let job = JobId(self.next_job);
-            let Some(known) = self.known.get_mut(&id) else { continue };
-            let (old, home) = (std::mem::replace(&mut known.job, job), known.home);
-            let Some(Choice { record, submit_s, .. }) = known.choice.take() else { continue };
-            self.next_job += 1;
-            let waiting = self.queue.waiting().iter().find(|waiting| waiting.job.id == old);
-            let rounds = waiting.map_or(0, |waiting| waiting.rounds);
-            self.queue.remove(old);
-            self.ids.remove(&old);
-            self.ids.insert(job, id);
-            let seen = Seen { id, record: None, submit_s, granted_s: 0.0, rounds };
-            if let Err(e) = self.enqueue(&seen, &record, job, home, now_s) {
-                tracing::error!("the lease {id} is missing in the cluster's model: {e}");
-            }
-        }
-    }
-
     fn enqueue(
         &mut self,
         seen: &Seen,
@@ -345,7 +312,8 @@ impl Planner {
         let request: &LeaseRequest = &request;
         let traffic = self.profiles.traffic_mbps(tenant, request);
         let wish = model::device_request(cluster, request, traffic);
-        let task = model::task(wish, home, self.disaggregates);
+        let wishes = [wish].into_iter().chain(nvmes::device_request(cluster, request));
+        let task = model::task(wishes, home, self.disaggregates);
         let job = self.profiles.job(tenant, request, job, seen.id.to_string(), seen.submit_s, task);
         if record.request.share_milli == 0
             && let Some(known) = self.known.get_mut(&seen.id)
@@ -397,6 +365,16 @@ impl Planner {
                 needs: CapabilitySet::NONE,
                 traffic_mbps: traffic,
             });
+        }
+        let nvme = |nvme: &LeasedNvme| {
+            let node = *self.nodes.get(&nvme.node)?;
+            let known = self.offered.get(&nvme.node)?.iter().position(|name| *name == nvme.device)?;
+            nvmes::of_kind(state.cluster(), node, DeviceKind::Nvme).nth(known)
+        };
+        for (request, grant) in nvmes::grants(state, record, home, nvme, grants.len()) {
+            self.declared[home.index()] += grant.traffic_mbps;
+            task.devices.push(request);
+            grants.push(grant);
         }
         let job =
             self.profiles.job(&record.tenant, &record.request, job, seen.id.to_string(), seen.submit_s, task);
@@ -505,8 +483,14 @@ impl Planner {
         let found = |grant: &Grant| {
             let device = grant.device;
             let node = cluster.device(device).node;
-            let first = cluster.node(node).devices().next().map_or(0, |first| first.0);
-            Found { node: self.names[node.index()].clone(), device: device.0 - first, milli: grant.milli }
+            let kind = cluster.device(device).kind;
+            let first = nvmes::of_kind(cluster, node, kind).next().map_or(0, |first| first.0);
+            Found {
+                node: self.names[node.index()].clone(),
+                device: device.0 - first,
+                kind,
+                milli: grant.milli,
+            }
         };
         let mut decided: HashSet<JobId> = HashSet::new();
         for (job, placement) in &decisions.placed {

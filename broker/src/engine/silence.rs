@@ -168,7 +168,7 @@ impl Core {
             let entries = node.live.leases.iter().filter_map(|id| self.leases.get(id));
             let torn = entries.filter(|entry| {
                 entry.record.state == LeaseState::Active
-                    && entry.record.grants.iter().any(|grant| !lost(&grant.node))
+                    && entry.record.nodes().into_iter().any(|node| !lost(node))
             });
             torn.map(move |entry| (entry.record.id, format!("node {name} {}", node.live.lost_why)))
         });

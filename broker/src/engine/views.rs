@@ -59,6 +59,7 @@ impl Core {
             usage,
             sessions: entry.live.usage.values().map(|(sessions, _)| sessions).sum(),
             ca: self.settings.data_ca.clone(),
+            nvmes: super::nvmes::view(entry),
             deadline: outlook.as_ref().map(|outlook| outlook.due_ms / 1000),
             deadline_kept: outlook.as_ref().and_then(|outlook| outlook.kept),
         }
@@ -122,6 +123,7 @@ impl Core {
             heard_s: self.now().saturating_sub(live.heard) as f64 / 1000.0,
             version: about.version.clone(),
             devices: about.devices.len() as u32,
+            nvmes: about.nvmes.clone(),
             leases: live.leases.len() as u32,
             peers: live.peers.clone(),
         }
@@ -151,6 +153,7 @@ impl Core {
             heard_s: 0.0,
             version: String::new(),
             devices: 0,
+            nvmes: Vec::new(),
             leases: 0,
             peers: Vec::new(),
         }));

@@ -22,8 +22,8 @@ use crate::control::{BrokerArguments, TRY_LATER};
 pub(super) struct LeaseArguments {
     #[command(flatten)]
     broker: BrokerArguments,
-    /// How many GPUs [default: 1]
-    #[arg(long, value_name = "N", help_heading = "With a broker", value_parser = clap::value_parser!(u16).range(1..))]
+    /// How many GPUs; 0 with --nvme alone [default: 1]
+    #[arg(long, value_name = "N", help_heading = "With a broker")]
     gpus: Option<u16>,
     /// Memory of each GPU, such as 4GiB [default: that part of it which --share is of its time]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "With a broker")]
@@ -52,6 +52,15 @@ pub(super) struct LeaseArguments {
     /// Traffic that each remote GPU is going to make, such as 200Mbit [default: the profile's]
     #[arg(long, value_name = "RATE", value_parser = parse_mbps, help_heading = "With a broker")]
     traffic: Option<u64>,
+    /// How many NVMe devices, besides; RGPU_NVME_DEVICES tells the program where they are
+    #[arg(long, value_name = "N", help_heading = "With a broker")]
+    nvme: Option<u16>,
+    /// The least capacity of each NVMe device, such as 100G
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "nvme", help_heading = "With a broker")]
+    nvme_capacity: Option<u64>,
+    /// The least bandwidth of each NVMe device, such as 20Gbit
+    #[arg(long, value_name = "RATE", value_parser = parse_mbps, requires = "nvme", help_heading = "With a broker")]
+    nvme_bandwidth: Option<u64>,
     /// Fail (status 75) where nothing is free now, instead of waiting in the queue
     #[arg(long, help_heading = "With a broker")]
     now: bool,
@@ -116,6 +125,7 @@ impl LeaseArguments {
             (self.deadline.is_some(), "--deadline"),
             (self.estimate.is_some(), "--estimate"),
             (self.traffic.is_some(), "--traffic"),
+            (self.nvme.is_some(), "--nvme"),
             (self.now, "--now"),
             (self.wait.is_some(), "--wait"),
             (self.node.is_some(), "--node"),
@@ -132,6 +142,9 @@ impl LeaseArguments {
         transport: Option<Choice>,
         key: &PrivateKey,
     ) -> Result<LeaseRequest, Failure> {
+        if self.gpus == Some(0) && self.nvme.unwrap_or(0) == 0 {
+            return Err(Failure::with_status("--gpus 0 asks for nothing without --nvme", 2));
+        }
         let (program, input) = identity(command);
         let transport =
             transport.map(|choice| choice.name().to_owned()).or_else(|| settings::text(TRANSPORT_VARIABLE));
@@ -154,6 +167,9 @@ impl LeaseArguments {
             deadline_s: None,
             estimate_s: time(self.estimate, ESTIMATE_VARIABLE)?.map(|estimate| estimate.as_secs_f64()),
             traffic_mbps: self.traffic,
+            nvmes: self.nvme.unwrap_or(0),
+            nvme_capacity: self.nvme_capacity.unwrap_or(0),
+            nvme_bandwidth_mbps: self.nvme_bandwidth.unwrap_or(0),
             wait_s: self.wait.map_or(SILENCE.as_secs() as u32, |wait| wait.min(SILENCE.as_secs() as u32)),
             now_or_never: self.now || self.wait == Some(0),
             encrypt: self.encrypt || settings::is_on(ENCRYPT_VARIABLE),
@@ -190,7 +206,8 @@ pub(super) fn obtain(
             Waited::Granted(lease) => lease,
             Waited::Interrupted(signal) => return Ok(Asked::Interrupted(signal)),
         };
-        let give_back = || release(&broker, lease.id, Why::Unused);
+        let id = lease.id;
+        let give_back = || release(&broker, id, Why::Unused);
         let servers = lease.servers.clone();
         match run_interruptibly(signals, move || first_unreachable(&servers)) {
             Ok(Interruptible::Done(None)) => {}
@@ -218,6 +235,11 @@ pub(super) fn obtain(
                 return Err(failure);
             }
         }
+        let lease = match seeker.attached(lease) {
+            Ok(Waited::Granted(lease)) => lease,
+            Ok(Waited::Interrupted(signal)) => return Ok(Asked::Interrupted(signal)),
+            Err(failure) => return Err(failure),
+        };
         return match Leased::new(broker.clone(), &lease, &key) {
             Ok(leased) => Ok(Asked::Granted(leased)),
             Err(failure) => {
@@ -276,8 +298,14 @@ mod tests {
         let request = timed.request(&[OsString::from("a")], None, &PrivateKey::generate()).unwrap();
         assert_eq!((request.share_milli, request.estimate_s), (0, Some(120.0)));
         assert_eq!((timed.deadline, timed.needs()), (Some(Duration::from_secs(600)), Some("--share")));
+        let key = PrivateKey::generate();
+        assert!(parse("--gpus 0").unwrap().request(&[OsString::from("a")], None, &key).is_err());
+        let nvmes = parse("--gpus 0 --nvme 2 --nvme-capacity 100G --nvme-bandwidth 20Gbit").unwrap();
+        let request = nvmes.request(&[OsString::from("a")], None, &key).unwrap();
+        assert_eq!((request.gpus, request.nvmes), (0, 2));
+        assert_eq!((request.nvme_capacity, request.nvme_bandwidth_mbps), (100 << 30, 20_000));
         for bad in [
-            "--gpus 0",
+            "--nvme-capacity 1G",
             "--deadline soon",
             "--share some",
             "--share 120%",

@@ -14,7 +14,7 @@ records! {
     pub struct LeaseRequest {
         /// A name for people, such as the program's; need not be unique.
         pub name: String,
-        /// How many devices.
+        /// How many devices; can be 0 where `nvmes` is not.
         pub gpus: u16,
         /// Bytes of memory of each; 0 is all of a whole device's, and of a part the same part.
         #[serde(default)]
@@ -63,6 +63,15 @@ records! {
         /// Traffic that each remote device makes, in Mbit/s; the profile's unless given.
         #[serde(default)]
         pub traffic_mbps: Option<u64>,
+        /// How many NVMe devices, besides; whole ones.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub nvmes: u16,
+        /// The least capacity of each, in bytes.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub nvme_capacity: u64,
+        /// The least bandwidth of each, in Mbit/s.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub nvme_bandwidth_mbps: u64,
         /// How long the answer may wait for a grant, in seconds (60 at most); it waits in the queue after that.
         #[serde(default)]
         pub wait_s: u32,
@@ -135,6 +144,24 @@ records! {
         /// if it were granted now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub deadline_kept: Option<bool>,
+        /// The NVMe devices that it gives.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub nvmes: Vec<LeasedNvme>,
+    }
+    /// An NVMe device of a lease.
+    #[derive(Eq)]
+    pub struct LeasedNvme {
+        /// The node that offers it.
+        pub node: String,
+        /// Its name there.
+        pub device: String,
+        /// Its capacity, in bytes.
+        pub capacity: u64,
+        /// Its bandwidth, in Mbit/s.
+        pub bandwidth_mbps: u64,
+        /// Where the program finds it, once it is attached.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub path: Option<String>,
     }
     /// What waits or runs, as the placement sees it.
     pub struct Job {
@@ -223,6 +250,11 @@ impl LeaseState {
             Self::Ended => "ended",
         }
     }
+}
+
+/// Whether a number can be left out.
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 fn auto() -> String {
