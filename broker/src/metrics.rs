@@ -197,6 +197,12 @@ impl Collector for Snapshot {
             ("requests_withdrawn", "Requests taken back while they waited", c.withdrawn),
             ("leases_expired", "Leases that were not renewed in time", c.expired),
             ("leases_revoked", "Leases that ended because a node was lost, left or lost a device", c.revoked),
+            (
+                "deadlines_missed",
+                "Deadlines that passed while their lease waited or was active",
+                c.deadlines_missed,
+            ),
+            ("deadlines_kept", "Deadlines by which a program had ended well", c.deadlines_kept),
             ("leases_adopted", "Leases that were not known, or given up, and that a node serves", c.adopted),
             ("requests_limited", "Requests refused because of a tenant's limit", c.limited),
             ("requests_impossible", "Requests refused because they could never be granted", c.impossible),

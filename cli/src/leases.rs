@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use rgpu_control::api::{Lease, LeaseChange};
+use rgpu_control::api::{Lease, LeaseChange, LeaseState};
 use rgpu_control::units::{self, parse_bytes, parse_share};
+use rgpu_control::unix_time;
 
 use crate::Outcome;
 use crate::control::{BrokerArguments, explain, find_lease, print_json};
@@ -83,7 +84,7 @@ pub(crate) fn main(arguments: &Arguments) -> Outcome {
 pub(crate) fn table(leases: &[Lease]) -> Table {
     let titles = &[
         "LEASE", "NAME", "TENANT", "STATE", "GPUS", "MEMORY", "SHARE", "USED", "BUSY", "WHERE", "FOR", "AGE",
-        "NOTE",
+        "DEADLINE", "NOTE",
     ];
     let mut table = Table::new(titles, &[4, 5, 6, 7, 8, 11]);
     for lease in leases {
@@ -103,10 +104,32 @@ pub(crate) fn table(leases: &[Lease]) -> Table {
             places(lease),
             lease.client_node.clone(),
             units::age(lease.submitted),
+            deadline(lease, unix_time()),
             lease.reason.clone(),
         ]);
     }
     table
+}
+
+/// When a lease's program is to have ended, and whether that is expected; for people.
+fn deadline(lease: &Lease, now: u64) -> String {
+    let Some(deadline) = lease.deadline else { return "-".into() };
+    let over = matches!(lease.state, LeaseState::Ending | LeaseState::Ended);
+    match (over, lease.deadline_kept) {
+        (true, Some(true)) => "kept".into(),
+        (true, None) => "-".into(),
+        (true, Some(false)) => "missed".into(),
+        (false, _) if deadline < now => "missed".into(),
+        (false, kept) => {
+            let left = units::seconds(deadline - now);
+            let how = match kept {
+                Some(true) => "",
+                Some(false) => ", late",
+                None => "?",
+            };
+            format!("in {left}{how}")
+        }
+    }
 }
 
 /// What all devices have, or what each has.
@@ -116,7 +139,7 @@ fn each(values: impl Iterator<Item = String>) -> String {
     if values.is_empty() { "-".into() } else { values.join(",") }
 }
 
-/// Nodes and device numbers, such as `a:0,1 b:0`.
+/// Nodes, device numbers and NVMe devices, such as `a:0,1 b:0 b:nvme0n1`.
 pub(crate) fn places(lease: &Lease) -> String {
     let mut text = String::new();
     let mut last = "";
@@ -128,6 +151,10 @@ pub(crate) fn places(lease: &Lease) -> String {
         let gap = if text.is_empty() { "" } else { " " };
         text += &format!("{gap}{}:{}", grant.node, grant.device);
         last = &grant.node;
+    }
+    for nvme in &lease.nvmes {
+        let gap = if text.is_empty() { "" } else { " " };
+        text += &format!("{gap}{}:{}", nvme.node, nvme.device);
     }
     if text.is_empty() { "-".into() } else { text }
 }
@@ -146,6 +173,23 @@ mod tests {
             assert!(lines[1].contains(part), "{part}: {lines:?}");
         }
         assert!(lines[2].contains("waiting") && lines[2].contains("all devices are taken"), "{lines:?}");
+    }
+
+    #[test]
+    fn deadlines_are_said_with_what_is_expected() {
+        let mut lease = example().leases[0].clone();
+        assert_eq!(deadline(&lease, 100), "-");
+        lease.deadline = Some(130);
+        for (kept, text) in [(Some(true), "in 30s"), (Some(false), "in 30s, late"), (None, "in 30s?")] {
+            lease.deadline_kept = kept;
+            assert_eq!(deadline(&lease, 100), text);
+        }
+        assert_eq!(deadline(&lease, 131), "missed");
+        lease.state = LeaseState::Ended;
+        for (kept, text) in [(Some(true), "kept"), (Some(false), "missed"), (None, "-")] {
+            lease.deadline_kept = kept;
+            assert_eq!(deadline(&lease, 200), text);
+        }
     }
 
     #[test]

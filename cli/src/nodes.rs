@@ -68,16 +68,17 @@ pub(crate) fn main(arguments: &Arguments) -> Outcome {
 /// Nodes, a line for each.
 pub(crate) fn table(nodes: &[Node]) -> Table {
     let titles = &[
-        "NODE", "STATE", "ADDRESS", "GPUS", "LEASES", "CORES", "MEMORY", "NETWORK", "IN", "OUT", "HEARD",
-        "VERSION",
+        "NODE", "STATE", "ADDRESS", "GPUS", "NVMES", "LEASES", "CORES", "MEMORY", "NETWORK", "IN", "OUT",
+        "HEARD", "VERSION",
     ];
-    let mut table = Table::new(titles, &[3, 4, 5, 6, 7, 8, 9, 10]);
+    let mut table = Table::new(titles, &[3, 4, 5, 6, 7, 8, 9, 10, 11]);
     for node in nodes {
         table.row([
             node.name.clone(),
             node.state.clone(),
             if node.address.is_empty() { "-".into() } else { node.address.clone() },
             node.devices.to_string(),
+            node.nvmes.len().to_string(),
             node.leases.to_string(),
             format!("{}", node.cpu_milli as f64 / 1000.0),
             units::bytes(node.memory_mib << 20),

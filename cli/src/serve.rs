@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use rgpu_control::api::NvmeReport;
 use rgpu_control::settings;
-use rgpu_control::units::{parse_bytes, parse_capability, parse_duration};
+use rgpu_control::units::{parse_bytes, parse_capability, parse_duration, parse_mbps};
 use rgpu_protocol::transport::Choice;
 use rgpu_server::agent::AgentOptions;
+use rgpu_server::nvme::{COMMAND_TIME, NvmeOptions, Template};
 use rgpu_server::{DeviceSpec, Encryption, Options, TlsOptions};
 
 use crate::control::{Identity, parse_identity};
@@ -142,10 +144,62 @@ struct Cluster {
     /// The switch that the machine is connected to, as the broker's configuration names it
     #[arg(long, value_name = "NAME", requires = "broker")]
     switch: Option<String>,
+    /// An NVMe device that leases can have besides, with its capacity and bandwidth, such as nvme0n1=1T,25Gbit; can be given
+    /// several times
+    #[arg(long, value_name = "NAME=CAPACITY,BANDWIDTH", value_parser = parse_nvme, requires_all = ["broker", "nvme_attach", "nvme_detach"])]
+    nvme: Vec<NvmeReport>,
+    /// The command that brings an NVMe device to the host of a lease, without a shell: words, in which {device}, {lease}, {target}
+    /// (this node) and {host} are filled in. Its last line of output says where the device is there
+    #[arg(long, value_name = "COMMAND", requires = "nvme")]
+    nvme_attach: Option<Template>,
+    /// The command that takes it back
+    #[arg(long, value_name = "COMMAND", requires = "nvme")]
+    nvme_detach: Option<Template>,
+    /// How long each of them may take [default: 30s]
+    #[arg(long, value_name = "TIME", requires = "nvme", value_parser = parse_duration)]
+    nvme_time: Option<Duration>,
+    /// The folder where it is written down which are attached [default: ~/.local/state/rgpu]
+    #[arg(long, value_name = "DIR", requires = "nvme")]
+    nvme_state: Option<PathBuf>,
+}
+
+/// An NVMe device, as `--nvme` describes it.
+fn parse_nvme(text: &str) -> Result<NvmeReport, String> {
+    let (name, amounts) =
+        text.split_once('=').ok_or("give NAME=CAPACITY,BANDWIDTH, such as nvme0n1=1T,25Gbit")?;
+    let (capacity, bandwidth) =
+        amounts.split_once(',').ok_or("give a capacity and a bandwidth, such as 1T,25Gbit")?;
+    let capacity = parse_bytes(capacity).map_err(|e| e.to_string())?;
+    let bandwidth_mbps = parse_mbps(bandwidth).map_err(|e| e.to_string())?;
+    Ok(NvmeReport { name: name.trim().to_owned(), capacity, bandwidth_mbps })
+}
+
+fn default_state() -> Option<PathBuf> {
+    let states = settings::path("XDG_STATE_HOME")
+        .or_else(|| settings::path("HOME").map(|home| home.join(".local").join("state")))?;
+    Some(states.join("rgpu"))
 }
 
 impl Cluster {
-    fn agent(self) -> Option<AgentOptions> {
+    fn nvmes(&self) -> Result<Option<NvmeOptions>, Failure> {
+        let (Some(attach), Some(detach)) = (&self.nvme_attach, &self.nvme_detach) else { return Ok(None) };
+        let state = self.nvme_state.clone().or_else(default_state);
+        let state = state.ok_or_else(|| {
+            Failure::with_status(
+                "Say with --nvme-state where to write down which NVMe devices are attached",
+                2,
+            )
+        })?;
+        let (devices, time) = (self.nvme.clone(), self.nvme_time.unwrap_or(COMMAND_TIME));
+        Ok(Some(NvmeOptions { devices, attach: attach.clone(), detach: detach.clone(), time, state }))
+    }
+
+    fn agent(self) -> Result<Option<AgentOptions>, Failure> {
+        let nvmes = self.nvmes()?;
+        Ok(self.options(nvmes))
+    }
+
+    fn options(self, nvmes: Option<NvmeOptions>) -> Option<AgentOptions> {
         Some(AgentOptions {
             broker: self.broker?,
             token_file: self.broker_token_file?,
@@ -156,6 +210,7 @@ impl Cluster {
             ca: self.broker_ca.or_else(|| settings::path(settings::BROKER_CA_VARIABLE)),
             identity: self.broker_identity.map(|identity| (identity.certificate, identity.key)),
             plain: self.broker_insecure || settings::allows_plain_broker(),
+            nvmes,
         })
     }
 }
@@ -180,7 +235,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
         image_cache_bytes: arguments.image_cache_size,
         broker_key: arguments.cluster.broker_key.clone().zip(arguments.cluster.node.clone()),
         lease_grace: arguments.cluster.lease_grace.unwrap_or(Duration::from_secs(settings::LEASE_GRACE_S)),
-        agent: arguments.cluster.agent(),
+        agent: arguments.cluster.agent()?,
         tls: TlsOptions {
             encryption: arguments.tls,
             files: arguments.tls_certificate.zip(arguments.tls_key),
@@ -225,6 +280,26 @@ mod tests {
     struct Line {
         #[command(flatten)]
         arguments: Arguments,
+    }
+
+    #[test]
+    fn nvme_devices_are_described_with_what_they_have() {
+        let nvme = parse_nvme("nvme0n1=1T,25Gbit").unwrap();
+        assert_eq!((nvme.name.as_str(), nvme.capacity, nvme.bandwidth_mbps), ("nvme0n1", 1 << 40, 25_000));
+        for bad in ["nvme0n1", "nvme0n1=1T", "nvme0n1=much,1Gbit", "nvme0n1=1T,fast"] {
+            assert!(parse_nvme(bad).is_err(), "{bad}");
+        }
+        let line = "serve --broker http://b:1 --broker-token-file t --nvme a=1G,1Gbit";
+        let parse = |more: &str| {
+            Line::try_parse_from(format!("{line} {more}").split_whitespace())
+                .map(|line| line.arguments.cluster)
+        };
+        assert!(parse("").is_err() && parse("--nvme-attach a").is_err(), "both commands are needed");
+        assert!(parse("--nvme-attach a{x} --nvme-detach b").is_err());
+        let given =
+            parse("--nvme b=2G,1Gbit --nvme-attach a{lease} --nvme-detach b --nvme-state /s").unwrap();
+        let options = given.nvmes().unwrap().unwrap();
+        assert_eq!((options.devices.len(), options.time), (2, COMMAND_TIME));
     }
 
     #[test]

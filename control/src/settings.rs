@@ -32,6 +32,12 @@ pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
 pub const NODE_VARIABLE: &str = "RGPU_NODE";
 /// Where the files of the cluster are that `rgpu cluster up` makes.
 pub const CLUSTER_DIR_VARIABLE: &str = "RGPU_CLUSTER_DIR";
+/// Where the NVMe devices of a program's lease are.
+pub const NVME_DEVICES_VARIABLE: &str = "RGPU_NVME_DEVICES";
+/// By when the programs that are started are to have ended, from when a lease is asked for.
+pub const DEADLINE_VARIABLE: &str = "RGPU_DEADLINE";
+/// How long they would run alone on whole devices of their own machine.
+pub const ESTIMATE_VARIABLE: &str = "RGPU_ESTIMATE";
 /// Where `librgpu.so` is.
 pub const LIBRARY_VARIABLE: &str = "RGPU_LIBRARY";
 /// Whether the program's device is a software GPU, for the libraries and tools that have to know before they ask it.
@@ -151,6 +157,11 @@ pub fn all() -> Vec<Setting> {
             &"",
             "the server whose GPUs to use, `HOST:PORT`; several with commas between",
         ),
+        program(
+            NVME_DEVICES_VARIABLE,
+            &"",
+            "where the NVMe devices of the program's lease are, with commas between: for the program itself; `rgpu run` sets it",
+        ),
         program(IN_PROCESS_VARIABLE, &"`0`", "`1`: the software GPU inside the program, without a server"),
         program(
             SOFTWARE_TOOLS_VARIABLE,
@@ -238,6 +249,16 @@ pub fn all() -> Vec<Setting> {
             CLUSTER_DIR_VARIABLE,
             &"`$XDG_STATE_HOME/rgpu/cluster`, else `~/.local/state/rgpu/cluster`",
             "where the files of this machine's own cluster are (`rgpu cluster up`), which is used where no broker and no server is named",
+        ),
+        command(
+            DEADLINE_VARIABLE,
+            &"none",
+            "how long after asking for a lease the program is to have ended, such as `10m`, where `--deadline` is not given",
+        ),
+        command(
+            ESTIMATE_VARIABLE,
+            &"what the broker has learnt",
+            "how long the program would run alone on whole GPUs of its own machine, where `--estimate` is not given",
         ),
         command(NODE_VARIABLE, &"the broker recognises it", "which of the cluster's nodes this machine is"),
         command(LIBRARY_VARIABLE, &"beside the command, else `../lib`", "where `librgpu.so` is"),

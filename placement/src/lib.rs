@@ -6,6 +6,7 @@
 //! - [`Job`], [`Task`], [`DeviceRequest`]: what is to be placed; [`Profile`]: how an application behaves.
 //! - [`ClusterState`]: what runs now and what is free; completion times follow from it.
 //! - [`learning`]: profiles from runs.
+//! - [`part`]: whether a job gets a whole device or a part of it, by its deadline.
 //! - [`Queue`]: what waits, longest first.
 //! - [`Policy`]: looks at a state and at waiting jobs, and gives [`Decisions`]; the [`PolicyTable`] says which there are,
 //!   and [`PolicyConfig`] builds one.
@@ -24,6 +25,7 @@ mod ids;
 mod job;
 pub mod learning;
 mod observed;
+pub mod part;
 mod placement;
 pub mod policy;
 mod profile;

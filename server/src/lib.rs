@@ -40,6 +40,7 @@ pub mod lease;
 pub mod ledger;
 mod local;
 mod mps;
+pub mod nvme;
 mod observer;
 mod options;
 mod orders;

@@ -81,6 +81,7 @@ impl Node {
             own_in_mbps: 50,
             own_out_mbps: 50,
             peers: Vec::new(),
+            nvmes: Vec::new(),
             proofs: Vec::new(),
             leaving: false,
         };
@@ -240,6 +241,7 @@ fn registration(name: String, number: u32, devices: u32) -> Registration {
         nic_mbps: 100_000,
         switch: None,
         devices: (0..devices).map(device).collect(),
+        nvmes: Vec::new(),
         transports: vec!["tcp".into()],
         tls: false,
         tls_required: false,

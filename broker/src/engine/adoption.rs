@@ -302,6 +302,7 @@ fn unknown(claims: &LeaseClaims, grants: &[Grant]) -> LeaseRecord {
         home: format!("client-{ADOPTED}"),
         grants: grants.to_vec(),
         unconfirmed: Vec::new(),
+        nvmes: Vec::new(),
         lapsed: false,
         outstanding: Vec::new(),
     }

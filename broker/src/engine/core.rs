@@ -10,16 +10,17 @@ use std::sync::Arc;
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_control::token::Grant;
-use rgpu_placement::Cluster;
+use rgpu_placement::{Cluster, WHOLE};
 
 use super::clock::{Clock, Timeline};
+use super::deadlines::due_ms;
 use super::events::{EventLog, Happened};
 use super::learnt::{Known, Learnt, Program};
 use super::live::{DeviceUse, End, Entry, Held, LeaseLive, NodeEntry, NodeLive};
 use super::model::ProfileTable;
 use super::settings::complete;
 use super::withdrawn::Withdrawn;
-use super::{Counters, Settings, StartError, problem};
+use super::{Counters, Settings, StartError, nvmes, problem};
 use crate::store::{Kept, LeaseRecord, NodeRecord, Write};
 
 /// How to take a change back.
@@ -79,6 +80,8 @@ pub(crate) struct Core {
     /// Leases that have ended, the oldest first.
     pub ended: VecDeque<LeaseId>,
     pub deadlines: BTreeSet<(u64, LeaseId)>,
+    /// When programs of leases that wait or are active are to have ended, in ms since 1970.
+    pub due: BTreeSet<(u64, LeaseId)>,
     pub policy: PolicySettings,
     /// What runs have taught about programs.
     pub learnt: Learnt,
@@ -187,6 +190,7 @@ impl Core {
             tenants: BTreeMap::new(),
             ended: VecDeque::new(),
             deadlines: BTreeSet::new(),
+            due: BTreeSet::new(),
             policy,
             withdrawn: Arc::new(Withdrawn::restore(kept.settings.get(WITHDRAWN).map(String::as_str))?),
             counters: Counters::default(),
@@ -489,12 +493,16 @@ impl Core {
             self.weigh(old, false);
         }
         let Some(record) = record else {
+            if let Some(due) = old.as_deref().and_then(due_ms) {
+                self.due.remove(&(due, id));
+            }
             self.set_deadline(id, None);
             self.leases.remove(&id);
             self.told_leases.push(id);
             return;
         };
         self.weigh(&record, true);
+        self.mind_deadline(&record);
         match self.leases.get_mut(&id) {
             Some(entry) => entry.record = record,
             None => {
@@ -550,6 +558,13 @@ impl Core {
         let empty = *held == Held::default();
         for grant in held_grants(lease) {
             self.weigh_grant(lease, grant, add);
+        }
+        for nvme in nvmes::held(lease) {
+            let Some(node) = self.nodes.get_mut(&nvme.node) else { continue };
+            match add {
+                true => node.live.leases.insert(lease.id),
+                false => node.live.leases.remove(&lease.id),
+            };
         }
         if empty {
             self.tenants.remove(&lease.tenant);
@@ -632,8 +647,9 @@ pub(crate) fn held_grants(lease: &LeaseRecord) -> impl Iterator<Item = &Grant> {
     })
 }
 
-/// Thousandths of devices and memory that a request is for.
+/// Thousandths of devices and memory that a request is for, at most.
 pub(crate) fn wanted(request: &LeaseRequest) -> (u64, u64) {
     let gpus = u64::from(request.gpus);
-    (gpus * u64::from(request.share_milli), gpus.saturating_mul(request.memory))
+    let share = if request.share_milli == 0 { WHOLE } else { request.share_milli };
+    (gpus * u64::from(share), gpus.saturating_mul(request.memory))
 }

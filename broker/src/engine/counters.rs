@@ -46,6 +46,10 @@ pub struct Counters {
     pub expired: u64,
     /// Leases that ended because a node was lost, left or lost a device.
     pub revoked: u64,
+    /// Deadlines of leases that passed while these waited or were active.
+    pub deadlines_missed: u64,
+    /// Deadlines by which a lease's program had ended well.
+    pub deadlines_kept: u64,
     /// Leases that were not known, or had been given up, and that a node has proved to serve.
     pub adopted: u64,
     /// Requests refused because of a tenant's limit.

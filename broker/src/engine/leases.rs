@@ -4,13 +4,14 @@ use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_control::token::{Grant, PublicKey, Role};
 use rgpu_placement::policy::LINK_LIMIT;
-use rgpu_placement::{Cluster, DeviceRequest, Error, Job, JobId, NodeId, WHOLE, reachable};
+use rgpu_placement::{Cluster, DeviceKind, DeviceRequest, Error, Job, JobId, NodeId, WHOLE, reachable};
 
 use super::core::{Core, wanted};
+use super::deadlines;
 use super::live::{End, Entry};
 use super::model::{self, MIB};
 use super::settings::{Settings, policy_config};
-use super::{Caller, Limits, problem};
+use super::{Caller, Limits, nvmes, problem};
 use crate::store::{LeaseRecord, Outstanding};
 
 /// The most devices that a lease can have: its token names them all.
@@ -23,7 +24,12 @@ const MAX_TRAFFIC_MBPS: u64 = 100_000_000;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Found {
     pub node: String,
+    /// Its number among its node's devices of its kind.
     pub device: u32,
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Thousandths of it.
+    pub milli: u16,
 }
 
 /// Why a lease does not get what a placement round found for it: mostly because the state has changed since the round began.
@@ -44,6 +50,8 @@ pub(crate) enum NotGranted {
     DeviceGone { node: String, device: u32 },
     #[error("device {device} of node {node} was given to another lease")]
     Taken { node: String, device: u32 },
+    #[error("the NVMe device {device} of node {node} was given to another lease")]
+    NvmeTaken { node: String, device: String },
     #[error("device {device} of node {node} was found twice")]
     Twice { node: String, device: u32 },
     #[error(
@@ -56,12 +64,17 @@ pub(crate) enum NotGranted {
 /// Refuses requests that are nonsense, whatever the state.
 pub(crate) fn check_request(request: &LeaseRequest, settings: &Settings) -> Result<(), Problem> {
     let bad = |text: String| Err(problem(ErrorCode::BadRequest, text));
-    if !(1..=MAX_DEVICES).contains(&request.gpus) {
+    if request.gpus > MAX_DEVICES || request.gpus == 0 && request.nvmes == 0 {
         return bad(format!("gpus is {}: a lease has from 1 to {MAX_DEVICES} devices", request.gpus));
     }
-    if !(1..=WHOLE).contains(&request.share_milli) {
-        return bad(format!("share_milli is {}: a share is from 1 to 1000 thousandths", request.share_milli));
+    if request.share_milli > WHOLE {
+        return bad(format!(
+            "share_milli is {}: a share is from 1 to 1000 thousandths, and 0 lets the broker choose",
+            request.share_milli
+        ));
     }
+    deadlines::check(request)?;
+    nvmes::check_request(request)?;
     if PublicKey::parse(&request.holder).is_none() {
         return bad("holder is no public key: 32 bytes in base64 (URL alphabet, no padding)".into());
     }
@@ -159,11 +172,16 @@ impl Core {
         let disaggregates = policy.disaggregates();
         let client = NodeId(cluster.nodes().len() as u32 - 1);
         let home = cluster.find(home).unwrap_or(client);
+        let left_s = request.deadline_s.unwrap_or(f64::INFINITY);
+        let chosen = self.profiles.part(cluster, tenant, request, home, left_s);
+        let request = deadlines::decided(request, chosen);
+        let request: &LeaseRequest = &request;
         let wish = model::device_request(cluster, request, self.profiles.traffic_mbps(tenant, request));
         let planned = wish.memory_mib * MIB;
         // The library places parts of several devices, but its check knows only whole ones.
         let checked = if wish.count > 1 { DeviceRequest { milli: WHOLE, ..wish } } else { wish };
-        let task = model::task(checked, home, disaggregates);
+        let wishes = [checked].into_iter().chain(nvmes::device_request(cluster, request));
+        let task = model::task(wishes, home, disaggregates);
         let job = self.profiles.job(tenant, request, JobId(0), request.name.clone(), 0.0, task);
         let checked =
             job.check(cluster, self.profiles.profiles.len(), disaggregates).and_then(
@@ -181,7 +199,9 @@ impl Core {
             }
             Err(Error::TooBig { mut why, .. }) => {
                 if !request.models.is_empty() {
-                    let models = cluster.models();
+                    let models: Vec<&str> = cluster.models().iter().map(String::as_str).collect();
+                    let models: Vec<&str> =
+                        models.into_iter().filter(|model| !model.starts_with('\u{0}')).collect();
                     why += &format!(
                         " (asked for: {}; there are: {})",
                         request.models.join(", "),
@@ -247,6 +267,7 @@ impl Core {
             home,
             grants: Vec::new(),
             unconfirmed: Vec::new(),
+            nvmes: Vec::new(),
             lapsed: false,
             outstanding: Vec::new(),
         });
@@ -270,7 +291,7 @@ impl Core {
             return Err(NotGranted::Count { found: found.len(), wanted: request.gpus });
         }
         let mut grants: Vec<Grant> = Vec::with_capacity(found.len());
-        for Found { node, device } in found {
+        for Found { node, device, .. } in found {
             let entry = self.nodes.get(node).filter(|entry| entry.available());
             let entry = entry.ok_or_else(|| NotGranted::NodeGone(node.clone()))?;
             let report = entry
@@ -338,14 +359,19 @@ impl Core {
         }
         let mut record = LeaseRecord::clone(&entry.record);
         let submit_s = entry.live.submit_s;
-        record.grants = self.grants(&record.request, &record.home, found)?;
+        let chosen = found.first().map_or(WHOLE, |found| found.milli);
+        record.request = deadlines::decided(&record.request, chosen).into_owned();
+        let (nvmes, gpus): (Vec<Found>, Vec<Found>) =
+            found.iter().cloned().partition(|found| found.kind == DeviceKind::Nvme);
+        record.grants = self.grants(&record.request, &record.home, &gpus)?;
+        record.nvmes = self.nvme_grants(&record.request, &nvmes)?;
         record.state = LeaseState::Active;
         record.reason.clear();
         record.version += 1;
         record.granted_ms = Some(self.unix_ms());
-        let nodes: Vec<String> = record.grants.iter().map(|grant| grant.node.clone()).collect();
+        let nodes: Vec<String> = record.nodes().into_iter().map(str::to_owned).collect();
         record.orders = self.new_orders(nodes.iter().map(String::as_str));
-        let at = places(&record.grants);
+        let at = places(&record);
         self.note(
             "lease_granted",
             None,
@@ -393,7 +419,9 @@ impl Core {
         let Some(entry) = self.leases.get_mut(&id) else { return };
         if completed && entry.record.state == LeaseState::Active {
             entry.live.watched.finished_s = Some(now_s);
+            self.meet_deadline(id);
         }
+        let Some(entry) = self.leases.get(&id) else { return };
         let (how, usual) = match entry.record.state {
             LeaseState::Waiting => (End::Withdrawn, "it was withdrawn while it waited"),
             _ => (End::Released, "it was given back"),
@@ -412,9 +440,7 @@ impl Core {
         match record.state {
             LeaseState::Waiting => record.state = LeaseState::Ended,
             LeaseState::Active => {
-                let mut nodes: Vec<String> = record.grants.iter().map(|grant| grant.node.clone()).collect();
-                nodes.sort_unstable();
-                nodes.dedup();
+                let mut nodes: Vec<String> = record.nodes().into_iter().map(str::to_owned).collect();
                 // Nothing is heard of a lost node; it must tell what it serves before its devices are granted again.
                 let lost: Vec<String>;
                 (lost, nodes) = nodes
@@ -471,7 +497,8 @@ impl Core {
         if let Some(memory) = change.memory {
             record.request.memory = memory;
         }
-        if !(1..=WHOLE).contains(&record.request.share_milli) || change.memory.is_some_and(|m| m > 1 << 50) {
+        let is_share = |share: &u16| (1..=WHOLE).contains(share);
+        if !change.share_milli.iter().all(is_share) || change.memory.is_some_and(|m| m > 1 << 50) {
             let text = "share_milli is from 1 to 1000, memory from 1 byte to what the device has".to_owned();
             return Err(problem(ErrorCode::BadRequest, text));
         }
@@ -526,7 +553,7 @@ impl Core {
         record.version += 1;
         let nodes: Vec<String> = record.grants.iter().map(|grant| grant.node.clone()).collect();
         record.orders = self.new_orders(nodes.iter().map(String::as_str));
-        let text = format!("{} of {}: now {}", record.request.name, record.tenant, places(&record.grants));
+        let text = format!("{} of {}: now {}", record.request.name, record.tenant, places(&record));
         self.note("lease_changed", None, Some(&record), text);
         self.put_lease(record);
         self.count(|counters| counters.changes += 1);
@@ -578,9 +605,9 @@ pub(crate) fn no_lease(id: LeaseId) -> Problem {
     problem(ErrorCode::NotFound, format!("there is no lease {id}, or it ended long ago"))
 }
 
-/// Grants in words.
-fn places(grants: &[Grant]) -> String {
-    let words = grants.iter().map(|grant| {
+/// What a lease has, in words.
+fn places(record: &LeaseRecord) -> String {
+    let words = record.grants.iter().map(|grant| {
         format!(
             "{}/1000 and {} MiB of {}'s device {}",
             grant.share_milli,
@@ -589,5 +616,6 @@ fn places(grants: &[Grant]) -> String {
             grant.device
         )
     });
-    words.collect::<Vec<_>>().join(", ")
+    let nvmes = record.nvmes.iter().map(|nvme| format!("{}'s NVMe device {}", nvme.node, nvme.device));
+    words.chain(nvmes).collect::<Vec<_>>().join(", ")
 }

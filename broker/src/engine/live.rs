@@ -38,6 +38,10 @@ pub(crate) struct LeaseLive {
     pub usage: BTreeMap<String, (u32, Vec<GrantUsage>)>,
     /// What is seen of its program's run.
     pub watched: Watched,
+    /// Where its program finds its NVMe devices, by node and name.
+    pub nvmes: BTreeMap<(String, String), String>,
+    /// Whether its program ended by its deadline, once that is known.
+    pub ended_in_time: Option<bool>,
     /// Why it was placed where it is, or waits.
     pub explanation: Option<Arc<LeaseExplanation>>,
     /// Told when the lease is different.

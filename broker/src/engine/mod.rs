@@ -8,6 +8,7 @@ mod adoption;
 mod clock;
 mod core;
 mod counters;
+mod deadlines;
 mod events;
 mod feed;
 mod learnt;
@@ -15,6 +16,7 @@ mod leases;
 mod live;
 mod model;
 mod nodes;
+mod nvmes;
 mod outstanding;
 mod plan;
 mod settings;
@@ -397,6 +399,9 @@ impl Engine {
                 core.gone_there(&name, serves);
             }
             consequences.proofs.iter().for_each(|proof| core.adopt(&key, &name, proof));
+            for (id, why) in &consequences.failed {
+                core.end(*id, live::End::Revoked, why);
+            }
             if consequences.leaving {
                 core.leave_cluster(&name);
             }

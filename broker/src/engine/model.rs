@@ -6,12 +6,12 @@ use std::sync::Arc;
 use rgpu_control::api::LeaseRequest;
 use rgpu_placement::learning::{Estimate, estimate};
 use rgpu_placement::{
-    CapabilitySet, Cluster, ClusterBuilder, DeviceKind, DeviceRequest, DeviceSpec, Job, JobId, ModelSet,
-    NodeId, NodeSpec, Profile, ProfileId, Profiles, Task, WHOLE,
+    CapabilitySet, Cluster, ClusterBuilder, Device, DeviceKind, DeviceRequest, DeviceSpec, Job, JobId,
+    ModelSet, NodeId, NodeSpec, Profile, ProfileId, Profiles, Task, WHOLE,
 };
 
-use super::Settings;
 use super::learnt::{Learnt, Program};
+use super::{Settings, nvmes};
 use crate::store::NodeRecord;
 
 /// The placement counts memory in these.
@@ -44,6 +44,8 @@ pub(crate) fn node_spec(settings: &Settings, node: &NodeRecord, with_devices: bo
                 alone: device.alone,
                 numa: 0,
             })
+            // The devices of leases are numbered without these.
+            .chain(about.nvmes.iter().map(nvmes::spec))
             .collect();
     }
     spec
@@ -155,7 +157,7 @@ impl ProfileTable {
         request.traffic_mbps.unwrap_or_else(|| self.traffic[profile.index()]).min(1 << 40)
     }
 
-    /// The job of a tenant's request, without its task.
+    /// The job of a tenant's request, whose share is decided, with that task.
     pub(super) fn job(
         &self,
         tenant: &str,
@@ -165,21 +167,24 @@ impl ProfileTable {
         submit_s: f64,
         task: Task,
     ) -> Job {
+        // A profile that has gone from the configuration is as good as none.
+        let profile = self.find(tenant, request).unwrap_or(self.default);
+        let timed = request.deadline_s.is_some() || request.estimate_s.is_some();
+        let stretch = if timed { self.stretch(tenant, request) } else { 1.0 };
         Job {
             submit_s,
-            // A profile that has gone from the configuration is as good as none.
-            profile: self.find(tenant, request).unwrap_or(self.default),
-            scale: request.scale.unwrap_or(1.0),
+            profile,
+            scale: self.scale(profile, request) * stretch,
             goal_s: request.goal_s,
-            deadline_s: None,
+            deadline_s: request.deadline_s,
             importance: request.importance.unwrap_or(1.0),
             ..Job::new(id, name, task)
         }
     }
 }
 
-/// What a request wants of a cluster.
-pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_mbps: u64) -> DeviceRequest {
+/// The models that will do for a request, and what nodes must offer for it.
+fn limits(cluster: &Cluster, request: &LeaseRequest) -> (ModelSet, CapabilitySet) {
     let models = match request.models.as_slice() {
         [] => ModelSet::ANY,
         names => {
@@ -191,16 +196,27 @@ pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_
         true => cluster.capability(ENCRYPTION).unwrap_or_default(),
         false => CapabilitySet::NONE,
     };
+    (models, needs)
+}
+
+/// The memory of the smallest GPU that will do for a request, in MiB; 0 where there is none.
+pub(super) fn smallest_mib(cluster: &Cluster, request: &LeaseRequest) -> u64 {
+    let (models, needs) = limits(cluster, request);
+    let devices = cluster.devices().iter();
+    let suits = |device: &&Device| {
+        device.kind == DeviceKind::Gpu && models.contains(device.model) && device.offers.has_all(needs)
+    };
+    devices.filter(suits).map(|device| device.memory_mib).min().unwrap_or(0)
+}
+
+/// What a request, whose share is decided, wants of a cluster.
+pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_mbps: u64) -> DeviceRequest {
+    let (models, needs) = limits(cluster, request);
     let memory_mib = match (request.memory, request.share_milli) {
         // All memory of a whole device: whoever has all its time has that, too.
         (0, WHOLE) => 0,
         // The same part of the memory: of the smallest device that will do, at least.
-        (0, milli) => {
-            let devices = cluster.devices().iter();
-            let devices =
-                devices.filter(|device| models.contains(device.model) && device.offers.has_all(needs));
-            devices.map(|device| device.memory_mib * u64::from(milli) / u64::from(WHOLE)).min().unwrap_or(0)
-        }
+        (0, milli) => smallest_mib(cluster, request) * u64::from(milli) / u64::from(WHOLE),
         (memory, _) => memory.div_ceil(MIB),
     };
     DeviceRequest {
@@ -218,8 +234,13 @@ pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_
 ///
 /// Policies that don't give devices of other nodes have to find a node for the task as a whole. They choose where the devices are,
 /// and the program uses them from where it is.
-pub(crate) fn task(wish: DeviceRequest, home: NodeId, disaggregates: bool) -> Task {
-    let task = Task::default().with(wish);
+pub(crate) fn task(
+    wishes: impl IntoIterator<Item = DeviceRequest>,
+    home: NodeId,
+    disaggregates: bool,
+) -> Task {
+    let wishes = wishes.into_iter().filter(|wish| wish.count > 0);
+    let task = wishes.fold(Task::default(), Task::with);
     match disaggregates {
         true => Task { only: vec![home], ..task },
         false => Task { preferred: vec![home], ..task },

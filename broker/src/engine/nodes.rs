@@ -8,7 +8,7 @@ use rgpu_placement::ModelSet;
 
 use super::core::{Core, epoch_of, first_of, moment_of};
 use super::live::{End, Entry};
-use super::problem;
+use super::{nvmes, problem};
 use crate::store::{LeaseRecord, NodeRecord};
 
 /// How many other nodes a node measures its times to.
@@ -73,7 +73,7 @@ pub(crate) fn check_registration(
     {
         return bad(format!("there is no switch {name:?} in the broker's configuration"));
     }
-    Ok(())
+    nvmes::check_registration(&node.nvmes)
 }
 
 /// No cluster has had so many brokers that took over.
@@ -90,6 +90,8 @@ pub(crate) struct Consequences {
     pub proofs: Vec<LeaseProof>,
     /// All that it serves, where something has ended that it served when it was lost.
     pub serves: Option<BTreeSet<LeaseId>>,
+    /// Leases for which it could not attach an NVMe device, and why.
+    pub failed: Vec<(LeaseId, String)>,
 }
 
 impl Core {
@@ -126,9 +128,15 @@ impl Core {
         }
         let all = self.nodes.iter().filter(|(other, _)| **other != name);
         let all = all.flat_map(|(_, entry)| &entry.record.registration.devices).chain(&node.devices);
-        let models: std::collections::HashSet<&str> = all.map(|device| device.model.as_str()).collect();
+        let mut models: std::collections::HashSet<String> = all.map(|device| device.model.clone()).collect();
+        let others = self.nodes.iter().filter(|(other, _)| **other != name);
+        let others = others.flat_map(|(_, entry)| &entry.record.registration.nvmes);
+        models.extend(others.chain(&node.nvmes).map(nvmes::model));
         if models.len() > ModelSet::LIMIT {
-            let text = format!("with this node there would be {} device models: 64 at most", models.len());
+            let text = format!(
+                "with this node there would be {} models of devices (bandwidths of NVMe devices included): 64 at most",
+                models.len()
+            );
             return Err(problem(ErrorCode::BadRequest, text));
         }
         let draining = before.as_ref().is_some_and(|(record, _)| record.draining);
@@ -146,7 +154,9 @@ impl Core {
         let revoked: Vec<LeaseId> = self.nodes.get(&name).map_or_else(Vec::new, |entry| {
             let has = |id: &&LeaseId| {
                 let grants = self.leases.get(id).map(|entry| entry.record.grants.as_slice()).unwrap_or(&[]);
+                let nvmes = self.leases.get(id).map(|entry| entry.record.nvmes.as_slice()).unwrap_or(&[]);
                 grants.iter().any(|grant| grant.node == name && gone(grant.device))
+                    || nvmes.iter().any(|nvme| nvme.node == name && !nvmes::is_offered(&node.nvmes, nvme))
             };
             entry.live.leases.iter().filter(has).copied().collect()
         });
@@ -274,6 +284,7 @@ impl Core {
             peers,
             leaving,
             proofs,
+            nvmes,
             ..
         } = beat;
         (live.loads, live.peers) = (devices, peers);
@@ -342,7 +353,8 @@ impl Core {
                 ends.push(id);
             }
         }
-        Ok(Consequences { ended: ends, leaving, proofs, serves })
+        let failed = self.hear_nvmes(name, nvmes);
+        Ok(Consequences { ended: ends, leaving, proofs, serves, failed })
     }
 
     /// Whether a node gets new leases.
@@ -407,6 +419,7 @@ impl Core {
                     holder: record.request.holder.clone(),
                     expires: lease.live.deadline.map_or(0, |at| self.unix_s_at(at)),
                     grants: record.grants.iter().filter(|grant| grant.node == name).cloned().collect(),
+                    nvmes: nvmes::orders(record, name),
                     nodes: self.others_of(record, name),
                 }
             })

@@ -4,6 +4,8 @@
 //! Machines that are no nodes, where programs only run, take spare places that every model has, so that a new client doesn't cost
 //! a new model. What a round finds is only a proposal: the engine grants it if it is still free then.
 
+mod shares;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,17 +13,19 @@ use std::time::{Duration, Instant};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::{
-    CapabilitySet, ClusterState, Decisions, DeviceId, DeviceKind, DeviceRequest, Explanation, Grant, JobId,
-    ModelSet, NodeId, Placement, Policy, Queue, Task, TaskPlacement,
+    CapabilitySet, ClusterState, Decisions, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet,
+    NodeId, Placement, Policy, Queue, Task, TaskPlacement,
 };
 
-use super::Settings;
 use super::core::held_grants;
+use super::deadlines;
 use super::feed::{News, Seen};
 use super::leases::Found;
 use super::model::{self, MIB, ProfileTable};
 use super::settings::policy_config;
+use super::{Settings, nvmes};
 use crate::store::{LeaseRecord, NodeRecord};
+use shares::Choice;
 
 /// Job numbers are used once, because policies learn from each new one; at this one, all begins anew.
 const LAST_JOB: u32 = 1 << 20;
@@ -62,6 +66,8 @@ struct Known {
     /// The client whose place that is, where it is no node.
     client: Option<String>,
     version: Version,
+    /// Where it waits and leaves its share to the broker.
+    choice: Option<Choice>,
 }
 
 /// How many decisions may be explained besides those that somebody asked for: explaining one takes as long as making it.
@@ -89,6 +95,8 @@ pub(crate) struct Planner {
     state: Option<ClusterState>,
     queue: Queue,
     nodes: HashMap<String, NodeId>,
+    /// By node: the names of its NVMe devices.
+    offered: HashMap<String, Vec<String>>,
     /// By node: its name outside of the model.
     names: Vec<String>,
     /// Places of clients that are free.
@@ -141,6 +149,7 @@ impl Planner {
             state: None,
             queue: Queue::new(),
             nodes: HashMap::new(),
+            offered: HashMap::new(),
             names: Vec::new(),
             free: Vec::new(),
             clients: HashMap::new(),
@@ -250,6 +259,11 @@ impl Planner {
                 return;
             }
         };
+        let offered = nodes.iter().map(|(node, _)| {
+            let about = &node.registration;
+            (about.name.clone(), about.nvmes.iter().map(|nvme| nvme.name.clone()).collect())
+        });
+        self.offered = offered.collect();
         self.names = cluster.nodes().iter().map(|node| node.name.clone()).collect();
         self.nodes = model::numbers(&cluster);
         self.free = (nodes.len()..nodes.len() + places).rev().map(|i| NodeId(i as u32)).collect();
@@ -271,10 +285,10 @@ impl Planner {
         let job = JobId(self.next_job);
         self.next_job += 1;
         let client = self.clients.contains_key(&record.home).then(|| record.home.clone());
-        self.known.insert(seen.id, Known { job, home, client, version: version(record) });
+        self.known.insert(seen.id, Known { job, home, client, version: version(record), choice: None });
         self.ids.insert(job, seen.id);
         let result = match record.state {
-            LeaseState::Waiting => self.enqueue(seen, record, job, home),
+            LeaseState::Waiting => self.enqueue(seen, record, job, home, now_s),
             _ => self.run(seen, record, job, home),
         };
         if let Err(e) = result {
@@ -286,16 +300,26 @@ impl Planner {
     fn enqueue(
         &mut self,
         seen: &Seen,
-        record: &LeaseRecord,
+        record: &Arc<LeaseRecord>,
         job: JobId,
         home: NodeId,
+        now_s: f64,
     ) -> Result<(), rgpu_placement::Error> {
         let Some(state) = &self.state else { return Ok(()) };
-        let traffic = self.profiles.traffic_mbps(&record.tenant, &record.request);
-        let wish = model::device_request(state.cluster(), &record.request, traffic);
-        let task = model::task(wish, home, self.disaggregates);
-        let job =
-            self.profiles.job(&record.tenant, &record.request, job, seen.id.to_string(), seen.submit_s, task);
+        let (cluster, tenant) = (state.cluster(), &record.tenant);
+        let milli = self.share(record, home, seen.submit_s, now_s);
+        let request = deadlines::decided(&record.request, milli);
+        let request: &LeaseRequest = &request;
+        let traffic = self.profiles.traffic_mbps(tenant, request);
+        let wish = model::device_request(cluster, request, traffic);
+        let wishes = [wish].into_iter().chain(nvmes::device_request(cluster, request));
+        let task = model::task(wishes, home, self.disaggregates);
+        let job = self.profiles.job(tenant, request, job, seen.id.to_string(), seen.submit_s, task);
+        if record.request.share_milli == 0
+            && let Some(known) = self.known.get_mut(&seen.id)
+        {
+            known.choice = Some(Choice { milli, record: record.clone(), submit_s: seen.submit_s });
+        }
         let began = Instant::now();
         let result = self.queue.push_waited(Arc::new(job), seen.rounds);
         self.updates += began.elapsed();
@@ -341,6 +365,16 @@ impl Planner {
                 needs: CapabilitySet::NONE,
                 traffic_mbps: traffic,
             });
+        }
+        let nvme = |nvme: &LeasedNvme| {
+            let node = *self.nodes.get(&nvme.node)?;
+            let known = self.offered.get(&nvme.node)?.iter().position(|name| *name == nvme.device)?;
+            nvmes::of_kind(state.cluster(), node, DeviceKind::Nvme).nth(known)
+        };
+        for (request, grant) in nvmes::grants(state, record, home, nvme, grants.len()) {
+            self.declared[home.index()] += grant.traffic_mbps;
+            task.devices.push(request);
+            grants.push(grant);
         }
         let job =
             self.profiles.job(&record.tenant, &record.request, job, seen.id.to_string(), seen.submit_s, task);
@@ -419,6 +453,7 @@ impl Planner {
     /// Decides about what waits.
     pub(super) fn round(&mut self, now_s: f64) -> Result<Round, rgpu_placement::Error> {
         let mut round = Round::default();
+        self.choose_again(now_s);
         let Some(state) = &self.state else { return Ok(round) };
         if self.queue.is_empty() {
             return Ok(round);
@@ -445,17 +480,24 @@ impl Planner {
             self.counted_s = now_s;
         }
         let cluster = state.cluster();
-        let found = |device: DeviceId| {
+        let found = |grant: &Grant| {
+            let device = grant.device;
             let node = cluster.device(device).node;
-            let first = cluster.node(node).devices().next().map_or(0, |first| first.0);
-            Found { node: self.names[node.index()].clone(), device: device.0 - first }
+            let kind = cluster.device(device).kind;
+            let first = nvmes::of_kind(cluster, node, kind).next().map_or(0, |first| first.0);
+            Found {
+                node: self.names[node.index()].clone(),
+                device: device.0 - first,
+                kind,
+                milli: grant.milli,
+            }
         };
         let mut decided: HashSet<JobId> = HashSet::new();
         for (job, placement) in &decisions.placed {
             decided.insert(*job);
             let grants = placement.tasks.iter().flat_map(|at| &at.grants);
             if let Some(id) = self.ids.get(job) {
-                round.found.push((*id, grants.map(|grant| found(grant.device)).collect()));
+                round.found.push((*id, grants.map(found).collect()));
             }
         }
         for (job, reason) in &decisions.left {

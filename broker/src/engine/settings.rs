@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rgpu_control::api::{PolicySettings, Registration, SettingValue};
-use rgpu_placement::policy::{DISAGGREGATE_NVMES, Setting, Value};
+use rgpu_placement::policy::{Setting, Value};
 use rgpu_placement::{Error, PolicyConfig, PolicyTable, Profile, SwitchSpec};
 
 /// How the engine works.
@@ -150,8 +150,7 @@ pub(crate) fn policy_config(
     policy: &PolicySettings,
     seed: u64,
 ) -> Result<PolicyConfig, Error> {
-    // Only GPUs are leased.
-    let mut config = policies.config(&policy.name)?.with_seed(seed).with(&DISAGGREGATE_NVMES, false);
+    let mut config = policies.config(&policy.name)?.with_seed(seed);
     for (name, value) in &policy.settings {
         let (setting, value) = (setting(policies, name)?, from_control(*value));
         setting.check_finite(value)?;

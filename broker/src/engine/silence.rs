@@ -25,6 +25,7 @@ impl Core {
         self.free_for_the_queue();
         self.refuse_unproven();
         self.teach();
+        self.miss_deadlines();
         if judging {
             self.expire();
         }
@@ -167,7 +168,7 @@ impl Core {
             let entries = node.live.leases.iter().filter_map(|id| self.leases.get(id));
             let torn = entries.filter(|entry| {
                 entry.record.state == LeaseState::Active
-                    && entry.record.grants.iter().any(|grant| !lost(&grant.node))
+                    && entry.record.nodes().into_iter().any(|node| !lost(node))
             });
             torn.map(move |entry| (entry.record.id, format!("node {name} {}", node.live.lost_why)))
         });

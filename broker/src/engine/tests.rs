@@ -1,11 +1,13 @@
 //! Tests of the engine as a whole: with a clock that they set, and nodes that do as they are told.
 
 mod adoption;
+mod deadlines;
 mod faults;
 mod learning;
 mod leases;
 mod new_policy;
 mod nodes;
+mod nvmes;
 mod placing;
 mod random;
 mod silence;
@@ -226,6 +228,7 @@ impl FakeNode {
                 nic_mbps: 10_000,
                 switch: None,
                 devices: (0..devices).map(device).collect(),
+                nvmes: Vec::new(),
                 transports: vec!["tcp".into()],
                 tls: false,
                 tls_required: false,
@@ -322,6 +325,7 @@ impl FakeNode {
             own_in_mbps: 0,
             own_out_mbps: 0,
             peers: Vec::new(),
+            nvmes: Vec::new(),
             proofs: self.proofs(),
             leaving: false,
         }

@@ -9,6 +9,7 @@ use rgpu_control::token::{Claims, LeaseClaims, Role};
 use super::core::Core;
 use super::live::{Entry, Held, NodeEntry};
 use super::{Caller, Limits};
+use crate::store::LeaseRecord;
 
 impl Core {
     /// A lease, without its token.
@@ -32,6 +33,13 @@ impl Core {
             LeaseState::Waiting if !entry.live.left.is_empty() => entry.live.left.clone(),
             _ => record.reason.clone(),
         };
+        let outlook = self.outlook(entry);
+        let reason = match &outlook {
+            Some(outlook) if record.state == LeaseState::Waiting && outlook.kept == Some(false) => {
+                format!("{reason}; {}", outlook.text)
+            }
+            _ => reason,
+        };
         Lease {
             id: record.id,
             name: record.request.name.clone(),
@@ -51,10 +59,13 @@ impl Core {
             usage,
             sessions: entry.live.usage.values().map(|(sessions, _)| sessions).sum(),
             ca: self.settings.data_ca.clone(),
+            nvmes: super::nvmes::view(entry),
+            deadline: outlook.as_ref().map(|outlook| outlook.due_ms / 1000),
+            deadline_kept: outlook.as_ref().and_then(|outlook| outlook.kept),
         }
     }
 
-    fn server(&self, record: &crate::store::LeaseRecord, node: &str) -> LeaseServer {
+    fn server(&self, record: &LeaseRecord, node: &str) -> LeaseServer {
         let about = self.nodes.get(node).map(|entry| &entry.record.registration);
         // Programs on the server's own machine reach it without the network. Several nodes can be on one machine.
         let here = |about: &&Registration| {
@@ -112,6 +123,7 @@ impl Core {
             heard_s: self.now().saturating_sub(live.heard) as f64 / 1000.0,
             version: about.version.clone(),
             devices: about.devices.len() as u32,
+            nvmes: about.nvmes.clone(),
             leases: live.leases.len() as u32,
             peers: live.peers.clone(),
         }
@@ -141,6 +153,7 @@ impl Core {
             heard_s: 0.0,
             version: String::new(),
             devices: 0,
+            nvmes: Vec::new(),
             leases: 0,
             peers: Vec::new(),
         }));
@@ -202,14 +215,11 @@ impl Core {
                 continue;
             }
             let waiting = record.state == LeaseState::Waiting;
-            // Where the profile tells: under a quiet network.
-            let profile = self.profiles.find(&record.tenant, &record.request).filter(|id| id.0 != 0);
-            let expected_s = profile.filter(|_| !waiting).map(|id| {
-                let all = record.grants.len().max(1) as f64;
-                let remote = record.grants.iter().filter(|grant| grant.node != record.home).count() as f64;
-                let conditions =
-                    rgpu_placement::Conditions { remote_share: remote / all, ..Default::default() };
-                self.profiles.profiles.get(id).completion_s(&conditions) * record.request.scale.unwrap_or(1.0)
+            // Where anything is known: under a quiet network.
+            let need = || self.profiles.need(&record.tenant, &record.request, remote_share(record));
+            let expected_s = (!waiting).then(need).flatten().map(|need| match record.request.deadline_s {
+                Some(_) => need.seconds_on(record.request.share_milli),
+                None => need.seconds,
             });
             jobs.push(Job {
                 lease: record.id,
@@ -281,8 +291,12 @@ impl Core {
     /// Why a lease is where it is, as far as that was recorded.
     pub(super) fn explanation(&self, entry: &Entry) -> LeaseExplanation {
         let record = &entry.record;
+        let deadline = self.outlook(entry).map(|outlook| format!("  {}\n", outlook.text));
+        let deadline = deadline.unwrap_or_default();
         if let Some(explanation) = &entry.live.explanation {
-            return LeaseExplanation::clone(explanation);
+            let mut explanation = LeaseExplanation::clone(explanation);
+            explanation.text += &deadline;
+            return explanation;
         }
         let outcome = match record.state {
             LeaseState::Waiting if entry.live.left.is_empty() => record.reason.clone(),
@@ -302,7 +316,7 @@ impl Core {
         };
         let text = format!(
             "{}: {outcome}\n  The alternatives were not recorded: the broker was restarted since, or more was decided at once than it \
-             explains. Ask while a request waits, and its next decision is explained.\n",
+             explains. Ask while a request waits, and its next decision is explained.\n{deadline}",
             record.request.name
         );
         LeaseExplanation {
@@ -313,4 +327,10 @@ impl Core {
             steps: Vec::new(),
         }
     }
+}
+
+/// The part of a lease's devices that are in other nodes than its program.
+pub(super) fn remote_share(record: &LeaseRecord) -> f64 {
+    let remote = record.grants.iter().filter(|grant| grant.node != record.home).count();
+    remote as f64 / record.grants.len().max(1) as f64
 }

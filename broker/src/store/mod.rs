@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rgpu_control::LeaseId;
-use rgpu_control::api::{LeaseRequest, LeaseState, Registration};
+use rgpu_control::api::{LeaseRequest, LeaseState, LeasedNvme, Registration};
 use rgpu_control::token::Grant;
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +74,9 @@ pub struct LeaseRecord {
     pub home: String,
     /// What it has, in the order of device ordinals.
     pub grants: Vec<Grant>,
+    /// The NVMe devices that it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nvmes: Vec<LeasedNvme>,
     /// While it is ending: the nodes that have yet to confirm it.
     pub unconfirmed: Vec<String>,
     /// It was not renewed while all of its nodes were lost. It is taken up again where they turn out to have served it.
@@ -96,6 +99,12 @@ pub struct Outstanding {
 }
 
 impl LeaseRecord {
+    /// The nodes that it has something of, in the order of their names.
+    pub(crate) fn nodes(&self) -> std::collections::BTreeSet<&str> {
+        let grants = self.grants.iter().map(|grant| grant.node.as_str());
+        grants.chain(self.nvmes.iter().map(|nvme| nvme.node.as_str())).collect()
+    }
+
     /// Bytes of a grant's device that nobody else can have: what the lease gives, or what its programs still have of what it
     /// gave before, whichever is more.
     pub fn counted(&self, grant: &Grant) -> u64 {

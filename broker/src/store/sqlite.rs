@@ -251,6 +251,7 @@ mod tests {
             home: "n0".into(),
             grants: Vec::new(),
             unconfirmed: Vec::new(),
+            nvmes: Vec::new(),
             lapsed: false,
             outstanding: Vec::new(),
         }))

@@ -5,6 +5,7 @@ mod malformed;
 mod metrics;
 mod openapi;
 mod packaging;
+mod requests;
 mod roles;
 mod stop;
 mod support;

@@ -121,6 +121,7 @@ pub(crate) fn registration(name: &str) -> Registration {
             software: true,
             enforced_by: "workers".into(),
         }],
+        nvmes: Vec::new(),
         transports: vec!["tcp".into()],
         tls: false,
         tls_required: false,
@@ -143,6 +144,7 @@ pub(crate) fn heartbeat(orders: u64) -> Heartbeat {
         own_in_mbps: 0,
         own_out_mbps: 0,
         peers: Vec::new(),
+        nvmes: Vec::new(),
         proofs: Vec::new(),
         leaving: false,
     }

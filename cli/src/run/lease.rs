@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use rgpu_control::api::{LeaseRequest, this_machine};
 use rgpu_control::request::identity;
+use rgpu_control::settings::{self, DEADLINE_VARIABLE, ESTIMATE_VARIABLE, NODE_VARIABLE};
 use rgpu_control::token::PrivateKey;
 use rgpu_control::units::{parse_bytes, parse_duration, parse_mbps, parse_share};
-use rgpu_control::{NODE_VARIABLE, settings};
 use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
 
 use super::child::Held;
@@ -22,14 +22,14 @@ use crate::control::{BrokerArguments, TRY_LATER};
 pub(super) struct LeaseArguments {
     #[command(flatten)]
     broker: BrokerArguments,
-    /// How many GPUs [default: 1]
-    #[arg(long, value_name = "N", help_heading = "With a broker", value_parser = clap::value_parser!(u16).range(1..))]
+    /// How many GPUs; 0 with --nvme alone [default: 1]
+    #[arg(long, value_name = "N", help_heading = "With a broker")]
     gpus: Option<u16>,
     /// Memory of each GPU, such as 4GiB [default: that part of it which --share is of its time]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "With a broker")]
     gpu_memory: Option<u64>,
-    /// Share of each GPU's time, such as 25% [default: 100%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share, help_heading = "With a broker")]
+    /// Share of each GPU's time, such as 25%; `auto` is the least that keeps the deadline, which the broker chooses [default: 100%]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share_or_auto, help_heading = "With a broker")]
     share: Option<u16>,
     /// A GPU model that will do; can be given several times [default: any]
     #[arg(long, value_name = "NAME", help_heading = "With a broker")]
@@ -43,9 +43,24 @@ pub(super) struct LeaseArguments {
     /// How important that is, from 1 (most) to 10
     #[arg(long, value_name = "N", value_parser = parse_importance, help_heading = "With a broker")]
     importance: Option<f64>,
+    /// How long from now until the program is to have ended, waiting included, such as 10m [default: RGPU_DEADLINE]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "With a broker")]
+    deadline: Option<Duration>,
+    /// How long the program would run alone on whole GPUs of this machine, such as 2m [default: RGPU_ESTIMATE, else what was learnt]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "With a broker")]
+    estimate: Option<Duration>,
     /// Traffic that each remote GPU is going to make, such as 200Mbit [default: the profile's]
     #[arg(long, value_name = "RATE", value_parser = parse_mbps, help_heading = "With a broker")]
     traffic: Option<u64>,
+    /// How many NVMe devices, besides; RGPU_NVME_DEVICES tells the program where they are
+    #[arg(long, value_name = "N", help_heading = "With a broker")]
+    nvme: Option<u16>,
+    /// The least capacity of each NVMe device, such as 100G
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "nvme", help_heading = "With a broker")]
+    nvme_capacity: Option<u64>,
+    /// The least bandwidth of each NVMe device, such as 20Gbit
+    #[arg(long, value_name = "RATE", value_parser = parse_mbps, requires = "nvme", help_heading = "With a broker")]
+    nvme_bandwidth: Option<u64>,
     /// Fail (status 75) where nothing is free now, instead of waiting in the queue
     #[arg(long, help_heading = "With a broker")]
     now: bool,
@@ -70,6 +85,22 @@ fn parse_importance(text: &str) -> Result<f64, String> {
     (1.0..=10.0).contains(&number).then_some(number).ok_or_else(problem)
 }
 
+/// A share in thousandths; 0 is for `auto`.
+fn parse_share_or_auto(text: &str) -> Result<u16, String> {
+    match text.trim() {
+        "auto" => Ok(0),
+        text => parse_share(text).map_err(|e| format!("{e}, or `auto`")),
+    }
+}
+
+/// A time that an option gives, or else a variable.
+fn time(option: Option<Duration>, variable: &str) -> Result<Option<Duration>, Failure> {
+    let said = || settings::text(variable);
+    let parse =
+        |text: String| parse_duration(&text).map_err(|e| Failure::with_status(format!("{variable}: {e}"), 2));
+    option.map(Ok).or_else(|| said().map(parse)).transpose()
+}
+
 impl LeaseArguments {
     /// Whether a lease was asked for on the command line.
     pub(super) fn given(&self) -> bool {
@@ -91,7 +122,10 @@ impl LeaseArguments {
             (self.profile.is_some(), "--profile"),
             (self.goal.is_some(), "--goal"),
             (self.importance.is_some(), "--importance"),
+            (self.deadline.is_some(), "--deadline"),
+            (self.estimate.is_some(), "--estimate"),
             (self.traffic.is_some(), "--traffic"),
+            (self.nvme.is_some(), "--nvme"),
             (self.now, "--now"),
             (self.wait.is_some(), "--wait"),
             (self.node.is_some(), "--node"),
@@ -101,11 +135,20 @@ impl LeaseArguments {
         .find_map(|(given, name)| given.then_some(name))
     }
 
-    fn request(&self, command: &[OsString], transport: Option<Choice>, key: &PrivateKey) -> LeaseRequest {
+    /// The request, but for its deadline, which comes nearer while the broker is asked.
+    fn request(
+        &self,
+        command: &[OsString],
+        transport: Option<Choice>,
+        key: &PrivateKey,
+    ) -> Result<LeaseRequest, Failure> {
+        if self.gpus == Some(0) && self.nvme.unwrap_or(0) == 0 {
+            return Err(Failure::with_status("--gpus 0 asks for nothing without --nvme", 2));
+        }
         let (program, input) = identity(command);
         let transport =
             transport.map(|choice| choice.name().to_owned()).or_else(|| settings::text(TRANSPORT_VARIABLE));
-        LeaseRequest {
+        Ok(LeaseRequest {
             name: self.name.clone().unwrap_or_else(|| program.clone()),
             gpus: self.gpus.unwrap_or(1),
             memory: self.gpu_memory.unwrap_or(0),
@@ -121,11 +164,16 @@ impl LeaseArguments {
             scale: None,
             goal_s: self.goal.map(|goal| goal.as_secs_f64()),
             importance: self.importance,
+            deadline_s: None,
+            estimate_s: time(self.estimate, ESTIMATE_VARIABLE)?.map(|estimate| estimate.as_secs_f64()),
             traffic_mbps: self.traffic,
+            nvmes: self.nvme.unwrap_or(0),
+            nvme_capacity: self.nvme_capacity.unwrap_or(0),
+            nvme_bandwidth_mbps: self.nvme_bandwidth.unwrap_or(0),
             wait_s: self.wait.map_or(SILENCE.as_secs() as u32, |wait| wait.min(SILENCE.as_secs() as u32)),
             now_or_never: self.now || self.wait == Some(0),
             encrypt: self.encrypt || settings::is_on(ENCRYPT_VARIABLE),
-        }
+        })
     }
 }
 
@@ -148,15 +196,18 @@ pub(super) fn obtain(
     let broker = arguments.broker.connect()?;
     let end = arguments.wait.map(|wait| Instant::now() + Duration::from_secs(wait.into()));
     let patience = if arguments.now { BRIEFLY } else { PATIENCE };
-    let mut seeker = Seeker { broker: &broker, signals, end, away: Away::new(patience, end) };
+    let deadline = time(arguments.deadline, DEADLINE_VARIABLE)?;
+    let deadline = deadline.and_then(|deadline| Instant::now().checked_add(deadline));
+    let mut seeker = Seeker { broker: &broker, signals, end, deadline, away: Away::new(patience, end) };
     let mut unreached: Option<Instant> = None;
     loop {
         let key = PrivateKey::generate();
-        let lease = match seeker.lease(&arguments.request(command, transport, &key))? {
+        let lease = match seeker.lease(&arguments.request(command, transport, &key)?)? {
             Waited::Granted(lease) => lease,
             Waited::Interrupted(signal) => return Ok(Asked::Interrupted(signal)),
         };
-        let give_back = || release(&broker, lease.id, Why::Unused);
+        let id = lease.id;
+        let give_back = || release(&broker, id, Why::Unused);
         let servers = lease.servers.clone();
         match run_interruptibly(signals, move || first_unreachable(&servers)) {
             Ok(Interruptible::Done(None)) => {}
@@ -184,6 +235,11 @@ pub(super) fn obtain(
                 return Err(failure);
             }
         }
+        let lease = match seeker.attached(lease) {
+            Ok(Waited::Granted(lease)) => lease,
+            Ok(Waited::Interrupted(signal)) => return Ok(Asked::Interrupted(signal)),
+            Err(failure) => return Err(failure),
+        };
         return match Leased::new(broker.clone(), &lease, &key) {
             Ok(leased) => Ok(Asked::Granted(leased)),
             Err(failure) => {
@@ -215,7 +271,8 @@ mod tests {
             "--gpus 2 --gpu-memory 4GiB --share 25% --model A --model B --traffic 1Gbit --goal 2m --node n";
         let arguments = parse(line).unwrap();
         let key = PrivateKey::generate();
-        let request = arguments.request(&[OsString::from("/bin/app")], Some("tcp".parse().unwrap()), &key);
+        let request =
+            arguments.request(&[OsString::from("/bin/app")], Some("tcp".parse().unwrap()), &key).unwrap();
         assert_eq!((request.gpus, request.memory, request.share_milli), (2, 4 << 30, 250));
         assert_eq!((request.models.join(","), request.transport.as_str()), ("A,B".to_owned(), "tcp"));
         assert_eq!((request.traffic_mbps, request.goal_s), (Some(1000), Some(120.0)));
@@ -227,16 +284,35 @@ mod tests {
     #[test]
     fn without_options_it_is_one_whole_gpu() {
         let arguments = parse("").unwrap();
-        let request = arguments.request(&[OsString::from("app")], None, &PrivateKey::generate());
+        let request = arguments.request(&[OsString::from("app")], None, &PrivateKey::generate()).unwrap();
         assert_eq!((request.gpus, request.memory, request.share_milli), (1, 0, 1000));
         assert!(!arguments.given());
         assert!(
             parse("--wait 0")
                 .unwrap()
                 .request(&[OsString::from("a")], None, &PrivateKey::generate())
+                .unwrap()
                 .now_or_never
         );
-        for bad in ["--gpus 0", "--share 120%", "--gpu-memory x", "--importance 11", "--now --wait 3"] {
+        let timed = parse("--share auto --deadline 10m --estimate 2m").unwrap();
+        let request = timed.request(&[OsString::from("a")], None, &PrivateKey::generate()).unwrap();
+        assert_eq!((request.share_milli, request.estimate_s), (0, Some(120.0)));
+        assert_eq!((timed.deadline, timed.needs()), (Some(Duration::from_secs(600)), Some("--share")));
+        let key = PrivateKey::generate();
+        assert!(parse("--gpus 0").unwrap().request(&[OsString::from("a")], None, &key).is_err());
+        let nvmes = parse("--gpus 0 --nvme 2 --nvme-capacity 100G --nvme-bandwidth 20Gbit").unwrap();
+        let request = nvmes.request(&[OsString::from("a")], None, &key).unwrap();
+        assert_eq!((request.gpus, request.nvmes), (0, 2));
+        assert_eq!((request.nvme_capacity, request.nvme_bandwidth_mbps), (100 << 30, 20_000));
+        for bad in [
+            "--nvme-capacity 1G",
+            "--deadline soon",
+            "--share some",
+            "--share 120%",
+            "--gpu-memory x",
+            "--importance 11",
+            "--now --wait 3",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

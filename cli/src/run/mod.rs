@@ -159,6 +159,9 @@ fn run_leased(command: &mut Command, arguments: &Arguments, program: &OsString) 
     }
     let (variable, ticket) = leased.variable();
     command.env(variable, ticket);
+    if let Some((variable, devices)) = leased.nvme_variable() {
+        command.env(variable, devices);
+    }
     let ended = child::run(command, Some(&held)).map_err(|e| cannot_start(program, &e))?;
     leased.finish(ended != Ended::Status(0));
     Ok(ended)

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rgpu_control::api::{ErrorCode, Lease, LeaseState};
+use rgpu_control::settings::NVME_DEVICES_VARIABLE;
 use rgpu_control::ticket::{Published, Ticket};
 use rgpu_control::token::PrivateKey;
 use rgpu_control::{Broker, LEASE_VARIABLE, LeaseId};
@@ -82,6 +83,8 @@ pub(super) struct Leased {
     id: LeaseId,
     ticket: Arc<Published>,
     renewing: Arc<Renewing>,
+    /// Where its NVMe devices are.
+    nvmes: Vec<String>,
     released: bool,
 }
 
@@ -99,7 +102,8 @@ impl Leased {
         let published = Arc::new(published);
         let renewing = Arc::new(Renewing::default());
         let (shown, shared) = (published.clone(), renewing.clone());
-        let leased = Self { broker: broker.clone(), id, ticket: published, renewing, released: false };
+        let nvmes = lease.nvmes.iter().filter_map(|nvme| nvme.path.clone()).collect();
+        let leased = Self { broker: broker.clone(), id, ticket: published, renewing, nvmes, released: false };
         let body = move || renew(&broker, ticket, &shown, ttl, &shared);
         spawn_without_signals("renew", body)
             .map_err(|e| Failure::new(format!("Cannot renew the lease: {e}")))?;
@@ -109,6 +113,11 @@ impl Leased {
     /// The environment variable by which the program learns of it.
     pub(super) fn variable(&self) -> (&'static str, &Path) {
         (LEASE_VARIABLE, self.ticket.path())
+    }
+
+    /// The same by which it learns where its NVMe devices are, if it has any.
+    pub(super) fn nvme_variable(&self) -> Option<(&'static str, String)> {
+        (!self.nvmes.is_empty()).then(|| (NVME_DEVICES_VARIABLE, self.nvmes.join(",")))
     }
 
     /// Gives it back. Where the program has failed, says why, if it was for the lease.
@@ -227,6 +236,9 @@ mod tests {
             usage: Vec::new(),
             sessions: 0,
             ca: None,
+            deadline: None,
+            deadline_kept: None,
+            nvmes: Vec::new(),
         }
     }
 

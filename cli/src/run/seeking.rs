@@ -21,6 +21,8 @@ const POLL_S: u32 = 10;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The same for whoever wants something at once: a broker that is restarted is back by then.
 pub(super) const BRIEFLY: Duration = Duration::from_secs(5);
+/// How often it is looked whether a lease's NVMe devices are attached.
+const ATTACHING: Duration = Duration::from_millis(100);
 /// How long connecting to a lease's server may take.
 const CONNECT_TIME: Duration = Duration::from_secs(3);
 
@@ -76,6 +78,8 @@ pub(super) struct Seeker<'a> {
     pub signals: &'a Held,
     /// When all waiting is to be over, if that was said.
     pub end: Option<Instant>,
+    /// When the program is to have ended, if that was said.
+    pub deadline: Option<Instant>,
     pub away: Away,
 }
 
@@ -93,10 +97,21 @@ impl Seeker<'_> {
         }
     }
 
+    /// The request with its deadline, which counts from when the broker takes it.
+    fn from_now(&self, request: &LeaseRequest) -> Result<LeaseRequest, Failure> {
+        let Some(deadline) = self.deadline else { return Ok(request.clone()) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let text = "The deadline has passed before the broker was reached: the program was not started";
+            return Err(Failure::with_status(text, TRY_LATER));
+        }
+        Ok(LeaseRequest { deadline_s: Some(left.as_secs_f64()), ..request.clone() })
+    }
+
     /// A lease that is granted; `None` where the broker has forgotten it.
     fn once(&mut self, request: &LeaseRequest) -> Result<Option<Waited>, Failure> {
         let lease = loop {
-            let (broker, request) = (self.broker.clone(), request.clone());
+            let (broker, request) = (self.broker.clone(), self.from_now(request)?);
             match run_interruptibly(self.signals, move || broker.request_lease(&request))? {
                 Interruptible::Done(Ok(lease)) => break lease,
                 // Should it have been made all the same, nobody renews it, and it ends.
@@ -171,6 +186,31 @@ impl Seeker<'_> {
                 Ok(Some(Some(now))) => lease = now,
             }
         }
+    }
+
+    /// The lease, once its NVMe devices are attached. It is renewed meanwhile; where that fails, it is given back.
+    pub(super) fn attached(&mut self, mut lease: Box<Lease>) -> Result<Waited, Failure> {
+        let id = lease.id;
+        while lease.nvmes.iter().any(|nvme| nvme.path.is_none()) {
+            let answer = match self.signals.wait(ATTACHING) {
+                Some(signal) => Ok(Err(signal)),
+                None => self.ask(move |broker| broker.renew(id)),
+            };
+            match answer {
+                // What is renewed is active: one that has ended is an error, which says why.
+                Ok(Ok(Some(now))) => *lease = now,
+                Ok(Ok(None)) => {}
+                Ok(Err(signal)) => {
+                    release(self.broker, id, Why::Unused);
+                    return Ok(Waited::Interrupted(signal));
+                }
+                Err(failure) => {
+                    release(self.broker, id, Why::Unused);
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(Waited::Granted(lease))
     }
 
     /// Asks the broker something. `None` if it is away, after a moment; the inner error is a signal that came first.

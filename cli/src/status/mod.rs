@@ -120,6 +120,7 @@ pub(crate) fn example() -> Snapshot {
         version: "0.1.0".into(),
         devices: 1,
         leases: 1,
+        nvmes: Vec::new(),
         peers: Vec::new(),
     };
     let device = |node: &str, granted_milli: u32, available: bool| Device {
@@ -166,6 +167,9 @@ pub(crate) fn example() -> Snapshot {
         usage: Vec::new(),
         sessions: 0,
         ca: None,
+        deadline: None,
+        deadline_kept: None,
+        nvmes: Vec::new(),
     };
     let mut running = lease(1, "train", LeaseState::Active);
     running.grants = vec![Grant { node: "s0".into(), device: 0, memory: 1 << 30, share_milli: 250 }];

@@ -14,12 +14,13 @@ records! {
     pub struct LeaseRequest {
         /// A name for people, such as the program's; need not be unique.
         pub name: String,
-        /// How many devices.
+        /// How many devices; can be 0 where `nvmes` is not.
         pub gpus: u16,
         /// Bytes of memory of each; 0 is all of a whole device's, and of a part the same part.
         #[serde(default)]
         pub memory: u64,
-        /// Thousandths of each device's time: 1 to 1000.
+        /// Thousandths of each device's time: 1 to 1000; 0 lets the broker choose by `deadline_s`: the least part of a device that
+        /// keeps the deadline, or a whole one.
         pub share_milli: u16,
         /// Models that will do; empty is any.
         #[serde(default)]
@@ -52,9 +53,25 @@ records! {
         /// The importance of that, from 1 (most) to 10 (z); 1 unless given.
         #[serde(default)]
         pub importance: Option<f64>,
+        /// The deadline: by when the program is to have ended, in seconds from when the broker takes the request, however long that
+        /// waits. It is no moment of a clock, so that the client's clock does not matter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub deadline_s: Option<f64>,
+        /// How long the program would run alone on whole devices of its own machine, in seconds; what its profile says unless given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub estimate_s: Option<f64>,
         /// Traffic that each remote device makes, in Mbit/s; the profile's unless given.
         #[serde(default)]
         pub traffic_mbps: Option<u64>,
+        /// How many NVMe devices, besides; whole ones.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub nvmes: u16,
+        /// The least capacity of each, in bytes.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub nvme_capacity: u64,
+        /// The least bandwidth of each, in Mbit/s.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub nvme_bandwidth_mbps: u64,
         /// How long the answer may wait for a grant, in seconds (60 at most); it waits in the queue after that.
         #[serde(default)]
         pub wait_s: u32,
@@ -120,6 +137,31 @@ records! {
         /// With encrypted connections: the certificates (PEM) that sign those of servers without a fingerprint.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub ca: Option<String>,
+        /// By when its program is to have ended, in seconds since 1970 by the broker's clock, where it has a deadline.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub deadline: Option<u64>,
+        /// Whether the deadline is expected to be kept, or was, where anything is known of the program's time. For a lease that waits:
+        /// if it were granted now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub deadline_kept: Option<bool>,
+        /// The NVMe devices that it gives.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub nvmes: Vec<LeasedNvme>,
+    }
+    /// An NVMe device of a lease.
+    #[derive(Eq)]
+    pub struct LeasedNvme {
+        /// The node that offers it.
+        pub node: String,
+        /// Its name there.
+        pub device: String,
+        /// Its capacity, in bytes.
+        pub capacity: u64,
+        /// Its bandwidth, in Mbit/s.
+        pub bandwidth_mbps: u64,
+        /// Where the program finds it, once it is attached.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub path: Option<String>,
     }
     /// What waits or runs, as the placement sees it.
     pub struct Job {
@@ -208,6 +250,11 @@ impl LeaseState {
             Self::Ended => "ended",
         }
     }
+}
+
+/// Whether a number can be left out.
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 fn auto() -> String {

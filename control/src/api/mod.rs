@@ -19,12 +19,12 @@ pub use cluster::{
 };
 pub use lease::{
     ExplanationCandidate, ExplanationStep, Job, Lease, LeaseChange, LeaseExplanation, LeaseRequest,
-    LeaseState, Renewal,
+    LeaseState, LeasedNvme, Renewal,
 };
 pub use machine::this_machine;
 pub use node::{
     Device, DeviceLoad, DeviceReport, Drain, EndedOrder, GrantUsage, Heartbeat, LeaseOrder, LeaseProof,
-    LeaseReport, Node, Orders, Peer, PeerTime, Registration, Welcome,
+    LeaseReport, Node, NvmeOrder, NvmeReport, NvmeState, Orders, Peer, PeerTime, Registration, Welcome,
 };
 
 /// The header of answers of a broker that only stands by: another one is to be asked.

@@ -36,6 +36,38 @@ records! {
         #[serde(default)]
         pub enforced_by: String,
     }
+    /// An NVMe device that a node offers, as the node describes it.
+    #[derive(Eq)]
+    #[serde(deny_unknown_fields)]
+    pub struct NvmeReport {
+        /// Its name, which no other of the node has.
+        pub name: String,
+        /// Its capacity, in bytes.
+        pub capacity: u64,
+        /// Its bandwidth, in Mbit/s.
+        pub bandwidth_mbps: u64,
+    }
+    /// An NVMe device that a lease gives, as the node that offers it is to bring it to the program.
+    pub struct NvmeOrder {
+        /// The device's name in its node.
+        pub device: String,
+        /// Where the program runs, as the broker calls it.
+        pub host: String,
+    }
+    /// What came of attaching an NVMe device to a lease.
+    #[serde(deny_unknown_fields)]
+    pub struct NvmeState {
+        /// The lease.
+        pub lease: LeaseId,
+        /// The device's name in its node.
+        pub device: String,
+        /// Where the program finds it, once it is attached.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub path: Option<String>,
+        /// Why it could not be attached.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub failure: Option<String>,
+    }
     /// How a node introduces itself.
     #[serde(deny_unknown_fields)]
     pub struct Registration {
@@ -61,6 +93,9 @@ records! {
         pub switch: Option<String>,
         /// The devices that the node offers.
         pub devices: Vec<DeviceReport>,
+        /// The NVMe devices that it offers.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub nvmes: Vec<NvmeReport>,
         /// Which transports its server offers: `tcp`, `shm`, `rdma`.
         pub transports: Vec<String>,
         /// Whether its server encrypts data connections (TLS) for programs that want it.
@@ -172,6 +207,9 @@ records! {
         pub own_out_mbps: u64,
         /// Round-trip times to other nodes.
         pub peers: Vec<PeerTime>,
+        /// How it stands with the NVMe devices of leases, where that is known.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub nvmes: Vec<NvmeState>,
         /// For leases that the orders ask to [prove](Orders::prove).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub proofs: Vec<LeaseProof>,
@@ -206,6 +244,9 @@ records! {
         pub expires: u64,
         /// What it gives on this node.
         pub grants: Vec<Grant>,
+        /// The NVMe devices that it gives on this node.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub nvmes: Vec<NvmeOrder>,
         /// The other nodes that it gives something of: programs' copies go straight there.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub nodes: Vec<Peer>,
@@ -276,6 +317,9 @@ records! {
         pub version: String,
         /// How many devices it has.
         pub devices: u32,
+        /// The NVMe devices that it offers.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub nvmes: Vec<NvmeReport>,
         /// How many leases have devices of it.
         pub leases: u32,
         /// Measured times to other nodes.

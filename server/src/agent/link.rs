@@ -1,6 +1,7 @@
 //! The conversation with the broker.
 
 use crate::ledger::Ledger;
+use crate::nvme::NvmeKeeper;
 use parking_lot::{Condvar, Mutex};
 use rgpu_control::api::{
     DeviceLoad, DeviceReport, ErrorCode, Heartbeat, LeaseReport, Orders, Registration, Welcome, this_machine,
@@ -39,6 +40,7 @@ pub(super) struct BrokerLink {
     devices: Vec<DeviceReport>,
     peers: Peers,
     telemetry: Telemetry,
+    nvmes: Option<Arc<NvmeKeeper>>,
     state: Mutex<LinkState>,
     changed: Condvar,
 }
@@ -65,6 +67,7 @@ impl BrokerLink {
         options: AgentOptions,
         site: Site,
         devices: Vec<DeviceReport>,
+        nvmes: Option<Arc<NvmeKeeper>>,
     ) -> Arc<Self> {
         let telemetry = Telemetry::start(&site.settled.spec, &devices);
         let link = Arc::new(Self {
@@ -77,15 +80,20 @@ impl BrokerLink {
             devices,
             peers: Peers::default(),
             telemetry,
+            nvmes,
             state: Mutex::default(),
             changed: Condvar::new(),
         });
         let weak = Arc::downgrade(&link);
-        link.site.leases.on_change(move || {
+        let tell = move || {
             if let Some(link) = weak.upgrade() {
                 link.send_now();
             }
-        });
+        };
+        if let Some(nvmes) = &link.nvmes {
+            nvmes.on_change(tell.clone());
+        }
+        link.site.leases.on_change(tell);
         link
     }
 
@@ -129,6 +137,10 @@ impl BrokerLink {
 
     fn follow(&self, orders: &Orders) {
         self.peers.set(&self.name, &orders.peers);
+        // Before the leases: what ends there is held back as long as something of it is attached.
+        if let Some(nvmes) = &self.nvmes {
+            nvmes.apply(orders);
+        }
         self.site.leases.apply(orders);
     }
 
@@ -145,6 +157,7 @@ impl BrokerLink {
             nic_mbps,
             switch: self.options.switch.clone(),
             devices: self.devices.clone(),
+            nvmes: self.nvmes.as_ref().map_or_else(Vec::new, |nvmes| nvmes.devices().to_vec()),
             transports: facts::transports(self.site.connectors, self.site.transport),
             tls: self.site.tls.is_some(),
             tls_required: self.site.tls.as_ref().is_some_and(|tls| tls.required),
@@ -243,7 +256,12 @@ impl BrokerLink {
     fn heartbeat(&self, meter: &mut Meter, own: &mut OwnTraffic, leaving: bool) -> Heartbeat {
         // Before the report: a lease that begins in between is then in the report, or refused by those orders.
         let orders = self.site.leases.applied();
-        let (leases, ended) = self.site.leases.report();
+        let (mut leases, mut ended) = self.site.leases.report();
+        let mut nvmes = Vec::new();
+        if let Some(keeper) = &self.nvmes {
+            keeper.hold_back(&mut leases, &mut ended);
+            nvmes = keeper.states();
+        }
         let used = self.site.leases.used_by_ended(&ended);
         let load = meter.measure(own.so_far(&leases));
         Heartbeat {
@@ -258,6 +276,7 @@ impl BrokerLink {
             own_in_mbps: load.own_in,
             own_out_mbps: load.own_out,
             peers: self.peers.times(),
+            nvmes,
             proofs: self.site.leases.proofs(),
             leaving,
         }
@@ -310,6 +329,9 @@ impl BrokerLink {
             state.registered
         };
         self.changed.notify_all();
+        if let Some(nvmes) = &self.nvmes {
+            nvmes.stop();
+        }
         if !registered {
             return;
         }

@@ -5,7 +5,8 @@
 //!
 //! - one registers, and then says regularly how things are (a heartbeat), or at once when a lease has begun or ended;
 //! - one waits at the broker for orders;
-//! - one measures how long other nodes are away.
+//! - one measures how long other nodes are away;
+//! - where the node offers [NVMe devices](crate::nvme), one attaches and detaches them.
 //!
 //! A broker that cannot be reached changes nothing for programs that run: they go on, and the agent goes on trying.
 
@@ -19,6 +20,7 @@ mod telemetry;
 use crate::inventory::Settled;
 use crate::lease::LeaseTable;
 use crate::ledger::Ledger;
+use crate::nvme::{NvmeKeeper, NvmeOptions};
 use link::BrokerLink;
 use rgpu_control::{Broker, Tls};
 use rgpu_protocol::transport::{Choice, Connectors};
@@ -49,6 +51,8 @@ pub struct AgentOptions {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Whether to speak to a broker on another machine without encryption.
     pub plain: bool,
+    /// The NVMe devices that the node offers, if any.
+    pub nvmes: Option<NvmeOptions>,
 }
 
 impl AgentOptions {
@@ -121,7 +125,8 @@ impl Agent {
                 site.address
             );
         }
-        let link = BrokerLink::new(broker, (name, token), options.clone(), site, devices);
+        let nvmes = options.nvmes.clone().map(|nvmes| NvmeKeeper::start(&name, nvmes)).transpose()?;
+        let link = BrokerLink::new(broker, (name, token), options.clone(), site, devices, nvmes);
         type Body = fn(&BrokerLink);
         let threads: [(&str, Body); 3] = [
             ("agent", BrokerLink::send_heartbeats),

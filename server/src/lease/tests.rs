@@ -83,6 +83,7 @@ impl Site {
             holder: claims.holder.clone(),
             expires: claims.expires,
             grants: claims.grants.iter().filter(|g| g.node == "n0").cloned().collect(),
+            nvmes: Vec::new(),
             nodes: vec![Peer { node: "n1".into(), address: "10.0.0.1:7070".into() }],
         };
         let leases = leases.iter().map(order).collect();

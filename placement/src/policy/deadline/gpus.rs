@@ -5,16 +5,8 @@ use super::compositions::Member;
 use crate::cluster::WHOLE;
 use crate::ids::{DeviceId, NodeId};
 use crate::job::{DeviceRequest, Job, Task};
+use crate::part::equal_parts;
 use crate::placement::TaskPlacement;
-
-/// Algorithm 3: into how many equal parts a GPU is divided for such a request, by bandwidth (thousandths) and by memory.
-fn parts(request_milli: u16, request_mib: u64, gpu_mib: u64) -> usize {
-    let by_bandwidth = usize::from(WHOLE / request_milli.max(1));
-    match gpu_mib.checked_div(request_mib) {
-        Some(by_memory) => by_bandwidth.min(by_memory as usize),
-        None => by_bandwidth,
-    }
-}
 
 impl<'a> Round<'a> {
     /// Algorithm 4: a part of a GPU in use on which all keep their deadlines, or a GPU that nobody uses, whichever is expected to
@@ -73,20 +65,8 @@ impl<'a> Round<'a> {
             && users.is_open_for(sharing)
             && request.milli <= milli
             && request.memory_mib <= memory_mib
-            && users.members.len() < parts(milli, memory_mib, device.memory_mib)
+            && users.members.len() < equal_parts(milli, memory_mib, device.memory_mib)
             && users.keeps_deadlines_with(&member, self.now_s);
         fits.then(|| member.ends_s(self.now_s, 1, users.members.len() + 1))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn parts_by_hand() {
-        // The thesis's example: 4 of 16 GB/s.
-        assert_eq!(super::parts(250, 2048, 16_384), 4);
-        assert_eq!(super::parts(250, 8192, 16_384), 2);
-        assert_eq!(super::parts(100, 0, 16_384), 10);
-        assert_eq!(super::parts(700, 1, 16_384), 1);
     }
 }

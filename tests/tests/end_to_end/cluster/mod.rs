@@ -9,6 +9,7 @@ mod nvidia;
 mod own;
 mod partitions;
 mod policy;
+mod requests;
 mod servers_lost;
 mod state;
 mod tokens;
@@ -38,6 +39,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(faults::tests());
     tests.extend(examples::tests());
     tests.extend(policy::tests());
+    tests.extend(requests::tests());
     tests
 }
 

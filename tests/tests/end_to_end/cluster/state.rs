@@ -39,26 +39,13 @@ fn mounted(cluster: &Cluster, script: &str) -> Result<Command> {
 }
 
 fn request() -> LeaseRequest {
+    let holder = PrivateKey::generate().public().to_text();
     LeaseRequest {
-        name: "probe".into(),
-        gpus: 1,
         memory: 64 << 20,
         share_milli: 100,
-        models: vec![],
-        machine: "a-client".into(),
-        node: None,
-        holder: PrivateKey::generate().public().to_text(),
         transport: "tcp".into(),
-        profile: None,
-        program: None,
-        input: None,
-        scale: None,
-        goal_s: None,
-        importance: None,
-        traffic_mbps: None,
         wait_s: 20,
-        now_or_never: false,
-        encrypt: false,
+        ..LeaseRequest::new("probe".into(), "a-client".into(), holder)
     }
 }
 

@@ -41,25 +41,11 @@ struct Held {
 
 fn request(key: &PrivateKey) -> LeaseRequest {
     LeaseRequest {
-        name: "by-hand".into(),
-        gpus: 1,
         memory: 256 << 20,
         share_milli: 250,
-        models: vec![],
-        machine: "a-client".into(),
-        node: None,
-        holder: key.public().to_text(),
         transport: "tcp".into(),
-        profile: None,
-        program: None,
-        input: None,
-        scale: None,
-        goal_s: None,
-        importance: None,
-        traffic_mbps: None,
         wait_s: 60,
-        now_or_never: false,
-        encrypt: false,
+        ..LeaseRequest::new("by-hand".into(), "a-client".into(), key.public().to_text())
     }
 }
 
