@@ -103,10 +103,18 @@ pub(crate) fn table(leases: &[Lease]) -> Table {
             places(lease),
             lease.client_node.clone(),
             units::age(lease.submitted),
-            lease.reason.clone(),
+            note(lease),
         ]);
     }
     table
+}
+
+/// Why it waits or has ended, and when one that waits is expected to begin.
+fn note(lease: &Lease) -> String {
+    match &lease.estimate {
+        Some(estimate) => format!("{}; begins: {}", lease.reason, crate::explain::short(estimate)),
+        None => lease.reason.clone(),
+    }
 }
 
 /// What all devices have, or what each has.

@@ -4,6 +4,8 @@
 //! Machines that are no nodes, where programs only run, take spare places that every model has, so that a new client doesn't cost
 //! a new model. What a round finds is only a proposal: the engine grants it if it is still free then.
 
+mod forecast;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +13,11 @@ use std::time::{Duration, Instant};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::{
-    CapabilitySet, ClusterState, Decisions, DeviceId, DeviceKind, DeviceRequest, Explanation, Grant, JobId,
-    ModelSet, NodeId, Placement, Policy, Queue, Task, TaskPlacement,
+    CapabilitySet, Cluster, ClusterState, DeviceId, DeviceKind, DeviceRequest, Explanation, Grant, JobId,
+    ModelSet, NodeId, Placement, Policy, Queue, Reason, Task, TaskPlacement,
 };
 
+pub(crate) use self::forecast::{Blocker, Forecast, PAUSE_S};
 use super::Settings;
 use super::core::held_grants;
 use super::feed::{News, Seen};
@@ -62,6 +65,7 @@ struct Known {
     /// The client whose place that is, where it is no node.
     client: Option<String>,
     version: Version,
+    record: Arc<LeaseRecord>,
 }
 
 /// How many decisions may be explained besides those that somebody asked for: explaining one takes as long as making it.
@@ -108,6 +112,8 @@ pub(crate) struct Planner {
     /// Leases whose next decision somebody wants to have explained.
     wanted: Vec<LeaseId>,
     allowance: Allowance,
+    /// What the next forecast needs to know.
+    pending: forecast::Pending,
     /// Time spent in the library to tell it what has changed.
     updates: Duration,
     pub totals: Totals,
@@ -153,6 +159,7 @@ impl Planner {
             watched: Vec::new(),
             wanted: Vec::new(),
             allowance: Allowance { left: 0.0, at_s: f64::NEG_INFINITY },
+            pending: forecast::Pending::default(),
             updates: Duration::ZERO,
             totals: Totals::default(),
         })
@@ -271,7 +278,8 @@ impl Planner {
         let job = JobId(self.next_job);
         self.next_job += 1;
         let client = self.clients.contains_key(&record.home).then(|| record.home.clone());
-        self.known.insert(seen.id, Known { job, home, client, version: version(record) });
+        let (version, kept) = (version(record), record.clone());
+        self.known.insert(seen.id, Known { job, home, client, version, record: kept });
         self.ids.insert(job, seen.id);
         let result = match record.state {
             LeaseState::Waiting => self.enqueue(seen, record, job, home),
@@ -431,31 +439,28 @@ impl Planner {
         let newest = self.queue.waiting().iter().rev().take(allowed);
         self.watched.extend(newest.map(|waiting| waiting.job.id));
         self.allowance.left -= self.watched.len() as f64;
-        let asked = self.wanted.drain(..).filter_map(|id| self.known.get(&id).map(|known| known.job));
+        let asked = self.wanted.iter().filter_map(|id| self.known.get(id).map(|known| known.job));
         self.watched.extend(asked);
+        self.pending.asked.append(&mut self.wanted);
         self.watched.sort_unstable();
         self.watched.dedup();
         self.watched.iter().for_each(|job| self.policy.watch(*job));
         let began = Instant::now();
-        let decisions = self.policy.schedule(state, self.queue.waiting(), now_s)?;
+        let mut decisions = self.policy.schedule(state, self.queue.waiting(), now_s)?;
         round.schedule_us = began.elapsed().as_micros() as u64;
         round.considered = decisions.work.considered;
         round.counts = (now_s - self.counted_s) * 1000.0 >= self.settings.round_interval_ms as f64;
         if round.counts {
             self.counted_s = now_s;
         }
-        let cluster = state.cluster();
-        let found = |device: DeviceId| {
-            let node = cluster.device(device).node;
-            let first = cluster.node(node).devices().next().map_or(0, |first| first.0);
-            Found { node: self.names[node.index()].clone(), device: device.0 - first }
-        };
         let mut decided: HashSet<JobId> = HashSet::new();
         for (job, placement) in &decisions.placed {
             decided.insert(*job);
             let grants = placement.tasks.iter().flat_map(|at| &at.grants);
             if let Some(id) = self.ids.get(job) {
-                round.found.push((*id, grants.map(|grant| found(grant.device)).collect()));
+                round
+                    .found
+                    .push((*id, grants.map(|grant| self.found(state.cluster(), grant.device)).collect()));
             }
         }
         for (job, reason) in &decisions.left {
@@ -476,11 +481,23 @@ impl Planner {
                 round.explanations.push((*id, Arc::new(self.explain(*id, explanation))));
             }
         }
+        self.pending.placed = std::mem::take(&mut decisions.placed);
+        self.pending.postponed = decisions
+            .left
+            .iter()
+            .any(|(_, reason)| matches!(reason, Reason::Postponed { .. } | Reason::Disturbing));
         if round.counts {
             // What was placed leaves the queue when it is granted.
-            self.queue.apply(&Decisions { placed: Vec::new(), ..decisions });
+            self.queue.apply(&decisions);
         }
         Ok(round)
+    }
+
+    /// A device of the model by its node and its number there.
+    fn found(&self, cluster: &Cluster, device: DeviceId) -> Found {
+        let node = cluster.device(device).node;
+        let first = cluster.node(node).devices().next().map_or(0, |first| first.0);
+        Found { node: self.names[node.index()].clone(), device: device.0 - first }
     }
 
     /// An explanation in the API's terms.
@@ -525,6 +542,9 @@ impl Planner {
             text: plain.to_string(),
             policy: plain.policy.clone(),
             outcome: plain.outcome.clone(),
+            estimate: None,
+            blocked_by: Vec::new(),
+            alternatives: Vec::new(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod faults;
+mod foreseen;
 mod learning;
 mod leases;
 mod new_policy;

@@ -51,6 +51,7 @@ impl Core {
             usage,
             sessions: entry.live.usage.values().map(|(sessions, _)| sessions).sum(),
             ca: self.settings.data_ca.clone(),
+            estimate: self.estimate(entry),
         }
     }
 
@@ -279,11 +280,17 @@ impl Core {
     }
 
     /// Why a lease is where it is, as far as that was recorded.
-    pub(super) fn explanation(&self, entry: &Entry) -> LeaseExplanation {
+    pub(super) fn explanation(&self, caller: &Caller, entry: &Entry) -> LeaseExplanation {
+        let recorded = match &entry.live.explanation {
+            Some(explanation) => LeaseExplanation::clone(explanation),
+            None => self.not_recorded(entry),
+        };
+        self.with_forecast(caller, entry, recorded)
+    }
+
+    /// What is said of a decision that was not recorded.
+    fn not_recorded(&self, entry: &Entry) -> LeaseExplanation {
         let record = &entry.record;
-        if let Some(explanation) = &entry.live.explanation {
-            return LeaseExplanation::clone(explanation);
-        }
         let outcome = match record.state {
             LeaseState::Waiting if entry.live.left.is_empty() => record.reason.clone(),
             LeaseState::Waiting => entry.live.left.clone(),
@@ -311,6 +318,9 @@ impl Core {
             policy: self.policy.name.clone(),
             outcome,
             steps: Vec::new(),
+            estimate: None,
+            blocked_by: Vec::new(),
+            alternatives: Vec::new(),
         }
     }
 }

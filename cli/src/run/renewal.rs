@@ -227,6 +227,7 @@ mod tests {
             usage: Vec::new(),
             sessions: 0,
             ca: None,
+            estimate: None,
         }
     }
 

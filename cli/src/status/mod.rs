@@ -166,6 +166,7 @@ pub(crate) fn example() -> Snapshot {
         usage: Vec::new(),
         sessions: 0,
         ca: None,
+        estimate: None,
     };
     let mut running = lease(1, "train", LeaseState::Active);
     running.grants = vec![Grant { node: "s0".into(), device: 0, memory: 1 << 30, share_milli: 250 }];
