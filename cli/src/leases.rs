@@ -105,7 +105,7 @@ pub(crate) fn table(leases: &[Lease]) -> Table {
             lease.client_node.clone(),
             units::age(lease.submitted),
             deadline(lease, unix_time()),
-            lease.reason.clone(),
+            note(lease),
         ]);
     }
     table
@@ -129,6 +129,14 @@ fn deadline(lease: &Lease, now: u64) -> String {
             };
             format!("in {left}{how}")
         }
+    }
+}
+
+/// Why it waits or has ended, and when one that waits is expected to begin.
+fn note(lease: &Lease) -> String {
+    match &lease.estimate {
+        Some(estimate) => format!("{}; begins: {}", lease.reason, crate::explain::short(estimate)),
+        None => lease.reason.clone(),
     }
 }
 

@@ -8,6 +8,7 @@ use rgpu_control::api::{DeviceLoad, GrantUsage, LeaseExplanation, PeerTime};
 use tokio::sync::Notify;
 
 use super::learnt::Watched;
+use super::plan::Forecast;
 use super::traffic::Others;
 use crate::store::{LeaseRecord, NodeRecord};
 
@@ -44,6 +45,8 @@ pub(crate) struct LeaseLive {
     pub ended_in_time: Option<bool>,
     /// Why it was placed where it is, or waits.
     pub explanation: Option<Arc<LeaseExplanation>>,
+    /// While it waits: when it is expected to be granted, and what is in its way.
+    pub forecast: Option<Forecast>,
     /// Told when the lease is different.
     pub changed: Arc<Notify>,
 }

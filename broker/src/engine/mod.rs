@@ -11,6 +11,7 @@ mod counters;
 mod deadlines;
 mod events;
 mod feed;
+mod foreseen;
 mod learnt;
 mod leases;
 mod live;
@@ -657,10 +658,10 @@ impl Engine {
             notified.as_mut().enable();
             {
                 let mut core = self.0.core.lock();
-                let entry = core.visible(caller, id)?;
-                let known = entry.record.state != LeaseState::Waiting || entry.live.explanation.is_some();
+                let (entry, now_s) = (core.visible(caller, id)?, core.now_s());
+                let known = entry.record.state != LeaseState::Waiting || entry.live.is_explained(now_s);
                 if known || Instant::now() >= until {
-                    let explanation = core.explanation(entry);
+                    let explanation = core.explanation(caller, entry);
                     core.wanted.remove(&id);
                     return Ok(explanation);
                 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rgpu_control::api::LeaseRequest;
-use rgpu_placement::learning::{Estimate, estimate};
+use rgpu_control::api::{Basis, LeaseRequest};
+use rgpu_placement::learning::{Estimate, Uncertain, estimate};
 use rgpu_placement::{
     CapabilitySet, Cluster, ClusterBuilder, Device, DeviceKind, DeviceRequest, DeviceSpec, Job, JobId,
     ModelSet, NodeId, NodeSpec, Profile, ProfileId, Profiles, Task, WHOLE,
@@ -169,8 +169,7 @@ impl ProfileTable {
     ) -> Job {
         // A profile that has gone from the configuration is as good as none.
         let profile = self.find(tenant, request).unwrap_or(self.default);
-        let timed = request.deadline_s.is_some() || request.estimate_s.is_some();
-        let stretch = if timed { self.stretch(tenant, request) } else { 1.0 };
+        let stretch = if is_timed(request) { self.stretch(tenant, request) } else { 1.0 };
         Job {
             submit_s,
             profile,
@@ -180,6 +179,80 @@ impl ProfileTable {
             importance: request.importance.unwrap_or(1.0),
             ..Job::new(id, name, task)
         }
+    }
+}
+
+/// Whether a request says something of its program's time, so that the time of its job is that with its share of devices.
+pub(super) fn is_timed(request: &LeaseRequest) -> bool {
+    request.deadline_s.is_some() || request.estimate_s.is_some()
+}
+
+/// What is known of how long a request's program runs, besides its profile.
+pub(crate) struct RunTime {
+    /// Where that comes from.
+    pub basis: Basis,
+    /// The standard deviations of what is known of a local run's time and of the slowdown of a remote one, as parts of them.
+    local: f64,
+    slowdown: f64,
+    /// How far the inputs differ, where this one was never seen, likewise.
+    inputs: f64,
+    /// The share of a whole device's time that it uses.
+    busy: f64,
+}
+
+impl RunTime {
+    /// How far two runs of a program differ that do the same, as a part of their time: what nothing else is known of.
+    const NOISE: f64 = 0.1;
+    /// How far runs with different inputs differ at least.
+    const INPUTS: f64 = 0.5;
+
+    /// The standard deviation of a run's time, as a part of it.
+    pub(super) fn deviation(&self, is_remote: bool) -> f64 {
+        // Who was only seen remote has a time that is known well, but not what the network's part in it is: both errors are the
+        // same then, and cancel. Who was only seen local has a slowdown that nobody knows.
+        let known = if is_remote { (self.slowdown - self.local).abs() } else { self.local };
+        Self::NOISE.hypot(known).hypot(self.inputs)
+    }
+
+    /// By which factor a run takes longer that is held to a share (0 to 1) of each device: the reverse of
+    /// [`Run::seconds_on_whole_devices`](rgpu_placement::learning::Run::seconds_on_whole_devices).
+    pub(super) fn stretch(&self, share: f64) -> f64 {
+        1.0 + self.busy * (1.0 / share.clamp(0.001, 1.0) - 1.0)
+    }
+}
+
+impl ProfileTable {
+    /// What is known of how long a tenant's request runs; `None` where that is nothing: a typical program's profile says how it
+    /// depends on the network, not how long it takes.
+    pub(super) fn run_time(&self, tenant: &str, request: &LeaseRequest) -> Option<RunTime> {
+        let said = |basis| RunTime { basis, local: 0.0, slowdown: 0.0, inputs: 0.0, busy: 0.0 };
+        let written = |_| said(Basis::Profile);
+        if request.estimate_s.is_some() {
+            return Some(said(Basis::Estimate));
+        }
+        if let Some(name) = &request.profile {
+            return self.profiles.find(name).map(written);
+        }
+        let program = request.program.as_ref()?;
+        if let Some(profile) = self.profiles.find(program) {
+            return Some(written(profile));
+        }
+        let estimate = &self.learnt.get(&(tenant.to_owned(), program.clone()))?.estimate;
+        let part = |of: Uncertain| of.deviation / of.mean.max(f64::MIN_POSITIVE);
+        let count = estimate.local_s.len() as f64;
+        let over_inputs = |of: fn(&Uncertain) -> f64| estimate.local_s.values().map(of).sum::<f64>() / count;
+        let (basis, local, inputs) = match estimate.local_s.get(&request.input.unwrap_or(0)) {
+            Some(time) => (Basis::Learnt, part(*time), 0.0),
+            None if estimate.local_s.is_empty() => return None,
+            None => {
+                let mean = over_inputs(|time| time.mean);
+                let square = over_inputs(|time| time.mean * time.mean) - mean * mean;
+                let inputs = (square.max(0.0).sqrt() / mean).max(RunTime::INPUTS);
+                (Basis::Similar, over_inputs(|time| time.deviation / time.mean), inputs)
+            }
+        };
+        let busy = estimate.share.map_or(0.0, |share| share.mean.clamp(0.0, 1.0));
+        Some(RunTime { basis, local, slowdown: part(estimate.slowdown), inputs, busy })
     }
 }
 

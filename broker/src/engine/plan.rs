@@ -4,6 +4,7 @@
 //! Machines that are no nodes, where programs only run, take spare places that every model has, so that a new client doesn't cost
 //! a new model. What a round finds is only a proposal: the engine grants it if it is still free then.
 
+mod forecast;
 mod shares;
 
 use std::collections::{HashMap, HashSet};
@@ -13,10 +14,11 @@ use std::time::{Duration, Instant};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::{
-    CapabilitySet, ClusterState, Decisions, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet,
-    NodeId, Placement, Policy, Queue, Task, TaskPlacement,
+    CapabilitySet, Cluster, ClusterState, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet,
+    NodeId, Placement, Policy, Queue, Reason, Task, TaskPlacement,
 };
 
+pub(crate) use self::forecast::{Blocker, Forecast, PAUSE_S};
 use super::core::held_grants;
 use super::deadlines;
 use super::feed::{News, Seen};
@@ -68,6 +70,7 @@ struct Known {
     version: Version,
     /// Where it waits and leaves its share to the broker.
     choice: Option<Choice>,
+    record: Arc<LeaseRecord>,
 }
 
 /// How many decisions may be explained besides those that somebody asked for: explaining one takes as long as making it.
@@ -116,6 +119,8 @@ pub(crate) struct Planner {
     /// Leases whose next decision somebody wants to have explained.
     wanted: Vec<LeaseId>,
     allowance: Allowance,
+    /// What the next forecast needs to know.
+    pending: forecast::Pending,
     /// Time spent in the library to tell it what has changed.
     updates: Duration,
     pub totals: Totals,
@@ -162,6 +167,7 @@ impl Planner {
             watched: Vec::new(),
             wanted: Vec::new(),
             allowance: Allowance { left: 0.0, at_s: f64::NEG_INFINITY },
+            pending: forecast::Pending::default(),
             updates: Duration::ZERO,
             totals: Totals::default(),
         })
@@ -285,7 +291,8 @@ impl Planner {
         let job = JobId(self.next_job);
         self.next_job += 1;
         let client = self.clients.contains_key(&record.home).then(|| record.home.clone());
-        self.known.insert(seen.id, Known { job, home, client, version: version(record), choice: None });
+        let (version, kept) = (version(record), record.clone());
+        self.known.insert(seen.id, Known { job, home, client, version, choice: None, record: kept });
         self.ids.insert(job, seen.id);
         let result = match record.state {
             LeaseState::Waiting => self.enqueue(seen, record, job, home, now_s),
@@ -310,20 +317,25 @@ impl Planner {
         let milli = self.share(record, home, seen.submit_s, now_s);
         let request = deadlines::decided(&record.request, milli);
         let request: &LeaseRequest = &request;
-        let traffic = self.profiles.traffic_mbps(tenant, request);
-        let wish = model::device_request(cluster, request, traffic);
-        let wishes = [wish].into_iter().chain(nvmes::device_request(cluster, request));
-        let task = model::task(wishes, home, self.disaggregates);
+        let task = self.task(cluster, tenant, request, home);
         let job = self.profiles.job(tenant, request, job, seen.id.to_string(), seen.submit_s, task);
         if record.request.share_milli == 0
             && let Some(known) = self.known.get_mut(&seen.id)
         {
-            known.choice = Some(Choice { milli, record: record.clone(), submit_s: seen.submit_s });
+            known.choice = Some(Choice { milli, submit_s: seen.submit_s });
         }
         let began = Instant::now();
         let result = self.queue.push_waited(Arc::new(job), seen.rounds);
         self.updates += began.elapsed();
         result
+    }
+
+    /// What a tenant's request, whose share is decided, wants of a cluster.
+    fn task(&self, cluster: &Cluster, tenant: &str, request: &LeaseRequest, home: NodeId) -> Task {
+        let traffic = self.profiles.traffic_mbps(tenant, request);
+        let wish = model::device_request(cluster, request, traffic);
+        let wishes = [wish].into_iter().chain(nvmes::device_request(cluster, request));
+        model::task(wishes, home, self.disaggregates)
     }
 
     /// Makes the model count what a lease has, of devices that the model has.
@@ -466,38 +478,27 @@ impl Planner {
         let newest = self.queue.waiting().iter().rev().take(allowed);
         self.watched.extend(newest.map(|waiting| waiting.job.id));
         self.allowance.left -= self.watched.len() as f64;
-        let asked = self.wanted.drain(..).filter_map(|id| self.known.get(&id).map(|known| known.job));
+        let asked = self.wanted.iter().filter_map(|id| self.known.get(id).map(|known| known.job));
         self.watched.extend(asked);
+        self.pending.asked.append(&mut self.wanted);
         self.watched.sort_unstable();
         self.watched.dedup();
         self.watched.iter().for_each(|job| self.policy.watch(*job));
         let began = Instant::now();
-        let decisions = self.policy.schedule(state, self.queue.waiting(), now_s)?;
+        let mut decisions = self.policy.schedule(state, self.queue.waiting(), now_s)?;
         round.schedule_us = began.elapsed().as_micros() as u64;
         round.considered = decisions.work.considered;
         round.counts = (now_s - self.counted_s) * 1000.0 >= self.settings.round_interval_ms as f64;
         if round.counts {
             self.counted_s = now_s;
         }
-        let cluster = state.cluster();
-        let found = |grant: &Grant| {
-            let device = grant.device;
-            let node = cluster.device(device).node;
-            let kind = cluster.device(device).kind;
-            let first = nvmes::of_kind(cluster, node, kind).next().map_or(0, |first| first.0);
-            Found {
-                node: self.names[node.index()].clone(),
-                device: device.0 - first,
-                kind,
-                milli: grant.milli,
-            }
-        };
         let mut decided: HashSet<JobId> = HashSet::new();
         for (job, placement) in &decisions.placed {
             decided.insert(*job);
             let grants = placement.tasks.iter().flat_map(|at| &at.grants);
             if let Some(id) = self.ids.get(job) {
-                round.found.push((*id, grants.map(found).collect()));
+                let grants = grants.map(|grant| self.found(state.cluster(), grant));
+                round.found.push((*id, grants.collect()));
             }
         }
         for (job, reason) in &decisions.left {
@@ -518,11 +519,24 @@ impl Planner {
                 round.explanations.push((*id, Arc::new(self.explain(*id, explanation))));
             }
         }
+        self.pending.placed = std::mem::take(&mut decisions.placed);
+        self.pending.postponed = decisions
+            .left
+            .iter()
+            .any(|(_, reason)| matches!(reason, Reason::Postponed { .. } | Reason::Disturbing));
         if round.counts {
             // What was placed leaves the queue when it is granted.
-            self.queue.apply(&Decisions { placed: Vec::new(), ..decisions });
+            self.queue.apply(&decisions);
         }
         Ok(round)
+    }
+
+    /// A part of a device of the model by its node and its number among those of its kind there.
+    fn found(&self, cluster: &Cluster, grant: &Grant) -> Found {
+        let &Grant { device, milli, .. } = grant;
+        let (node, kind) = (cluster.device(device).node, cluster.device(device).kind);
+        let first = nvmes::of_kind(cluster, node, kind).next().map_or(0, |first| first.0);
+        Found { node: self.names[node.index()].clone(), device: device.0 - first, kind, milli }
     }
 
     /// An explanation in the API's terms.
@@ -567,6 +581,9 @@ impl Planner {
             text: plain.to_string(),
             policy: plain.policy.clone(),
             outcome: plain.outcome.clone(),
+            estimate: None,
+            blocked_by: Vec::new(),
+            alternatives: Vec::new(),
         }
     }
 }

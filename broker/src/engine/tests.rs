@@ -3,6 +3,7 @@
 mod adoption;
 mod deadlines;
 mod faults;
+mod foreseen;
 mod learning;
 mod leases;
 mod new_policy;

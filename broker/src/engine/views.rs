@@ -62,6 +62,7 @@ impl Core {
             nvmes: super::nvmes::view(entry),
             deadline: outlook.as_ref().map(|outlook| outlook.due_ms / 1000),
             deadline_kept: outlook.as_ref().and_then(|outlook| outlook.kept),
+            estimate: self.estimate(entry),
         }
     }
 
@@ -289,15 +290,21 @@ impl Core {
     }
 
     /// Why a lease is where it is, as far as that was recorded.
-    pub(super) fn explanation(&self, entry: &Entry) -> LeaseExplanation {
-        let record = &entry.record;
-        let deadline = self.outlook(entry).map(|outlook| format!("  {}\n", outlook.text));
-        let deadline = deadline.unwrap_or_default();
-        if let Some(explanation) = &entry.live.explanation {
-            let mut explanation = LeaseExplanation::clone(explanation);
-            explanation.text += &deadline;
-            return explanation;
+    pub(super) fn explanation(&self, caller: &Caller, entry: &Entry) -> LeaseExplanation {
+        let recorded = match &entry.live.explanation {
+            Some(explanation) => LeaseExplanation::clone(explanation),
+            None => self.not_recorded(entry),
+        };
+        let mut explained = self.with_forecast(caller, entry, recorded);
+        if let Some(outlook) = self.outlook(entry) {
+            explained.text += &format!("  {}\n", outlook.text);
         }
+        explained
+    }
+
+    /// What is said of a decision that was not recorded.
+    fn not_recorded(&self, entry: &Entry) -> LeaseExplanation {
+        let record = &entry.record;
         let outcome = match record.state {
             LeaseState::Waiting if entry.live.left.is_empty() => record.reason.clone(),
             LeaseState::Waiting => entry.live.left.clone(),
@@ -316,7 +323,7 @@ impl Core {
         };
         let text = format!(
             "{}: {outcome}\n  The alternatives were not recorded: the broker was restarted since, or more was decided at once than it \
-             explains. Ask while a request waits, and its next decision is explained.\n{deadline}",
+             explains. Ask while a request waits, and its next decision is explained.\n",
             record.request.name
         );
         LeaseExplanation {
@@ -325,6 +332,9 @@ impl Core {
             policy: self.policy.name.clone(),
             outcome,
             steps: Vec::new(),
+            estimate: None,
+            blocked_by: Vec::new(),
+            alternatives: Vec::new(),
         }
     }
 }

@@ -263,6 +263,11 @@ fn round(inner: &Arc<Inner>, planner: &mut Planner, timed: bool) -> bool {
     // No answer: the engine stops.
     let (stored, took) = stored.recv().unwrap_or((true, Duration::ZERO));
     planner.totals.wait_us += decided.elapsed().saturating_sub(took).as_micros() as u64;
+    if planner.forecast_is_due(now_s) {
+        let lapsing = inner.core.lock().lapsing();
+        let forecasts = planner.forecast(now_s, &lapsing);
+        inner.core.lock().foresee(forecasts);
+    }
     stored
 }
 
@@ -274,11 +279,6 @@ impl Core {
         for (id, explanation) in round.explanations {
             if let Some(entry) = self.leases.get_mut(&id) {
                 entry.live.explanation = Some(explanation);
-            }
-            if self.wanted.remove(&id)
-                && let Some(entry) = self.leases.get(&id)
-            {
-                entry.live.changed.notify_waiters();
             }
         }
         for (id, found) in round.found {

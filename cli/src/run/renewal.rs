@@ -239,6 +239,7 @@ mod tests {
             deadline: None,
             deadline_kept: None,
             nvmes: Vec::new(),
+            estimate: None,
         }
     }
 

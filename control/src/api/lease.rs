@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::forecast::{Alternative, BlockingLease, StartEstimate};
 use super::node::GrantUsage;
 use super::records::records;
 use crate::LeaseId;
@@ -144,6 +145,9 @@ records! {
         /// if it were granted now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub deadline_kept: Option<bool>,
+        /// When it is expected to be granted, where it waits and that was worked out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub estimate: Option<StartEstimate>,
         /// The NVMe devices that it gives.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub nvmes: Vec<LeasedNvme>,
@@ -196,6 +200,15 @@ records! {
         pub outcome: String,
         /// The choices that were made.
         pub steps: Vec<ExplanationStep>,
+        /// When it is expected to be granted, where it waits and that was worked out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub estimate: Option<StartEstimate>,
+        /// Where it waits: the leases that have what it needs, those first whose end is expected first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub blocked_by: Vec<BlockingLease>,
+        /// Where it waits: changes with which it would be granted now.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub alternatives: Vec<Alternative>,
     }
     /// A choice made for one task or, in a device's phase, for one device.
     pub struct ExplanationStep {

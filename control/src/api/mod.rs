@@ -4,6 +4,7 @@
 //! fields in requests are refused, so that a misspelt option is not silently ignored; in answers they are to be ignored.
 
 mod cluster;
+mod forecast;
 mod lease;
 mod machine;
 mod node;
@@ -17,6 +18,7 @@ pub use cluster::{
     Event, IssuedToken, LearntProfile, Policies, PolicySettings, Quantity, SeenToken, SettingValue, Summary,
     Tenant, TokenList, TokenRequest, TokenWithdrawal, WithdrawnTokens,
 };
+pub use forecast::{Alternative, Basis, BlockingLease, StartEstimate};
 pub use lease::{
     ExplanationCandidate, ExplanationStep, Job, Lease, LeaseChange, LeaseExplanation, LeaseRequest,
     LeaseState, LeasedNvme, Renewal,

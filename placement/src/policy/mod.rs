@@ -44,6 +44,12 @@ pub trait Policy {
     fn schedule(&mut self, state: &ClusterState, waiting: &[Waiting], now_s: f64)
     -> Result<Decisions, Error>;
 
+    /// Whether the decisions of rounds to come can be foreseen, by running them on a copy of the state with a policy that is built
+    /// in the same way; else why not, in words that follow "because".
+    fn foreseeable(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     /// From now on, decisions about this job are recorded for [`Policy::explain`].
     fn watch(&mut self, job: JobId);
 

@@ -1,7 +1,5 @@
 //! Shares that waiting leases leave to the broker: what time passes takes from their deadlines, so they are chosen anew.
 
-use std::sync::Arc;
-
 use rgpu_control::LeaseId;
 use rgpu_placement::{JobId, NodeId};
 
@@ -12,7 +10,6 @@ use crate::store::LeaseRecord;
 /// The share that was chosen for a lease that waits.
 pub(super) struct Choice {
     pub milli: u16,
-    pub record: Arc<LeaseRecord>,
     pub submit_s: f64,
 }
 
@@ -32,7 +29,7 @@ impl Planner {
     pub(super) fn choose_again(&mut self, now_s: f64) {
         let different = |(id, known): (&LeaseId, &Known)| {
             let choice = known.choice.as_ref()?;
-            let milli = self.share(&choice.record, known.home, choice.submit_s, now_s);
+            let milli = self.share(&known.record, known.home, choice.submit_s, now_s);
             (milli != choice.milli).then_some(*id)
         };
         let different: Vec<LeaseId> = self.known.iter().filter_map(different).collect();
@@ -40,7 +37,8 @@ impl Planner {
             let job = JobId(self.next_job);
             let Some(known) = self.known.get_mut(&id) else { continue };
             let (old, home) = (std::mem::replace(&mut known.job, job), known.home);
-            let Some(Choice { record, submit_s, .. }) = known.choice.take() else { continue };
+            let Some(Choice { submit_s, .. }) = known.choice.take() else { continue };
+            let record = known.record.clone();
             self.next_job += 1;
             let waiting = self.queue.waiting().iter().find(|waiting| waiting.job.id == old);
             let rounds = waiting.map_or(0, |waiting| waiting.rounds);

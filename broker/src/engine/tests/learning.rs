@@ -6,17 +6,17 @@ use super::*;
 
 /// How a program behaves in truth: seconds of a local run, what a remote one takes on a quiet network, and how sensitive it is.
 #[derive(Clone, Copy)]
-struct Truth {
+pub(super) struct Truth {
     local_s: f64,
     slowdown: f64,
     sensitivity: f64,
 }
 
 const NW: Truth = Truth { local_s: 20.0, slowdown: 1.2, sensitivity: 1.5 };
-const HOTSPOT: Truth = Truth { local_s: 20.0, slowdown: 1.0, sensitivity: 0.0 };
+pub(super) const HOTSPOT: Truth = Truth { local_s: 20.0, slowdown: 1.0, sensitivity: 0.0 };
 
 /// Runs a program of machine `m` to its end; gives the node where it was.
-async fn run(world: &World, nodes: &mut [FakeNode], program: &str, truth: Truth) -> usize {
+pub(super) async fn run(world: &World, nodes: &mut [FakeNode], program: &str, truth: Truth) -> usize {
     let ann = tenant_named("ann");
     let request =
         LeaseRequest { program: Some(program.into()), input: Some(7), ..world.request("m", 1, 1000, GIB) };

@@ -44,6 +44,9 @@ pub trait Rule: std::fmt::Debug {
     /// Whether jobs with the same tasks fit the same places, whatever their profiles.
     const ALIKE: bool = true;
 
+    /// Whether it draws lots: then nobody can foresee where it puts what.
+    const DRAWS_LOTS: bool = false;
+
     /// A round begins, with what runs and what was measured.
     fn begin(&mut self, _state: &ClusterState) {}
 
@@ -208,6 +211,13 @@ impl<R: Rule> Policy for Greedy<R> {
         }
         self.scratch = Some(usage);
         Ok(decisions)
+    }
+
+    fn foreseeable(&self) -> Result<(), &'static str> {
+        match R::DRAWS_LOTS {
+            true => Err("the policy draws lots"),
+            false => Ok(()),
+        }
     }
 
     fn watch(&mut self, job: JobId) {

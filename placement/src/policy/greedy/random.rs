@@ -22,6 +22,8 @@ impl Random {
 }
 
 impl Rule for Random {
+    const DRAWS_LOTS: bool = true;
+
     fn choose(&mut self, cluster: &Cluster, usage: &Usage, task: &Task) -> Option<NodeId> {
         // Each fitting node is as likely as any other, in one pass.
         let (mut seen, mut chosen) = (0, None);
