@@ -1,20 +1,28 @@
 //! Hosts in network namespaces: each has an interface of its own, a veth pair's end whose other end is a port of a bridge.
 //!
-//! A namespace has no name and no process: an open descriptor keeps it. When the test's process and what it started are
-//! gone, however that came about, the kernel removes namespaces, interfaces and shaping.
+//! A namespace has no name and no process: an open descriptor keeps it. When the process that made it and what that started are
+//! gone, however that came about, the kernel removes namespaces, interfaces and shaping. Root is needed, and iproute2.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+/// Why there is no such network, or a part of it could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// This machine, or this user, cannot have such networks: nothing has failed that was to be tested or measured.
+    #[error("Networks of one's own cannot be had here: {0}")]
+    Impossible(String),
+    /// Something else went wrong.
+    #[error("{0}")]
+    Failed(String),
+}
 
-use crate::product;
-use rgpu_test_runner::Skip;
+/// What the functions here return.
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// Puts the calling thread into a namespace.
 fn join(namespace: RawFd) -> std::io::Result<()> {
@@ -40,7 +48,7 @@ impl Namespace {
             File::open("/proc/thread-self/ns/net")
         });
         let file = made.join().expect("the thread doesn't panic");
-        let file = file.map_err(|e| Skip(format!("no network of one's own can be had here: {e}")))?;
+        let file = file.map_err(|e| Error::Impossible(format!("{e} (it needs root)")))?;
         let namespace = Self(Arc::new(file));
         namespace.ip(&["link", "set", "lo", "up"])?;
         Ok(namespace)
@@ -51,19 +59,18 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    fn command(&self, program: &Path) -> Command {
-        let mut command = product::clean(program);
+    fn place(&self, command: &mut Command) {
         let namespace = self.0.clone();
         // SAFETY: between fork and exec, the closure makes one system call, and allocates nothing.
         unsafe { command.pre_exec(move || join(namespace.as_raw_fd())) };
-        command
     }
 
     fn tool(&self, program: &str, arguments: &[&str]) -> Result<()> {
-        let mut command = self.command(Path::new(program));
+        let mut command = Command::new(program);
+        self.place(&mut command);
         let output = match command.args(arguments).stdin(Stdio::null()).output() {
             Ok(output) => output,
-            Err(e) => bail!(Skip(format!("it needs {program} (iproute2): {e}"))),
+            Err(e) => return Err(Error::Impossible(format!("it needs {program} (iproute2): {e}"))),
         };
         let said = String::from_utf8_lossy(&output.stderr);
         let said = said.trim();
@@ -71,10 +78,12 @@ impl Namespace {
         let missing =
             ["not permitted", "not supported", "Unknown device type", "Specified qdisc", "No such file"];
         if !output.status.success() && missing.iter().any(|m| said.contains(m)) {
-            bail!(Skip(format!("`{program} {}` is not possible here: {said}", arguments.join(" "))));
+            return Err(Error::Impossible(format!("`{program} {}`: {said}", arguments.join(" "))));
         }
-        ensure!(output.status.success(), "`{program} {}`: {said}", arguments.join(" "));
-        Ok(())
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(Error::Failed(format!("`{program} {}`: {said}", arguments.join(" ")))),
+        }
     }
 
     fn ip(&self, arguments: &[&str]) -> Result<()> {
@@ -90,7 +99,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// One without hosts. The test is skipped where namespaces, iproute2, or the shaping of links are not to be had.
+    /// One without hosts.
+    ///
+    /// # Errors
+    /// [`Error::Impossible`] where namespaces, iproute2, or the shaping of links are not to be had.
     pub fn create() -> Result<Self> {
         let switch = Namespace::create()?;
         switch.ip(&["link", "add", "switch", "type", "bridge"])?;
@@ -107,8 +119,13 @@ impl Network {
     }
 
     /// Another host, which reaches all others.
+    ///
+    /// # Errors
+    /// Where there are too many, or the system refuses.
     pub fn host(&mut self, name: &str) -> Result<Host> {
-        ensure!(self.hosts < 250, "too many hosts");
+        if self.hosts >= 250 {
+            return Err(Error::Failed("A network has 250 hosts at most".into()));
+        }
         self.hosts += 1;
         let host = Host {
             name: name.to_owned(),
@@ -149,28 +166,37 @@ impl Host {
         self.address
     }
 
-    /// A command that runs on this host, without any of rgpu's own variables.
-    pub fn command(&self, program: &Path) -> Command {
-        self.namespace.command(program)
+    /// Has a command run on this host, once it is started.
+    pub fn place(&self, command: &mut Command) {
+        self.namespace.place(command);
     }
 
     /// Does something on this host. Threads that are started by it are there, too.
+    ///
+    /// # Errors
+    /// Where the host cannot be entered.
     pub fn enter<T: Send>(&self, what: impl FnOnce() -> T + Send) -> Result<T> {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| join(self.namespace.0.as_raw_fd()).map(|()| what()));
             match inside.join() {
-                Ok(done) => done.with_context(|| format!("Entering the host {}", self.name)),
+                Ok(done) => done.map_err(|e| Error::Failed(format!("Entering the host {}: {e}", self.name))),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })
     }
 
     /// Connects or disconnects it: nothing gets through any more, and nobody is told.
+    ///
+    /// # Errors
+    /// Where the system refuses.
     pub fn connected(&self, connected: bool) -> Result<()> {
         self.switch.ip(&["link", "set", &self.port, if connected { "up" } else { "down" }])
     }
 
     /// Limits its link to so many Mbit/s in each direction.
+    ///
+    /// # Errors
+    /// Where the system refuses.
     pub fn shape(&self, mbps: u32) -> Result<()> {
         let rate = format!("{mbps}mbit");
         // A burst that holds what passes in 4 ms, but no less than a segment of 64 KiB.

@@ -2,6 +2,7 @@
 //! hosts in network namespaces.
 
 mod commands;
+mod drmaestro;
 mod encrypted;
 mod examples;
 mod faults;
@@ -36,6 +37,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(faults::tests());
     tests.extend(examples::tests());
     tests.extend(policy::tests());
+    tests.extend(drmaestro::tests());
     tests
 }
 
