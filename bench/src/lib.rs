@@ -7,6 +7,7 @@
 mod app;
 mod broker;
 mod cuda;
+mod interference;
 mod many;
 mod measure;
 mod micro;
@@ -56,6 +57,7 @@ impl Failure {
     rgpu bench bandwidth --json bandwidth.json --svg plots\n  \
     rgpu bench app -- ./train --epochs 1\n  \
     rgpu bench app --delay 5ms --rate 1Gbit -- ./train --epochs 1\n  \
+    rgpu bench interference --rate 1Gbit --traffic 50,90 -- ./train --epochs 1\n  \
     rgpu bench latency --server gpuhost:7070 --peer gpuhost:7071   # there: rgpu bench peer --listen 0.0.0.0:7071")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -105,6 +107,8 @@ enum Benchmark {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
+    /// A program's time in the network, on the device and on the processor, alone and beside traffic on the same link
+    Interference(interference::Options),
     /// How a broker bears many nodes and many leases: times of grants, its rounds, its memory
     Broker(broker::Options),
     /// Time from `rgpu run` to the program's first CUDA call, with a broker and without
@@ -188,6 +192,7 @@ impl Progress {
 pub fn main(arguments: Arguments) -> Result<(), Failure> {
     let (name, common) = match &arguments.benchmark {
         Benchmark::Peer { listen } => return raw::peer(listen),
+        Benchmark::Interference(options) => return interference::main(options),
         Benchmark::Broker(options) => return broker::main(options),
         Benchmark::Start(options) => return start::main(options),
         Benchmark::Many(options) => return many::main(options),
@@ -208,9 +213,11 @@ pub fn main(arguments: Arguments) -> Result<(), Failure> {
         Benchmark::Launch { count, .. } => micro::launch(&rig, *count, &progress)?,
         Benchmark::Calls { count, .. } => micro::calls(&rig, *count, &progress)?,
         Benchmark::App { command, .. } => app::measure(&rig, command, &progress)?,
-        Benchmark::Peer { .. } | Benchmark::Broker(_) | Benchmark::Start(_) | Benchmark::Many(_) => {
-            Vec::new()
-        }
+        Benchmark::Peer { .. }
+        | Benchmark::Interference(_)
+        | Benchmark::Broker(_)
+        | Benchmark::Start(_)
+        | Benchmark::Many(_) => Vec::new(),
     };
     progress.0.finish_and_clear();
     let device = match rig.ways().first() {
@@ -266,6 +273,7 @@ mod tests {
             "bench bandwidth --json bandwidth.json --svg plots",
             "bench app -- ./train --epochs 1",
             "bench app --delay 5ms --rate 1Gbit -- ./train --epochs 1",
+            "bench interference --rate 1Gbit --traffic 50,90 -- ./train --epochs 1",
             "bench latency --server gpuhost:7070 --peer gpuhost:7071",
             "bench peer --listen 0.0.0.0:7071",
         ];

@@ -42,7 +42,8 @@ pub(crate) enum Exchange {
 }
 
 impl Exchange {
-    fn sizes(self) -> (u64, u64) {
+    /// Bytes a message to the peer, and an answer.
+    pub(crate) fn sizes(self) -> (u64, u64) {
         match self {
             Self::PingPong { sent, received } => (sent, received),
             Self::Swallow { bytes } => (bytes, 1),
@@ -191,6 +192,20 @@ fn answer(mut wire: Wire) -> io::Result<()> {
     }
 }
 
+/// Connects over TCP to a peer, and says what the connection is used for.
+pub(crate) fn dial(peer: &str, exchange: Exchange) -> Result<TcpStream, Failure> {
+    let problem = |e: io::Error| Failure::new(format!("The raw peer at {peer}: {e}"));
+    let address = peer
+        .to_socket_addrs()
+        .map_err(problem)?
+        .next()
+        .ok_or_else(|| Failure::new(format!("{peer} has no address")))?;
+    let mut stream = TcpStream::connect(address).map_err(problem)?;
+    stream.set_nodelay(true).map_err(problem)?;
+    stream.write_all(&exchange.encode()).map_err(problem)?;
+    Ok(stream)
+}
+
 /// A connection to a peer.
 #[derive(Debug)]
 pub(crate) struct Raw {
@@ -202,20 +217,12 @@ pub(crate) struct Raw {
 impl Raw {
     /// Connects over TCP for one kind of exchange.
     pub(crate) fn connect(peer: &str, exchange: Exchange) -> Result<Self, Failure> {
-        let problem = |e: io::Error| Failure::new(format!("The raw peer at {peer}: {e}"));
-        let address = peer
-            .to_socket_addrs()
-            .map_err(problem)?
-            .next()
-            .ok_or_else(|| Failure::new(format!("{peer} has no address")))?;
-        let stream = TcpStream::connect(address).map_err(problem)?;
-        stream.set_nodelay(true).map_err(problem)?;
-        Self::begin(Wire::Tcp(stream), exchange).map_err(problem)
+        Ok(Self::over(Wire::Tcp(dial(peer, exchange)?), exchange))
     }
 
     /// Connects through shared memory to a peer on this machine.
     pub(crate) fn connect_local(peer: &str, exchange: Exchange) -> Result<Self, Failure> {
-        let connect = || {
+        let connect = || -> io::Result<Self> {
             let socket: OwnedFd = UnixStream::connect_addr(&local(peer)?)?.into();
             let shm = loop {
                 match Shm::join(&socket, 0, peer.to_owned()) {
@@ -223,17 +230,18 @@ impl Raw {
                     joined => break joined?.0,
                 }
             };
-            Self::begin(Wire::Shm(Rings(shm)), exchange)
+            let mut wire = Wire::Shm(Rings(shm));
+            wire.write_all(&exchange.encode())?;
+            Ok(Self::over(wire, exchange))
         };
         connect().map_err(|e| {
             Failure::new(format!("Shared memory with the raw peer at {peer}, on this machine: {e}"))
         })
     }
 
-    fn begin(mut wire: Wire, exchange: Exchange) -> io::Result<Self> {
-        wire.write_all(&exchange.encode())?;
+    fn over(wire: Wire, exchange: Exchange) -> Self {
         let (sent, received) = exchange.sizes();
-        Ok(Self { wire, to: vec![1; sent as usize], from: vec![0; received as usize] })
+        Self { wire, to: vec![1; sent as usize], from: vec![0; received as usize] }
     }
 
     /// `count` exchanges: nanoseconds of each.
@@ -264,10 +272,11 @@ pub(crate) fn memcpy(bytes: usize, count: u32) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn served() -> String {
+    /// Where a peer in this process listens.
+    pub(crate) fn served() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let beside = UnixListener::bind_addr(&local(&address).unwrap()).unwrap();

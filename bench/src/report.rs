@@ -107,7 +107,7 @@ impl Report {
     /// The table.
     pub(crate) fn table(&self) -> String {
         let c = &self.conditions;
-        let mut text = format!(
+        let text = format!(
             "{}: {}, {} cores, {} interleaved rounds{}{}\n",
             self.benchmark,
             c.device,
@@ -155,27 +155,34 @@ impl Report {
         // Columns that nobody fills are left out.
         let filled: Vec<usize> =
             (0..head.len()).filter(|i| rows[1..].iter().any(|r| !r[*i].is_empty())).collect();
-        let width = |i: &usize| rows.iter().map(|r| r[*i].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = filled.iter().map(width).collect();
-        for row in &rows {
-            let cells: Vec<String> = filled
-                .iter()
-                .zip(&widths)
-                .map(|(&i, &w)| {
-                    let left = i < 3 || i == 7;
-                    if left { format!("{:<w$}", row[i]) } else { format!("{:>w$}", row[i]) }
-                })
-                .collect();
-            text.push_str(cells.join("  ").trim_end());
-            text.push('\n');
-        }
-        text
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|row| filled.iter().map(|&i| row[i].clone()).collect()).collect();
+        text + &aligned(&rows, |column| matches!(filled[column], 0..3 | 7))
     }
 
     /// Writes the JSON form.
     pub(crate) fn write_json(&self, path: &Path) -> Result<(), Failure> {
         write_json(self, path)
     }
+}
+
+/// Rows of equally many cells as lines of text, the columns aligned.
+pub(crate) fn aligned(rows: &[Vec<String>], to_the_left: impl Fn(usize) -> bool) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |i: usize| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(i, (cell, &w))| if to_the_left(i) { format!("{cell:<w$}") } else { format!("{cell:>w$}") })
+            .collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 /// Writes what was measured to a file, as JSON for people and programs.

@@ -11,6 +11,7 @@ mod fuzz_kernels;
 mod gpu_check;
 mod imports;
 mod models;
+mod paper_drmaestro;
 mod rdma;
 mod suites;
 mod test;
@@ -59,6 +60,8 @@ enum Task {
     CountInstructions,
     /// Kills, stops and cuts off brokers and servers while programs run, and counts what must never be
     Faults(faults::Arguments),
+    /// Runs the jobs of the DRMaestro paper's experiment 2 on a living cluster, beside the simulator (docs/drmaestro-live.md)
+    PaperDrmaestro(paper_drmaestro::Arguments),
     /// Executes random kernels on the software GPU, between words that no kernel may see or change (docs/containment.md)
     FuzzKernels(fuzz_kernels::Arguments),
     /// Tries models of what threads and processes do at the same time in all orders (docs/models.md)
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Task::Test { filter, rdma: true } => rdma::test(&filter),
         Task::Test { filter, rdma: false } => test::test(&filter),
         Task::Faults(arguments) => faults::faults(&arguments),
+        Task::PaperDrmaestro(arguments) => paper_drmaestro::run(&arguments),
         Task::Fuzz { arguments } => fuzz::fuzz(arguments),
         Task::Deny => deny::deny(),
         Task::CountInstructions => count_instructions::count_instructions(),

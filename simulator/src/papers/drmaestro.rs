@@ -2,14 +2,9 @@
 //!
 //! What the paper prints is in [`SCENARIOS`]; what it only draws is in `docs/profiles.md`.
 
-use std::sync::Arc;
+mod experiment;
 
-use rgpu_placement::policy::NETWORK_AWARE;
-use rgpu_placement::{
-    Cluster, ClusterBuilder, DeviceSpec, Job, JobId, NodeId, NodeSpec, NumaSpec, PolicyConfig, Task,
-};
-
-use crate::engine::{Clock, Outcome, Progress, Rounds, Setup, WarmUp, run};
+use crate::engine::{Clock, Outcome, Progress};
 use crate::error::Result;
 use crate::formats::{Applications, Submission};
 use crate::papers::{Options, Paper, Report};
@@ -17,8 +12,8 @@ use crate::parallel;
 use crate::plot::{Plot, cdf, worst_to_best};
 use crate::report::{Summary, align, gpus_over_time, normalised};
 use crate::statistics::{deviation, mean};
-use crate::time::Micros;
-use crate::workload::{Mix, Workload};
+use crate::workload::Mix;
+pub use experiment::{Experiment, cluster, cluster_with, policy};
 
 /// The paper's row.
 pub(super) const PAPER: Paper = Paper {
@@ -101,29 +96,6 @@ pub const SCENARIOS: [Scenario; 4] = [
 /// The policies compared, in the order of the tables.
 pub const POLICIES: [&str; 3] = ["firmament", "drmaestro", "drmaestro, network-aware"];
 
-/// Arrivals a second.
-const RATE: f64 = 16.0;
-/// How long the warm-up jobs run.
-const WARM_UP_S: f64 = 2000.0;
-/// The objective of a job, as a multiple of its time alone.
-const GOAL: f64 = 1.05;
-/// Rounds of the scheduler.
-const ROUND: Micros = Micros(1_000_000);
-
-/// The paper's machines.
-pub fn cluster(machines: usize) -> Result<Cluster> {
-    let gpu = |numa| DeviceSpec { partitionable: false, numa, ..DeviceSpec::gpu("K80", 12 * 1024) };
-    let region = NumaSpec { cpu_milli: 10_000, memory_mib: 256 * 1024 };
-    let nodes = (0..machines).map(|i| NodeSpec {
-        numa: vec![region; 2],
-        ..NodeSpec::new(format!("machine-{i}"), 20_000, 512 * 1024)
-            .with_devices(2, gpu(0))
-            .with_devices(2, gpu(1))
-            .with_nic(100_000)
-    });
-    Ok(ClusterBuilder::new().nodes(nodes).build()?)
-}
-
 /// What one policy did in one scenario with one seed.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -139,12 +111,6 @@ pub struct Run {
     pub times: Vec<u64>,
 }
 
-/// The configuration of one of [`POLICIES`].
-fn policy(index: usize, seed: u64) -> Result<PolicyConfig> {
-    let name = if index == 0 { "firmament" } else { "drmaestro" };
-    Ok(PolicyConfig::named(name)?.with(&NETWORK_AWARE, index == 2).with_seed(seed))
-}
-
 fn simulate(
     scenario: &Scenario,
     index: usize,
@@ -153,33 +119,11 @@ fn simulate(
     clock: Option<&Clock<'_>>,
     progress: &Progress<'_>,
 ) -> Result<Run> {
-    let mut applications = Applications::rodinia();
-    let workload = Workload { jobs: scenario.jobs, rate: RATE, mix: scenario.mix, goal: Some(GOAL), seed };
-    let jobs = workload.generate(&applications);
-    let neutral = applications.neutral();
-    let cluster = Arc::new(cluster(scenario.machines)?);
-    // Half of the cluster's cores, in whole machines.
-    let warm_up: Vec<WarmUp> = (0..scenario.machines / 2)
-        .map(|i| {
-            let id = JobId((scenario.jobs + i) as u32);
-            let mut job = Job::new(id, format!("warm-up-{i}"), Task::new(20_000, 64 * 1024));
-            job.profile = neutral;
-            job.scale = WARM_UP_S;
-            WarmUp { submission: Submission::new(job, &applications.profiles), node: NodeId(i as u32) }
-        })
-        .collect();
-    let setup = Setup {
-        cluster: cluster.clone(),
-        profiles: Arc::new(applications.profiles),
-        warm_up: &warm_up,
-        jobs: &jobs,
-        rounds: Rounds::Every(ROUND),
-        explain: &[],
-    };
-    let mut policy = policy(index, seed)?.build()?;
-    let (outcome, times) = run(&setup, policy.as_mut(), clock, progress)?;
-    let summary = Summary::new(&cluster, &jobs, &outcome);
-    Ok(Run { policy: index, seed, summary, details: details.then_some((jobs, outcome)), times })
+    let cluster = cluster(scenario.machines)?;
+    let experiment = Experiment::new(scenario, cluster, Applications::rodinia(), 1.0, seed)?;
+    let (outcome, times) = experiment.simulate(index, seed, clock, progress)?;
+    let summary = Summary::new(&experiment.cluster, &experiment.jobs, &outcome);
+    Ok(Run { policy: index, seed, summary, details: details.then_some((experiment.jobs, outcome)), times })
 }
 
 /// A scenario and what came of it.

@@ -415,7 +415,12 @@ impl Cluster {
 
     /// A command on the clients' host, for a tenant.
     pub fn client(&self, tenant: &str, arguments: &[&str]) -> Result<Command> {
-        let mut command = self.on(self.client_host.as_ref(), &self.product.rgpu());
+        self.client_at(self.client_host.as_ref(), tenant, arguments)
+    }
+
+    /// A command on a host, such as a node's, for a tenant.
+    pub fn client_at(&self, host: Option<&Host>, tenant: &str, arguments: &[&str]) -> Result<Command> {
+        let mut command = self.on(host, &self.product.rgpu());
         let broker = self.clients_via.clone().unwrap_or_else(|| self.url());
         command.env(BROKER_VARIABLE, broker);
         command.env(BROKER_INSECURE_VARIABLE, "1");

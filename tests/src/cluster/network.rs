@@ -1,184 +1,91 @@
-//! Hosts in network namespaces: each has an interface of its own, a veth pair's end whose other end is a port of a bridge.
-//!
-//! A namespace has no name and no process: an open descriptor keeps it. When the test's process and what it started are
-//! gone, however that came about, the kernel removes namespaces, interfaces and shaping.
+//! Hosts in network namespaces, for tests: commands without any of rgpu's own variables, and tests that are skipped where no such
+//! network can be had. The rest is [`rgpu_network`].
 
-use std::fs::File;
-use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ops::Deref;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use anyhow::{Context, Result, bail, ensure};
-
-use crate::product;
+use anyhow::Result;
 use rgpu_test_runner::Skip;
 
-/// Puts the calling thread into a namespace.
-fn join(namespace: RawFd) -> std::io::Result<()> {
-    // SAFETY: setns takes a descriptor and a number, and changes nothing of memory.
-    match unsafe { libc::setns(namespace, libc::CLONE_NEWNET) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
-}
-
-/// A network namespace.
-#[derive(Debug, Clone)]
-struct Namespace(Arc<File>);
-
-impl Namespace {
-    /// A new one, with nothing but a loopback interface, which is up.
-    fn create() -> Result<Self> {
-        let made = std::thread::spawn(|| {
-            // SAFETY: unshare takes a number; it concerns this thread alone, which ends here.
-            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            File::open("/proc/thread-self/ns/net")
-        });
-        let file = made.join().expect("the thread doesn't panic");
-        let file = file.map_err(|e| Skip(format!("no network of one's own can be had here: {e}")))?;
-        let namespace = Self(Arc::new(file));
-        namespace.ip(&["link", "set", "lo", "up"])?;
-        Ok(namespace)
-    }
-
-    /// Its name for `ip`, which is given a path.
-    fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
-    }
-
-    fn command(&self, program: &Path) -> Command {
-        let mut command = product::clean(program);
-        let namespace = self.0.clone();
-        // SAFETY: between fork and exec, the closure makes one system call, and allocates nothing.
-        unsafe { command.pre_exec(move || join(namespace.as_raw_fd())) };
-        command
-    }
-
-    fn tool(&self, program: &str, arguments: &[&str]) -> Result<()> {
-        let mut command = self.command(Path::new(program));
-        let output = match command.args(arguments).stdin(Stdio::null()).output() {
-            Ok(output) => output,
-            Err(e) => bail!(Skip(format!("it needs {program} (iproute2): {e}"))),
-        };
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.trim();
-        // What the kernel or this container doesn't allow is no failure of what is tested.
-        let missing =
-            ["not permitted", "not supported", "Unknown device type", "Specified qdisc", "No such file"];
-        if !output.status.success() && missing.iter().any(|m| said.contains(m)) {
-            bail!(Skip(format!("`{program} {}` is not possible here: {said}", arguments.join(" "))));
-        }
-        ensure!(output.status.success(), "`{program} {}`: {said}", arguments.join(" "));
-        Ok(())
-    }
-
-    fn ip(&self, arguments: &[&str]) -> Result<()> {
-        self.tool("ip", arguments)
-    }
-}
+use crate::product;
 
 /// A bridge, and the hosts at it.
 #[derive(Debug)]
-pub struct Network {
-    switch: Namespace,
-    hosts: u8,
-}
+pub struct Network(rgpu_network::Network);
 
 impl Network {
     /// One without hosts. The test is skipped where namespaces, iproute2, or the shaping of links are not to be had.
     pub fn create() -> Result<Self> {
-        let switch = Namespace::create()?;
-        switch.ip(&["link", "add", "switch", "type", "bridge"])?;
-        switch.ip(&["link", "set", "switch", "up"])?;
-        switch.tool(
-            "tc",
-            &[
-                "qdisc", "add", "dev", "switch", "root", "tbf", "rate", "1gbit", "burst", "64k", "latency",
-                "9ms",
-            ],
-        )?;
-        switch.tool("tc", &["qdisc", "del", "dev", "switch", "root"])?;
-        Ok(Self { switch, hosts: 0 })
+        skipped(rgpu_network::Network::create()).map(Self)
     }
 
     /// Another host, which reaches all others.
     pub fn host(&mut self, name: &str) -> Result<Host> {
-        ensure!(self.hosts < 250, "too many hosts");
-        self.hosts += 1;
-        let host = Host {
-            name: name.to_owned(),
-            address: Ipv4Addr::new(10, 99, 0, self.hosts),
-            port: format!("port{}", self.hosts),
-            namespace: Namespace::create()?,
-            switch: self.switch.clone(),
-        };
-        let own = host.namespace.path();
-        self.switch
-            .ip(&["link", "add", &host.port, "type", "veth", "peer", "name", "eth0", "netns", &own])?;
-        self.switch.ip(&["link", "set", &host.port, "master", "switch", "up"])?;
-        let address = format!("{}/24", host.address);
-        host.namespace.ip(&["address", "add", &address, "dev", "eth0"])?;
-        host.namespace.ip(&["link", "set", "eth0", "up"])?;
-        Ok(host)
+        skipped(self.0.host(name)).map(Host)
     }
+}
+
+fn skipped<T>(made: rgpu_network::Result<T>) -> Result<T> {
+    made.map_err(|e| match e {
+        rgpu_network::Error::Impossible(_) => Skip(e.to_string()).into(),
+        rgpu_network::Error::Failed(_) => e.into(),
+    })
 }
 
 /// A host of a [`Network`].
 #[derive(Debug, Clone)]
-pub struct Host {
-    name: String,
-    address: Ipv4Addr,
-    port: String,
-    namespace: Namespace,
-    switch: Namespace,
-}
+pub struct Host(rgpu_network::Host);
 
 impl Host {
-    /// What it is called.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its address.
-    pub fn address(&self) -> Ipv4Addr {
-        self.address
-    }
-
     /// A command that runs on this host, without any of rgpu's own variables.
     pub fn command(&self, program: &Path) -> Command {
-        self.namespace.command(program)
+        let mut command = product::clean(program);
+        self.0.place(&mut command);
+        command
     }
+}
 
-    /// Does something on this host. Threads that are started by it are there, too.
-    pub fn enter<T: Send>(&self, what: impl FnOnce() -> T + Send) -> Result<T> {
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(|| join(self.namespace.0.as_raw_fd()).map(|()| what()));
-            match inside.join() {
-                Ok(done) => done.with_context(|| format!("Entering the host {}", self.name)),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
+impl Deref for Host {
+    type Target = rgpu_network::Host;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
+}
 
-    /// Connects or disconnects it: nothing gets through any more, and nobody is told.
-    pub fn connected(&self, connected: bool) -> Result<()> {
-        self.switch.ip(&["link", "set", &self.port, if connected { "up" } else { "down" }])
+/// Sends to a host as fast as its link allows, until it is dropped.
+#[derive(Debug)]
+pub struct Sender(Arc<AtomicBool>);
+
+impl Sender {
+    /// Starts sending.
+    pub fn start(from: &Host, to: &Host) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let listener = to.enter(|| TcpListener::bind((to.address(), 0)))??;
+        let target = listener.local_addr()?;
+        std::thread::spawn(move || -> std::io::Result<()> {
+            let (mut stream, _) = listener.accept()?;
+            let mut buffer = vec![0; 256 << 10];
+            while stream.read(&mut buffer)? > 0 {}
+            Ok(())
+        });
+        let mut stream = from.enter(|| TcpStream::connect(target))??;
+        let stopped = stop.clone();
+        std::thread::spawn(move || {
+            let buffer = vec![0; 64 << 10];
+            while !stopped.load(SeqCst) && stream.write_all(&buffer).is_ok() {}
+        });
+        Ok(Self(stop))
     }
+}
 
-    /// Limits its link to so many Mbit/s in each direction.
-    pub fn shape(&self, mbps: u32) -> Result<()> {
-        let rate = format!("{mbps}mbit");
-        // A burst that holds what passes in 4 ms, but no less than a segment of 64 KiB.
-        let burst = (mbps / 8 * 4000).max(96 << 10).to_string();
-        let limit = ["root", "tbf", "rate", &rate, "burst", &burst, "latency", "40ms"];
-        for (namespace, device) in [(&self.namespace, "eth0"), (&self.switch, self.port.as_str())] {
-            namespace.tool("tc", &[&["qdisc", "replace", "dev", device][..], &limit].concat())?;
-        }
-        Ok(())
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
     }
 }

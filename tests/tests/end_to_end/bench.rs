@@ -3,9 +3,10 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use rgpu_test_runner::Test;
+use rgpu_test_runner::{Skip, Test};
+use rgpu_tests::cluster::service::Service;
 use rgpu_tests::process;
-use rgpu_tests::product::{clean, temporary};
+use rgpu_tests::product::{Daemon, clean, temporary};
 use serde_json::Value;
 
 use crate::context::{plain, product};
@@ -19,6 +20,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("bench::calls_are_counted", calls),
         Test::new("bench::an_added_delay_is_felt_once_a_round_trip", delay),
         Test::new("bench::many_programs_share_the_launches", many),
+        Test::new("bench::a_program_beside_traffic_is_broken_down", interference),
+        Test::alone("bench::a_link_is_made_for_program_and_traffic", interference_on_hosts),
         Test::new("bench::what_cannot_be_measured_is_said", failures),
     ]
 }
@@ -131,6 +134,54 @@ fn delay() -> Result<()> {
         ensure!(attempt < 3, "more than one round trip, three times: {tcp}");
     }
     unreachable!("it has returned")
+}
+
+/// Runs `nw` alone and beside traffic, and returns both points.
+fn beside_traffic(arguments: &[&str]) -> Result<Value> {
+    let file = temporary("interference.json");
+    let mut command = bench(&["interference", "--rounds", "1", "--rate", "80Mbit", "--traffic", "50"])?;
+    command.args(arguments).arg("--json").arg(&file).arg("--").arg(plain("nw")?).arg("n=640");
+    let finished = process::run(&mut command)?;
+    if finished.stderr.contains("cannot be had here") {
+        return Err(Skip(finished.stderr).into());
+    }
+    finished.success()?;
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+    std::fs::remove_file(&file)?;
+    let points = report["points"].as_array().context("No points")?;
+    ensure!(points.len() == 2 && points[0]["passed_mbps"].is_null(), "{report}");
+    let passed = points[1]["passed_mbps"].as_array().context("No traffic")?;
+    // Both directions, never more than was asked for, but for what is on the way.
+    ensure!(
+        passed.iter().all(|way| way["p50"].as_f64().is_some_and(|mbps| mbps > 1.0 && mbps < 60.0)),
+        "{report}"
+    );
+    for point in points {
+        let of = |kind: &str| point[kind]["p50"].as_f64().with_context(|| format!("no {kind}: {point}"));
+        let (device, network) = (of("device_s")?, of("network_s")?);
+        let sum = device + network + of("processor_s")?;
+        ensure!(device > 0.0 && network > 0.0 && (sum / of("total_s")? - 1.0).abs() < 0.01, "{point}");
+    }
+    Ok(report)
+}
+
+fn interference() -> Result<()> {
+    let daemon = Daemon::start(product()?)?;
+    let peer = Service::start("rgpu bench peer", bench(&["peer", "--listen", "127.0.0.1:0"])?)?;
+    let report = beside_traffic(&["--server", &daemon.address().to_string(), "--peer", peer.address()])?;
+    ensure!(report["link_made_here"] == false, "{report}");
+    let alone = process::run(&mut bench(&["interference", "--server", "127.0.0.1:1", "--", "/bin/true"])?)?;
+    ensure!(!alone.status.success() && alone.stderr.contains("--peer"), "{alone:?}");
+    Ok(())
+}
+
+fn interference_on_hosts() -> Result<()> {
+    let report = beside_traffic(&[])?;
+    ensure!(report["link_made_here"] == true, "{report}");
+    // 641² integers three times, at 80 Mbit/s: never sooner.
+    let network = report["points"][0]["network_s"]["p50"].as_f64().context("no time")?;
+    ensure!(network > 0.25, "{report}");
+    Ok(())
 }
 
 fn failures() -> Result<()> {

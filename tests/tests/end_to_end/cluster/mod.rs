@@ -2,6 +2,7 @@
 //! hosts in network namespaces.
 
 mod commands;
+mod drmaestro;
 mod encrypted;
 mod examples;
 mod faults;
@@ -40,6 +41,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(examples::tests());
     tests.extend(policy::tests());
     tests.extend(requests::tests());
+    tests.extend(drmaestro::tests());
     tests
 }
 

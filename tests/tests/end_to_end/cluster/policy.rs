@@ -1,16 +1,12 @@
 //! The network-aware policy on a living system: one server's link is loaded.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rgpu_control::LeaseId;
 use rgpu_control::api::LeaseExplanation;
 use rgpu_test_runner::Test;
-use rgpu_tests::cluster::network::Host;
+use rgpu_tests::cluster::network::Sender;
 use rgpu_tests::cluster::puppet::Puppet;
 use rgpu_tests::cluster::{Cluster, Setup};
 use rgpu_tests::process;
@@ -27,36 +23,6 @@ pub(super) fn tests() -> Vec<Test> {
 
 /// What the servers' links can carry, in Mbit/s.
 const LINK: u32 = 400;
-
-/// Sends to a host as fast as its link allows, until it is dropped.
-struct Sender(Arc<AtomicBool>);
-
-impl Sender {
-    fn start(from: &Host, to: &Host) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let listener = to.enter(|| TcpListener::bind((to.address(), 0)))??;
-        let target = listener.local_addr()?;
-        std::thread::spawn(move || -> std::io::Result<()> {
-            let (mut stream, _) = listener.accept()?;
-            let mut buffer = vec![0; 256 << 10];
-            while stream.read(&mut buffer)? > 0 {}
-            Ok(())
-        });
-        let mut stream = from.enter(|| TcpStream::connect(target))??;
-        let stopped = stop.clone();
-        std::thread::spawn(move || {
-            let buffer = vec![0; 64 << 10];
-            while !stopped.load(SeqCst) && stream.write_all(&buffer).is_ok() {}
-        });
-        Ok(Self(stop))
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
 
 fn explanation(cluster: &Cluster, id: LeaseId) -> Result<LeaseExplanation> {
     let text = id.to_string();
