@@ -201,6 +201,7 @@ mod tests {
             waits,
             node: "s0".into(),
             device: 1,
+            nvme: false,
             share_milli: 500,
             memory: 8 << 30,
             expires: None,
