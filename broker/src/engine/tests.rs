@@ -11,6 +11,7 @@ mod placing;
 mod random;
 mod silence;
 mod speed;
+mod spreading;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Every policy on small clusters, by hand, and all of them on random ones.
 
 mod slivers;
+mod spread;
 
 use std::sync::Arc;
 
