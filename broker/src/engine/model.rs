@@ -269,6 +269,8 @@ pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_
         }
         (memory, _) => memory.div_ceil(MIB),
     };
+    // A node that has gone since is none that anybody has.
+    let node = request.on_node.as_ref().map(|name| cluster.find(name).unwrap_or(NodeId(u32::MAX)));
     DeviceRequest {
         kind: DeviceKind::Gpu,
         count: request.gpus,
@@ -276,6 +278,7 @@ pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_
         memory_mib,
         models,
         needs,
+        node,
         traffic_mbps,
     }
 }

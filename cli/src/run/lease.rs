@@ -7,7 +7,7 @@ use rgpu_control::api::{LeaseRequest, this_machine};
 use rgpu_control::request::identity;
 use rgpu_control::token::PrivateKey;
 use rgpu_control::units::{parse_bytes, parse_duration, parse_mbps, parse_share};
-use rgpu_control::{NODE_VARIABLE, settings};
+use rgpu_control::{Broker, NODE_VARIABLE, settings};
 use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
 
 use super::child::Held;
@@ -18,7 +18,7 @@ use crate::Failure;
 use crate::control::{BrokerArguments, TRY_LATER};
 
 /// What to ask a broker for.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Clone)]
 pub(super) struct LeaseArguments {
     #[command(flatten)]
     broker: BrokerArguments,
@@ -30,7 +30,7 @@ pub(super) struct LeaseArguments {
     gpu_memory: Option<u64>,
     /// Share of each GPU's time, such as 25% [default: 100%]
     #[arg(long, value_name = "SHARE", value_parser = parse_share, help_heading = "With a broker")]
-    share: Option<u16>,
+    pub share: Option<u16>,
     /// A GPU model that will do; can be given several times [default: any]
     #[arg(long, value_name = "NAME", help_heading = "With a broker")]
     model: Vec<String>,
@@ -59,6 +59,9 @@ pub(super) struct LeaseArguments {
     /// Which of the cluster's nodes this machine is [default: RGPU_NODE, else the broker recognises it]
     #[arg(long, value_name = "NAME", help_heading = "With a broker")]
     node: Option<String>,
+    /// Only GPUs of this node of the cluster, for trying things out; else the broker decides, which knows what is loaded
+    #[arg(long, value_name = "NAME", help_heading = "With a broker")]
+    pub on_node: Option<String>,
     /// A name for the lease, for people [default: the program's]
     #[arg(long, value_name = "NAME", help_heading = "With a broker")]
     name: Option<String>,
@@ -74,6 +77,17 @@ impl LeaseArguments {
     /// Whether a lease was asked for on the command line.
     pub(super) fn given(&self) -> bool {
         self.broker.given() || self.needs().is_some()
+    }
+
+    /// The same at a node and with a share, in thousandths; where nothing is said of waiting, it waits for so many seconds.
+    pub(super) fn at(&self, node: Option<String>, share: u16, wait_s: u32) -> Self {
+        let wait = self.wait.or((!self.now).then_some(wait_s));
+        Self { on_node: node, share: Some(share), wait, ..self.clone() }
+    }
+
+    /// Prepares to speak to the broker.
+    pub(super) fn connect(&self) -> Result<Broker, Failure> {
+        self.broker.connect()
     }
 
     /// Whether a broker is known.
@@ -95,6 +109,7 @@ impl LeaseArguments {
             (self.now, "--now"),
             (self.wait.is_some(), "--wait"),
             (self.node.is_some(), "--node"),
+            (self.on_node.is_some(), "--on-node"),
             (self.name.is_some(), "--name"),
         ]
         .into_iter()
@@ -125,6 +140,7 @@ impl LeaseArguments {
             wait_s: self.wait.map_or(SILENCE.as_secs() as u32, |wait| wait.min(SILENCE.as_secs() as u32)),
             now_or_never: self.now || self.wait == Some(0),
             encrypt: self.encrypt || settings::is_on(ENCRYPT_VARIABLE),
+            on_node: self.on_node.clone(),
         }
     }
 }
@@ -145,7 +161,7 @@ pub(super) fn obtain(
     transport: Option<Choice>,
     signals: &Held,
 ) -> Result<Asked, Failure> {
-    let broker = arguments.broker.connect()?;
+    let broker = arguments.connect()?;
     let end = arguments.wait.map(|wait| Instant::now() + Duration::from_secs(wait.into()));
     let patience = if arguments.now { BRIEFLY } else { PATIENCE };
     let mut seeker = Seeker { broker: &broker, signals, end, away: Away::new(patience, end) };
@@ -211,8 +227,7 @@ mod tests {
 
     #[test]
     fn a_request_says_what_the_options_say() {
-        let line =
-            "--gpus 2 --gpu-memory 4GiB --share 25% --model A --model B --traffic 1Gbit --goal 2m --node n";
+        let line = "--gpus 2 --gpu-memory 4GiB --share 25% --model A --model B --traffic 1Gbit --goal 2m --node n --on-node m";
         let arguments = parse(line).unwrap();
         let key = PrivateKey::generate();
         let request = arguments.request(&[OsString::from("/bin/app")], Some("tcp".parse().unwrap()), &key);
@@ -220,7 +235,7 @@ mod tests {
         assert_eq!((request.models.join(","), request.transport.as_str()), ("A,B".to_owned(), "tcp"));
         assert_eq!((request.traffic_mbps, request.goal_s), (Some(1000), Some(120.0)));
         assert_eq!((request.name.as_str(), request.node.as_deref()), ("app", Some("n")));
-        assert_eq!(request.holder, key.public().to_text());
+        assert_eq!((request.holder, request.on_node.as_deref()), (key.public().to_text(), Some("m")));
         assert!(!request.now_or_never && arguments.given());
     }
 

@@ -80,6 +80,8 @@ impl Renewing {
 pub(super) struct Leased {
     broker: Broker,
     id: LeaseId,
+    /// As it was granted.
+    lease: Lease,
     ticket: Arc<Published>,
     renewing: Arc<Renewing>,
     released: bool,
@@ -99,7 +101,8 @@ impl Leased {
         let published = Arc::new(published);
         let renewing = Arc::new(Renewing::default());
         let (shown, shared) = (published.clone(), renewing.clone());
-        let leased = Self { broker: broker.clone(), id, ticket: published, renewing, released: false };
+        let lease = Lease { token: None, ..lease.clone() };
+        let leased = Self { broker: broker.clone(), id, lease, ticket: published, renewing, released: false };
         let body = move || renew(&broker, ticket, &shown, ttl, &shared);
         spawn_without_signals("renew", body)
             .map_err(|e| Failure::new(format!("Cannot renew the lease: {e}")))?;
@@ -109,6 +112,11 @@ impl Leased {
     /// The environment variable by which the program learns of it.
     pub(super) fn variable(&self) -> (&'static str, &Path) {
         (LEASE_VARIABLE, self.ticket.path())
+    }
+
+    /// The lease as it was granted, without its token.
+    pub(super) fn lease(&self) -> &Lease {
+        &self.lease
     }
 
     /// Gives it back. Where the program has failed, says why, if it was for the lease.

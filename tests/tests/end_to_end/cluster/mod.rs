@@ -8,9 +8,11 @@ mod faults;
 mod nvidia;
 mod partitions;
 mod policy;
+mod profile;
 mod servers_lost;
 mod state;
 mod tokens;
+mod waiting;
 
 use std::time::Duration;
 
@@ -36,6 +38,8 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(faults::tests());
     tests.extend(examples::tests());
     tests.extend(policy::tests());
+    tests.extend(profile::tests());
+    tests.extend(waiting::tests());
     tests
 }
 
