@@ -77,6 +77,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(Box<run::Arguments>),
+    Profile(Box<run::profile::Arguments>),
     Serve(Box<serve::Arguments>),
     Broker(broker::Arguments),
     Cluster(cluster::Arguments),
@@ -129,6 +130,7 @@ fn main() -> ExitCode {
     let command = ptxas::started_as().map_or_else(|| Arguments::parse().command, Command::Ptxas);
     let result = match command {
         Command::Run(arguments) => run::main(*arguments),
+        Command::Profile(arguments) => run::profile::main(*arguments),
         Command::Serve(arguments) => serve::main(*arguments),
         Command::Broker(arguments) => broker::main(arguments),
         Command::Cluster(arguments) => cluster::main(arguments),

@@ -57,7 +57,8 @@ fn within(of: Quantity) -> String {
     format!("{:.2} ±{:.2}", of.mean, of.deviation)
 }
 
-fn table(profiles: &[LearntProfile]) -> Table {
+/// What was learnt, a line for each program.
+pub(crate) fn table(profiles: &[LearntProfile]) -> Table {
     let titles =
         &["PROGRAM", "TENANT", "RUNS", "REMOTE", "SENSITIVITY", "SECONDS", "MEMORY", "SHARE", "TRAFFIC"];
     let mut table = Table::new(titles, &[2, 3, 4, 5, 6, 7, 8]);
@@ -92,7 +93,7 @@ fn table(profiles: &[LearntProfile]) -> Table {
 }
 
 /// The profiles as the simulator reads them. A profile's name is the program's; with several inputs, the input's number follows.
-fn csv(profiles: &[LearntProfile]) -> Vec<String> {
+pub(crate) fn csv(profiles: &[LearntProfile]) -> Vec<String> {
     let header = "name,local_seconds,network_share,loaded_share,transfer_mib,gpus,gpu_memory_mib";
     let mut lines = vec![header.to_owned()];
     for profile in profiles {

@@ -69,6 +69,7 @@ impl LeaseRequest {
             wait_s: 0,
             now_or_never: false,
             encrypt: false,
+            on_node: None,
         }
     }
 }

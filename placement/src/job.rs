@@ -234,6 +234,8 @@ pub struct DeviceRequest {
     pub models: ModelSet,
     /// What the devices' nodes must offer.
     pub needs: CapabilitySet,
+    /// The only node whose devices will do; `None`: any.
+    pub node: Option<NodeId>,
     /// Mbit/s that each device's calls and copies put on the network if it is remote.
     pub traffic_mbps: u64,
 }
@@ -248,6 +250,7 @@ impl DeviceRequest {
             memory_mib: 0,
             models: ModelSet::ANY,
             needs: CapabilitySet::NONE,
+            node: None,
             traffic_mbps: 0,
         }
     }
@@ -257,9 +260,12 @@ impl DeviceRequest {
         DeviceRequest { milli, ..DeviceRequest::gpus(1) }
     }
 
-    /// Whether a device is of the right kind and model, whatever its node offers.
+    /// Whether a device is of the right kind and model, and in the right node, whatever that offers.
     fn is_like(&self, device: &Device) -> bool {
-        device.kind == self.kind && self.models.contains(device.model) && device.memory_mib >= self.memory_mib
+        device.kind == self.kind
+            && self.models.contains(device.model)
+            && device.memory_mib >= self.memory_mib
+            && self.node.is_none_or(|node| node == device.node)
     }
 
     /// Whether a device would do, were all of it free.
@@ -320,6 +326,9 @@ impl std::fmt::Display for DeviceRequest {
         }
         if self.memory_mib != 0 {
             write!(f, " with {} MiB", self.memory_mib)?;
+        }
+        if self.node.is_some() {
+            f.write_str(" of a particular node")?;
         }
         Ok(())
     }

@@ -200,6 +200,7 @@ impl Usage {
         spec.kind == request.kind
             && request.models.contains(spec.model)
             && spec.offers.has_all(request.needs)
+            && request.node.is_none_or(|node| node == spec.node)
             && free.memory_mib >= request.memory_mib
             && free.milli >= if spec.partitionable { request.milli } else { WHOLE }
     }

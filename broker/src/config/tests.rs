@@ -76,8 +76,8 @@ fn the_page_and_the_help_tell_the_defaults() {
         assert!(page.contains(&format!("`{name}`")) || page.contains(&format!("`policy.{name}`")), "{name}");
     }
     // By name.
-    assert_eq!(settings, ["1", "1", "true", "1.25"]);
-    assert_eq!(told("policy.network_aware"), "true`, 1, 1, 1.25");
+    assert_eq!(settings, ["1", "1", "true", "1.25", "true"]);
+    assert_eq!(told("policy.network_aware"), "true`, 1, 1, 1.25, true");
     let example = include_str!("../../../packaging/broker.toml");
     let names = config.policies.names().collect::<Vec<_>>();
     let (last, names) = names.split_last().unwrap();

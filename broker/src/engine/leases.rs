@@ -93,6 +93,7 @@ pub(crate) fn check_request(request: &LeaseRequest, settings: &Settings) -> Resu
         };
     long("name", &request.name, 256)?;
     long("machine", &request.machine, 128)?;
+    request.on_node.iter().try_for_each(|node| long("on_node", node, 128))?;
     if request.models.len() > 64 {
         return bad(format!("models names {} models: 64 at most", request.models.len()));
     }
@@ -142,6 +143,12 @@ fn check_traffic(cluster: &Cluster, job: &Job, limit: f64) -> Result<(), Error> 
 impl Core {
     /// The node where a program runs.
     fn home(&self, request: &LeaseRequest) -> Result<String, Problem> {
+        if let Some(name) = request.on_node.as_ref().filter(|name| !self.nodes.contains_key(*name)) {
+            let text = format!(
+                "there is no node {name:?} whose devices could be given: name one of the cluster's, or none"
+            );
+            return Err(problem(ErrorCode::NotFound, text));
+        }
         if let Some(name) = &request.node {
             if self.nodes.contains_key(name) {
                 return Ok(name.clone());
@@ -207,6 +214,9 @@ impl Core {
                         request.models.join(", "),
                         models.join(", ")
                     );
+                }
+                if let Some(node) = &request.on_node {
+                    why += &format!(" (asked for: devices of node {node:?} only)");
                 }
                 if request.encrypt {
                     why += " (servers encrypt connections by `rgpu serve --tls offer`)";

@@ -292,6 +292,8 @@ pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_
         (0, milli) => smallest_mib(cluster, request) * u64::from(milli) / u64::from(WHOLE),
         (memory, _) => memory.div_ceil(MIB),
     };
+    // A node that has gone since is none that anybody has.
+    let node = request.on_node.as_ref().map(|name| cluster.find(name).unwrap_or(NodeId(u32::MAX)));
     DeviceRequest {
         kind: DeviceKind::Gpu,
         count: request.gpus,
@@ -299,6 +301,7 @@ pub(crate) fn device_request(cluster: &Cluster, request: &LeaseRequest, traffic_
         memory_mib,
         models,
         needs,
+        node,
         traffic_mbps,
     }
 }

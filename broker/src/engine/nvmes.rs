@@ -97,6 +97,7 @@ pub(super) fn device_request(cluster: &Cluster, request: &LeaseRequest) -> Optio
         memory_mib: request.nvme_capacity.div_ceil(MIB),
         models: fast.fold(ModelSet::EMPTY, |models, device| models.with(device.model)),
         needs: CapabilitySet::NONE,
+        node: None,
         traffic_mbps: request.nvme_bandwidth_mbps,
     })
 }
@@ -137,6 +138,7 @@ pub(super) fn grants(
             memory_mib: spec.memory_mib,
             models: ModelSet::ANY,
             needs: CapabilitySet::NONE,
+            node: None,
             traffic_mbps: record.request.nvme_bandwidth_mbps,
         };
         let number = (first + grants.len()) as u16;

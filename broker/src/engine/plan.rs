@@ -375,6 +375,7 @@ impl Planner {
                 memory_mib,
                 models: ModelSet::ANY,
                 needs: CapabilitySet::NONE,
+                node: None,
                 traffic_mbps: traffic,
             });
         }

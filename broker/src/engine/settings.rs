@@ -113,7 +113,7 @@ pub(crate) fn default_policy(policies: &PolicyTable) -> PolicySettings {
 /// A policy with the defaults of those settings that it doesn't name.
 pub(crate) fn complete(policies: &PolicyTable, mut policy: PolicySettings) -> PolicySettings {
     for setting in policies.broker_settings() {
-        let default = to_control(setting.default());
+        let default = to_control(setting.default_in_broker());
         policy.settings.entry(setting.name().into()).or_insert(default);
     }
     policy

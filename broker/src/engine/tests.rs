@@ -13,6 +13,7 @@ mod placing;
 mod random;
 mod silence;
 mod speed;
+mod spreading;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
+use rgpu_control::Broker;
 use rgpu_control::api::{LeaseRequest, this_machine};
 use rgpu_control::request::identity;
 use rgpu_control::settings::{self, DEADLINE_VARIABLE, ESTIMATE_VARIABLE, NODE_VARIABLE};
@@ -18,7 +19,7 @@ use crate::Failure;
 use crate::control::{BrokerArguments, TRY_LATER};
 
 /// What to ask a broker for.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Clone)]
 pub(super) struct LeaseArguments {
     #[command(flatten)]
     broker: BrokerArguments,
@@ -30,7 +31,7 @@ pub(super) struct LeaseArguments {
     gpu_memory: Option<u64>,
     /// Share of each GPU's time, such as 25%; `auto` is the least that keeps the deadline, which the broker chooses [default: 100%]
     #[arg(long, value_name = "SHARE", value_parser = parse_share_or_auto, help_heading = "With a broker")]
-    share: Option<u16>,
+    pub share: Option<u16>,
     /// A GPU model that will do; can be given several times [default: any]
     #[arg(long, value_name = "NAME", help_heading = "With a broker")]
     model: Vec<String>,
@@ -74,6 +75,9 @@ pub(super) struct LeaseArguments {
     /// Which of the cluster's nodes this machine is [default: RGPU_NODE, else the broker recognises it]
     #[arg(long, value_name = "NAME", help_heading = "With a broker")]
     node: Option<String>,
+    /// Only GPUs of this node of the cluster, for trying things out; else the broker decides, which knows what is loaded
+    #[arg(long, value_name = "NAME", help_heading = "With a broker")]
+    pub on_node: Option<String>,
     /// A name for the lease, for people [default: the program's]
     #[arg(long, value_name = "NAME", help_heading = "With a broker")]
     name: Option<String>,
@@ -107,6 +111,17 @@ impl LeaseArguments {
         self.broker.given() || self.needs().is_some()
     }
 
+    /// The same at a node and with a share, in thousandths; where nothing is said of waiting, it waits for so many seconds.
+    pub(super) fn at(&self, node: Option<String>, share: u16, wait_s: u32) -> Self {
+        let wait = self.wait.or((!self.now).then_some(wait_s));
+        Self { on_node: node, share: Some(share), wait, ..self.clone() }
+    }
+
+    /// Prepares to speak to the broker.
+    pub(super) fn connect(&self) -> Result<Broker, Failure> {
+        self.broker.connect()
+    }
+
     /// Whether a broker is known.
     pub(super) fn broker_known(&self) -> bool {
         self.broker.url().is_some()
@@ -129,6 +144,7 @@ impl LeaseArguments {
             (self.now, "--now"),
             (self.wait.is_some(), "--wait"),
             (self.node.is_some(), "--node"),
+            (self.on_node.is_some(), "--on-node"),
             (self.name.is_some(), "--name"),
         ]
         .into_iter()
@@ -173,6 +189,7 @@ impl LeaseArguments {
             wait_s: self.wait.map_or(SILENCE.as_secs() as u32, |wait| wait.min(SILENCE.as_secs() as u32)),
             now_or_never: self.now || self.wait == Some(0),
             encrypt: self.encrypt || settings::is_on(ENCRYPT_VARIABLE),
+            on_node: self.on_node.clone(),
         })
     }
 }
@@ -193,7 +210,7 @@ pub(super) fn obtain(
     transport: Option<Choice>,
     signals: &Held,
 ) -> Result<Asked, Failure> {
-    let broker = arguments.broker.connect()?;
+    let broker = arguments.connect()?;
     let end = arguments.wait.map(|wait| Instant::now() + Duration::from_secs(wait.into()));
     let patience = if arguments.now { BRIEFLY } else { PATIENCE };
     let deadline = time(arguments.deadline, DEADLINE_VARIABLE)?;
@@ -267,8 +284,7 @@ mod tests {
 
     #[test]
     fn a_request_says_what_the_options_say() {
-        let line =
-            "--gpus 2 --gpu-memory 4GiB --share 25% --model A --model B --traffic 1Gbit --goal 2m --node n";
+        let line = "--gpus 2 --gpu-memory 4GiB --share 25% --model A --model B --traffic 1Gbit --goal 2m --node n --on-node m";
         let arguments = parse(line).unwrap();
         let key = PrivateKey::generate();
         let request =
@@ -277,7 +293,7 @@ mod tests {
         assert_eq!((request.models.join(","), request.transport.as_str()), ("A,B".to_owned(), "tcp"));
         assert_eq!((request.traffic_mbps, request.goal_s), (Some(1000), Some(120.0)));
         assert_eq!((request.name.as_str(), request.node.as_deref()), ("app", Some("n")));
-        assert_eq!(request.holder, key.public().to_text());
+        assert_eq!((request.holder, request.on_node.as_deref()), (key.public().to_text(), Some("m")));
         assert!(!request.now_or_never && arguments.given());
     }
 

@@ -3,6 +3,7 @@
 mod child;
 pub(crate) mod frameworks;
 mod lease;
+pub(crate) mod profile;
 mod renewal;
 mod seeking;
 mod software;
@@ -115,16 +116,9 @@ enum DeviceSource {
 
 /// Runs the program.
 pub(crate) fn main(arguments: Arguments) -> Outcome {
-    let (program, rest) =
-        arguments.command.split_first().ok_or_else(|| Failure::new("No program was given"))?;
-    let mut command = Command::new(program);
-    command.args(rest);
     let source = find_device_source(&arguments)?;
-    choose_device(&mut command, &arguments, source)?;
-    let links = preload(&mut command)?;
-    if software::is_used(&arguments, source) {
-        software::prepare(&mut command, &arguments.command[0], &links);
-    }
+    let (mut command, _links) = prepare(&arguments, source)?;
+    let program = &arguments.command[0];
     let statistics = arguments.stats.clone().map(Statistics::create).transpose()?;
     if let Some(statistics) = &statistics {
         command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
@@ -144,6 +138,40 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
     // Not left to the end of this function, which a signal may prevent.
     drop(statistics);
     Ok(ExitCode::from(ended.reproduce()))
+}
+
+/// The program's command, with everything by which it finds its GPU but the lease. The links are there until they are dropped.
+fn prepare(arguments: &Arguments, source: DeviceSource) -> Result<(Command, Links), Failure> {
+    let (program, rest) =
+        arguments.command.split_first().ok_or_else(|| Failure::new("No program was given"))?;
+    let mut command = Command::new(program);
+    command.args(rest);
+    choose_device(&mut command, arguments, source)?;
+    let links = preload(&mut command)?;
+    if software::is_used(arguments, source) {
+        software::prepare(&mut command, program, &links);
+    }
+    Ok((command, links))
+}
+
+impl Arguments {
+    /// Of a run with a lease and nothing else that is special.
+    fn leased(lease: LeaseArguments, transport: Option<Choice>, command: Vec<OsString>) -> Self {
+        Self {
+            server: None,
+            in_process: false,
+            transport,
+            token_file: None,
+            stats: None,
+            memory: None,
+            workers: None,
+            multiprocessors: None,
+            devices: None,
+            compute_capability: None,
+            lease,
+            command,
+        }
+    }
 }
 
 /// Runs the program with a lease, which it takes before and gives back afterwards.

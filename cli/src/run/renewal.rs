@@ -81,10 +81,10 @@ impl Renewing {
 pub(super) struct Leased {
     broker: Broker,
     id: LeaseId,
+    /// As it was granted.
+    lease: Lease,
     ticket: Arc<Published>,
     renewing: Arc<Renewing>,
-    /// Where its NVMe devices are.
-    nvmes: Vec<String>,
     released: bool,
 }
 
@@ -102,8 +102,8 @@ impl Leased {
         let published = Arc::new(published);
         let renewing = Arc::new(Renewing::default());
         let (shown, shared) = (published.clone(), renewing.clone());
-        let nvmes = lease.nvmes.iter().filter_map(|nvme| nvme.path.clone()).collect();
-        let leased = Self { broker: broker.clone(), id, ticket: published, renewing, nvmes, released: false };
+        let lease = Lease { token: None, ..lease.clone() };
+        let leased = Self { broker: broker.clone(), id, lease, ticket: published, renewing, released: false };
         let body = move || renew(&broker, ticket, &shown, ttl, &shared);
         spawn_without_signals("renew", body)
             .map_err(|e| Failure::new(format!("Cannot renew the lease: {e}")))?;
@@ -117,7 +117,13 @@ impl Leased {
 
     /// The same by which it learns where its NVMe devices are, if it has any.
     pub(super) fn nvme_variable(&self) -> Option<(&'static str, String)> {
-        (!self.nvmes.is_empty()).then(|| (NVME_DEVICES_VARIABLE, self.nvmes.join(",")))
+        let paths: Vec<&str> = self.lease.nvmes.iter().filter_map(|nvme| nvme.path.as_deref()).collect();
+        (!paths.is_empty()).then(|| (NVME_DEVICES_VARIABLE, paths.join(",")))
+    }
+
+    /// The lease as it was granted, without its token.
+    pub(super) fn lease(&self) -> &Lease {
+        &self.lease
     }
 
     /// Gives it back. Where the program has failed, says why, if it was for the lease.

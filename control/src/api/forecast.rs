@@ -84,7 +84,7 @@ records! {
     }
     /// A change of a waiting request with which it would be granted now: each was tried with the policy that decides.
     pub struct Alternative {
-        /// What would be different: `memory`, `share_milli`, `gpus`, `models`, `encrypt`, `traffic_mbps`, `goal_s`, or a setting of
+        /// What would be different: `memory`, `share_milli`, `gpus`, `models`, `on_node`, `encrypt`, `traffic_mbps`, `goal_s`, or a setting of
         /// the policy.
         pub change: String,
         /// The greatest value with which it would be granted, where it is a number that could be less.

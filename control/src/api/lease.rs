@@ -82,6 +82,9 @@ records! {
         /// Whether what leaves the program's machine is to be encrypted. Only servers that can do so are given then.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pub encrypt: bool,
+        /// Only devices of the node of this name, for trying things out: else the policy decides.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub on_node: Option<String>,
     }
     /// What is to be different.
     #[derive(Default)]

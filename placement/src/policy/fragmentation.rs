@@ -123,8 +123,9 @@ impl Fragmentation {
             return;
         }
         self.seen_count += 1;
-        // Where a task may run is no matter of what it leaves over.
-        let task = Task { only: Vec::new(), preferred: Vec::new(), ..task.clone() };
+        // Where a task or its devices may be is no matter of what it leaves over.
+        let mut task = Task { only: Vec::new(), preferred: Vec::new(), ..task.clone() };
+        task.devices.iter_mut().for_each(|request| request.node = None);
         *self.seen.entry(task).or_default() += 1;
         if self.seen_count.is_power_of_two() {
             let tasks = self.seen.iter().map(|(task, count)| (task.clone(), *count as f64)).collect();

@@ -50,6 +50,8 @@ pub enum Pick<'a> {
     First,
     /// Those with the least free.
     Fullest,
+    /// Those with the most free.
+    Emptiest,
     /// Any.
     Random(&'a mut Rng),
 }
@@ -83,6 +85,9 @@ pub fn grant_locally(
         match &mut pick {
             Pick::First => {}
             Pick::Fullest => fitting.sort_by_key(|&device| (usage.device_milli(device), device)),
+            Pick::Emptiest => {
+                fitting.sort_by_key(|&device| (std::cmp::Reverse(usage.device_milli(device)), device));
+            }
             Pick::Random(rng) => rng.shuffle(&mut fitting),
         }
         for device in fitting.into_iter().take(usize::from(request.count)) {

@@ -17,7 +17,7 @@ pub use deadline::composes;
 pub use explain::{Candidate, Explanation, Step};
 pub use flow_model::settings::{
     AFFINITY_PREFERENCE, DISAGGREGATE_GPUS, DISAGGREGATE_NVMES, LINK_LIMIT, MAX_REMOTE_SHARE, MAX_SLIVER,
-    NETWORK_AWARE, REMOTE_PREFERENCE, SLIVER_ROUNDS, WAIT_WEIGHT,
+    NETWORK_AWARE, REMOTE_PREFERENCE, SLIVER_ROUNDS, SPREAD, WAIT_WEIGHT,
 };
 pub use setting::{Setting, Value};
 pub use table::{PolicyConfig, PolicyKind, PolicyTable};

@@ -18,6 +18,9 @@ pub struct Flag {
     pub about: &'static str,
     /// What it is where nobody says anything.
     pub default: bool,
+    /// What it is in a broker where nobody says anything: what suits people who share a cluster may be something else than what a
+    /// published experiment did.
+    pub default_in_broker: bool,
     /// What reports append to the policy's name where the flag is not at its default, to tell the two apart.
     pub otherwise: &'static str,
     /// Whether a broker's administrator can set it. The others are for experiments in the simulator.
@@ -80,6 +83,14 @@ impl Setting {
     pub fn default(self) -> Value {
         match self {
             Setting::Flag(flag) => Value::Flag(flag.default),
+            Setting::Number(number) => Value::Number(number.default),
+        }
+    }
+
+    /// What it is in a broker where nobody says anything.
+    pub fn default_in_broker(self) -> Value {
+        match self {
+            Setting::Flag(flag) => Value::Flag(flag.default_in_broker),
             Setting::Number(number) => Value::Number(number.default),
         }
     }

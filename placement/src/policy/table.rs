@@ -392,10 +392,13 @@ mod tests {
                 .collect();
             let star = if setting.in_broker() { "" } else { " *" };
             let (name, about) = (setting.name(), setting.about());
+            let default = match (setting.default(), setting.default_in_broker()) {
+                (default, broker) if default == broker => default.to_string(),
+                (default, broker) => format!("{default}; in a broker {broker}"),
+            };
             text += &format!(
-                "| `{name}`{star} | {} | {} | {} | {about} |\n",
+                "| `{name}`{star} | {} | {default} | {} | {about} |\n",
                 of.join(", "),
-                setting.default(),
                 setting.limits()
             );
         }

@@ -1,6 +1,7 @@
 //! Every policy on small clusters, by hand, and all of them on random ones.
 
 mod slivers;
+mod spread;
 
 use std::sync::Arc;
 
@@ -438,7 +439,16 @@ fn jobs() -> impl Strategy<Value = Vec<Job>> {
                         let models = ModelSet::ANY;
                         // The only one that a node may offer, which is the first.
                         let needs = if needy == 0 { CapabilitySet::only(0) } else { CapabilitySet::NONE };
-                        DeviceRequest { kind, count, milli, memory_mib, models, needs, traffic_mbps: mbps }
+                        DeviceRequest {
+                            kind,
+                            count,
+                            milli,
+                            memory_mib,
+                            models,
+                            needs,
+                            node: None,
+                            traffic_mbps: mbps,
+                        }
                     });
                 let task = Task { network_mbps, ..Task::new(cpu, memory) };
                 requests.fold(task, Task::with)

@@ -12,7 +12,8 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use rgpu_control::LeaseId;
-use rgpu_control::api::{Alternative, Basis, LeaseState, PolicySettings};
+use rgpu_control::api::{Alternative, Basis, LeaseState, PolicySettings, SettingValue};
+use rgpu_placement::policy::SPREAD;
 use rgpu_placement::{
     ClusterState, DeviceId, DeviceKind, Error, Grant, JobId, Placement, Policy, Reason, Running, Usage,
     WHOLE, Waiting,
@@ -128,6 +129,30 @@ impl Planner {
         })
     }
 
+    /// For a request for whole devices where parts are spread: how many devices that it could use are only partly used, if their parts
+    /// would fit fewer devices.
+    fn partly_used(&self, id: LeaseId) -> Option<usize> {
+        let spreads = self.settings.policies.find(&self.policy_settings.name).ok()?.settings.iter();
+        let is_set = self.policy_settings.settings.get(SPREAD.name) == Some(&SettingValue::Flag(true));
+        if !is_set || !spreads.map(|setting| setting.name()).any(|name| name == SPREAD.name) {
+            return None;
+        }
+        let job = self.known.get(&id)?.job;
+        let waiting = self.queue.waiting().iter().find(|waiting| waiting.job.id == job)?;
+        let wish = waiting.job.tasks.iter().flat_map(|task| &task.devices).next()?;
+        let (state, empty) = (self.state.as_ref()?, Usage::new(self.state.as_ref()?.cluster(), 0));
+        let (cluster, usage) = (state.cluster(), state.usage());
+        let usable = (0..cluster.devices().len() as u32)
+            .map(DeviceId)
+            .filter(|device| empty.fits_device(cluster, *device, wish));
+        let given: Vec<u32> = usable
+            .map(|device| u32::from(WHOLE - usage.device_milli(device)))
+            .filter(|given| (1..u32::from(WHOLE)).contains(given))
+            .collect();
+        let needed = given.iter().sum::<u32>().div_ceil(u32::from(WHOLE)) as usize;
+        (wish.milli == WHOLE && needed < given.len()).then_some(given.len())
+    }
+
     /// A policy like the one that decides, with some settings changed.
     fn policy_like(&self, settings: &PolicySettings) -> Result<Box<dyn Policy + Send>, Error> {
         super::policy_config(&self.settings.policies, settings, self.settings.seed)?.build()
@@ -212,6 +237,11 @@ impl<'a> Future<'a> {
         }
         for (id, forecast) in &mut self.found {
             forecast.alternatives = advice.remove(id);
+            if let Some(partly) = self.planner.partly_used(*id) {
+                forecast.why += &format!(
+                    "; {partly} devices are only partly used, because parts are spread over devices (`spread` of the policy)"
+                );
+            }
         }
         Ok(self.found)
     }

@@ -93,6 +93,52 @@ async fn what_waits_is_explained_when_somebody_asks() {
 }
 
 #[tokio::test]
+async fn a_wanted_node_is_the_only_one_under_every_policy() {
+    let settings = Settings { round_interval_ms: 50, ..Settings::default() };
+    let (world, mut nodes) = with_nodes(settings, &[1, 2, 1]).await;
+    for name in world.engine.policies(&boss()).unwrap().names {
+        let policy = PolicySettings { name: name.clone(), ..world.settings.policy.clone() };
+        world.engine.set_policy(&boss(), policy).await.unwrap();
+        let on = |node: &str, share, memory| LeaseRequest {
+            on_node: Some(node.into()),
+            ..world.request("machine-of-n0", 1, share, memory)
+        };
+        let mut leases = Vec::new();
+        for (node, share) in [("n2", 1000), ("n1", 500), ("n1", 1000)] {
+            let lease = world.ask("ann", on(node, share, GIB)).await.unwrap();
+            assert_eq!(lease.state, LeaseState::Active, "{name}: {}", lease.reason);
+            assert_eq!(lease.grants[0].node, node, "{name}");
+            leases.push(lease);
+        }
+        // Another node has a device free, and it waits all the same.
+        let waits = world.ask("ann", on("n2", 1000, 0)).await.unwrap();
+        assert_eq!(waits.state, LeaseState::Waiting, "{name}");
+        let why = world.engine.explain(&tenant_named("ann"), waits.id).await.unwrap();
+        assert_eq!(why.alternatives.iter().map(|one| one.change.as_str()).collect::<Vec<_>>(), ["on_node"]);
+        let in_way: Vec<Option<LeaseId>> = why.blocked_by.iter().map(|lease| lease.lease).collect();
+        assert_eq!(in_way, [Some(leases[0].id)], "{name}");
+        leases.push(waits);
+        for lease in leases {
+            world.engine.release(&tenant_named("ann"), lease.id).await.unwrap();
+        }
+        for node in &mut nodes {
+            node.beat(&world.engine).await.unwrap();
+        }
+        world.check();
+    }
+    let nowhere = LeaseRequest { on_node: Some("n9".into()), ..world.request("m", 1, 1000, 0) };
+    let refused = world.ask("ann", nowhere).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::NotFound);
+    assert!(refused.message.contains("n9"), "{}", refused.message);
+    // What that node never has is refused at once, whatever others have.
+    let two = LeaseRequest { on_node: Some("n0".into()), ..world.request("m", 2, 1000, 0) };
+    let policy = PolicySettings { name: "drmaestro".into(), ..world.settings.policy.clone() };
+    world.engine.set_policy(&boss(), policy).await.unwrap();
+    let refused = world.ask("ann", two).await.unwrap_err();
+    assert!(refused.code == ErrorCode::Impossible && refused.message.contains("\"n0\" only"), "{refused:?}");
+}
+
+#[tokio::test]
 async fn every_policy_serves_clients_elsewhere_and_the_choice_is_kept() {
     let (mut world, mut nodes) = with_nodes(Settings::default(), &[2, 2]).await;
     let names = world.engine.policies(&boss()).unwrap().names;

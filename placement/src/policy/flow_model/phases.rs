@@ -254,7 +254,10 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
             }
             let plain = builder.machine(arc.node, 1, fits)?;
             let machine = if side == 1 { plain } else { builder.machine(arc.node, 0, slots)? };
-            out.push((builder.arc(aggregator, machine, slots, arc.cost)?, (arc.node, side == 0)));
+            let request = task.devices.first().filter(|_| side == 0 && task.devices.len() == 1);
+            for (slots, cost) in steps(view, &arc, request, slots) {
+                out.push((builder.arc(aggregator, machine, slots, cost)?, (arc.node, side == 0)));
+            }
         }
         aggregators.push(aggregator);
         arcs.push(out);
@@ -350,6 +353,38 @@ fn server_arcs(view: &mut View<'_>, job: &Job, task: &Task, count: usize) -> Vec
         }
     }
     arcs
+}
+
+/// The arcs that stand for one into a machine with so many slots: how many slots each has, and its cost. Where parts are spread, each
+/// part that a device gives makes its next one dearer; else it is a single arc.
+fn steps(view: &mut View<'_>, arc: &Arc, request: Option<&DeviceRequest>, slots: i64) -> Vec<(i64, f64)> {
+    let Some(request) = request.filter(|request| view.spreads(request)) else {
+        return vec![(slots, arc.cost)];
+    };
+    let devices = view.cluster.node(arc.node).devices();
+    let fitting: Vec<DeviceId> = devices.filter(|&device| view.fits(device, request)).collect();
+    let mut given: Vec<u16> = Vec::new();
+    for device in fitting {
+        let before = crate::WHOLE - view.usage.device_milli(device);
+        let count = parts(view, vec![device], request).min(slots.unsigned_abs());
+        given.extend((0..count).map(|part| before.saturating_add(request.milli.saturating_mul(part as u16))));
+    }
+    given.sort_unstable();
+    let first = given.first().copied().unwrap_or(0);
+    let mut steps: Vec<(i64, f64)> = Vec::new();
+    let mut left = slots;
+    for same in given.chunk_by(|a, b| a == b) {
+        let count = left.min(same.len() as i64);
+        if count > 0 {
+            steps.push((count, arc.cost + View::crowding(same[0]) - View::crowding(first)));
+        }
+        left -= count;
+    }
+    // Slots of which no device is known keep the last price.
+    if left > 0 {
+        steps.push((left, steps.last().map_or(arc.cost, |(_, cost)| *cost)));
+    }
+    steps
 }
 
 /// How many tasks with such a request find all its devices in a node.
@@ -452,7 +487,9 @@ fn device_phase(view: &mut View<'_>, batch: &mut Batch<'_>, kind: DeviceKind) ->
             }
             if slots > 0 {
                 let machine = builder.machine(arc.node, 1, slots as i64)?;
-                out.push((builder.arc(aggregator, machine, slots as i64, arc.cost)?, arc.node));
+                for (slots, cost) in steps(view, &arc, Some(request), slots as i64) {
+                    out.push((builder.arc(aggregator, machine, slots, cost)?, arc.node));
+                }
             }
         }
         aggregators.push(aggregator);

@@ -10,6 +10,7 @@ pub static NETWORK_AWARE: Flag = Flag {
     name: "network_aware",
     about: "Whether the network's load counts",
     default: true,
+    default_in_broker: true,
     otherwise: "unaware",
     in_broker: true,
 };
@@ -93,6 +94,7 @@ pub static DISAGGREGATE_GPUS: Flag = Flag {
     name: "disaggregate_gpus",
     about: "Whether GPUs of other nodes may be given",
     default: true,
+    default_in_broker: true,
     otherwise: "local-gpus",
     in_broker: false,
 };
@@ -102,8 +104,21 @@ pub static DISAGGREGATE_NVMES: Flag = Flag {
     name: "disaggregate_nvmes",
     about: "Whether NVMes of other nodes may be given",
     default: true,
+    default_in_broker: true,
     otherwise: "local-nvmes",
     in_broker: false,
+};
+
+/// Whether a part of a device is taken of the device of which most is free, among places that are equal otherwise, so that programs
+/// share a device only where there are fewer devices than programs. Else parts fill up devices, so that others stay wholly free.
+/// The published experiments do the latter.
+pub static SPREAD: Flag = Flag {
+    name: "spread",
+    about: "Whether parts of devices go where most is free, instead of filling up devices",
+    default: false,
+    default_in_broker: true,
+    otherwise: "spread",
+    in_broker: true,
 };
 
 /// All of them are read by `drmaestro`.
@@ -118,6 +133,7 @@ pub(in crate::policy) static DRMAESTRO_SETTINGS: &[Setting] = &[
     Setting::Number(&SLIVER_ROUNDS),
     Setting::Flag(&DISAGGREGATE_GPUS),
     Setting::Flag(&DISAGGREGATE_NVMES),
+    Setting::Flag(&SPREAD),
 ];
 
 /// Where nothing is remote, there are fewer. (The cost of leaving a task unscheduled is measured by the worst placement
@@ -126,6 +142,7 @@ pub(in crate::policy) static FIRMAMENT_SETTINGS: &[Setting] = &[
     Setting::Number(&REMOTE_PREFERENCE),
     Setting::Number(&AFFINITY_PREFERENCE),
     Setting::Number(&WAIT_WEIGHT),
+    Setting::Flag(&SPREAD),
 ];
 
 /// Whether any devices may be remote.
@@ -162,6 +179,8 @@ pub(crate) struct FlowSettings {
     pub max_sliver: u16,
     /// What [`SLIVER_ROUNDS`] is set to; the greatest number for infinite.
     pub sliver_rounds: u32,
+    /// What [`SPREAD`] is set to.
+    pub spread: bool,
 }
 
 impl FlowSettings {
@@ -177,6 +196,7 @@ impl FlowSettings {
             wait_weight: config.get(&WAIT_WEIGHT),
             max_sliver: (config.get(&MAX_SLIVER) * f64::from(crate::WHOLE)).round() as u16,
             sliver_rounds: config.get(&SLIVER_ROUNDS) as u32,
+            spread: config.get(&SPREAD),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::job::{DeviceRequest, Job, Task};
 use crate::placement::{Grant, Placement, TaskPlacement};
 use crate::policy::Work;
 use crate::policy::fragmentation::{Fragmentation, Shape, fgd_cost};
+use crate::policy::local::{Pick, grant_locally};
 use crate::profile::{Conditions, Profiles};
 use crate::queue::Waiting;
 use crate::state::{ClusterState, Neighbour};
@@ -16,6 +17,10 @@ use crate::usage::Usage;
 /// So much the growth of fragmentation (0 to 100) weighs in a cost: it decides between places that are equal
 /// otherwise.
 const FRAGMENTATION: f64 = 1e-4;
+
+/// Where parts are spread, so much more it costs to take a part of a device of which nearly all is given than of one that is free: no
+/// more than fragmentation weighs at most.
+const CROWDING: f64 = 1e-2;
 
 /// So much it costs to use up a neighbour's slack: whoever breaks his objective anyway goes where others have, too.
 const SLACK: f64 = 1.0;
@@ -474,6 +479,36 @@ impl View<'_> {
         left <= self.max_sliver || leftovers[usize::from(left)] == 0
     }
 
+    /// Whether parts for such a request go to the devices of which most is free.
+    pub(super) fn spreads(&self, request: &DeviceRequest) -> bool {
+        self.settings.spread && request.milli < WHOLE
+    }
+
+    /// Where parts are spread: what it adds to a cost to take so many thousandths of a device when so many of it are given.
+    pub(super) fn crowding(given: u16) -> f64 {
+        CROWDING * f64::from(given) / f64::from(WHOLE)
+    }
+
+    /// The least that it adds to take a part of one of a node's devices.
+    fn least_crowding(&mut self, node: NodeId, request: &DeviceRequest) -> f64 {
+        let mut most_free = 0;
+        for device in self.cluster.node(node).devices() {
+            if self.fits(device, request) {
+                most_free = most_free.max(self.usage.device_milli(device));
+            }
+        }
+        Self::crowding(WHOLE - most_free)
+    }
+
+    /// Gives a task devices of a node: where parts are spread, those of which most is free, else those where fragmentation grows the
+    /// least.
+    fn grant_in(&mut self, node: NodeId, task: &Task) -> Option<TaskPlacement> {
+        match task.devices.iter().any(|request| self.spreads(request)) {
+            true => grant_locally(self.cluster, &self.usage, node, task, Pick::Emptiest),
+            false => self.fragmentation.grant(self.cluster, &self.usage, node, task),
+        }
+    }
+
     /// What the server-centric arcs of a task have in common.
     pub(super) fn server_key(&mut self, task: &Task) -> ServerKey {
         let alone = Task::new(task.cpu_milli, task.memory_mib);
@@ -497,6 +532,12 @@ impl View<'_> {
         arc.cost += broken as f64 * self.unscheduled_at_first() + used * SLACK;
         let (task, shape) =
             if arc.remote_share == 0.0 { (task, key.with) } else { (&key.alone, key.alone_shape) };
+        if task.devices.iter().any(|request| self.spreads(request)) {
+            for request in task.devices.iter().filter(|request| request.milli < WHOLE) {
+                arc.cost += self.least_crowding(arc.node, request);
+            }
+            return arc;
+        }
         let growth = self.fragmentation.growth(self.cluster, &self.usage, arc.node, task, shape);
         arc.cost += fgd_cost(growth.unwrap_or(f64::INFINITY)) * FRAGMENTATION;
         arc
@@ -523,6 +564,7 @@ impl View<'_> {
         }
         let rank = match self.fitting(node, request) {
             0 => return Err("no suitable devices free"),
+            _ if self.spreads(request) => self.least_crowding(node, request),
             _ => self.device_rank(key, node).unwrap_or(0.0),
         };
         let mut arc = if node == home {
@@ -558,13 +600,13 @@ impl View<'_> {
         let parts = task.devices.iter().any(|request| request.milli < WHOLE);
         let with_devices = with_devices && !(parts && self.spares_slivers());
         let all = with_devices || task.devices.iter().all(|request| !self.disaggregated(request));
-        let local = if all { self.fragmentation.grant(self.cluster, &self.usage, node, task) } else { None };
+        let local = if all { self.grant_in(node, task) } else { None };
         let at = match local {
             Some(at) => at,
             None => {
                 let mut only_local = task.clone();
                 only_local.devices.retain(|request| !self.disaggregated(request));
-                let mut at = self.fragmentation.grant(self.cluster, &self.usage, node, &only_local)?;
+                let mut at = self.grant_in(node, &only_local)?;
                 // The numbers of the requests are those of the whole task.
                 let numbers: Vec<u16> = (0..task.devices.len() as u16)
                     .filter(|&i| !self.disaggregated(&task.devices[usize::from(i)]))
@@ -594,7 +636,8 @@ impl View<'_> {
         Some(at)
     }
 
-    /// Takes one device of a node for a task that is in `at.node`; the one where fragmentation grows the least.
+    /// Takes one device of a node for a task that is in `at.node`: the one where fragmentation grows the least or, where parts are
+    /// spread, of which most is free.
     pub(super) fn take_device(
         &mut self,
         at: &mut TaskPlacement,
@@ -608,14 +651,15 @@ impl View<'_> {
             if !taken && self.fits(device, request) && Usage::goes_with(self.cluster, &at.grants, device) {
                 // After one that is used alone, the node has no other for the task.
                 let alone = request.count > 1 && self.cluster.device(device).alone;
-                let rank = (alone, self.usage.device_milli(device));
+                let free = self.usage.device_milli(device);
+                let rank = (alone, if self.spreads(request) { WHOLE - free } else { free });
                 if best.is_none_or(|(least, _)| rank < least) {
                     best = Some((rank, device));
                 }
             }
         }
         let Some((_, mut device)) = best else { return false };
-        if request.milli < WHOLE && !self.spares_slivers() {
+        if request.milli < WHOLE && !self.spares_slivers() && !self.spreads(request) {
             let one = self.device_key(request).one;
             if let Some(choice) = self.fragmentation.grant(self.cluster, &self.usage, node, &one)
                 && !at.grants.iter().any(|g| g.device == choice.grants[0].device && g.request == number)

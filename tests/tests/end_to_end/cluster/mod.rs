@@ -10,10 +10,12 @@ mod nvidia;
 mod own;
 mod partitions;
 mod policy;
+mod profile;
 mod requests;
 mod servers_lost;
 mod state;
 mod tokens;
+mod waiting;
 
 use std::time::Duration;
 
@@ -42,6 +44,8 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(policy::tests());
     tests.extend(requests::tests());
     tests.extend(drmaestro::tests());
+    tests.extend(profile::tests());
+    tests.extend(waiting::tests());
     tests
 }
 

@@ -96,6 +96,10 @@ impl Future<'_> {
             let text = "a GPU of another model: without --model".to_owned();
             add(LeaseRequest { models: Vec::new(), ..request.clone() }, "models", None, text);
         }
+        if request.on_node.is_some() {
+            let text = "a GPU of another node: without --on-node".to_owned();
+            add(LeaseRequest { on_node: None, ..request.clone() }, "on_node", None, text);
+        }
         if request.encrypt && !self.planner.settings.encrypt {
             let text = "a connection that is not encrypted: without --encrypt".to_owned();
             add(LeaseRequest { encrypt: false, ..request.clone() }, "encrypt", None, text);
