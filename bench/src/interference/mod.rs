@@ -259,10 +259,7 @@ pub(crate) fn main(options: &Options) -> Result<(), Failure> {
     }
     progress.0.finish_and_clear();
     let points = intensities.iter().zip(&series).map(|(percent, series)| series.point(*percent));
-    let mut points: Vec<Point> =
-        points.collect::<Option<_>>().ok_or_else(|| Failure::new("Nothing was measured"))?;
-    let alone = points.first().map_or(f64::NAN, |point| point.network_s.p50);
-    points.iter_mut().for_each(|point| point.network_ratio = point.network_s.p50 / alone);
+    let points: Option<Vec<Point>> = points.collect();
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         cores: std::thread::available_parallelism().map_or(0, usize::from),
@@ -270,7 +267,7 @@ pub(crate) fn main(options: &Options) -> Result<(), Failure> {
         link_made_here: ends.here.is_some(),
         rounds: options.rounds,
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        points,
+        points: beside_alone(points.ok_or_else(|| Failure::new("Nothing was measured"))?),
     };
     print!("{}", report.table());
     if let Some(path) = &options.json {
@@ -281,6 +278,13 @@ pub(crate) fn main(options: &Options) -> Result<(), Failure> {
         report.draw(directory)?;
     }
     Ok(())
+}
+
+/// Compares each point with the first one, which is alone.
+fn beside_alone(mut points: Vec<Point>) -> Vec<Point> {
+    let alone = points.first().map_or(f64::NAN, |point| point.network_s.p50);
+    points.iter_mut().for_each(|point| point.network_ratio = point.network_s.p50 / alone);
+    points
 }
 
 impl Report {
@@ -384,15 +388,19 @@ mod tests {
             link_made_here: true,
             rounds: 3,
             command: vec!["./app".into(), "n=1".into()],
-            points: vec![Series { runs: vec![run(1.0)], ..Series::default() }.point(0).unwrap(), point],
+            points: beside_alone(vec![
+                Series { runs: vec![run(1.0)], ..Series::default() }.point(0).unwrap(),
+                point,
+            ]),
         };
         let table = report.table();
         assert!(
             table.starts_with("interference: ./app n=1, a link of 100 Mbit/s made here, 2 cores"),
             "{table}"
         );
-        assert!(table.contains("beside 50%  40+30"), "{table}");
-        assert!(table.contains("20.0% (15.0–25.0)"), "{table}");
+        let beside = table.lines().last().unwrap();
+        let cells = ["beside 50%", " 40+30 ", " 20.0% (15.0–25.0) ", " 2.00"];
+        assert!(cells.iter().all(|cell| beside.contains(cell)), "{table}");
         assert_eq!(serde_json::to_value(&report).unwrap()["points"][1]["network_percent"]["p50"], 20.0);
         assert!(Series::default().point(0).is_none());
     }
