@@ -8,7 +8,7 @@ use rgpu_control::settings;
 use rgpu_control::units::{parse_bytes, parse_capability, parse_duration};
 use rgpu_protocol::transport::Choice;
 use rgpu_server::agent::AgentOptions;
-use rgpu_server::{DeviceSpec, Encryption, Options, TlsOptions};
+use rgpu_server::{DeviceSpec, Encryption, Options, ProcessorOptions, TlsOptions};
 
 use crate::control::{Identity, parse_identity};
 use crate::{Failure, Outcome};
@@ -142,9 +142,24 @@ struct Cluster {
     /// The switch that the machine is connected to, as the broker's configuration names it
     #[arg(long, value_name = "NAME", requires = "broker")]
     switch: Option<String>,
+    #[arg(help = format!("Where resctrl is mounted, by which leases are given cache ways and memory bandwidth [default: {}]",
+        settings::RESCTRL),
+        long, value_name = "FOLDER", requires = "broker")]
+    resctrl: Option<PathBuf>,
+    /// A cgroup (version 2) that was given to this server, in which leases are given weights [default: none, and no weights]
+    #[arg(long, value_name = "FOLDER", requires = "broker")]
+    cgroup: Option<PathBuf>,
 }
 
 impl Cluster {
+    fn processors(&self) -> ProcessorOptions {
+        let default = ProcessorOptions::default();
+        ProcessorOptions {
+            resctrl: self.resctrl.clone().unwrap_or(default.resctrl),
+            cgroup: self.cgroup.clone(),
+        }
+    }
+
     fn agent(self) -> Option<AgentOptions> {
         Some(AgentOptions {
             broker: self.broker?,
@@ -180,6 +195,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
         image_cache_bytes: arguments.image_cache_size,
         broker_key: arguments.cluster.broker_key.clone().zip(arguments.cluster.node.clone()),
         lease_grace: arguments.cluster.lease_grace.unwrap_or(Duration::from_secs(settings::LEASE_GRACE_S)),
+        processors: arguments.cluster.processors(),
         agent: arguments.cluster.agent(),
         tls: TlsOptions {
             encryption: arguments.tls,

@@ -17,6 +17,7 @@ mod model;
 mod nodes;
 mod outstanding;
 mod plan;
+mod processors;
 mod settings;
 mod silence;
 #[cfg(test)]
@@ -45,6 +46,7 @@ use tokio::time::Instant;
 pub use clock::{Clock, SystemClock};
 pub use counters::{Counters, Histogram};
 pub use events::Events;
+pub use processors::{ProcessorSettings, ProfileProcessors};
 pub use settings::{Limits, ProfileSettings, Settings};
 pub(crate) use settings::{from_control, setting};
 pub use withdrawn::Withdrawn;

@@ -49,6 +49,7 @@ impl Core {
             transport: record.request.transport.clone(),
             client_node: record.home.clone(),
             usage,
+            processors: entry.processor_views(),
             sessions: entry.live.usage.values().map(|(sessions, _)| sessions).sum(),
             ca: self.settings.data_ca.clone(),
         }
@@ -114,6 +115,7 @@ impl Core {
             devices: about.devices.len() as u32,
             leases: live.leases.len() as u32,
             peers: live.peers.clone(),
+            controls: about.controls.clone(),
         }
     }
 
@@ -143,6 +145,7 @@ impl Core {
             devices: 0,
             leases: 0,
             peers: Vec::new(),
+            controls: None,
         }));
         views
     }

@@ -7,6 +7,7 @@ mod cluster;
 mod lease;
 mod machine;
 mod node;
+mod processors;
 mod records;
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,7 @@ pub use node::{
     Device, DeviceLoad, DeviceReport, Drain, EndedOrder, GrantUsage, Heartbeat, LeaseOrder, LeaseProof,
     LeaseReport, Node, Orders, Peer, PeerTime, Registration, Welcome,
 };
+pub use processors::{NodeProcessors, ProcessorControls, ProcessorOrder, ProcessorUsage};
 
 /// The header of answers of a broker that only stands by: another one is to be asked.
 pub const STANDBY_HEADER: &str = "x-rgpu-standby";

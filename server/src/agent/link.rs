@@ -130,6 +130,9 @@ impl BrokerLink {
     fn follow(&self, orders: &Orders) {
         self.peers.set(&self.name, &orders.peers);
         self.site.leases.apply(orders);
+        if let Some(applications) = &self.site.applications {
+            applications.follow(orders);
+        }
     }
 
     fn registration(&self, address: String, local_address: Option<String>, nic_mbps: u64) -> Registration {
@@ -144,6 +147,7 @@ impl BrokerLink {
             memory_mib: facts::memory_mib(),
             nic_mbps,
             switch: self.options.switch.clone(),
+            controls: self.site.applications.as_ref().map(|applications| applications.controls()),
             devices: self.devices.clone(),
             transports: facts::transports(self.site.connectors, self.site.transport),
             tls: self.site.tls.is_some(),
@@ -243,8 +247,11 @@ impl BrokerLink {
     fn heartbeat(&self, meter: &mut Meter, own: &mut OwnTraffic, leaving: bool) -> Heartbeat {
         // Before the report: a lease that begins in between is then in the report, or refused by those orders.
         let orders = self.site.leases.applied();
-        let (leases, ended) = self.site.leases.report();
-        let used = self.site.leases.used_by_ended(&ended);
+        let (mut leases, ended) = self.site.leases.report();
+        let mut used = self.site.leases.used_by_ended(&ended);
+        if let Some(applications) = &self.site.applications {
+            applications.add_to(&mut leases, &mut used);
+        }
         let load = meter.measure(own.so_far(&leases));
         Heartbeat {
             instance: self.instance,
@@ -402,7 +409,7 @@ mod tests {
     use rgpu_control::api::GrantUsage;
 
     fn lease(id: u64, usage: &[GrantUsage]) -> LeaseReport {
-        LeaseReport { lease: LeaseId(id), version: 1, sessions: 1, usage: usage.to_vec() }
+        LeaseReport { lease: LeaseId(id), version: 1, sessions: 1, usage: usage.to_vec(), processors: None }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod faults;
 mod nvidia;
 mod partitions;
 mod policy;
+mod processors;
 mod servers_lost;
 mod state;
 mod tokens;
@@ -36,6 +37,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(faults::tests());
     tests.extend(examples::tests());
     tests.extend(policy::tests());
+    tests.extend(processors::tests());
     tests
 }
 
