@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rgpu_control::api::PolicySettings;
 use rgpu_placement::{PolicyTable, SwitchSpec};
 
-use crate::engine::{Limits, ProfileSettings, Settings};
+use crate::engine::{Limits, ProcessorSettings, ProfileSettings, Settings};
 
 pub use said::name_problem;
 
@@ -54,6 +54,8 @@ pub struct Config {
     pub node_switches: BTreeMap<String, String>,
     /// What is known of applications.
     pub profiles: Vec<ProfileSettings>,
+    /// What servers hold all leases to beside devices.
+    pub processors: ProcessorSettings,
     /// The profile of programs that name none.
     pub default_profile: Option<String>,
     /// The limits of tenants that have none of their own.
@@ -106,6 +108,7 @@ impl Default for Config {
             switches: engine.switches,
             node_switches: BTreeMap::new(),
             profiles: engine.profiles,
+            processors: engine.processors,
             default_profile: None,
             limits: engine.limits,
             tenants: engine.tenants,
@@ -237,6 +240,7 @@ impl Config {
             default_nic_mbps: self.client_nic_mbps,
             switches: self.switches.clone(),
             profiles,
+            processors: self.processors,
             limits: self.limits,
             tenants: self.tenants.clone(),
             encrypt: self.encrypt,

@@ -240,12 +240,13 @@ impl Collector for Snapshot {
 
 impl Snapshot {
     fn encode_leases(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut counts = std::collections::BTreeMap::<(&str, &str), (u64, u64, u64)>::new();
+        let mut counts = std::collections::BTreeMap::<(&str, &str), (u64, u64, u64, u64)>::new();
         for lease in self.leases.iter().filter(|lease| lease.state != LeaseState::Ended) {
             let count = counts.entry((&lease.tenant, lease.state.name())).or_default();
             count.0 += 1;
             count.1 += lease.grants.iter().map(|grant| u64::from(grant.share_milli)).sum::<u64>();
             count.2 += lease.grants.iter().map(|grant| grant.memory).sum::<u64>();
+            count.3 += lease.processors.iter().map(|node| u64::from(node.usage.cpu_milli)).sum::<u64>();
         }
         let labels =
             |&(tenant, state): &(&str, &str)| [("tenant", tenant.to_owned()), ("state", state.to_owned())];
@@ -261,7 +262,11 @@ impl Snapshot {
             ("lease_memory", "Device memory granted to leases", Some(Unit::Bytes)),
             &counts,
             |(key, count)| Some((labels(key), count.2 as f64)),
-        )
+        )?;
+        let help = "Measured: processors that the programs of leases use on their nodes";
+        gauges(encoder, ("lease_processors", help, None), &counts, |(key, count)| {
+            Some((labels(key), count.3 as f64 / 1000.0))
+        })
     }
 
     fn encode_nodes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

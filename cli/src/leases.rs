@@ -83,10 +83,10 @@ pub(crate) fn main(arguments: &Arguments) -> Outcome {
 /// Leases, a line for each.
 pub(crate) fn table(leases: &[Lease]) -> Table {
     let titles = &[
-        "LEASE", "NAME", "TENANT", "STATE", "GPUS", "MEMORY", "SHARE", "USED", "BUSY", "WHERE", "FOR", "AGE",
-        "DEADLINE", "NOTE",
+        "LEASE", "NAME", "TENANT", "STATE", "GPUS", "MEMORY", "SHARE", "USED", "BUSY", "CPUS", "CORES",
+        "WHERE", "FOR", "AGE", "DEADLINE", "NOTE",
     ];
-    let mut table = Table::new(titles, &[4, 5, 6, 7, 8, 11]);
+    let mut table = Table::new(titles, &[4, 5, 6, 7, 8, 9, 13]);
     for lease in leases {
         table.row([
             lease.id.to_string(),
@@ -101,6 +101,8 @@ pub(crate) fn table(leases: &[Lease]) -> Table {
             each(lease.grants.iter().map(|grant| units::percent(grant.share_milli.into()))),
             each(lease.usage.iter().map(|usage| units::bytes(usage.memory))),
             each(lease.usage.iter().map(|usage| units::percent(usage.share_milli.into()))),
+            each(lease.processors.iter().map(|node| cpus(node.usage.cpu_milli))),
+            each(lease.processors.iter().filter_map(|node| node.usage.cores.clone())),
             places(lease),
             lease.client_node.clone(),
             units::age(lease.submitted),
@@ -140,6 +142,11 @@ fn note(lease: &Lease) -> String {
     }
 }
 
+/// Thousandths of processors.
+fn cpus(milli: u32) -> String {
+    format!("{:.1}", f64::from(milli) / 1000.0)
+}
+
 /// What all devices have, or what each has.
 fn each(values: impl Iterator<Item = String>) -> String {
     let mut values: Vec<String> = values.collect();
@@ -177,7 +184,7 @@ mod tests {
         let snapshot = example();
         let lines = table(&snapshot.leases).lines();
         assert_eq!(lines.len(), 1 + snapshot.leases.len());
-        for part in ["train", "ann", "active", "1.0 GiB", "25%", "s0:0", "client"] {
+        for part in ["train", "ann", "active", "1.0 GiB", "25%", "1.9", "4-5", "s0:0", "client"] {
             assert!(lines[1].contains(part), "{part}: {lines:?}");
         }
         assert!(lines[2].contains("waiting") && lines[2].contains("all devices are taken"), "{lines:?}");

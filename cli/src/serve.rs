@@ -10,7 +10,7 @@ use rgpu_control::units::{parse_bytes, parse_capability, parse_duration, parse_m
 use rgpu_protocol::transport::Choice;
 use rgpu_server::agent::AgentOptions;
 use rgpu_server::nvme::{COMMAND_TIME, NvmeOptions, Template};
-use rgpu_server::{DeviceSpec, Encryption, Options, TlsOptions};
+use rgpu_server::{DeviceSpec, Encryption, Options, ProcessorOptions, TlsOptions};
 
 use crate::control::{Identity, parse_identity};
 use crate::{Failure, Outcome};
@@ -161,6 +161,13 @@ struct Cluster {
     /// The folder where it is written down which are attached [default: ~/.local/state/rgpu]
     #[arg(long, value_name = "DIR", requires = "nvme")]
     nvme_state: Option<PathBuf>,
+    #[arg(help = format!("Where resctrl is mounted, by which leases are given cache ways and memory bandwidth [default: {}]",
+        settings::RESCTRL),
+        long, value_name = "FOLDER", requires = "broker")]
+    resctrl: Option<PathBuf>,
+    /// A cgroup (version 2) that was given to this server, in which leases are given weights [default: none, and no weights]
+    #[arg(long, value_name = "FOLDER", requires = "broker")]
+    cgroup: Option<PathBuf>,
 }
 
 /// An NVMe device, as `--nvme` describes it.
@@ -181,6 +188,14 @@ fn default_state() -> Option<PathBuf> {
 }
 
 impl Cluster {
+    fn processors(&self) -> ProcessorOptions {
+        let default = ProcessorOptions::default();
+        ProcessorOptions {
+            resctrl: self.resctrl.clone().unwrap_or(default.resctrl),
+            cgroup: self.cgroup.clone(),
+        }
+    }
+
     fn nvmes(&self) -> Result<Option<NvmeOptions>, Failure> {
         let (Some(attach), Some(detach)) = (&self.nvme_attach, &self.nvme_detach) else { return Ok(None) };
         let state = self.nvme_state.clone().or_else(default_state);
@@ -235,6 +250,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
         image_cache_bytes: arguments.image_cache_size,
         broker_key: arguments.cluster.broker_key.clone().zip(arguments.cluster.node.clone()),
         lease_grace: arguments.cluster.lease_grace.unwrap_or(Duration::from_secs(settings::LEASE_GRACE_S)),
+        processors: arguments.cluster.processors(),
         agent: arguments.cluster.agent()?,
         tls: TlsOptions {
             encryption: arguments.tls,

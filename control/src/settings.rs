@@ -26,6 +26,8 @@ pub const BROKER_CONFIG_VARIABLE: &str = "RGPU_BROKER_CONFIG";
 pub const BROKER_DATA_DIR_VARIABLE: &str = "RGPU_BROKER_DATA_DIR";
 /// For how many seconds a node goes on with a lease whose time is over, while it hears nothing of its broker: a day.
 pub const LEASE_GRACE_S: u64 = 86_400;
+/// Where Linux's resctrl is usually mounted.
+pub const RESCTRL: &str = "/sys/fs/resctrl";
 /// The [ticket](crate::ticket) of a program's lease.
 pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
 /// Which of the cluster's nodes this machine is, where its host name doesn't say.

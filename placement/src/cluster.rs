@@ -27,6 +27,10 @@ pub struct NodeSpec {
     pub switch: Option<String>,
     /// What it can do that not all nodes can, by name: requests for devices can need it of the devices' nodes.
     pub offers: Vec<String>,
+    /// Ways of the last-level cache that can be given to jobs; 0 where they cannot.
+    pub llc_ways: u32,
+    /// Memory bandwidth that can be given to jobs, in GB/s (or another unit, the same in profiles); 0 where it cannot.
+    pub memory_bandwidth: f64,
 }
 
 impl NodeSpec {
@@ -41,6 +45,8 @@ impl NodeSpec {
             nic_mbps: 0,
             switch: None,
             offers: Vec::new(),
+            llc_ways: 0,
+            memory_bandwidth: 0.0,
         }
     }
 
@@ -136,6 +142,10 @@ pub struct Node {
     pub switch: Option<SwitchId>,
     /// What it offers.
     pub offers: CapabilitySet,
+    /// Ways of the last-level cache that can be given to jobs.
+    pub llc_ways: u32,
+    /// Memory bandwidth that can be given to jobs, in the unit of the profiles.
+    pub memory_bandwidth: f64,
     pub(crate) regions: std::ops::Range<u32>,
     pub(crate) devices: std::ops::Range<u32>,
 }
@@ -329,6 +339,10 @@ impl Cluster {
         limit("cpu_milli", of, spec.cpu_milli)?;
         limit("memory_mib", of, spec.memory_mib)?;
         limit("nic_mbps", of, spec.nic_mbps)?;
+        if !spec.memory_bandwidth.is_finite() || spec.memory_bandwidth < 0.0 {
+            let value = spec.memory_bandwidth.to_string();
+            return Err(Error::Range { what: "memory_bandwidth", of: of(), value, must: "not negative" });
+        }
         if self.names.insert(spec.name.clone(), id).is_some() {
             return Err(Error::Duplicate { what: "node", name: spec.name });
         }
@@ -406,6 +420,8 @@ impl Cluster {
             nic_mbps: spec.nic_mbps,
             switch,
             offers,
+            llc_ways: spec.llc_ways,
+            memory_bandwidth: spec.memory_bandwidth,
             regions: first_region..self.regions.len() as u32,
             devices: first_device..self.devices.len() as u32,
         });

@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use crate::error::Error;
 use crate::ids::ProfileId;
 use crate::sharing::Sharing;
+use crate::spread::Spread;
 
 /// What was measured of an application beforehand ("offline profiling").
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +35,9 @@ pub struct Profile {
     pub numa_slowdown: f64,
     /// How it fares on devices that are composed, or that it shares; `None` if nothing is known of that.
     pub sharing: Option<Sharing>,
+    /// What spreading over more nodes does to it, and what it needs of their caches and memory; `None` if nothing is known of
+    /// that.
+    pub spread: Option<Spread>,
 }
 
 impl Profile {
@@ -46,6 +50,7 @@ impl Profile {
             sensitivity: 0.0,
             numa_slowdown: 0.0,
             sharing: None,
+            spread: None,
         }
     }
 
@@ -99,7 +104,7 @@ pub struct Conditions {
     /// Whether its cores and its local devices are in different NUMA regions.
     pub numa_crossed: bool,
     /// By which part it takes longer on the devices that it has than on one alone (negative: that much less), as its
-    /// profile's [`Sharing`] says.
+    /// profile's [`Sharing`] says, and on as many nodes as it has, as its [`Spread`] says.
     pub crowding: f64,
 }
 

@@ -2,7 +2,16 @@
 //!
 //! A program's profile says how long it takes at each scale factor (1: as few nodes as possible; k: k times as many) and what cache
 //! and memory bandwidth do to it. From that follow its class, what it needs of a node, and the nodes that suit it best. Pure
-//! functions: whoever watches the nodes brings the profiles and what is free along.
+//! functions: whoever watches the nodes brings the profiles and what is free along. The policies that go by them are in
+//! `policy/spreading.rs`.
+
+use std::collections::BTreeSet;
+
+use crate::cluster::{Cluster, Node, WHOLE};
+use crate::error::Error;
+use crate::ids::{DeviceKind, NodeId};
+use crate::job::Task;
+use crate::placement::Placement;
 
 /// What a node has, or has free, or what a job wants of each of its nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,6 +32,99 @@ impl Amounts {
             && enough(self.ways, wanted.ways)
             && enough(self.bandwidth, wanted.bandwidth)
     }
+}
+
+/// What is known of a program that can be spread: its `profile` in the sense of section 4.3, with what it needs worked out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    scales: Vec<AtScale>,
+}
+
+/// A program at one scale factor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AtScale {
+    /// The scale factor: it has so many times as many nodes as the fewest that hold it.
+    pub scale: u32,
+    /// Its time alone, by that at scale factor 1.
+    pub time: f64,
+    /// The ways of the last-level cache that it needs of each of its nodes ([`demand`]).
+    pub ways: u32,
+    /// The memory bandwidth that it then takes of each of its nodes, in the unit of the nodes' own.
+    pub bandwidth: f64,
+}
+
+impl Spread {
+    /// Of these scale factors, of which one must be 1. They are put into their order.
+    pub fn new(mut scales: Vec<AtScale>) -> Result<Spread, Error> {
+        scales.sort_by_key(|at| at.scale);
+        let range = |what, value: String, must| {
+            Err(Error::Range { what, of: "a profile's spread".into(), value, must })
+        };
+        if scales.first().is_none_or(|at| at.scale != 1) {
+            return range(
+                "the smallest scale factor",
+                format!("{:?}", scales.first().map(|at| at.scale)),
+                "1",
+            );
+        }
+        if let Some(pair) = scales.windows(2).find(|pair| pair[0].scale == pair[1].scale) {
+            return range("a scale factor", pair[0].scale.to_string(), "there once");
+        }
+        for at in &scales {
+            if !at.time.is_finite() || at.time <= 0.0 {
+                return range("time", at.time.to_string(), "greater than 0");
+            }
+            if !at.bandwidth.is_finite() || at.bandwidth < 0.0 {
+                return range("bandwidth", at.bandwidth.to_string(), "not negative");
+            }
+        }
+        let compact = scales[0].time;
+        scales.iter_mut().for_each(|at| at.time /= compact);
+        Ok(Spread { scales })
+    }
+
+    /// What is known at each scale factor, the smallest first.
+    pub fn scales(&self) -> &[AtScale] {
+        &self.scales
+    }
+
+    /// What is known at the greatest scale factor that is not above this one.
+    pub fn at(&self, scale: u32) -> &AtScale {
+        let after = self.scales.partition_point(|at| at.scale <= scale);
+        &self.scales[after.saturating_sub(1)]
+    }
+
+    /// The scale factors in the order in which they are tried with the slowdown threshold α ([`scales`]).
+    pub fn tried(&self, alpha: f64) -> Vec<u32> {
+        let times: Vec<(u32, f64)> = self.scales.iter().map(|at| (at.scale, at.time)).collect();
+        scales(&times, alpha)
+    }
+}
+
+/// The fewest nodes that hold tasks that are alike in equal parts: scale factor 1. `None` if no number of nodes does; of unlike tasks,
+/// it is that of as many like the first.
+pub fn compact_nodes(cluster: &Cluster, tasks: &[Task]) -> Option<usize> {
+    let task = tasks.first().filter(|_| tasks.len() > 1);
+    let Some(task) = task else { return Some(1) };
+    let holds = |node: &Node| {
+        let server = [(node.cpu_milli, task.cpu_milli), (node.memory_mib, task.memory_mib)];
+        let devices = DeviceKind::ALL.map(|kind| {
+            let of_kind = node.devices().filter(|device| cluster.device(*device).kind == kind);
+            (of_kind.count() as u64 * u64::from(WHOLE), task.device_milli(kind))
+        });
+        let wanted = server.into_iter().chain(devices).filter(|(_, each)| *each > 0);
+        wanted.map(|(have, each)| have / each).min().unwrap_or(u64::MAX)
+    };
+    let mut holds: Vec<u64> = cluster.nodes().iter().map(holds).collect();
+    holds.sort_unstable_by(|a, b| b.cmp(a));
+    let enough = |count: &usize| holds[count - 1] >= tasks.len().div_ceil(*count) as u64;
+    (1..=holds.len().min(tasks.len())).find(enough)
+}
+
+/// The scale factor of a job with these tasks that was placed so.
+pub fn scale(cluster: &Cluster, tasks: &[Task], placement: &Placement) -> u32 {
+    let nodes: BTreeSet<NodeId> = placement.tasks.iter().map(|at| at.node).collect();
+    compact_nodes(cluster, tasks).map_or(1, |compact| (nodes.len() / compact).max(1) as u32)
 }
 
 /// A curve through measured points, straight between them.
@@ -116,10 +218,10 @@ pub fn occupied(free: &Amounts, capacity: &Amounts, beta: f64) -> f64 {
 /// The `count` least occupied nodes that have `wanted` free; `None` if there aren't so many.
 ///
 /// Nodes with equally many idle cores are a group. The nodes come from one group if one has enough, the one with the fewest idle
-/// cores first; else from all. `free` is by node, and so is the answer.
+/// cores first; else from all. `free` is by node, and so are `capacity` and the answer.
 pub fn choose(
     free: &[Amounts],
-    capacity: &Amounts,
+    capacity: impl Fn(usize) -> Amounts,
     wanted: &Amounts,
     count: usize,
     beta: f64,
@@ -127,11 +229,15 @@ pub fn choose(
     if count == 0 {
         return Some(Vec::new());
     }
-    let mut groups: Vec<Vec<usize>> = vec![Vec::new(); capacity.cores as usize + 1];
+    let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut fitting = 0;
     for (node, have) in free.iter().enumerate() {
         if have.fits(wanted) {
-            groups[(have.cores as usize).min(capacity.cores as usize)].push(node);
+            let idle = have.cores as usize;
+            if groups.len() <= idle {
+                groups.resize(idle + 1, Vec::new());
+            }
+            groups[idle].push(node);
             fitting += 1;
         }
     }
@@ -142,7 +248,7 @@ pub fn choose(
         Some(group) => groups.swap_remove(group),
         None => groups.concat(),
     };
-    let score = |node: &usize| occupied(&free[*node], capacity, beta);
+    let score = |node: &usize| occupied(&free[*node], &capacity(*node), beta);
     if count < nodes.len() {
         nodes.select_nth_unstable_by(count - 1, |a, b| score(a).total_cmp(&score(b)).then(a.cmp(b)));
         nodes.truncate(count);
@@ -173,6 +279,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_of_a_program_is_checked() {
+        let at = |scale, time| AtScale { scale, time, ways: 2, bandwidth: 1.0 };
+        let spread = Spread::new(vec![at(4, 90.0), at(1, 100.0), at(2, 80.0)]).unwrap();
+        assert_eq!(
+            spread.scales().iter().map(|at| (at.scale, at.time)).collect::<Vec<_>>(),
+            [(1, 1.0), (2, 0.8), (4, 0.9)]
+        );
+        assert_eq!(spread.tried(0.9), [2, 4, 1]);
+        assert_eq!([0, 1, 3, 9].map(|scale| spread.at(scale).scale), [1, 1, 2, 4]);
+        for bad in
+            [vec![], vec![at(2, 1.0)], vec![at(1, 1.0), at(1, 2.0)], vec![at(1, 0.0)], vec![at(1, f64::NAN)]]
+        {
+            assert!(Spread::new(bad).is_err());
+        }
+        assert!(Spread::new(vec![AtScale { bandwidth: -1.0, ..at(1, 1.0) }]).is_err());
+    }
+
+    #[test]
     fn classes_are_those_of_section_4_2() {
         let grows = [(1, 100.0), (2, 88.0), (4, 95.0), (8, 102.0)];
         assert_eq!(classify(&grows), Class::Scaling);
@@ -199,7 +323,7 @@ mod tests {
         ];
         assert_eq!(occupied(&free[0], &NODE, BETA), 0.0);
         assert!((occupied(&node(14.0, 10.0, 59.13), &NODE, BETA) - 2.0).abs() < 1e-12);
-        let choose = |cores, ways, count| choose(&free, &NODE, &node(cores, ways, 50.0), count, BETA);
+        let choose = |cores, ways, count| choose(&free, |_| NODE, &node(cores, ways, 50.0), count, BETA);
         // W counts twice: 18 free ways are better than 40 GB/s more.
         assert_eq!(choose(8.0, 4.0, 1), Some(vec![2]));
         assert_eq!(choose(8.0, 4.0, 2), Some(vec![2, 3]));
@@ -221,7 +345,7 @@ mod tests {
             let free: Vec<Amounts> = nodes.iter().map(amounts).collect();
             let wanted = amounts(&(cores, ways, 10));
             let fitting = free.iter().filter(|have| have.fits(&wanted)).count();
-            match choose(&free, &NODE, &wanted, count, BETA) {
+            match choose(&free, |_| NODE, &wanted, count, BETA) {
                 None => prop_assert!(fitting < count),
                 Some(chosen) => {
                     prop_assert_eq!(chosen.len(), count);

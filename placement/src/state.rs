@@ -10,6 +10,7 @@ use crate::observed::Observed;
 use crate::placement::{Grant, Placement, TaskPlacement};
 use crate::profile::{Conditions, Profiles};
 use crate::sharing::Sharing;
+use crate::spread;
 use crate::usage::Usage;
 
 /// A job that runs.
@@ -294,6 +295,10 @@ impl ClusterState {
         }
         if let Some(sharing) = &self.profiles.get(job.profile).sharing {
             conditions.crowding = self.crowding(sharing, at);
+        }
+        if let Some(spread) = &self.profiles.get(job.profile).spread {
+            let scale = spread::scale(&self.cluster, &job.tasks, &running.placement);
+            conditions.crowding += spread.at(scale).time - 1.0;
         }
         conditions
     }

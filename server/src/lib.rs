@@ -17,13 +17,15 @@
 //! The daemon never executes anything for an application and holds no device. It listens ([`daemon`]),
 //! checks what a stranger says before any process is spent on it, and keeps the [`ledger`]: how much memory
 //! each application has been promised. With a broker, its [`agent`] tells that one what the node has and does, and brings its
-//! orders to the [leases](lease). An application's [`session`] lives and dies with its own process
-//! ([`app`]), which is confined ([`confine`]) because kernels become native code in it.
+//! orders to the [leases](lease), and what they say of processors and caches to the leases' applications. An application's
+//! [`session`] lives and dies with its own process ([`app`]), which is confined ([`confine`]) because kernels become native code
+//! in it.
 //!
 //! [`Device`]: rgpu_device::Device
 
 pub mod agent;
 pub mod app;
+mod applications;
 mod budget;
 pub mod confine;
 mod convert;
@@ -54,6 +56,7 @@ pub mod store;
 mod words;
 
 pub use app::app_server_main;
+pub use applications::ProcessorOptions;
 pub use daemon::serve;
 pub use device_spec::{DeviceKind, DeviceSpec, Partition};
 pub use options::{Encryption, Options, TlsOptions};

@@ -163,7 +163,13 @@ impl NvmeKeeper {
         ended.retain(|lease| !held.contains(lease));
         for lease in held {
             if !leases.iter().any(|report| report.lease == lease) {
-                leases.push(LeaseReport { lease, version: 0, sessions: 0, usage: Vec::new() });
+                leases.push(LeaseReport {
+                    lease,
+                    version: 0,
+                    sessions: 0,
+                    usage: Vec::new(),
+                    processors: None,
+                });
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What a server is told when it is started.
 
 use crate::agent::AgentOptions;
+use crate::applications::ProcessorOptions;
 use crate::device_spec::DeviceSpec;
 use rgpu_control::settings;
 use rgpu_protocol::transport::{CONNECTORS, Choice, Connectors};
@@ -82,6 +83,8 @@ pub struct Options {
     pub tls: TlsOptions,
     /// The broker whose node this is; applications then need leases of it.
     pub agent: Option<AgentOptions>,
+    /// With an agent: how applications are held to what the broker orders of the machine's processors.
+    pub processors: ProcessorOptions,
     /// With an agent: for how long a lease goes on whose time is over, while nothing is heard of the broker that could renew it.
     pub lease_grace: std::time::Duration,
 }
@@ -104,6 +107,7 @@ impl Default for Options {
             peers: Vec::new(),
             tls: TlsOptions::default(),
             agent: None,
+            processors: ProcessorOptions::default(),
             lease_grace: std::time::Duration::from_secs(settings::LEASE_GRACE_S),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use rgpu_placement::spread::{AtScale, Spread};
 use rgpu_placement::{
     Cluster, ClusterBuilder, DeviceKind, DeviceRequest, DeviceSpec, Error as PlacementError, Interference,
     Job, JobId, ModelSet, NodeId, NodeSpec, NumaSpec, Profile, ProfileId, Profiles, SwitchSpec, Task, WHOLE,
@@ -14,7 +15,7 @@ use crate::table::{Row, Table};
 use crate::time::Micros;
 
 const NODE: [&str; 3] = ["name", "cpu_milli", "memory_mib"];
-const NODE_OPTIONAL: [&str; 15] = [
+const NODE_OPTIONAL: [&str; 17] = [
     "count",
     "nic_mbps",
     "switch",
@@ -29,12 +30,14 @@ const NODE_OPTIONAL: [&str; 15] = [
     "nvme_memory_mib",
     "nvme_bus_mbps",
     "nvme_partitionable",
+    "llc_ways",
+    "memory_bandwidth",
     "comment",
 ];
 const SWITCH: [&str; 2] = ["name", "uplink_mbps"];
 const SWITCH_OPTIONAL: [&str; 2] = ["parent", "comment"];
 const PROFILE: [&str; 2] = ["name", "local_seconds"];
-const PROFILE_OPTIONAL: [&str; 10] = [
+const PROFILE_OPTIONAL: [&str; 11] = [
     "cpu_milli",
     "memory_mib",
     "gpus",
@@ -44,6 +47,7 @@ const PROFILE_OPTIONAL: [&str; 10] = [
     "transfer_mib",
     "host_share",
     "numa_slowdown",
+    "spread",
     "comment",
 ];
 const JOB: [&str; 1] = ["name"];
@@ -142,6 +146,7 @@ fn applications(table: &Table) -> Result<Applications> {
             remote_s,
             sensitivity,
             numa_slowdown: row.number("numa_slowdown", 0.0..=10.0)?.unwrap_or(0.0),
+            spread: spread(row)?,
             ..Profile::new(name, local_s)
         });
         host_shares.push(row.number("host_share", 0.0..=1.0)?);
@@ -179,6 +184,24 @@ fn applications(table: &Table) -> Result<Applications> {
         }
     }
     Ok(Applications { profiles, applications })
+}
+
+/// What spreading does to a program: `scale:time:ways:bandwidth` for each scale factor, with spaces between.
+fn spread(row: Row<'_>) -> Result<Option<Spread>> {
+    let text = row.text("spread");
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let at = |text: &str| {
+        let [scale, time, ways, bandwidth] = text.split(':').collect::<Vec<_>>()[..] else { return None };
+        let (scale, ways) = (scale.parse().ok()?, ways.parse().ok()?);
+        Some(AtScale { scale, time: time.parse().ok()?, ways, bandwidth: bandwidth.parse().ok()? })
+    };
+    let scales = text.split_whitespace().map(|text| {
+        at(text).ok_or_else(|| row.error(format!("{text:?} in spread is not scale:time:ways:bandwidth")))
+    });
+    let spread = Spread::new(scales.collect::<Result<_>>()?);
+    spread.map(Some).map_err(|error| row.error(error.to_string()))
 }
 
 /// Loads a cluster, and its switches if there are any.
@@ -237,6 +260,8 @@ fn node_specs(row: Row<'_>) -> Result<Vec<NodeSpec>> {
     let name = row.name("name")?;
     let mut spec = NodeSpec::new(name, row.value("cpu_milli")?, row.value("memory_mib")?)
         .with_nic(row.optional("nic_mbps")?.unwrap_or(0));
+    spec.llc_ways = row.optional("llc_ways")?.unwrap_or(0);
+    spec.memory_bandwidth = row.number("memory_bandwidth", 0.0..=1e6)?.unwrap_or(0.0);
     spec.switch = Some(row.text("switch")).filter(|switch| !switch.is_empty()).map(str::to_owned);
     let regions: u8 = row.optional("numa")?.unwrap_or(1);
     if regions == 0 {

@@ -65,7 +65,13 @@ impl Node {
         };
         let leases = state.leases.values();
         let leases = leases
-            .map(|o| LeaseReport { lease: o.lease, version: o.version, sessions: 1, usage: usage(o) })
+            .map(|o| LeaseReport {
+                lease: o.lease,
+                version: o.version,
+                sessions: 1,
+                usage: usage(o),
+                processors: None,
+            })
             .collect();
         let load = |index| DeviceLoad { index, utilization_percent: 50, ..DeviceLoad::default() };
         let ended: Vec<_> = state.ended.iter().copied().collect();
@@ -240,6 +246,7 @@ fn registration(name: String, number: u32, devices: u32) -> Registration {
         memory_mib: 512 << 10,
         nic_mbps: 100_000,
         switch: None,
+        controls: None,
         devices: (0..devices).map(device).collect(),
         nvmes: Vec::new(),
         transports: vec!["tcp".into()],

@@ -33,6 +33,8 @@ pub(super) struct File {
     #[serde(default)]
     pub policy: FilePolicy,
     #[serde(default)]
+    pub processors: FileProcessors,
+    #[serde(default)]
     pub tls: FileTls,
     #[serde(default)]
     pub limits: FileLimits,
@@ -56,6 +58,13 @@ pub(super) enum FileSetting {
     Flag(bool),
     Number(f64),
     Text(String),
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct FileProcessors {
+    pub cores: bool,
+    pub weights: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -91,6 +100,8 @@ pub(super) struct FileProfile {
     pub sensitivity: Option<Spanned<f64>>,
     pub numa_slowdown: Option<Spanned<f64>>,
     pub traffic_mbps: Option<Spanned<u64>>,
+    pub llc_ways: Option<Spanned<u32>>,
+    pub memory_bandwidth_percent: Option<Spanned<u32>>,
 }
 
 /// A number, a size such as `"64GiB"`, or `"unlimited"` (`None`).

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::file::{File, FilePolicy, FileProfile, FileSetting, FileSwitch};
 use super::said::{Said, Source, name_problem, ranged};
 use super::{Config, ConfigError, Overrides, TlsFiles};
-use crate::engine::{Limits, ProfileSettings, from_control, setting};
+use crate::engine::{Limits, ProcessorSettings, ProfileProcessors, ProfileSettings, from_control, setting};
 
 impl Config {
     /// The same, with the file's text. Relative paths in it are relative to the file's directory.
@@ -75,6 +75,8 @@ impl Config {
         ranged(&mut config.client_nic_mbps, "client_nic_mbps", nic, 0..=100_000_000)?;
 
         config.set_policy(&source, overrides.policy, file.policy)?;
+        config.processors =
+            ProcessorSettings { cores: file.processors.cores, weights: file.processors.weights };
         config.set_switches(&source, file.switch, file.node_switch)?;
         config.set_profiles(&source, file.profile)?;
         if let Some(name) = source.pick(overrides.default_profile, "default_profile", file.default_profile) {
@@ -262,12 +264,23 @@ impl Config {
             ranged(&mut numa_slowdown, "profile.numa_slowdown", said(profile.numa_slowdown), 0.0..=1e6)?;
             let traffic = profile.traffic_mbps.map(|value| source.said(value));
             ranged(&mut traffic_mbps, "profile.traffic_mbps", traffic, 0..=100_000_000)?;
+            let processors = ProfileProcessors {
+                llc_ways: optional(source, "profile.llc_ways", profile.llc_ways, 1..=64)?,
+                memory_bandwidth_percent: optional(
+                    source,
+                    "profile.memory_bandwidth_percent",
+                    profile.memory_bandwidth_percent,
+                    1..=100,
+                )?,
+            };
             self.profiles.push(ProfileSettings {
+                processors,
                 profile: Profile {
                     local_s,
                     remote_s,
                     sensitivity,
                     numa_slowdown,
+                    spread: processors.spread(),
                     ..Profile::new(name.value, local_s)
                 },
                 traffic_mbps,
@@ -275,6 +288,19 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// A number that may be left out.
+fn optional(
+    source: &Source<'_>,
+    key: &str,
+    value: Option<Spanned<u32>>,
+    range: std::ops::RangeInclusive<u32>,
+) -> Result<Option<u32>, ConfigError> {
+    let Some(value) = value.map(|value| source.said(value)) else { return Ok(None) };
+    let mut number = 0;
+    ranged(&mut number, key, Some(value), range)?;
+    Ok(Some(number))
 }
 
 /// That a value of `[policy]` is of the wrong kind.

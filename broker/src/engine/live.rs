@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rgpu_control::LeaseId;
-use rgpu_control::api::{DeviceLoad, GrantUsage, LeaseExplanation, PeerTime};
+use rgpu_control::api::{DeviceLoad, GrantUsage, LeaseExplanation, PeerTime, ProcessorUsage};
 use tokio::sync::Notify;
 
 use super::learnt::Watched;
@@ -37,6 +37,8 @@ pub(crate) struct LeaseLive {
     pub left: String,
     /// What its nodes say that it uses: by node, in the order of its grants there.
     pub usage: BTreeMap<String, (u32, Vec<GrantUsage>)>,
+    /// What its nodes say that it uses of their processors, and is held to there.
+    pub processors: BTreeMap<String, ProcessorUsage>,
     /// What is seen of its program's run.
     pub watched: Watched,
     /// Where its program finds its NVMe devices, by node and name.

@@ -20,6 +20,7 @@ mod nodes;
 mod nvmes;
 mod outstanding;
 mod plan;
+mod processors;
 mod settings;
 mod silence;
 #[cfg(test)]
@@ -48,6 +49,7 @@ use tokio::time::Instant;
 pub use clock::{Clock, SystemClock};
 pub use counters::{Counters, Histogram};
 pub use events::Events;
+pub use processors::{ProcessorSettings, ProfileProcessors};
 pub use settings::{Limits, ProfileSettings, Settings};
 pub(crate) use settings::{from_control, setting};
 pub use withdrawn::Withdrawn;

@@ -31,6 +31,7 @@ pub(crate) fn node_spec(settings: &Settings, node: &NodeRecord, with_devices: bo
     if about.tls {
         spec = spec.offering(ENCRYPTION);
     }
+    super::processors::describe(&mut spec, about.controls.as_ref());
     if with_devices {
         spec.devices = about
             .devices
@@ -149,6 +150,12 @@ impl ProfileTable {
             Some(*ids.by_input.get(&request.input.unwrap_or(0)).unwrap_or(&ids.other))
         };
         Some(written.or_else(learnt).unwrap_or(self.default))
+    }
+
+    /// Which of the configuration's profiles a request's is, by its number there.
+    pub(super) fn written(&self, tenant: &str, request: &LeaseRequest) -> Option<usize> {
+        // The first is of programs of which nothing is known, and what was learnt comes after those that were written.
+        self.find(tenant, request).and_then(|id| id.index().checked_sub(1))
     }
 
     /// What each remote device of a request puts on the network.

@@ -65,6 +65,11 @@ pub(crate) fn check_registration(
             return bad(format!("device {i} has no model's name, or a very long one"));
         }
     }
+    if let Some(controls) = &node.controls
+        && (controls.cores > 1 << 16 || controls.llc_ways > 64)
+    {
+        return bad("the node's controls are beyond belief".into());
+    }
     if node.nic_mbps > 1 << 40 || node.cpu_milli > 1 << 40 || node.memory_mib > 1 << 40 {
         return bad("nic_mbps, cpu_milli or memory_mib is beyond belief".into());
     }
@@ -211,6 +216,7 @@ impl Core {
                 && !reports.iter().any(|report| report.lease == *id)
             {
                 entry.live.usage.remove(name);
+                entry.live.processors.remove(name);
             }
         }
         let mut launches = 0u64;
@@ -227,6 +233,7 @@ impl Core {
                     strangers.push((report.lease, report.version));
                 }
                 entry.live.usage.insert(name.to_owned(), (report.sessions, report.usage));
+                entry.hear_processors(name, report.processors);
                 self.watch_run(name, report.lease);
             }
         }
@@ -341,6 +348,7 @@ impl Core {
             if let Some(entry) = entry.filter(has) {
                 // The last that is heard of it.
                 entry.live.usage.insert(name.to_owned(), (0, report.usage));
+                entry.hear_processors(name, report.processors);
             }
         }
         if overtaken {
@@ -421,6 +429,7 @@ impl Core {
                     grants: record.grants.iter().filter(|grant| grant.node == name).cloned().collect(),
                     nvmes: nvmes::orders(record, name),
                     nodes: self.others_of(record, name),
+                    processors: self.processor_order(record, name),
                 }
             })
             .collect();

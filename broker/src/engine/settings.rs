@@ -6,6 +6,8 @@ use rgpu_control::api::{PolicySettings, Registration, SettingValue};
 use rgpu_placement::policy::{Setting, Value};
 use rgpu_placement::{Error, PolicyConfig, PolicyTable, Profile, SwitchSpec};
 
+use super::processors::{ProcessorSettings, ProfileProcessors};
+
 /// How the engine works.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -27,6 +29,8 @@ pub struct Settings {
     pub switches: Vec<SwitchSpec>,
     /// The profiles that requests can name. A profile named `default` is for requests that name none.
     pub profiles: Vec<ProfileSettings>,
+    /// What servers hold all leases to beside devices.
+    pub processors: ProcessorSettings,
     /// The limits of tenants that have none of their own.
     pub limits: Limits,
     /// The limits of single tenants.
@@ -63,6 +67,7 @@ impl Default for Settings {
             default_nic_mbps: 10_000,
             switches: Vec::new(),
             profiles: Vec::new(),
+            processors: ProcessorSettings::default(),
             limits: Limits::default(),
             tenants: BTreeMap::new(),
             encrypt: false,
@@ -91,6 +96,8 @@ pub struct ProfileSettings {
     pub profile: Profile,
     /// Traffic that each remote device makes, in Mbit/s.
     pub traffic_mbps: u64,
+    /// What its programs are to have of their nodes' processors.
+    pub processors: ProfileProcessors,
 }
 
 /// What a tenant may have at a time, waiting requests included. Absent is no limit.

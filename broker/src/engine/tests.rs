@@ -229,6 +229,7 @@ impl FakeNode {
                 memory_mib: 16 << 10,
                 nic_mbps: 10_000,
                 switch: None,
+                controls: None,
                 devices: (0..devices).map(device).collect(),
                 nvmes: Vec::new(),
                 transports: vec!["tcp".into()],
@@ -260,7 +261,7 @@ impl FakeNode {
             let memory = self.memory.get(id).copied().unwrap_or(0);
             let used = self.used.get(id).cloned().unwrap_or_default();
             let usage = vec![GrantUsage { memory, ..used }; devices];
-            LeaseReport { lease: *id, version, sessions: 1, usage }
+            LeaseReport { lease: *id, version, sessions: 1, usage, processors: None }
         };
         self.serving.iter().map(report).collect()
     }
@@ -318,7 +319,7 @@ impl FakeNode {
                 .iter()
                 .filter_map(|id| {
                     let usage = vec![self.used.get(id)?.clone()];
-                    Some(LeaseReport { lease: *id, version: 1, sessions: 0, usage })
+                    Some(LeaseReport { lease: *id, version: 1, sessions: 0, usage, processors: None })
                 })
                 .collect(),
             ended,

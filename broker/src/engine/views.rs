@@ -57,6 +57,7 @@ impl Core {
             transport: record.request.transport.clone(),
             client_node: record.home.clone(),
             usage,
+            processors: entry.processor_views(),
             sessions: entry.live.usage.values().map(|(sessions, _)| sessions).sum(),
             ca: self.settings.data_ca.clone(),
             nvmes: super::nvmes::view(entry),
@@ -127,6 +128,7 @@ impl Core {
             nvmes: about.nvmes.clone(),
             leases: live.leases.len() as u32,
             peers: live.peers.clone(),
+            controls: about.controls.clone(),
         }
     }
 
@@ -157,6 +159,7 @@ impl Core {
             nvmes: Vec::new(),
             leases: 0,
             peers: Vec::new(),
+            controls: None,
         }));
         views
     }

@@ -109,6 +109,7 @@ pub(crate) fn registration(name: &str) -> Registration {
         memory_mib: 16 << 10,
         nic_mbps: 10_000,
         switch: None,
+        controls: None,
         devices: vec![DeviceReport {
             index: 0,
             model: "Soft".into(),

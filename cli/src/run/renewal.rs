@@ -246,6 +246,7 @@ mod tests {
             deadline_kept: None,
             nvmes: Vec::new(),
             estimate: None,
+            processors: Vec::new(),
         }
     }
 

@@ -104,7 +104,7 @@ impl Snapshot {
 #[cfg(test)]
 pub(crate) fn example() -> Snapshot {
     use rgpu_control::LeaseId;
-    use rgpu_control::api::{DeviceLoad, DeviceReport, GrantUsage};
+    use rgpu_control::api::{DeviceLoad, DeviceReport, GrantUsage, NodeProcessors, ProcessorUsage};
     use rgpu_control::token::Grant;
     let node = |name: &str, state: &str, address: &str| Node {
         name: name.into(),
@@ -122,6 +122,7 @@ pub(crate) fn example() -> Snapshot {
         leases: 1,
         nvmes: Vec::new(),
         peers: Vec::new(),
+        controls: None,
     };
     let device = |node: &str, granted_milli: u32, available: bool| Device {
         node: node.into(),
@@ -165,6 +166,7 @@ pub(crate) fn example() -> Snapshot {
         client_node: "client".into(),
         remote: 0,
         usage: Vec::new(),
+        processors: Vec::new(),
         sessions: 0,
         ca: None,
         deadline: None,
@@ -175,6 +177,10 @@ pub(crate) fn example() -> Snapshot {
     let mut running = lease(1, "train", LeaseState::Active);
     running.grants = vec![Grant { node: "s0".into(), device: 0, memory: 1 << 30, share_milli: 250 }];
     running.usage = vec![GrantUsage { memory: 300 << 20, share_milli: 241, ..GrantUsage::default() }];
+    running.processors = vec![NodeProcessors {
+        node: "s0".into(),
+        usage: ProcessorUsage { cpu_milli: 1930, cores: Some("4-5".into()), ..ProcessorUsage::default() },
+    }];
     let mut waiting = lease(2, "infer", LeaseState::Waiting);
     waiting.reason = "all devices are taken".into();
     let job = Job {

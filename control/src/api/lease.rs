@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::forecast::{Alternative, BlockingLease, StartEstimate};
 use super::node::GrantUsage;
+use super::processors::NodeProcessors;
 use super::records::records;
 use crate::LeaseId;
 use crate::ticket::LeaseServer;
@@ -136,6 +137,9 @@ records! {
         pub remote: u32,
         /// What it uses, in the order of grants.
         pub usage: Vec<GrantUsage>,
+        /// What it uses of its nodes' processors, and is held to there, as far as they say so.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub processors: Vec<NodeProcessors>,
         /// How many programs have a session with it.
         pub sessions: u32,
         /// With encrypted connections: the certificates (PEM) that sign those of servers without a fingerprint.

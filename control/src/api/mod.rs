@@ -8,6 +8,7 @@ mod forecast;
 mod lease;
 mod machine;
 mod node;
+mod processors;
 mod records;
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,7 @@ pub use node::{
     Device, DeviceLoad, DeviceReport, Drain, EndedOrder, GrantUsage, Heartbeat, LeaseOrder, LeaseProof,
     LeaseReport, Node, NvmeOrder, NvmeReport, NvmeState, Orders, Peer, PeerTime, Registration, Welcome,
 };
+pub use processors::{NodeProcessors, ProcessorControls, ProcessorOrder, ProcessorUsage};
 
 /// The header of answers of a broker that only stands by: another one is to be asked.
 pub const STANDBY_HEADER: &str = "x-rgpu-standby";

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::processors::{ProcessorControls, ProcessorOrder, ProcessorUsage};
 use super::records::records;
 use crate::LeaseId;
 use crate::token::Grant;
@@ -91,6 +92,9 @@ records! {
         /// Its switch, as the broker's configuration names it.
         #[serde(default)]
         pub switch: Option<String>,
+        /// What it can hold leases to, beside devices.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub controls: Option<ProcessorControls>,
         /// The devices that the node offers.
         pub devices: Vec<DeviceReport>,
         /// The NVMe devices that it offers.
@@ -132,6 +136,9 @@ records! {
         pub sessions: u32,
         /// What is used of each of its grants on this node, in the token's order.
         pub usage: Vec<GrantUsage>,
+        /// What its programs' server processes use of the node beside devices, where it is measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub processors: Option<ProcessorUsage>,
     }
     /// What a lease uses of one device.
     #[derive(Default)]
@@ -250,6 +257,9 @@ records! {
         /// The other nodes that it gives something of: programs' copies go straight there.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub nodes: Vec<Peer>,
+        /// What it is to have of the node's processors, beside devices.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub processors: Option<ProcessorOrder>,
     }
     /// Another node, as servers reach it.
     pub struct Peer {
@@ -324,6 +334,9 @@ records! {
         pub leases: u32,
         /// Measured times to other nodes.
         pub peers: Vec<PeerTime>,
+        /// What the node can hold leases to, beside devices.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub controls: Option<ProcessorControls>,
     }
     /// A device, as the broker sees it.
     pub struct Device {

@@ -7,6 +7,7 @@ mod fragmentation;
 pub mod greedy;
 mod local;
 pub mod setting;
+mod spreading;
 pub mod table;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use flow_model::settings::{
     NETWORK_AWARE, REMOTE_PREFERENCE, SLIVER_ROUNDS, SPREAD, WAIT_WEIGHT,
 };
 pub use setting::{Setting, Value};
+pub use spreading::{CACHE_WEIGHT, SLOWDOWN_THRESHOLD};
 pub use table::{PolicyConfig, PolicyKind, PolicyTable};
 
 use crate::cluster::Cluster;

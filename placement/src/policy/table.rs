@@ -12,6 +12,7 @@ use super::flow_model::FlowModel;
 use super::flow_model::settings::{DRMAESTRO_SETTINGS, FIRMAMENT_SETTINGS, disaggregates};
 use super::greedy::{BestFit, Fgd, FirstFit, Greedy, Harvest, Random};
 use super::setting::{Key, Setting, Value};
+use super::spreading::{self, Sharing, Spreading};
 use crate::error::Error;
 use crate::harvest::Scheme;
 use crate::job::Task;
@@ -123,6 +124,27 @@ static STANDARD: &[PolicyKind] = &[
         settings: deadline::SETTINGS,
         disaggregates,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::HeterogeneityAware)),
+    },
+    PolicyKind {
+        name: "compact-exclusive",
+        about: "the fewest nodes that hold a job, which it has alone",
+        settings: &[],
+        disaggregates: |_| false,
+        build: |config| Box::new(Spreading::new(config, Sharing::Exclusive)),
+    },
+    PolicyKind {
+        name: "compact-share",
+        about: "the fewest nodes that hold a job, or as many times more as it takes to find idle cores, whoever else is there",
+        settings: &[],
+        disaggregates: |_| false,
+        build: |config| Box::new(Spreading::new(config, Sharing::Cores)),
+    },
+    PolicyKind {
+        name: "spread-n-share",
+        about: "jobs are spread as their profiles say, on the least occupied nodes with the cache ways and memory bandwidth that they need",
+        settings: spreading::SETTINGS,
+        disaggregates: |_| false,
+        build: |config| Box::new(Spreading::new(config, Sharing::Profiles)),
     },
 ];
 

@@ -142,6 +142,9 @@ impl BrokerLink {
             nvmes.apply(orders);
         }
         self.site.leases.apply(orders);
+        if let Some(applications) = &self.site.applications {
+            applications.follow(orders);
+        }
     }
 
     fn registration(&self, address: String, local_address: Option<String>, nic_mbps: u64) -> Registration {
@@ -156,6 +159,7 @@ impl BrokerLink {
             memory_mib: facts::memory_mib(),
             nic_mbps,
             switch: self.options.switch.clone(),
+            controls: self.site.applications.as_ref().map(|applications| applications.controls()),
             devices: self.devices.clone(),
             nvmes: self.nvmes.as_ref().map_or_else(Vec::new, |nvmes| nvmes.devices().to_vec()),
             transports: facts::transports(self.site.connectors, self.site.transport),
@@ -262,7 +266,10 @@ impl BrokerLink {
             keeper.hold_back(&mut leases, &mut ended);
             nvmes = keeper.states();
         }
-        let used = self.site.leases.used_by_ended(&ended);
+        let mut used = self.site.leases.used_by_ended(&ended);
+        if let Some(applications) = &self.site.applications {
+            applications.add_to(&mut leases, &mut used);
+        }
         let load = meter.measure(own.so_far(&leases));
         Heartbeat {
             instance: self.instance,
@@ -424,7 +431,7 @@ mod tests {
     use rgpu_control::api::GrantUsage;
 
     fn lease(id: u64, usage: &[GrantUsage]) -> LeaseReport {
-        LeaseReport { lease: LeaseId(id), version: 1, sessions: 1, usage: usage.to_vec() }
+        LeaseReport { lease: LeaseId(id), version: 1, sessions: 1, usage: usage.to_vec(), processors: None }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod network;
 mod peers;
 mod telemetry;
 
+use crate::applications::Applications;
 use crate::inventory::Settled;
 use crate::lease::LeaseTable;
 use crate::ledger::Ledger;
@@ -87,6 +88,8 @@ pub struct Site {
     pub ledger: Arc<Ledger>,
     /// The leases that the broker's orders change.
     pub leases: Arc<LeaseTable>,
+    /// Their applications, which the orders change, too.
+    pub(crate) applications: Option<Arc<Applications>>,
 }
 
 /// The running agent.

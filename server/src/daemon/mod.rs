@@ -13,6 +13,7 @@ mod process;
 mod session;
 
 use crate::agent::{Agent, AgentOptions, Site, SiteTls};
+use crate::applications::Applications;
 use crate::confine::{Limits, walls};
 use crate::device_spec::DeviceKind;
 use crate::encryption::Encrypts;
@@ -42,6 +43,8 @@ struct Daemon {
     partitions: Partitions,
     ledger: Arc<Ledger>,
     leases: Arc<LeaseTable>,
+    /// Holds the applications of leases to what a broker orders.
+    applications: Option<Arc<Applications>>,
     admits: Admits,
     max_sessions: usize,
     /// The transports that there are, and which of them are offered.
@@ -95,6 +98,8 @@ pub fn serve(options: Options) -> io::Result<()> {
     leases.watch_ends()?;
     let alone = options.agent.is_none() && address.ip().is_loopback();
     let rule = Rule { named: options.peers.clone(), loopback: alone };
+    let node = options.agent.as_ref().and_then(AgentOptions::name);
+    let applications = node.map(|node| Arc::new(Applications::new(&options.processors, &node)));
     let daemon = Arc::new(Daemon {
         image_cache: image_store(&options),
         shelf: Arc::default(),
@@ -102,6 +107,7 @@ pub fn serve(options: Options) -> io::Result<()> {
         address,
         ledger,
         leases,
+        applications,
         device: settled.spec.clone(),
         partitions: settled.partitions.clone(),
         admits,
@@ -128,6 +134,9 @@ pub fn serve(options: Options) -> io::Result<()> {
             agent.stop();
         }
     });
+    if let Some(applications) = &daemon.applications {
+        applications.stop();
+    }
     Ok(())
 }
 
@@ -223,6 +232,7 @@ impl Daemon {
             }),
             ledger: self.ledger.clone(),
             leases: self.leases.clone(),
+            applications: self.applications.clone(),
         }
     }
 

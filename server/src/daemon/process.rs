@@ -88,10 +88,13 @@ impl Daemon {
         Ok((child, ours))
     }
 
-    /// An application's process is there: it ends with its lease.
+    /// An application's process is there: it ends with its lease, and has what that has of the processors.
     fn has_started(&self, child: &Child, orders: &Orders, lease: Option<&Admission>) {
         if let Some(lease) = lease {
             self.leases.started(lease.lease, orders.slot as usize, child.id());
+            if let Some(applications) = &self.applications {
+                applications.started(lease.lease, child.id());
+            }
         }
     }
 

@@ -13,10 +13,11 @@ use crate::store::{Tenant, TenantImages};
 use rgpu_protocol::hello::{FEATURE_OBSERVE, FEATURE_PEERS, Hello, HelloExtras, MINOR};
 use rgpu_protocol::sys::peer_credentials;
 use rgpu_protocol::transport::{Carrier, Rdma, Tcp};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::process::{Child, ExitStatus};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// A session as the log names it.
@@ -129,10 +130,23 @@ impl Daemon {
         if let (Some(tenant), Some(socket)) = (tenant, socket) {
             Desk { images, member: self.shelf.member(tenant) }.serve(&socket);
         }
+        self.wait_for_end(&child, lease);
         let status = child.wait();
         drop(peers);
         self.children().retain(|c| *c != child.id());
         self.log_end(&named, slot, status);
+    }
+
+    /// Waits until a process has ended, and leaves it to be waited for: until then its number is its own, and what it has used is
+    /// known.
+    fn wait_for_end(&self, child: &Child, lease: Option<&Admission>) {
+        let (Some(applications), Some(lease)) = (&self.applications, lease) else { return };
+        let process = WaitId::Pid(Pid::from_child(child));
+        let mut waited = waitid(process.clone(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        while waited.as_ref().is_err_and(|e| *e == rustix::io::Errno::INTR) {
+            waited = waitid(process.clone(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        }
+        applications.ended(lease.lease, child.id());
     }
 
     fn log_end(&self, named: &Named<'_>, slot: usize, status: io::Result<ExitStatus>) {

@@ -130,7 +130,8 @@ impl Record {
             window.measure(now, used.get(ordinal).map_or(0, |used| used.busy_ns));
             usage.share_milli = window.share_milli;
         }
-        LeaseReport { lease: id, version: self.version, sessions: self.sessions.len() as u32, usage: reports }
+        let sessions = self.sessions.len() as u32;
+        LeaseReport { lease: id, version: self.version, sessions, usage: reports, processors: None }
     }
 
     /// When its last session is over.
@@ -140,6 +141,7 @@ impl Record {
             version: self.version,
             sessions: 0,
             usage: self.reports(self.bytes, &self.used),
+            processors: None,
         }
     }
 

@@ -85,6 +85,7 @@ impl Site {
             grants: claims.grants.iter().filter(|g| g.node == "n0").cloned().collect(),
             nvmes: Vec::new(),
             nodes: vec![Peer { node: "n1".into(), address: "10.0.0.1:7070".into() }],
+            processors: None,
         };
         let leases = leases.iter().map(order).collect();
         Orders { version, leases, ended: Vec::new(), peers: Vec::new(), prove: Vec::new() }

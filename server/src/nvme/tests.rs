@@ -68,6 +68,7 @@ impl Drop for Scratch {
 
 fn orders(version: u64, leases: &[(u64, &str, &str)]) -> Orders {
     let order = |(lease, device, host): &(u64, &str, &str)| LeaseOrder {
+        processors: None,
         lease: LeaseId(*lease),
         version: 1,
         tenant: "ann".into(),

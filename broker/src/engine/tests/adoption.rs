@@ -176,7 +176,8 @@ async fn an_older_state_learns_what_was_changed_since() {
     let changed = world.engine.change(&tenant_named("ann"), lease.id, change).await.unwrap();
     forget(&mut world, backup);
     assert_eq!(world.lease(lease.id).await.version, 1);
-    let report = LeaseReport { lease: lease.id, version: 2, sessions: 1, usage: Vec::new() };
+    let report =
+        LeaseReport { lease: lease.id, version: 2, sessions: 1, usage: Vec::new(), processors: None };
     let beat = Heartbeat { leases: vec![report], ..nodes[0].heartbeat(Vec::new()) };
     let orders = world.engine.heartbeat(&nodes[0].caller(), "n0", beat.clone()).await.unwrap();
     assert_eq!((orders.prove.as_slice(), orders.leases.len()), (&[lease.id][..], 1));

@@ -6,8 +6,11 @@ use super::*;
 
 /// Profiles of programs that take 20 and 100 seconds wherever they are.
 fn written() -> Settings {
-    let profile =
-        |name: &str, seconds| ProfileSettings { profile: Profile::new(name, seconds), traffic_mbps: 0 };
+    let profile = |name: &str, seconds| ProfileSettings {
+        profile: Profile::new(name, seconds),
+        traffic_mbps: 0,
+        processors: Default::default(),
+    };
     Settings {
         profiles: vec![profile("short", 20.0), profile("long", 100.0)],
         lease_ttl_s: 1000,

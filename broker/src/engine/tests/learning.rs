@@ -134,8 +134,10 @@ async fn a_run_that_cannot_be_stored_is_not_learnt() {
 #[tokio::test]
 async fn what_somebody_has_written_counts_instead() {
     let profile = Profile { remote_s: 10.0, sensitivity: 0.0, ..Profile::new("nw", 10.0) };
-    let settings =
-        Settings { profiles: vec![ProfileSettings { profile, traffic_mbps: 0 }], ..Settings::default() };
+    let settings = Settings {
+        profiles: vec![ProfileSettings { profile, traffic_mbps: 0, processors: Default::default() }],
+        ..Settings::default()
+    };
     let (world, mut nodes) = with_nodes(settings, &[1]).await;
     run(&world, &mut nodes, "nw", NW).await;
     assert!(learnt(&world, "nw").written);

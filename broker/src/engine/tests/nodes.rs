@@ -250,7 +250,13 @@ async fn what_a_lease_used_is_known_after_its_end() {
     nodes[0].beat(&world.engine).await.unwrap();
     world.engine.release(&tenant_named("ann"), lease.id).await.unwrap();
     let usage = GrantUsage { peak_memory: 6, launches: 3, bytes_in: 9, ..GrantUsage::default() };
-    let used = LeaseReport { lease: lease.id, version: 1, sessions: 0, usage: vec![usage.clone()] };
+    let used = LeaseReport {
+        lease: lease.id,
+        version: 1,
+        sessions: 0,
+        usage: vec![usage.clone()],
+        processors: None,
+    };
     nodes[0].serving.clear();
     nodes[0].applied = world.engine.orders(&boss(), "n0", 0, 0).await.unwrap().version;
     let last = Heartbeat { used: vec![used.clone()], ..nodes[0].heartbeat(vec![lease.id]) };

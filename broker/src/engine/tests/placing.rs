@@ -6,7 +6,10 @@ use super::*;
 
 fn sensitive() -> Settings {
     let profile = Profile { remote_s: 100.0, sensitivity: 2.0, ..Profile::new("sensitive", 90.0) };
-    Settings { profiles: vec![ProfileSettings { profile, traffic_mbps: 500 }], ..Settings::default() }
+    Settings {
+        profiles: vec![ProfileSettings { profile, traffic_mbps: 500, processors: Default::default() }],
+        ..Settings::default()
+    }
 }
 
 #[tokio::test]

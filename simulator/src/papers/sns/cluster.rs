@@ -241,7 +241,7 @@ impl Cluster<'_> {
             let Some(at) = known.scales.iter().position(|at| at.scale == scale) else { continue };
             let wanted = self.wanted(&known.scales[at]);
             let beta = if self.strategy == Strategy::Sns { BETA } else { 0.0 };
-            let Some(chosen) = choose(&self.free, &NODE, &wanted, count, beta) else {
+            let Some(chosen) = choose(&self.free, |_| NODE, &wanted, count, beta) else {
                 hopeless.insert((behaviour, scale), count);
                 continue;
             };

@@ -10,6 +10,7 @@ mod nvidia;
 mod own;
 mod partitions;
 mod policy;
+mod processors;
 mod profile;
 mod requests;
 mod servers_lost;
@@ -46,6 +47,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(drmaestro::tests());
     tests.extend(profile::tests());
     tests.extend(waiting::tests());
+    tests.extend(processors::tests());
     tests
 }
 
