@@ -64,6 +64,7 @@ impl LeaseRequest {
             wait_s: 0,
             now_or_never: false,
             encrypt: false,
+            harvest: false,
         }
     }
 }

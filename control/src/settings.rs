@@ -30,6 +30,8 @@ pub const LEASE_GRACE_S: u64 = 86_400;
 pub const LEASE_VARIABLE: &str = "RGPU_LEASE";
 /// Which of the cluster's nodes this machine is, where its host name doesn't say.
 pub const NODE_VARIABLE: &str = "RGPU_NODE";
+/// Whether a lease may be resized by what its program uses.
+pub const HARVEST_VARIABLE: &str = "RGPU_HARVEST";
 /// Where `librgpu.so` is.
 pub const LIBRARY_VARIABLE: &str = "RGPU_LIBRARY";
 /// Whether the program's device is a software GPU, for the libraries and tools that have to know before they ask it.
@@ -233,6 +235,11 @@ pub fn all() -> Vec<Setting> {
             "a file with certificates (PEM) that sign the broker's, where `--broker-ca` is not given",
         ),
         command(NODE_VARIABLE, &"the broker recognises it", "which of the cluster's nodes this machine is"),
+        command(
+            HARVEST_VARIABLE,
+            &"`0`",
+            "`1`: the broker may resize the lease by what the program uses, as `rgpu run --harvest` says",
+        ),
         command(LIBRARY_VARIABLE, &"beside the command, else `../lib`", "where `librgpu.so` is"),
         broker(BROKER_CONFIG_VARIABLE, &"", "the configuration: `--config`"),
         broker(

@@ -14,6 +14,7 @@ use rgpu_placement::Cluster;
 
 use super::clock::{Clock, Timeline};
 use super::events::{EventLog, Happened};
+use super::harvest::Harvest;
 use super::learnt::{Known, Learnt, Program};
 use super::live::{DeviceUse, End, Entry, Held, LeaseLive, NodeEntry, NodeLive};
 use super::model::ProfileTable;
@@ -61,6 +62,10 @@ pub(crate) struct Changes {
     pub leases: Vec<LeaseId>,
     /// Nodes whose measured traffic is different.
     pub traffic: BTreeSet<String>,
+    /// Nodes of whose devices and leases something was measured.
+    pub measured: BTreeSet<String>,
+    /// Programs of which it was learnt how they use their devices.
+    pub footprints: BTreeSet<Program>,
     /// Nodes or their devices have come or gone.
     pub topology: bool,
     /// Another policy decides.
@@ -117,6 +122,8 @@ pub(crate) struct Core {
     pub ticked: Option<u64>,
     /// Since when most nodes have been silent together.
     pub together_since: Option<u64>,
+    /// How leases use their devices, and which of them may be resized.
+    pub harvest: Harvest,
 }
 
 /// What is stored under which name.
@@ -208,6 +215,7 @@ impl Core {
                 .unwrap_or_default(),
             ticked: None,
             together_since: None,
+            harvest: Harvest::default(),
         };
         for node in kept.nodes {
             let name = node.registration.name.clone();
@@ -488,6 +496,7 @@ impl Core {
         if let Some(old) = &old {
             self.weigh(old, false);
         }
+        self.harvest.note(id, record.as_deref());
         let Some(record) = record else {
             self.set_deadline(id, None);
             self.leases.remove(&id);
@@ -566,12 +575,12 @@ impl Core {
         }
         let device = &mut node.live.devices[at];
         if add {
-            device.milli += u32::from(grant.share_milli);
+            device.milli += u32::from(lease.firm_milli(grant));
             device.memory += memory;
             device.leases.push(lease.id);
             node.live.leases.insert(lease.id);
         } else {
-            device.milli = device.milli.saturating_sub(grant.share_milli.into());
+            device.milli = device.milli.saturating_sub(lease.firm_milli(grant).into());
             device.memory = device.memory.saturating_sub(memory);
             if let Some(i) = device.leases.iter().position(|id| *id == lease.id) {
                 device.leases.swap_remove(i);

@@ -8,6 +8,7 @@ use rgpu_control::api::{DeviceLoad, GrantUsage, LeaseExplanation, PeerTime};
 use tokio::sync::Notify;
 
 use super::learnt::Watched;
+use super::series::NodeSeries;
 use super::traffic::Others;
 use crate::store::{LeaseRecord, NodeRecord};
 
@@ -84,6 +85,8 @@ pub(crate) struct NodeLive {
     /// Kernels launched per second, and when that was last worked out of how many in all.
     pub launches_per_s: f64,
     pub launches: (u64, u64),
+    /// What was measured of its devices lately.
+    pub series: NodeSeries,
     /// What is granted of each device.
     pub devices: Vec<DeviceUse>,
     /// The leases that have something of it.

@@ -10,13 +10,16 @@ mod core;
 mod counters;
 mod events;
 mod feed;
+mod harvest;
 mod learnt;
 mod leases;
 mod live;
 mod model;
 mod nodes;
+mod observations;
 mod outstanding;
 mod plan;
+mod series;
 mod settings;
 mod silence;
 #[cfg(test)]

@@ -25,6 +25,7 @@ impl Core {
         self.free_for_the_queue();
         self.refuse_unproven();
         self.teach();
+        self.resize_leases();
         if judging {
             self.expire();
         }

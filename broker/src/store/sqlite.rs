@@ -253,6 +253,7 @@ mod tests {
             unconfirmed: Vec::new(),
             lapsed: false,
             outstanding: Vec::new(),
+            sizes: Vec::new(),
         }))
     }
 

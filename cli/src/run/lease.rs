@@ -7,7 +7,7 @@ use rgpu_control::api::{LeaseRequest, this_machine};
 use rgpu_control::request::identity;
 use rgpu_control::token::PrivateKey;
 use rgpu_control::units::{parse_bytes, parse_duration, parse_mbps, parse_share};
-use rgpu_control::{NODE_VARIABLE, settings};
+use rgpu_control::{HARVEST_VARIABLE, NODE_VARIABLE, settings};
 use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
 
 use super::child::Held;
@@ -56,6 +56,10 @@ pub(super) struct LeaseArguments {
     /// Without a broker the server's certificate is checked by RGPU_TLS_FINGERPRINT or RGPU_TLS_CA
     #[arg(long)]
     pub encrypt: bool,
+    /// Let the broker resize the lease by what the program uses: GPU time that it leaves is lent to others, and it gets what they leave
+    /// [default: RGPU_HARVEST]
+    #[arg(long, help_heading = "With a broker")]
+    harvest: bool,
     /// Which of the cluster's nodes this machine is [default: RGPU_NODE, else the broker recognises it]
     #[arg(long, value_name = "NAME", help_heading = "With a broker")]
     node: Option<String>,
@@ -92,6 +96,7 @@ impl LeaseArguments {
             (self.goal.is_some(), "--goal"),
             (self.importance.is_some(), "--importance"),
             (self.traffic.is_some(), "--traffic"),
+            (self.harvest, "--harvest"),
             (self.now, "--now"),
             (self.wait.is_some(), "--wait"),
             (self.node.is_some(), "--node"),
@@ -125,6 +130,7 @@ impl LeaseArguments {
             wait_s: self.wait.map_or(SILENCE.as_secs() as u32, |wait| wait.min(SILENCE.as_secs() as u32)),
             now_or_never: self.now || self.wait == Some(0),
             encrypt: self.encrypt || settings::is_on(ENCRYPT_VARIABLE),
+            harvest: self.harvest || settings::is_on(HARVEST_VARIABLE),
         }
     }
 }

@@ -19,7 +19,7 @@ pub use cluster::{
 };
 pub use lease::{
     ExplanationCandidate, ExplanationStep, Job, Lease, LeaseChange, LeaseExplanation, LeaseRequest,
-    LeaseState, Renewal,
+    LeaseSize, LeaseState, Renewal,
 };
 pub use machine::this_machine;
 pub use node::{

@@ -27,6 +27,9 @@ pub struct PolicyKind {
     pub settings: &'static [Setting],
     /// Whether, set so, it ever gives devices of other nodes.
     pub disaggregates: fn(&PolicyConfig) -> bool,
+    /// Whether it counts jobs with what they were measured to use, and lends what they leave
+    /// ([`Observed::set_lenders`](crate::Observed::set_lenders)).
+    pub harvests: bool,
     /// Builds it. The configuration was checked.
     pub build: fn(&PolicyConfig) -> Box<dyn Policy + Send>,
 }
@@ -38,6 +41,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the flow model: devices may come from other nodes, and jobs wait whose objective no placement keeps",
         settings: DRMAESTRO_SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(FlowModel::drmaestro(config)),
     },
     PolicyKind {
@@ -45,6 +49,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the same flow networks with nothing disaggregated: all of a task in one node",
         settings: FIRMAMENT_SETTINGS,
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(FlowModel::firmament(config)),
     },
     PolicyKind {
@@ -52,6 +57,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the first node that has room, and there the first devices",
         settings: &[],
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Greedy::new(config.name(), FirstFit)),
     },
     PolicyKind {
@@ -59,6 +65,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the node with the least left, cores and devices each as a part of the greatest node's",
         settings: &[],
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Greedy::new(config.name(), BestFit)),
     },
     PolicyKind {
@@ -66,6 +73,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "any node that has room, drawn by lot, and there any devices",
         settings: &[],
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Greedy::new(config.name(), Random::new(config.seed))),
     },
     PolicyKind {
@@ -73,6 +81,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "fragmentation gradient descent: where the expected fragmentation of the GPUs grows the least",
         settings: &[],
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Greedy::new(config.name(), Fgd::new(&config.typical))),
     },
     PolicyKind {
@@ -80,6 +89,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "GPUs in use first, the one with the most memory free, unless who is there was measured to peak at the same time",
         settings: &[],
         disaggregates: |_| false,
+        harvests: true,
         build: |config| Box::new(Greedy::new(config.name(), Harvest::new(Scheme::Cbp))),
     },
     PolicyKind {
@@ -87,6 +97,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the same, and there, too, where the measured series forecast enough room (peak prediction)",
         settings: &[],
         disaggregates: |_| false,
+        harvests: true,
         build: |config| Box::new(Greedy::new(config.name(), Harvest::new(Scheme::PeakPrediction))),
     },
     PolicyKind {
@@ -94,6 +105,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the earliest deadline first, in the first node that has room, with the first devices of the cluster",
         settings: deadline::SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::FirstFit)),
     },
     PolicyKind {
@@ -101,6 +113,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the earliest deadline first; NVMes are shared, or composed as long as that makes the job faster",
         settings: deadline::SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::MaxComposition)),
     },
     PolicyKind {
@@ -108,6 +121,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the earliest deadline first; NVMes are shared where the least of them and of the cores is left over",
         settings: deadline::SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::MinFragmentation)),
     },
     PolicyKind {
@@ -115,6 +129,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "max-composition or min-fragmentation, as the load of the NVMes says",
         settings: deadline::SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::DisaggregationAware)),
     },
     PolicyKind {
@@ -122,6 +137,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the earliest deadline first; composed NVMes and parts of GPUs, in the node that keeps the most cores",
         settings: deadline::SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::HeterogeneityAware)),
     },
 ];
@@ -296,6 +312,11 @@ impl PolicyConfig {
     /// Whether the policy ever gives devices of other nodes: what [`Job::check`](crate::Job::check) must know.
     pub fn disaggregates(&self) -> bool {
         (self.kind.disaggregates)(self)
+    }
+
+    /// Whether the policy lends what jobs leave.
+    pub fn harvests(&self) -> bool {
+        self.kind.harvests
     }
 
     /// Builds the policy.

@@ -5,6 +5,7 @@ mod commands;
 mod encrypted;
 mod examples;
 mod faults;
+mod harvest;
 mod nvidia;
 mod partitions;
 mod policy;
@@ -36,6 +37,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(faults::tests());
     tests.extend(examples::tests());
     tests.extend(policy::tests());
+    tests.extend(harvest::tests());
     tests
 }
 

@@ -59,6 +59,7 @@ fn request() -> LeaseRequest {
         wait_s: 20,
         now_or_never: false,
         encrypt: false,
+        harvest: false,
     }
 }
 

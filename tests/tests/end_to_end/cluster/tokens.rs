@@ -60,6 +60,7 @@ fn request(key: &PrivateKey) -> LeaseRequest {
         wait_s: 60,
         now_or_never: false,
         encrypt: false,
+        harvest: false,
     }
 }
 
