@@ -185,6 +185,8 @@ impl Collector for Snapshot {
         let c = &self.counters;
         histogram(encoder, ("grant", "Time from a request for a lease to its grant"), &c.grant_times)?;
         histogram(encoder, ("round", "Time of a placement round"), &c.round_times)?;
+        let help = "Time from the decision to resize a lease until its node reported it";
+        histogram(encoder, ("resize", help), &c.resize_times)?;
         for (name, help, value) in [
             ("rounds", "Placement rounds", c.rounds),
             ("jobs_considered", "Jobs looked at in placement rounds", c.considered),
@@ -193,6 +195,8 @@ impl Collector for Snapshot {
             ("grants", "Leases granted", c.grants),
             ("renewals", "Leases renewed", c.renewals),
             ("lease_changes", "Leases changed", c.changes),
+            ("lease_resizes", "Times that leases were resized by what they use", c.resizes),
+            ("leases_lent", "Leases placed into time that others leave", c.lent),
             ("leases_released", "Leases given back by their holders", c.released),
             ("requests_withdrawn", "Requests taken back while they waited", c.withdrawn),
             ("leases_expired", "Leases that were not renewed in time", c.expired),

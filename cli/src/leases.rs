@@ -12,7 +12,8 @@ use crate::table::Table;
 
 /// List a broker's leases, give one back, or change one.
 ///
-/// A tenant sees its own.
+/// A tenant sees its own. SHARE is what a lease was promised of each GPU's time. Of those that may be resized (`rgpu run --harvest`),
+/// FIRM is the part of it that they get whenever they want it, and SET ASIDE what is kept for them now, by what they use.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     rgpu leases --broker http://broker:7080 --broker-token-file token\n  \
@@ -83,10 +84,26 @@ pub(crate) fn main(arguments: &Arguments) -> Outcome {
 /// Leases, a line for each.
 pub(crate) fn table(leases: &[Lease]) -> Table {
     let titles = &[
-        "LEASE", "NAME", "TENANT", "STATE", "GPUS", "MEMORY", "SHARE", "USED", "BUSY", "CPUS", "CORES",
-        "WHERE", "FOR", "AGE", "DEADLINE", "NOTE",
+        "LEASE",
+        "NAME",
+        "TENANT",
+        "STATE",
+        "GPUS",
+        "MEMORY",
+        "SHARE",
+        "FIRM",
+        "SET ASIDE",
+        "USED",
+        "BUSY",
+        "CPUS",
+        "CORES",
+        "WHERE",
+        "FOR",
+        "AGE",
+        "DEADLINE",
+        "NOTE",
     ];
-    let mut table = Table::new(titles, &[4, 5, 6, 7, 8, 9, 13]);
+    let mut table = Table::new(titles, &[4, 5, 6, 7, 8, 9, 10, 11, 15]);
     for lease in leases {
         table.row([
             lease.id.to_string(),
@@ -99,6 +116,8 @@ pub(crate) fn table(leases: &[Lease]) -> Table {
             },
             each(lease.grants.iter().map(|grant| units::bytes(grant.memory))),
             each(lease.grants.iter().map(|grant| units::percent(grant.share_milli.into()))),
+            each(lease.sizes.iter().map(|size| units::percent(size.firm_milli.into()))),
+            each(lease.sizes.iter().map(|size| units::percent(size.set_aside_milli.into()))),
             each(lease.usage.iter().map(|usage| units::bytes(usage.memory))),
             each(lease.usage.iter().map(|usage| units::percent(usage.share_milli.into()))),
             each(lease.processors.iter().map(|node| cpus(node.usage.cpu_milli))),
@@ -176,8 +195,22 @@ pub(crate) fn places(lease: &Lease) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rgpu_control::api::LeaseSize;
+
     use super::*;
     use crate::status::example;
+
+    #[test]
+    fn of_resizable_leases_the_promise_and_the_present_size_are_shown() {
+        let mut lease = example().leases[0].clone();
+        lease.sizes = vec![LeaseSize { firm_milli: 120, set_aside_milli: 80 }];
+        let lines = table(&[lease.clone()]).lines();
+        for part in ["25%", "12%", "8%"] {
+            assert!(lines[1].contains(part), "{part}: {lines:?}");
+        }
+        lease.sizes = Vec::new();
+        assert!(!table(&[lease]).lines()[1].contains("12%"));
+    }
 
     #[test]
     fn a_lease_is_one_line() {

@@ -29,7 +29,7 @@ pub mod units;
 #[cfg(feature = "client")]
 pub use client::{Broker, ClientError, Tls};
 pub use id::LeaseId;
-pub use settings::{BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, LEASE_VARIABLE, NODE_VARIABLE};
+pub use settings::{BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, HARVEST_VARIABLE, LEASE_VARIABLE, NODE_VARIABLE};
 
 /// Seconds since 1970.
 pub fn unix_time() -> u64 {

@@ -70,6 +70,7 @@ impl LeaseRequest {
             now_or_never: false,
             encrypt: false,
             on_node: None,
+            harvest: false,
         }
     }
 }

@@ -40,6 +40,8 @@ pub const NVME_DEVICES_VARIABLE: &str = "RGPU_NVME_DEVICES";
 pub const DEADLINE_VARIABLE: &str = "RGPU_DEADLINE";
 /// How long they would run alone on whole devices of their own machine.
 pub const ESTIMATE_VARIABLE: &str = "RGPU_ESTIMATE";
+/// Whether a lease may be resized by what its program uses.
+pub const HARVEST_VARIABLE: &str = "RGPU_HARVEST";
 /// Where `librgpu.so` is.
 pub const LIBRARY_VARIABLE: &str = "RGPU_LIBRARY";
 /// Whether the program's device is a software GPU, for the libraries and tools that have to know before they ask it.
@@ -263,6 +265,11 @@ pub fn all() -> Vec<Setting> {
             "how long the program would run alone on whole GPUs of its own machine, where `--estimate` is not given",
         ),
         command(NODE_VARIABLE, &"the broker recognises it", "which of the cluster's nodes this machine is"),
+        command(
+            HARVEST_VARIABLE,
+            &"`0`",
+            "`1`: the broker may resize the lease by what the program uses, as `rgpu run --harvest` says",
+        ),
         command(LIBRARY_VARIABLE, &"beside the command, else `../lib`", "where `librgpu.so` is"),
         broker(BROKER_CONFIG_VARIABLE, &"", "the configuration: `--config`"),
         broker(

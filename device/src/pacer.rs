@@ -16,6 +16,11 @@ pub trait Pacer: Send + Sync {
     /// Whether the ordinal is limited at all at the moment. Where it isn't, [`Pacer::delay`] need not be asked.
     fn is_limited(&self, ordinal: Ordinal) -> bool;
 
+    /// There is work for the ordinal at this moment, be it executed or held back. Told again and again while that is so.
+    fn wanted(&self, ordinal: Ordinal) {
+        let _ = ordinal;
+    }
+
     /// The ordinal was used for so many nanoseconds.
     fn used(&self, ordinal: Ordinal, ns: u64);
 

@@ -46,7 +46,7 @@ pub use ids::{
     CapabilitySet, DeviceId, DeviceKind, JobId, LinkId, ModelId, ModelSet, NodeId, ProfileId, SwitchId,
 };
 pub use job::{DeviceRequest, Job, Task};
-pub use observed::Observed;
+pub use observed::{Observed, Size};
 pub use placement::{Grant, Placement, RegionShare, TaskPlacement};
 pub use policy::{Decisions, Explanation, Policy, PolicyConfig, PolicyKind, PolicyTable, Reason, Work};
 pub use profile::{Conditions, Interference, Profile, Profiles};

@@ -374,10 +374,8 @@ impl Usage {
             all.extend(remotes);
             all.push((&mut totals.remote_mbps, grant.traffic_mbps));
         }
+        let was_whole = device.milli == WHOLE;
         if take {
-            if device.milli == WHOLE {
-                node.whole[kind] -= 1;
-            }
             device.milli -= grant.milli;
             device.memory_mib -= grant.memory_mib;
             device.users += 1;
@@ -387,11 +385,14 @@ impl Usage {
             device.milli += grant.milli;
             device.memory_mib += grant.memory_mib;
             device.users -= 1;
-            if device.milli == WHOLE {
-                node.whole[kind] += 1;
-            }
             node.device_milli[kind] += u32::from(grant.milli);
             all.into_iter().for_each(|(sum, by)| *sum -= by);
+        }
+        // A grant of no share for good leaves the device as whole as it was.
+        match (was_whole, device.milli == WHOLE) {
+            (true, false) => node.whole[kind] -= 1,
+            (false, true) => node.whole[kind] += 1,
+            _ => {}
         }
         node.fingerprint = node.fingerprint.wrapping_add(device.hash(local));
         if remote && grant.traffic_mbps > 0 {

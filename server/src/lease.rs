@@ -280,6 +280,7 @@ impl LeaseTable {
                 }
             };
             record.entry = Some(entry);
+            record.enter_sizes(&self.ledger);
             record.sessions.insert(slot, None);
             self.ledger.bind(slot, entry);
             first
@@ -376,6 +377,10 @@ impl LeaseTable {
                         if order.version > record.version {
                             record.change(&self.ledger, order.lease, order.version, terms);
                         }
+                        if order.version >= record.version {
+                            // The broker wants to hear soon that it holds.
+                            changed |= record.resize(&self.ledger, &order.sizes);
+                        }
                     }
                     None if ended.contains_key(&order.lease) => {
                         tracing::warn!(
@@ -388,6 +393,7 @@ impl LeaseTable {
                             Record::new(order.version, orders.version, &order.tenant, order.expires, terms);
                         record.ordered = true;
                         record.nodes.clone_from(&order.nodes);
+                        record.sizes.clone_from(&order.sizes);
                         leases.insert(order.lease, record);
                     }
                 }
@@ -454,6 +460,7 @@ impl LeaseTable {
                 token: record.token.clone()?,
                 version: record.version,
                 grants: record.terms.iter().map(grant).collect(),
+                sizes: record.sizes.clone(),
             })
         };
         inner.to_prove.iter().filter_map(proof).collect()

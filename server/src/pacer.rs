@@ -1,6 +1,5 @@
 //! The [`Pacer`] of an application with a lease: its account stands in the ledger, and is that of all the lease's applications.
 
-use crate::budget::WHOLE;
 use crate::ledger::{Ledger, monotonic_ns};
 use rgpu_device::{Ordinal, Pacer};
 use std::sync::Arc;
@@ -29,7 +28,11 @@ impl Pacer for LedgerPacer {
     }
 
     fn is_limited(&self, ordinal: Ordinal) -> bool {
-        self.ledger.share_milli(self.lease, ordinal) < WHOLE
+        self.ledger.is_limited(self.lease, ordinal)
+    }
+
+    fn wanted(&self, ordinal: Ordinal) {
+        self.ledger.wanted(self.lease, ordinal, monotonic_ns());
     }
 
     fn used(&self, ordinal: Ordinal, ns: u64) {

@@ -139,8 +139,15 @@ impl Core {
         }
         let before = self.leases.get(&id).map(|entry| entry.record.clone());
         let grants = grants_now(&claims, node, proof, before.as_deref());
-        for grant in &grants {
-            self.has_room(id, grant, claims.orders)?;
+        let sizes = match &before {
+            Some(record) if record.grants == grants => record.sizes.clone(),
+            _ => proof.sizes.clone(),
+        };
+        let sizes = if sizes.len() == grants.len() { sizes } else { Vec::new() };
+        for (at, grant) in grants.iter().enumerate() {
+            let milli =
+                sizes.get(at).map_or(grant.share_milli, |size| size.firm_milli.min(grant.share_milli));
+            self.has_room(id, grant, milli, claims.orders)?;
         }
         let known = before.is_some();
         let active = before.as_ref().is_some_and(|record| record.state == LeaseState::Active);
@@ -152,6 +159,8 @@ impl Core {
         (record.state, record.lapsed) = (LeaseState::Active, false);
         (record.reason, record.unconfirmed) = (String::new(), Vec::new());
         record.grants = grants;
+        record.request.harvest |= !sizes.is_empty();
+        record.sizes = sizes;
         let mut nodes: Vec<&str> = record.grants.iter().map(|grant| grant.node.as_str()).collect();
         nodes.dedup();
         record.orders = self.new_orders(nodes);
@@ -183,7 +192,7 @@ impl Core {
 
     /// Whether a grant of a lease to be adopted is free. Where leases are in its way that were granted earlier and that no program
     /// uses there, these must have ended before: they end now, and it is free as soon as the node confirms that.
-    fn has_room(&mut self, id: LeaseId, grant: &Grant, orders: u64) -> Result<(), String> {
+    fn has_room(&mut self, id: LeaseId, grant: &Grant, firm: u16, orders: u64) -> Result<(), String> {
         let Some(node) = self.nodes.get(&grant.node) else {
             // It has not come back yet, and nothing of it is granted before it has.
             return Ok(());
@@ -193,14 +202,15 @@ impl Core {
         };
         let (mut milli, mut memory) = self.used(&grant.node, grant.device);
         let own = self.leases.get(&id).map(|entry| entry.record.clone());
-        for own in own.iter().flat_map(|record| held_grants(record)) {
-            if (&own.node, own.device) == (&grant.node, grant.device) {
-                milli = milli.saturating_sub(own.share_milli.into());
-                memory = memory.saturating_sub(own.memory);
+        for record in own.iter() {
+            for own in held_grants(record) {
+                if (&own.node, own.device) == (&grant.node, grant.device) {
+                    milli = milli.saturating_sub(record.firm_milli(own).into());
+                    memory = memory.saturating_sub(own.memory);
+                }
             }
         }
-        if milli + u32::from(grant.share_milli) <= u32::from(WHOLE)
-            && memory.saturating_add(grant.memory) <= report.memory
+        if milli + u32::from(firm) <= u32::from(WHOLE) && memory.saturating_add(grant.memory) <= report.memory
         {
             return Ok(());
         }
@@ -305,5 +315,6 @@ fn unknown(claims: &LeaseClaims, grants: &[Grant]) -> LeaseRecord {
         nvmes: Vec::new(),
         lapsed: false,
         outstanding: Vec::new(),
+        sizes: Vec::new(),
     }
 }

@@ -15,6 +15,7 @@ use rgpu_placement::{Cluster, WHOLE};
 use super::clock::{Clock, Timeline};
 use super::deadlines::due_ms;
 use super::events::{EventLog, Happened};
+use super::harvest::Harvest;
 use super::learnt::{Known, Learnt, Program};
 use super::live::{DeviceUse, End, Entry, Held, LeaseLive, NodeEntry, NodeLive};
 use super::model::ProfileTable;
@@ -62,6 +63,10 @@ pub(crate) struct Changes {
     pub leases: Vec<LeaseId>,
     /// Nodes whose measured traffic is different.
     pub traffic: BTreeSet<String>,
+    /// Nodes of whose devices and leases something was measured.
+    pub measured: BTreeSet<String>,
+    /// Programs of which it was learnt how they use their devices.
+    pub footprints: BTreeSet<Program>,
     /// Nodes or their devices have come or gone.
     pub topology: bool,
     /// Another policy decides.
@@ -120,6 +125,8 @@ pub(crate) struct Core {
     pub ticked: Option<u64>,
     /// Since when most nodes have been silent together.
     pub together_since: Option<u64>,
+    /// How leases use their devices, and which of them may be resized.
+    pub harvest: Harvest,
 }
 
 /// What is stored under which name.
@@ -212,6 +219,7 @@ impl Core {
                 .unwrap_or_default(),
             ticked: None,
             together_since: None,
+            harvest: Harvest::default(),
         };
         for node in kept.nodes {
             let name = node.registration.name.clone();
@@ -492,6 +500,7 @@ impl Core {
         if let Some(old) = &old {
             self.weigh(old, false);
         }
+        self.harvest.note(id, record.as_deref());
         let Some(record) = record else {
             if let Some(due) = old.as_deref().and_then(due_ms) {
                 self.due.remove(&(due, id));
@@ -581,12 +590,12 @@ impl Core {
         }
         let device = &mut node.live.devices[at];
         if add {
-            device.milli += u32::from(grant.share_milli);
+            device.milli += u32::from(lease.firm_milli(grant));
             device.memory += memory;
             device.leases.push(lease.id);
             node.live.leases.insert(lease.id);
         } else {
-            device.milli = device.milli.saturating_sub(grant.share_milli.into());
+            device.milli = device.milli.saturating_sub(lease.firm_milli(grant).into());
             device.memory = device.memory.saturating_sub(memory);
             if let Some(i) = device.leases.iter().position(|id| *id == lease.id) {
                 device.leases.swap_remove(i);

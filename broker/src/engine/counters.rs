@@ -38,6 +38,12 @@ pub struct Counters {
     pub renewals: u64,
     /// Leases whose memory or share was changed while they were active.
     pub changes: u64,
+    /// Times that a lease's size was changed by what it uses.
+    pub resizes: u64,
+    /// Times from the decision to resize a lease until its node reported that it holds, in seconds.
+    pub resize_times: Histogram,
+    /// Leases that were placed into time that others leave.
+    pub lent: u64,
     /// Leases given back by their holders.
     pub released: u64,
     /// Requests taken back while they waited.

@@ -10,9 +10,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rgpu_control::LeaseId;
 use rgpu_control::api::PolicySettings;
+use rgpu_placement::harvest::Footprint;
 
 use super::core::{Changes, Core};
+use super::learnt::Program;
 use super::model::ProfileTable;
+use super::series::Measured;
 use crate::store::{LeaseRecord, NodeRecord};
 
 /// A lease, as a round looks at it.
@@ -23,6 +26,8 @@ pub(crate) struct Seen {
     pub submit_s: f64,
     pub granted_s: f64,
     pub rounds: u32,
+    /// Of a lease that may be resized: the thousandths of its device that are set aside for it, or would be.
+    pub set_aside_milli: Option<u16>,
 }
 
 /// What has changed since this was taken the last time.
@@ -36,6 +41,10 @@ pub(crate) struct News {
     pub leases: Vec<Seen>,
     /// Measured traffic of nodes, without what their own server makes.
     pub traffic: BTreeMap<String, u64>,
+    /// What was measured of nodes' devices, where the policy wants that.
+    pub measured: BTreeMap<String, Measured>,
+    /// How programs use their device.
+    pub footprints: BTreeMap<Program, Footprint>,
     /// The policy that decides, if it is another one.
     pub policy: Option<PolicySettings>,
     /// How programs behave, where `nodes` is there.
@@ -73,9 +82,11 @@ impl Feed {
 impl Core {
     /// Puts what is different into the queue. Says whether the placement should look at it soon.
     pub(super) fn publish(&mut self, feed: &Feed) -> bool {
-        let Changes { leases, traffic, topology, policy, round } = std::mem::take(&mut self.changes);
+        let Changes { leases, traffic, measured: series, footprints, topology, policy, round } =
+            std::mem::take(&mut self.changes);
         let round = round || topology || policy;
-        if !round && leases.is_empty() && traffic.is_empty() {
+        let observed = !series.is_empty() || !footprints.is_empty();
+        if !round && leases.is_empty() && traffic.is_empty() && !observed {
             return false;
         }
         let seen: Vec<Seen> = leases.into_iter().map(|id| self.seen(id)).collect();
@@ -93,7 +104,16 @@ impl Core {
             // Everything will be asked for.
             news.leases = Vec::new();
             news.traffic = BTreeMap::new();
+            (news.measured, news.footprints) = (BTreeMap::new(), BTreeMap::new());
         } else {
+            let known = &self.harvest.footprints;
+            let footprints =
+                footprints.into_iter().filter_map(|of| Some((of.clone(), known.get(&of)?.clone())));
+            news.footprints.extend(footprints);
+            news.measured.extend(series.into_iter().filter_map(|name| {
+                let measured = self.measured_of(&name)?;
+                Some((name, measured))
+            }));
             news.leases.extend(seen);
             news.traffic.extend(traffic);
         }
@@ -113,6 +133,12 @@ impl Core {
                 .keys()
                 .filter_map(|name| Some((name.clone(), self.measured(name)?)))
                 .collect(),
+            measured: self
+                .nodes
+                .keys()
+                .filter_map(|name| Some((name.clone(), self.measured_of(name)?)))
+                .collect(),
+            footprints: self.harvest.footprints.clone(),
             policy: Some(self.policy.clone()),
             profiles: Some(self.profiles.clone()),
             round,
@@ -128,6 +154,7 @@ impl Core {
             submit_s: entry.map_or(0.0, |entry| entry.live.submit_s),
             granted_s: entry.map_or(0.0, |entry| entry.live.granted_s),
             rounds: entry.map_or(0, |entry| entry.live.rounds),
+            set_aside_milli: entry.and_then(|entry| self.counted_milli(&entry.record)),
         }
     }
 

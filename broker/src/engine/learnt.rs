@@ -19,7 +19,7 @@ use crate::store::{LeaseRecord, RunRecord, Write};
 /// How many runs of a program are kept: the latest.
 const RUNS: usize = 32;
 /// How many programs: those that ran last.
-const PROGRAMS: usize = 1024;
+pub(super) const PROGRAMS: usize = 1024;
 /// The placement's model is made anew for other profiles, and no more often than this (ms).
 const PAUSE_MS: u64 = 2000;
 /// Where no expected value has changed by more than this part, the placement isn't told.
@@ -189,6 +189,7 @@ impl Core {
 
     /// A lease has ended for good: keeps what its run was like, if it was one that says something.
     pub(super) fn learn(&mut self, id: LeaseId) {
+        self.learn_footprint(id);
         let Some(run) = self.run_of(id) else { return };
         let program = (run.tenant.clone(), run.program.clone());
         let mut runs = self.learnt.0.get(&program).map_or_else(Vec::new, |known| known.runs.clone());
@@ -207,6 +208,7 @@ impl Core {
 
     /// Forgets what was learnt of a program.
     pub(super) fn forget_program(&mut self, program: &Program) {
+        self.harvest.footprints.remove(program);
         let Some(known) = self.learnt.0.get(program) else { return };
         for run in known.runs.clone() {
             self.tx_write(Write::ForgetRun(run.id));
@@ -234,7 +236,8 @@ impl Core {
         let (record, watched): (&LeaseRecord, _) = (&entry.record, &entry.live.watched);
         let program = record.request.program.clone()?;
         let seconds = watched.finished_s? - entry.live.granted_s;
-        if seconds < SHORTEST_S || record.grants.is_empty() {
+        // How much of its device a resizable lease had from moment to moment is not known, so its time says nothing.
+        if seconds < SHORTEST_S || record.grants.is_empty() || !record.sizes.is_empty() {
             return None;
         }
         let remote = record.grants.iter().filter(|grant| grant.node != record.home).count();

@@ -280,6 +280,7 @@ impl Core {
             nvmes: Vec::new(),
             lapsed: false,
             outstanding: Vec::new(),
+            sizes: Vec::new(),
         });
         self.count(|counters| counters.requests += 1);
         self.keep_waiting(id);
@@ -319,8 +320,9 @@ impl Core {
             } else {
                 (WHOLE, report.memory)
             };
-            if milli + u32::from(share) > u32::from(WHOLE) || memory > free || memory < request.memory.max(1)
-            {
+            let borrows = self.may_borrow(request, entry, report);
+            let crowded = milli + u32::from(share) > u32::from(WHOLE) && !borrows;
+            if crowded || memory > free || memory < request.memory.max(1) {
                 return Err(NotGranted::Taken { node: node.clone(), device: *device });
             }
             if grants.iter().any(|grant| grant.node == *node && grant.device == *device) {
@@ -375,6 +377,10 @@ impl Core {
             found.iter().cloned().partition(|found| found.kind == DeviceKind::Nvme);
         record.grants = self.grants(&record.request, &record.home, &gpus)?;
         record.nvmes = self.nvme_grants(&record.request, &nvmes)?;
+        record.sizes = self.first_sizes(&record);
+        if record.grants.iter().any(|grant| record.firm_milli(grant) < grant.share_milli) {
+            self.count(|counters| counters.lent += 1);
+        }
         record.state = LeaseState::Active;
         record.reason.clear();
         record.version += 1;
@@ -494,6 +500,7 @@ impl Core {
             self.learn(id);
         }
         self.put_lease(record);
+        self.resize_leases_on(node);
     }
 
     /// Changes a lease's memory and share where it is.
@@ -518,9 +525,10 @@ impl Core {
             return Err(conflict(text));
         }
         let (mut more_milli, mut more_memory) = (0u64, 0u64);
-        let counted: Vec<u64> = record.grants.iter().map(|grant| record.counted(grant)).collect();
+        let had: Vec<(u64, u16)> =
+            record.grants.iter().map(|grant| (record.counted(grant), record.firm_milli(grant))).collect();
         let mut outstanding = Vec::new();
-        for (grant, counted) in record.grants.iter_mut().zip(counted) {
+        for (at, (grant, (counted, firm))) in record.grants.iter_mut().zip(had).enumerate() {
             let report = self.nodes.get(&grant.node).and_then(|node| node.device(grant.device));
             let Some(report) = report.cloned() else {
                 return Err(conflict(format!("node {} or its device {} is gone", grant.node, grant.device)));
@@ -530,7 +538,7 @@ impl Core {
                 return Err(conflict(format!("{text}: the lease has all of it")));
             }
             let (milli, memory) = self.used(&grant.node, grant.device);
-            let free_milli = u32::from(WHOLE).saturating_sub(milli.saturating_sub(grant.share_milli.into()));
+            let free_milli = u32::from(WHOLE).saturating_sub(milli.saturating_sub(firm.into()));
             let free_memory = report.memory.saturating_sub(memory.saturating_sub(counted));
             let share = change.share_milli.unwrap_or(grant.share_milli);
             let memory = match change.memory {
@@ -551,6 +559,10 @@ impl Core {
             }
             more_milli += u64::from(share.saturating_sub(grant.share_milli));
             more_memory += memory.saturating_sub(counted);
+            if let Some(size) = record.sizes.get_mut(at).filter(|_| share != grant.share_milli) {
+                // It is promised something else, of which as much is firm as there is room.
+                (size.firm_milli, size.set_aside_milli) = (share.min(free_milli as u16), share);
+            }
             (grant.share_milli, grant.memory) = (share, memory);
             if memory < counted {
                 // Its programs may have that much until their server says otherwise.

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::learnt::Watched;
 use super::plan::Forecast;
+use super::series::NodeSeries;
 use super::traffic::Others;
 use crate::store::{LeaseRecord, NodeRecord};
 
@@ -93,6 +94,8 @@ pub(crate) struct NodeLive {
     /// Kernels launched per second, and when that was last worked out of how many in all.
     pub launches_per_s: f64,
     pub launches: (u64, u64),
+    /// What was measured of its devices lately.
+    pub series: NodeSeries,
     /// What is granted of each device.
     pub devices: Vec<DeviceUse>,
     /// The leases that have something of it.

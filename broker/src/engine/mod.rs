@@ -12,15 +12,18 @@ mod deadlines;
 mod events;
 mod feed;
 mod foreseen;
+mod harvest;
 mod learnt;
 mod leases;
 mod live;
 mod model;
 mod nodes;
 mod nvmes;
+mod observations;
 mod outstanding;
 mod plan;
 mod processors;
+mod series;
 mod settings;
 mod silence;
 #[cfg(test)]

@@ -132,6 +132,12 @@ impl ProfileTable {
         self.learnt.get(program).map(|ids| &ids.estimate)
     }
 
+    /// The profiles that were learnt of a program.
+    pub(super) fn of_program(&self, program: &Program) -> impl Iterator<Item = ProfileId> {
+        let ids = self.learnt.get(program);
+        ids.into_iter().flat_map(|ids| ids.by_input.values().copied().chain([ids.other]))
+    }
+
     /// Whether there are profiles of other programs than these.
     pub(super) fn has_others(&self, learnt: &Learnt) -> bool {
         self.learnt.keys().any(|program| !learnt.has(program))

@@ -8,6 +8,7 @@ use rgpu_placement::ModelSet;
 
 use super::core::{Core, epoch_of, first_of, moment_of};
 use super::live::{End, Entry};
+use super::series::NodeSeries;
 use super::{nvmes, problem};
 use crate::store::{LeaseRecord, NodeRecord};
 
@@ -180,6 +181,8 @@ impl Core {
         }
         let live = self.live_node(&name);
         (live.heard, live.lost, live.silent, live.present, live.followed) = (now, false, false, true, 0);
+        // Another run of its server may be another release of it.
+        live.series = NodeSeries::default();
         self.gone_there(&name, &reports.iter().map(|report| report.lease).collect());
         self.take_reports(&name, reports);
         for id in revoked {
@@ -228,6 +231,7 @@ impl Core {
                 strangers.push((report.lease, report.version));
             }
             self.hear_memory(name, &report);
+            self.hear_size(&report);
             if let Some(entry) = self.leases.get_mut(&report.lease) {
                 if known.contains(&report.lease) && report.version > entry.record.version {
                     strangers.push((report.lease, report.version));
@@ -338,6 +342,7 @@ impl Core {
             .filter(|serves| self.gone.iter().any(|(id, node)| node == name && !serves.contains(id)));
         if !overtaken {
             self.take_reports(name, leases);
+            self.observe(name);
         }
         for report in used {
             let entry = self.leases.get_mut(&report.lease);
@@ -428,6 +433,7 @@ impl Core {
                     expires: lease.live.deadline.map_or(0, |at| self.unix_s_at(at)),
                     grants: record.grants.iter().filter(|grant| grant.node == name).cloned().collect(),
                     nvmes: nvmes::orders(record, name),
+                    sizes: record.sizes_on(name),
                     nodes: self.others_of(record, name),
                     processors: self.processor_order(record, name),
                 }

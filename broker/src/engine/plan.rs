@@ -15,7 +15,7 @@ use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::{
     CapabilitySet, Cluster, ClusterState, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet,
-    NodeId, Placement, Policy, Queue, Reason, Task, TaskPlacement,
+    NodeId, Placement, Policy, Queue, Reason, Size, Task, TaskPlacement,
 };
 
 pub(crate) use self::forecast::{Blocker, Forecast, PAUSE_S};
@@ -24,6 +24,7 @@ use super::deadlines;
 use super::feed::{News, Seen};
 use super::leases::Found;
 use super::model::{self, MIB, ProfileTable};
+use super::observations::Observations;
 use super::settings::policy_config;
 use super::{Settings, nvmes};
 use crate::store::{LeaseRecord, NodeRecord};
@@ -53,17 +54,17 @@ pub(crate) struct Round {
 }
 
 /// What the model has of a lease: a version of the record, how many nodes have yet to confirm its end, and how much memory counts
-/// although the lease does not give it any more.
-type Version = (LeaseState, u64, usize, u64);
+/// although the lease does not give it any more; and how much of its device is set aside for it.
+type Version = (LeaseState, u64, usize, u64, Option<u16>);
 
-fn version(record: &LeaseRecord) -> Version {
+fn version(record: &LeaseRecord, seen: &Seen) -> Version {
     let outstanding = record.outstanding.iter().fold(0, |sum: u64, one| sum.saturating_add(one.memory));
-    (record.state, record.version, record.unconfirmed.len(), outstanding)
+    (record.state, record.version, record.unconfirmed.len(), outstanding, seen.set_aside_milli)
 }
 
 /// A lease in the model.
-struct Known {
-    job: JobId,
+pub(super) struct Known {
+    pub(super) job: JobId,
     home: NodeId,
     /// The client whose place that is, where it is no node.
     client: Option<String>,
@@ -71,6 +72,8 @@ struct Known {
     /// Where it waits and leaves its share to the broker.
     choice: Option<Choice>,
     record: Arc<LeaseRecord>,
+    /// How much of its device it has, or would have, if it may be resized.
+    pub(super) size: Option<Size>,
 }
 
 /// How many decisions may be explained besides those that somebody asked for: explaining one takes as long as making it.
@@ -90,14 +93,15 @@ impl Allowance {
 }
 
 pub(crate) struct Planner {
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
     pub profiles: ProfileTable,
     policy: Box<dyn Policy + Send>,
     policy_settings: PolicySettings,
     disaggregates: bool,
-    state: Option<ClusterState>,
+    pub(super) harvests: bool,
+    pub(super) state: Option<ClusterState>,
     queue: Queue,
-    nodes: HashMap<String, NodeId>,
+    pub(super) nodes: HashMap<String, NodeId>,
     /// By node: the names of its NVMe devices.
     offered: HashMap<String, Vec<String>>,
     /// By node: its name outside of the model.
@@ -106,11 +110,13 @@ pub(crate) struct Planner {
     free: Vec<NodeId>,
     /// How many leases each client has.
     clients: HashMap<String, (NodeId, u32)>,
-    known: HashMap<LeaseId, Known>,
+    pub(super) known: HashMap<LeaseId, Known>,
     ids: HashMap<JobId, LeaseId>,
     next_job: u32,
     /// Measured traffic by node, as it was told.
     measured: HashMap<String, u64>,
+    /// What was measured of nodes' devices, and of programs' use of them.
+    pub(super) observed: Observations,
     /// By node: traffic that programs running there have with devices elsewhere, as declared.
     declared: Vec<u64>,
     /// When the last round counted, in seconds.
@@ -149,6 +155,7 @@ impl Planner {
             profiles,
             policy: config.build()?,
             disaggregates: config.disaggregates(),
+            harvests: config.harvests(),
             policy_settings: policy.clone(),
             settings,
             state: None,
@@ -162,6 +169,7 @@ impl Planner {
             ids: HashMap::new(),
             next_job: 0,
             measured: HashMap::new(),
+            observed: Observations::default(),
             declared: Vec::new(),
             counted_s: f64::NEG_INFINITY,
             watched: Vec::new(),
@@ -194,8 +202,9 @@ impl Planner {
                     self.policy = policy;
                     self.watched.clear();
                     // What jobs may use depends on it: the model is built anew, too.
-                    let same = config.disaggregates() == self.disaggregates;
-                    self.disaggregates = config.disaggregates();
+                    let same =
+                        config.disaggregates() == self.disaggregates && config.harvests() == self.harvests;
+                    (self.disaggregates, self.harvests) = (config.disaggregates(), config.harvests());
                     self.policy_settings = settings.clone();
                     if news.nodes.is_none() && !same {
                         return false;
@@ -204,6 +213,7 @@ impl Planner {
                 Err(e) => tracing::error!("the policy cannot be used: {e}"),
             }
         }
+        self.observed.take(news);
         if let Some(nodes) = &news.nodes {
             let began = Instant::now();
             if let Some(profiles) = &news.profiles {
@@ -281,7 +291,7 @@ impl Planner {
     fn note(&mut self, seen: &Seen, now_s: f64) -> bool {
         let target = seen.record.as_ref().filter(|record| record.state != LeaseState::Ended);
         if let Some(known) = self.known.get(&seen.id) {
-            if Some(known.version) == target.map(|record| version(record)) {
+            if Some(known.version) == target.map(|record| version(record, seen)) {
                 return true;
             }
             self.forget(seen.id, now_s);
@@ -291,8 +301,9 @@ impl Planner {
         let job = JobId(self.next_job);
         self.next_job += 1;
         let client = self.clients.contains_key(&record.home).then(|| record.home.clone());
-        let (version, kept) = (version(record), record.clone());
-        self.known.insert(seen.id, Known { job, home, client, version, choice: None, record: kept });
+        let (version, kept) = (version(record, seen), record.clone());
+        let size = self.size(seen, record);
+        self.known.insert(seen.id, Known { job, home, client, version, choice: None, record: kept, size });
         self.ids.insert(job, seen.id);
         let result = match record.state {
             LeaseState::Waiting => self.enqueue(seen, record, job, home, now_s),
@@ -317,7 +328,8 @@ impl Planner {
         let milli = self.share(record, home, seen.submit_s, now_s);
         let request = deadlines::decided(&record.request, milli);
         let request: &LeaseRequest = &request;
-        let task = self.task(cluster, tenant, request, home);
+        let resizable = self.known.get(&seen.id).is_some_and(|known| known.size.is_some());
+        let task = self.task(cluster, tenant, request, home, resizable);
         let job = self.profiles.job(tenant, request, job, seen.id.to_string(), seen.submit_s, task);
         if record.request.share_milli == 0
             && let Some(known) = self.known.get_mut(&seen.id)
@@ -330,10 +342,21 @@ impl Planner {
         result
     }
 
-    /// What a tenant's request, whose share is decided, wants of a cluster.
-    fn task(&self, cluster: &Cluster, tenant: &str, request: &LeaseRequest, home: NodeId) -> Task {
+    /// What a tenant's request, whose share is decided, wants of a cluster, and whether its lease may be resized.
+    fn task(
+        &self,
+        cluster: &Cluster,
+        tenant: &str,
+        request: &LeaseRequest,
+        home: NodeId,
+        resizable: bool,
+    ) -> Task {
         let traffic = self.profiles.traffic_mbps(tenant, request);
-        let wish = model::device_request(cluster, request, traffic);
+        let mut wish = model::device_request(cluster, request, traffic);
+        if resizable {
+            // What is promised to it then is what is left; whether there is room for it, its size says.
+            wish.milli = 0;
+        }
         let wishes = [wish].into_iter().chain(nvmes::device_request(cluster, request));
         model::task(wishes, home, self.disaggregates)
     }
@@ -360,7 +383,7 @@ impl Planner {
             let memory_mib = record.counted(grant).div_ceil(MIB).min(free_mib);
             grants.push(Grant {
                 device,
-                milli: grant.share_milli,
+                milli: record.firm_milli(grant),
                 memory_mib,
                 traffic_mbps: if node == home { 0 } else { traffic },
                 request: grants.len() as u16,
@@ -371,7 +394,7 @@ impl Planner {
             task.devices.push(DeviceRequest {
                 kind: DeviceKind::Gpu,
                 count: 1,
-                milli: grant.share_milli,
+                milli: record.firm_milli(grant),
                 memory_mib,
                 models: ModelSet::ANY,
                 needs: CapabilitySet::NONE,
@@ -467,10 +490,11 @@ impl Planner {
     pub(super) fn round(&mut self, now_s: f64) -> Result<Round, rgpu_placement::Error> {
         let mut round = Round::default();
         self.choose_again(now_s);
-        let Some(state) = &self.state else { return Ok(round) };
         if self.queue.is_empty() {
             return Ok(round);
         }
+        self.observe(now_s);
+        let Some(state) = &self.state else { return Ok(round) };
         for job in self.watched.drain(..) {
             self.policy.unwatch(job);
         }

@@ -26,6 +26,7 @@ impl Core {
         self.refuse_unproven();
         self.teach();
         self.miss_deadlines();
+        self.resize_leases();
         if judging {
             self.expire();
         }

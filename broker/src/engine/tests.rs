@@ -4,6 +4,7 @@ mod adoption;
 mod deadlines;
 mod faults;
 mod foreseen;
+mod harvest;
 mod learning;
 mod leases;
 mod new_policy;
@@ -149,7 +150,7 @@ pub(super) fn check(engine: &Engine) {
         }
         for grant in held_grants(&entry.record) {
             let sum = sums.entry((grant.node.clone(), grant.device)).or_default();
-            sum.0 += u32::from(grant.share_milli);
+            sum.0 += u32::from(entry.record.firm_milli(grant));
             sum.1 += entry.record.counted(grant);
         }
     }
@@ -194,6 +195,11 @@ pub(super) struct FakeNode {
     pub memory: BTreeMap<LeaseId, u64>,
     /// What else they have used of each; nothing unless it is said.
     pub used: BTreeMap<LeaseId, GrantUsage>,
+    /// What is set aside for those that may be resized, as orders say; and whether its server knows of such.
+    set_aside: BTreeMap<LeaseId, u16>,
+    pub lends: bool,
+    /// What its devices do.
+    pub loads: Vec<DeviceLoad>,
     pub applied: u64,
     pub nic_mbps: u64,
     /// Tokens that programs have presented.
@@ -243,6 +249,9 @@ impl FakeNode {
             versions: BTreeMap::new(),
             memory: BTreeMap::new(),
             used: BTreeMap::new(),
+            set_aside: BTreeMap::new(),
+            lends: true,
+            loads: Vec::new(),
             applied: 0,
             nic_mbps: 0,
             tokens: BTreeMap::new(),
@@ -260,7 +269,8 @@ impl FakeNode {
             let (version, devices) = self.versions.get(id).copied().unwrap_or((1, 0));
             let memory = self.memory.get(id).copied().unwrap_or(0);
             let used = self.used.get(id).cloned().unwrap_or_default();
-            let usage = vec![GrantUsage { memory, ..used }; devices];
+            let set_aside_milli = self.set_aside.get(id).copied().filter(|_| self.lends);
+            let usage = vec![GrantUsage { memory, set_aside_milli, ..used }; devices];
             LeaseReport { lease: *id, version, sessions: 1, usage, processors: None }
         };
         self.serving.iter().map(report).collect()
@@ -278,6 +288,8 @@ impl FakeNode {
         self.serving = kept;
         let versions = orders.leases.iter().map(|lease| (lease.lease, (lease.version, lease.grants.len())));
         self.versions = versions.collect();
+        let sized = orders.leases.iter().filter_map(|lease| Some((lease.lease, lease.sizes.first()?)));
+        self.set_aside = sized.map(|(id, size)| (id, size.set_aside_milli)).collect();
         for id in ordered {
             if !self.serving.contains(&id) && !self.over.contains(&id) {
                 self.serving.push(id);
@@ -305,14 +317,15 @@ impl FakeNode {
 
     fn proofs(&self) -> Vec<LeaseProof> {
         let token = |id: &LeaseId| Some((*id, self.tokens.get(id)?.clone()));
-        let proof = |(lease, token)| LeaseProof { lease, token, version: 1, grants: Vec::new() };
+        let proof =
+            |(lease, token)| LeaseProof { lease, token, version: 1, grants: Vec::new(), sizes: Vec::new() };
         self.asked.iter().filter_map(token).map(proof).collect()
     }
 
     fn heartbeat(&self, ended: Vec<LeaseId>) -> Heartbeat {
         Heartbeat {
             instance: self.about.instance,
-            devices: Vec::new(),
+            devices: self.loads.clone(),
             leases: self.reports(),
             orders: self.applied,
             used: ended

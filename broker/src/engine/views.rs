@@ -52,6 +52,7 @@ impl Core {
             expires: entry.live.deadline.map(|at| self.unix_s_at(at)),
             remote: record.grants.iter().filter(|grant| grant.node != record.home).count() as u32,
             grants: record.grants.clone(),
+            sizes: record.sizes.clone(),
             servers,
             token: None,
             transport: record.request.transport.clone(),

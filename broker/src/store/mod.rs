@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rgpu_control::LeaseId;
-use rgpu_control::api::{LeaseRequest, LeaseState, LeasedNvme, Registration};
+use rgpu_control::api::{LeaseRequest, LeaseSize, LeaseState, LeasedNvme, Registration};
 use rgpu_control::token::Grant;
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +85,9 @@ pub struct LeaseRecord {
     /// What counts instead of its grants' memory, where the lease was made smaller and its programs still have more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outstanding: Vec<Outstanding>,
+    /// Of a lease that may be resized: how much it has now, in the order of its grants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<LeaseSize>,
 }
 
 /// Memory that a lease does not give any more, and that its programs have or may have.
@@ -110,6 +113,20 @@ impl LeaseRecord {
     pub fn counted(&self, grant: &Grant) -> u64 {
         let of = |other: &&Outstanding| other.node == grant.node && other.device == grant.device;
         self.outstanding.iter().find(of).map_or(0, |outstanding| outstanding.memory).max(grant.memory)
+    }
+
+    /// Where the lease may be resized: how much it has now of each of its devices on a node.
+    pub fn sizes_on(&self, node: &str) -> Vec<LeaseSize> {
+        let sized = self.grants.iter().zip(&self.sizes);
+        sized.filter(|(grant, _)| grant.node == node).map(|(_, size)| *size).collect()
+    }
+
+    /// Thousandths of a grant's device that nobody else can be promised: the grant's share, or the firm part of it where the lease
+    /// was placed into time that others leave.
+    pub fn firm_milli(&self, grant: &Grant) -> u16 {
+        let of = |other: &Grant| other.node == grant.node && other.device == grant.device;
+        let size = self.grants.iter().position(of).and_then(|at| self.sizes.get(at));
+        size.map_or(grant.share_milli, |size| size.firm_milli)
     }
 }
 

@@ -254,6 +254,7 @@ mod tests {
             nvmes: Vec::new(),
             lapsed: false,
             outstanding: Vec::new(),
+            sizes: Vec::new(),
         }))
     }
 

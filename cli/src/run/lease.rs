@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rgpu_control::Broker;
 use rgpu_control::api::{LeaseRequest, this_machine};
 use rgpu_control::request::identity;
-use rgpu_control::settings::{self, DEADLINE_VARIABLE, ESTIMATE_VARIABLE, NODE_VARIABLE};
+use rgpu_control::settings::{self, DEADLINE_VARIABLE, ESTIMATE_VARIABLE, HARVEST_VARIABLE, NODE_VARIABLE};
 use rgpu_control::token::PrivateKey;
 use rgpu_control::units::{parse_bytes, parse_duration, parse_mbps, parse_share};
 use rgpu_protocol::transport::{Choice, ENCRYPT_VARIABLE, TRANSPORT_VARIABLE};
@@ -72,6 +72,10 @@ pub(super) struct LeaseArguments {
     /// Without a broker the server's certificate is checked by RGPU_TLS_FINGERPRINT or RGPU_TLS_CA
     #[arg(long)]
     pub encrypt: bool,
+    /// Let the broker resize the lease by what the program uses: GPU time that it leaves is lent to others, and it gets what they leave
+    /// [default: RGPU_HARVEST]
+    #[arg(long, help_heading = "With a broker")]
+    harvest: bool,
     /// Which of the cluster's nodes this machine is [default: RGPU_NODE, else the broker recognises it]
     #[arg(long, value_name = "NAME", help_heading = "With a broker")]
     node: Option<String>,
@@ -141,6 +145,7 @@ impl LeaseArguments {
             (self.estimate.is_some(), "--estimate"),
             (self.traffic.is_some(), "--traffic"),
             (self.nvme.is_some(), "--nvme"),
+            (self.harvest, "--harvest"),
             (self.now, "--now"),
             (self.wait.is_some(), "--wait"),
             (self.node.is_some(), "--node"),
@@ -190,6 +195,7 @@ impl LeaseArguments {
             now_or_never: self.now || self.wait == Some(0),
             encrypt: self.encrypt || settings::is_on(ENCRYPT_VARIABLE),
             on_node: self.on_node.clone(),
+            harvest: self.harvest || settings::is_on(HARVEST_VARIABLE),
         })
     }
 }

@@ -23,9 +23,10 @@ pub(crate) use child::Held;
 use lease::{Asked, LeaseArguments};
 use renewal::Leased;
 use rgpu_control::settings::{
-    self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, CONNECT_TIMEOUT_S, IN_PROCESS_VARIABLE, LEASE_VARIABLE,
-    LIBRARY_VARIABLE, NODE_VARIABLE, SERVER_VARIABLE, SOFT_CAPABILITY_VARIABLE, SOFT_DEVICES_VARIABLE,
-    SOFT_MEMORY_VARIABLE, SOFT_MULTIPROCESSORS_VARIABLE, SOFT_WORKERS_VARIABLE, TOKEN_FILE_VARIABLE,
+    self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, CONNECT_TIMEOUT_S, HARVEST_VARIABLE, IN_PROCESS_VARIABLE,
+    LEASE_VARIABLE, LIBRARY_VARIABLE, NODE_VARIABLE, SERVER_VARIABLE, SOFT_CAPABILITY_VARIABLE,
+    SOFT_DEVICES_VARIABLE, SOFT_MEMORY_VARIABLE, SOFT_MULTIPROCESSORS_VARIABLE, SOFT_WORKERS_VARIABLE,
+    TOKEN_FILE_VARIABLE,
 };
 use rgpu_control::units::{parse_bytes, parse_capability};
 use rgpu_protocol::transport::{
@@ -92,6 +93,7 @@ fn after_help() -> String {
          Environment (all of it: docs/environment.md):\n  \
          {BROKER_VARIABLE}   the broker, where neither --broker nor --server nor --in-process is given\n  \
          {BROKER_TOKEN_VARIABLE}  the file with the token for the broker, where --broker-token-file is not given\n  \
+         {HARVEST_VARIABLE}  1 for --harvest\n  \
          {NODE_VARIABLE}     which of the cluster's nodes this machine is, where --node is not given\n  \
          {SERVER_VARIABLE}   the server, where nothing of that is known\n  \
          {TRANSPORT_VARIABLE}  auto, shm, tcp or rdma, where --transport is not given\n  \

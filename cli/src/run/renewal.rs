@@ -234,6 +234,7 @@ mod tests {
             granted,
             expires,
             grants: Vec::new(),
+            sizes: Vec::new(),
             servers: Vec::new(),
             token: Some("t".into()),
             transport: "auto".into(),

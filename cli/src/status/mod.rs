@@ -160,6 +160,7 @@ pub(crate) fn example() -> Snapshot {
         granted: None,
         expires: None,
         grants: Vec::new(),
+        sizes: Vec::new(),
         servers: Vec::new(),
         token: None,
         transport: "auto".into(),

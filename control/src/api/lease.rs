@@ -86,6 +86,20 @@ records! {
         /// Only devices of the node of this name, for trying things out: else the policy decides.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub on_node: Option<String>,
+        /// Whether the lease may be resized by what it uses: device time that it leaves is lent to others, and it may use what
+        /// others leave. Only leases of one device are, and only where the policy harvests (`cbp`, `cbp-pp`).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub harvest: bool,
+    }
+    /// How much of a device's time a resizable lease has now. What it was promised is its grant's share.
+    #[derive(Copy, Default, Eq)]
+    #[serde(deny_unknown_fields)]
+    pub struct LeaseSize {
+        /// Thousandths that it gets whenever it wants them, whatever others do. Less than the grant's share where the lease was
+        /// placed into time that others leave; it never becomes less.
+        pub firm_milli: u16,
+        /// Thousandths that are set aside for it now, by what it uses: the placement counts these.
+        pub set_aside_milli: u16,
     }
     /// What is to be different.
     #[derive(Default)]
@@ -124,6 +138,9 @@ records! {
         pub expires: Option<u64>,
         /// What it gives, in the order of device ordinals.
         pub grants: Vec<Grant>,
+        /// Of a lease that may be resized: what it has now of each; empty for others.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub sizes: Vec<LeaseSize>,
         /// Where to connect, in that order.
         pub servers: Vec<LeaseServer>,
         /// The token: only for its tenant, and only where it is active.
@@ -242,6 +259,13 @@ records! {
         pub load: f64,
         /// Whether it was taken.
         pub chosen: bool,
+    }
+}
+
+impl LeaseRequest {
+    /// Whether the lease can be resized, as it asks for: it is of one device, and others have room beside its memory.
+    pub fn is_resizable(&self) -> bool {
+        self.harvest && self.gpus == 1 && (self.memory > 0 || self.share_milli < 1000)
     }
 }
 

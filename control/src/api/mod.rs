@@ -22,7 +22,7 @@ pub use cluster::{
 pub use forecast::{Alternative, Basis, BlockingLease, StartEstimate};
 pub use lease::{
     ExplanationCandidate, ExplanationStep, Job, Lease, LeaseChange, LeaseExplanation, LeaseRequest,
-    LeaseState, LeasedNvme, Renewal,
+    LeaseSize, LeaseState, LeasedNvme, Renewal,
 };
 pub use machine::this_machine;
 pub use node::{

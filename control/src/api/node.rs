@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::lease::LeaseSize;
 use super::processors::{ProcessorControls, ProcessorOrder, ProcessorUsage};
 use super::records::records;
 use crate::LeaseId;
@@ -160,6 +161,10 @@ records! {
         pub bytes_in: u64,
         /// Bytes sent to programs.
         pub bytes_out: u64,
+        /// Of a lease that may be resized: thousandths of the device's time that are set aside for it by the version that the node
+        /// enforces. A node that says so can lend.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub set_aside_milli: Option<u16>,
     }
     /// What was measured of a device.
     #[derive(Default)]
@@ -236,6 +241,9 @@ records! {
         pub version: u64,
         /// What the node gives it by that version.
         pub grants: Vec<Grant>,
+        /// Where it may be resized: how much it has now of each.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub sizes: Vec<LeaseSize>,
     }
     /// A lease that a node is to serve.
     pub struct LeaseOrder {
@@ -254,6 +262,9 @@ records! {
         /// The NVMe devices that it gives on this node.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub nvmes: Vec<NvmeOrder>,
+        /// Where it may be resized: how much it has now of each. Nodes that do not know this hold it to its grants.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub sizes: Vec<LeaseSize>,
         /// The other nodes that it gives something of: programs' copies go straight there.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub nodes: Vec<Peer>,

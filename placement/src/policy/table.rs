@@ -28,6 +28,9 @@ pub struct PolicyKind {
     pub settings: &'static [Setting],
     /// Whether, set so, it ever gives devices of other nodes.
     pub disaggregates: fn(&PolicyConfig) -> bool,
+    /// Whether it counts jobs with what they were measured to use, and lends what they leave
+    /// ([`Observed::set_lenders`](crate::Observed::set_lenders)).
+    pub harvests: bool,
     /// Builds it. The configuration was checked.
     pub build: fn(&PolicyConfig) -> Box<dyn Policy + Send>,
 }
@@ -39,6 +42,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the flow model: devices may come from other nodes, and jobs wait whose objective no placement keeps",
         settings: DRMAESTRO_SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(FlowModel::drmaestro(config)),
     },
     PolicyKind {
@@ -46,6 +50,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the same flow networks with nothing disaggregated: all of a task in one node",
         settings: FIRMAMENT_SETTINGS,
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(FlowModel::firmament(config)),
     },
     PolicyKind {
@@ -53,6 +58,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the first node that has room, and there the first devices",
         settings: &[],
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Greedy::new(config.name(), FirstFit)),
     },
     PolicyKind {
@@ -60,6 +66,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the node with the least left, cores and devices each as a part of the greatest node's",
         settings: &[],
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Greedy::new(config.name(), BestFit)),
     },
     PolicyKind {
@@ -67,6 +74,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "any node that has room, drawn by lot, and there any devices",
         settings: &[],
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Greedy::new(config.name(), Random::new(config.seed))),
     },
     PolicyKind {
@@ -74,6 +82,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "fragmentation gradient descent: where the expected fragmentation of the GPUs grows the least",
         settings: &[],
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Greedy::new(config.name(), Fgd::new(&config.typical))),
     },
     PolicyKind {
@@ -81,6 +90,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "GPUs in use first, the one with the most memory free, unless who is there was measured to peak at the same time",
         settings: &[],
         disaggregates: |_| false,
+        harvests: true,
         build: |config| Box::new(Greedy::new(config.name(), Harvest::new(Scheme::Cbp))),
     },
     PolicyKind {
@@ -88,6 +98,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the same, and there, too, where the measured series forecast enough room (peak prediction)",
         settings: &[],
         disaggregates: |_| false,
+        harvests: true,
         build: |config| Box::new(Greedy::new(config.name(), Harvest::new(Scheme::PeakPrediction))),
     },
     PolicyKind {
@@ -95,6 +106,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the earliest deadline first, in the first node that has room, with the first devices of the cluster",
         settings: deadline::SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::FirstFit)),
     },
     PolicyKind {
@@ -102,6 +114,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the earliest deadline first; NVMes are shared, or composed as long as that makes the job faster",
         settings: deadline::SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::MaxComposition)),
     },
     PolicyKind {
@@ -109,6 +122,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the earliest deadline first; NVMes are shared where the least of them and of the cores is left over",
         settings: deadline::SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::MinFragmentation)),
     },
     PolicyKind {
@@ -116,6 +130,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "max-composition or min-fragmentation, as the load of the NVMes says",
         settings: deadline::SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::DisaggregationAware)),
     },
     PolicyKind {
@@ -123,6 +138,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the earliest deadline first; composed NVMes and parts of GPUs, in the node that keeps the most cores",
         settings: deadline::SETTINGS,
         disaggregates,
+        harvests: false,
         build: |config| Box::new(DeadlineFirst::new(config, Strategy::HeterogeneityAware)),
     },
     PolicyKind {
@@ -130,6 +146,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the fewest nodes that hold a job, which it has alone",
         settings: &[],
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Spreading::new(config, Sharing::Exclusive)),
     },
     PolicyKind {
@@ -137,6 +154,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "the fewest nodes that hold a job, or as many times more as it takes to find idle cores, whoever else is there",
         settings: &[],
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Spreading::new(config, Sharing::Cores)),
     },
     PolicyKind {
@@ -144,6 +162,7 @@ static STANDARD: &[PolicyKind] = &[
         about: "jobs are spread as their profiles say, on the least occupied nodes with the cache ways and memory bandwidth that they need",
         settings: spreading::SETTINGS,
         disaggregates: |_| false,
+        harvests: false,
         build: |config| Box::new(Spreading::new(config, Sharing::Profiles)),
     },
 ];
@@ -318,6 +337,11 @@ impl PolicyConfig {
     /// Whether the policy ever gives devices of other nodes: what [`Job::check`](crate::Job::check) must know.
     pub fn disaggregates(&self) -> bool {
         (self.kind.disaggregates)(self)
+    }
+
+    /// Whether the policy lends what jobs leave.
+    pub fn harvests(&self) -> bool {
+        self.kind.harvests
     }
 
     /// Builds the policy.

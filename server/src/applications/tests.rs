@@ -49,6 +49,7 @@ fn orders(version: u64, leases: &[(LeaseId, ProcessorOrder)]) -> Orders {
         holder: String::new(),
         expires: 0,
         grants: Vec::new(),
+        sizes: Vec::new(),
         nodes: Vec::new(),
         processors: Some(processors.clone()),
     };

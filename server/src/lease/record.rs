@@ -1,9 +1,9 @@
 //! What a server knows of one lease.
 
 use super::process::Process;
-use crate::ledger::{Ledger, Terms, Used, monotonic_ns};
+use crate::ledger::{Ledger, Size, Terms, Used, monotonic_ns};
 use rgpu_control::LeaseId;
-use rgpu_control::api::{GrantUsage, LeaseReport, Peer};
+use rgpu_control::api::{GrantUsage, LeaseReport, LeaseSize, Peer};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub(super) struct Record {
     /// The other nodes that it gives something of, as orders say.
     pub(super) nodes: Vec<Peer>,
     pub(super) terms: Vec<Terms>,
+    /// Where it may be resized: how much it has now of each device.
+    pub(super) sizes: Vec<LeaseSize>,
     /// What was used before the entry in the ledger was made; all of it where there is none.
     pub(super) used: Vec<Used>,
     /// Received and sent by sessions that are over.
@@ -67,6 +69,7 @@ impl Record {
             ordered: false,
             nodes: Vec::new(),
             terms,
+            sizes: Vec::new(),
             used: Vec::new(),
             bytes: (0, 0),
             entry: None,
@@ -108,6 +111,26 @@ impl Record {
             if let Some(entry) = self.entry {
                 ledger.set_terms(entry, &self.terms);
             }
+        }
+    }
+
+    /// It has these sizes from now on. True if they are others than before.
+    pub(super) fn resize(&mut self, ledger: &Ledger, sizes: &[LeaseSize]) -> bool {
+        let changed = self.sizes != sizes;
+        self.sizes = sizes.to_vec();
+        self.enter_sizes(ledger);
+        changed
+    }
+
+    /// Says in the ledger how much it has now.
+    pub(super) fn enter_sizes(&self, ledger: &Ledger) {
+        let Some(entry) = self.entry else { return };
+        for ordinal in 0..self.terms.len() {
+            let size = self.sizes.get(ordinal).map(|size| Size {
+                firm_milli: size.firm_milli.into(),
+                set_aside_milli: size.set_aside_milli.into(),
+            });
+            ledger.set_size(entry, ordinal, size);
         }
     }
 
@@ -160,6 +183,7 @@ impl Record {
                 launches: used.launches,
                 bytes_in: if first { bytes_in } else { 0 },
                 bytes_out: if first { bytes_out } else { 0 },
+                set_aside_milli: self.sizes.get(ordinal).map(|size| size.set_aside_milli),
             }
         };
         self.terms.iter().enumerate().map(of).collect()

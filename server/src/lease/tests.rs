@@ -1,6 +1,7 @@
 use super::record::WINDOW_NS;
 use super::*;
-use rgpu_control::api::{GrantUsage, LeaseOrder};
+use crate::ledger::Size;
+use rgpu_control::api::{GrantUsage, LeaseOrder, LeaseSize};
 use rgpu_control::proof;
 use rgpu_control::token::{Claims, PrivateKey};
 use std::process::{Command, Stdio};
@@ -84,6 +85,7 @@ impl Site {
             expires: claims.expires,
             grants: claims.grants.iter().filter(|g| g.node == "n0").cloned().collect(),
             nvmes: Vec::new(),
+            sizes: Vec::new(),
             nodes: vec![Peer { node: "n1".into(), address: "10.0.0.1:7070".into() }],
             processors: None,
         };
@@ -160,6 +162,7 @@ fn what_sessions_use_is_reported_also_after_them() {
         launches: 3,
         bytes_in: 7,
         bytes_out: 9,
+        set_aside_milli: None,
     };
     assert_eq!(reports[0].usage, std::slice::from_ref(&expected));
     site.table.end(LeaseId(1), a);
@@ -201,6 +204,45 @@ fn the_higher_version_counts() {
     site.table.apply(&site.orders(21, &[&moved]));
     assert_eq!(site.ledger.cap(slot, 0), Some(70 * MIB));
     assert_eq!(site.table.report().0[0].sessions, 3);
+}
+
+#[test]
+fn a_lease_that_may_be_resized_has_the_size_that_orders_say() {
+    let mut site = Site::with_identity();
+    let claims = site.claims(1, vec![site.grant("n0", 0, 100, 500)]);
+    let sized = |site: &Site, version, claims: &LeaseClaims, sizes: &[(u16, u16)]| {
+        let mut orders = site.orders(version, &[claims]);
+        let size = |(firm_milli, set_aside_milli): &(u16, u16)| LeaseSize {
+            firm_milli: *firm_milli,
+            set_aside_milli: *set_aside_milli,
+        };
+        orders.leases[0].sizes = sizes.iter().map(size).collect();
+        orders
+    };
+    // The orders are there before the program, and of the token's version.
+    site.table.apply(&sized(&site, 20, &claims, &[(300, 500)]));
+    let slot = site.begin(&claims).unwrap();
+    let entry = site.ledger.lease_of(slot).unwrap();
+    let size = |firm_milli, set_aside_milli| Some(Size { firm_milli, set_aside_milli });
+    assert_eq!(site.ledger.size(entry, 0), size(300, 500));
+    assert_eq!(site.table.report().0[0].usage[0].set_aside_milli, Some(500));
+    let told = site.told.load(SeqCst);
+    let newer = LeaseClaims { version: 2, ..claims.clone() };
+    site.table.apply(&sized(&site, 21, &newer, &[(400, 120)]));
+    // The broker hears of it at once.
+    assert_eq!((site.ledger.size(entry, 0), site.told.load(SeqCst)), (size(400, 120), told + 1));
+    let report = site.table.report().0.remove(0);
+    assert_eq!((report.version, report.usage[0].set_aside_milli), (2, Some(120)));
+    // Orders of an older version of it say nothing, and the same ones once more are no news.
+    site.table.apply(&sized(&site, 22, &claims, &[(1, 1)]));
+    site.table.apply(&sized(&site, 23, &newer, &[(400, 120)]));
+    assert_eq!((site.ledger.size(entry, 0), site.told.load(SeqCst)), (size(400, 120), told + 1));
+    // A lease without the permission to be resized takes the entry after it, and is held to its share.
+    site.table.end(LeaseId(1), slot);
+    let fixed = LeaseClaims { orders: 30, ..site.claims(2, vec![site.grant("n0", 0, 100, 500)]) };
+    let slot = site.begin(&fixed).unwrap();
+    assert_eq!(site.ledger.size(site.ledger.lease_of(slot).unwrap(), 0), None);
+    assert_eq!(site.table.report().0[1].usage[0].set_aside_milli, None);
 }
 
 #[test]

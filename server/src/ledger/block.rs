@@ -63,6 +63,10 @@ pub(super) struct GrantUse {
     /// Device time used, in ns.
     pub(super) used_ns: AtomicU64,
     pub(super) budget: Budget,
+    /// When there was work for the device the last time: [`monotonic_ns`](super::monotonic_ns).
+    pub(super) wanted_at: AtomicU64,
+    /// Of a lease that may be resized: by which share its account is kept now.
+    pub(super) paced_by: AtomicU32,
 }
 
 /// What the applications of a lease use, on a page of its own.
@@ -96,6 +100,10 @@ pub(super) struct GrantRules {
     pub(super) cap: AtomicU64,
     /// The highest that the cap has been since the lease was entered: its applications cannot honestly have more.
     pub(super) most: AtomicU64,
+    /// Of a lease that may be resized: 1 + the thousandths that are set aside for it now; 0 of others.
+    pub(super) set_aside: AtomicU32,
+    /// Of a lease that may be resized: the thousandths that it has whatever others do.
+    pub(super) firm: AtomicU32,
 }
 
 /// A lease that has applications.
@@ -113,6 +121,8 @@ pub(super) struct Rules {
     pub(super) peak: ByDevice<AtomicU64>,
     /// The slots from this one on have never been taken.
     pub(super) fresh: AtomicU32,
+    /// Likewise, of the leases' entries.
+    pub(super) fresh_leases: AtomicU32,
     pub(super) slots: [SlotRules; SLOTS],
     pub(super) leases: [LeaseRules; LEASES],
 }

@@ -10,10 +10,12 @@
 //! lies about its own use takes from nobody but its own lease: the others count no more for a lease than it was ever given.
 
 mod block;
+mod lending;
 #[cfg(test)]
 mod tests;
 
 pub use block::{Descriptors, SLOTS, Slot};
+pub use lending::Size;
 
 use crate::device_spec::MAX_DEVICES;
 use crate::words::AtomicU64;
@@ -176,6 +178,7 @@ impl Ledger {
     pub fn take_lease(&self, terms: &[Terms], before: &[Used]) -> Option<usize> {
         let mut entries = self.rules.leases.iter();
         let index = entries.position(|l| l.taken.compare_exchange(0, 1, SeqCst, SeqCst).is_ok())?;
+        self.rules.fresh_leases.fetch_max(index as u32 + 1, SeqCst);
         let (rules, account) = (&self.lease(index).grants, &self.lease_use(index).grants);
         for (ordinal, (grant, account)) in rules.iter().zip(account).enumerate() {
             let used = before.get(ordinal).copied().unwrap_or_default();
@@ -183,6 +186,8 @@ impl Ledger {
             account.launches.store(used.launches, SeqCst);
             account.used_ns.store(used.busy_ns, SeqCst);
             account.budget.set_paid_until(used.paid_until);
+            account.wanted_at.store(0, SeqCst);
+            grant.set_aside.store(0, SeqCst);
             grant.most.store(0, SeqCst);
             // So that terms below find nothing to convert.
             grant.share_milli.store(terms.get(ordinal).map_or(0, |t| t.share_milli), SeqCst);
@@ -505,14 +510,15 @@ impl Ledger {
     pub fn charge(&self, lease: usize, ordinal: u32, ns: u64, now: u64) {
         if let Some(account) = self.account(lease, ordinal) {
             account.used_ns.fetch_add(ns, SeqCst);
-            account.budget.charge(ns, self.share_milli(lease, ordinal), now);
+            account.wanted_at.fetch_max(now, SeqCst);
+            account.budget.charge(ns, self.paced_by(lease, ordinal), now);
         }
     }
 
     /// How long a lease's applications have to leave a device alone from now on, in ns; 0 where they need not.
     pub fn delay_ns(&self, lease: usize, ordinal: u32, now: u64) -> u64 {
-        let account = self.account(lease, ordinal);
-        account.map_or(0, |account| account.budget.delay_ns(self.share_milli(lease, ordinal), now))
+        let Some(account) = self.account(lease, ordinal) else { return 0 };
+        account.budget.delay_ns(self.pace(lease, ordinal, now), now)
     }
 
     /// A lease's applications have launched kernels.

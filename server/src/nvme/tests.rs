@@ -75,6 +75,7 @@ fn orders(version: u64, leases: &[(u64, &str, &str)]) -> Orders {
         holder: String::new(),
         expires: 0,
         grants: Vec::new(),
+        sizes: Vec::new(),
         nvmes: vec![NvmeOrder { device: (*device).into(), host: (*host).into() }],
         nodes: Vec::new(),
     };

@@ -252,6 +252,9 @@ impl Governor {
     /// Opens and closes gates; says when to do so again.
     fn mind_gates(&self) -> Duration {
         let (mut next, mut limited) = (LOOK, false);
+        for seat in self.seats.lock().iter().filter(|seat| seat.working.load(SeqCst)) {
+            self.pacer.wanted(seat.ordinal.load(Relaxed));
+        }
         for (ordinal, gate) in (0..).zip(self.gates.iter()) {
             let delay = match self.pacer.is_limited(ordinal) {
                 true => self.pacer.delay(ordinal),

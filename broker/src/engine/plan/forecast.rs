@@ -413,6 +413,8 @@ impl<'a> Future<'a> {
         let grants = || running.placement.tasks.iter().flat_map(|at| &at.grants);
         let share =
             grants().filter(|grant| self.is_gpu(grant)).map(|grant| grant.milli).min().unwrap_or(WHOLE);
+        // Who may be resized has at least what it uses.
+        let share = known.size.map_or(share, |size| size.promised_milli);
         let is_remote = grants().any(|grant| self.state.cluster().device(grant.device).node != known.home);
         // The job of a request with a deadline or an estimate has its share in its scale already.
         let stretch = match is_timed(&known.record.request) {

@@ -45,7 +45,7 @@ impl Planner {
             self.queue.remove(old);
             self.ids.remove(&old);
             self.ids.insert(job, id);
-            let seen = Seen { id, record: None, submit_s, granted_s: 0.0, rounds };
+            let seen = Seen { id, record: None, submit_s, granted_s: 0.0, rounds, set_aside_milli: None };
             if let Err(e) = self.enqueue(&seen, &record, job, home, now_s) {
                 tracing::error!("the lease {id} is missing in the cluster's model: {e}");
             }

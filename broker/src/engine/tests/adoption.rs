@@ -136,6 +136,7 @@ async fn a_lease_that_was_changed_is_adopted_as_it_is_now() {
         token: lease.token.clone().unwrap(),
         version: changed.version,
         grants: changed.grants.clone(),
+        sizes: Vec::new(),
     };
     let beat = Heartbeat { proofs: vec![proof], ..nodes[0].heartbeat(Vec::new()) };
     world.engine.heartbeat(&nodes[0].caller(), "n0", beat).await.unwrap();
@@ -182,7 +183,8 @@ async fn an_older_state_learns_what_was_changed_since() {
     let orders = world.engine.heartbeat(&nodes[0].caller(), "n0", beat.clone()).await.unwrap();
     assert_eq!((orders.prove.as_slice(), orders.leases.len()), (&[lease.id][..], 1));
     let token = lease.token.clone().unwrap();
-    let proof = LeaseProof { lease: lease.id, token, version: 2, grants: changed.grants.clone() };
+    let proof =
+        LeaseProof { lease: lease.id, token, version: 2, grants: changed.grants.clone(), sizes: Vec::new() };
     let beat = Heartbeat { proofs: vec![proof], ..beat };
     let orders = world.engine.heartbeat(&nodes[0].caller(), "n0", beat).await.unwrap();
     assert!(orders.prove.is_empty());

@@ -51,6 +51,7 @@ static LAST_FIT: PolicyKind = PolicyKind {
     about: "the last node that has room",
     settings: &[Setting::Number(&SKIP)],
     disaggregates: |_| false,
+    harvests: false,
     build: |config: &PolicyConfig| {
         Box::new(Greedy::new(config.name(), LastFit { skip: config.get(&SKIP) as usize }))
     },

@@ -5,6 +5,7 @@ use crate::cluster::Cluster;
 use crate::harvest::{Footprint, Forecast, Need, Pod, Scheme, decide};
 use crate::ids::{DeviceId, DeviceKind, NodeId, ProfileId};
 use crate::job::{DeviceRequest, Job, Task};
+use crate::observed::{Resizable, Size};
 use crate::placement::{Grant, TaskPlacement};
 use crate::state::ClusterState;
 use crate::usage::Usage;
@@ -13,12 +14,16 @@ use crate::usage::Usage;
 ///
 /// What was measured comes from [`ClusterState::observed`]; of applications that were never measured, what they ask for counts.
 /// Tasks with another number of GPUs than one, or with other devices, go to the first node that has room. Memory is granted as it is
-/// asked for: pods aren't resized, since servers hold programs to what was granted.
+/// asked for. Where [`Observed::set_lenders`](crate::Observed::set_lenders) was called, device time is lent: jobs that have a
+/// [`Size`] count with what is set aside for them, and go to a device that lends, or where all that they are promised is free.
 #[derive(Debug)]
 pub struct Harvest {
     scheme: Scheme,
-    /// The job whose tasks are being placed.
-    profile: ProfileId,
+    /// The job whose tasks are being placed: its profile, if its use counts, and its size, if it may be resized.
+    profile: Option<ProfileId>,
+    size: Option<Size>,
+    /// What can be resized, in this round.
+    resizable: Option<Resizable>,
     devices: Vec<Shared>,
     footprints: Vec<Option<Footprint>>,
 }
@@ -26,7 +31,8 @@ pub struct Harvest {
 /// What a rule knows of a device in a round.
 #[derive(Debug, Default)]
 struct Shared {
-    residents: Vec<(ProfileId, Need)>,
+    /// The profile of each whose use counts, and what it has.
+    residents: Vec<(Option<ProfileId>, Need)>,
     /// Memory in use in MiB, if it was measured.
     used_mib: Option<f64>,
     forecast: Forecast,
@@ -35,11 +41,39 @@ struct Shared {
 impl Harvest {
     /// By that scheme.
     pub fn new(scheme: Scheme) -> Harvest {
-        Harvest { scheme, profile: ProfileId(0), devices: Vec::new(), footprints: Vec::new() }
+        Harvest {
+            scheme,
+            profile: None,
+            size: None,
+            resizable: None,
+            devices: Vec::new(),
+            footprints: Vec::new(),
+        }
     }
 
     fn footprint(&self, profile: ProfileId) -> Option<&Footprint> {
         self.footprints.get(profile.index())?.as_ref()
+    }
+
+    /// The size of a job, and its profile where what it uses counts, and not what it asks for.
+    fn known(&self, job: &Job) -> (Option<Size>, Option<ProfileId>) {
+        let size = self.resizable.as_ref().and_then(|resizable| resizable.size(job.id));
+        let counts = self.resizable.is_none() || size.is_some();
+        (size, counts.then_some(job.profile))
+    }
+
+    /// What the job whose tasks are being placed would have of a device.
+    fn wanted(&self, request: &DeviceRequest) -> Need {
+        match self.size {
+            Some(size) => size.set_aside,
+            None => Harvest::need(request.milli, request.memory_mib),
+        }
+    }
+
+    /// Whether a device can give what the job was promised, or lends.
+    fn keeps_promise(&self, usage: &Usage, device: DeviceId) -> bool {
+        let lends = self.resizable.as_ref().is_some_and(|resizable| resizable.lends(device));
+        self.size.is_none_or(|size| lends || usage.device_milli(device) >= size.promised_milli)
     }
 
     /// What a grant or a request asks for, of which a thousandth is a tenth of a percent of the device's time.
@@ -49,10 +83,14 @@ impl Harvest {
 
     fn admits(&self, cluster: &Cluster, device: DeviceId, request: &DeviceRequest) -> bool {
         let shared = &self.devices[device.index()];
-        let pod = |profile, asked| Pod { asked, footprint: self.footprint(profile), short: false };
+        let pod = |profile: Option<ProfileId>, asked| Pod {
+            asked,
+            footprint: profile.and_then(|profile| self.footprint(profile)),
+            short: false,
+        };
         let residents: Vec<Pod<'_>> =
             shared.residents.iter().map(|(profile, asked)| pod(*profile, *asked)).collect();
-        let newcomer = pod(self.profile, Harvest::need(request.milli, request.memory_mib));
+        let newcomer = pod(self.profile, self.wanted(request));
         let memory_mib = cluster.device(device).memory_mib as f64;
         let capacity = Need { memory_mib, sm: 100.0 };
         decide(self.scheme, capacity, &residents, &newcomer, || shared.forecast).admits()
@@ -83,7 +121,9 @@ impl Harvest {
         let devices = cluster.node(node).devices();
         devices
             .filter(|&device| {
-                usage.fits_device(cluster, device, request) && self.admits(cluster, device, request)
+                usage.fits_device(cluster, device, request)
+                    && self.keeps_promise(usage, device)
+                    && self.admits(cluster, device, request)
             })
             .map(|device| (self.score(cluster, usage, device), device))
             .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))
@@ -106,6 +146,7 @@ impl Rule for Harvest {
         self.devices.clear();
         self.devices.resize_with(cluster.devices().len(), Shared::default);
         self.footprints.clear();
+        self.resizable = state.observed().and_then(|observed| observed.resizable()).cloned();
         if let Some(observed) = state.observed() {
             let profiles = (0..state.profiles().len() as u32).map(ProfileId);
             self.footprints.extend(profiles.map(|profile| observed.footprint(profile).cloned()));
@@ -118,15 +159,16 @@ impl Rule for Harvest {
             }
         }
         for running in state.all_running() {
+            let (size, profile) = self.known(&running.job);
             for grant in running.placement.tasks.iter().flat_map(|at| &at.grants) {
-                let need = Harvest::need(grant.milli, grant.memory_mib);
-                self.devices[grant.device.index()].residents.push((running.job.profile, need));
+                let need = size.map_or(Harvest::need(grant.milli, grant.memory_mib), |size| size.set_aside);
+                self.devices[grant.device.index()].residents.push((profile, need));
             }
         }
     }
 
     fn consider(&mut self, job: &Job) {
-        self.profile = job.profile;
+        (self.size, self.profile) = self.known(job);
     }
 
     fn choose(&mut self, cluster: &Cluster, usage: &Usage, task: &Task) -> Option<NodeId> {
@@ -157,7 +199,7 @@ impl Rule for Harvest {
         };
         // Who comes later in the round finds them there, even if the rest of the gang finds no place.
         for grant in &placement.grants {
-            let need = Harvest::need(grant.milli, grant.memory_mib);
+            let need = self.size.map_or(Harvest::need(grant.milli, grant.memory_mib), |size| size.set_aside);
             self.devices[grant.device.index()].residents.push((self.profile, need));
         }
         Some(placement)
@@ -258,6 +300,30 @@ mod tests {
         let three = || vec![job(0, 0), job(1, 0), job(2, 0)];
         assert_eq!(decide("cbp", &state, three()).placed.len(), 2);
         assert_eq!(decide("cbp-pp", &state, three()).placed.len(), 3);
+    }
+
+    #[test]
+    fn jobs_that_may_be_resized_count_with_their_size_where_devices_lend() {
+        let mut state = state();
+        let mut observed = Observed::new(2, 50, 10);
+        observed.set_lenders([DeviceId(1)]);
+        // It takes nothing for good; 40% were promised, and 20% would be set aside.
+        let small = |id| {
+            let mut job = job(id, 0);
+            (job.tasks[0].devices[0].milli, job.tasks[0].devices[0].memory_mib) = (0, 10);
+            job
+        };
+        let size = Size { set_aside: Need { memory_mib: 10.0, sm: 20.0 }, promised_milli: 400 };
+        (10..18).for_each(|id| observed.resize(JobId(id), size));
+        // What was learnt of a job that may not be resized does not count.
+        observed.learn(ProfileId(1), Footprint::new(&[1.0], &[1.0]).unwrap());
+        state.set_observed(Some(observed));
+        // Those with lower numbers come first.
+        let fixed = (0..3).map(|id| job(id, 1));
+        let decisions = decide("cbp", &state, fixed.chain((10..14).map(small)).collect());
+        // The first device has 20% left that are not promised, and does not lend; the other one lends what is not set aside.
+        assert_eq!(devices(&decisions), [0, 0, 1, 1, 1, 1]);
+        assert_eq!(decisions.left, [(JobId(13), Reason::NoRoom)]);
     }
 
     #[test]

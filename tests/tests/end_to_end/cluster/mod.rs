@@ -6,6 +6,7 @@ mod drmaestro;
 mod encrypted;
 mod examples;
 mod faults;
+mod harvest;
 mod nvidia;
 mod own;
 mod partitions;
@@ -48,6 +49,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(profile::tests());
     tests.extend(waiting::tests());
     tests.extend(processors::tests());
+    tests.extend(harvest::tests());
     tests
 }
 

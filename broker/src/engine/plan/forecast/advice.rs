@@ -153,7 +153,7 @@ impl Future<'_> {
             let tenant = &known.record.tenant;
             let request =
                 &deadlines::decided(request, known.choice.as_ref().map_or(WHOLE, |choice| choice.milli));
-            let task = planner.task(self.state.cluster(), tenant, request, known.home);
+            let task = planner.task(self.state.cluster(), tenant, request, known.home, known.size.is_some());
             let changed = planner.profiles.job(tenant, request, job.id, job.name.clone(), job.submit_s, task);
             waiting[at].job = Arc::new(changed);
         }
