@@ -44,6 +44,8 @@ pub struct Settings {
     pub round_interval_ms: u64,
     /// How many decisions are explained in a second at most, besides those that somebody asked for.
     pub explained: usize,
+    /// How long the placement's thread may take between two rounds to work out when what waits begins, in milliseconds.
+    pub forecast_ms: u64,
     /// The epoch begins with this, or the state's if that is later: each broker that takes over from another one has a later one.
     pub epoch: u64,
     /// Whether there is another broker that may take over.
@@ -74,6 +76,7 @@ impl Default for Settings {
             data_ca: None,
             round_interval_ms: 1000,
             explained: 16,
+            forecast_ms: 100,
             epoch: 0,
             rivals: false,
             events: 8192,

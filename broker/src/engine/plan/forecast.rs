@@ -26,8 +26,6 @@ use super::Planner;
 pub(crate) const PAUSE_S: f64 = 2.0;
 /// After a forecast there is none for so many times as long as it took.
 const REST: u32 = 20;
-/// The longest that a forecast may take. A round that has begun is not interrupted.
-const MOST_TIME: Duration = Duration::from_millis(100);
 /// How many rounds are run.
 const MOST_ROUNDS: usize = 256;
 /// How many requests are looked at: those that have waited longest.
@@ -114,9 +112,11 @@ impl Planner {
         lapsing: &HashMap<LeaseId, f64>,
     ) -> Vec<(LeaseId, Forecast)> {
         let began = Instant::now();
+        let Some(state) = self.state.clone() else { return Vec::new() };
         let pending = std::mem::take(&mut self.pending);
         let later = pending.asked.get(MOST_ASKED..).unwrap_or_default().to_vec();
-        let forecasts = Future::new(self, now_s, lapsing, &pending).and_then(|future| future.run(&pending));
+        let forecasts =
+            Future::new(self, now_s, lapsing, &pending, state).and_then(|future| future.run(&pending));
         self.pending = Pending {
             asked: later,
             made_s: Some(now_s),
@@ -184,8 +184,8 @@ impl<'a> Future<'a> {
         now_s: f64,
         lapsing: &'a HashMap<LeaseId, f64>,
         pending: &Pending,
+        state: ClusterState,
     ) -> Result<Self, Error> {
-        let state = planner.state.clone().ok_or(Error::UnknownPolicy("none".into(), "no model".into()))?;
         let mut future = Future {
             planner,
             lapsing,
@@ -214,8 +214,10 @@ impl<'a> Future<'a> {
         Ok(future)
     }
 
-    fn is_late(&self) -> bool {
-        self.began.elapsed() > MOST_TIME
+    /// Whether so much of the time is used up that the forecast may take, as a part of it. A round that has begun is not interrupted.
+    fn is_late(&self, part: f64) -> bool {
+        let most = Duration::from_millis(self.planner.settings.forecast_ms);
+        self.began.elapsed() > most.mul_f64(part)
     }
 
     /// Lets time pass, and gives what is expected of each that waits.
@@ -255,7 +257,7 @@ impl<'a> Future<'a> {
             if self.waiting.is_empty() {
                 return Ok(None);
             }
-            if self.is_late() {
+            if self.is_late(1.0) {
                 return Ok(Some("there is more to simulate than the broker takes the time for".into()));
             }
             let end_s = self.ends.peek().map(|Reverse((bits, _))| f64::from_bits(*bits));

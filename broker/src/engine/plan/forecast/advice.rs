@@ -36,7 +36,8 @@ impl Future<'_> {
         for trial in self.trials(request, &self.waiting[at]) {
             // Of fewer devices, the most are enough to know.
             let has_one = found.iter().any(|one| one.change == trial.change);
-            if self.is_late() || has_one {
+            // What is expected is worth the other half of the time.
+            if self.is_late(0.5) || has_one {
                 continue;
             }
             if self.would_begin(at, Some(&trial.request), None)? {
