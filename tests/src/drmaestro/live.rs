@@ -16,8 +16,8 @@ use crate::process::Running;
 
 /// How often it is looked whether a program has ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often the broker is asked which devices it gave.
-const ASK: Duration = Duration::from_millis(500);
+/// How often the broker is asked which devices it gave, and which it has back.
+const ASK: Duration = Duration::from_millis(100);
 /// How much longer than simulated the jobs may take all together. Only tells hanging from working.
 const PATIENCE: u32 = 20;
 
@@ -60,6 +60,8 @@ struct Driver<'a> {
     state: ClusterState,
     queue: Queue,
     running: HashMap<JobId, Started>,
+    /// Jobs that have ended, and whose devices the broker may not have back yet.
+    leaving: Vec<JobId>,
     lived: Lived,
     begun: Instant,
     /// Whether the broker's choice is known.
@@ -83,6 +85,7 @@ pub(super) fn run(
         state: ClusterState::new(experiment.cluster.clone(), experiment.profiles.clone()),
         queue: Queue::new(),
         running: HashMap::new(),
+        leaving: Vec::new(),
         lived: Lived {
             outcome: Outcome { jobs: vec![JobOutcome::default(); jobs], ..Outcome::default() },
             otherwise: 0,
@@ -154,9 +157,8 @@ impl Driver<'_> {
             let job = self.running.remove(id).context("it was just there")?;
             let name = &self.experiment.jobs[id.index()].job.name;
             job.running.finish()?.success().with_context(|| format!("The job {name}"))?;
-            self.state.finish(*id, now.seconds())?;
+            self.leaving.push(*id);
             self.lived.outcome.jobs[id.index()].end = Some(now);
-            self.sample();
         }
         Ok(ended.len())
     }
@@ -186,6 +188,8 @@ impl Driver<'_> {
             let mut command = program.command(self.cluster, host, &at.name, &options)?;
             let outcome = &mut self.lived.outcome.jobs[id.index()];
             (outcome.start, outcome.node, outcome.devices) = (Some(micros(self.begun.elapsed())), node.0, 1);
+            // Until the broker has said it.
+            outcome.remote = planned_remote.into();
             self.state.start(job, placement, micros(self.begun.elapsed()).seconds())?;
             let running = Running::start(&mut command)?;
             self.running.insert(id, Started { running, planned_remote });
@@ -194,21 +198,29 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Which devices the broker gave to jobs that it was not known of.
+    /// Asks the broker which devices it gave, and whether it can give those of the jobs that have ended.
     fn ask(&mut self) -> Result<()> {
-        let numbers: HashMap<&str, usize> =
-            self.experiment.jobs.iter().enumerate().map(|(at, job)| (job.job.name.as_str(), at)).collect();
-        for lease in self.cluster.leases(true)? {
-            let Some(&at) = numbers.get(lease.name.as_str()) else { continue };
-            if self.known[at] || lease.grants.is_empty() {
+        let leases = self.cluster.leases(false)?;
+        for (at, job) in self.experiment.jobs.iter().enumerate() {
+            if self.known[at] {
                 continue;
             }
-            self.known[at] = true;
-            self.lived.outcome.jobs[at].remote = lease.remote;
-            let planned = self.running.get(&JobId(at as u32)).map(|job| job.planned_remote);
-            if planned.is_some_and(|planned| planned != (lease.remote > 0)) {
-                self.lived.otherwise += 1;
+            let Some(lease) = leases.iter().find(|lease| lease.name == job.job.name) else { continue };
+            let Some(running) = self.running.get(&JobId(at as u32)) else { continue };
+            if !lease.grants.is_empty() {
+                self.known[at] = true;
+                self.lived.outcome.jobs[at].remote = lease.remote;
+                self.lived.otherwise += usize::from(running.planned_remote != (lease.remote > 0));
             }
+        }
+        // A lease is in the list until its servers have confirmed that nothing of it is left.
+        let jobs = &self.experiment.jobs;
+        let held = |id: &JobId| leases.iter().any(|lease| lease.name == jobs[id.index()].job.name);
+        let (leaving, gone): (Vec<_>, Vec<_>) = self.leaving.drain(..).partition(held);
+        self.leaving = leaving;
+        for id in gone {
+            self.state.finish(id, self.now().seconds())?;
+            self.sample();
         }
         Ok(())
     }
