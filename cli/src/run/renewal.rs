@@ -82,7 +82,7 @@ pub(super) struct Leased {
     broker: Broker,
     id: LeaseId,
     /// As it was granted.
-    lease: Lease,
+    lease: Box<Lease>,
     ticket: Arc<Published>,
     renewing: Arc<Renewing>,
     released: bool,
@@ -102,7 +102,7 @@ impl Leased {
         let published = Arc::new(published);
         let renewing = Arc::new(Renewing::default());
         let (shown, shared) = (published.clone(), renewing.clone());
-        let lease = Lease { token: None, ..lease.clone() };
+        let lease = Box::new(Lease { token: None, ..lease.clone() });
         let leased = Self { broker: broker.clone(), id, lease, ticket: published, renewing, released: false };
         let body = move || renew(&broker, ticket, &shown, ttl, &shared);
         spawn_without_signals("renew", body)
