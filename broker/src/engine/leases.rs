@@ -371,10 +371,10 @@ impl Core {
         }
         let mut record = LeaseRecord::clone(&entry.record);
         let submit_s = entry.live.submit_s;
-        let chosen = found.first().map_or(WHOLE, |found| found.milli);
-        record.request = deadlines::decided(&record.request, chosen).into_owned();
         let (nvmes, gpus): (Vec<Found>, Vec<Found>) =
             found.iter().cloned().partition(|found| found.kind == DeviceKind::Nvme);
+        let chosen = gpus.first().map_or(WHOLE, |found| found.milli);
+        record.request = deadlines::decided(&record.request, chosen).into_owned();
         record.grants = self.grants(&record.request, &record.home, &gpus)?;
         record.nvmes = self.nvme_grants(&record.request, &nvmes)?;
         record.sizes = self.first_sizes(&record);

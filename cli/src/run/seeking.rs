@@ -98,7 +98,7 @@ impl Seeker<'_> {
     }
 
     /// The request with its deadline, which counts from when the broker takes it.
-    fn from_now(&self, request: &LeaseRequest) -> Result<LeaseRequest, Failure> {
+    fn with_time_left(&self, request: &LeaseRequest) -> Result<LeaseRequest, Failure> {
         let Some(deadline) = self.deadline else { return Ok(request.clone()) };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -111,7 +111,7 @@ impl Seeker<'_> {
     /// A lease that is granted; `None` where the broker has forgotten it.
     fn once(&mut self, request: &LeaseRequest) -> Result<Option<Waited>, Failure> {
         let lease = loop {
-            let (broker, request) = (self.broker.clone(), self.from_now(request)?);
+            let (broker, request) = (self.broker.clone(), self.with_time_left(request)?);
             match run_interruptibly(self.signals, move || broker.request_lease(&request))? {
                 Interruptible::Done(Ok(lease)) => break lease,
                 // Should it have been made all the same, nobody renews it, and it ends.

@@ -80,6 +80,20 @@ async fn a_lease_gets_devices_that_are_large_and_fast_enough_whatever_the_policy
 }
 
 #[tokio::test]
+async fn a_share_that_the_broker_chooses_is_of_the_gpu() {
+    let world = World::new(Settings::default());
+    let _pool = joined(&world, "pool", 1, &[(100, 1000)]).await;
+    let request = LeaseRequest {
+        share_milli: 0,
+        deadline_s: Some(1000.0),
+        estimate_s: Some(1.0),
+        ..wish(&world, 1, 1, 0, 0)
+    };
+    let lease = world.ask("ann", request).await.unwrap();
+    assert_eq!((lease.grants[0].share_milli, lease.nvmes.len()), (125, 1), "{}", lease.reason);
+}
+
+#[tokio::test]
 async fn what_can_never_be_had_is_refused_at_once() {
     let world = World::new(Settings::default());
     let _pool = joined(&world, "pool", 1, &[(100, 1000)]).await;
