@@ -357,7 +357,9 @@ impl<'a> Future<'a> {
         let requests = || waiting.job.tasks.iter().flat_map(|task| &task.devices);
         let usable = |device| requests().any(|request| empty.fits_device(cluster, device, request));
         let mut blockers = Vec::new();
-        for running in state.all_running() {
+        // Who comes first out of the queue may stay for ever, too.
+        let first = self.state.all_running().filter(|running| self.queued.contains(&running.job.id));
+        for running in state.all_running().chain(first) {
             let grants = running.placement.tasks.iter().flat_map(|at| &at.grants);
             let grants = grants.filter(|grant| usable(grant.device));
             blockers.extend(grants.filter_map(|grant| self.blocker(running.job.id, grant)));
@@ -378,12 +380,12 @@ impl<'a> Future<'a> {
                 "even when all leases have ended whose end is known, no placement is found for it".into()
             }
             None => format!(
-                "nobody knows when {} ends that {} what it needs: no earlier run of its program is known",
+                "nobody knows when {} what it needs, or {} it first: no earlier run of its program is known",
                 match endless.len() {
-                    1 => "the lease".to_owned(),
-                    count => format!("one of {count} leases"),
+                    1 => "the lease ends that has".to_owned(),
+                    count => format!("one of {count} leases ends that have"),
                 },
-                if endless.len() == 1 { "has" } else { "have" },
+                if endless.len() == 1 { "gets" } else { "get" },
             ),
         };
         blockers.truncate(MOST_BLOCKERS);

@@ -157,6 +157,20 @@ async fn what_nobody_can_know_is_said() {
 }
 
 #[tokio::test]
+async fn who_comes_first_and_stays_for_ever_is_in_the_way() {
+    let (world, _nodes) = with_nodes(written(), &[1]).await;
+    let first = world.ask("ann", of("short", world.request("m", 1, 1000, 0))).await.unwrap();
+    let second = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    let third = world.ask("ann", of("short", world.request("m", 1, 1000, 0))).await.unwrap();
+    let (start, why) = explained(&world, &tenant_named("ann"), third.id).await;
+    let estimate = why.estimate.clone().unwrap();
+    assert_eq!(start, None);
+    assert!(estimate.why.contains("nobody knows when the lease ends"), "{}", estimate.why);
+    assert_eq!(blocking(&why), [Some(first.id), Some(second.id)]);
+    assert_eq!((why.blocked_by[1].waits, why.blocked_by[1].end), (true, None));
+}
+
+#[tokio::test]
 async fn a_lease_that_is_being_ended_is_as_good_as_gone() {
     let (world, _nodes) = with_nodes(written(), &[1]).await;
     let ann = tenant_named("ann");
