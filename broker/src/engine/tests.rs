@@ -7,6 +7,7 @@ mod leases;
 mod new_policy;
 mod nodes;
 mod placing;
+mod processors;
 mod random;
 mod silence;
 mod speed;
@@ -190,6 +191,8 @@ pub(super) struct FakeNode {
     pub memory: BTreeMap<LeaseId, u64>,
     /// What else they have used of each; nothing unless it is said.
     pub used: BTreeMap<LeaseId, GrantUsage>,
+    /// What they use of its processors; nothing unless it is said.
+    pub processors: BTreeMap<LeaseId, ProcessorUsage>,
     pub applied: u64,
     pub nic_mbps: u64,
     /// Tokens that programs have presented.
@@ -238,6 +241,7 @@ impl FakeNode {
             versions: BTreeMap::new(),
             memory: BTreeMap::new(),
             used: BTreeMap::new(),
+            processors: BTreeMap::new(),
             applied: 0,
             nic_mbps: 0,
             tokens: BTreeMap::new(),
@@ -256,7 +260,13 @@ impl FakeNode {
             let memory = self.memory.get(id).copied().unwrap_or(0);
             let used = self.used.get(id).cloned().unwrap_or_default();
             let usage = vec![GrantUsage { memory, ..used }; devices];
-            LeaseReport { lease: *id, version, sessions: 1, usage, processors: None }
+            LeaseReport {
+                lease: *id,
+                version,
+                sessions: 1,
+                usage,
+                processors: self.processors.get(id).cloned(),
+            }
         };
         self.serving.iter().map(report).collect()
     }
