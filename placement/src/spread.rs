@@ -7,9 +7,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::cluster::{Cluster, Node, WHOLE};
+use crate::cluster::{Cluster, WHOLE};
 use crate::error::Error;
-use crate::ids::{DeviceKind, NodeId};
+use crate::ids::NodeId;
 use crate::job::Task;
 use crate::placement::Placement;
 
@@ -106,16 +106,19 @@ impl Spread {
 pub fn compact_nodes(cluster: &Cluster, tasks: &[Task]) -> Option<usize> {
     let task = tasks.first().filter(|_| tasks.len() > 1);
     let Some(task) = task else { return Some(1) };
-    let holds = |node: &Node| {
+    let holds = |id: NodeId| {
+        let node = cluster.node(id);
         let server = [(node.cpu_milli, task.cpu_milli), (node.memory_mib, task.memory_mib)];
-        let devices = DeviceKind::ALL.map(|kind| {
-            let of_kind = node.devices().filter(|device| cluster.device(*device).kind == kind);
-            (of_kind.count() as u64 * u64::from(WHOLE), task.device_milli(kind))
+        let devices = task.devices.iter().map(|request| {
+            // A part of a device that is only given whole is all of it, which the placement finds out.
+            let have = request.together(cluster, id) as u64 * u64::from(WHOLE);
+            (have, u64::from(request.count) * u64::from(request.milli))
         });
         let wanted = server.into_iter().chain(devices).filter(|(_, each)| *each > 0);
-        wanted.map(|(have, each)| have / each).min().unwrap_or(u64::MAX)
+        let most = wanted.map(|(have, each)| have / each).min().unwrap_or(u64::MAX);
+        if task.allows(id) { most } else { 0 }
     };
-    let mut holds: Vec<u64> = cluster.nodes().iter().map(holds).collect();
+    let mut holds: Vec<u64> = (0..cluster.nodes().len() as u32).map(NodeId).map(holds).collect();
     holds.sort_unstable_by(|a, b| b.cmp(a));
     let enough = |count: &usize| holds[count - 1] >= tasks.len().div_ceil(*count) as u64;
     (1..=holds.len().min(tasks.len())).find(enough)

@@ -43,6 +43,27 @@ fn loads_a_cluster() {
 }
 
 #[test]
+fn caches_memory_and_what_spreading_does_are_read() {
+    let nodes = "name,cpu_milli,memory_mib,llc_ways,memory_bandwidth\na,28000,1,20,118.26\nb,28000,1,,\n";
+    let cluster = cluster_of(nodes, NO_SWITCHES).unwrap();
+    let has = |i: usize| (cluster.nodes()[i].llc_ways, cluster.nodes()[i].memory_bandwidth);
+    assert_eq!((has(0), has(1)), ((20, 118.26), (0, 0.0)));
+    let of = |spread: &str| {
+        let text = format!("name,local_seconds,spread\nMG,300,{spread}\n");
+        applications(&parse(&text, &PROFILE, &PROFILE_OPTIONAL).unwrap())
+    };
+    let known = of("2:0.83:3:60 1:1:4:112").unwrap();
+    let spread = known.profiles.get(ProfileId(0)).spread.clone().unwrap();
+    let expected = AtScale { scale: 2, time: 0.83, ways: 3, bandwidth: 60.0 };
+    assert_eq!((spread.scales().len(), *spread.at(2)), (2, expected));
+    assert_eq!(of("").unwrap().profiles.get(ProfileId(0)).spread, None);
+    for (bad, part) in [("1:1:4", "scale:time:ways:bandwidth"), ("2:1:4:1", "smallest scale factor")] {
+        let error = of(bad).unwrap_err().to_string();
+        assert!(error.starts_with("f.csv:2: ") && error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn refuses_bad_clusters() {
     let head = "name,cpu_milli,memory_mib,switch,numa,count\n";
     let fails = |nodes: &str, switches: &str| {

@@ -112,6 +112,9 @@ fn all_of_a_file_is_heeded() {
         name = "train"
         local_s = 100
         remote_s = 120.5
+        llc_ways = 4
+        [processors]
+        cores = true
         [limits]
         max_gpu_milli = 4000
         max_memory = "64GiB"
@@ -129,6 +132,10 @@ fn all_of_a_file_is_heeded() {
     let tls = config.tls.as_ref().unwrap();
     assert_eq!((tls.certificate.as_path(), tls.key.as_path()), (Path::new("dir/c.pem"), Path::new("/k.pem")));
     assert_eq!(config.switches[1].parent.as_deref(), Some("core"));
+    assert_eq!((config.processors.cores, config.processors.weights), (true, false));
+    let known = &config.profiles[0];
+    assert_eq!((known.processors.llc_ways, known.processors.memory_bandwidth_percent), (Some(4), None));
+    assert_eq!(known.profile.spread.as_ref().map(|spread| spread.at(1).ways), Some(4));
     assert_eq!(config.node_switches["gpu-1.example.org"], "rack");
     assert_eq!(config.limits_of("bob").max_memory, Some(64 << 30));
     let ann = Limits { max_gpu_milli: Some(4000), max_memory: None, max_leases: Some(3) };
@@ -175,6 +182,8 @@ fn mistakes_name_the_key_and_the_line() {
         ("[[switch]]\nname = 'a'\nparent = 'a'\nuplink_mbps = 1", &["line 3", "circle"]),
         ("[node_switch]\nn = 'x'", &["line 2", "node_switch.n", "\"x\""]),
         ("[[profile]]\nname = 'p'\nlocal_s = -1", &["line 3", "profile.local_s"]),
+        ("[[profile]]\nname = 'p'\nlocal_s = 1\nllc_ways = 0", &["line 4", "profile.llc_ways = 0", "from 1"]),
+        ("[processors]\ncache = true", &["line 2", "cache", "unknown field"]),
         ("default_profile = 'p'", &["line 1", "default_profile", "\"p\""]),
         ("[limits]\nmax_memory = '4 elephants'", &["line 2", "max_memory", "elephants"]),
         ("[limits]\nmax_leases = -1", &["line 2", "max_leases", "negative"]),

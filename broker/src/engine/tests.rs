@@ -11,6 +11,7 @@ mod new_policy;
 mod nodes;
 mod nvmes;
 mod placing;
+mod processors;
 mod random;
 mod silence;
 mod speed;
@@ -202,6 +203,8 @@ pub(super) struct FakeNode {
     pub lends: bool,
     /// What its devices do.
     pub loads: Vec<DeviceLoad>,
+    /// What they use of its processors; nothing unless it is said.
+    pub processors: BTreeMap<LeaseId, ProcessorUsage>,
     pub applied: u64,
     pub nic_mbps: u64,
     /// Tokens that programs have presented.
@@ -254,6 +257,7 @@ impl FakeNode {
             set_aside: BTreeMap::new(),
             lends: true,
             loads: Vec::new(),
+            processors: BTreeMap::new(),
             applied: 0,
             nic_mbps: 0,
             tokens: BTreeMap::new(),
@@ -273,7 +277,13 @@ impl FakeNode {
             let used = self.used.get(id).cloned().unwrap_or_default();
             let set_aside_milli = self.set_aside.get(id).copied().filter(|_| self.lends);
             let usage = vec![GrantUsage { memory, set_aside_milli, ..used }; devices];
-            LeaseReport { lease: *id, version, sessions: 1, usage, processors: None }
+            LeaseReport {
+                lease: *id,
+                version,
+                sessions: 1,
+                usage,
+                processors: self.processors.get(id).cloned(),
+            }
         };
         self.serving.iter().map(report).collect()
     }

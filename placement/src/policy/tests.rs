@@ -317,8 +317,10 @@ fn a_program_gets_one_instance_of_a_node_and_nothing_beside_it() {
         let mut state = state(vec![divided("a", 2, 0)], Profiles::unknown());
         let mut queue = queue([gang(0, 2), gang(1, 1), gang(2, 1)]);
         let decisions = round(policy.as_mut(), &mut state, &mut queue, 0.0);
-        assert_eq!(decisions.left, [(JobId(0), Reason::NoRoom)], "{name}");
-        assert_eq!(decisions.placed.len(), 2, "{name}");
+        // With this one, a job has its node alone.
+        let both = if name == "compact-exclusive" { 1 } else { 2 };
+        assert_eq!(decisions.left[0], (JobId(0), Reason::NoRoom), "{name}");
+        assert_eq!((decisions.left.len(), decisions.placed.len()), (3 - both, both), "{name}");
         // Nor does one go with a whole one: the whole ones it is, however little is left of the others.
         let mut state = self::state(vec![divided("a", 2, 2)], Profiles::unknown());
         let mut queue = self::queue([gang(0, 2)]);

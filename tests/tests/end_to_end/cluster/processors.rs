@@ -94,9 +94,8 @@ fn held() -> Result<()> {
     let mut puppet = puppet(&cluster, "ann", &OPTIONS)?;
     let all = std::thread::available_parallelism()?.get();
     ensure!(controls.cores as usize == all, "{controls:?}");
-    wait_for_affinity(&cluster, all.div_ceil(2))?;
+    // The session begins with the first call; its threads are held whenever they were started.
     puppet.success("launch 0")?;
-    // Threads that were started since are held as well.
     wait_for_affinity(&cluster, all.div_ceil(2))?;
     let lease = cluster.only_lease()?.id;
     let group = format!("rgpu.s0.{lease}");
