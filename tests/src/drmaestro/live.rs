@@ -18,7 +18,7 @@ use crate::process::Running;
 const LOOK: Duration = Duration::from_millis(10);
 /// How often the broker is asked which devices it gave, and which it has back.
 const ASK: Duration = Duration::from_millis(100);
-/// How much longer than simulated the jobs may take all together. Only tells hanging from working.
+/// How much longer than four devices would need the jobs may take all together. Only tells hanging from working.
 const PATIENCE: u32 = 20;
 
 /// What became of the jobs.
@@ -95,7 +95,7 @@ pub(super) fn run(
     };
     driver.warm_up()?;
     let work: f64 = experiment.jobs.iter().map(|job| job.alone.seconds()).sum();
-    let limit = Duration::from_secs_f64(60.0 + work / 4.0) * PATIENCE;
+    let limit = Duration::from_secs_f64(30.0 + work / 4.0) * PATIENCE;
     let round = Duration::from_secs_f64(experiment.round.seconds());
     driver.begun = Instant::now();
     let (mut arrived, mut ended, mut next_round, mut next_ask) = (0, 0, Duration::ZERO, ASK);
