@@ -18,7 +18,7 @@ use crate::process::Running;
 const LOOK: Duration = Duration::from_millis(10);
 /// How often the broker is asked which devices it gave, and which it has back.
 const ASK: Duration = Duration::from_millis(100);
-/// How much longer than simulated the jobs may take all together. Only tells hanging from working.
+/// How much longer than four devices would need the jobs may take all together. Only tells hanging from working.
 const PATIENCE: u32 = 20;
 
 /// What became of the jobs.
@@ -95,7 +95,7 @@ pub(super) fn run(
     };
     driver.warm_up()?;
     let work: f64 = experiment.jobs.iter().map(|job| job.alone.seconds()).sum();
-    let limit = Duration::from_secs_f64(60.0 + work / 4.0) * PATIENCE;
+    let limit = Duration::from_secs_f64(30.0 + work / 4.0) * PATIENCE;
     let round = Duration::from_secs_f64(experiment.round.seconds());
     driver.begun = Instant::now();
     let (mut arrived, mut ended, mut next_round, mut next_ask) = (0, 0, Duration::ZERO, ASK);
@@ -106,6 +106,7 @@ pub(super) fn run(
             driver.queue.push(Arc::new(job.job.clone()))?;
             arrived += 1;
         }
+        driver.cool_down()?;
         ended += driver.ends()?;
         if now >= next_round {
             next_round = now + round;
@@ -129,7 +130,7 @@ impl Driver<'_> {
         micros(self.begun.elapsed())
     }
 
-    /// What holds cores holds them for the whole experiment: it ends before the warm-up would.
+    /// Gives the warm-up jobs their cores.
     fn warm_up(&mut self) -> Result<()> {
         for warm in &self.experiment.warm_up {
             let job = &warm.submission.job;
@@ -142,6 +143,19 @@ impl Driver<'_> {
             self.state.start(Arc::new(job.clone()), placement, 0.0)?;
         }
         self.sample();
+        Ok(())
+    }
+
+    /// Takes the cores back from warm-up jobs whose time is over.
+    fn cool_down(&mut self) -> Result<()> {
+        let now = self.now();
+        for warm in &self.experiment.warm_up {
+            let id = warm.submission.job.id;
+            if now >= warm.submission.alone && self.state.running(id).is_some() {
+                self.state.finish(id, now.seconds())?;
+                self.sample();
+            }
+        }
         Ok(())
     }
 
