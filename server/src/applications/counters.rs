@@ -49,7 +49,7 @@ impl Counters {
     /// # Errors
     /// Why they don't.
     pub(super) fn check() -> io::Result<()> {
-        EVENTS.iter().try_for_each(|event| open(event.clone(), std::process::id()).map(drop))
+        EVENTS.iter().try_for_each(|event| open(*event, std::process::id()).map(drop))
     }
 
     /// What a process, which must not have been waited for, and its counters say.
