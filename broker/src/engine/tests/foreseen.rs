@@ -209,4 +209,10 @@ async fn what_would_let_it_begin_now_was_tried() {
     assert_eq!(granted.state, LeaseState::Active, "{}", granted.reason);
     world.engine.release(&ann, held.id).await.unwrap();
     world.check();
+    // Memory is counted in MiB: what is left of 60% is 40%, although 0.6 of a MiB is lost.
+    let (world, _nodes) = with_nodes(written(), &[1]).await;
+    world.ask("ann", world.request("m", 1, 600, 0)).await.unwrap();
+    let whole = world.ask("ann", world.request("m", 1, 1000, 0)).await.unwrap();
+    let why = world.engine.explain(&ann, whole.id).await.unwrap();
+    assert_eq!(why.alternatives[0].text, "a smaller share: --share 40%");
 }

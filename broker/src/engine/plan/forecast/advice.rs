@@ -75,7 +75,9 @@ impl Future<'_> {
         let follows = request.memory == 0;
         let share = self.at_most(wish, |usage, device| {
             let spec = cluster.device(device);
-            let of_memory = usage.device_memory_mib(device) * u64::from(WHOLE) / spec.memory_mib.max(1);
+            // The greatest share whose part of the memory, rounded down to MiB, is free.
+            let free_mib = usage.device_memory_mib(device);
+            let of_memory = ((free_mib + 1) * u64::from(WHOLE) - 1) / spec.memory_mib.max(1);
             match (spec.partitionable, follows) {
                 (false, _) => 0,
                 (true, true) => of_memory.min(usage.device_milli(device).into()),
