@@ -225,9 +225,9 @@ impl Resctrl {
     fn foreign(&self, cache: &Cache) -> u64 {
         let mask = |folder: PathBuf| {
             let schemata = fs::read_to_string(folder.join("schemata")).unwrap_or_default();
-            let lines = schemata.lines().filter_map(|line| line.trim().strip_prefix("L3:"));
+            let mut lines = schemata.lines().filter_map(|line| line.trim().strip_prefix("L3:"));
             // The last line counts where lines were only added.
-            let values = lines.last().map(parse_line).unwrap_or_default().into_iter();
+            let values = lines.next_back().map(parse_line).unwrap_or_default().into_iter();
             let all = values.fold(0, |all, (_, value)| all | u64::from_str_radix(&value, 16).unwrap_or(0));
             if all == cache.all { 0 } else { all }
         };
