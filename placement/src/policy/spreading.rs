@@ -203,11 +203,12 @@ impl<'a> Round<'a> {
     /// Counts a job on its nodes, with what it has of their caches and memory.
     fn count(&mut self, job: &Job, placement: &Placement) {
         let at = self.known(job, scale(self.cluster, &job.tasks, placement));
-        let mut nodes: BTreeSet<NodeId> = placement.tasks.iter().map(|at| at.node).collect();
-        // A device may be in another node than its task; whose programs run there use that node, too.
-        nodes.extend(
-            placement.tasks.iter().flat_map(|at| &at.grants).map(|g| self.cluster.device(g.device).node),
-        );
+        // A device may be in another node than its task. A task of which only devices are known uses their nodes, and not its own.
+        let runs = job.tasks.iter().zip(&placement.tasks);
+        let runs = runs.filter(|(task, at)| task.cpu_milli > 0 || at.grants.is_empty()).map(|(_, at)| at.node);
+        let grants = placement.tasks.iter().flat_map(|at| &at.grants);
+        let nodes: BTreeSet<NodeId> =
+            runs.chain(grants.map(|grant| self.cluster.device(grant.device).node)).collect();
         for node in nodes {
             self.jobs[node.index()] += 1;
             if let Some(at) = at {
