@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rgpu_control::settings::{self, CLUSTER_DIR_VARIABLE};
 use rustix::fs::FlockOperation;
@@ -41,7 +41,8 @@ impl Plan {
 /// A cluster's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnCluster {
-    directory: PathBuf,
+    /// Its path.
+    pub directory: PathBuf,
 }
 
 impl OwnCluster {
@@ -65,11 +66,6 @@ impl OwnCluster {
         cluster.supervisor()?;
         let plan = cluster.plan().ok().flatten()?;
         Some((cluster, plan))
-    }
-
-    /// The directory.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// The file that the supervisor locks while it runs, and whose text is its process id.

@@ -54,7 +54,7 @@ impl State {
 }
 
 fn path(cluster: &OwnCluster) -> PathBuf {
-    cluster.directory().join("state.json")
+    cluster.directory.join("state.json")
 }
 
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
@@ -65,12 +65,12 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 
 /// Where a node's token is.
 pub(super) fn node_token(cluster: &OwnCluster, node: &str) -> PathBuf {
-    cluster.directory().join("nodes").join(format!("{node}.token"))
+    cluster.directory.join("nodes").join(format!("{node}.token"))
 }
 
 /// The broker's configuration.
 pub(super) fn broker_config(cluster: &OwnCluster) -> PathBuf {
-    cluster.directory().join("broker/broker.toml")
+    cluster.directory.join("broker/broker.toml")
 }
 
 /// Makes what the cluster needs and has not yet, and writes down what it consists of.
@@ -79,7 +79,7 @@ pub(super) fn prepare(
     nodes: Vec<PlannedNode>,
     port: Option<u16>,
 ) -> Result<Plan, Failure> {
-    let directory = cluster.directory();
+    let directory = &cluster.directory;
     let failed = |path: &Path| {
         let path = path.display().to_string();
         move |e: io::Error| Failure::new(format!("Cannot make the cluster's files: {path}: {e}"))
@@ -143,7 +143,7 @@ pub(super) fn log(cluster: &OwnCluster, name: &str) -> io::Result<File> {
 }
 
 fn log_path(cluster: &OwnCluster, name: &str) -> PathBuf {
-    cluster.directory().join("log").join(format!("{name}.log"))
+    cluster.directory.join("log").join(format!("{name}.log"))
 }
 
 /// The last line of each process's log.
@@ -171,7 +171,7 @@ fn last_line(path: &Path) -> Option<String> {
 
 /// Removes the cluster's files, and nothing else that somebody has put among them.
 pub(super) fn remove(cluster: &OwnCluster) -> Result<(), Failure> {
-    let directory = cluster.directory();
+    let directory = &cluster.directory;
     if !cluster.plan_path().exists() {
         let text = format!("{} is no cluster's directory: it has no cluster.json", directory.display());
         return Err(Failure::new(text));
@@ -226,21 +226,21 @@ mod tests {
         let port = first.broker.rsplit_once(':').unwrap().1.parse().ok();
         assert!(prepare(&cluster, nodes(1), port).unwrap_err().message.contains("cannot listen"));
         // What is not the cluster's stays.
-        let foreign = cluster.directory().join("mine");
+        let foreign = cluster.directory.join("mine");
         fs::write(&foreign, "").unwrap();
         assert!(remove(&cluster).is_err());
         assert!(foreign.exists() && !cluster.admin_token().exists());
         assert!(remove(&cluster).unwrap_err().message.contains("no cluster's directory"));
-        fs::remove_dir_all(cluster.directory()).unwrap();
+        fs::remove_dir_all(&cluster.directory).unwrap();
     }
 
     #[test]
     fn a_directory_for_everybody_is_refused() {
         let cluster = scratch("open");
-        DirBuilder::new().mode(0o755).create(cluster.directory()).unwrap();
+        DirBuilder::new().mode(0o755).create(&cluster.directory).unwrap();
         let failure = prepare(&cluster, nodes(1), None).unwrap_err();
         assert!(failure.message.contains("chmod 700"), "{}", failure.message);
-        fs::remove_dir_all(cluster.directory()).unwrap();
+        fs::remove_dir_all(&cluster.directory).unwrap();
     }
 
     #[test]
@@ -249,6 +249,6 @@ mod tests {
         prepare(&cluster, nodes(1), Some(0)).unwrap();
         fs::write(log_path(&cluster, "node1"), "x".repeat(10_000) + "\nfirst\nlast\n\n").unwrap();
         assert_eq!(last_words(&cluster), [("node1".into(), "last".into())]);
-        fs::remove_dir_all(cluster.directory()).unwrap();
+        fs::remove_dir_all(&cluster.directory).unwrap();
     }
 }

@@ -104,7 +104,7 @@ fn start(cluster: &OwnCluster, up: &Up) -> Result<(), Failure> {
     }
     let nodes = nodes(up)?;
     let plan = files::prepare(cluster, nodes, up.port)?;
-    let directory = cluster.directory().display();
+    let directory = cluster.directory.display();
     if up.foreground {
         let at = cluster.clone();
         return supervisor::run(cluster, move || match wait_until_ready(&at, &plan, None) {
@@ -151,7 +151,7 @@ fn nodes(up: &Up) -> Result<Vec<PlannedNode>, Failure> {
 fn spawn_supervisor(cluster: &OwnCluster) -> io::Result<std::process::Child> {
     let log = files::log(cluster, "supervisor")?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg(SUPERVISOR_COMMAND).arg(cluster.directory());
+    command.arg(SUPERVISOR_COMMAND).arg(&cluster.directory);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     supervisor::detach(&mut command);
     command.spawn()
@@ -186,7 +186,7 @@ fn failed_to_start(cluster: &OwnCluster, why: &str) -> Failure {
     for (name, lines) in files::last_words(cluster) {
         text += &format!("\n  {name}: {lines}");
     }
-    text += &format!("\n(all of it: {})", cluster.directory().join("log").display());
+    text += &format!("\n(all of it: {})", cluster.directory.join("log").display());
     Failure::new(text)
 }
 
@@ -230,13 +230,13 @@ fn greet(cluster: &OwnCluster, plan: &Plan) {
         lines.push(format!("  {:<58} # {what}", format!("{command} {arguments}")));
     }
     lines.push(String::new());
-    lines.push(format!("Files, logs and an administrator's token: {}", cluster.directory().display()));
+    lines.push(format!("Files, logs and an administrator's token: {}", cluster.directory.display()));
     crate::table::print_lines(&lines);
     let _ = io::stdout().flush();
 }
 
 fn stop(cluster: &OwnCluster, forget: bool) -> Result<(), Failure> {
-    let directory = cluster.directory().display();
+    let directory = cluster.directory.display();
     match cluster.supervisor() {
         Some(pid) => {
             end(cluster, pid)?;
@@ -245,7 +245,7 @@ fn stop(cluster: &OwnCluster, forget: bool) -> Result<(), Failure> {
         None if !forget => println!("No cluster runs (its files would be in {directory})"),
         None => {}
     }
-    if forget && cluster.directory().exists() {
+    if forget && cluster.directory.exists() {
         files::remove(cluster)?;
         println!("{directory} is removed");
     }
@@ -273,7 +273,7 @@ fn end(cluster: &OwnCluster, pid: Pid) -> Result<(), Failure> {
 
 /// Prints what runs; status 3, as service managers have it, where nothing does.
 fn status(cluster: &OwnCluster) -> Outcome {
-    let directory = cluster.directory().display();
+    let directory = cluster.directory.display();
     let plan = cluster
         .plan()
         .map_err(|e| Failure::new(format!("{} cannot be read: {e}", cluster.plan_path().display())))?;

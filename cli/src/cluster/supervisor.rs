@@ -162,7 +162,7 @@ pub(super) fn run(cluster: &OwnCluster, beside: impl FnOnce() + Send + 'static) 
 fn say(cluster: &OwnCluster, kept: &[Kept]) {
     let state = State { members: kept.iter().map(Kept::member).collect() };
     if let Err(e) = state.write(cluster) {
-        eprintln!("rgpu cluster: the state in {} cannot be written: {e}", cluster.directory().display());
+        eprintln!("rgpu cluster: the state in {} cannot be written: {e}", cluster.directory.display());
     }
 }
 

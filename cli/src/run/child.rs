@@ -90,6 +90,7 @@ impl Held {
     }
 
     /// Lets a program that is going to be started have the signals that this process had before.
+    #[cfg(all(feature = "broker", feature = "serve"))]
     pub(crate) fn release_in(&self, command: &mut Command) {
         start_with(command, self.old);
     }

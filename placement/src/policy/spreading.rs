@@ -205,7 +205,8 @@ impl<'a> Round<'a> {
         let at = self.known(job, scale(self.cluster, &job.tasks, placement));
         // A device may be in another node than its task. A task of which only devices are known uses their nodes, and not its own.
         let runs = job.tasks.iter().zip(&placement.tasks);
-        let runs = runs.filter(|(task, at)| task.cpu_milli > 0 || at.grants.is_empty()).map(|(_, at)| at.node);
+        let runs =
+            runs.filter(|(task, at)| task.cpu_milli > 0 || at.grants.is_empty()).map(|(_, at)| at.node);
         let grants = placement.tasks.iter().flat_map(|at| &at.grants);
         let nodes: BTreeSet<NodeId> =
             runs.chain(grants.map(|grant| self.cluster.device(grant.device).node)).collect();
