@@ -60,7 +60,7 @@ pub(crate) fn demo(filter: &[String]) -> Result<bool> {
     println!();
     println!("{passed} examples passed their self-check, {} failed", failed.len());
     drop(daemon);
-    if let Some(example) = programs.first() {
+    if let Some(example) = programs.iter().find(|e| e.name == "vector_add").or(programs.first()) {
         println!();
         cluster(&product, &example.program(Version::Cuda13, Linking::Static))?;
     }
@@ -97,7 +97,8 @@ fn cluster(product: &Product, program: &Path) -> Result<()> {
             let mut command = clean(&product.rgpu());
             let finished = process::run(command.args(arguments).env(CLUSTER_DIRECTORY, &directory))?;
             println!("$ rgpu {}", arguments.join(" "));
-            finished.output().lines().for_each(|line| println!("  {line}"));
+            let lines = finished.stdout.lines().chain(finished.stderr.lines());
+            lines.for_each(|line| println!("  {line}"));
             finished.success()?;
         }
         Ok(())

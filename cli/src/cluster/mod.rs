@@ -220,15 +220,15 @@ fn greet(cluster: &OwnCluster, plan: &Plan) {
     let command = std::env::args().next().unwrap_or_else(|| "rgpu".into());
     lines.push(String::new());
     lines.push("Now:".into());
-    for (arguments, what) in [
+    let next = [
         ("run -- ./app", "a program with a whole GPU"),
         ("run --share 25% --gpu-memory 1GiB -- ./app", "with a part of one"),
         ("status", "what is going on"),
         ("explain LEASE", "why a program got its GPU, or waits"),
         ("cluster down", "stops it"),
-    ] {
-        lines.push(format!("  {:<58} # {what}", format!("{command} {arguments}")));
-    }
+    ];
+    let width = next.iter().map(|(arguments, _)| arguments.len()).max().unwrap_or(0);
+    lines.extend(next.map(|(arguments, what)| format!("  {command} {arguments:<width$}  # {what}")));
     lines.push(String::new());
     lines.push(format!("Files, logs and an administrator's token: {}", cluster.directory.display()));
     crate::table::print_lines(&lines);
