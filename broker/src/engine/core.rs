@@ -649,11 +649,7 @@ impl NodeEntry {
 
 /// What a lease keeps others from having: all its grants, and while it is ending, those that are not confirmed.
 pub(crate) fn held_grants(lease: &LeaseRecord) -> impl Iterator<Item = &Grant> {
-    lease.grants.iter().filter(|grant| match lease.state {
-        LeaseState::Active => true,
-        LeaseState::Ending => lease.unconfirmed.contains(&grant.node),
-        LeaseState::Waiting | LeaseState::Ended => false,
-    })
+    lease.grants.iter().filter(|grant| lease.holds(&grant.node))
 }
 
 /// Thousandths of devices and memory that a request is for, at most.

@@ -113,11 +113,7 @@ pub(super) fn of_kind(
 
 /// What a lease keeps others from having.
 pub(super) fn held(lease: &LeaseRecord) -> impl Iterator<Item = &LeasedNvme> {
-    lease.nvmes.iter().filter(|nvme| match lease.state {
-        LeaseState::Active => true,
-        LeaseState::Ending => lease.unconfirmed.contains(&nvme.node),
-        LeaseState::Waiting | LeaseState::Ended => false,
-    })
+    lease.nvmes.iter().filter(|nvme| lease.holds(&nvme.node))
 }
 
 /// The requests and grants of the devices that a lease has, for the placement's model; the first grant answers request `first`.

@@ -121,6 +121,15 @@ impl LeaseRecord {
         sized.filter(|(grant, _)| grant.node == node).map(|(_, size)| *size).collect()
     }
 
+    /// Whether it keeps others from having what it has of a node: while it is active, and then until the node has confirmed its end.
+    pub fn holds(&self, node: &str) -> bool {
+        match self.state {
+            LeaseState::Active => true,
+            LeaseState::Ending => self.unconfirmed.iter().any(|unconfirmed| unconfirmed == node),
+            LeaseState::Waiting | LeaseState::Ended => false,
+        }
+    }
+
     /// Thousandths of a grant's device that nobody else can be promised: the grant's share, or the firm part of it where the lease
     /// was placed into time that others leave.
     pub fn firm_milli(&self, grant: &Grant) -> u16 {
