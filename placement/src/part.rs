@@ -41,11 +41,16 @@ pub struct Part {
     pub keeps: bool,
 }
 
+/// By which factor a program takes longer with a part (0 to 1) of each device's time, of which it uses `device_share` (u, 0 to 1) where
+/// it has whole ones: `1 + u · (1 / part − 1)`.
+pub fn stretch(device_share: f64, part: f64) -> f64 {
+    1.0 + device_share.clamp(0.0, 1.0) * (1.0 / part.clamp(0.001, 1.0) - 1.0)
+}
+
 impl Need {
     /// The job's time with so many thousandths of each device's time, in seconds.
     pub fn seconds_on(&self, milli: u16) -> f64 {
-        let part = f64::from(milli.clamp(1, WHOLE)) / f64::from(WHOLE);
-        self.seconds * (1.0 + self.device_share.clamp(0.0, 1.0) * (1.0 / part - 1.0))
+        self.seconds * stretch(self.device_share, f64::from(milli) / f64::from(WHOLE))
     }
 
     /// The least of equal parts of a device with `device_mib` MiB with which the job ends within `left_s` seconds. Where no part

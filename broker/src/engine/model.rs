@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rgpu_control::api::{Basis, LeaseRequest};
 use rgpu_placement::learning::{Estimate, Uncertain, estimate};
+use rgpu_placement::part::stretch;
 use rgpu_placement::{
     CapabilitySet, Cluster, ClusterBuilder, Device, DeviceKind, DeviceRequest, DeviceSpec, Job, JobId,
     ModelSet, NodeId, NodeSpec, Profile, ProfileId, Profiles, Task, WHOLE,
@@ -227,10 +228,9 @@ impl RunTime {
         Self::NOISE.hypot(known).hypot(self.inputs)
     }
 
-    /// By which factor a run takes longer that is held to a share (0 to 1) of each device: the reverse of
-    /// [`Run::seconds_on_whole_devices`](rgpu_placement::learning::Run::seconds_on_whole_devices).
+    /// By which factor a run takes longer that is held to a share (0 to 1) of each device.
     pub(super) fn stretch(&self, share: f64) -> f64 {
-        1.0 + self.busy * (1.0 / share.clamp(0.001, 1.0) - 1.0)
+        stretch(self.busy, share)
     }
 }
 
@@ -264,7 +264,7 @@ impl ProfileTable {
                 (Basis::Similar, over_inputs(|time| time.deviation / time.mean), inputs)
             }
         };
-        let busy = estimate.share.map_or(0.0, |share| share.mean.clamp(0.0, 1.0));
+        let busy = estimate.share.map_or(0.0, |share| share.mean);
         Some(RunTime { basis, local, slowdown: part(estimate.slowdown), inputs, busy })
     }
 }
