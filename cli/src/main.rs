@@ -11,6 +11,7 @@ mod devices;
 mod doctor;
 mod encrypted;
 mod explain;
+mod folders;
 mod leases;
 #[cfg(any(
     test,

@@ -10,6 +10,8 @@ use rgpu_control::settings::{self, CLUSTER_DIR_VARIABLE};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use crate::folders;
+
 /// What a cluster consists of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
@@ -53,11 +55,8 @@ impl OwnCluster {
 
     /// The user's: where the environment says, else among the user's files. `None` for a user without a home.
     pub(crate) fn of_user() -> Option<Self> {
-        let absolute = |name: &str| settings::path(name).filter(|path| path.is_absolute());
-        let directory = settings::path(CLUSTER_DIR_VARIABLE)
-            .or_else(|| absolute("XDG_STATE_HOME").map(|path| path.join("rgpu/cluster")))
-            .or_else(|| absolute("HOME").map(|path| path.join(".local/state/rgpu/cluster")))?;
-        Some(Self::at(directory))
+        let usual = || Some(folders::state()?.join("cluster"));
+        settings::path(CLUSTER_DIR_VARIABLE).or_else(usual).map(Self::at)
     }
 
     /// The user's, if it runs.

@@ -13,7 +13,7 @@ use rgpu_server::nvme::{COMMAND_TIME, NvmeOptions, Template};
 use rgpu_server::{DeviceSpec, Encryption, Options, ProcessorOptions, TlsOptions};
 
 use crate::control::{Identity, parse_identity};
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, folders};
 
 /// Serve GPUs to CUDA programs: one process of its own for each.
 #[derive(clap::Args)]
@@ -181,12 +181,6 @@ fn parse_nvme(text: &str) -> Result<NvmeReport, String> {
     Ok(NvmeReport { name: name.trim().to_owned(), capacity, bandwidth_mbps })
 }
 
-fn default_state() -> Option<PathBuf> {
-    let states = settings::path("XDG_STATE_HOME")
-        .or_else(|| settings::path("HOME").map(|home| home.join(".local").join("state")))?;
-    Some(states.join("rgpu"))
-}
-
 impl Cluster {
     fn processors(&self) -> ProcessorOptions {
         let default = ProcessorOptions::default();
@@ -198,7 +192,7 @@ impl Cluster {
 
     fn nvmes(&self) -> Result<Option<NvmeOptions>, Failure> {
         let (Some(attach), Some(detach)) = (&self.nvme_attach, &self.nvme_detach) else { return Ok(None) };
-        let state = self.nvme_state.clone().or_else(default_state);
+        let state = self.nvme_state.clone().or_else(folders::state);
         let state = state.ok_or_else(|| {
             Failure::with_status(
                 "Say with --nvme-state where to write down which NVMe devices are attached",

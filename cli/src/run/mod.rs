@@ -187,11 +187,7 @@ fn run_leased(command: &mut Command, arguments: &Arguments, program: &OsString) 
     if let Some(signal) = held.wait(std::time::Duration::ZERO) {
         return Ok(Ended::Signal(signal));
     }
-    let (variable, ticket) = leased.variable();
-    command.env(variable, ticket);
-    if let Some((variable, devices)) = leased.nvme_variable() {
-        command.env(variable, devices);
-    }
+    leased.hand_to(command);
     let ended = child::run(command, Some(&held)).map_err(|e| cannot_start(program, &e))?;
     leased.finish(ended != Ended::Status(0));
     Ok(ended)

@@ -266,8 +266,7 @@ fn run_at(arguments: &Arguments, place: Place, held: &Held) -> Result<(Run, bool
         // A place that is not to be had is no reason to give up the others.
         Err(failure) => return Ok((none(place, format!("not available: {}", failure.message)), false)),
     };
-    let (variable, ticket) = leased.variable();
-    command.env(variable, ticket);
+    leased.hand_to(&mut command);
     let began = Instant::now();
     let ended = child::run(&mut command, Some(held)).map_err(|e| cannot_start(&run.command[0], &e))?;
     let seconds = began.elapsed().as_secs_f64();

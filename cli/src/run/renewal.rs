@@ -1,6 +1,6 @@
 //! A lease that a program holds: its ticket, its renewal, and giving it back.
 
-use std::path::Path;
+use std::process::Command;
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -110,15 +110,13 @@ impl Leased {
         Ok(leased)
     }
 
-    /// The environment variable by which the program learns of it.
-    pub(super) fn variable(&self) -> (&'static str, &Path) {
-        (LEASE_VARIABLE, self.ticket.path())
-    }
-
-    /// The same by which it learns where its NVMe devices are, if it has any.
-    pub(super) fn nvme_variable(&self) -> Option<(&'static str, String)> {
+    /// Sets the environment variables by which a program learns of it, and where its NVMe devices are, if it has any.
+    pub(super) fn hand_to(&self, command: &mut Command) {
+        command.env(LEASE_VARIABLE, self.ticket.path());
         let paths: Vec<&str> = self.lease.nvmes.iter().filter_map(|nvme| nvme.path.as_deref()).collect();
-        (!paths.is_empty()).then(|| (NVME_DEVICES_VARIABLE, paths.join(",")))
+        if !paths.is_empty() {
+            command.env(NVME_DEVICES_VARIABLE, paths.join(","));
+        }
     }
 
     /// The lease as it was granted, without its token.
