@@ -53,6 +53,8 @@ mod secret;
 pub mod session;
 pub mod shelf;
 pub mod store;
+#[cfg(test)]
+mod test_orders;
 mod words;
 
 pub use app::app_server_main;

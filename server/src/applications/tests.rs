@@ -1,4 +1,5 @@
 use super::*;
+use crate::test_orders;
 use rgpu_control::api::LeaseOrder;
 use rustix::process::Pid;
 use rustix::thread::sched_getaffinity;
@@ -42,19 +43,10 @@ fn process() -> Child {
 
 fn orders(version: u64, leases: &[(LeaseId, ProcessorOrder)]) -> Orders {
     let order = |(lease, processors): &(LeaseId, ProcessorOrder)| LeaseOrder {
-        nvmes: Vec::new(),
-        lease: *lease,
-        version: 1,
-        tenant: "ann".into(),
-        holder: String::new(),
-        expires: 0,
-        grants: Vec::new(),
-        sizes: Vec::new(),
-        nodes: Vec::new(),
         processors: Some(processors.clone()),
+        ..test_orders::order(*lease)
     };
-    let leases = leases.iter().map(order).collect();
-    Orders { version, leases, ended: Vec::new(), peers: Vec::new(), prove: Vec::new() }
+    test_orders::orders(version, leases.iter().map(order).collect())
 }
 
 fn report(lease: LeaseId) -> LeaseReport {

@@ -1,6 +1,7 @@
 use super::record::WINDOW_NS;
 use super::*;
 use crate::ledger::Size;
+use crate::test_orders;
 use rgpu_control::api::{GrantUsage, LeaseOrder, LeaseSize};
 use rgpu_control::proof;
 use rgpu_control::token::{Claims, PrivateKey};
@@ -78,19 +79,15 @@ impl Site {
 
     fn orders(&self, version: u64, leases: &[&LeaseClaims]) -> Orders {
         let order = |claims: &&LeaseClaims| LeaseOrder {
-            lease: claims.lease,
             version: claims.version,
             tenant: claims.tenant.clone(),
             holder: claims.holder.clone(),
             expires: claims.expires,
             grants: claims.grants.iter().filter(|g| g.node == "n0").cloned().collect(),
-            nvmes: Vec::new(),
-            sizes: Vec::new(),
             nodes: vec![Peer { node: "n1".into(), address: "10.0.0.1:7070".into() }],
-            processors: None,
+            ..test_orders::order(claims.lease)
         };
-        let leases = leases.iter().map(order).collect();
-        Orders { version, leases, ended: Vec::new(), peers: Vec::new(), prove: Vec::new() }
+        test_orders::orders(version, leases.iter().map(order).collect())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The keeper with commands that are small scripts.
 
 use super::*;
+use crate::test_orders;
 use rgpu_control::api::{LeaseOrder, NvmeOrder};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
@@ -68,19 +69,10 @@ impl Drop for Scratch {
 
 fn orders(version: u64, leases: &[(u64, &str, &str)]) -> Orders {
     let order = |(lease, device, host): &(u64, &str, &str)| LeaseOrder {
-        processors: None,
-        lease: LeaseId(*lease),
-        version: 1,
-        tenant: "ann".into(),
-        holder: String::new(),
-        expires: 0,
-        grants: Vec::new(),
-        sizes: Vec::new(),
         nvmes: vec![NvmeOrder { device: (*device).into(), host: (*host).into() }],
-        nodes: Vec::new(),
+        ..test_orders::order(LeaseId(*lease))
     };
-    let leases = leases.iter().map(order).collect();
-    Orders { version, leases, ended: Vec::new(), peers: Vec::new(), prove: Vec::new() }
+    test_orders::orders(version, leases.iter().map(order).collect())
 }
 
 fn state_of(keeper: &NvmeKeeper, lease: u64) -> NvmeState {
