@@ -21,7 +21,6 @@ use super::core::Core;
 use super::learnt::{PROGRAMS, Program};
 use super::live::NodeEntry;
 use super::series::{LeaseSeries, is_lendable, with_margin};
-use super::settings::policy_config;
 use crate::store::LeaseRecord;
 
 /// What is known of leases' use, beside what is stored.
@@ -48,8 +47,7 @@ impl Harvest {
 impl Core {
     /// Whether the policy that decides lends what leases leave.
     pub(super) fn harvests(&self) -> bool {
-        let config = policy_config(&self.settings.policies, &self.policy, self.settings.seed);
-        config.is_ok_and(|config| config.harvests())
+        self.settings.policies.find(&self.policy.name).is_ok_and(|kind| kind.harvests)
     }
 
     /// Whether a lease that asks for this is resized where it gets this device.
