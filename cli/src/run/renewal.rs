@@ -244,6 +244,7 @@ mod tests {
             deadline: None,
             deadline_kept: None,
             nvmes: Vec::new(),
+            key: None,
             estimate: None,
             processors: Vec::new(),
         }
