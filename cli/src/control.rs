@@ -63,6 +63,17 @@ impl BrokerArguments {
             || self.broker_insecure
     }
 
+    /// The token that says who this is.
+    pub(crate) fn token(&self) -> Result<String, Failure> {
+        let file = self.broker_token_file.clone().or_else(|| settings::path(BROKER_TOKEN_VARIABLE));
+        let file = file.ok_or_else(|| {
+            let text = "Say who you are: --broker-token-file FILE, or RGPU_BROKER_TOKEN_FILE; the broker's administrator \
+                        issues the token (`rgpu broker token --role tenant --name YOU`)";
+            Failure::with_status(text, 2)
+        })?;
+        read_token(&file)
+    }
+
     /// Prepares to speak to it. Nothing is sent yet.
     pub(crate) fn connect(&self) -> Result<Broker, Failure> {
         let Some(url) = self.url() else {
@@ -81,13 +92,7 @@ impl BrokerArguments {
             };
             return own.connect();
         };
-        let file = self.broker_token_file.clone().or_else(|| settings::path(BROKER_TOKEN_VARIABLE));
-        let file = file.ok_or_else(|| {
-            let text = "Say who you are: --broker-token-file FILE, or RGPU_BROKER_TOKEN_FILE; the broker's administrator \
-                        issues the token (`rgpu broker token --role tenant --name YOU`)";
-            Failure::with_status(text, 2)
-        })?;
-        let token = read_token(&file)?;
+        let token = self.token()?;
         let identity = self.broker_identity.as_ref().map(|i| (i.certificate.as_path(), i.key.as_path()));
         let ca = self.broker_ca.clone().or_else(|| settings::path(BROKER_CA_VARIABLE));
         let plain = self.broker_insecure || settings::allows_plain_broker();

@@ -33,6 +33,7 @@ mod run;
 mod serve;
 #[cfg(feature = "sim")]
 mod sim;
+mod slurm;
 #[cfg(feature = "sim")]
 mod solve;
 mod status;
@@ -91,6 +92,7 @@ enum Command {
     Nodes(nodes::Arguments),
     Policy(policy::Arguments),
     Profiles(profiles::Arguments),
+    Slurm(slurm::Arguments),
     Sim(sim::Arguments),
     Solve(solve::Arguments),
     Bench(bench::Arguments),
@@ -144,6 +146,7 @@ fn main() -> ExitCode {
         Command::Nodes(arguments) => nodes::main(&arguments),
         Command::Policy(arguments) => policy::main(arguments),
         Command::Profiles(arguments) => profiles::main(&arguments),
+        Command::Slurm(arguments) => slurm::main(&arguments),
         Command::Sim(arguments) => sim::main(arguments),
         Command::Solve(arguments) => solve::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),
