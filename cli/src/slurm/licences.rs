@@ -34,8 +34,9 @@ mod tests {
 
     fn device(index: u32, granted_milli: u32, available: bool) -> Device {
         let text = serde_json::json!({
-            "node": "n", "index": index, "uuid": "u", "model": "m", "memory": 1u64 << 30, "kind": "software",
-            "load": {"index": index}, "granted_milli": granted_milli, "granted_memory": 0, "leases": [], "available": available,
+            "node": "n", "index": index, "uuid": "u", "model": "m", "memory": 1u64 << 30, "partitionable": true, "software": true,
+            "compute_capability": "8.0", "load": {"index": index, "utilization_percent": 0, "memory_used": 0},
+            "granted_milli": granted_milli, "granted_memory": 0, "leases": [], "available": available,
         });
         serde_json::from_value(text).unwrap()
     }

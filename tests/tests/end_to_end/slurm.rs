@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -179,10 +182,33 @@ fn kinds() -> Result<()> {
     ensure!(matches!(shares, [Ok(250), Ok(500)]), "{shares:?}");
     ensure!(world.lease(job + 2, 0).is_err());
 
+    another_user(&world)?;
+    let asked = world.leases()?.len();
     let text = world.slurm.run("srun", &["env"])?;
     ensure!(!text.contains("librgpu") && !text.contains("RGPU_LEASE"), "{text}");
     world.nothing_is_left()?;
-    ensure!(world.leases()?.len() == before + 5, "{:?}", world.leases()?.keys());
+    ensure!(world.leases()?.len() == asked, "{:?}", world.leases()?.keys());
+    Ok(())
+}
+
+/// Where root has Slurm run jobs of all users: the ticket is the job's user's.
+fn another_user(world: &World) -> Result<()> {
+    const NOBODY: u32 = 65534;
+    let mut readable = Command::new("test");
+    readable.arg("-r").arg(product()?.shim()).uid(NOBODY).gid(NOBODY);
+    // SAFETY: takes nothing.
+    if unsafe { libc::getuid() } != 0 || !readable.status().is_ok_and(|status| status.success()) {
+        println!("left out: a job of another user (it needs root, and files that everybody can read)");
+        return Ok(());
+    }
+    let jobs = world.slurm.directory().join("jobs");
+    fs::set_permissions(&jobs, fs::Permissions::from_mode(0o777))?;
+    let program = jobs.join("vector_add");
+    fs::copy(&world.program, &program)?;
+    let script = format!("{} && stat -c 'mode %a %u %g' $RGPU_LEASE", program.display());
+    let options = ["--uid=65534", "--gid=65534", "--rgpu-share=25%"];
+    let (_, text) = world.batch("nobody", &options, &script)?;
+    ensure!(text.contains("vector_add: ok") && text.contains("mode 600 65534 65534"), "{text}");
     Ok(())
 }
 
