@@ -130,10 +130,6 @@ impl Slurm {
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o400).open(&key)?;
         std::io::Write::write_all(&mut file, &random_bytes::<128>())?;
         let plugin = self.file("rgpu.so");
-        let mut write = self.command_of(&product.rgpu())?;
-        process::run(write.args(["slurm", "plugin", "--output"]).arg(&plugin))?
-            .success()
-            .context("rgpu slurm plugin")?;
         let line = format!(
             "required {} command={} spool={} broker={} broker-token-file={} wait={}\n",
             plugin.display(),
@@ -151,6 +147,10 @@ impl Slurm {
         fs::write(self.file("slurm.conf"), &conf)?;
         fs::create_dir(self.file("without"))?;
         fs::write(self.file("without/slurm.conf"), conf.replace("/plugstack.conf", "/no-plugstack.conf"))?;
+        let mut write = self.command_of(&product.rgpu())?;
+        process::run(write.args(["slurm", "plugin", "--output"]).arg(&plugin))?
+            .success()
+            .context("rgpu slurm plugin")?;
         if setup.gpus > 0 {
             for n in 0..setup.gpus {
                 File::create(self.file(&format!("run/gpu{n}")))?;
@@ -317,9 +317,15 @@ impl Slurm {
 
     /// A field of a job, as `squeue --Format` calls it.
     pub fn field(&self, job: u32, field: &str) -> Result<String> {
-        let format = format!("--Format={field}:200");
-        let text = self.run("squeue", &["-h", "--states=all", "--job", &job.to_string(), &format])?;
-        Ok(text.trim().to_owned())
+        let format = format!("--Format=JobID:20,{field}:200");
+        let text =
+            self.run("squeue", &["-h", "--array", "--states=all", "--job", &job.to_string(), &format])?;
+        // Other components of a heterogeneous job, and other tasks of an array, are shown, too.
+        let own = text.lines().find_map(|line| {
+            let (id, value) = line.trim_start().split_once(' ')?;
+            (id == job.to_string()).then(|| value.trim().to_owned())
+        });
+        own.with_context(|| format!("squeue does not show job {job}: {text}"))
     }
 
     /// Waits until a job's state is one of these; which.

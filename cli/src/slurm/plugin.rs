@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     /// Where to write it
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
-    /// The release, such as 22.05 [default: what `sinfo --version` says]
+    /// The release, such as 22.05 [default: what slurmd or sinfo says]
     #[arg(long, value_name = "RELEASE")]
     slurm_version: Option<String>,
     /// The plugin as it was built [default: librgpu_slurm.so beside this command, or in ../lib]
@@ -66,14 +66,17 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// The release that is installed here.
 fn installed() -> Result<String, Failure> {
-    let output = Command::new("sinfo").arg("--version").output().map_err(|e| {
-        Failure::new(format!(
-            "Cannot run sinfo, which belongs to Slurm: {e}. Say the release by --slurm-version"
-        ))
-    })?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let release = text.split_whitespace().last().map(str::to_owned);
-    release.ok_or_else(|| Failure::new("sinfo does not say its release: give it by --slurm-version"))
+    // The daemon tells it without reading Slurm's configuration, which may not be there yet; a machine for users alone has none.
+    let said = [("slurmd", "-V"), ("sinfo", "--version")].into_iter().find_map(|(program, option)| {
+        let output =
+            Command::new(program).arg(option).output().ok().filter(|output| output.status.success())?;
+        String::from_utf8_lossy(&output.stdout).split_whitespace().last().map(str::to_owned)
+    });
+    said.ok_or_else(|| {
+        Failure::new(
+            "Neither slurmd nor sinfo says which release of Slurm is here: give it by --slurm-version",
+        )
+    })
 }
 
 /// A release as Slurm counts it: a byte each for major, minor and micro.

@@ -283,7 +283,8 @@ fn refused() -> Result<()> {
         ("salloc", "--rgpu-share=150%"),
         ("srun", "--rgpu-shares=1"),
     ] {
-        let finished = world.slurm.finish(command, &[option, &program])?;
+        let job = if command == "sbatch" { "--wrap=true" } else { &program };
+        let finished = world.slurm.finish(command, &[option, job])?;
         let name = option.split_once('=').map_or(option, |(name, _)| name);
         ensure!(!finished.status.success() && finished.stderr.contains(name), "{}", finished.output());
     }
