@@ -241,6 +241,8 @@ fn endings() -> Result<()> {
         world.lease(requeued, 0).is_ok_and(|lease| lease.state == LeaseState::Ended)
     })?;
     let _ = fs::remove_file(slurm.directory().join(format!("jobs/requeued-{job}")));
+    // slurmd tells runs of a job apart by seconds, and runs no second prolog within one; Slurm itself waits for two minutes.
+    std::thread::sleep(Duration::from_secs(3));
     slurm.run("scontrol", &["update", &format!("JobId={job}"), "StartTime=now"])?;
     world.wait_ready("requeued", requeued)?;
     let (first, second) = (world.lease(requeued, 0)?, world.lease(requeued, 1)?);
