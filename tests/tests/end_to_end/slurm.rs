@@ -329,7 +329,7 @@ fn refused() -> Result<()> {
 }
 
 fn sync() -> Result<()> {
-    let mut world = World::start(&Setup::default())?;
+    let mut world = World::start(&Setup { wait: "10m".into(), ..Setup::default() })?;
     let once = |world: &World| -> Result<process::Finished> {
         process::run(world.slurm.sync(&world.cluster, product()?)?.arg("--once"))
     };
@@ -388,5 +388,18 @@ fn sync() -> Result<()> {
             && free(&world).is_ok_and(|free| free == "0")
     })?;
     world.slurm.run("scancel", &[&job.to_string()])?;
+    world.nothing_is_left()?;
+
+    // A job that was started too soon waits for its lease in its prolog, and no longer than it is wanted.
+    let request = LeaseRequest { gpus: 2, share_milli: 1000, key: None, holder: holder(), ..request };
+    let other = world.cluster.tenant("ann", |broker| broker.request_lease(&request))?;
+    let job = world.slurm.submit("waiting", &["--rgpus=1"], "true")?;
+    wait_until("the lease is waited for", SOON, || {
+        world.lease(job, 0).is_ok_and(|lease| lease.state == LeaseState::Waiting)
+    })?;
+    world.slurm.run("scancel", &[&job.to_string()])?;
+    once(&world)?.success()?;
+    world.slurm.wait_state(job, &["CANCELLED"])?;
+    world.cluster.tenant("ann", |broker| broker.release(other.id))?;
     world.nothing_is_left()
 }
