@@ -76,23 +76,33 @@ impl BrokerArguments {
         }
     }
 
-    /// Prepares to speak to it. Nothing is sent yet.
-    pub(crate) fn connect(&self) -> Result<Broker, Failure> {
-        let url = match self.url() {
-            Some(url) if is_folder(&url) => return self.within(Joined(url.into()).arguments()?).connect(),
-            Some(url) => url,
-            None => return self.within(implied()?).connect(),
-        };
-        let file = self.broker_token_file.clone().or_else(|| settings::path(BROKER_TOKEN_VARIABLE));
+    /// With the broker's address, and with what was written down where that is the folder of a cluster that was joined.
+    fn resolved(&self) -> Result<Self, Failure> {
+        match self.url() {
+            Some(url) if is_folder(&url) => Ok(self.within(Joined(url.into()).arguments()?)),
+            Some(url) => Ok(Self { broker: Some(url), ..self.clone() }),
+            None => Ok(self.within(implied()?)),
+        }
+    }
+
+    /// The token that says who this is.
+    pub(crate) fn token(&self) -> Result<String, Failure> {
+        let file = self.resolved()?.broker_token_file.or_else(|| settings::path(BROKER_TOKEN_VARIABLE));
         let file = file.ok_or_else(|| {
             let text = "Say who you are: --broker-token-file FILE, or RGPU_BROKER_TOKEN_FILE; the broker's administrator \
                         issues the token (`rgpu broker token --role tenant --name YOU`)";
             Failure::with_status(text, 2)
         })?;
-        let token = read_token(&file)?;
-        let identity = self.broker_identity.as_ref().map(|i| (i.certificate.as_path(), i.key.as_path()));
-        let ca = self.broker_ca.clone().or_else(|| settings::path(BROKER_CA_VARIABLE));
-        let plain = self.broker_insecure || settings::allows_plain_broker();
+        read_token(&file)
+    }
+
+    /// Prepares to speak to it. Nothing is sent yet.
+    pub(crate) fn connect(&self) -> Result<Broker, Failure> {
+        let known = self.resolved()?;
+        let (url, token) = (known.broker.clone().unwrap_or_default(), known.token()?);
+        let identity = known.broker_identity.as_ref().map(|i| (i.certificate.as_path(), i.key.as_path()));
+        let ca = known.broker_ca.clone().or_else(|| settings::path(BROKER_CA_VARIABLE));
+        let plain = known.broker_insecure || settings::allows_plain_broker();
         let tls = Tls { plain, ..Tls::read(ca.as_deref(), identity).map_err(explain)? };
         Broker::new(&url, &token, &tls).map_err(explain)
     }

@@ -35,6 +35,7 @@ mod run;
 mod serve;
 #[cfg(feature = "sim")]
 mod sim;
+mod slurm;
 #[cfg(feature = "sim")]
 mod solve;
 mod status;
@@ -94,6 +95,7 @@ enum Command {
     Nodes(nodes::Arguments),
     Policy(policy::Arguments),
     Profiles(profiles::Arguments),
+    Slurm(slurm::Arguments),
     Sim(sim::Arguments),
     Solve(solve::Arguments),
     Bench(bench::Arguments),
@@ -148,6 +150,7 @@ fn main() -> ExitCode {
         Command::Nodes(arguments) => nodes::main(&arguments),
         Command::Policy(arguments) => policy::main(arguments),
         Command::Profiles(arguments) => profiles::main(&arguments),
+        Command::Slurm(arguments) => slurm::main(&arguments),
         Command::Sim(arguments) => sim::main(arguments),
         Command::Solve(arguments) => solve::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),

@@ -22,6 +22,8 @@ use child::Ended;
 pub(crate) use child::Held;
 use lease::{Asked, LeaseArguments};
 use renewal::Leased;
+pub(crate) use renewal::{RELEASE_TIME, ticket_of, time_to_live};
+use rgpu_control::preload::{LIBRARY_PATH_VARIABLE, PRELOAD_VARIABLE, prepend, separators};
 use rgpu_control::settings::{
     self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, CONNECT_TIMEOUT_S, HARVEST_VARIABLE, IN_PROCESS_VARIABLE,
     LEASE_VARIABLE, LIBRARY_VARIABLE, NODE_VARIABLE, SERVER_VARIABLE, SOFT_CAPABILITY_VARIABLE,
@@ -32,6 +34,7 @@ use rgpu_control::units::{parse_bytes, parse_capability};
 use rgpu_protocol::transport::{
     CA_VARIABLE, Choice, ENCRYPT_VARIABLE, FINGERPRINT_VARIABLE, TRANSPORT_VARIABLE,
 };
+pub(crate) use seeking::first_unreachable;
 use statistics::{Report, Statistics};
 
 /// Start a CUDA program that uses a server's GPU instead of one in this machine.
@@ -300,10 +303,12 @@ pub(crate) fn check_address(address: &str) -> Result<(), Failure> {
 fn preload(command: &mut Command) -> Result<Links, Failure> {
     let library = library::find()?;
     let links = Links::create(&library)?;
-    let old = std::env::var_os("LD_PRELOAD");
-    command.env("LD_PRELOAD", library::prepend(&links.preloadable(), old.as_deref(), b": "));
-    let old = std::env::var_os("LD_LIBRARY_PATH");
-    command.env("LD_LIBRARY_PATH", library::prepend(links.directory(), old.as_deref(), b":;"));
+    for (variable, entry) in
+        [(PRELOAD_VARIABLE, links.preloadable()), (LIBRARY_PATH_VARIABLE, links.directory().to_owned())]
+    {
+        let old = std::env::var_os(variable);
+        command.env(variable, prepend(&entry, old.as_deref(), separators(variable)));
+    }
     Ok(links)
 }
 

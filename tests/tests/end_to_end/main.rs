@@ -22,6 +22,7 @@ mod round_trips;
 mod several;
 mod sharing;
 mod shim;
+mod slurm;
 mod tracing;
 
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     tests.extend(gpu_check::tests());
     tests.extend(bench::tests());
     tests.extend(cluster::tests());
+    tests.extend(slurm::tests());
     let code = rgpu_test_runner::main(tests);
     context::finish();
     code
