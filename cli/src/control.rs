@@ -63,8 +63,8 @@ impl BrokerArguments {
             || self.broker_insecure
     }
 
-    /// Prepares to speak to it. Nothing is sent yet.
-    pub(crate) fn connect(&self) -> Result<Broker, Failure> {
+    /// Which broker is meant, and the file with the token.
+    fn meant(&self) -> Result<(String, PathBuf), Failure> {
         let Some(url) = self.url() else {
             // Nobody else is meant: this machine's own cluster.
             let (cluster, plan) = OwnCluster::running().ok_or_else(|| {
@@ -72,14 +72,8 @@ impl BrokerArguments {
                             on this machine with `rgpu cluster up`)";
                 Failure::with_status(text, 2)
             })?;
-            let own = Self {
-                broker: Some(plan.url()),
-                broker_token_file: Some(
-                    self.broker_token_file.clone().unwrap_or_else(|| cluster.admin_token()),
-                ),
-                ..self.clone()
-            };
-            return own.connect();
+            let file = self.broker_token_file.clone().unwrap_or_else(|| cluster.admin_token());
+            return Ok((plan.url(), file));
         };
         let file = self.broker_token_file.clone().or_else(|| settings::path(BROKER_TOKEN_VARIABLE));
         let file = file.ok_or_else(|| {
@@ -87,6 +81,17 @@ impl BrokerArguments {
                         issues the token (`rgpu broker token --role tenant --name YOU`)";
             Failure::with_status(text, 2)
         })?;
+        Ok((url, file))
+    }
+
+    /// The token that says who asks.
+    pub(crate) fn token(&self) -> Result<String, Failure> {
+        read_token(&self.meant()?.1)
+    }
+
+    /// Prepares to speak to it. Nothing is sent yet.
+    pub(crate) fn connect(&self) -> Result<Broker, Failure> {
+        let (url, file) = self.meant()?;
         let token = read_token(&file)?;
         let identity = self.broker_identity.as_ref().map(|i| (i.certificate.as_path(), i.key.as_path()));
         let ca = self.broker_ca.clone().or_else(|| settings::path(BROKER_CA_VARIABLE));

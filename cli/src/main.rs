@@ -37,6 +37,7 @@ mod sim;
 mod solve;
 mod status;
 mod table;
+mod ui;
 
 #[cfg(not(feature = "bench"))]
 left_out::left_out!(bench, "bench");
@@ -86,6 +87,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Ptxas(ptxas::Arguments),
     Status(status::Arguments),
+    Ui(ui::Arguments),
     Leases(leases::Arguments),
     Explain(explain::Arguments),
     Nodes(nodes::Arguments),
@@ -139,6 +141,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Ptxas(arguments) => ptxas::main(&arguments),
         Command::Status(arguments) => status::main(&arguments),
+        Command::Ui(arguments) => ui::main(&arguments),
         Command::Leases(arguments) => leases::main(&arguments),
         Command::Explain(arguments) => explain::main(&arguments),
         Command::Nodes(arguments) => nodes::main(&arguments),
