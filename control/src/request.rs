@@ -71,6 +71,7 @@ impl LeaseRequest {
             encrypt: false,
             on_node: None,
             harvest: false,
+            key: None,
         }
     }
 }

@@ -242,6 +242,14 @@ impl PrivateKey {
         Self(SigningKey::from_bytes(&random_bytes()))
     }
 
+    /// The key that follows from a secret for one purpose: whoever has the secret derives the same one, and from the key nothing
+    /// can be told about the secret or the keys of other purposes. The secret must be hard to guess (32 random bytes, or a token).
+    pub fn derive(secret: &[u8], purpose: &str) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("rgpu holder key of an engine's lease, version 1");
+        hasher.update(&(secret.len() as u64).to_le_bytes()).update(secret).update(purpose.as_bytes());
+        Self(SigningKey::from_bytes(hasher.finalize().as_bytes()))
+    }
+
     /// The key as text, to be kept secret.
     pub fn to_text(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0.to_bytes())
@@ -363,6 +371,14 @@ mod tests {
             encrypt: false,
             grants: vec![grant],
         })
+    }
+
+    #[test]
+    fn derived_keys_follow_from_secret_and_purpose_alone() {
+        let key = |secret: &str, purpose: &str| PrivateKey::derive(secret.as_bytes(), purpose).to_text();
+        assert_eq!(key("secret", "job 7"), key("secret", "job 7"));
+        assert_ne!(key("secret", "job 7"), key("secret", "job 8"));
+        assert_ne!(key("secret", "job 7"), key("secretj", "ob 7"));
     }
 
     #[test]

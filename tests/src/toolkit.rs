@@ -4,14 +4,15 @@
 //! directory beside its place and renamed. No GPU, driver or root is needed. The only things that have to
 //! be there are `python3` with pip or venv, and a host compiler for nvcc.
 
-use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+
+use crate::cached;
 
 /// What is fetched: exact versions, and the digests of their wheels, which pip checks.
 const REQUIREMENTS: &str = "\
@@ -89,25 +90,10 @@ pub struct Fetched {
     pub took: Option<Duration>,
 }
 
-/// Where all clones of this repository keep what they have fetched.
-///
-/// # Errors
-/// The user has no such place.
-pub fn cache() -> Result<PathBuf> {
-    let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|d| Path::new(d).is_absolute()) {
-        Some(dir) => PathBuf::from(dir),
-        None => {
-            let home = std::env::var_os("HOME").context("Neither XDG_CACHE_HOME nor HOME is set")?;
-            PathBuf::from(home).join(".cache")
-        }
-    };
-    Ok(cache.join("rgpu"))
-}
-
 impl Toolkit {
     /// Where the toolkit belongs, whether or not it is there.
     pub fn place() -> Result<PathBuf> {
-        Ok(cache()?.join(DIRECTORY))
+        Ok(cached::cache()?.join(DIRECTORY))
     }
 
     /// The toolkit, if it has been fetched and the machine can use it; the error says what is missing.
@@ -126,34 +112,12 @@ impl Toolkit {
     pub fn fetch() -> Result<Fetched> {
         host_compiler()?;
         let root = Self::place()?;
-        let parent = root.parent().context("The cache directory has no parent")?;
-        fs::create_dir_all(parent).with_context(|| format!("Creating {}", parent.display()))?;
-        // Other clones wait here for the one that fetches. The lock goes with the process.
-        let lock = File::create(parent.join(format!("{DIRECTORY}.lock")))?;
-        // SAFETY: flock takes a descriptor, which `lock` keeps open, and no pointers.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            println!("Waiting for another process that fetches {}", root.display());
-            // SAFETY: as above.
-            let locked = unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) };
-            ensure!(locked == 0, "Cannot lock: {}", std::io::Error::last_os_error());
-        }
-        if root.join("cu13/bin/nvcc").exists() {
-            return Ok(Fetched { toolkit: Self { root }, took: None });
-        }
-        let start = Instant::now();
-        println!("Fetching the CUDA compiler and runtimes from PyPI (about 110 MB) into {}", root.display());
-        let temporary = parent.join(format!("{DIRECTORY}.fetching"));
-        if temporary.exists() {
-            fs::remove_dir_all(&temporary)?; // left by a process that died; the lock says that it is gone
-        }
-        fs::create_dir_all(&temporary)?;
-        let outcome = unpack(&temporary).and_then(|()| {
-            fs::rename(temporary.join("toolkit"), &root).context("Putting the toolkit in its place")
-        });
-        let removed = fs::remove_dir_all(&temporary);
-        outcome?;
-        removed?;
-        Ok(Fetched { toolkit: Self { root }, took: Some(start.elapsed()) })
+        let what = "the CUDA compiler and runtimes from PyPI (about 110 MB)";
+        let took = cached::once(&root, what, |temporary| {
+            unpack(temporary)?;
+            Ok(temporary.join("toolkit"))
+        })?;
+        Ok(Fetched { toolkit: Self { root }, took })
     }
 
     /// Its directory.

@@ -2,8 +2,9 @@
 
 use super::cargo;
 use anyhow::{Context, Result, bail, ensure};
+use rgpu_tests::cached::cache;
 use rgpu_tests::examples;
-use rgpu_tests::toolkit::{cache, pip};
+use rgpu_tests::toolkit::pip;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

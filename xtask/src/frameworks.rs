@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rgpu_tests::cached;
 use rgpu_tests::process::{Finished, Running};
 use rgpu_tests::product::{Daemon, Product};
-use rgpu_tests::toolkit;
 
 use crate::{Parts, build};
 
@@ -47,7 +47,7 @@ fn programs(filter: &[String]) -> Result<Vec<Program>> {
 pub(crate) fn environment(packages: &[String]) -> Result<PathBuf> {
     let name: String =
         packages.join("-").chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
-    let folder = toolkit::cache()?.join("python").join(name);
+    let folder = cached::cache()?.join("python").join(name);
     let python = folder.join("bin/python");
     let complete = folder.join("complete");
     if complete.exists() {

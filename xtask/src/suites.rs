@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rgpu_tests::process::{Finished, Running};
 use rgpu_tests::product::{Daemon, Product};
-use rgpu_tests::{examples, toolkit};
+use rgpu_tests::{cached, examples};
 use serde::{Deserialize, Serialize};
 
 use crate::frameworks::{environment, product};
@@ -204,7 +204,7 @@ fn packages(python: &Path) -> Result<PathBuf> {
 
 /// A source distribution's folder, in the user's cache directory; fetched where it is not there yet.
 fn source(python: &Path, package: &str) -> Result<PathBuf> {
-    let parent = toolkit::cache()?.join("sources");
+    let parent = cached::cache()?.join("sources");
     let unpacked = parent.join(package.replace("==", "-"));
     if unpacked.exists() {
         return Ok(unpacked);

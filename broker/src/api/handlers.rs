@@ -219,9 +219,10 @@ pub(super) async fn request_lease(
         request.wait_s = 0;
     }
     // Once begun, this is done to its end, also where the connection breaks.
+    let nameless = request.key.is_none();
     let asked = tokio::spawn(async move {
         let lease = engine.request_lease(&task_caller, request).await?;
-        let unanswered = Unanswered(Some((engine, task_caller, lease.id)));
+        let unanswered = Unanswered(nameless.then_some((engine, task_caller, lease.id)));
         Ok::<_, Problem>((lease, unanswered))
     });
     let asked = asked

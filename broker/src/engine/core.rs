@@ -83,6 +83,8 @@ pub(crate) struct Core {
     /// The engine's clock, and the placement's time.
     pub time: Timeline,
     pub leases: HashMap<LeaseId, Entry>,
+    /// Leases that wait or are active and have a key, by tenant and key.
+    pub keyed: HashMap<(String, String), LeaseId>,
     pub nodes: BTreeMap<String, NodeEntry>,
     pub tenants: BTreeMap<String, Held>,
     /// Leases that have ended, the oldest first.
@@ -198,6 +200,7 @@ impl Core {
             stored_orders,
             settings,
             leases: HashMap::new(),
+            keyed: HashMap::new(),
             nodes: BTreeMap::new(),
             tenants: BTreeMap::new(),
             ended: VecDeque::new(),
@@ -515,6 +518,12 @@ impl Core {
             self.weigh(old, false);
         }
         self.harvest.note(id, record.as_deref());
+        if let Some(key) = old.as_deref().and_then(keyed) {
+            self.keyed.remove(&key);
+        }
+        if let Some(key) = record.as_deref().and_then(keyed) {
+            self.keyed.insert(key, id);
+        }
         let Some(record) = record else {
             if let Some(due) = old.as_deref().and_then(due_ms) {
                 self.due.remove(&(due, id));
@@ -668,6 +677,12 @@ impl NodeEntry {
 /// What a lease keeps others from having: all its grants, and while it is ending, those that are not confirmed.
 pub(crate) fn held_grants(lease: &LeaseRecord) -> impl Iterator<Item = &Grant> {
     lease.grants.iter().filter(|grant| lease.holds(&grant.node))
+}
+
+/// What finds a lease again that an engine has asked for with a key.
+fn keyed(lease: &LeaseRecord) -> Option<(String, String)> {
+    let found = matches!(lease.state, LeaseState::Waiting | LeaseState::Active);
+    lease.request.key.as_ref().filter(|_| found).map(|key| (lease.tenant.clone(), key.clone()))
 }
 
 /// Thousandths of devices and memory that a request is for, at most.

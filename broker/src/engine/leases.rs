@@ -102,6 +102,7 @@ pub(crate) fn check_request(request: &LeaseRequest, settings: &Settings) -> Resu
         return bad("machine is empty: say which machine the program runs on, or name its node".into());
     }
     request.program.iter().try_for_each(|program| long("program", program, 256))?;
+    request.key.iter().try_for_each(|key| long("key", key, 256))?;
     if let Some(name) = &request.profile
         && !settings.profiles.iter().any(|written| written.profile.name == *name)
     {
@@ -253,8 +254,26 @@ impl Core {
         Ok(())
     }
 
-    /// Puts a request into the queue.
+    /// The lease that a tenant has under a request's key.
+    fn again(&self, caller: &Caller, request: &LeaseRequest) -> Result<Option<LeaseId>, Problem> {
+        let Some(key) = &request.key else { return Ok(None) };
+        let Some(id) = self.keyed.get(&(caller.name.clone(), key.clone())) else { return Ok(None) };
+        let holder = self.leases.get(id).map(|entry| entry.record.request.holder.as_str());
+        if holder != Some(request.holder.as_str()) {
+            let text = format!(
+                "lease {id} has the key {key:?} and another holder: use that one's private key, give the lease back, or choose \
+                 another key"
+            );
+            return Err(problem(ErrorCode::Conflict, text));
+        }
+        Ok(Some(*id))
+    }
+
+    /// Puts a request into the queue, or finds the lease that was asked for with the same key.
     pub(super) fn submit(&mut self, caller: &Caller, request: LeaseRequest) -> Result<LeaseId, Problem> {
+        if let Some(id) = self.again(caller, &request)? {
+            return Ok(id);
+        }
         let home = self.home(&request)?;
         let planned = self.check_possible(&caller.name, &request, &home)?;
         let (milli, memory) = wanted(&request);

@@ -63,6 +63,7 @@ impl Core {
             sessions: entry.live.usage.values().map(|(sessions, _)| sessions).sum(),
             ca: self.settings.data_ca.clone(),
             nvmes: super::nvmes::view(entry),
+            key: record.request.key.clone(),
             deadline: outlook.as_ref().map(|outlook| outlook.due_ms / 1000),
             deadline_kept: outlook.as_ref().and_then(|outlook| outlook.kept),
             estimate: self.estimate(entry),

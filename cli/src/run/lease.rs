@@ -196,6 +196,7 @@ impl LeaseArguments {
             encrypt: self.encrypt || settings::is_on(ENCRYPT_VARIABLE),
             on_node: self.on_node.clone(),
             harvest: self.harvest || settings::is_on(HARVEST_VARIABLE),
+            key: None,
         })
     }
 }

@@ -245,6 +245,7 @@ mod tests {
             deadline: None,
             deadline_kept: None,
             nvmes: Vec::new(),
+            key: None,
             estimate: None,
             processors: Vec::new(),
         }

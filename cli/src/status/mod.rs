@@ -175,6 +175,7 @@ pub(crate) fn example() -> Snapshot {
         deadline_kept: None,
         nvmes: Vec::new(),
         estimate: None,
+        key: None,
     };
     let mut running = lease(1, "train", LeaseState::Active);
     running.grants = vec![Grant { node: "s0".into(), device: 0, memory: 1 << 30, share_milli: 250 }];

@@ -90,6 +90,11 @@ records! {
         /// others leave. Only leases of one device are, and only where the policy harvests (`cbp`, `cbp-pp`).
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pub harvest: bool,
+        /// A name by which an engine that asks for others, such as a batch system, finds the lease again. While a tenant's lease waits
+        /// or is active, a request with its key and holder is answered with it, whatever else it asks for: so requests can be
+        /// repeated, also from several machines. Another holder's is refused (409).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
     }
     /// How much of a device's time a resizable lease has now. What it was promised is its grant's share.
     #[derive(Copy, Default, Eq)]
@@ -178,6 +183,9 @@ records! {
         /// The NVMe devices that it gives.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub nvmes: Vec<LeasedNvme>,
+        /// The key that it was asked for with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
     }
     /// An NVMe device of a lease.
     #[derive(Eq)]

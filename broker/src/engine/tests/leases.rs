@@ -427,3 +427,34 @@ async fn a_request_that_is_taken_back_while_it_waits_is_withdrawn() {
     world.restart();
     assert!(world.engine.leases(&boss(), false).unwrap().iter().all(|lease| lease.id != waiting.id));
 }
+
+#[tokio::test]
+async fn a_request_with_a_key_finds_the_lease_that_the_key_has() {
+    let (mut world, mut nodes) = with_nodes(Settings::default(), &[1]).await;
+    let keyed = LeaseRequest { key: Some("batch/7".into()), ..world.request("m", 1, 1000, 0) };
+    let first = world.ask("ann", keyed.clone()).await.unwrap();
+    assert_eq!((first.state, first.key.as_deref()), (LeaseState::Active, Some("batch/7")));
+    // Again, from another machine: the same lease, with its token.
+    let again = world.ask("ann", LeaseRequest { machine: "other".into(), ..keyed.clone() }).await.unwrap();
+    assert_eq!((again.id, again.token.is_some()), (first.id, true));
+    // Keys are the tenants' own, and a key's holder is one.
+    let other = world.ask("bob", keyed.clone()).await.unwrap();
+    assert_ne!(other.id, first.id);
+    assert_eq!(other.state, LeaseState::Waiting);
+    assert_eq!(world.ask("bob", keyed.clone()).await.unwrap().id, other.id);
+    let holder = PrivateKey::generate().public().to_text();
+    let refused = world.ask("ann", LeaseRequest { holder, ..keyed.clone() }).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Conflict);
+    assert!(refused.message.contains("another holder"), "{}", refused.message);
+    // A broker that starts again knows it.
+    world.restart();
+    nodes[0].register(&world.engine).await.unwrap();
+    assert_eq!(world.ask("ann", keyed.clone()).await.unwrap().id, first.id);
+    // What is given back frees the key at once.
+    world.engine.release(&tenant_named("ann"), first.id).await.unwrap();
+    let next = world.ask("ann", keyed.clone()).await.unwrap();
+    assert_ne!(next.id, first.id);
+    let long = LeaseRequest { key: Some("x".repeat(300)), ..keyed };
+    assert_eq!(world.ask("ann", long).await.unwrap_err().code, ErrorCode::BadRequest);
+    world.check();
+}
