@@ -406,8 +406,14 @@ mod tests {
         let mut counters = Counters { rounds: 7, commit_us: 1_500_000, ..Counters::default() };
         counters.grant_times.add(0.003);
         counters.grant_times.add(1e6);
-        let snapshot =
-            Snapshot { counters, nodes: vec![], devices: vec![], leases: vec![], now: 0, version: "1.2.3".into() };
+        let snapshot = Snapshot {
+            counters,
+            nodes: vec![],
+            devices: vec![],
+            leases: vec![],
+            now: 0,
+            version: "1.2.3".into(),
+        };
         let text = metrics.text(snapshot).unwrap();
         for line in [
             "rgpu_broker_http_requests_total{path=\"/v1/leases/{id}\",method=\"GET\",status=\"200\"} 2",

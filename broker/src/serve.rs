@@ -132,8 +132,12 @@ impl Server {
             max_per_token: config.max_requests_per_token,
             stopping: stopping.clone(),
         });
-        let context =
-            ConnectionContext { acceptor, router: api::router(&shared), metrics: metrics.clone(), idle: idle_time(config) };
+        let context = ConnectionContext {
+            acceptor,
+            router: api::router(&shared),
+            metrics: metrics.clone(),
+            idle: idle_time(config),
+        };
         let accepting = Some(runtime.spawn(accept(listener, Door::new(room(config)), context, stopping)));
         Ok(Self { runtime: Some(runtime), engine, key, address, encrypted, metrics, stop, accepting })
     }
@@ -211,7 +215,10 @@ pub fn serve(config: &Config) -> Result<(), ServeError> {
 /// Says where it listens: whoever waits for this line may stop the broker at once, by signals that are heeded by now.
 fn announce(url: &str, more: &str) -> io::Result<()> {
     // In one step: who reads only the first line may be gone before a second one.
-    let line = format!("rgpu broker: listening on {url}{more}\nrgpu broker: the web page is {url}{}\n", crate::web::PATH);
+    let line = format!(
+        "rgpu broker: listening on {url}{more}\nrgpu broker: the web page is {url}{}\n",
+        crate::web::PATH
+    );
     io::stdout().write_all(line.as_bytes()).and_then(|()| io::stdout().flush())?;
     tracing::info!("listening on {url}{more}");
     Ok(())

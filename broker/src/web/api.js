@@ -41,14 +41,21 @@ let ahead = 0;
 /** The broker's time, in seconds since 1970. */
 export const now = () => Date.now() / 1000 + ahead;
 
+/** What another token's owner was to see is not shown. */
+function check(token) {
+  if (session.token !== token) throw new Failure(0, "changed", "the token is another one");
+}
+
 async function send(path, signal) {
   let answer;
+  const token = session.token;
   try {
-    const headers = { authorization: `Bearer ${session.token}` };
+    const headers = { authorization: `Bearer ${token}` };
     answer = await fetch(path, { headers, signal, cache: "no-store", redirect: "error", credentials: "omit" });
   } catch (e) {
     throw new Failure(0, "away", signal?.aborted ? "stopped" : "the broker cannot be reached");
   }
+  check(token);
   const date = Date.parse(answer.headers.get("date") ?? "") / 1000;
   const skew = date - Date.now() / 1000;
   // The header has whole seconds, and the answer was under way.
@@ -60,12 +67,13 @@ async function send(path, signal) {
 
 /** Asks for something. */
 export async function ask(path, signal) {
+  const token = session.token;
   const answer = await send(path, signal);
-  try {
-    return await answer.json();
-  } catch {
+  const body = await answer.json().catch(() => {
     throw new Failure(0, "away", "the broker's answer broke off");
-  }
+  });
+  check(token);
+  return body;
 }
 
 /** What views may need: where it is, and how old it may be (seconds). */
@@ -93,9 +101,12 @@ export const store = {
   refused: null,
   meta: {},
   histories: new Map(),
+  /** Why a lease is where it is: the one that was looked at last. */
+  explained: { id: "", at: 0, value: null, problem: "" },
 
   clear() {
     Object.assign(this, { data: {}, problems: {}, events: [], away: null, refused: null, meta: {} });
+    this.explained = { id: "", at: 0, value: null, problem: "" };
     this.histories.clear();
   },
 
@@ -129,6 +140,7 @@ export const store = {
   },
 
   failed(failure, name) {
+    if (failure.code === "changed") return;
     if (failure.status === 401) this.refused = failure.message;
     else if (failure.status === 403 || failure.status === 404) this.problems[name] = failure.message;
     else this.away ??= { since: Date.now() / 1000, why: failure.message };

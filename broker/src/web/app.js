@@ -68,6 +68,8 @@ function draw() {
     const why = store.refused ? `The broker refuses this token: ${store.refused}` : "";
     if (element("refused").textContent !== why) element("refused").textContent = why;
     who.textContent = "";
+    // What the token let its owner see goes with it.
+    patch(view, []);
     document.title = "rgpu";
     return;
   }
@@ -75,7 +77,7 @@ function draw() {
   drawTabs(name);
   const claims = session.claims?.role;
   who.textContent = claims ? `${claims.name} (${claims.role})` : "";
-  patch(view, VIEWS[name].render(of));
+  patch(view, VIEWS[name].render(of).flat().filter(Boolean));
   document.title = `${VIEWS[name].title(of)} – rgpu`;
   const { health } = store.data;
   if (health) about.textContent = `rgpu ${health.version}${health.status === "ok" ? "" : ` – ${health.status}`}`;

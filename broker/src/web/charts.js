@@ -9,12 +9,17 @@ export const room = (most = 1080) => {
   return Math.max(240, Math.min(most, width));
 };
 
-/** One of eight colours that colour-blind people can tell apart; names and numbers stand beside them. */
-export function hue(text) {
-  let sum = 7;
-  for (const c of text) sum = (sum * 31 + c.codePointAt(0)) >>> 0;
-  return `hue${sum % 8}`;
+const hues = new Map();
+
+/** A lease's colour: one of eight that colour-blind people can tell apart; names and numbers stand beside them. */
+export function hue(id) {
+  if (!hues.has(id)) hues.set(id, hues.size % 8);
+  return `hue${hues.get(id)}`;
 }
+
+/** A piece of a lease's colour. */
+export const swatch = (kind) =>
+  s("svg", { class: "swatch", viewBox: "0 0 10 10", width: 10, height: 10, "aria-hidden": "true" }, s("rect", { class: kind, width: 10, height: 10, rx: 2 }));
 
 /** What of something is granted (the frame) and used (the bar). */
 export const bar = (granted, used, label) =>
@@ -124,13 +129,20 @@ export function timeline(title, start, end, spans) {
       s("text", { class: "axis", x: place, y: height - 5, "text-anchor": anchor }, text),
     ];
   });
+  const free = lanes.map(() => 0);
   const bands = placed.map((span) => {
     const [from, to] = [x(span.from), Math.max(x(span.to), x(span.from) + 3)];
     const letters = Math.floor((to - from - 10) / 7);
+    // A name that has no room inside stands before it, where that is free.
+    const inside = letters >= Math.min(6, span.label.length);
+    const before = !inside && from - free[span.lane] > span.label.length * 7 + 10;
+    free[span.lane] = to;
+    const y = span.lane * row + 17;
     return s("a", { href: span.href, "data-key": span.key, "aria-label": span.note },
       s("title", {}, span.note),
       s("rect", { class: `band ${span.hue}`, x: from, y: span.lane * row + 3, width: to - from, height: row - 6, rx: 4 }),
-      letters > 2 && s("text", { class: "on", x: from + 6, y: span.lane * row + 17 }, cut(span.label, letters)));
+      inside && s("text", { class: "on", x: from + 6, y }, cut(span.label, letters)),
+      before && s("text", { class: "off", x: from - 6, y, "text-anchor": "end" }, span.label));
   });
   return s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": title, class: "timeline" }, times, bands);
 }
@@ -153,12 +165,11 @@ export function cell(parts, others, available, label) {
 }
 
 /** What a round did: jobs at the left, devices at the right, and lines for what was given to whom. */
-export function placements(title, jobs, devices, links) {
-  const width = room(760);
-  const [box, row] = [Math.min(230, width * 0.38), 34];
+export function placements(title, jobs, devices, links, width) {
+  const [box, row] = [Math.min(230, width * 0.4), 32];
   const height = Math.max(jobs.length, devices.length, 1) * row + 4;
   const middle = (at, of) => (height * (at + 0.5)) / of;
-  const letters = Math.floor((box - 16) / 7);
+  const letters = Math.floor((box - 14) / 6.4);
   const job = (one, at) => {
     const y = middle(at, jobs.length) - 13;
     const shape = s("rect", { class: `job ${one.waits ? "waits" : one.hue}`, x: 1, y, width: box, height: 26, rx: 13 });

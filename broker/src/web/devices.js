@@ -1,7 +1,7 @@
 // Nodes and their devices, and a device's last hour.
 
 import { badge, between, bytes, clock, count, duration, facts, h, nothing, percent, rate, table } from "./dom.js";
-import { bar, chart, hue, latest, memory, spark, timeline } from "./charts.js";
+import { bar, chart, hue, latest, memory, spark, swatch, timeline } from "./charts.js";
 import { now, store } from "./api.js";
 
 /** How many nodes are shown at first. */
@@ -28,7 +28,7 @@ export const list = {
 
   act(action, value) {
     if (action === "more-nodes") shown += FEW;
-    if (action === "filter-nodes") [wanted, shown] = [value.trim().toLowerCase(), FEW];
+    if (action === "filter-nodes") [wanted, shown] = [value, FEW];
   },
 
   render() {
@@ -39,14 +39,15 @@ export const list = {
     for (const device of devices) by.set(device.node, [...(by.get(device.node) ?? []), device]);
     const names = new Map((leases ?? []).map((lease) => [lease.id, lease.name]));
     const fits = (node) => [node.name, node.state, ...(by.get(node.name) ?? []).map((device) => device.model)]
-      .some((text) => text.toLowerCase().includes(wanted));
+      .some((text) => text.toLowerCase().includes(wanted.trim().toLowerCase()));
     const found = nodes.filter((node) => node.state !== "client" && fits(node));
     const clients = nodes.filter((node) => node.state === "client");
     return [
       head,
       h("p", { class: "tools" }, h("label", { for: "filter-nodes" }, "Show nodes with "),
-        h("input", { id: "filter-nodes", type: "search", "data-action": "filter-nodes", placeholder: "a name, a state or a model" }),
-        h("span", { class: "hint" }, ` ${count(found.length, "node")}`)),
+        h("input", { id: "filter-nodes", "data-key": "filter-nodes", value: wanted, type: "search", "data-action": "filter-nodes", placeholder: "a name, a state or a model" }),
+        h("span", { class: "hint" }, ` ${count(found.length, "node")}`),
+        h("span", { class: "hint" }, swatch("granted"), " granted, ", swatch("used"), " used")),
       ...found.slice(0, shown).map((node) => one(node, by.get(node.name) ?? [], names)),
       found.length > shown && h("p", {}, h("button", { type: "button", "data-action": "more-nodes" }, `Show more of ${count(found.length, "node")}`)),
       !found.length && nothing(nodes.length ? "No node fits." : "No node has joined yet: rgpu serve --broker URL on a machine with GPUs adds one."),
@@ -165,7 +166,7 @@ function life(device, leases, history) {
   const unseen = latest(history?.devices.find((one) => one.device === device.index)?.granted_milli);
   return [
     h("p", { class: "tools" }, h("label", { for: "hours" }, "Show the last "),
-      h("select", { id: "hours", "data-action": "hours" },
+      h("select", { id: "hours", "data-key": "hours", "data-action": "hours" },
         HOURS.map((value) => h("option", { value, selected: value === hours }, value === 1 ? "hour" : `${value} hours`)))),
     had.length
       ? h("figure", {}, timeline(`Leases on GPU ${device.index} of ${device.node}`, start, end, spans))

@@ -62,7 +62,8 @@ function sync(old, next) {
     if (!next.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   }
   for (const { name, value } of [...next.attributes]) {
-    if (old.getAttribute(name) !== value && !(own && name === "value")) old.setAttribute(name, value);
+    if (name === "open" || (own && (name === "value" || name === "checked"))) continue;
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
   if (!(old instanceof HTMLSelectElement)) patch(old, [...next.childNodes]);
 }
@@ -89,7 +90,7 @@ export function bytes(value) {
 export const percent = (milli) => `${plain((milli ?? 0) / 10, 1)}${NARROW}%`;
 
 /** A rate in Mbit/s. */
-export const rate = (mbps) => (mbps >= 1000 ? `${plain(mbps / 1000, 1)}${NARROW}Gbit/s` : `${plain(mbps, 0)}${NARROW}Mbit/s`);
+export const rate = (mbps) => (mbps >= 1000 ? `${plain(mbps / 1000, 1)}${NARROW}Gbit/s` : `${plain(mbps, mbps < 10 ? 1 : 0)}${NARROW}Mbit/s`);
 
 /** A length of time in seconds. */
 export function duration(seconds) {

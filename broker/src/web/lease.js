@@ -10,12 +10,10 @@ export const title = ([id]) => {
   return lease ? `Lease ${lease.name}` : `Lease ${id}`;
 };
 
-let explained = { id: "", at: 0, value: null, problem: "" };
-
 /** Asks why. Of a lease that waits the answer may take as long as a round. */
 export async function more([id]) {
-  if (explained.id !== id) explained = { id, at: 0, value: null, problem: "" };
-  const entry = explained;
+  if (store.explained.id !== id) store.explained = { id, at: 0, value: null, problem: "" };
+  const entry = store.explained;
   if (Date.now() - entry.at < 4000 || !/^[0-9a-f]{16}$/.test(id)) return;
   entry.at = Date.now();
   try {
@@ -62,7 +60,7 @@ export function render([id]) {
       ["Tenant", lease.tenant],
       ["Its program runs on", lease.client_node],
       ["Asked for", clock(lease.submitted)],
-      lease.granted ? ["Granted", clock(lease.granted)] : ["Expected to begin", expected(lease.estimate)],
+      lease.granted ? ["Granted", clock(lease.granted)] : ["Expected to begin", lease.estimate?.start ? expected(lease.estimate) : "not known"],
       lease.ended && ["Ended", clock(lease.ended)],
       lease.state === "active" && lease.expires && ["Expires unless renewed", clock(lease.expires)],
       deadline(lease),
@@ -88,7 +86,7 @@ const uses = (lease) => table(h("span", { class: "unseen" }, "Devices of the lea
   }));
 
 function why(id) {
-  const { value, problem } = explained.id === id ? explained : {};
+  const { value, problem } = store.explained.id === id ? store.explained : {};
   if (!value) return [nothing(problem || "Asking the broker why…")];
   return [
     h("p", { class: "outcome" }, value.outcome, h("span", { class: "hint" }, ` (policy ${value.policy})`)),

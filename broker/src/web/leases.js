@@ -13,7 +13,7 @@ export const title = () => "Leases";
 
 export function act(action, value) {
   if (action === "more-leases") shown += FEW;
-  if (action === "filter-leases") [wanted, shown] = [value.trim().toLowerCase(), FEW];
+  if (action === "filter-leases") [wanted, shown] = [value, FEW];
   if (action === "ended-leases") ended = value;
 }
 
@@ -33,7 +33,7 @@ export function render() {
   if (!leases) return [head, nothing("Asking the broker…")];
   const order = { waiting: 0, active: 1, ending: 2, ended: 3 };
   const fits = (lease) => [lease.name, lease.tenant, lease.state, lease.id, ...lease.grants.map((grant) => grant.node)]
-    .some((text) => text.toLowerCase().includes(wanted));
+    .some((text) => text.toLowerCase().includes(wanted.trim().toLowerCase()));
   const found = leases.filter(fits).sort((a, b) => order[a.state] - order[b.state] || b.submitted - a.submitted);
   const rows = found.slice(0, shown).map((lease) => [lease.id, [
     h("a", { href: `#/lease/${lease.id}` }, lease.name),
@@ -48,8 +48,8 @@ export function render() {
   return [
     head,
     h("p", { class: "tools" }, h("label", { for: "filter-leases" }, "Show leases with "),
-      h("input", { id: "filter-leases", type: "search", "data-action": "filter-leases", placeholder: "a name, a tenant, a state, a node" }), " ",
-      h("label", {}, h("input", { id: "ended-leases", type: "checkbox", "data-action": "ended-leases" }), " those too that have ended"),
+      h("input", { id: "filter-leases", "data-key": "filter-leases", value: wanted, type: "search", "data-action": "filter-leases", placeholder: "a name, a tenant, a state, a node" }), " ",
+      h("label", {}, h("input", { id: "ended-leases", "data-key": "ended-leases", checked: ended, type: "checkbox", "data-action": "ended-leases" }), " those too that have ended"),
       h("span", { class: "hint" }, ` ${count(found.length, "lease")}`)),
     rows.length
       ? table(h("span", { class: "unseen" }, "Leases"), ["Lease", "Tenant", "State", "Where", "Time used", "Memory used", "Since", "Why"], rows)

@@ -110,15 +110,30 @@ mod tests {
             // Namespaces are names, not addresses.
             let text = file.text.replace("http://www.w3.org/2000/svg", "");
             for wrong in [
-                "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function",
-                "localStorage", "document.cookie", "http://", "https://", "style=\"", "<style", "onclick=",
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+                "localStorage",
+                "document.cookie",
+                "http://",
+                "https://",
+                "style=\"",
+                "<style",
+                "onclick=",
                 "@import",
             ] {
                 assert!(!text.contains(wrong), "{} has {wrong}", file.name);
             }
             assert!(file.text.lines().count() <= 600, "{} is long", file.name);
         }
-        let inline = FILES[0].text.split("<script").skip(1).any(|rest| !rest.trim_start().starts_with("src=") && !rest.contains(" src="));
+        let inline = FILES[0]
+            .text
+            .split("<script")
+            .skip(1)
+            .any(|rest| !rest.trim_start().starts_with("src=") && !rest.contains(" src="));
         assert!(!inline, "an inline script");
     }
 }

@@ -1,11 +1,13 @@
 // The cluster at a glance.
 
 import { badge, clock, count, duration, h, nothing, number, percent, rate, short } from "./dom.js";
-import { cell, hue } from "./charts.js";
+import { cell, hue, swatch } from "./charts.js";
 import { now, store } from "./api.js";
 
 /** The most nodes on the map. */
 const MOST = 200;
+/** The most leases that are named at a device. */
+const SOME = 3;
 
 export const needs = ["summary", "nodes", "devices", "leases", "policy", "health"];
 
@@ -74,7 +76,7 @@ function map(nodes, devices, leases) {
       const milli = lease.grants
         .filter((grant) => grant.node === device.node && grant.device === device.index)
         .reduce((sum, grant) => sum + grant.share_milli, 0);
-      return [{ key: id, milli, hue: hue(id), label: `${lease.name} of ${lease.tenant}: ${percent(milli)}` }];
+      return [{ key: id, milli, hue: hue(id), name: lease.name, label: `${lease.name} of ${lease.tenant}: ${percent(milli)}` }];
     });
     const own = parts.reduce((sum, part) => sum + part.milli, 0);
     const names = parts.map((part) => part.label).join("; ");
@@ -82,7 +84,9 @@ function map(nodes, devices, leases) {
     const label = `GPU ${device.index} of ${device.node}: ${percent(device.granted_milli)} granted${names && `: ${names}`}`;
     return h("a", { href: `#/device/${encodeURIComponent(device.node)}/${device.index}`, "data-key": `${device.index}` },
       cell(parts, others, device.available, label),
-      h("span", { "aria-hidden": "true" }, `${device.index} · ${percent(device.granted_milli)}`));
+      h("span", { "aria-hidden": "true" }, h("strong", {}, `GPU ${device.index}`), ` ${percent(device.granted_milli)}`),
+      parts.slice(0, SOME).map((part) => h("span", { "aria-hidden": "true", class: "part", "data-key": part.key }, swatch(part.hue), ` ${part.name}`)),
+      parts.length > SOME && h("span", { "aria-hidden": "true", class: "part" }, `and ${parts.length - SOME} more`));
   };
   const tile = (node) => h("li", { "data-key": node.name },
     h("p", {}, node.name, " ", node.state === "ready" ? null : badge(node.state)),

@@ -1,7 +1,7 @@
 // What the latest placement rounds came to.
 
 import { clock, count, h, nothing, number, percent, bytes, short } from "./dom.js";
-import { hue, placements } from "./charts.js";
+import { hue, placements, room } from "./charts.js";
 import { store } from "./api.js";
 
 const FEW = 10;
@@ -26,14 +26,16 @@ export function render() {
   if (!rounds) return [...head, nothing("Asking the broker…")];
   if (!rounds.length) return [...head, nothing("No round has had anything to decide since the broker was started.")];
   const latest = [...rounds].reverse();
+  // Two beside each other where there is room.
+  const width = room() > 860 ? room() / 2 - 26 : room() - 2;
   return [
     ...head,
-    ...latest.slice(0, shown).map((round) => one(round, devices ?? [])),
+    h("div", { class: "rounds" }, latest.slice(0, shown).map((round) => one(round, devices ?? [], width))),
     latest.length > shown && h("p", {}, h("button", { type: "button", "data-action": "more-rounds" }, "Show earlier rounds")),
   ].filter(Boolean);
 }
 
-function one(round, devices) {
+function one(round, devices, width) {
   const given = [...round.granted.flatMap((lease) => lease.grants.map((grant) => ({ ...grant, lease })))];
   const name = (node, device) => `${node}/${device}`;
   const drawn = devices.length <= SMALL && devices.length
@@ -67,6 +69,6 @@ function one(round, devices) {
     h("h3", {}, `Round ${number(round.number)}: ${number(round.granted_count)} granted, ${number(round.left_count)} left waiting`),
     h("p", { class: "about" }, clock(round.time), `, ${short(round.round_us)}, ${count(round.considered, "job")} looked at${again}`,
       hidden > 0 ? `; ${number(hidden)} of these not shown` : ""),
-    jobs.length ? h("figure", {}, placements(`Round ${round.number}: which jobs were placed on which devices`, jobs, boxes, links)) : null,
-    words.length > 0 && h("details", {}, h("summary", {}, "The same in words"), h("ul", {}, words)));
+    jobs.length ? h("figure", {}, placements(`Round ${round.number}: which jobs were placed on which devices`, jobs, boxes, links, width)) : null,
+    words.length > 0 && h("details", { open: !round.granted_count }, h("summary", {}, "The same in words"), h("ul", {}, words)));
 }
