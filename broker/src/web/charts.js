@@ -64,7 +64,7 @@ const WRITE = { milli: percent, mbps: rate };
 
 /** Several series over time: `{name, kind, values}`. */
 export function chart(title, end, interval, series, unit) {
-  const [width, height, left, bottom, top] = [room(), 170, 62, 22, 8];
+  const [width, height, left, bottom, top] = [room(), 170, 74, 22, 8];
   const values = series.flatMap((one) => one.values.filter((value) => value !== null));
   const greatest = Math.max(0, ...values);
   const most = unit === "milli" ? 1000 : nice(greatest);

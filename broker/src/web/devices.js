@@ -160,7 +160,7 @@ function life(device, leases, history) {
     note: `${lease.name} of ${lease.tenant}: ${percent(share)}, ${bytes(size)}, for ${duration(to - from)}`,
   }));
   const rows = [...had].sort((a, b) => b.from - a.from).slice(0, 50).map(({ lease, share, size, from, to }) => [lease.id, [
-    h("a", { href: `#/lease/${lease.id}` }, lease.name), lease.tenant, percent(share), bytes(size), clock(from),
+    [swatch(hue(lease.id)), " ", h("a", { href: `#/lease/${lease.id}` }, lease.name)], lease.tenant, percent(share), bytes(size), clock(from),
     lease.ended ? clock(lease.ended) : badge(lease.state), duration(to - from),
   ]]);
   const unseen = latest(history?.devices.find((one) => one.device === device.index)?.granted_milli);

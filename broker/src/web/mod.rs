@@ -10,6 +10,7 @@ use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use rgpu_control::api::{ErrorBody, ErrorCode, Problem};
 
 /// Where the page is.
 pub const PATH: &str = "/ui/";
@@ -75,8 +76,12 @@ fn serve(name: &str, headers: &HeaderMap) -> Response {
         (header::CACHE_CONTROL, "no-cache"),
     ];
     let Some(file) = FILES.iter().find(|file| file.name == name) else {
-        let text = format!("The web page has no such file: it is at {PATH}\n");
-        return (StatusCode::NOT_FOUND, guards, text).into_response();
+        let message = format!("the web page has no such file: it is at {PATH}");
+        let error = Problem { code: ErrorCode::NotFound, message };
+        // Text always has a JSON form.
+        let text = serde_json::to_string(&ErrorBody { error }).unwrap_or_default();
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        return (StatusCode::NOT_FOUND, guards, kind, text).into_response();
     };
     let tag = format!("\"{}\"", &blake3::hash(file.text.as_bytes()).to_hex()[..16]);
     let known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());

@@ -18,6 +18,7 @@ mod servers_lost;
 mod state;
 mod tokens;
 mod waiting;
+mod web;
 
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(waiting::tests());
     tests.extend(processors::tests());
     tests.extend(harvest::tests());
+    tests.extend(web::tests());
     tests
 }
 
