@@ -24,6 +24,8 @@ pub use said::name_problem;
 pub struct Config {
     /// `HOST:PORT` to listen on; port 0 takes a free one.
     pub listen: String,
+    /// By which URL other machines reach it, where that is known.
+    pub url: Option<String>,
     /// The directory of the state and the key.
     pub data_dir: PathBuf,
     /// Whether to listen beyond this machine without TLS.
@@ -95,6 +97,7 @@ impl Default for Config {
         let engine = Settings::default();
         Self {
             listen: "127.0.0.1:7080".into(),
+            url: None,
             data_dir: "/var/lib/rgpu-broker".into(),
             insecure: false,
             open_metrics: false,

@@ -8,6 +8,7 @@
 //! - [`config`]: what the broker is told; [`setup`]: keys and tokens.
 
 pub mod api;
+pub mod authority;
 pub mod config;
 mod door;
 pub mod engine;

@@ -12,6 +12,8 @@ mod doctor;
 mod encrypted;
 mod explain;
 mod folders;
+mod join;
+mod joined;
 mod leases;
 #[cfg(any(
     test,
@@ -83,6 +85,7 @@ enum Command {
     Serve(Box<serve::Arguments>),
     Broker(broker::Arguments),
     Cluster(cluster::Arguments),
+    Join(join::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
     Ptxas(ptxas::Arguments),
@@ -137,6 +140,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::main(*arguments),
         Command::Broker(arguments) => broker::main(arguments),
         Command::Cluster(arguments) => cluster::main(arguments),
+        Command::Join(arguments) => join::main(arguments),
         Command::Devices(arguments) => devices::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Ptxas(arguments) => ptxas::main(&arguments),

@@ -16,6 +16,10 @@ use ureq::{Agent, Body};
 use crate::LeaseId;
 use crate::api::*;
 
+mod chain;
+
+pub use chain::{Presented, presented};
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {

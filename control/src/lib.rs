@@ -27,7 +27,7 @@ pub mod token;
 pub mod units;
 
 #[cfg(feature = "client")]
-pub use client::{Broker, ClientError, Tls};
+pub use client::{Broker, ClientError, Presented, Tls, presented};
 pub use id::LeaseId;
 pub use settings::{BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, HARVEST_VARIABLE, LEASE_VARIABLE, NODE_VARIABLE};
 

@@ -14,6 +14,7 @@ use crate::engine::Limits;
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub listen: Option<Spanned<String>>,
+    pub url: Option<Spanned<String>>,
     pub data_dir: Option<Spanned<PathBuf>>,
     pub insecure: Option<Spanned<bool>>,
     pub open_metrics: Option<Spanned<bool>>,

@@ -30,6 +30,12 @@ impl Config {
             }
             config.listen = listen.value;
         }
+        if let Some(url) = file.url.map(|url| source.said(url)) {
+            if !url.value.starts_with("https://") && !url.value.starts_with("http://") {
+                return Err(url.wrong("url", format!("{:?}", url.value), "give https://HOST:PORT"));
+            }
+            config.url = Some(url.value);
+        }
         // Paths on the command line are relative to where it was typed.
         config.data_dir = match (overrides.data_dir, file.data_dir) {
             (Some(path), _) => path,

@@ -15,8 +15,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use crate::control::is_implied;
 use crate::library::{self, Links};
-use crate::own_cluster::OwnCluster;
 use crate::{Failure, Outcome};
 use child::Ended;
 pub(crate) use child::Held;
@@ -206,10 +206,11 @@ fn find_device_source(arguments: &Arguments) -> Result<DeviceSource, Failure> {
         }
         return Ok(DeviceSource::Named);
     }
-    if lease.given() && !lease.broker_known() && OwnCluster::running().is_none() {
+    if lease.given() && !lease.broker_known() && !is_implied() {
         let option = lease.needs().unwrap_or("--broker-token-file");
         let text = format!(
-            "{option} wants a broker: say which with --broker URL or RGPU_BROKER, or start one with `rgpu cluster up`"
+            "{option} wants a broker: say which with --broker URL or RGPU_BROKER, join a cluster with `rgpu join`, or start one \
+             with `rgpu cluster up`"
         );
         return Err(Failure::with_status(text, 2));
     }
@@ -219,7 +220,7 @@ fn find_device_source(arguments: &Arguments) -> Result<DeviceSource, Failure> {
         return Ok(DeviceSource::Leased);
     }
     if !inherited && !settings::is_on(SERVER_VARIABLE) && !settings::is_on(IN_PROCESS_VARIABLE) {
-        if OwnCluster::running().is_some() {
+        if is_implied() {
             return Ok(DeviceSource::Leased);
         }
         return Err(Failure::with_status(
