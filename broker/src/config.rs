@@ -68,6 +68,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Whether what leaves programs' machines is encrypted for every lease.
     pub encrypt: bool,
+    /// Whether measurements of the last hour are kept for the web page.
+    pub history: bool,
     /// The authority (PEM) that signs the certificates of servers that encrypt programs' connections.
     pub data_ca: Option<PathBuf>,
     /// The URL of the cluster's other broker, if there is one.
@@ -117,6 +119,7 @@ impl Default for Config {
             tenants: engine.tenants,
             tls: None,
             encrypt: engine.encrypt,
+            history: engine.history,
             data_ca: None,
             peer: None,
             peer_ca: None,
@@ -247,6 +250,7 @@ impl Config {
             limits: self.limits,
             tenants: self.tenants.clone(),
             encrypt: self.encrypt,
+            history: self.history,
             data_ca: data_ca.transpose()?,
             rivals: self.peer.is_some(),
             ..Settings::default()

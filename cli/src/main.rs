@@ -40,6 +40,7 @@ mod slurm;
 mod solve;
 mod status;
 mod table;
+mod ui;
 
 #[cfg(not(feature = "bench"))]
 left_out::left_out!(bench, "bench");
@@ -90,6 +91,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Ptxas(ptxas::Arguments),
     Status(status::Arguments),
+    Ui(ui::Arguments),
     Leases(leases::Arguments),
     Explain(explain::Arguments),
     Nodes(nodes::Arguments),
@@ -145,6 +147,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Ptxas(arguments) => ptxas::main(&arguments),
         Command::Status(arguments) => status::main(&arguments),
+        Command::Ui(arguments) => ui::main(&arguments),
         Command::Leases(arguments) => leases::main(&arguments),
         Command::Explain(arguments) => explain::main(&arguments),
         Command::Nodes(arguments) => nodes::main(&arguments),

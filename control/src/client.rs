@@ -323,6 +323,16 @@ impl Broker {
         self.get(paths::DEVICES)
     }
 
+    /// What a node measured over the last hour, or after a moment (in seconds since 1970).
+    pub fn history(&self, name: &str, since: u64) -> Result<NodeHistory, ClientError> {
+        self.get(&format!("{}?since={since}", of(paths::HISTORY, name)))
+    }
+
+    /// What the latest placement rounds came to.
+    pub fn rounds(&self) -> Result<Vec<RoundOutcome>, ClientError> {
+        self.get(paths::ROUNDS)
+    }
+
     /// What waits and runs.
     pub fn jobs(&self) -> Result<Vec<Job>, ClientError> {
         self.get(paths::JOBS)

@@ -27,6 +27,7 @@ pub(super) struct File {
     pub client_nic_mbps: Option<Spanned<u64>>,
     pub default_profile: Option<Spanned<String>>,
     pub encrypt: Option<Spanned<bool>>,
+    pub history: Option<Spanned<bool>>,
     pub data_ca: Option<Spanned<PathBuf>>,
     pub peer: Option<Spanned<String>>,
     pub peer_ca: Option<Spanned<PathBuf>>,

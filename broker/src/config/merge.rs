@@ -111,6 +111,7 @@ impl Config {
         }
 
         let inside = |path: Option<Spanned<PathBuf>>| path.map(|path| directory.join(path.into_inner()));
+        config.history = file.history.map(Spanned::into_inner).unwrap_or(config.history);
         config.encrypt = file.encrypt.map(Spanned::into_inner).unwrap_or(false);
         config.data_ca = inside(file.data_ca);
         config.peer = file.peer.map(Spanned::into_inner);

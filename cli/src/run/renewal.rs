@@ -232,6 +232,7 @@ mod tests {
             submitted: 0,
             granted,
             expires,
+            ended: None,
             grants: Vec::new(),
             sizes: Vec::new(),
             servers: Vec::new(),

@@ -19,6 +19,7 @@ mod servers_lost;
 mod state;
 mod tokens;
 mod waiting;
+mod web;
 
 use std::time::Duration;
 
@@ -52,6 +53,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(waiting::tests());
     tests.extend(processors::tests());
     tests.extend(harvest::tests());
+    tests.extend(web::tests());
     tests
 }
 
