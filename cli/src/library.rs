@@ -10,7 +10,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rgpu_control::libraries::{self, StandsIn};
@@ -29,9 +29,9 @@ pub(crate) fn link_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The directory, among the links, of those that are for software GPUs alone.
-const SOFTWARE: &str = "software";
+pub(crate) const SOFTWARE: &str = "software";
 
-/// Finds the library: where `RGPU_LIBRARY` says, else beside this command, else in `../lib`.
+/// Finds the library: where `RGPU_LIBRARY` says, else beside this command, else in `../lib` or `../lib/rgpu`.
 pub(crate) fn find() -> Result<PathBuf, Failure> {
     if let Some(path) = settings::path(LIBRARY_VARIABLE) {
         return path.canonicalize().map_err(|e| {
@@ -42,14 +42,14 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
         .and_then(|path| path.canonicalize())
         .map_err(|e| Failure::new(format!("Cannot find out where this command is: {e}; set RGPU_LIBRARY")))?;
     let directory = command.parent().unwrap_or(Path::new("/"));
-    let places = [directory.join(FILE_NAME), directory.join("../lib").join(FILE_NAME)];
+    let places = ["", "../lib", "../lib/rgpu"].map(|place| directory.join(place).join(FILE_NAME));
     for place in &places {
         if let Ok(path) = place.canonicalize() {
             return Ok(path);
         }
     }
     Err(Failure::new(format!(
-        "{FILE_NAME} is neither in {} nor in ../lib from there; build it (cargo build --release builds both), \
+        "{FILE_NAME} is neither in {} nor in ../lib or ../lib/rgpu from there; build it (cargo build --release builds both), \
          or say where it is with RGPU_LIBRARY=/path/to/{FILE_NAME}",
         directory.display()
     )))
@@ -64,9 +64,26 @@ pub(crate) struct Links {
 impl Links {
     /// Makes the directory, or finds it made.
     pub(crate) fn create(library: &Path) -> Result<Self, Failure> {
+        let command = std::env::current_exe()
+            .map_err(|e| Failure::new(format!("Cannot find out where this command is: {e}")))?;
+        Self::create_somewhere(library, |base| Self::create_in(base, library, &command))
+    }
+
+    /// The same for programs of a container, where library and command are at other places and users may be others: they can read it.
+    pub(crate) fn for_container(library: &Path, command: &Path) -> Result<Self, Failure> {
+        Self::create_somewhere(library, |base| {
+            let links = Self::create_in(&base.join("container"), library, command)?;
+            for directory in [links.directory.clone(), links.software(), links.software().join("bin")] {
+                fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
+            }
+            Ok(links)
+        })
+    }
+
+    fn create_somewhere(library: &Path, create: impl Fn(&Path) -> io::Result<Self>) -> Result<Self, Failure> {
         let mut problems = Vec::new();
         for base in bases() {
-            match Self::create_in(&base, library) {
+            match create(&base) {
                 Ok(links) => return Ok(links),
                 Err(e) => problems.push(format!("{}: {e}", base.display())),
             }
@@ -79,7 +96,7 @@ impl Links {
         )))
     }
 
-    fn create_in(base: &Path, library: &Path) -> io::Result<Self> {
+    fn create_in(base: &Path, library: &Path, command: &Path) -> io::Result<Self> {
         // Its name ends up in lists that are separated by these, and cannot be quoted there.
         if base.as_os_str().as_bytes().iter().any(|byte| b": ;".contains(byte)) {
             return Err(io::Error::other("its name contains a character that separates names in LD_PRELOAD"));
@@ -97,7 +114,7 @@ impl Links {
         }
         make_private(&software.join("bin"))?;
         for name in ["ptxas", "ptxas-blackwell"] {
-            put_link(&software.join("bin"), name, &std::env::current_exe()?)?;
+            put_link(&software.join("bin"), name, command)?;
         }
         Ok(Self { directory })
     }
@@ -143,8 +160,22 @@ fn bases() -> Vec<PathBuf> {
     bases.extend(absolute("XDG_CACHE_HOME").map(|path| path.join("rgpu")));
     bases.extend(absolute("HOME").map(|path| path.join(".cache/rgpu")));
     bases.extend(absolute("XDG_RUNTIME_DIR").map(|path| path.join("rgpu")));
-    bases.push(std::env::temp_dir().join(format!("rgpu-{}", user())));
+    bases.push(temporary_base());
     bases
+}
+
+/// A directory of this user's alone below the one for temporary files, which is to be made by [`make_private`].
+pub(crate) fn temporary_base() -> PathBuf {
+    std::env::temp_dir().join(format!("rgpu-{}", user()))
+}
+
+/// A directory of this user's alone for what can be made again. `None` where none can be made.
+pub(crate) fn private_folder(name: &str) -> Option<PathBuf> {
+    bases().into_iter().find_map(|base| {
+        make_private(&base).ok()?;
+        make_private(&base.join(name)).ok()?;
+        Some(base.join(name))
+    })
 }
 
 fn user() -> u32 {
@@ -153,7 +184,7 @@ fn user() -> u32 {
 
 /// Makes a directory that only this user can change, or checks that it is one. Whoever could change it could
 /// make programs load their code.
-fn make_private(directory: &Path) -> io::Result<()> {
+pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     if let Some(parent) = directory.parent().filter(|parent| !parent.exists()) {
         fs::create_dir_all(parent)?;
     }
@@ -191,7 +222,6 @@ pub(crate) fn prepend(entry: &Path, list: Option<&OsStr>, separators: &[u8]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn scratch(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("rgpu-cli-{name}-{}", std::process::id()));
@@ -216,7 +246,7 @@ mod tests {
         let base = scratch("links");
         let library = base.join("some where");
         fs::write(&library, "").unwrap();
-        let links = Links::create_in(&base.join("cache"), &library).unwrap();
+        let links = Links::create_in(&base.join("cache"), &library, Path::new("/bin/rgpu")).unwrap();
         for name in libraries::files(StandsIn::ForSoftware) {
             assert_eq!(fs::read_link(links.software().join(name)).unwrap(), library);
         }
@@ -226,7 +256,7 @@ mod tests {
         // A link that leads elsewhere is put right.
         fs::remove_file(links.directory().join("libcuda.so")).unwrap();
         symlink("/nowhere", links.directory().join("libcuda.so")).unwrap();
-        let again = Links::create_in(&base.join("cache"), &library).unwrap();
+        let again = Links::create_in(&base.join("cache"), &library, Path::new("/bin/rgpu")).unwrap();
         assert_eq!(again.directory(), links.directory());
         assert_eq!(fs::read_link(links.directory().join("libcuda.so")).unwrap(), library);
         fs::remove_dir_all(base).unwrap();
@@ -238,13 +268,13 @@ mod tests {
         let cache = base.join("cache");
         fs::create_dir(&cache).unwrap();
         fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(Links::create_in(&cache, Path::new("/lib")).is_err());
+        assert!(Links::create_in(&cache, Path::new("/lib"), Path::new("/bin/rgpu")).is_err());
         fs::set_permissions(&cache, fs::Permissions::from_mode(0o700)).unwrap();
-        Links::create_in(&cache, Path::new("/lib")).unwrap();
+        Links::create_in(&cache, Path::new("/lib"), Path::new("/bin/rgpu")).unwrap();
         // Nor is a link to another directory followed.
         let link = base.join("link");
         symlink(&cache, &link).unwrap();
-        assert!(Links::create_in(&link, Path::new("/lib")).is_err());
+        assert!(Links::create_in(&link, Path::new("/lib"), Path::new("/bin/rgpu")).is_err());
         fs::remove_dir_all(base).unwrap();
     }
 }
