@@ -32,9 +32,9 @@ const OWN: u32 = 0o700;
 const SHARED: u32 = 0o755;
 
 /// The directory, among the links, of those that are for software GPUs alone.
-const SOFTWARE: &str = "software";
+pub(crate) const SOFTWARE: &str = "software";
 
-/// Finds the library: where `RGPU_LIBRARY` says, else beside this command, else in `../lib`.
+/// Finds the library: where `RGPU_LIBRARY` says, else beside this command, else in `../lib` or `../lib/rgpu`.
 pub(crate) fn find() -> Result<PathBuf, Failure> {
     if let Some(path) = settings::path(LIBRARY_VARIABLE) {
         return path.canonicalize().map_err(|e| {
@@ -47,18 +47,17 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
         return Ok(path);
     }
     Err(Failure::new(format!(
-        "{FILE_NAME} is neither in {} nor in ../lib from there; build it (cargo build --release builds both), \
+        "{FILE_NAME} is neither in {} nor in ../lib or ../lib/rgpu from there; build it (cargo build --release builds both), \
          or say where it is with RGPU_LIBRARY=/path/to/{FILE_NAME}",
         directory.display()
     )))
 }
 
-/// A file that was built or installed with this command: beside it, or in `../lib` from there.
+/// A file that was built or installed with this command: beside it, or in `../lib` or `../lib/rgpu` from there.
 pub(crate) fn find_beside(name: &str) -> Option<PathBuf> {
     let directory = own_directory().ok()?;
-    [directory.join(name), directory.join("../lib").join(name)]
-        .iter()
-        .find_map(|place| place.canonicalize().ok())
+    let places = ["", "../lib", "../lib/rgpu"];
+    places.iter().find_map(|place| directory.join(place).join(name).canonicalize().ok())
 }
 
 /// Where this command is.
@@ -76,9 +75,22 @@ pub(crate) struct Links {
 impl Links {
     /// Makes the directory, or finds it made.
     pub(crate) fn create(library: &Path) -> Result<Self, Failure> {
+        let command = std::env::current_exe()
+            .map_err(|e| Failure::new(format!("Cannot find out where this command is: {e}")))?;
+        Self::create_somewhere(library, |base| Self::create_in(base, library, &command, OWN))
+    }
+
+    /// The same for programs of a container, where library and command are at other places and users may be others: they can read it.
+    pub(crate) fn for_container(library: &Path, command: &Path) -> Result<Self, Failure> {
+        Self::create_somewhere(library, |base| {
+            Self::create_in(&base.join("container"), library, command, SHARED)
+        })
+    }
+
+    fn create_somewhere(library: &Path, create: impl Fn(&Path) -> io::Result<Self>) -> Result<Self, Failure> {
         let mut problems = Vec::new();
         for base in bases() {
-            match Self::create_in(&base, library, OWN) {
+            match create(&base) {
                 Ok(links) => return Ok(links),
                 Err(e) => problems.push(format!("{}: {e}", base.display())),
             }
@@ -93,13 +105,15 @@ impl Links {
 
     /// Makes the directory where all users can read it, in one of this user's.
     pub(crate) fn create_shared(base: &Path, library: &Path) -> Result<Self, Failure> {
-        Self::create_in(&base.join("links"), library, SHARED).map_err(|e| {
+        let made = std::env::current_exe()
+            .and_then(|command| Self::create_in(&base.join("links"), library, &command, SHARED));
+        made.map_err(|e| {
             let (library, base) = (library.display(), base.display());
             Failure::new(format!("Found no place for the links to {library} in {base}: {e}"))
         })
     }
 
-    fn create_in(base: &Path, library: &Path, mode: u32) -> io::Result<Self> {
+    fn create_in(base: &Path, library: &Path, command: &Path, mode: u32) -> io::Result<Self> {
         // Its name ends up in lists that are separated by these, and cannot be quoted there.
         if base.as_os_str().as_bytes().iter().any(|byte| b": ;".contains(byte)) {
             return Err(io::Error::other("its name contains a character that separates names in LD_PRELOAD"));
@@ -117,7 +131,7 @@ impl Links {
         }
         make_own(&software.join("bin"), mode)?;
         for name in ["ptxas", "ptxas-blackwell"] {
-            put_link(&software.join("bin"), name, &std::env::current_exe()?)?;
+            put_link(&software.join("bin"), name, command)?;
         }
         Ok(Self { directory })
     }
@@ -163,8 +177,22 @@ fn bases() -> Vec<PathBuf> {
     bases.extend(absolute("XDG_CACHE_HOME").map(|path| path.join("rgpu")));
     bases.extend(absolute("HOME").map(|path| path.join(".cache/rgpu")));
     bases.extend(absolute("XDG_RUNTIME_DIR").map(|path| path.join("rgpu")));
-    bases.push(std::env::temp_dir().join(format!("rgpu-{}", user())));
+    bases.push(temporary_base());
     bases
+}
+
+/// A directory of this user's alone below the one for temporary files, which is to be made by [`make_private`].
+pub(crate) fn temporary_base() -> PathBuf {
+    std::env::temp_dir().join(format!("rgpu-{}", user()))
+}
+
+/// A directory of this user's alone for what can be made again. `None` where none can be made.
+pub(crate) fn private_folder(name: &str) -> Option<PathBuf> {
+    bases().into_iter().find_map(|base| {
+        make_private(&base).ok()?;
+        make_private(&base.join(name)).ok()?;
+        Some(base.join(name))
+    })
 }
 
 fn user() -> u32 {
@@ -173,6 +201,10 @@ fn user() -> u32 {
 
 /// Makes a directory that only this user can change, or checks that it is one. Whoever could change it could
 /// make programs load their code.
+pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
+    make_own(directory, OWN)
+}
+
 fn make_own(directory: &Path, mode: u32) -> io::Result<()> {
     if let Some(parent) = directory.parent().filter(|parent| !parent.exists()) {
         fs::create_dir_all(parent)?;
@@ -211,7 +243,7 @@ mod tests {
         let base = scratch("links");
         let library = base.join("some where");
         fs::write(&library, "").unwrap();
-        let links = Links::create_in(&base.join("cache"), &library, OWN).unwrap();
+        let links = Links::create_in(&base.join("cache"), &library, Path::new("/bin/rgpu"), OWN).unwrap();
         for name in libraries::files(StandsIn::ForSoftware) {
             assert_eq!(fs::read_link(links.software().join(name)).unwrap(), library);
         }
@@ -221,7 +253,7 @@ mod tests {
         // A link that leads elsewhere is put right.
         fs::remove_file(links.directory().join("libcuda.so")).unwrap();
         symlink("/nowhere", links.directory().join("libcuda.so")).unwrap();
-        let again = Links::create_in(&base.join("cache"), &library, OWN).unwrap();
+        let again = Links::create_in(&base.join("cache"), &library, Path::new("/bin/rgpu"), OWN).unwrap();
         assert_eq!(again.directory(), links.directory());
         assert_eq!(fs::read_link(links.directory().join("libcuda.so")).unwrap(), library);
         let shared = Links::create_shared(&base, &library).unwrap();
@@ -235,13 +267,13 @@ mod tests {
         let cache = base.join("cache");
         fs::create_dir(&cache).unwrap();
         fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(Links::create_in(&cache, Path::new("/lib"), OWN).is_err());
+        assert!(Links::create_in(&cache, Path::new("/lib"), Path::new("/bin/rgpu"), OWN).is_err());
         fs::set_permissions(&cache, fs::Permissions::from_mode(0o700)).unwrap();
-        Links::create_in(&cache, Path::new("/lib"), OWN).unwrap();
+        Links::create_in(&cache, Path::new("/lib"), Path::new("/bin/rgpu"), OWN).unwrap();
         // Nor is a link to another directory followed.
         let link = base.join("link");
         symlink(&cache, &link).unwrap();
-        assert!(Links::create_in(&link, Path::new("/lib"), OWN).is_err());
+        assert!(Links::create_in(&link, Path::new("/lib"), Path::new("/bin/rgpu"), OWN).is_err());
         fs::remove_dir_all(base).unwrap();
     }
 }

@@ -23,6 +23,7 @@ mod left_out;
 mod library;
 #[cfg(any(feature = "serve", feature = "broker"))]
 mod log;
+mod manual;
 mod nodes;
 mod own_cluster;
 #[cfg(feature = "broker")]
@@ -101,6 +102,8 @@ enum Command {
     Sim(sim::Arguments),
     Solve(solve::Arguments),
     Bench(bench::Arguments),
+    Completions(manual::CompletionArguments),
+    Manual(manual::ManualArguments),
     /// The process that serves one application; started by `rgpu serve`.
     #[cfg(feature = "serve")]
     #[command(name = rgpu_server::APP_SERVER_COMMAND, hide = true)]
@@ -157,6 +160,8 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::main(arguments),
         Command::Solve(arguments) => solve::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),
+        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Manual(arguments) => manual::manual(&arguments),
         #[cfg(feature = "serve")]
         Command::AppServer => serve::app_server(),
         #[cfg(feature = "serve")]

@@ -86,7 +86,7 @@ impl Ticket {
         let place = self.memory_file()?;
         let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), place.as_raw_fd()));
         Self::read(&path)?;
-        Ok(Published { path, place: Mutex::new(place) })
+        Ok(Published { path, place: Mutex::new(place), copies: Mutex::default() })
     }
 
     fn memory_file(&self) -> io::Result<OwnedFd> {
@@ -119,6 +119,7 @@ impl Ticket {
 pub struct Published {
     path: PathBuf,
     place: Mutex<OwnedFd>,
+    copies: Mutex<Vec<PathBuf>>,
 }
 
 impl Published {
@@ -132,6 +133,21 @@ impl Published {
         let new = ticket.memory_file()?;
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         rustix::io::dup3(&new, &mut place, rustix::io::DupFlags::CLOEXEC)?;
+        drop(place);
+        let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        copies.iter().try_for_each(|copy| ticket.write(copy))
+    }
+
+    /// Keeps a file with the same ticket, for programs that see neither this process nor its memory, as those in containers. Whoever
+    /// asks for it removes the file when the lease has ended.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn copy_to(&self, path: &Path) -> io::Result<()> {
+        // Held from before the ticket is read, so that a newer one cannot be overwritten with an older one.
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        Ticket::read(&self.path)?.write(path)?;
+        copies.push(path.to_owned());
         Ok(())
     }
 }
@@ -182,6 +198,12 @@ mod tests {
         assert_eq!(published.path(), path);
         assert_eq!(Ticket::read(&path).unwrap(), second);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let copy = std::env::temp_dir().join(format!("rgpu-ticket-copy-{:016x}", LeaseId::random().0));
+        published.copy_to(&copy).unwrap();
+        assert_eq!(Ticket::read(&copy).unwrap(), second);
+        published.replace(&first).unwrap();
+        assert_eq!(Ticket::read(&copy).unwrap(), first);
+        fs::remove_file(copy).unwrap();
         drop(published);
         assert!(Ticket::read(&path).is_err());
     }

@@ -11,6 +11,7 @@ mod fuzz_kernels;
 mod gpu_check;
 mod imports;
 mod models;
+mod package;
 mod paper_drmaestro;
 mod rdma;
 mod slurm;
@@ -85,6 +86,8 @@ enum Task {
         #[arg(required = true)]
         folders: Vec<std::path::PathBuf>,
     },
+    /// Makes the Debian packages and the Python wheel (docs/packages.md)
+    Package(package::Arguments),
     /// Fetches the CUDA compiler
     Toolkit,
     /// Compiles the examples and the tests' programs
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Task::Frameworks { filter, suites } if suites.suites => suites::run(&filter, &suites),
         Task::Frameworks { filter, .. } => frameworks::frameworks(&filter),
         Task::Imports { folders } => imports::print(&folders).map(|()| true),
+        Task::Package(arguments) => package::package(&arguments),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),

@@ -1,6 +1,7 @@
 //! `rgpu run`: starts a program with the library preloaded.
 
 mod child;
+mod container;
 pub(crate) mod frameworks;
 mod lease;
 pub(crate) mod profile;
@@ -20,6 +21,7 @@ use crate::library::{self, Links};
 use crate::{Failure, Outcome};
 use child::Ended;
 pub(crate) use child::Held;
+use container::Container;
 use lease::{Asked, LeaseArguments};
 use renewal::Leased;
 pub(crate) use renewal::{RELEASE_TIME, ticket_of, time_to_live};
@@ -28,7 +30,7 @@ use rgpu_control::settings::{
     self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, CONNECT_TIMEOUT_S, HARVEST_VARIABLE, IN_PROCESS_VARIABLE,
     LEASE_VARIABLE, LIBRARY_VARIABLE, NODE_VARIABLE, SERVER_VARIABLE, SOFT_CAPABILITY_VARIABLE,
     SOFT_DEVICES_VARIABLE, SOFT_MEMORY_VARIABLE, SOFT_MULTIPROCESSORS_VARIABLE, SOFT_WORKERS_VARIABLE,
-    TOKEN_FILE_VARIABLE,
+    SOFTWARE_TOOLS_VARIABLE, TOKEN_FILE_VARIABLE,
 };
 use rgpu_control::units::{parse_bytes, parse_capability};
 use rgpu_protocol::transport::{
@@ -122,41 +124,81 @@ enum DeviceSource {
 /// Runs the program.
 pub(crate) fn main(arguments: Arguments) -> Outcome {
     let source = find_device_source(&arguments)?;
-    let (mut command, _links) = prepare(&arguments, source)?;
+    let mut prepared = prepare(&arguments, source)?;
     let program = &arguments.command[0];
     let statistics = arguments.stats.clone().map(Statistics::create).transpose()?;
     if let Some(statistics) = &statistics {
-        command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
+        prepared.command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
     }
     let ended = if source == DeviceSource::Leased {
-        run_leased(&mut command, &arguments, program)?
-    } else if statistics.is_some() {
-        child::run(&mut command, None).map_err(|e| cannot_start(program, &e))?
+        run_leased(&mut prepared, &arguments, program)?
     } else {
-        // Nothing is left to do but to become the program.
-        let error = command.exec();
-        return Err(cannot_start(program, &error));
+        prepared.hand_over(None)?;
+        if statistics.is_none() && !prepared.has_to_tidy_up() {
+            // Nothing is left to do but to become the program.
+            let error = prepared.command.exec();
+            return Err(cannot_start(program, &error));
+        }
+        child::run(&mut prepared.command, None).map_err(|e| cannot_start(program, &e))?
     };
     if let Some(statistics) = &statistics {
         statistics.report()?;
     }
     // Not left to the end of this function, which a signal may prevent.
-    drop(statistics);
+    drop((statistics, prepared));
     Ok(ExitCode::from(ended.reproduce()))
 }
 
-/// The program's command, with everything by which it finds its GPU but the lease. The links are there until they are dropped.
-fn prepare(arguments: &Arguments, source: DeviceSource) -> Result<(Command, Links), Failure> {
+/// A command that is ready to be started, once it has been told its lease.
+struct Prepared {
+    command: Command,
+    /// Where the command is a container engine's: the container that it starts.
+    container: Option<Container>,
+}
+
+impl Prepared {
+    /// What a broker knows the program by.
+    fn program<'a>(&'a self, arguments: &'a Arguments) -> &'a [OsString] {
+        self.container.as_ref().map_or(&arguments.command, Container::program)
+    }
+
+    /// Tells the program of its lease, if it has one of its own. It can be started then.
+    fn hand_over(&mut self, leased: Option<&Leased>) -> Result<(), Failure> {
+        if let Some(leased) = leased {
+            leased.hand_to(&mut self.command);
+        }
+        match &mut self.container {
+            Some(container) => container.complete(&mut self.command, leased),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether something is left to do after the program's end.
+    fn has_to_tidy_up(&self) -> bool {
+        self.container.as_ref().is_some_and(Container::holds_ticket)
+    }
+}
+
+/// The program's command, with everything by which it finds its GPU but the lease.
+fn prepare(arguments: &Arguments, source: DeviceSource) -> Result<Prepared, Failure> {
     let (program, rest) =
         arguments.command.split_first().ok_or_else(|| Failure::new("No program was given"))?;
     let mut command = Command::new(program);
-    command.args(rest);
     choose_device(&mut command, arguments, source)?;
+    let container = Container::of(&arguments.command, source == DeviceSource::Leased)?;
+    let software = software::is_used(arguments, source, container.is_some());
+    if container.is_some() {
+        if software {
+            command.env(SOFTWARE_TOOLS_VARIABLE, "1");
+        }
+        return Ok(Prepared { command, container });
+    }
+    command.args(rest);
     let links = preload(&mut command)?;
-    if software::is_used(arguments, source) {
+    if software {
         software::prepare(&mut command, program, &links);
     }
-    Ok((command, links))
+    Ok(Prepared { command, container })
 }
 
 impl Arguments {
@@ -180,9 +222,10 @@ impl Arguments {
 }
 
 /// Runs the program with a lease, which it takes before and gives back afterwards.
-fn run_leased(command: &mut Command, arguments: &Arguments, program: &OsString) -> Result<Ended, Failure> {
+fn run_leased(prepared: &mut Prepared, arguments: &Arguments, program: &OsString) -> Result<Ended, Failure> {
     let held = Held::new().map_err(|e| Failure::new(format!("Cannot wait for signals: {e}")))?;
-    let asked = lease::obtain(&arguments.lease, &arguments.command, arguments.transport, &held)?;
+    let known_by = prepared.program(arguments);
+    let asked = lease::obtain(&arguments.lease, known_by, arguments.transport, &held)?;
     let leased: Leased = match asked {
         Asked::Granted(leased) => leased,
         Asked::Interrupted(signal) => return Ok(Ended::Signal(signal)),
@@ -190,8 +233,8 @@ fn run_leased(command: &mut Command, arguments: &Arguments, program: &OsString) 
     if let Some(signal) = held.wait(std::time::Duration::ZERO) {
         return Ok(Ended::Signal(signal));
     }
-    leased.hand_to(command);
-    let ended = child::run(command, Some(&held)).map_err(|e| cannot_start(program, &e))?;
+    prepared.hand_over(Some(&leased))?;
+    let ended = child::run(&mut prepared.command, Some(&held)).map_err(|e| cannot_start(program, &e))?;
     leased.finish(ended != Ended::Status(0));
     Ok(ended)
 }

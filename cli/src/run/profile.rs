@@ -20,7 +20,7 @@ use rgpu_protocol::transport::Choice;
 use super::child::{self, Ended, Held};
 use super::lease::{self, Asked, LeaseArguments};
 use super::threads::spawn_without_signals;
-use super::{DeviceSource, cannot_start, prepare};
+use super::{DeviceSource, cannot_start, container, prepare};
 use crate::control::explain;
 use crate::profiles::{csv, table};
 use crate::table::{Table, print_lines, printable};
@@ -84,7 +84,7 @@ struct Run {
 pub(crate) fn main(arguments: Arguments) -> Outcome {
     let broker = arguments.lease.connect()?;
     let (nodes, devices) = (broker.nodes().map_err(explain)?, broker.devices().map_err(explain)?);
-    let (program, input) = identity(&arguments.command);
+    let (program, input) = identity(&container::program_of(&arguments.command)?);
     let known = |profiles: &[LearntProfile]| {
         profiles.iter().find(|profile| profile.program == program).map_or(0, |profile| profile.runs)
     };
@@ -257,18 +257,19 @@ fn plan(
 fn run_at(arguments: &Arguments, place: Place, held: &Held) -> Result<(Run, bool), Failure> {
     let lease = arguments.lease.at(place.node.clone(), place.share, WAIT_S);
     let run = super::Arguments::leased(lease, arguments.transport, arguments.command.clone());
-    let (mut command, _links) = prepare(&run, DeviceSource::Leased)?;
-    command.stdout(std::io::stderr());
+    let mut prepared = prepare(&run, DeviceSource::Leased)?;
+    prepared.command.stdout(std::io::stderr());
     let none = |place, why: String| Run { place, lease: None, seconds: 0.0, outcome: Err(why) };
-    let leased = match lease::obtain(&run.lease, &run.command, run.transport, held) {
+    let leased = match lease::obtain(&run.lease, prepared.program(&run), run.transport, held) {
         Ok(Asked::Granted(leased)) => leased,
         Ok(Asked::Interrupted(_)) => return Ok((none(place, "interrupted".into()), true)),
         // A place that is not to be had is no reason to give up the others.
         Err(failure) => return Ok((none(place, format!("not available: {}", failure.message)), false)),
     };
-    leased.hand_to(&mut command);
+    prepared.hand_over(Some(&leased))?;
     let began = Instant::now();
-    let ended = child::run(&mut command, Some(held)).map_err(|e| cannot_start(&run.command[0], &e))?;
+    let ended =
+        child::run(&mut prepared.command, Some(held)).map_err(|e| cannot_start(&run.command[0], &e))?;
     let seconds = began.elapsed().as_secs_f64();
     let lease = leased.lease().clone();
     leased.finish(ended != Ended::Status(0));

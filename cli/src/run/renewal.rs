@@ -119,6 +119,11 @@ impl Leased {
         }
     }
 
+    /// Keeps a copy of the ticket in a file, for programs that cannot open what [`Self::hand_to`] names.
+    pub(super) fn copy_ticket_to(&self, path: &std::path::Path) -> std::io::Result<()> {
+        self.ticket.copy_to(path)
+    }
+
     /// The lease as it was granted, without its token.
     pub(super) fn lease(&self) -> &Lease {
         &self.lease

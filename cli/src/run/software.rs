@@ -17,8 +17,8 @@ use crate::library::Links;
 use crate::probe;
 
 /// Whether the program's device is a software GPU: said by the user, known from where it is, or asked of the server. What is not
-/// known is none.
-pub(super) fn is_used(arguments: &Arguments, source: DeviceSource) -> bool {
+/// known is none. What the program is, is `hidden` in a container.
+pub(super) fn is_used(arguments: &Arguments, source: DeviceSource, hidden: bool) -> bool {
     if settings::variable(SOFTWARE_TOOLS_VARIABLE).is_some() {
         return settings::is_on(SOFTWARE_TOOLS_VARIABLE);
     }
@@ -31,7 +31,7 @@ pub(super) fn is_used(arguments: &Arguments, source: DeviceSource) -> bool {
     }
     let server = arguments.server.clone().or_else(|| settings::text(SERVER_VARIABLE));
     let program = arguments.command.first().map(PathBuf::from).unwrap_or_default();
-    server.is_some_and(|server| may_compile(&program) && is_software(&server, arguments))
+    server.is_some_and(|server| (hidden || may_compile(&program)) && is_software(&server, arguments))
 }
 
 /// Whether a server says that its devices take PTX alone. Where it cannot be asked, the program will say why.

@@ -6,6 +6,7 @@ mod bad_bytes;
 mod bench;
 mod between_servers;
 mod cluster;
+mod containers;
 mod context;
 mod driver;
 mod encryption;
@@ -54,7 +55,9 @@ fn main() -> ExitCode {
     tests.extend(bench::tests());
     tests.extend(cluster::tests());
     tests.extend(slurm::tests());
+    tests.extend(containers::tests());
     let code = rgpu_test_runner::main(tests);
+    containers::finish();
     context::finish();
     code
 }
