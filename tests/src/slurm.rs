@@ -62,12 +62,18 @@ impl Programs {
     /// Those that are installed, or else Debian's. The error is a reason to skip a test.
     pub fn find() -> Result<Self> {
         let packages = Packages::find(&PACKAGES, "slurmctld")?;
-        for program in ["munged", "slurmctld", "slurmd", "srun"] {
-            packages.program(program)?;
-        }
         let plugins = packages.file("usr/lib/x86_64-linux-gnu/slurm-wlm");
         ensure!(plugins.is_dir(), "Slurm's plugins are not in {}", plugins.display());
-        Ok(Self { packages, plugins })
+        let programs = Self { packages, plugins };
+        for program in ["munged", "slurmctld", "slurmd", "slurmstepd", "srun"] {
+            programs.program(program)?;
+        }
+        Ok(programs)
+    }
+
+    /// Where a program is. Only the packages' scripts, which are not run, make links without the ending to some of them.
+    fn program(&self, name: &str) -> Result<PathBuf> {
+        self.packages.program(name).or_else(|_| self.packages.program(&format!("{name}-wlm")))
     }
 }
 
@@ -235,13 +241,30 @@ impl Slurm {
     /// Starts a node's daemon.
     pub fn start_node(&mut self, node: usize, plugin: bool) -> Result<()> {
         let mut daemon = self.command("slurmd")?;
-        daemon
-            .args(["-D", "-N", &format!("n{node}"), "-d"])
-            .arg(self.programs.packages.program("slurmstepd")?);
+        daemon.args(["-D", "-N", &format!("n{node}"), "-d"]).arg(self.slurmstepd()?);
         if !plugin {
             daemon.env("SLURM_CONF", self.file("without/slurm.conf"));
         }
         self.spawn(daemon, &format!("n{node}"))
+    }
+
+    /// What starts steps. slurmd starts it for prologs with an environment that does not say where unpacked libraries are.
+    fn slurmstepd(&self) -> Result<PathBuf> {
+        let program = self.programs.program("slurmstepd")?;
+        if self.programs.packages.root() == Path::new("/") {
+            return Ok(program);
+        }
+        let command = self.command_of(&program)?;
+        let libraries =
+            command.get_envs().find_map(|(name, value)| (name == "LD_LIBRARY_PATH").then_some(value));
+        let libraries = libraries.flatten().unwrap_or_default().display().to_string();
+        let wrapper = self.file("slurmstepd");
+        let text = format!("#!/bin/sh\nLD_LIBRARY_PATH='{libraries}' exec '{}' \"$@\"\n", program.display());
+        if !wrapper.exists() {
+            fs::write(&wrapper, text)?;
+            fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(wrapper)
     }
 
     fn spawn(&mut self, mut command: Command, name: &str) -> Result<()> {
@@ -277,7 +300,7 @@ impl Slurm {
 
     /// A command of Slurm's.
     pub fn command(&self, program: &str) -> Result<Command> {
-        self.command_of(&self.programs.packages.program(program)?)
+        self.command_of(&self.programs.program(program)?)
     }
 
     /// `rgpu slurm sync` for this cluster; its options are to be added.

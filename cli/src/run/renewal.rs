@@ -170,7 +170,7 @@ pub(crate) fn ticket_of(lease: &Lease, key: &PrivateKey) -> Option<Ticket> {
 }
 
 /// For how long a lease is good that was just granted, by the broker's clock alone.
-pub(crate) fn time_to_live(lease: &Lease) -> Duration {
+fn time_to_live(lease: &Lease) -> Duration {
     let ttl =
         lease.expires.zip(lease.granted).map_or(60, |(expires, granted)| expires.saturating_sub(granted));
     Duration::from_secs(ttl.clamp(1, 24 * 3600))

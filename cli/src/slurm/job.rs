@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use rgpu_control::api::{ErrorCode, Lease};
 use rgpu_control::slurm::{JobFiles, JobKey, JobRecord, JobRequest, REQUEST_VARIABLE, SPOOL};
 use rgpu_control::ticket::Ticket;
-use rgpu_control::token::PrivateKey;
+use rgpu_control::token::{Claims, PrivateKey, peek};
 use rgpu_control::units::parse_duration;
 use rgpu_control::{Broker, LeaseId};
 
 use super::lease::obtain;
 use crate::control::{BrokerArguments, explain};
 use crate::library::{self, Links};
-use crate::run::{RELEASE_TIME, ticket_of, time_to_live};
+use crate::run::{RELEASE_TIME, ticket_of};
 use crate::{Failure, Outcome};
 
 /// How often it is looked whether a job is over.
@@ -204,8 +204,8 @@ pub(super) fn keep(arguments: &Arguments) -> Outcome {
         if Instant::now() >= due {
             match broker.renew(ticket.lease) {
                 Ok(lease) => {
-                    due = Instant::now() + time_to_live(&lease) / 3;
                     ticket.token = lease.token.unwrap_or(ticket.token);
+                    due = Instant::now() + lifetime(&ticket.token) / 3;
                     ticket.servers = lease.servers;
                     if !is_over(ticket.lease) {
                         // Where it cannot be written now, it may be the next time.
@@ -221,11 +221,20 @@ pub(super) fn keep(arguments: &Arguments) -> Outcome {
         }
         std::thread::sleep(LOOK);
     }
-    if is_over(ticket.lease) && files.read().is_ok_and(|record| record.is_none()) {
+    if files.read().is_ok_and(|record| record.is_none()) {
         // The job ended while the ticket was being written.
         let _ = fs::remove_file(&files.ticket);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// For how long a token is good that was just issued, by the broker's clock alone.
+fn lifetime(token: &str) -> Duration {
+    let seconds = match peek(token) {
+        Ok(Claims::Lease(claims)) => claims.expires.saturating_sub(claims.not_before),
+        _ => 0,
+    };
+    Duration::from_secs(seconds.max(1))
 }
 
 /// Gives the job's lease back. A broker that cannot be reached does not hold the node up: nobody renews the lease, and it expires.
@@ -240,4 +249,29 @@ pub(super) fn epilog(arguments: &Arguments) -> Outcome {
         broker.release(lease).map_err(explain)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rgpu_control::token::LeaseClaims;
+
+    #[test]
+    fn a_token_tells_how_long_it_is_good_whenever_its_lease_began() {
+        let key = PrivateKey::generate();
+        let claims = LeaseClaims {
+            lease: LeaseId(1),
+            version: 1,
+            orders: 1,
+            tenant: "slurm".into(),
+            not_before: 5000,
+            expires: 5060,
+            holder: key.public().to_text(),
+            transport: "auto".into(),
+            encrypt: false,
+            grants: Vec::new(),
+        };
+        assert_eq!(lifetime(&key.sign(&Claims::Lease(claims))), Duration::from_secs(60));
+        assert_eq!(lifetime("rubbish"), Duration::from_secs(1));
+    }
 }

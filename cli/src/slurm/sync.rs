@@ -99,6 +99,8 @@ impl Sync<'_> {
                 return Err(explain(error));
             }
         };
+        // At once, as what leases have is taken from what devices have given.
+        let devices = self.broker.devices().map_err(explain)?;
         let own: Vec<(JobKey, &Lease)> = leases
             .iter()
             .filter_map(|lease| Some((lease.key.as_ref()?.parse::<JobKey>().ok()?, lease)))
@@ -113,7 +115,6 @@ impl Sync<'_> {
                 eprintln!("rgpu: job {} is {state}: its lease {} is given back", key.job, lease.id);
             }
         }
-        let devices = self.broker.devices().map_err(explain)?;
         let own_leases: Vec<&Lease> = own.iter().map(|(_, lease)| *lease).collect();
         self.count(usable(&devices, &own_leases))?;
         self.comment(&own, &jobs);
