@@ -100,6 +100,8 @@ export const store = {
   /** Why the token is refused; null while it is not. */
   refused: null,
   meta: {},
+  /** Rises with what a view asks for by itself. */
+  changes: 0,
   histories: new Map(),
   /** Why a lease is where it is: the one that was looked at last. */
   explained: { id: "", at: 0, value: null, problem: "" },
@@ -161,6 +163,7 @@ export const store = {
       this.failed(failure, `history ${node}`);
     }
     Object.assign(entry, { busy: false, at: Date.now() / 1000 });
+    this.changes += 1;
   },
 
   /** Follows the stream of events until told to stop. Calls `happened` for each. */

@@ -15,6 +15,8 @@ const VIEWS = { overview, devices: devices.list, device: devices.device, leases,
 const UNDER = { device: "devices", lease: "leases" };
 /** How often it is looked whether something is to be asked anew (ms). */
 const BEAT = 1000;
+/** After the page was drawn it is not drawn again before so many times as long. */
+const REST = 10;
 
 const element = (id) => document.getElementById(id);
 const [door, view, banner, tabs, who, forget, about] = ["door", "view", "banner", "tabs", "who", "forget", "about"].map(element);
@@ -59,7 +61,16 @@ function drawBanner() {
   if (banner.textContent !== text) banner.textContent = text;
 }
 
+/** How long it took to draw the page the last time (ms). */
+let cost = 0;
+
 function draw() {
+  const began = performance.now();
+  drawPage();
+  cost = performance.now() - began;
+}
+
+function drawPage() {
   drawBanner();
   const open = session.token && !store.refused;
   for (const part of [view, tabs, forget]) part.hidden = !open;
@@ -102,13 +113,14 @@ async function beat(soon = false) {
   try {
     await store.refresh([...new Set([...list, "summary", "health"])], soon);
     draw();
+    const before = store.changes;
     await more?.(of);
-    draw();
+    if (store.changes !== before) draw();
   } finally {
     busy = false;
     const now = again;
     again = false;
-    timer = setTimeout(() => beat(now), now ? 50 : BEAT);
+    timer = setTimeout(() => beat(now), Math.max(now ? 50 : BEAT, REST * cost));
   }
 }
 

@@ -24,6 +24,7 @@ export async function more([id]) {
     entry.problem = failure.message;
     store.failed(failure, "explain");
   }
+  store.changes += 1;
 }
 
 /** How an end or a start is known. */

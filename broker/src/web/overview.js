@@ -5,7 +5,7 @@ import { cell, hue, swatch } from "./charts.js";
 import { now, store } from "./api.js";
 
 /** The most nodes on the map. */
-const MOST = 200;
+const MOST = 100;
 /** The most leases that are named at a device. */
 const SOME = 3;
 
