@@ -24,6 +24,8 @@ pub use said::name_problem;
 pub struct Config {
     /// `HOST:PORT` to listen on; port 0 takes a free one.
     pub listen: String,
+    /// By which URL other machines reach it, where that is known.
+    pub url: Option<String>,
     /// The directory of the state and the key.
     pub data_dir: PathBuf,
     /// Whether to listen beyond this machine without TLS.
@@ -66,6 +68,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Whether what leaves programs' machines is encrypted for every lease.
     pub encrypt: bool,
+    /// Whether measurements of the last hour are kept for the web page.
+    pub history: bool,
     /// The authority (PEM) that signs the certificates of servers that encrypt programs' connections.
     pub data_ca: Option<PathBuf>,
     /// The URL of the cluster's other broker, if there is one.
@@ -93,6 +97,7 @@ impl Default for Config {
         let engine = Settings::default();
         Self {
             listen: "127.0.0.1:7080".into(),
+            url: None,
             data_dir: "/var/lib/rgpu-broker".into(),
             insecure: false,
             open_metrics: false,
@@ -114,6 +119,7 @@ impl Default for Config {
             tenants: engine.tenants,
             tls: None,
             encrypt: engine.encrypt,
+            history: engine.history,
             data_ca: None,
             peer: None,
             peer_ca: None,
@@ -244,6 +250,7 @@ impl Config {
             limits: self.limits,
             tenants: self.tenants.clone(),
             encrypt: self.encrypt,
+            history: self.history,
             data_ca: data_ca.transpose()?,
             rivals: self.peer.is_some(),
             ..Settings::default()

@@ -4,9 +4,11 @@
 //! - [`store`]: where that is kept over restarts.
 //! - [`api`]: the REST API, with [`metrics`]; [`serve`] is the process around it, [`tls`] its encryption; `door`
 //!   says which connections there may be.
+//! - [`web`]: the page for browsers.
 //! - [`config`]: what the broker is told; [`setup`]: keys and tokens.
 
 pub mod api;
+pub mod authority;
 pub mod config;
 mod door;
 pub mod engine;
@@ -16,3 +18,4 @@ pub mod setup;
 mod standby;
 pub mod store;
 pub mod tls;
+pub mod web;

@@ -42,6 +42,7 @@ pub struct Metrics {
     times: Family<PathLabels, Histogram>,
     connections: Gauge,
     panics: Counter,
+    peer_up: Family<[(&'static str, &'static str); 0], Gauge>,
 }
 
 fn request_times() -> Histogram {
@@ -68,7 +69,13 @@ impl Default for Metrics {
             "Requests that met a bug: they were answered with 500",
             panics.clone(),
         );
-        Self { registry, requests, times, connections, panics }
+        let peer_up = Family::default();
+        registry.register(
+            "peer_up",
+            "Whether the cluster's other broker answers; absent where none is configured",
+            peer_up.clone(),
+        );
+        Self { registry, requests, times, connections, panics, peer_up }
     }
 }
 
@@ -82,6 +89,8 @@ pub struct Snapshot {
     pub devices: Vec<Device>,
     /// The leases that have not ended.
     pub leases: Vec<Lease>,
+    /// The moment, in seconds since 1970.
+    pub now: u64,
     /// The broker's release.
     pub version: String,
 }
@@ -108,6 +117,11 @@ impl Metrics {
     /// Counts a request whose handler panicked.
     pub fn panicked(&self) {
         self.panics.inc();
+    }
+
+    /// Whether the cluster's other broker answers.
+    pub fn peer_is_up(&self, up: bool) {
+        self.peer_up.get_or_create(&[]).set(up.into());
     }
 
     /// Everything, as text.
@@ -252,6 +266,15 @@ impl Snapshot {
             count.2 += lease.grants.iter().map(|grant| grant.memory).sum::<u64>();
             count.3 += lease.processors.iter().map(|node| u64::from(node.usage.cpu_milli)).sum::<u64>();
         }
+        let mut oldest = std::collections::BTreeMap::<&str, u64>::new();
+        for lease in self.leases.iter().filter(|lease| lease.state == LeaseState::Waiting) {
+            let waits = oldest.entry(&lease.tenant).or_default();
+            *waits = (*waits).max(self.now.saturating_sub(lease.submitted));
+        }
+        let help = "How long the request has waited that has waited longest";
+        gauges(encoder, ("oldest_wait", help, Some(Unit::Seconds)), &oldest, |(tenant, waits)| {
+            Some(([("tenant", (**tenant).to_owned())], **waits as f64))
+        })?;
         let labels =
             |&(tenant, state): &(&str, &str)| [("tenant", tenant.to_owned()), ("state", state.to_owned())];
         gauges(encoder, ("leases", "Leases", None), &counts, |(key, count)| {
@@ -383,8 +406,14 @@ mod tests {
         let mut counters = Counters { rounds: 7, commit_us: 1_500_000, ..Counters::default() };
         counters.grant_times.add(0.003);
         counters.grant_times.add(1e6);
-        let snapshot =
-            Snapshot { counters, nodes: vec![], devices: vec![], leases: vec![], version: "1.2.3".into() };
+        let snapshot = Snapshot {
+            counters,
+            nodes: vec![],
+            devices: vec![],
+            leases: vec![],
+            now: 0,
+            version: "1.2.3".into(),
+        };
         let text = metrics.text(snapshot).unwrap();
         for line in [
             "rgpu_broker_http_requests_total{path=\"/v1/leases/{id}\",method=\"GET\",status=\"200\"} 2",

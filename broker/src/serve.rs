@@ -90,6 +90,7 @@ pub struct Server {
     key: PrivateKey,
     address: SocketAddr,
     encrypted: bool,
+    metrics: Arc<Metrics>,
     stop: watch::Sender<bool>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -131,10 +132,14 @@ impl Server {
             max_per_token: config.max_requests_per_token,
             stopping: stopping.clone(),
         });
-        let context =
-            ConnectionContext { acceptor, router: api::router(&shared), metrics, idle: idle_time(config) };
+        let context = ConnectionContext {
+            acceptor,
+            router: api::router(&shared),
+            metrics: metrics.clone(),
+            idle: idle_time(config),
+        };
         let accepting = Some(runtime.spawn(accept(listener, Door::new(room(config)), context, stopping)));
-        Ok(Self { runtime: Some(runtime), engine, key, address, encrypted, stop, accepting })
+        Ok(Self { runtime: Some(runtime), engine, key, address, encrypted, metrics, stop, accepting })
     }
 
     /// Where it listens.
@@ -209,7 +214,11 @@ pub fn serve(config: &Config) -> Result<(), ServeError> {
 
 /// Says where it listens: whoever waits for this line may stop the broker at once, by signals that are heeded by now.
 fn announce(url: &str, more: &str) -> io::Result<()> {
-    let line = format!("rgpu broker: listening on {url}{more}\n");
+    // In one step: who reads only the first line may be gone before a second one.
+    let line = format!(
+        "rgpu broker: listening on {url}{more}\nrgpu broker: the web page is {url}{}\n",
+        crate::web::PATH
+    );
     io::stdout().write_all(line.as_bytes()).and_then(|()| io::stdout().flush())?;
     tracing::info!("listening on {url}{more}");
     Ok(())
@@ -237,7 +246,9 @@ fn run(server: Server, peer: Option<(&Arc<Peer>, bool)>, announced: bool) -> Res
             let tell = move || {
                 told.send_replace(true);
             };
-            Some(standby::watch_rival(peer.clone(), yields, move || engine.epoch(), tell)?)
+            let metrics = server.metrics.clone();
+            let answers = move |answers| metrics.peer_is_up(answers);
+            Some(standby::watch_rival(peer.clone(), yields, move || engine.epoch(), answers, tell)?)
         }
     };
     let mut is_over = false;

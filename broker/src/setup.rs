@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rgpu_control::api::IssuedToken;
 use rgpu_control::token::{self, Claims, PrivateKey, Role, RoleClaims};
 
+use crate::authority::{Authority, TLS_CERTIFICATE, TLS_KEY, certificate_path, check_address};
 use crate::config::name_problem;
 
 /// The example configuration.
@@ -59,7 +60,7 @@ pub enum SetupError {
     Asked(String),
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> SetupError + '_ {
+pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> SetupError + '_ {
     |why| SetupError::File { path: path.to_path_buf(), why }
 }
 
@@ -106,6 +107,17 @@ pub fn make_key(data_dir: &Path) -> Result<bool, SetupError> {
     }
 }
 
+/// How a new broker is reached from other machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reach {
+    /// The names and addresses by which others reach it, without a port; the first one stands in its URL.
+    pub addresses: Vec<String>,
+    /// Where it listens, `HOST:PORT`.
+    pub listen: String,
+    /// Whether everybody must show a certificate that the cluster's authority signed.
+    pub clients: bool,
+}
+
 /// What [`init`] made.
 #[derive(Debug)]
 pub struct Made {
@@ -115,20 +127,27 @@ pub struct Made {
     pub key: PathBuf,
     /// The first administrator's token.
     pub admin_token: PathBuf,
+    /// The certificate of the cluster's own authority, where the broker is reached from other machines.
+    pub authority: Option<PathBuf>,
 }
 
-/// Makes a directory with a new key, the example configuration for it, and an administrator's token.
+/// Makes a directory with a new key, the example configuration for it, and an administrator's token; for a broker that other
+/// machines reach, also an authority and a certificate that it signed.
 ///
 /// Nothing that is there already is replaced.
-pub fn init(directory: &Path) -> Result<Made, SetupError> {
+///
+/// # Errors
+/// There is a broker, an address is none, or the directory cannot be written to.
+pub fn init(directory: &Path, reach: Option<&Reach>) -> Result<Made, SetupError> {
     let directory = std::path::absolute(directory).map_err(at(directory))?;
     let state = directory.join("state");
     let made = Made {
         config: directory.join("broker.toml"),
         key: key_path(&state),
         admin_token: directory.join("admin.token"),
+        authority: reach.map(|_| certificate_path(&state)),
     };
-    for path in [&made.config, &made.key, &made.admin_token] {
+    for path in [&made.config, &made.key, &made.admin_token].into_iter().chain(&made.authority) {
         if fs::symlink_metadata(path).is_ok() {
             let text = format!(
                 "{} is there already: a broker was set up here, and its key is not replaced",
@@ -137,14 +156,52 @@ pub fn init(directory: &Path) -> Result<Made, SetupError> {
             return Err(SetupError::Asked(text));
         }
     }
+    let text = configuration(reach)?;
     make_key(&state)?;
     let key = read_key(&state)?;
     let token = issue(&key, Role::Admin, "admin", ADMIN_VALID_S)?;
     write_secret(&made.admin_token, &(token.token + "\n"))?;
-    // Relative, so that the directory can be moved.
-    let text = EXAMPLE.replace("\ndata_dir = \"/var/lib/rgpu-broker\"\n", "\ndata_dir = \"state\"\n");
+    if let Some(reach) = reach {
+        Authority::make(&state)?.install(&state, &with_this_machine(&reach.addresses))?;
+    }
     fs::write(&made.config, text).map_err(at(&made.config))?;
     Ok(made)
+}
+
+/// Addresses, and those by which the broker's own machine reaches it.
+pub fn with_this_machine(addresses: &[String]) -> Vec<String> {
+    let mut all = addresses.to_vec();
+    for own in ["localhost", "127.0.0.1", "::1"] {
+        if !all.iter().any(|address| address == own) {
+            all.push(own.into());
+        }
+    }
+    all
+}
+
+/// The example configuration for a broker in a directory, with paths relative to it, so that it can be moved.
+fn configuration(reach: Option<&Reach>) -> Result<String, SetupError> {
+    let replaced = |text: String, old: &str, new: &str| {
+        assert!(text.contains(old), "the example configuration has no {old}");
+        text.replacen(old, new, 1)
+    };
+    let text =
+        replaced(EXAMPLE.into(), "\ndata_dir = \"/var/lib/rgpu-broker\"\n", "\ndata_dir = \"state\"\n");
+    let Some(Reach { addresses, listen, clients }) = reach else { return Ok(text) };
+    addresses.iter().try_for_each(|address| check_address(address))?;
+    let first = addresses.first().ok_or_else(|| SetupError::Asked("no address is given".into()))?;
+    let host = if first.contains(':') { format!("[{first}]") } else { first.clone() };
+    let port = listen.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    let port = port.ok_or_else(|| SetupError::Asked(format!("{listen:?} is no HOST:PORT to listen on")))?;
+    let text = replaced(text, "\nlisten = \"127.0.0.1:7080\"\n", &format!("\nlisten = {listen:?}\n"));
+    let url = format!("\nurl = \"https://{host}:{port}\"\n");
+    let text = replaced(text, "\n#: url = \"https://broker.example.org:7080\"\n", &url);
+    let authority = certificate_path(Path::new("state"));
+    let client_ca = format!("{}client_ca = \"{}\"", if *clients { "" } else { "#: " }, authority.display());
+    let tls =
+        format!("[tls]\ncertificate = \"state/{TLS_CERTIFICATE}\"\nkey = \"state/{TLS_KEY}\"\n{client_ca}\n");
+    let example = "#: [tls]\n#: certificate = \"broker.pem\"\n#: key = \"broker.key.pem\"\n#: client_ca = \"clients.pem\"\n";
+    Ok(replaced(text, example, &tls))
 }
 
 /// Issues a role token, good from now on.
@@ -178,7 +235,7 @@ mod tests {
     #[test]
     fn what_init_makes_is_enough_and_secret() {
         let directory = scratch("init");
-        let made = init(&directory).unwrap();
+        let made = init(&directory, None).unwrap();
         for path in [&made.key, &made.admin_token] {
             assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o600, "{path:?}");
         }
@@ -189,10 +246,39 @@ mod tests {
         let claims = key.public().verify_role(token.trim(), rgpu_control::unix_time()).unwrap();
         assert_eq!((claims.role, claims.name.as_str()), (Role::Admin, "admin"));
         // A second time, nothing is replaced.
-        assert!(init(&directory).unwrap_err().to_string().contains("not replaced"));
+        assert!(init(&directory, None).unwrap_err().to_string().contains("not replaced"));
         assert_eq!(read_key(&config.data_dir).unwrap().public(), key.public());
         fs::set_permissions(&made.key, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(read_key(&config.data_dir), Err(SetupError::Exposed { .. })));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_broker_for_other_machines_has_a_certificate_and_an_address() {
+        let directory = scratch("reach");
+        let reach = Reach {
+            addresses: vec!["fd00::1".into(), "broker.example".into()],
+            listen: "0.0.0.0:7443".into(),
+            clients: true,
+        };
+        let bad = Reach { addresses: vec!["a/b".into()], ..reach.clone() };
+        assert!(init(&directory, Some(&bad)).unwrap_err().to_string().contains("neither"));
+        assert!(!directory.exists());
+        let made = init(&directory, Some(&reach)).unwrap();
+        let config = Config::load(Some(&made.config), Overrides::default()).unwrap();
+        assert_eq!(
+            (config.listen.as_str(), config.url.as_deref()),
+            ("0.0.0.0:7443", Some("https://[fd00::1]:7443"))
+        );
+        let tls = config.tls.unwrap();
+        crate::tls::server_config(&tls).unwrap();
+        assert_eq!(tls.client_ca, made.authority);
+        assert!(init(&directory, Some(&reach)).unwrap_err().to_string().contains("not replaced"));
+        fs::remove_dir_all(&directory).unwrap();
+        let open = Reach { clients: false, ..reach };
+        let made = init(&directory, Some(&open)).unwrap();
+        let config = Config::load(Some(&made.config), Overrides::default()).unwrap();
+        assert_eq!(config.tls.unwrap().client_ca, None);
         fs::remove_dir_all(&directory).unwrap();
     }
 

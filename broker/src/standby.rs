@@ -103,18 +103,21 @@ fn takes_over(silence: Duration, votes: usize, nodes: usize) -> bool {
     silence >= SILENCE && votes > 0 && votes * 2 > nodes
 }
 
-/// Watches the peer of an active broker, and tells when that has taken over.
+/// Watches the peer of an active broker: tells each time whether it answers, and when it has taken over.
 pub(crate) fn watch_rival(
     peer: Arc<Peer>,
     yields: bool,
     epoch: impl Fn() -> u64 + Send + 'static,
+    answers: impl Fn(bool) + Send + 'static,
     superseded: impl Fn() + Send + 'static,
 ) -> std::io::Result<Watch> {
     let over = Arc::new(AtomicBool::new(false));
     let ends = over.clone();
     std::thread::Builder::new().name("broker-peer".into()).spawn(move || {
         while !ends.load(SeqCst) {
-            if let Some(health) = peer.health()
+            let health = peer.health();
+            answers(health.is_some());
+            if let Some(health) = health
                 && supersedes(&health, epoch(), yields)
             {
                 let (url, epoch) = (peer.url(), health.epoch);
@@ -146,9 +149,9 @@ impl Standby {
         Arc::new(Self { peer, key, started, votes, epoch: AtomicU64::new(epoch) })
     }
 
-    /// Answers everything with where to go instead.
+    /// Answers everything but the web page with where to go instead; the page shows that answer.
     pub(crate) fn router(self: &Arc<Self>) -> axum::Router {
-        axum::Router::new().fallback(answer).with_state(self.clone())
+        crate::web::router().fallback(answer).with_state(self.clone())
     }
 
     fn votes(&self) -> usize {

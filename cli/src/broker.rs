@@ -1,9 +1,10 @@
 //! `rgpu broker`: decides which program gets which devices.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use rgpu_broker::authority::{self, Authority};
 use rgpu_broker::config::{Config, Overrides};
 use rgpu_broker::{setup, store};
 use rgpu_control::api::TokenWithdrawal;
@@ -15,6 +16,8 @@ use crate::control::{BrokerArguments, explain, print_json};
 use crate::table::Table;
 use crate::{Failure, Outcome};
 
+mod invite;
+
 /// Run the broker: it decides which program gets which devices, and for how long
 #[derive(clap::Args)]
 #[command(
@@ -22,7 +25,8 @@ use crate::{Failure, Outcome};
     after_help = "Examples:\n  \
     rgpu broker init ~/broker                                         # a key, a configuration, an admin's token\n  \
     rgpu broker --config ~/broker/broker.toml\n  \
-    rgpu broker token --config ~/broker/broker.toml --role node --name gpu-1 --out gpu-1.token\n  \
+    rgpu broker init ~/broker --address broker.example.org            # for other machines: with certificates\n  \
+    rgpu broker token --config ~/broker/broker.toml --role node --name gpu-1 --join\n  \
     rgpu broker token --config ~/broker/broker.toml --role tenant --name ann --valid 30d --out ann.token\n  \
     rgpu broker backup --config ~/broker/broker.toml broker-monday.sqlite\n\n\
     Prints one line with the address when it listens; port 0 picks a free port. RGPU_LOG=debug says more on stderr."
@@ -45,11 +49,31 @@ struct Serve {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Make a directory with a new key, a configuration, and an administrator's token
+    /// Make a directory with a new key, a configuration, and an administrator's token; with --address also a certificate, signed by
+    /// an authority of the cluster's own
     Init {
         /// The directory
         #[arg(value_name = "DIR")]
         directory: PathBuf,
+        /// A name or address by which other machines reach the broker; can be given several times [default: only this machine]
+        #[arg(long, value_name = "HOST")]
+        address: Vec<String>,
+        /// Where to listen
+        #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:7080", requires = "address")]
+        listen: String,
+        /// Let in only those who show a certificate of the cluster's authority (they join with bundles)
+        #[arg(long, requires = "address")]
+        client_certificates: bool,
+    },
+    /// Make the broker a new certificate, signed by the cluster's own authority: before the old one expires (two years), or
+    /// because its address has changed. It counts from the broker's next start
+    Certificate {
+        /// The configuration
+        #[arg(long, value_name = "FILE", env = BROKER_CONFIG_VARIABLE)]
+        config: PathBuf,
+        /// A name or address by which other machines reach the broker; can be given several times
+        #[arg(long, value_name = "HOST", required = true)]
+        address: Vec<String>,
     },
     /// Make a key, unless there is one
     Key {
@@ -100,8 +124,14 @@ enum Command {
         #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_seconds)]
         valid: u64,
         /// A file to write it to, which only you can read; it must not be there yet [default: stdout]
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["join", "bundle"])]
         out: Option<PathBuf>,
+        /// Print the command by which whoever the token is for joins the cluster
+        #[arg(long, conflicts_with = "bundle")]
+        join: bool,
+        /// Write a file for `rgpu join`, which has everything that it takes, a certificate too where the broker asks for one
+        #[arg(long, value_name = "FILE")]
+        bundle: Option<PathBuf>,
     },
 }
 
@@ -169,7 +199,11 @@ fn failed(e: impl std::fmt::Display) -> Failure {
 pub(crate) fn main(arguments: Arguments) -> Outcome {
     match arguments.command {
         None => serve(arguments.serve)?,
-        Some(Command::Init { directory }) => init(&directory)?,
+        Some(Command::Init { directory, address, listen, client_certificates }) => {
+            let reach = setup::Reach { addresses: address, listen, clients: client_certificates };
+            init(&directory, Some(&reach).filter(|reach| !reach.addresses.is_empty()))?;
+        }
+        Some(Command::Certificate { config, address }) => certificate(&config, &address)?,
         Some(Command::Key { data_dir }) => {
             if setup::make_key(&data_dir).map_err(failed)? {
                 eprintln!("rgpu broker: made a key in {}", data_dir.display());
@@ -187,13 +221,17 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
             eprintln!("rgpu broker: {} is the state now{old}", file.display());
         }
         Some(Command::Token { action: Some(action), .. }) => token_action(*action)?,
-        Some(Command::Token { action: None, config, data_dir, role, name, valid, out }) => {
+        Some(Command::Token { action: None, config, data_dir, role, name, valid, out, join, bundle }) => {
             let role = role.ok_or_else(|| failed("Say what the token is to allow: --role"))?;
             let name = name.ok_or_else(|| failed("Say for whom the token is: --name"))?;
             let overrides = Overrides { data_dir, ..Overrides::default() };
             let config = Config::load(config.as_deref(), overrides).map_err(failed)?;
             let key = setup::read_key(&config.data_dir).map_err(failed)?;
             let issued = setup::issue(&key, role, &name, valid).map_err(failed)?;
+            if join || bundle.is_some() {
+                let invitation = invite::invitation(&config, &issued.token, &name, bundle.is_some())?;
+                return invite::give(invitation, bundle.as_deref());
+            }
             let token = issued.token + "\n";
             match out {
                 Some(path) => {
@@ -257,14 +295,40 @@ fn serve(arguments: Serve) -> Result<(), Failure> {
     rgpu_broker::serve::serve(&config).map_err(failed)
 }
 
-fn init(directory: &std::path::Path) -> Result<(), Failure> {
-    let made = setup::init(directory).map_err(failed)?;
-    let text = format!(
-        "the key:           {}\nthe configuration: {}\nan admin's token:  {}\n\nNow: rgpu broker --config {}\n",
+fn certificate(config: &Path, addresses: &[String]) -> Result<(), Failure> {
+    let data_dir = Config::load(Some(config), Overrides::default()).map_err(failed)?.data_dir;
+    let authority = Authority::read(&data_dir).map_err(failed)?.ok_or_else(|| {
+        let text = format!(
+            "There is no authority in {}: `rgpu broker init DIR --address HOST` makes one. A certificate that somebody else \
+             signed is named by tls.certificate and tls.key",
+            data_dir.display()
+        );
+        Failure::new(text)
+    })?;
+    addresses.iter().try_for_each(|address| authority::check_address(address)).map_err(failed)?;
+    authority.install(&data_dir, &setup::with_this_machine(addresses)).map_err(failed)?;
+    eprintln!("rgpu broker: a new certificate for {} counts from the next start", addresses.join(", "));
+    Ok(())
+}
+
+fn init(directory: &Path, reach: Option<&setup::Reach>) -> Result<(), Failure> {
+    let made = setup::init(directory, reach).map_err(failed)?;
+    let config = made.config.display();
+    let mut text = format!(
+        "the key:           {}\nthe configuration: {config}\nan admin's token:  {}\n",
         made.key.display(),
-        made.config.display(),
-        made.admin_token.display(),
-        made.config.display()
+        made.admin_token.display()
     );
+    if let Some(authority) = &made.authority {
+        text += &format!("the authority:     {}\n", authority.display());
+    }
+    text += &format!("\nNow: rgpu broker --config {config}\n");
+    if reach.is_some() {
+        let how = if reach.is_some_and(|reach| reach.clients) { "--bundle FILE" } else { "--join" };
+        text += &format!(
+            "Nodes and users join by what this prints:\n     rgpu broker token --config {config} --role node --name gpu-1 {how}\n     \
+             rgpu broker token --config {config} --role tenant --name ann {how}\n"
+        );
+    }
     std::io::stdout().write_all(text.as_bytes()).map_err(failed)
 }

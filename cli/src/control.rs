@@ -6,12 +6,14 @@ use rgpu_control::settings::{self, BROKER_CA_VARIABLE, BROKER_TOKEN_VARIABLE, BR
 use rgpu_control::{Broker, ClientError, LeaseId, Tls};
 
 use crate::Failure;
+use crate::joined::Joined;
 use crate::own_cluster::OwnCluster;
 
 /// Which broker, and as whom.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub(crate) struct BrokerArguments {
-    /// The broker [default: RGPU_BROKER]
+    /// The broker's URL, or the folder of a cluster that was joined [default: RGPU_BROKER, else this machine's own cluster while it
+    /// runs (`rgpu cluster up`), else the one that you have joined (`rgpu join`)]
     #[arg(long, global = true, value_name = "URL", help_heading = "Broker")]
     pub broker: Option<String>,
     /// The file with the token that says who you are [default: RGPU_BROKER_TOKEN_FILE]
@@ -63,37 +65,74 @@ impl BrokerArguments {
             || self.broker_insecure
     }
 
-    /// Prepares to speak to it. Nothing is sent yet.
-    pub(crate) fn connect(&self) -> Result<Broker, Failure> {
-        let Some(url) = self.url() else {
-            // Nobody else is meant: this machine's own cluster.
-            let (cluster, plan) = OwnCluster::running().ok_or_else(|| {
-                let text = "Say which broker to ask: --broker URL, or RGPU_BROKER (start one with `rgpu broker`, or a cluster \
-                            on this machine with `rgpu cluster up`)";
-                Failure::with_status(text, 2)
-            })?;
-            let own = Self {
-                broker: Some(plan.url()),
-                broker_token_file: Some(
-                    self.broker_token_file.clone().unwrap_or_else(|| cluster.admin_token()),
-                ),
-                ..self.clone()
-            };
-            return own.connect();
-        };
-        let file = self.broker_token_file.clone().or_else(|| settings::path(BROKER_TOKEN_VARIABLE));
+    /// The same for a broker that is known by what others have written down, where this does not say otherwise.
+    fn within(&self, known: Self) -> Self {
+        Self {
+            broker: known.broker,
+            broker_token_file: self.broker_token_file.clone().or(known.broker_token_file),
+            broker_ca: self.broker_ca.clone().or(known.broker_ca),
+            broker_identity: self.broker_identity.clone().or(known.broker_identity),
+            broker_insecure: self.broker_insecure || known.broker_insecure,
+        }
+    }
+
+    /// With the broker's address, and with what was written down where that is the folder of a cluster that was joined.
+    fn resolved(&self) -> Result<Self, Failure> {
+        match self.url() {
+            Some(url) if is_folder(&url) => Ok(self.within(Joined(url.into()).arguments()?)),
+            Some(url) => Ok(Self { broker: Some(url), ..self.clone() }),
+            None => Ok(self.within(implied()?)),
+        }
+    }
+
+    /// The token that says who this is.
+    pub(crate) fn token(&self) -> Result<String, Failure> {
+        let file = self.resolved()?.broker_token_file.or_else(|| settings::path(BROKER_TOKEN_VARIABLE));
         let file = file.ok_or_else(|| {
             let text = "Say who you are: --broker-token-file FILE, or RGPU_BROKER_TOKEN_FILE; the broker's administrator \
                         issues the token (`rgpu broker token --role tenant --name YOU`)";
             Failure::with_status(text, 2)
         })?;
-        let token = read_token(&file)?;
-        let identity = self.broker_identity.as_ref().map(|i| (i.certificate.as_path(), i.key.as_path()));
-        let ca = self.broker_ca.clone().or_else(|| settings::path(BROKER_CA_VARIABLE));
-        let plain = self.broker_insecure || settings::allows_plain_broker();
+        read_token(&file)
+    }
+
+    /// Prepares to speak to it. Nothing is sent yet.
+    pub(crate) fn connect(&self) -> Result<Broker, Failure> {
+        let known = self.resolved()?;
+        let (url, token) = (known.broker.clone().unwrap_or_default(), known.token()?);
+        let identity = known.broker_identity.as_ref().map(|i| (i.certificate.as_path(), i.key.as_path()));
+        let ca = known.broker_ca.clone().or_else(|| settings::path(BROKER_CA_VARIABLE));
+        let plain = known.broker_insecure || settings::allows_plain_broker();
         let tls = Tls { plain, ..Tls::read(ca.as_deref(), identity).map_err(explain)? };
         Broker::new(&url, &token, &tls).map_err(explain)
     }
+}
+
+/// Whether a broker's address is the folder of a cluster that was joined.
+pub(crate) fn is_folder(url: &str) -> bool {
+    !url.contains("://") && url.contains('/')
+}
+
+/// Whether there is a broker where none is named: this machine's own cluster, or one that the user has joined.
+pub(crate) fn is_implied() -> bool {
+    OwnCluster::running().is_some() || Joined::of_user().is_some()
+}
+
+/// How to speak to it.
+fn implied() -> Result<BrokerArguments, Failure> {
+    if let Some((cluster, plan)) = OwnCluster::running() {
+        return Ok(BrokerArguments {
+            broker: Some(plan.url()),
+            broker_token_file: Some(cluster.admin_token()),
+            ..BrokerArguments::default()
+        });
+    }
+    let joined = Joined::of_user().ok_or_else(|| {
+        let text = "Say which broker to ask: --broker URL, or RGPU_BROKER; or join a cluster (`rgpu join`), or start one on \
+                    this machine (`rgpu cluster up`)";
+        Failure::with_status(text, 2)
+    })?;
+    joined.arguments()
 }
 
 /// The lease that somebody means who writes its id, or so much of its beginning that no other lease begins like that.

@@ -5,7 +5,6 @@
 //! answers it, and the names of other libraries of NVIDIA's that it stands in for. The directory must outlive this command, because programs open libraries late; so there is
 //! one per user and library, kept.
 
-use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -28,6 +27,10 @@ pub(crate) fn link_names() -> impl Iterator<Item = &'static str> {
     own.into_iter().chain(libraries::files(StandsIn::Always))
 }
 
+/// Modes of directories: for this user alone, and for all to read.
+const OWN: u32 = 0o700;
+const SHARED: u32 = 0o755;
+
 /// The directory, among the links, of those that are for software GPUs alone.
 pub(crate) const SOFTWARE: &str = "software";
 
@@ -38,21 +41,29 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
             Failure::new(format!("{LIBRARY_VARIABLE} names {}, which cannot be used: {e}", path.display()))
         });
     }
-    let command = std::env::current_exe()
-        .and_then(|path| path.canonicalize())
+    let directory = own_directory()
         .map_err(|e| Failure::new(format!("Cannot find out where this command is: {e}; set RGPU_LIBRARY")))?;
-    let directory = command.parent().unwrap_or(Path::new("/"));
-    let places = ["", "../lib", "../lib/rgpu"].map(|place| directory.join(place).join(FILE_NAME));
-    for place in &places {
-        if let Ok(path) = place.canonicalize() {
-            return Ok(path);
-        }
+    if let Some(path) = find_beside(FILE_NAME) {
+        return Ok(path);
     }
     Err(Failure::new(format!(
         "{FILE_NAME} is neither in {} nor in ../lib or ../lib/rgpu from there; build it (cargo build --release builds both), \
          or say where it is with RGPU_LIBRARY=/path/to/{FILE_NAME}",
         directory.display()
     )))
+}
+
+/// A file that was built or installed with this command: beside it, or in `../lib` or `../lib/rgpu` from there.
+pub(crate) fn find_beside(name: &str) -> Option<PathBuf> {
+    let directory = own_directory().ok()?;
+    let places = ["", "../lib", "../lib/rgpu"];
+    places.iter().find_map(|place| directory.join(place).join(name).canonicalize().ok())
+}
+
+/// Where this command is.
+fn own_directory() -> io::Result<PathBuf> {
+    let command = std::env::current_exe()?.canonicalize()?;
+    Ok(command.parent().unwrap_or(Path::new("/")).to_owned())
 }
 
 /// A directory of links to the library.
@@ -66,17 +77,13 @@ impl Links {
     pub(crate) fn create(library: &Path) -> Result<Self, Failure> {
         let command = std::env::current_exe()
             .map_err(|e| Failure::new(format!("Cannot find out where this command is: {e}")))?;
-        Self::create_somewhere(library, |base| Self::create_in(base, library, &command))
+        Self::create_somewhere(library, |base| Self::create_in(base, library, &command, OWN))
     }
 
     /// The same for programs of a container, where library and command are at other places and users may be others: they can read it.
     pub(crate) fn for_container(library: &Path, command: &Path) -> Result<Self, Failure> {
         Self::create_somewhere(library, |base| {
-            let links = Self::create_in(&base.join("container"), library, command)?;
-            for directory in [links.directory.clone(), links.software(), links.software().join("bin")] {
-                fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
-            }
-            Ok(links)
+            Self::create_in(&base.join("container"), library, command, SHARED)
         })
     }
 
@@ -96,23 +103,33 @@ impl Links {
         )))
     }
 
-    fn create_in(base: &Path, library: &Path, command: &Path) -> io::Result<Self> {
+    /// Makes the directory where all users can read it, in one of this user's.
+    pub(crate) fn create_shared(base: &Path, library: &Path) -> Result<Self, Failure> {
+        let made = std::env::current_exe()
+            .and_then(|command| Self::create_in(&base.join("links"), library, &command, SHARED));
+        made.map_err(|e| {
+            let (library, base) = (library.display(), base.display());
+            Failure::new(format!("Found no place for the links to {library} in {base}: {e}"))
+        })
+    }
+
+    fn create_in(base: &Path, library: &Path, command: &Path, mode: u32) -> io::Result<Self> {
         // Its name ends up in lists that are separated by these, and cannot be quoted there.
         if base.as_os_str().as_bytes().iter().any(|byte| b": ;".contains(byte)) {
             return Err(io::Error::other("its name contains a character that separates names in LD_PRELOAD"));
         }
         let directory = base.join(format!("links-{:016x}", hash_of(library)));
-        make_private(base)?;
-        make_private(&directory)?;
+        make_own(base, mode)?;
+        make_own(&directory, mode)?;
         for name in link_names() {
             put_link(&directory, name, library)?;
         }
         let software = directory.join(SOFTWARE);
-        make_private(&software)?;
+        make_own(&software, mode)?;
         for name in libraries::files(StandsIn::ForSoftware) {
             put_link(&software, name, library)?;
         }
-        make_private(&software.join("bin"))?;
+        make_own(&software.join("bin"), mode)?;
         for name in ["ptxas", "ptxas-blackwell"] {
             put_link(&software.join("bin"), name, command)?;
         }
@@ -185,11 +202,16 @@ fn user() -> u32 {
 /// Makes a directory that only this user can change, or checks that it is one. Whoever could change it could
 /// make programs load their code.
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
+    make_own(directory, OWN)
+}
+
+fn make_own(directory: &Path, mode: u32) -> io::Result<()> {
     if let Some(parent) = directory.parent().filter(|parent| !parent.exists()) {
         fs::create_dir_all(parent)?;
     }
-    match fs::DirBuilder::new().mode(0o700).create(directory) {
-        Ok(()) => {}
+    match fs::DirBuilder::new().mode(mode).create(directory) {
+        // Whatever the umask is.
+        Ok(()) => fs::set_permissions(directory, fs::Permissions::from_mode(mode))?,
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(e),
     }
@@ -205,20 +227,6 @@ pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts `entry` first in a list of paths, once. `separators` end its entries, as in LD_PRELOAD, where any
-/// of two does.
-pub(crate) fn prepend(entry: &Path, list: Option<&OsStr>, separators: &[u8]) -> OsString {
-    let mut joined = entry.as_os_str().to_owned();
-    let list = list.map_or(&b""[..], OsStrExt::as_bytes);
-    for item in list.split(|byte| separators.contains(byte)) {
-        if !item.is_empty() && item != entry.as_os_str().as_bytes() {
-            joined.push(":");
-            joined.push(OsStr::from_bytes(item));
-        }
-    }
-    joined
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,22 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_listed_once_and_first() {
-        let entry = Path::new("/x/librgpu.so");
-        assert_eq!(prepend(entry, None, b": "), "/x/librgpu.so");
-        assert_eq!(prepend(entry, Some(OsStr::new("")), b": "), "/x/librgpu.so");
-        let list = OsStr::new("/a.so /x/librgpu.so:/b.so");
-        assert_eq!(prepend(entry, Some(list), b": "), "/x/librgpu.so:/a.so:/b.so");
-        // A space is part of a name in LD_LIBRARY_PATH.
-        assert_eq!(prepend(Path::new("/x"), Some(OsStr::new("/a b:/x")), b":;"), "/x:/a b");
-    }
-
-    #[test]
     fn links_lead_to_the_library_and_follow_it() {
         let base = scratch("links");
         let library = base.join("some where");
         fs::write(&library, "").unwrap();
-        let links = Links::create_in(&base.join("cache"), &library, Path::new("/bin/rgpu")).unwrap();
+        let links = Links::create_in(&base.join("cache"), &library, Path::new("/bin/rgpu"), OWN).unwrap();
         for name in libraries::files(StandsIn::ForSoftware) {
             assert_eq!(fs::read_link(links.software().join(name)).unwrap(), library);
         }
@@ -256,9 +253,11 @@ mod tests {
         // A link that leads elsewhere is put right.
         fs::remove_file(links.directory().join("libcuda.so")).unwrap();
         symlink("/nowhere", links.directory().join("libcuda.so")).unwrap();
-        let again = Links::create_in(&base.join("cache"), &library, Path::new("/bin/rgpu")).unwrap();
+        let again = Links::create_in(&base.join("cache"), &library, Path::new("/bin/rgpu"), OWN).unwrap();
         assert_eq!(again.directory(), links.directory());
         assert_eq!(fs::read_link(links.directory().join("libcuda.so")).unwrap(), library);
+        let shared = Links::create_shared(&base, &library).unwrap();
+        assert_eq!(fs::metadata(shared.directory()).unwrap().mode() & 0o777, SHARED);
         fs::remove_dir_all(base).unwrap();
     }
 
@@ -268,13 +267,13 @@ mod tests {
         let cache = base.join("cache");
         fs::create_dir(&cache).unwrap();
         fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(Links::create_in(&cache, Path::new("/lib"), Path::new("/bin/rgpu")).is_err());
+        assert!(Links::create_in(&cache, Path::new("/lib"), Path::new("/bin/rgpu"), OWN).is_err());
         fs::set_permissions(&cache, fs::Permissions::from_mode(0o700)).unwrap();
-        Links::create_in(&cache, Path::new("/lib"), Path::new("/bin/rgpu")).unwrap();
+        Links::create_in(&cache, Path::new("/lib"), Path::new("/bin/rgpu"), OWN).unwrap();
         // Nor is a link to another directory followed.
         let link = base.join("link");
         symlink(&cache, &link).unwrap();
-        assert!(Links::create_in(&link, Path::new("/lib"), Path::new("/bin/rgpu")).is_err());
+        assert!(Links::create_in(&link, Path::new("/lib"), Path::new("/bin/rgpu"), OWN).is_err());
         fs::remove_dir_all(base).unwrap();
     }
 }

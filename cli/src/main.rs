@@ -12,6 +12,8 @@ mod doctor;
 mod encrypted;
 mod explain;
 mod folders;
+mod join;
+mod joined;
 mod leases;
 #[cfg(any(
     test,
@@ -34,10 +36,12 @@ mod run;
 mod serve;
 #[cfg(feature = "sim")]
 mod sim;
+mod slurm;
 #[cfg(feature = "sim")]
 mod solve;
 mod status;
 mod table;
+mod ui;
 
 #[cfg(not(feature = "bench"))]
 left_out::left_out!(bench, "bench");
@@ -83,15 +87,18 @@ enum Command {
     Serve(Box<serve::Arguments>),
     Broker(broker::Arguments),
     Cluster(cluster::Arguments),
+    Join(join::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
     Ptxas(ptxas::Arguments),
     Status(status::Arguments),
+    Ui(ui::Arguments),
     Leases(leases::Arguments),
     Explain(explain::Arguments),
     Nodes(nodes::Arguments),
     Policy(policy::Arguments),
     Profiles(profiles::Arguments),
+    Slurm(slurm::Arguments),
     Sim(sim::Arguments),
     Solve(solve::Arguments),
     Bench(bench::Arguments),
@@ -138,15 +145,18 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::main(*arguments),
         Command::Broker(arguments) => broker::main(arguments),
         Command::Cluster(arguments) => cluster::main(arguments),
+        Command::Join(arguments) => join::main(arguments),
         Command::Devices(arguments) => devices::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Ptxas(arguments) => ptxas::main(&arguments),
         Command::Status(arguments) => status::main(&arguments),
+        Command::Ui(arguments) => ui::main(&arguments),
         Command::Leases(arguments) => leases::main(&arguments),
         Command::Explain(arguments) => explain::main(&arguments),
         Command::Nodes(arguments) => nodes::main(&arguments),
         Command::Policy(arguments) => policy::main(arguments),
         Command::Profiles(arguments) => profiles::main(&arguments),
+        Command::Slurm(arguments) => slurm::main(&arguments),
         Command::Sim(arguments) => sim::main(arguments),
         Command::Solve(arguments) => solve::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),

@@ -12,7 +12,8 @@ use rgpu_server::agent::AgentOptions;
 use rgpu_server::nvme::{COMMAND_TIME, NvmeOptions, Template};
 use rgpu_server::{DeviceSpec, Encryption, Options, ProcessorOptions, TlsOptions};
 
-use crate::control::{Identity, parse_identity};
+use crate::control::{BrokerArguments, Identity, is_folder, parse_identity};
+use crate::joined::Joined;
 use crate::{Failure, Outcome, folders};
 
 /// Serve GPUs to CUDA programs: one process of its own for each.
@@ -109,8 +110,8 @@ const IMAGE_CACHE_SIZE: &str = "1G";
 #[derive(clap::Args)]
 #[command(next_help_heading = "With a broker")]
 struct Cluster {
-    /// The broker that leases the GPUs: programs then need leases of it
-    #[arg(long, value_name = "URL", requires = "broker_token_file", group = "authority")]
+    /// The broker that leases the GPUs: programs then need leases of it. Or the folder that `rgpu join` has written
+    #[arg(long, value_name = "URL", group = "authority")]
     broker: Option<String>,
     /// Without talking to a broker: the file with its public key, with which leases for --node are checked
     #[arg(long, value_name = "FILE", requires = "node", group = "authority")]
@@ -205,22 +206,30 @@ impl Cluster {
 
     fn agent(self) -> Result<Option<AgentOptions>, Failure> {
         let nvmes = self.nvmes()?;
-        Ok(self.options(nvmes))
-    }
-
-    fn options(self, nvmes: Option<NvmeOptions>) -> Option<AgentOptions> {
-        Some(AgentOptions {
-            broker: self.broker?,
-            token_file: self.broker_token_file?,
+        let Some(broker) = self.broker.clone() else { return Ok(None) };
+        let known = if is_folder(&broker) {
+            Joined(broker.clone().into()).arguments()?
+        } else {
+            BrokerArguments::default()
+        };
+        let token_file = self.broker_token_file.or(known.broker_token_file).ok_or_else(|| {
+            let text = "--broker URL needs the node's token, --broker-token-file FILE (or join with a line of the administrator's: \
+                        `rgpu join`)";
+            Failure::with_status(text, 2)
+        })?;
+        let identity = self.broker_identity.or(known.broker_identity);
+        Ok(Some(AgentOptions {
+            broker: known.broker.unwrap_or(broker),
+            token_file,
             node: self.node,
             advertise: self.advertise,
             nic_mbps: self.nic_mbps,
             switch: self.switch,
-            ca: self.broker_ca.or_else(|| settings::path(settings::BROKER_CA_VARIABLE)),
-            identity: self.broker_identity.map(|identity| (identity.certificate, identity.key)),
-            plain: self.broker_insecure || settings::allows_plain_broker(),
+            ca: self.broker_ca.or(known.broker_ca).or_else(|| settings::path(settings::BROKER_CA_VARIABLE)),
+            identity: identity.map(|identity| (identity.certificate, identity.key)),
+            plain: self.broker_insecure || known.broker_insecure || settings::allows_plain_broker(),
             nvmes,
-        })
+        }))
     }
 }
 

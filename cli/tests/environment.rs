@@ -11,8 +11,8 @@ use rgpu_control::settings::{self, Reader, Setting};
 const WRITE: &str = "RGPU_WRITE_DOCS";
 /// Variables that nobody reads: a test of the server looks whether they are passed on.
 const READ_BY_NOBODY: [&str; 2] = ["RGPU_SECRET", "RGPU_THAT_NOBODY_SETS"];
-/// Variables of the systemd unit alone.
-const OF_THE_UNIT: [&str; 2] = ["RGPU_SERVE_LISTEN", "RGPU_SERVE_OPTIONS"];
+/// Variables of the systemd units alone.
+const OF_THE_UNIT: [&str; 3] = ["RGPU_SERVE_LISTEN", "RGPU_SERVE_OPTIONS", "RGPU_SLURM_OPTIONS"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -16,6 +16,10 @@ use ureq::{Agent, Body};
 use crate::LeaseId;
 use crate::api::*;
 
+mod chain;
+
+pub use chain::{Presented, presented};
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -317,6 +321,16 @@ impl Broker {
     /// The devices of all nodes.
     pub fn devices(&self) -> Result<Vec<Device>, ClientError> {
         self.get(paths::DEVICES)
+    }
+
+    /// What a node measured over the last hour, or after a moment (in seconds since 1970).
+    pub fn history(&self, name: &str, since: u64) -> Result<NodeHistory, ClientError> {
+        self.get(&format!("{}?since={since}", of(paths::HISTORY, name)))
+    }
+
+    /// What the latest placement rounds came to.
+    pub fn rounds(&self) -> Result<Vec<RoundOutcome>, ClientError> {
+        self.get(paths::ROUNDS)
     }
 
     /// What waits and runs.

@@ -6,8 +6,10 @@
 //! - [`proof`]: what a program shows a server: a lease token, and the proof that it was issued to this program's holder.
 //! - [`ticket`]: the file by which a program is told its lease.
 //! - [`libraries`]: NVIDIA's libraries that `librgpu.so` stands in for.
+//! - [`preload`]: how a program is made to load `librgpu.so`.
 //! - [`request`]: requests for leases, and by what a broker knows a program again.
 //! - [`settings`]: the environment variables that rgpu reads, and defaults that several crates must agree on.
+//! - [`slurm`]: what the Slurm plugin and the commands that it runs agree on.
 //! - [`units`]: sizes, times, rates and shares as people write them.
 //! - [`Broker`] (feature `client`): the REST API, as blocking calls.
 //!
@@ -19,15 +21,17 @@ pub mod api;
 mod client;
 mod id;
 pub mod libraries;
+pub mod preload;
 pub mod proof;
 pub mod request;
 pub mod settings;
+pub mod slurm;
 pub mod ticket;
 pub mod token;
 pub mod units;
 
 #[cfg(feature = "client")]
-pub use client::{Broker, ClientError, Tls};
+pub use client::{Broker, ClientError, Presented, Tls, presented};
 pub use id::LeaseId;
 pub use settings::{BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, HARVEST_VARIABLE, LEASE_VARIABLE, NODE_VARIABLE};
 

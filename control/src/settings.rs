@@ -319,6 +319,7 @@ pub fn all() -> Vec<Setting> {
             "the directory with `rgpu` and `librgpu.so` that the end-to-end tests use",
         ),
         tests("RGPU_TEST_KEEP", &"", "anything: keep the files of test clusters"),
+        tests("RGPU_TEST_SCREENSHOTS", &"", "a folder: keep the screenshots of the broker's web page there"),
         tests(
             "RGPU_TEST_LOG",
             &"",

@@ -92,6 +92,7 @@ pub fn clean(program: &Path) -> Command {
         }
     }
     command.env(CLUSTER_DIRECTORY, "/nonexistent");
+    command.env("XDG_CONFIG_HOME", "/nonexistent"); // where a cluster that was joined would be
     command
 }
 

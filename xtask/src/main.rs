@@ -14,6 +14,7 @@ mod models;
 mod package;
 mod paper_drmaestro;
 mod rdma;
+mod slurm;
 mod suites;
 mod test;
 
@@ -63,6 +64,8 @@ enum Task {
     Faults(faults::Arguments),
     /// Runs the jobs of the DRMaestro paper's experiment 2 on a living cluster, beside the simulator (docs/drmaestro-live.md)
     PaperDrmaestro(paper_drmaestro::Arguments),
+    /// Runs jobs of mixed sizes on a Slurm cluster: with whole GPUs of Slurm's, and with parts of GPUs of rgpu's (docs/slurm.md)
+    Slurm(slurm::Arguments),
     /// Executes random kernels on the software GPU, between words that no kernel may see or change (docs/containment.md)
     FuzzKernels(fuzz_kernels::Arguments),
     /// Tries models of what threads and processes do at the same time in all orders (docs/models.md)
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Task::Test { filter, rdma: false } => test::test(&filter),
         Task::Faults(arguments) => faults::faults(&arguments),
         Task::PaperDrmaestro(arguments) => paper_drmaestro::run(&arguments),
+        Task::Slurm(arguments) => slurm::run(&arguments),
         Task::Fuzz { arguments } => fuzz::fuzz(arguments),
         Task::Deny => deny::deny(),
         Task::CountInstructions => count_instructions::count_instructions(),

@@ -79,6 +79,64 @@ pub(super) struct Measured {
     pub failures: Vec<(String, u64)>,
 }
 
+/// Tokens of the tenants that ask.
+fn tenants(admin: &Broker) -> Result<Vec<String>, Failure> {
+    let issued = (0..TENANTS).map(|tenant| {
+        let request = TokenRequest { role: Role::Tenant, name: format!("bench-{tenant}"), valid_s: 86_400 };
+        admin.issue_token(&request).map(|issued| issued.token)
+    });
+    issued.collect::<Result<_, ClientError>>().map_err(|e| Failure::new(format!("Preparing clients: {e}")))
+}
+
+/// Asks for the leases that stay, with as many clients as ask later. Answers how many were granted in a second, where any were asked for.
+pub(super) fn stand(options: &Options, url: &str, admin: &Broker) -> Result<Option<f64>, Failure> {
+    if options.standing == 0 {
+        return Ok(None);
+    }
+    let failed = |e: ClientError| Failure::new(format!("Asking for standing leases: {e}"));
+    let tokens = tenants(admin)?;
+    let next = AtomicU64::new(0);
+    let began = Instant::now();
+    let ask = |worker: usize| -> Result<(), Failure> {
+        let broker = Broker::new(url, &tokens[worker % TENANTS], &Tls::default()).map_err(failed)?;
+        let holder = PrivateKey::generate().public().to_text();
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            if number >= options.standing.into() {
+                return Ok(());
+            }
+            let request = LeaseRequest {
+                gpus: 1,
+                memory: DEVICE_MEMORY / 8,
+                share_milli: 250,
+                wait_s: 60,
+                ..LeaseRequest::new(
+                    format!("standing-{number}"),
+                    format!("client-machine-{}", number % MACHINES),
+                    holder.clone(),
+                )
+            };
+            let lease = broker.request_lease(&request).map_err(failed)?;
+            if lease.state != LeaseState::Active {
+                return Err(Failure::new(format!(
+                    "A standing lease is {}: {}",
+                    lease.state.name(),
+                    lease.reason
+                )));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let ask = &ask;
+        let workers: Vec<_> =
+            (0..options.workers as usize).map(|worker| scope.spawn(move || ask(worker))).collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().unwrap_or_else(|_| Err(Failure::new("A client ended by a panic")))
+        })
+    })?;
+    Ok(Some(f64::from(options.standing) / began.elapsed().as_secs_f64()))
+}
+
 impl Load {
     /// Starts asking.
     pub(super) fn start(
@@ -88,15 +146,7 @@ impl Load {
         nodes: &Nodes,
     ) -> Result<Self, Failure> {
         let failed = |e: ClientError| Failure::new(format!("Preparing clients: {e}"));
-        let tokens: Vec<String> = (0..TENANTS)
-            .map(|t| {
-                let name = format!("bench-{t}");
-                admin
-                    .issue_token(&TokenRequest { role: Role::Tenant, name, valid_s: 86_400 })
-                    .map(|t| t.token)
-            })
-            .collect::<Result<_, _>>()
-            .map_err(failed)?;
+        let tokens = tenants(admin)?;
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             changed: Condvar::new(),

@@ -41,6 +41,15 @@ pub(crate) struct Options {
     /// How long each is held, in seconds; it is renewed once in that time
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     hold: f64,
+    /// Leases of a quarter of a device that are there before anything is measured, and stay
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    standing: u32,
+    /// How often each node sends a heartbeat, in milliseconds; of a broker that is started here
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(50..=60_000), conflicts_with = "url")]
+    heartbeat_ms: u32,
+    /// For how long leases are good that are not renewed, in seconds; of a broker that is started here. Standing leases are not renewed
+    #[arg(long, value_name = "S", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(60..=86_400), conflicts_with = "url")]
+    lease_ttl_s: u32,
     /// How long to measure, in seconds
     #[arg(long, value_name = "S", default_value_t = 60)]
     duration: u32,
@@ -75,11 +84,29 @@ struct Report {
     granted_per_minute: f64,
     /// Requests a second, of all kinds.
     requests_per_second: f64,
+    /// Standing leases granted a second, while they were asked for one after the other by all clients.
+    standing_per_second: Option<f64>,
+    /// The broker's state on the disk, in bytes, with what is not yet merged into the database.
+    state_bytes: Option<u64>,
     times: Vec<Times>,
     /// Requests that failed, by what was answered.
     failures: Vec<(String, u64)>,
     /// What the broker says about itself.
     broker: watch::Broker,
+}
+
+impl Options {
+    /// How the configuration of a broker that is started here differs from the example's.
+    fn settings(&self) -> [(&'static str, String); 4] {
+        // All simulated machines have one address.
+        let connections = (self.nodes * 3 + 8192).to_string();
+        [
+            ("max_connections", connections.clone()),
+            ("max_connections_per_address", connections),
+            ("heartbeat_ms", self.heartbeat_ms.to_string()),
+            ("lease_ttl_s", self.lease_ttl_s.to_string()),
+        ]
+    }
 }
 
 /// Measures, and prints a table.
@@ -88,7 +115,7 @@ pub(crate) fn main(options: &Options) -> Result<(), Failure> {
     raise_file_limit(u64::from(options.nodes) * 3 + 4096)?;
     let spawned = match options.url {
         Some(_) => None,
-        None => Some(Spawned::start()?),
+        None => Some(Spawned::with(&options.settings())?),
     };
     let (url, token, pid) = match (&spawned, &options.url, &options.token_file) {
         (Some(spawned), ..) => (spawned.url(), spawned.admin.clone(), Some(spawned.service.pid())),
@@ -99,6 +126,10 @@ pub(crate) fn main(options: &Options) -> Result<(), Failure> {
     let progress = crate::Progress::start();
     progress.note(&format!("registering {} nodes at {url}", options.nodes));
     let nodes = nodes::Nodes::register(options, &url, &admin)?;
+    if options.standing > 0 {
+        progress.note(&format!("asking for {} leases that stay", options.standing));
+    }
+    let standing = load::stand(options, &url, &admin)?;
     let load = load::Load::start(options, &url, &admin, &nodes)?;
     std::thread::sleep(Duration::from_secs(options.warm_up.into()));
     progress.note("measuring");
@@ -110,6 +141,7 @@ pub(crate) fn main(options: &Options) -> Result<(), Failure> {
     }
     load.measure(false);
     let after = watch::Look::take(&url, &token, pid)?;
+    let state_bytes = spawned.as_ref().map(|spawned| spawned.state_bytes());
     let measured = load.finish();
     nodes.finish();
     progress.0.finish_and_clear();
@@ -122,6 +154,8 @@ pub(crate) fn main(options: &Options) -> Result<(), Failure> {
         options: options.clone(),
         granted_per_minute: granted as f64 * 60.0 / seconds,
         requests_per_second: requests as f64 / seconds,
+        standing_per_second: standing,
+        state_bytes,
         times: measured.kinds.iter().filter_map(|(what, samples)| times(what, samples)).collect(),
         failures: measured.failures,
         broker: watch::Broker::between(&before, &after),
@@ -171,7 +205,14 @@ impl Report {
             );
         }
         text += "\n";
+        if let Some(each) = self.standing_per_second {
+            text +=
+                &format!("standing leases              {:>8}, granted at {each:.0} a second\n", o.standing);
+        }
         text += &self.broker.lines();
+        if let Some(bytes) = self.state_bytes {
+            text += &format!("state on the disk            {:>8.1} MiB\n", bytes as f64 / f64::from(1 << 20));
+        }
         for (what, count) in &self.failures {
             text += &format!("failed {count} times: {what}\n");
         }
@@ -209,8 +250,13 @@ pub(crate) struct Spawned {
 }
 
 impl Spawned {
-    /// Starts one.
+    /// Starts one with the example configuration.
     pub(crate) fn start() -> Result<Self, Failure> {
+        Self::with(&[])
+    }
+
+    /// Starts one with other settings, by key.
+    fn with(settings: &[(&str, String)]) -> Result<Self, Failure> {
         let rgpu = std::env::current_exe().map_err(|e| Failure::new(format!("Where is rgpu? {e}")))?;
         let directory = std::env::temp_dir().join(format!("rgpu-bench-broker-{}", std::process::id()));
         let text = directory.to_str().ok_or_else(|| Failure::new("The temporary directory's name is odd"))?;
@@ -225,6 +271,24 @@ impl Spawned {
         }
         let admin = read(&directory.join("admin.token"))?;
         let config = format!("{text}/broker.toml");
+        let mut lines: Vec<String> = read(Path::new(&config))?.lines().map(str::to_owned).collect();
+        for (key, value) in settings {
+            let start = format!("{key} = ");
+            let line = lines.iter_mut().find(|line| line.starts_with(&start));
+            *line.ok_or_else(|| Failure::new(format!("The configuration has no {key}")))? = start + value;
+        }
+        // A node that is heard seldom is silent for longer before it is lost.
+        let timeout = settings
+            .iter()
+            .find(|(key, _)| *key == "heartbeat_ms")
+            .and_then(|(_, ms)| ms.parse::<u64>().ok());
+        if let (Some(ms), Some(line)) =
+            (timeout, lines.iter_mut().find(|line| line.starts_with("node_timeout_s = ")))
+        {
+            *line = format!("node_timeout_s = {}", (ms * 6).div_ceil(1000));
+        }
+        std::fs::write(&config, lines.join("\n") + "\n")
+            .map_err(|e| Failure::new(format!("Cannot write {config}: {e}")))?;
         let service = Service::start(&rgpu, &["broker", "--config", &config, "--listen", "127.0.0.1:0"])?;
         Ok(Self { service, admin, directory })
     }
@@ -232,6 +296,13 @@ impl Spawned {
     /// Its address.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.service.address)
+    }
+
+    /// How much its state takes on the disk.
+    fn state_bytes(&self) -> u64 {
+        let files =
+            ["broker.sqlite", "broker.sqlite-wal"].map(|name| self.directory.join("state").join(name));
+        files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|about| about.len()).sum()
     }
 
     /// Where its files are.

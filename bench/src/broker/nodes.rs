@@ -122,6 +122,11 @@ pub(super) struct Nodes {
     measuring: Arc<AtomicBool>,
 }
 
+/// How long a node waits for orders in one request, in seconds: of many nodes, so long that the requests don't count.
+fn orders_wait_s(nodes: u32) -> u32 {
+    if nodes > 1000 { 30 } else { 5 }
+}
+
 /// Threads that send heartbeats.
 const BEATERS: usize = 8;
 
@@ -151,7 +156,7 @@ impl Nodes {
         let samples = Arc::new(Mutex::new(Vec::new()));
         let mut nodes = Self { stop, threads: Vec::new(), samples, measuring };
         for node in &all {
-            nodes.spawn_waiting(node.clone())?;
+            nodes.spawn_waiting(node.clone(), orders_wait_s(options.nodes))?;
         }
         for first in 0..BEATERS {
             let own: Vec<_> = all.iter().skip(first).step_by(BEATERS).cloned().collect();
@@ -167,12 +172,12 @@ impl Nodes {
     }
 
     /// Waits for a node's orders, follows them, and tells at once what has ended.
-    fn spawn_waiting(&mut self, node: Arc<Node>) -> Result<(), Failure> {
+    fn spawn_waiting(&mut self, node: Arc<Node>, wait_s: u32) -> Result<(), Failure> {
         let stop = self.stop.clone();
         self.spawn(move || {
             while !stop.load(Relaxed) {
                 let seen = node.state().version;
-                match node.waits.orders(&node.registration.name, seen, 5) {
+                match node.waits.orders(&node.registration.name, seen, wait_s) {
                     Ok(orders) => {
                         if node.follow(orders) {
                             let _ = node.beat(); // the next regular one says it again

@@ -55,6 +55,7 @@ pub(super) async fn metrics(
         nodes: engine.nodes(&all)?,
         devices: engine.devices(&all)?,
         leases: if caller.role == Role::Node { Vec::new() } else { engine.leases(&caller, false)? },
+        now: rgpu_control::unix_time(),
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let text = shared.0.metrics.text(snapshot);
@@ -148,6 +149,25 @@ pub(super) async fn devices(State(shared): State<Shared>, From(caller): From) ->
 #[serde(deny_unknown_fields)]
 pub(super) struct LeasesQuery {
     all: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HistoryQuery {
+    since: Option<u64>,
+}
+
+pub(super) async fn history(
+    State(shared): State<Shared>,
+    From(caller): From,
+    Name(name): Name,
+    Query(query): Query<HistoryQuery>,
+) -> Answer<NodeHistory> {
+    json(shared.0.engine.history(&caller, &name, query.since.unwrap_or(0)))
+}
+
+pub(super) async fn rounds(State(shared): State<Shared>, From(caller): From) -> Answer<Vec<RoundOutcome>> {
+    json(shared.0.engine.rounds(&caller))
 }
 
 pub(super) async fn leases(

@@ -129,6 +129,9 @@ fn table() -> Vec<Route> {
         .answers::<Orders>().fails(&[NotFound, Conflict]) => h::orders);
     route!(post(paths::DRAIN, "drain", "Says whether a node gets new leases")
         .roles(&[]).takes::<Drain>().answers_nothing().fails(&[NotFound, Unavailable]) => h::drain);
+    route!(get(paths::HISTORY, "node_history", "What a node and its devices measured over the last hour")
+        .query("since", "Only what came after this moment, in seconds since 1970")
+        .answers::<NodeHistory>().fails(&[NotFound]) => h::history);
     route!(get(paths::DEVICES, "devices", "The devices").answers_list::<Device>() => h::devices);
 
     route!(get(paths::LEASES, "leases", "The leases; a tenant sees its own")
@@ -150,6 +153,9 @@ fn table() -> Vec<Route> {
         .roles(&[Role::Tenant]).answers::<LeaseExplanation>().fails(&[NotFound]) => h::explain_lease);
     route!(get(paths::JOBS, "jobs", "What waits and runs, as the placement sees it")
         .roles(&[Role::Tenant]).answers_list::<Job>() => h::jobs);
+
+    route!(get(paths::ROUNDS, "rounds", "What the latest placement rounds came to; a tenant sees its own leases and how many there were")
+        .roles(&[Role::Tenant]).answers_list::<RoundOutcome>() => h::rounds);
 
     route!(get(paths::PROFILES, "profiles", "What was learnt of programs from their runs; a tenant sees its own")
         .roles(&[Role::Tenant]).answers_list::<LearntProfile>() => h::profiles);
@@ -183,6 +189,7 @@ pub fn router(shared: &Shared) -> Router {
         router = router.route(path, handler.route_layer(middleware::from_fn_with_state(guard, auth::check)));
     }
     router
+        .merge(crate::web::router())
         .fallback(failure::no_such_path)
         .method_not_allowed_fallback(failure::method_not_allowed)
         .layer(middleware::from_fn_with_state(shared.clone(), watch::watch))

@@ -14,6 +14,7 @@ use crate::engine::Limits;
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub listen: Option<Spanned<String>>,
+    pub url: Option<Spanned<String>>,
     pub data_dir: Option<Spanned<PathBuf>>,
     pub insecure: Option<Spanned<bool>>,
     pub open_metrics: Option<Spanned<bool>>,
@@ -26,6 +27,7 @@ pub(super) struct File {
     pub client_nic_mbps: Option<Spanned<u64>>,
     pub default_profile: Option<Spanned<String>>,
     pub encrypt: Option<Spanned<bool>>,
+    pub history: Option<Spanned<bool>>,
     pub data_ca: Option<Spanned<PathBuf>>,
     pub peer: Option<Spanned<String>>,
     pub peer_ca: Option<Spanned<PathBuf>>,

@@ -30,6 +30,12 @@ impl Config {
             }
             config.listen = listen.value;
         }
+        if let Some(url) = file.url.map(|url| source.said(url)) {
+            if !url.value.starts_with("https://") && !url.value.starts_with("http://") {
+                return Err(url.wrong("url", format!("{:?}", url.value), "give https://HOST:PORT"));
+            }
+            config.url = Some(url.value);
+        }
         // Paths on the command line are relative to where it was typed.
         config.data_dir = match (overrides.data_dir, file.data_dir) {
             (Some(path), _) => path,
@@ -105,6 +111,7 @@ impl Config {
         }
 
         let inside = |path: Option<Spanned<PathBuf>>| path.map(|path| directory.join(path.into_inner()));
+        config.history = file.history.map(Spanned::into_inner).unwrap_or(config.history);
         config.encrypt = file.encrypt.map(Spanned::into_inner).unwrap_or(false);
         config.data_ca = inside(file.data_ca);
         config.peer = file.peer.map(Spanned::into_inner);

@@ -57,12 +57,13 @@ fn the_page_and_the_help_tell_the_defaults() {
         ("client_nic_mbps", config.client_nic_mbps.to_string()),
         ("policy.name", config.policy.name.clone()),
         ("encrypt", config.encrypt.to_string()),
+        ("history", config.history.to_string()),
     ];
     for (key, value) in &defaults {
         assert_eq!(&told(key), value, "docs/broker.md, {key}");
         let flag = if *key == "policy.name" { "policy" } else { key };
         let Some(argument) = help.get_arguments().find(|argument| argument.get_id() == flag) else {
-            assert!(*key == "encrypt" || key.starts_with("max_"), "no flag sets {key}");
+            assert!(["encrypt", "history"].contains(key) || key.starts_with("max_"), "no flag sets {key}");
             continue;
         };
         // A flag that is given or not has no default to tell.

@@ -19,6 +19,7 @@ use super::harvest::Harvest;
 use super::learnt::{Known, Learnt, Program};
 use super::live::{DeviceUse, End, Entry, Held, LeaseLive, NodeEntry, NodeLive};
 use super::model::ProfileTable;
+use super::rounds::RoundLog;
 use super::settings::complete;
 use super::withdrawn::Withdrawn;
 use super::{Counters, Settings, StartError, nvmes, problem};
@@ -45,6 +46,8 @@ struct Transaction {
     counts: Vec<fn(&mut Counters)>,
     /// The leases that have ended, when it is stored.
     ended: Vec<LeaseId>,
+    /// What a placement round came to.
+    round: Option<RoundOutcome>,
 }
 
 /// A place in a transaction to go back to.
@@ -103,6 +106,7 @@ pub(crate) struct Core {
     pub orders: u64,
     stored_orders: u64,
     pub events: EventLog,
+    pub rounds: RoundLog,
     pub counters: Counters,
     pub changes: Changes,
     tx: Transaction,
@@ -190,6 +194,7 @@ impl Core {
             profiles_due: false,
             profiles_ms: 0,
             events: EventLog::new(settings.events, unix_ms),
+            rounds: RoundLog::default(),
             time: Timeline { clock, started_ms: now, before_s: (unix_ms - earliest) as f64 / 1000.0 },
             orders: (stored_orders + 1).max(first_of(epoch, unix_ms)),
             stored_orders,
@@ -358,6 +363,9 @@ impl Core {
         for count in std::mem::take(&mut self.tx.counts) {
             count(&mut self.counters);
         }
+        if let Some(round) = self.tx.round.take() {
+            self.rounds.push(round);
+        }
         self.tell();
         let ended = std::mem::take(&mut self.tx.ended);
         self.ended.extend(ended);
@@ -372,6 +380,7 @@ impl Core {
     pub(super) fn failed(&mut self) {
         self.roll_back(Mark { undo: 0, writes: 0, events: 0, counts: 0 });
         self.tx.ended.clear();
+        self.tx.round = None;
         self.tell();
     }
 
@@ -404,6 +413,11 @@ impl Core {
             tenant: lease.map(|lease| lease.tenant.clone()),
             text,
         });
+    }
+
+    /// What a placement round came to, once the batch is stored.
+    pub(super) fn note_round(&mut self, round: Option<RoundOutcome>) {
+        self.tx.round = round;
     }
 
     /// Counts something, once the batch is stored.
@@ -521,11 +535,15 @@ impl Core {
         };
         self.weigh(&record, true);
         self.mind_deadline(&record);
+        let (over, now) = (matches!(record.state, LeaseState::Ending | LeaseState::Ended), self.unix_ms());
         match self.leases.get_mut(&id) {
             Some(entry) => entry.record = record,
             None => {
                 self.leases.insert(id, Entry { record, live: LeaseLive::default() });
             }
+        }
+        if let Some(entry) = self.leases.get_mut(&id) {
+            entry.live.ended_ms = over.then(|| entry.live.ended_ms.unwrap_or(now));
         }
         self.told_leases.push(id);
     }

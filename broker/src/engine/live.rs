@@ -7,6 +7,7 @@ use rgpu_control::LeaseId;
 use rgpu_control::api::{DeviceLoad, GrantUsage, LeaseExplanation, PeerTime, ProcessorUsage};
 use tokio::sync::Notify;
 
+use super::history::History;
 use super::learnt::Watched;
 use super::plan::Forecast;
 use super::series::NodeSeries;
@@ -30,6 +31,8 @@ pub(crate) struct LeaseLive {
     pub submit_s: f64,
     /// When it was granted, in seconds of the placement's time.
     pub granted_s: f64,
+    /// When its end was decided, in ms since 1970.
+    pub ended_ms: Option<u64>,
     /// It waited already when the broker started.
     pub restored: bool,
     /// In how many rounds it was left.
@@ -96,6 +99,8 @@ pub(crate) struct NodeLive {
     pub launches: (u64, u64),
     /// What was measured of its devices lately.
     pub series: NodeSeries,
+    /// What was measured over the last hour.
+    pub history: Option<Box<History>>,
     /// What is granted of each device.
     pub devices: Vec<DeviceUse>,
     /// The leases that have something of it.

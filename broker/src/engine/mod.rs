@@ -13,6 +13,7 @@ mod events;
 mod feed;
 mod foreseen;
 mod harvest;
+mod history;
 mod learnt;
 mod leases;
 mod live;
@@ -23,6 +24,7 @@ mod observations;
 mod outstanding;
 mod plan;
 mod processors;
+mod rounds;
 mod series;
 mod settings;
 mod silence;
@@ -484,6 +486,11 @@ impl Engine {
         Ok(core.node_view(name, entry))
     }
 
+    /// What a node measured over the last hour, or after a moment (in seconds since 1970).
+    pub fn history(&self, _caller: &Caller, name: &str, since: u64) -> Result<NodeHistory, Problem> {
+        self.0.core.lock().history(name, since)
+    }
+
     /// The devices, by node and number.
     pub fn devices(&self, caller: &Caller) -> Result<Vec<Device>, Problem> {
         let core = self.0.core.lock();
@@ -683,6 +690,12 @@ impl Engine {
     pub fn jobs(&self, caller: &Caller) -> Result<Vec<Job>, Problem> {
         user(caller)?;
         Ok(self.0.core.lock().job_views(caller))
+    }
+
+    /// What the latest placement rounds came to, as far as the caller may see that; the oldest first.
+    pub fn rounds(&self, caller: &Caller) -> Result<Vec<RoundOutcome>, Problem> {
+        user(caller)?;
+        Ok(self.0.core.lock().rounds.seen_by(caller))
     }
 
     /// What was learnt of programs: a tenant's own, or all.

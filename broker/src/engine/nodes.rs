@@ -179,7 +179,17 @@ impl Core {
                 self.put_node(record);
             }
         }
+        let same = before.as_ref().is_none_or(|(old, _)| {
+            let uuids = |record: &NodeRecord| -> Vec<String> {
+                record.registration.devices.iter().map(|device| device.uuid.clone()).collect()
+            };
+            self.nodes.get(&name).is_some_and(|entry| uuids(&entry.record) == uuids(old))
+        });
         let live = self.live_node(&name);
+        if !same {
+            // What was measured was measured of other devices.
+            live.history = None;
+        }
         (live.heard, live.lost, live.silent, live.present, live.followed) = (now, false, false, true, 0);
         // Another run of its server may be another release of it.
         live.series = NodeSeries::default();
@@ -343,6 +353,7 @@ impl Core {
         if !overtaken {
             self.take_reports(name, leases);
             self.observe(name);
+            self.remember(name);
         }
         for report in used {
             let entry = self.leases.get_mut(&report.lease);

@@ -54,6 +54,8 @@ pub struct Settings {
     pub events: usize,
     /// How many leases are remembered after their end.
     pub ended: usize,
+    /// Whether measurements of the last hour are kept, for people who look on.
+    pub history: bool,
 }
 
 impl Default for Settings {
@@ -81,6 +83,7 @@ impl Default for Settings {
             rivals: false,
             events: 8192,
             ended: 8192,
+            history: true,
         }
     }
 }

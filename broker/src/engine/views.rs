@@ -50,6 +50,7 @@ impl Core {
             submitted: record.submitted_ms / 1000,
             granted: record.granted_ms.map(|ms| ms / 1000),
             expires: entry.live.deadline.map(|at| self.unix_s_at(at)),
+            ended: entry.live.ended_ms.map(|ms| ms / 1000),
             remote: record.grants.iter().filter(|grant| grant.node != record.home).count() as u32,
             grants: record.grants.clone(),
             sizes: record.sizes.clone(),

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rgpu_control::LeaseId;
-use rgpu_control::api::{ErrorCode, Problem};
+use rgpu_control::api::{ErrorCode, Problem, RoundOutcome};
 use tokio::sync::oneshot;
 
 use super::core::Core;
@@ -281,17 +281,22 @@ impl Core {
                 entry.live.explanation = Some(explanation);
             }
         }
+        let mut granted = Vec::new();
         for (id, found) in round.found {
             if let Err(why) = self.grant(id, &found) {
                 // Something else was granted, changed or lost while the round ran: the next one knows.
                 tracing::debug!("the lease {id} waits on: {why}");
-            } else if !explained.contains(&id)
+                continue;
+            }
+            granted.push(id);
+            if !explained.contains(&id)
                 && let Some(entry) = self.leases.get_mut(&id)
             {
                 // What was recorded says why it waited.
                 entry.live.explanation = None;
             }
         }
+        let outcome = self.outcome(self.counters.rounds + 1, &granted, &round.left);
         for (id, why) in round.left {
             self.leave(id, &why, round.counts);
         }
@@ -306,5 +311,7 @@ impl Core {
         counters.last_round_us = round.round_us + began.elapsed().as_micros() as u64;
         counters.round_us += counters.last_round_us;
         counters.round_times.add(counters.last_round_us as f64 / 1e6);
+        let (round_us, considered) = (counters.last_round_us, round.considered);
+        self.note_round(outcome.map(|outcome| RoundOutcome { round_us, considered, ..outcome }));
     }
 }

@@ -150,10 +150,13 @@ fn a_watched_rival_that_takes_over_is_told_of_once() {
     let rival = FakePeer::new(Some(health(3, false)));
     let told = Arc::new(AtomicUsize::new(0));
     let tell = told.clone();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let answers = heard.clone();
     let watch = watch_rival(
         rival.peer(&key),
         false,
         || 3,
+        move |up| answers.lock().push(up),
         move || {
             tell.fetch_add(1, SeqCst);
         },
@@ -172,6 +175,7 @@ fn a_watched_rival_that_takes_over_is_told_of_once() {
         assert!(began.elapsed() < LONG, "nobody tells");
         std::thread::sleep(Duration::from_millis(5));
     }
+    assert!(heard.lock().contains(&true) && heard.lock().contains(&false), "{heard:?}");
     drop(watch);
     assert_eq!(told.load(SeqCst), 1);
 }

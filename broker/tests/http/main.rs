@@ -1,5 +1,6 @@
 //! The broker over real connections: its API, who may do what, bad input, encryption, and how it stops.
 
+mod dashboards;
 mod door;
 mod malformed;
 mod metrics;
@@ -10,3 +11,4 @@ mod roles;
 mod stop;
 mod support;
 mod tls;
+mod web;

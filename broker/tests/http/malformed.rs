@@ -133,7 +133,7 @@ fn bytes(kind: usize, tokens: &[(String, &'static str)], numbers: &mut Numbers) 
                 "/v1/nodes/%80",
                 "/v1/nodes/no%2Fsuch",
                 "/v2/leases",
-                "/",
+                "/ui/nothing",
                 "//",
                 "/v1/../../etc/passwd",
                 "/v1/leases/",

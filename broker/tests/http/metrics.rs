@@ -9,12 +9,12 @@ use crate::support::{broker, wish};
 
 /// A family of metrics, as its comments describe it.
 #[derive(Debug, Default)]
-struct Family {
+pub(crate) struct Family {
     kind: String,
     help: String,
     unit: String,
     /// The names of its samples, and their labels and values.
-    samples: Vec<(String, BTreeMap<String, String>, f64)>,
+    pub samples: Vec<(String, BTreeMap<String, String>, f64)>,
 }
 
 /// The suffixes that the samples of a kind have.
@@ -61,7 +61,7 @@ fn labels(text: &str) -> BTreeMap<String, String> {
 }
 
 /// The families of an exposition, which must be OpenMetrics to the letter.
-fn parse(text: &str) -> BTreeMap<String, Family> {
+pub(crate) fn parse(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();
     let body = text.strip_suffix("# EOF\n").expect("it ends with # EOF");

@@ -46,7 +46,7 @@ pub(crate) struct Bench {
 pub(crate) fn broker(more: &str) -> Bench {
     let scratch = Scratch::new();
     let directory = scratch.0.join("broker");
-    setup::init(&directory).unwrap();
+    setup::init(&directory, None).unwrap();
     let server = Server::start(&config(&directory, more)).unwrap();
     Bench { server, scratch }
 }

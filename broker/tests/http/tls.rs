@@ -45,7 +45,7 @@ fn secret(path: &Path, text: &str) {
 fn files() -> (Scratch, Authority, Authority) {
     let scratch = Scratch::new();
     let directory = scratch.0.join("broker");
-    setup::init(&directory).unwrap();
+    setup::init(&directory, None).unwrap();
     let (brokers, clients) = (authority("brokers"), authority("clients"));
     let (certificate, key) = brokers.sign("127.0.0.1");
     fs::write(directory.join("cert.pem"), certificate).unwrap();

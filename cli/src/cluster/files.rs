@@ -97,7 +97,7 @@ pub(super) fn prepare(
     let broken = |e: setup::SetupError| Failure::new(e.to_string());
     let broker = directory.join("broker");
     if !broker_config(cluster).exists() {
-        setup::init(&broker).map_err(broken)?;
+        setup::init(&broker, None).map_err(broken)?;
     }
     let key = setup::read_key(&broker.join("state")).map_err(broken)?;
     for node in &nodes {

@@ -224,6 +224,7 @@ fn greet(cluster: &OwnCluster, plan: &Plan) {
         ("run -- ./app", "a program with a whole GPU"),
         ("run --share 25% --gpu-memory 1GiB -- ./app", "with a part of one"),
         ("status", "what is going on"),
+        ("ui", "the same in a browser: prints the link"),
         ("explain LEASE", "why a program got its GPU, or waits"),
         ("cluster down", "stops it"),
     ];

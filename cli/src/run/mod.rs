@@ -16,14 +16,16 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use crate::control::is_implied;
 use crate::library::{self, Links};
-use crate::own_cluster::OwnCluster;
 use crate::{Failure, Outcome};
 use child::Ended;
 pub(crate) use child::Held;
 use container::Container;
 use lease::{Asked, LeaseArguments};
 use renewal::Leased;
+pub(crate) use renewal::{RELEASE_TIME, ticket_of, time_to_live};
+use rgpu_control::preload::{LIBRARY_PATH_VARIABLE, PRELOAD_VARIABLE, prepend, separators};
 use rgpu_control::settings::{
     self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, CONNECT_TIMEOUT_S, HARVEST_VARIABLE, IN_PROCESS_VARIABLE,
     LEASE_VARIABLE, LIBRARY_VARIABLE, NODE_VARIABLE, SERVER_VARIABLE, SOFT_CAPABILITY_VARIABLE,
@@ -34,6 +36,7 @@ use rgpu_control::units::{parse_bytes, parse_capability};
 use rgpu_protocol::transport::{
     CA_VARIABLE, Choice, ENCRYPT_VARIABLE, FINGERPRINT_VARIABLE, TRANSPORT_VARIABLE,
 };
+pub(crate) use seeking::first_unreachable;
 use statistics::{Report, Statistics};
 
 /// Start a CUDA program that uses a server's GPU instead of one in this machine.
@@ -249,10 +252,11 @@ fn find_device_source(arguments: &Arguments) -> Result<DeviceSource, Failure> {
         }
         return Ok(DeviceSource::Named);
     }
-    if lease.given() && !lease.broker_known() && OwnCluster::running().is_none() {
+    if lease.given() && !lease.broker_known() && !is_implied() {
         let option = lease.needs().unwrap_or("--broker-token-file");
         let text = format!(
-            "{option} wants a broker: say which with --broker URL or RGPU_BROKER, or start one with `rgpu cluster up`"
+            "{option} wants a broker: say which with --broker URL or RGPU_BROKER, join a cluster with `rgpu join`, or start one \
+             with `rgpu cluster up`"
         );
         return Err(Failure::with_status(text, 2));
     }
@@ -262,7 +266,7 @@ fn find_device_source(arguments: &Arguments) -> Result<DeviceSource, Failure> {
         return Ok(DeviceSource::Leased);
     }
     if !inherited && !settings::is_on(SERVER_VARIABLE) && !settings::is_on(IN_PROCESS_VARIABLE) {
-        if OwnCluster::running().is_some() {
+        if is_implied() {
             return Ok(DeviceSource::Leased);
         }
         return Err(Failure::with_status(
@@ -342,10 +346,12 @@ pub(crate) fn check_address(address: &str) -> Result<(), Failure> {
 fn preload(command: &mut Command) -> Result<Links, Failure> {
     let library = library::find()?;
     let links = Links::create(&library)?;
-    let old = std::env::var_os("LD_PRELOAD");
-    command.env("LD_PRELOAD", library::prepend(&links.preloadable(), old.as_deref(), b": "));
-    let old = std::env::var_os("LD_LIBRARY_PATH");
-    command.env("LD_LIBRARY_PATH", library::prepend(links.directory(), old.as_deref(), b":;"));
+    for (variable, entry) in
+        [(PRELOAD_VARIABLE, links.preloadable()), (LIBRARY_PATH_VARIABLE, links.directory().to_owned())]
+    {
+        let old = std::env::var_os(variable);
+        command.env(variable, prepend(&entry, old.as_deref(), separators(variable)));
+    }
     Ok(links)
 }
 

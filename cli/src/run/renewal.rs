@@ -16,7 +16,7 @@ use crate::{Failure, control};
 
 /// How long the program's end may be held up by giving the lease back. Only a broker that hangs takes so long; one that is away
 /// is known to be at once. What isn't given back is nobody's for as long as leases are good for.
-pub(super) const RELEASE_TIME: Duration = Duration::from_secs(10);
+pub(crate) const RELEASE_TIME: Duration = Duration::from_secs(10);
 /// Between two attempts to reach it.
 pub(super) const RETRY: Duration = Duration::from_millis(500);
 
@@ -157,7 +157,8 @@ impl Drop for Leased {
     }
 }
 
-fn ticket_of(lease: &Lease, key: &PrivateKey) -> Option<Ticket> {
+/// What a program is told of a lease; `None` where its token is not known.
+pub(crate) fn ticket_of(lease: &Lease, key: &PrivateKey) -> Option<Ticket> {
     Some(Ticket {
         lease: lease.id,
         token: lease.token.clone()?,
@@ -169,7 +170,7 @@ fn ticket_of(lease: &Lease, key: &PrivateKey) -> Option<Ticket> {
 }
 
 /// For how long a lease is good that was just granted, by the broker's clock alone.
-fn time_to_live(lease: &Lease) -> Duration {
+pub(crate) fn time_to_live(lease: &Lease) -> Duration {
     let ttl =
         lease.expires.zip(lease.granted).map_or(60, |(expires, granted)| expires.saturating_sub(granted));
     Duration::from_secs(ttl.clamp(1, 24 * 3600))
@@ -236,6 +237,7 @@ mod tests {
             submitted: 0,
             granted,
             expires,
+            ended: None,
             grants: Vec::new(),
             sizes: Vec::new(),
             servers: Vec::new(),

@@ -261,7 +261,7 @@ fn say_place(said: &mut String, place: u32, reason: &str) {
 }
 
 /// The first of a lease's servers to which no connection can be made, and why, in words.
-pub(super) fn first_unreachable(servers: &[LeaseServer]) -> Option<String> {
+pub(crate) fn first_unreachable(servers: &[LeaseServer]) -> Option<String> {
     servers.iter().find_map(|server| {
         let why = connect(&server.address).err()?;
         let (node, address) = (printable(&server.node), printable(&server.address));

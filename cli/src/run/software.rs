@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rgpu_control::libraries::{self, StandsIn};
+use rgpu_control::preload::{LIBRARY_PATH_VARIABLE, prepend, separators};
 use rgpu_control::settings::{
     self, IN_PROCESS_VARIABLE, LEASE_VARIABLE, SERVER_VARIABLE, SOFTWARE_TOOLS_VARIABLE,
 };
 
 use super::frameworks::{self, Python, Setting};
 use super::{Arguments, DeviceSource};
-use crate::library::{self, Links};
+use crate::library::Links;
 use crate::probe;
 
 /// Whether the program's device is a software GPU: said by the user, known from where it is, or asked of the server. What is not
@@ -72,7 +73,7 @@ pub(super) fn prepare(command: &mut Command, program: &OsStr, links: &Links) {
     command.env(SOFTWARE_TOOLS_VARIABLE, "1");
     let python = Python::of(Path::new(program));
     let path = command.get_envs().find(|(name, _)| *name == "LD_LIBRARY_PATH").and_then(|(_, value)| value);
-    let mut path = library::prepend(&links.software(), path, b":;");
+    let mut path = prepend(&links.software(), path, separators(LIBRARY_PATH_VARIABLE));
     // TensorFlow looks for the libraries of NVIDIA's packages nowhere else.
     if let Some(python) = python.as_ref().filter(|python| python.find("tensorflow/__init__.py").is_some()) {
         for folder in python.library_folders() {

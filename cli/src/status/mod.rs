@@ -159,6 +159,7 @@ pub(crate) fn example() -> Snapshot {
         submitted: rgpu_control::unix_time(),
         granted: None,
         expires: None,
+        ended: None,
         grants: Vec::new(),
         sizes: Vec::new(),
         servers: Vec::new(),

@@ -141,6 +141,9 @@ records! {
         pub granted: Option<u64>,
         /// Until when it is good, unless renewed.
         pub expires: Option<u64>,
+        /// When its end was decided, in seconds since 1970, where it is ending or has ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub ended: Option<u64>,
         /// What it gives, in the order of device ordinals.
         pub grants: Vec<Grant>,
         /// Of a lease that may be resized: what it has now of each; empty for others.

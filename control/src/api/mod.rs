@@ -5,6 +5,7 @@
 
 mod cluster;
 mod forecast;
+mod history;
 mod lease;
 mod machine;
 mod node;
@@ -20,6 +21,7 @@ pub use cluster::{
     Tenant, TokenList, TokenRequest, TokenWithdrawal, WithdrawnTokens,
 };
 pub use forecast::{Alternative, Basis, BlockingLease, StartEstimate};
+pub use history::{DeviceHistory, GrantedInRound, LeftInRound, NodeHistory, RoundOutcome};
 pub use lease::{
     ExplanationCandidate, ExplanationStep, Job, Lease, LeaseChange, LeaseExplanation, LeaseRequest,
     LeaseSize, LeaseState, LeasedNvme, Renewal,
@@ -51,6 +53,8 @@ pub mod paths {
     /// GET (node) `?seen=VERSION&wait_s=N`: [`super::Orders`], as soon as their version is above `seen`, at the latest after
     /// `wait_s` seconds (60 at most).
     pub const ORDERS: &str = "/v1/nodes/{name}/orders";
+    /// GET `?since=TIME`: [`super::NodeHistory`], of the last hour or of what came after a moment (in seconds since 1970).
+    pub const HISTORY: &str = "/v1/nodes/{name}/history";
     /// POST (admin): [`super::Drain`]: whether the node gets new leases.
     pub const DRAIN: &str = "/v1/nodes/{name}/drain";
     /// GET: [`super::Device`]s.
@@ -68,6 +72,8 @@ pub mod paths {
     pub const EXPLAIN: &str = "/v1/leases/{id}/explain";
     /// GET: [`super::Job`]s, what waits first.
     pub const JOBS: &str = "/v1/jobs";
+    /// GET: [`super::RoundOutcome`]s of the latest placement rounds, the oldest first.
+    pub const ROUNDS: &str = "/v1/rounds";
     /// GET: [`super::LearntProfile`]s; a tenant sees its own.
     pub const PROFILES: &str = "/v1/profiles";
     /// DELETE: forgets what was learnt of the caller's program; an administrator's request is about those of all tenants.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::cluster::{ClusterBuilder, DeviceSpec, NodeSpec, NumaSpec, WHOLE};
+use crate::cluster::{ClusterBuilder, DeviceSpec, NodeSpec, NumaSpec, SwitchSpec, WHOLE};
 use crate::ids::{CapabilitySet, DeviceId, DeviceKind, LinkId, ModelSet, NodeId, ProfileId};
 use crate::job::{DeviceRequest, Job, Task};
 use crate::profile::{Interference, Profile, Profiles};
@@ -523,6 +523,35 @@ fn history(config: &PolicyConfig, nodes: &[NodeSpec], jobs: &[Job]) -> Vec<(JobI
     }
     assert_eq!(*state.usage(), empty, "everything comes back");
     log
+}
+
+#[test]
+fn a_gang_goes_to_a_server_whose_network_carries_its_remote_devices() {
+    // Three devices of 150 Mbit/s each, one on each node: two are remote wherever the program is. From a, both would cross the uplink of a's
+    // rack, which carries one.
+    let rack =
+        |name: &str, uplink_mbps| SwitchSpec { name: name.into(), parent: Some("spine".into()), uplink_mbps };
+    let cluster = |uplink_mbps| {
+        let nodes = [("a", "one"), ("b", "two"), ("c", "two")];
+        let nodes = nodes.map(|(name, rack)| NodeSpec { switch: Some(rack.into()), ..node(name, 8, 1) });
+        let spine = SwitchSpec { name: "spine".into(), parent: None, uplink_mbps: 10_000 };
+        let builder =
+            ClusterBuilder::new().switch(spine).switch(rack("one", uplink_mbps)).switch(rack("two", 10_000));
+        let cluster = Arc::new(builder.nodes(nodes).build().unwrap());
+        ClusterState::new(cluster, Arc::new(Profiles::unknown()))
+    };
+    let three = DeviceRequest { traffic_mbps: 150, ..DeviceRequest::gpus(3) };
+    let gang = job(0, Task::new(1000, 1).with(three));
+    for (uplink_mbps, at) in [(10_000, Some(0)), (200, Some(1)), (100, None)] {
+        let mut state = cluster(uplink_mbps);
+        let decisions =
+            round(build(&config("drmaestro")).as_mut(), &mut state, &mut queue([gang.clone()]), 0.0);
+        assert_eq!(home(&decisions, 0).map(|(home, _)| home), at, "{uplink_mbps}: {:?}", decisions.left);
+        if at.is_none() {
+            assert_eq!(decisions.left, [(JobId(0), Reason::NoBandwidth)]);
+            assert_eq!(state.usage().totals().remote_milli[0], 0, "what was tried is given back");
+        }
+    }
 }
 
 proptest! {

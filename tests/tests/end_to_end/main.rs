@@ -24,6 +24,7 @@ mod round_trips;
 mod several;
 mod sharing;
 mod shim;
+mod slurm;
 mod tracing;
 
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
     tests.extend(bench::tests());
     tests.extend(packages::tests());
     tests.extend(cluster::tests());
+    tests.extend(slurm::tests());
     tests.extend(containers::tests());
     let code = rgpu_test_runner::main(tests);
     containers::finish();

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rgpu_control::LEASE_VARIABLE;
+use rgpu_control::preload::{LIBRARY_PATH_VARIABLE, PRELOAD_VARIABLE, prepend, separators};
 use rgpu_control::settings::{
     self, NVME_DEVICES_VARIABLE, Reader, SERVER_VARIABLE, SOFTWARE_TOOLS_VARIABLE, TOKEN_FILE_VARIABLE,
 };
@@ -75,9 +76,10 @@ impl Container {
                 line.engine
             ));
         }
-        for (name, ours) in
-            [("LD_PRELOAD", format!("{LINKS}/{}", library::FILE_NAME)), ("LD_LIBRARY_PATH", LINKS.into())]
-        {
+        for (name, ours) in [
+            (PRELOAD_VARIABLE, format!("{LINKS}/{}", library::FILE_NAME)),
+            (LIBRARY_PATH_VARIABLE, LINKS.into()),
+        ] {
             let list = line.variable(name).map(|value| value.to_string_lossy().into_owned());
             if let Some(list) = list.filter(|list| !list.split([':', ' ']).any(|entry| entry == ours)) {
                 return refuse(format!(
@@ -174,20 +176,21 @@ impl Container {
     /// Sets what the loader reads. What the image says itself stays behind that.
     fn set_loader_paths(&self, command: &Command, options: &mut Vec<OsString>) {
         let user_set = |name: &str| self.line.variable(name).is_some();
-        if !user_set("LD_PRELOAD") {
+        let image = |name: &str| self.image.variable(name);
+        if !user_set(PRELOAD_VARIABLE) {
             let ours = Path::new(LINKS).join(library::FILE_NAME);
-            let list = library::prepend(&ours, self.image.variable("LD_PRELOAD").as_deref(), b": ");
-            set(options, "LD_PRELOAD", &list);
+            let list = prepend(&ours, image(PRELOAD_VARIABLE).as_deref(), separators(PRELOAD_VARIABLE));
+            set(options, PRELOAD_VARIABLE, &list);
         }
         let software = value(command, SOFTWARE_TOOLS_VARIABLE).is_some_and(|value| value != "0");
         let tools = Path::new(LINKS).join(library::SOFTWARE);
-        if !user_set("LD_LIBRARY_PATH") {
-            let mut list =
-                library::prepend(Path::new(LINKS), self.image.variable("LD_LIBRARY_PATH").as_deref(), b":;");
+        if !user_set(LIBRARY_PATH_VARIABLE) {
+            let ends = separators(LIBRARY_PATH_VARIABLE);
+            let mut list = prepend(Path::new(LINKS), image(LIBRARY_PATH_VARIABLE).as_deref(), ends);
             if software {
-                list = library::prepend(&tools, Some(&list), b":;");
+                list = prepend(&tools, Some(&list), ends);
             }
-            set(options, "LD_LIBRARY_PATH", &list);
+            set(options, LIBRARY_PATH_VARIABLE, &list);
         }
         if software {
             // Of the packages in the image nothing is known: `rgpu run` in the container finds out more (docs/containers.md).

@@ -35,7 +35,8 @@ pub(super) fn explain(view: &mut View<'_>, waiting: &Waiting, decisions: &Decisi
         };
         let fixed: Vec<&DeviceRequest> = task.devices.iter().filter(|r| !view.disaggregated(r)).collect();
         explanation.steps.push(step(view, Phase::ServerCentric, arcs, &fixed, &chosen));
-        let home = at.map(|at| at.node).or_else(|| solo::cheapest_home(view, job, task).map(|arc| arc.node));
+        let home =
+            at.map(|at| at.node).or_else(|| solo::cheapest_home(view, job, task, &[]).map(|arc| arc.node));
         let Some(home) = home else { continue };
         for kind in DeviceKind::ALL {
             for (index, request) in task.devices.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::view::{Arc, View};
 use crate::cost;
-use crate::ids::DeviceKind;
+use crate::ids::{DeviceKind, NodeId};
 use crate::job::{Job, Task};
 use crate::placement::{Placement, TaskPlacement};
 use crate::policy::Reason;
@@ -61,11 +61,29 @@ fn can_keep_goal(view: &View<'_>, job: &Job) -> bool {
     !cost::violates(job, view.profiles.get(job.profile).best_s() * job.scale)
 }
 
+/// How many servers are tried for a task whose devices the network of the cheapest ones cannot reach.
+const MAX_HOMES: usize = 8;
+
+/// Places a task where it is cheapest: where the links of a server cannot carry the traffic of all of its devices, which only shows when
+/// they are taken one after the other, on the next cheapest server.
 fn place_task(view: &mut View<'_>, job: &Job, task: &Task) -> Result<TaskPlacement, Reason> {
-    let Some(home) = cheapest_home(view, job, task) else {
-        return Err(why_no_home(view, job, task));
-    };
-    let Some(mut at) = view.take_server(job, task, home.node, true) else { return Err(Reason::NoRoom) };
+    let mut tried: Vec<NodeId> = Vec::new();
+    loop {
+        let home = cheapest_home(view, job, task, &tried);
+        let home = match (home, tried.is_empty()) {
+            (Some(home), _) => home.node,
+            (None, true) => return Err(why_no_home(view, job, task)),
+            (None, false) => return Err(Reason::NoBandwidth),
+        };
+        match place_at(view, job, task, home) {
+            Err(Reason::NoBandwidth) if tried.len() + 1 < MAX_HOMES => tried.push(home),
+            placed => return placed,
+        }
+    }
+}
+
+fn place_at(view: &mut View<'_>, job: &Job, task: &Task, home: NodeId) -> Result<TaskPlacement, Reason> {
+    let Some(mut at) = view.take_server(job, task, home, true) else { return Err(Reason::NoRoom) };
     for kind in DeviceKind::ALL {
         for (number, request) in task.devices.iter().enumerate() {
             if request.kind != kind {
@@ -82,12 +100,13 @@ fn place_task(view: &mut View<'_>, job: &Job, task: &Task) -> Result<TaskPlaceme
     Ok(at)
 }
 
-/// The cheapest arc of the server-centric phase.
-pub(super) fn cheapest_home(view: &mut View<'_>, job: &Job, task: &Task) -> Option<Arc> {
+/// The cheapest arc of the server-centric phase, but for those to some servers.
+pub(super) fn cheapest_home(view: &mut View<'_>, job: &Job, task: &Task, but: &[NodeId]) -> Option<Arc> {
     let key = view.server_key(task);
     let mut best: Option<Arc> = None;
     for node in view.nodes() {
-        if let Ok(arc) = view.server_arc(job, task, &key, node)
+        if !but.contains(&node)
+            && let Ok(arc) = view.server_arc(job, task, &key, node)
             && best.is_none_or(|best| arc.cost < best.cost)
         {
             let milli: u64 = DeviceKind::ALL.into_iter().map(|kind| task.device_milli(kind)).sum();
@@ -155,6 +174,9 @@ fn place_devices(
                 break;
             }
             if !view.take_device(at, request, number, arc.node) {
+                // What was taken before may have used up the links.
+                let again = view.device_arc(job, task, request, &key, at.node, arc.node);
+                bandwidth |= again.is_err_and(|why| why.contains("bandwidth"));
                 break;
             }
             missing -= 1;

@@ -20,7 +20,8 @@ use std::sync::Arc;
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
-    pub(super) fn of(certificate: &[u8]) -> Self {
+    /// A certificate's (DER).
+    pub fn of(certificate: &[u8]) -> Self {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest(&SHA256, certificate).as_ref());
         Self(bytes)

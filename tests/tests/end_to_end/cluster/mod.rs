@@ -7,6 +7,7 @@ mod encrypted;
 mod examples;
 mod faults;
 mod harvest;
+mod join;
 mod nvidia;
 mod own;
 mod partitions;
@@ -18,6 +19,7 @@ mod servers_lost;
 mod state;
 mod tokens;
 mod waiting;
+mod web;
 
 use std::time::Duration;
 
@@ -35,6 +37,7 @@ const SOON: Duration = Duration::from_secs(60);
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = commands::tests();
     tests.extend(own::tests());
+    tests.extend(join::tests());
     tests.extend(tokens::tests());
     tests.extend(encrypted::tests());
     tests.extend(partitions::tests());
@@ -50,6 +53,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(waiting::tests());
     tests.extend(processors::tests());
     tests.extend(harvest::tests());
+    tests.extend(web::tests());
     tests
 }
 
