@@ -43,7 +43,7 @@ const PACKAGES: [Package; 3] = [
         name: "rgpu-server",
         title: "CUDA programs on GPUs elsewhere: service that offers GPUs",
         description: "Offers the GPUs of this machine, or software GPUs, to programs on other machines, through a broker. The service does \
-            not start before /etc/rgpu/serve.env and /etc/rgpu/node.token say which broker that is.",
+            not start before `rgpu join` has made the machine a node of a broker's cluster.",
         unit: Some("rgpu-serve.service"),
         configurations: &[("debian/serve.env", "etc/rgpu/serve.env")],
         state: "/var/cache/private/rgpu /var/cache/rgpu",

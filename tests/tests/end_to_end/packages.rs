@@ -58,7 +58,9 @@ impl Root {
         let fetch = |temporary: &Path| -> Result<PathBuf> {
             let tool = Packages::find(&["mmdebstrap"], "mmdebstrap")?;
             let mut command = tool.command("mmdebstrap")?;
-            command.args(["--quiet", "--variant=essential", "--include=libstdc++6", "bookworm"]).arg(temporary.join("root.tar"));
+            command
+                .args(["--quiet", "--variant=essential", "--include=libstdc++6", "bookworm"])
+                .arg(temporary.join("root.tar"));
             process::run(&mut command)?.success()?;
             Ok(temporary.to_owned())
         };
