@@ -106,7 +106,7 @@ fn after_help() -> String {
          {FINGERPRINT_VARIABLE}  certificates of servers that may be used, sha256:…, separated by commas; encrypts, too\n  \
          {CA_VARIABLE}   a file with certificates (PEM) that sign those of servers that may be used; encrypts, too\n  \
          RGPU_CONNECT_TIMEOUT  how many seconds connecting may take [default: {CONNECT_TIMEOUT_S}]\n  \
-         {LIBRARY_VARIABLE}  where librgpu.so is, if neither beside this command nor in ../lib"
+         {LIBRARY_VARIABLE}  where librgpu.so is, if neither beside this command nor in ../lib or ../lib/rgpu"
     )
 }
 

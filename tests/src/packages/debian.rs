@@ -43,7 +43,7 @@ const PACKAGES: [Package; 3] = [
         name: "rgpu-server",
         title: "CUDA programs on GPUs elsewhere: service that offers GPUs",
         description: "Offers the GPUs of this machine, or software GPUs, to programs on other machines, through a broker. The service does \
-            not start before /etc/rgpu/serve.env and /etc/rgpu/node.token say which broker that is.",
+            not start before `rgpu join` has made the machine a node of a broker's cluster.",
         unit: Some("rgpu-serve.service"),
         configurations: &[("debian/serve.env", "etc/rgpu/serve.env")],
         state: "/var/cache/private/rgpu /var/cache/rgpu",
@@ -70,7 +70,7 @@ pub fn make(contents: &Contents, scratch: &Path, folder: &Path) -> Result<Vec<Pa
 
 impl Package {
     fn make(&self, contents: &Contents, scratch: &Path, folder: &Path) -> Result<PathBuf> {
-        let root = scratch.join(self.name);
+        let root = scratch.join("debian").join(self.name);
         if root.exists() {
             fs::remove_dir_all(&root)?;
         }
@@ -103,8 +103,9 @@ impl Package {
         put(&packaging.join("debian/copyright"), &documents.join("copyright"), 0o644)?;
         let date = run(Command::new("date").args(["-R", "-u", "-d", &format!("@{}", contents.epoch)]))?;
         let changes = format!(
-            "{} ({VERSION}) unstable; urgency=medium\n\n  * What changed: CHANGELOG.md of the sources.\n\n -- {MAINTAINER}  {}\n",
+            "{} ({VERSION}) unstable; urgency=medium\n\n  * What changed: CHANGELOG.md of the sources.\n\n -- {}  {}\n",
             self.name,
+            maintainer(),
             String::from_utf8_lossy(&date).trim()
         );
         let file = documents.join("changelog");
@@ -120,10 +121,11 @@ impl Package {
             Some(_) => format!("rgpu (= {VERSION})"),
         };
         let control = format!(
-            "Package: {}\nVersion: {VERSION}\nArchitecture: {}\nMaintainer: {MAINTAINER}\nInstalled-Size: {kibibytes}\n\
+            "Package: {}\nVersion: {VERSION}\nArchitecture: {}\nMaintainer: {}\nInstalled-Size: {kibibytes}\n\
              Depends: {depends}\nSection: utils\nPriority: optional\nDescription: {}\n{}",
             self.name,
             self.architecture(contents),
+            maintainer(),
             self.title,
             wrapped(self.description)
         );
@@ -143,7 +145,11 @@ impl Package {
     }
 }
 
-const MAINTAINER: &str = "The rgpu contributors <rgpu@localhost>";
+/// Who answers for the packages, as Debian's tools are told: who publishes them sets both variables.
+fn maintainer() -> String {
+    let said = |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
+    format!("{} <{}>", said("DEBFULLNAME", "The rgpu contributors"), said("DEBEMAIL", "rgpu@example.org"))
+}
 
 fn fill_client(contents: &Contents, root: &Path) -> Result<()> {
     put(&contents.command, &root.join("usr/bin/rgpu"), 0o755)?;

@@ -18,6 +18,7 @@ mod memory;
 mod modules;
 mod nccl;
 mod nvml;
+mod packages;
 mod processes;
 mod round_trips;
 mod several;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     tests.extend(nvml::tests());
     tests.extend(gpu_check::tests());
     tests.extend(bench::tests());
+    tests.extend(packages::tests());
     tests.extend(cluster::tests());
     tests.extend(slurm::tests());
     tests.extend(containers::tests());

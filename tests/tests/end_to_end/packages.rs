@@ -1,0 +1,207 @@
+//! Packages of the built product: installed, used and removed in a root directory of Debian's own packages.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use rgpu_test_runner::{Skip, Test};
+use rgpu_tests::cached;
+use rgpu_tests::debian::Packages;
+use rgpu_tests::packages::{Contents, debian, wheel};
+use rgpu_tests::process::{self, Finished};
+use rgpu_tests::product::temporary;
+
+use crate::context::{plain, product};
+
+/// The tests.
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        Test::new("packages::debian_packages_are_installed_used_and_removed", debian_packages),
+        Test::new("packages::a_wheel_is_installed_used_and_removed", wheels),
+    ]
+}
+
+/// A directory that goes when the test has ended.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Scratch {
+    fn new(name: &str) -> Result<Self> {
+        let path = temporary(name);
+        fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+}
+
+fn contents(scratch: &Scratch) -> Result<Contents> {
+    Contents::collect(product()?.directory(), &scratch.0.join("contents"))
+}
+
+/// A root directory with Debian's essential packages and the library that nvcc's programs are linked with, in which commands run as its root user.
+struct Root {
+    directory: PathBuf,
+    bwrap: Packages,
+}
+
+impl Root {
+    fn create(scratch: &Scratch) -> Result<Self> {
+        let skip = |e: anyhow::Error| Skip(format!("it needs a root directory of Debian packages: {e:#}"));
+        let bwrap = Packages::find(&["bubblewrap"], "bwrap").map_err(skip)?;
+        let archive = cached::cache()?.join("debian-essential-bookworm");
+        let fetch = |temporary: &Path| -> Result<PathBuf> {
+            let tool = Packages::find(&["mmdebstrap"], "mmdebstrap")?;
+            let mut command = tool.command("mmdebstrap")?;
+            command
+                .args(["--quiet", "--variant=essential", "--include=libstdc++6", "bookworm"])
+                .arg(temporary.join("root.tar"));
+            process::run(&mut command)?.success()?;
+            Ok(temporary.to_owned())
+        };
+        cached::once(&archive, "Debian's essential packages", fetch).map_err(skip)?;
+        let directory = scratch.0.join("root");
+        fs::create_dir_all(&directory)?;
+        let mut tar = Command::new("tar");
+        tar.args(["--no-same-owner", "--exclude=./dev/*", "-xf"]).arg(archive.join("root.tar"));
+        process::run(tar.arg("-C").arg(&directory))?.success()?;
+        let root = Self { directory, bwrap };
+        root.run(&["/bin/true"]).and_then(Finished::success).map_err(skip)?;
+        Ok(root)
+    }
+
+    fn run(&self, words: &[&str]) -> Result<Finished> {
+        let mut command = self.bwrap.command("bwrap")?;
+        command.args([
+            "--unshare-user",
+            "--unshare-pid",
+            "--unshare-net",
+            "--uid",
+            "0",
+            "--gid",
+            "0",
+            "--die-with-parent",
+            "--bind",
+        ]);
+        command.arg(&self.directory).args([
+            "/",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--tmpfs",
+            "/tmp",
+            "--clearenv",
+        ]);
+        command.args(["--setenv", "PATH", "/usr/sbin:/usr/bin:/sbin:/bin", "--setenv", "HOME", "/tmp"]);
+        process::run(command.args(words))
+    }
+
+    fn files(&self) -> Result<BTreeSet<PathBuf>> {
+        let mut found = BTreeSet::new();
+        let mut folders = vec![self.directory.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder)? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    folders.push(entry.path());
+                }
+                found.insert(entry.path());
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn debian_packages() -> Result<()> {
+    let program = plain("vector_add")?;
+    let scratch = Scratch::new("debian-packages")?;
+    let root = Root::create(&scratch)?;
+    let out = scratch.0.join("out");
+    let made = debian::make(&contents(&scratch)?, &scratch.0, &out)?;
+    fs::copy(program, root.directory.join("vector_add"))?;
+    let mut names = Vec::new();
+    for file in &made {
+        let name = file.file_name().context("a name")?;
+        fs::copy(file, root.directory.join(name))?;
+        names.push(format!("/{}", name.to_string_lossy()));
+    }
+    // dpkg's own lists of what is there are kept by it; they are no part of what is compared.
+    let own = |path: &PathBuf| {
+        !path.starts_with(root.directory.join("var/lib/dpkg"))
+            && !path.starts_with(root.directory.join("var/log"))
+    };
+    let before: BTreeSet<PathBuf> = root.files()?.into_iter().filter(own).collect();
+
+    let mut install = vec!["dpkg", "--install"];
+    install.extend(names.iter().map(String::as_str));
+    root.run(&install)?.success()?;
+    let used =
+        root.run(&["rgpu", "run", "--in-process", "--workers", "2", "--", "/vector_add"])?.success()?;
+    ensure!(used.stdout.contains("vector_add: ok"), "{}", used.output());
+    root.run(&["rgpu", "broker", "--config", "/etc/rgpu/broker.toml", "--help"])?.success()?;
+    let unit = fs::read_to_string(root.directory.join("lib/systemd/system/rgpu-broker.service"))?;
+    ensure!(unit.contains("ExecStart=/usr/bin/rgpu broker --config /etc/rgpu/broker.toml"), "{unit}");
+    for installed in ["usr/share/man/man1/rgpu-run.1.gz", "usr/share/bash-completion/completions/rgpu"] {
+        // Essential systems leave manual pages out where dpkg is told so; the package has them.
+        let listed = root.run(&["dpkg", "--listfiles", "rgpu"])?.success()?;
+        ensure!(listed.stdout.contains(installed), "{installed} is missing: {}", listed.stdout);
+    }
+    let audit = root.run(&["dpkg", "--audit"])?.success()?;
+    ensure!(audit.stdout.trim().is_empty(), "{}", audit.stdout);
+    // A service cannot be there without the command.
+    let alone = root.run(&["dpkg", "--remove", "rgpu"])?;
+    ensure!(!alone.status.success(), "rgpu-broker depends on it: {}", alone.output());
+
+    root.run(&["dpkg", "--purge", "rgpu-server", "rgpu-broker", "rgpu"])?.success()?;
+    let after: BTreeSet<PathBuf> = root.files()?.into_iter().filter(own).collect();
+    let left: Vec<&PathBuf> = after.difference(&before).collect();
+    ensure!(
+        left.is_empty() && before.is_subset(&after),
+        "left: {left:?}, gone: {:?}",
+        before.difference(&after)
+    );
+    Ok(())
+}
+
+fn wheels() -> Result<()> {
+    let program = plain("vector_add")?;
+    let scratch = Scratch::new("wheel")?;
+    let contents = contents(&scratch)?;
+    let file = wheel::make(&contents, &scratch.0.join("out"))?;
+    // Its bytes depend on nothing but what it is made of.
+    let again = wheel::make(&contents, &scratch.0.join("again"))?;
+    ensure!(fs::read(&file)? == fs::read(&again)?, "the same binaries made another wheel");
+    let environment = scratch.0.join("environment");
+    let mut create = Command::new("python3");
+    let created = process::run(create.args(["-m", "venv"]).arg(&environment))?;
+    if !created.status.success() {
+        return Err(Skip(format!(
+            "it needs Python's venv (on Debian: apt-get install python3-venv): {}",
+            created.stderr.trim()
+        ))
+        .into());
+    }
+    let pip = |words: &[&str]| -> Result<Finished> {
+        let mut command = Command::new(environment.join("bin/pip"));
+        command.args(["--disable-pip-version-check", "--quiet"]).args(words);
+        process::run(&mut command)?.success()
+    };
+    let name = file.to_str().context("a path in UTF-8")?;
+    pip(&["install", "--no-index", name])?;
+    let mut run = rgpu_tests::product::clean(&environment.join("bin/rgpu"));
+    run.args(["run", "--in-process", "--"]).arg(program);
+    let used = process::run(&mut run)?.success()?;
+    ensure!(used.stdout.contains("vector_add: ok"), "{}", used.output());
+    pip(&["uninstall", "--yes", "rgpu"])?;
+    ensure!(
+        !environment.join("bin/rgpu").exists() && !environment.join("lib/rgpu").exists(),
+        "something is left"
+    );
+    Ok(())
+}
