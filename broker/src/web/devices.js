@@ -80,7 +80,7 @@ function one(node, devices, names) {
     h("h3", {}, node.name, " ", badge(node.state)),
     h("p", { class: "about" }, `${node.address}, rgpu ${node.version}, ${rate(node.nic_mbps)} network${heard}`),
     h("div", { class: "network" },
-      h("span", {}, `Network: ${rate(node.nic_in_mbps)} in, ${rate(node.nic_out_mbps)} out, of which others’ than leases’ ${rate(node.others_mbps)}`),
+      h("span", {}, `Network: ${rate(node.nic_in_mbps)} in, ${rate(node.nic_out_mbps)} out; not leases’: ${rate(node.others_mbps)}`),
       spark(both(history?.nic_in_mbps, history?.nic_out_mbps), both(history?.own_in_mbps, history?.own_out_mbps),
         "The last hour: all traffic, and that of leases", most)),
     table(h("span", { class: "unseen" }, `Devices of ${node.name}`), ["Device", "Time", "Memory", "Last hour", "Leases"], rows));

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::cached;
 use rgpu_tests::debian::Packages;
-use rgpu_tests::packages::{Contents, debian, wheel};
+use rgpu_tests::packages::{Architecture, Contents, debian, wheel};
 use rgpu_tests::process::{self, Finished};
 use rgpu_tests::product::temporary;
 
@@ -19,6 +19,7 @@ use crate::context::{plain, product};
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("packages::debian_packages_are_installed_used_and_removed", debian_packages),
+        Test::new("packages::debian_packages_from_other_folders_are_the_same_bytes", same_bytes),
         Test::new("packages::a_wheel_is_installed_used_and_removed", wheels),
     ]
 }
@@ -166,6 +167,38 @@ fn debian_packages() -> Result<()> {
         "left: {left:?}, gone: {:?}",
         before.difference(&after)
     );
+    Ok(())
+}
+
+fn same_bytes() -> Result<()> {
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        return Err(Skip("it needs dpkg-deb (on Debian it is always there)".into()).into());
+    }
+    let scratch = Scratch::new("same-bytes")?;
+    let make = |folder: &str| -> Result<Vec<Vec<u8>>> {
+        let place = scratch.0.join(folder);
+        fs::create_dir_all(place.join("manual"))?;
+        // Small files in place of the product: what dpkg-deb is given is what is looked at.
+        for name in ["rgpu", "librgpu.so", "completions.bash", "manual/rgpu.1"] {
+            fs::write(place.join(name), name)?;
+        }
+        let contents = Contents {
+            command: place.join("rgpu"),
+            library: place.join("librgpu.so"),
+            manual: place.join("manual"),
+            completions: vec![("bash", place.join("completions.bash"))],
+            architecture: Architecture::X86_64,
+            glibc_minor: 35,
+            epoch: 1_700_000_000,
+        };
+        let made = debian::make(&contents, &place.join("scratch"), &place.join("out"))?;
+        made.iter().map(|file| Ok(fs::read(file)?)).collect()
+    };
+    let first = make("a")?;
+    // Times are whole seconds in a package.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let second = make("another folder")?;
+    ensure!(first.len() == 3 && first == second, "the same contents made other packages");
     Ok(())
 }
 

@@ -258,7 +258,7 @@ fn endings() -> Result<()> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid| {
             let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.contains(&format!("slurmstepd: [{killed}."))
+            line.contains("slurmstepd") && line.contains(&format!(": [{killed}."))
         })
         .collect();
     ensure!(!steps.is_empty(), "the step's daemon was not found");
