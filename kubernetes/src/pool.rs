@@ -161,7 +161,7 @@ impl Kind {
     fn attributes(&self) -> BTreeMap<String, DeviceAttribute> {
         let text = |text: &str| DeviceAttribute {
             // Kubernetes takes 64 bytes.
-            string: Some(text.chars().take(64).scan(0, |length, c| fits(length, c)).collect()),
+            string: Some(text.chars().take(64).scan(0, fits).collect()),
             ..DeviceAttribute::default()
         };
         let truth = |truth| DeviceAttribute { bool: Some(truth), ..DeviceAttribute::default() };

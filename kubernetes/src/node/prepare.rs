@@ -30,7 +30,7 @@ pub(super) struct Preparer {
 /// What the API server says of a claim.
 pub(super) enum Found {
     /// It is allocated and in use.
-    Good(Wanted),
+    Good(Box<Wanted>),
     /// It is not to have a lease, and why.
     Bad(String),
     /// The API server cannot be asked, and why.
@@ -145,7 +145,7 @@ impl Preparer {
             Some(Ok(_)) if !is_reserved(&claim) => {
                 Found::Bad(format!("the claim {namespace}/{name} is not reserved for a pod"))
             }
-            Some(Ok(wanted)) => Found::Good(wanted),
+            Some(Ok(wanted)) => Found::Good(Box::new(wanted)),
         }
     }
 
