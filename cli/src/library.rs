@@ -22,9 +22,7 @@ pub(crate) const FILE_NAME: &str = "librgpu.so";
 
 /// The names under which programs look for what the library replaces.
 pub(crate) fn link_names() -> impl Iterator<Item = &'static str> {
-    let own =
-        ["libcudart.so.12", "libcudart.so.13", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", FILE_NAME];
-    own.into_iter().chain(libraries::files(StandsIn::Always))
+    libraries::links().chain([FILE_NAME])
 }
 
 /// Modes of directories: for this user alone, and for all to read.

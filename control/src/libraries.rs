@@ -57,6 +57,13 @@ pub fn files(stands_in: StandsIn) -> impl Iterator<Item = &'static str> {
     libraries.flat_map(|library| library.files.iter().map(|(file, _)| *file))
 }
 
+/// The names under which programs look for what `librgpu.so` replaces on every machine: CUDA's runtime and driver, NVML, and
+/// [libraries](StandsIn::Always).
+pub fn links() -> impl Iterator<Item = &'static str> {
+    let own = ["libcudart.so.12", "libcudart.so.13", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
+    own.into_iter().chain(files(StandsIn::Always))
+}
+
 /// The library with a file of this name, and the version of CUDA that the file belongs to.
 pub fn of_file(file: &[u8]) -> Option<(&'static Library, u32)> {
     LIBRARIES.iter().find_map(|library| {

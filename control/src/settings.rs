@@ -313,6 +313,11 @@ pub fn all() -> Vec<Setting> {
             &"",
             "the authority (PEM) that signs clients' certificates: `--tls-client-ca`",
         ),
+        command(
+            "RGPU_KUBERNETES_SECRET_FILE",
+            &"none",
+            "the file with the secret that the parts of the Kubernetes driver share: `rgpu-kubernetes --secret-file` (docs/kubernetes.md)",
+        ),
         tests(
             "RGPU_TEST_BINARIES",
             &"built first",

@@ -4,7 +4,8 @@
 //! memory of `rgpu run`'s own (a memory file of mode 0600, sealed), and [`RGPU_LEASE`](crate::LEASE_VARIABLE) names it as
 //! `/proc/PID/fd/N`. Other processes of the same user can open that, so the program's children can, whatever descriptors they close; and
 //! it is gone in the moment in which `rgpu run` is. When the lease is renewed or changed, another memory file takes the place of the
-//! first under the same name, in one step. Any other file of mode 0600 with a ticket does as well.
+//! first under the same name, in one step. Any other file of mode 0600 with a ticket does as well, and in a container one that was
+//! mounted read-only.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -17,6 +18,7 @@ use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::LeaseId;
+use crate::api::Lease;
 use crate::token::PrivateKey;
 
 /// A server that a lease gives devices of.
@@ -59,11 +61,24 @@ pub struct Ticket {
 const MAX_TICKET: u64 = 1 << 20;
 
 impl Ticket {
-    /// Reads the ticket in a file. One that others may read is refused.
+    /// The ticket of a lease, for its holder; `None` where the broker shows no token: it shows that of an active lease, to its tenant.
+    pub fn of(lease: &Lease, key: &PrivateKey) -> Option<Self> {
+        Some(Self {
+            lease: lease.id,
+            token: lease.token.clone()?,
+            key: key.to_text(),
+            transport: lease.transport.clone(),
+            servers: lease.servers.clone(),
+            ca: lease.ca.clone(),
+        })
+    }
+
+    /// Reads the ticket in a file. One that others may read is refused, unless it lies on a file system that is mounted read-only: so
+    /// containers are given theirs, of whose users the giver knows nothing.
     pub fn read(path: &Path) -> io::Result<Self> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("the lease in {}: {e}", path.display()));
         let about = fs::metadata(path).map_err(named)?;
-        if about.mode() & 0o077 != 0 {
+        if about.mode() & 0o077 != 0 && !is_read_only(path) {
             let text = format!("the lease in {} is readable by others: chmod 600 it", path.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
@@ -101,8 +116,20 @@ impl Ticket {
 
     /// Writes it to a file, in one step, so that readers find either the old or the new one.
     pub fn write(&self, path: &Path) -> io::Result<()> {
+        self.write_with_mode(path, 0o600)
+    }
+
+    /// Writes it to a file that every user of a container can read, for a folder that nobody else reaches and the container has
+    /// mounted read-only. Which user a container's program is, and as whom files outside appear there, is known to nobody before.
+    pub fn write_for_container(&self, path: &Path) -> io::Result<()> {
+        self.write_with_mode(path, 0o444)
+    }
+
+    fn write_with_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         let new = path.with_extension(format!("new-{}", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        // One that a killed process has left may have another mode.
+        let _ = fs::remove_file(&new);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
         file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)?;
         fs::rename(&new, path)
     }
@@ -112,6 +139,11 @@ impl Ticket {
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the lease's key is damaged");
         PrivateKey::parse(&self.key).ok_or_else(damaged)
     }
+}
+
+/// Whether a file lies on a file system that is mounted read-only.
+fn is_read_only(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|about| about.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
 /// A ticket that this user's processes can read.
@@ -182,6 +214,12 @@ mod tests {
         assert_eq!(Ticket::read(&path).unwrap(), ticket);
         assert_eq!(ticket.private_key().unwrap().to_text(), ticket.key);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(Ticket::read(&path).unwrap_err().to_string().contains("readable by others"));
+        fs::remove_file(&path).unwrap();
+        // One for a container is refused where it is not mounted as one.
+        ticket.write_for_container(&path).unwrap();
+        ticket.write_for_container(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o444);
         assert!(Ticket::read(&path).unwrap_err().to_string().contains("readable by others"));
         fs::remove_file(&path).unwrap();
         assert!(Ticket::read(Path::new("/proc/self")).is_err());

@@ -132,6 +132,7 @@ impl Core {
             leases: live.leases.len() as u32,
             peers: live.peers.clone(),
             controls: about.controls.clone(),
+            tls: about.tls,
         }
     }
 
@@ -163,6 +164,7 @@ impl Core {
             leases: 0,
             peers: Vec::new(),
             controls: None,
+            tls: false,
         }));
         views
     }

@@ -93,7 +93,7 @@ impl Leased {
     pub(super) fn new(broker: Broker, lease: &Lease, key: &PrivateKey) -> Result<Self, Failure> {
         let id = lease.id;
         let ttl = time_to_live(lease);
-        let ticket = ticket_of(lease, key).ok_or_else(|| {
+        let ticket = Ticket::of(lease, key).ok_or_else(|| {
             Failure::new(format!("The broker granted the lease {id} without a token for it"))
         })?;
         let published = ticket.publish();
@@ -155,18 +155,6 @@ impl Drop for Leased {
     fn drop(&mut self) {
         self.end(Why::Unused);
     }
-}
-
-/// What a program is told of a lease; `None` where its token is not known.
-pub(crate) fn ticket_of(lease: &Lease, key: &PrivateKey) -> Option<Ticket> {
-    Some(Ticket {
-        lease: lease.id,
-        token: lease.token.clone()?,
-        key: key.to_text(),
-        transport: lease.transport.clone(),
-        servers: lease.servers.clone(),
-        ca: lease.ca.clone(),
-    })
 }
 
 /// For how long a lease is good that was just granted, by the broker's clock alone.
@@ -263,7 +251,7 @@ mod tests {
         assert_eq!(time_to_live(&lease(Some(1000), Some(900))), Duration::from_secs(1));
         assert_eq!(time_to_live(&lease(None, Some(900))), Duration::from_secs(60));
         let key = PrivateKey::generate();
-        assert_eq!(ticket_of(&lease(None, None), &key).unwrap().key, key.to_text());
-        assert!(ticket_of(&Lease { token: None, ..lease(None, None) }, &key).is_none());
+        assert_eq!(Ticket::of(&lease(None, None), &key).unwrap().key, key.to_text());
+        assert!(Ticket::of(&Lease { token: None, ..lease(None, None) }, &key).is_none());
     }
 }

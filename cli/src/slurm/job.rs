@@ -23,7 +23,7 @@ use rgpu_control::{Broker, LeaseId};
 use super::lease::obtain;
 use crate::control::{BrokerArguments, explain};
 use crate::library::{self, Links};
-use crate::run::{RELEASE_TIME, ticket_of};
+use crate::run::RELEASE_TIME;
 use crate::{Failure, Outcome};
 
 /// How often it is looked whether a job is over.
@@ -148,7 +148,7 @@ fn tell(
     key: &PrivateKey,
     links: &Links,
 ) -> Result<(), Failure> {
-    let ticket = ticket_of(lease, key).ok_or_else(|| {
+    let ticket = Ticket::of(lease, key).ok_or_else(|| {
         Failure::new(format!("The broker granted the lease {} without a token for it", lease.id))
     })?;
     let record = JobRecord {

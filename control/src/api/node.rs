@@ -348,6 +348,9 @@ records! {
         /// What the node can hold leases to, beside devices.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub controls: Option<ProcessorControls>,
+        /// Whether its server encrypts data connections for programs that want it.
+        #[serde(default)]
+        pub tls: bool,
     }
     /// A device, as the broker sees it.
     pub struct Device {

@@ -11,6 +11,7 @@ mod context;
 mod driver;
 mod encryption;
 mod gpu_check;
+mod kubernetes;
 mod loss;
 mod mathematics;
 mod matrix;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
     tests.extend(bench::tests());
     tests.extend(packages::tests());
     tests.extend(cluster::tests());
+    tests.extend(kubernetes::tests());
     tests.extend(slurm::tests());
     tests.extend(containers::tests());
     let code = rgpu_test_runner::main(tests);
