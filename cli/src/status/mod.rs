@@ -120,6 +120,7 @@ pub(crate) fn example() -> Snapshot {
         version: "0.1.0".into(),
         devices: 1,
         leases: 1,
+        tls: false,
         nvmes: Vec::new(),
         peers: Vec::new(),
         controls: None,
