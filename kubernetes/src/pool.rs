@@ -57,6 +57,9 @@ pub struct Pool {
     kinds: BTreeMap<String, Kind>,
 }
 
+/// The attribute of the longest time between nodes.
+pub(crate) const DISTANCE: &str = "distanceMicroseconds";
+
 impl Pool {
     /// What the broker lists.
     pub fn of(nodes: &[api::Node], devices: &[api::Device]) -> Self {
@@ -177,7 +180,7 @@ impl Kind {
         ]);
         if self.there > 0 {
             all.insert("bandwidthMbps".into(), number(self.bandwidth_mbps));
-            all.insert("distanceMicroseconds".into(), number(self.distance_us));
+            all.insert(DISTANCE.into(), number(self.distance_us));
         }
         // `8.0` is written as the version 8.0.0.
         if let Some((major, minor)) = self.capability.split_once('.')

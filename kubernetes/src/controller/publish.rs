@@ -8,7 +8,7 @@ use kube::{Api, Client, ResourceExt};
 
 use crate::leases::Leases;
 use crate::names::{DRIVER, POOL};
-use crate::pool::Pool;
+use crate::pool::{DISTANCE, Pool};
 
 /// Publishes what the broker lists, for ever. While the broker is away, what was published stays.
 pub(super) async fn keep(client: Client, leases: Leases, every: Duration) {
@@ -71,14 +71,34 @@ async fn publish(api: &Api<ResourceSlice>, pool: &Pool) -> Result<Option<i64>, k
     Ok(Some(generation))
 }
 
-/// Whether two say the same. An API server writes quantities in a form of its own, such as `2Gi` for 2147483648.
+/// Whether two say the same. An API server writes quantities in a form of its own, such as `2Gi` for 2147483648; and a distance is measured
+/// anew all the time, so that only what is much different counts.
 fn is_same(published: &ResourceSliceSpec, wanted: &ResourceSliceSpec) -> bool {
+    let mut published = published.clone();
+    for device in published.devices.iter_mut().flatten() {
+        let same = wanted.devices.iter().flatten().find(|other| other.name == device.name);
+        let new = same.and_then(|other| other.attributes.as_ref()?.get(DISTANCE)?.int);
+        let old =
+            device.attributes.as_mut().and_then(|all| all.get_mut(DISTANCE)).and_then(|one| one.int.as_mut());
+        if let (Some(old), Some(new)) = (old, new)
+            && is_near(*old, new)
+        {
+            *old = new;
+        }
+    }
+    let published = &published;
     let plain = |spec: &ResourceSliceSpec| {
         let mut value = serde_json::to_value(spec).unwrap_or_default();
         normalize(&mut value);
         value
     };
     plain(published) == plain(wanted)
+}
+
+/// Whether two times in microseconds differ by less than half a millisecond, or by less than a factor of two.
+fn is_near(one: i64, other: i64) -> bool {
+    let (less, more) = (one.min(other), one.max(other));
+    more - less < 500 || more < less.saturating_mul(2)
 }
 
 fn normalize(value: &mut serde_json::Value) {
@@ -104,5 +124,30 @@ fn normalize(value: &mut serde_json::Value) {
             None => normalize(item),
         }),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
+    use std::collections::BTreeMap;
+
+    fn spec(distance_us: i64, model: &str) -> ResourceSliceSpec {
+        let text = DeviceAttribute { string: Some(model.into()), ..DeviceAttribute::default() };
+        let distance = DeviceAttribute { int: Some(distance_us), ..DeviceAttribute::default() };
+        let attributes = BTreeMap::from([("model".into(), text), (DISTANCE.into(), distance)]);
+        let device = Device { name: "d".into(), attributes: Some(attributes), ..Device::default() };
+        ResourceSliceSpec { devices: Some(vec![device]), ..ResourceSliceSpec::default() }
+    }
+
+    #[test]
+    fn a_distance_is_written_again_where_it_is_much_different() {
+        for (old, new, same) in
+            [(40, 40, true), (40, 400, true), (40, 4000, false), (4000, 7000, true), (9000, 4000, false)]
+        {
+            assert_eq!(is_same(&spec(old, "m"), &spec(new, "m")), same, "{old} and {new}");
+        }
+        assert!(!is_same(&spec(40, "m"), &spec(40, "n")));
     }
 }
