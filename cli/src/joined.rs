@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rgpu_control::files;
 use rgpu_control::token::Role;
 use serde::{Deserialize, Serialize};
 
@@ -138,10 +139,7 @@ impl Joined {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        match fs::remove_file(self.0.join(name)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            _ => Ok(()),
-        }
+        files::remove(&self.0.join(name))
     }
 }
 

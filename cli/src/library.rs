@@ -13,12 +13,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rgpu_control::libraries::{self, StandsIn};
+pub(crate) use rgpu_control::preload::LIBRARY as FILE_NAME;
 use rgpu_control::settings::{self, LIBRARY_VARIABLE};
 
 use crate::Failure;
-
-/// The library's file name.
-pub(crate) const FILE_NAME: &str = "librgpu.so";
 
 /// The names under which programs look for what the library replaces.
 pub(crate) fn link_names() -> impl Iterator<Item = &'static str> {

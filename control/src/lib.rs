@@ -5,6 +5,7 @@
 //!   token* says what a program may use, and is checked by servers without asking the broker.
 //! - [`proof`]: what a program shows a server: a lease token, and the proof that it was issued to this program's holder.
 //! - [`ticket`]: the file by which a program is told its lease.
+//! - [`files`]: small files that several processes share.
 //! - [`libraries`]: NVIDIA's libraries that `librgpu.so` stands in for.
 //! - [`preload`]: how a program is made to load `librgpu.so`.
 //! - [`request`]: requests for leases, and by what a broker knows a program again.
@@ -19,6 +20,7 @@
 pub mod api;
 #[cfg(feature = "client")]
 mod client;
+pub mod files;
 mod id;
 pub mod libraries;
 pub mod preload;

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// The library's file name.
+pub const LIBRARY: &str = "librgpu.so";
 /// The list of libraries that a program loads before all others.
 pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// The list of directories where a program looks for libraries first.

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::LeaseId;
+use crate::files;
 use crate::preload::{LIBRARY_PATH_VARIABLE, PRELOAD_VARIABLE};
 
 /// What Slurm puts before the names of variables that a plugin sets for a job's prolog and epilog.
@@ -154,11 +154,8 @@ impl JobFiles {
     /// # Errors
     /// What the system says.
     pub fn write(&self, record: &JobRecord) -> io::Result<()> {
-        let new = self.record.with_extension(format!("new-{}", std::process::id()));
-        fs::write(&new, serde_json::to_vec(record)?)?;
-        // Tasks read it as the job's user, whatever the umask is.
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o644))?;
-        fs::rename(new, &self.record)
+        // Tasks read it as the job's user.
+        files::replace(&self.record, 0o644, &serde_json::to_vec(record)?)
     }
 
     /// Removes both files; the record first, by whose absence others see that the job is over.
@@ -166,13 +163,8 @@ impl JobFiles {
     /// # Errors
     /// What the system says, unless they are gone already.
     pub fn remove(&self) -> io::Result<()> {
-        for file in [&self.record, &self.ticket] {
-            match fs::remove_file(file) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-        }
-        Ok(())
+        files::remove(&self.record)?;
+        files::remove(&self.ticket)
     }
 }
 

@@ -7,10 +7,10 @@
 //! first under the same name, in one step. Any other file of mode 0600 with a ticket does as well, and in a container one that was
 //! mounted read-only.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LeaseId;
 use crate::api::Lease;
+use crate::files;
 use crate::token::PrivateKey;
 
 /// A server that a lease gives devices of.
@@ -126,12 +127,7 @@ impl Ticket {
     }
 
     fn write_with_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let new = path.with_extension(format!("new-{}", std::process::id()));
-        // One that a killed process has left may have another mode.
-        let _ = fs::remove_file(&new);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
-        file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)?;
-        fs::rename(&new, path)
+        files::replace(path, mode, &serde_json::to_vec(self).map_err(io::Error::other)?)
     }
 
     /// The holder's private key.

@@ -5,16 +5,14 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rgpu_control::LEASE_VARIABLE;
-use rgpu_control::libraries;
+use rgpu_control::preload::{LIBRARY, PRELOAD_VARIABLE};
+use rgpu_control::{LEASE_VARIABLE, files, libraries};
 use serde::Serialize;
 
 /// Where a container finds the library.
 pub const LIBRARIES: &str = "/opt/rgpu/lib";
 /// Where a container finds its ticket.
 pub const LEASE: &str = "/opt/rgpu/lease";
-/// The library's file.
-const LIBRARY: &str = "librgpu.so";
 /// The ticket's file.
 pub const TICKET: &str = "ticket";
 
@@ -41,7 +39,7 @@ impl Edits {
     pub fn new(library: &Path, lease: &Path) -> Self {
         Self {
             environment: vec![
-                ("LD_PRELOAD", format!("{LIBRARIES}/{LIBRARY}")),
+                (PRELOAD_VARIABLE, format!("{LIBRARIES}/{LIBRARY}")),
                 (LEASE_VARIABLE, format!("{LEASE}/{TICKET}")),
             ],
             mounts: vec![
@@ -117,14 +115,7 @@ pub fn write_cdi(folder: &Path, uid: &str, edits: &Edits) -> io::Result<()> {
         }],
     };
     fs::create_dir_all(folder)?;
-    write_in_one_step(&cdi_file(folder, uid), &serde_json::to_vec_pretty(&spec)?)
-}
-
-/// Writes a file in the place of another one, so that readers find either of them.
-pub(crate) fn write_in_one_step(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension(format!("new-{}", std::process::id()));
-    fs::write(&new, bytes)?;
-    fs::rename(&new, path)
+    files::replace(&cdi_file(folder, uid), 0o644, &serde_json::to_vec_pretty(&spec)?)
 }
 
 /// Brings the library to a folder of the node, below `base`, that is named by its contents: containers that were started with an earlier

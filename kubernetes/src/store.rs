@@ -8,13 +8,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rgpu_control::LeaseId;
 use rgpu_control::ticket::Ticket;
+use rgpu_control::{LeaseId, files};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::claim::Allocated;
-use crate::container::{TICKET, write_in_one_step};
+use crate::container::TICKET;
 use crate::names::is_plain;
 
 /// What is prepared for a claim, or for a container of the device plugin.
@@ -116,7 +116,7 @@ impl Locked<'_> {
         fs::set_permissions(&lease, fs::Permissions::from_mode(0o755))?;
         ticket.write_for_container(&lease.join(TICKET))?;
         let about = serde_json::to_vec(prepared)?;
-        write_in_one_step(&self.store.folder(&prepared.id).join("about.json"), &about)
+        files::replace(&self.store.folder(&prepared.id).join("about.json"), 0o644, &about)
     }
 
     /// Writes a renewed ticket, where what it is for is prepared still.
@@ -142,13 +142,11 @@ impl Locked<'_> {
         }
         // What reads this as prepared goes first.
         let folder = self.store.folder(id);
-        for done in [fs::remove_file(folder.join("about.json")), fs::remove_dir_all(&folder)] {
-            match done {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                other => other?,
-            }
+        files::remove(&folder.join("about.json"))?;
+        match fs::remove_dir_all(&folder) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 

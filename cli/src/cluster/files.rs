@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rgpu_broker::setup;
+use rgpu_control::files;
 use rgpu_control::token::Role;
 use serde::{Deserialize, Serialize};
 
@@ -49,18 +50,12 @@ impl State {
 
     /// Writes it, so that readers find the old or the new text and nothing between.
     pub(super) fn write(&self, cluster: &OwnCluster) -> io::Result<()> {
-        replace(&path(cluster), &serde_json::to_vec(self)?)
+        files::replace(&path(cluster), 0o644, &serde_json::to_vec(self)?)
     }
 }
 
 fn path(cluster: &OwnCluster) -> PathBuf {
     cluster.directory.join("state.json")
-}
-
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    fs::write(&new, text)?;
-    fs::rename(&new, path)
 }
 
 /// Where a node's token is.
@@ -114,7 +109,7 @@ pub(super) fn prepare(
     let plan = Plan { broker: format!("127.0.0.1:{}", choose_port(port, last)?), nodes };
     let path = cluster.plan_path();
     let text = serde_json::to_vec_pretty(&plan).map_err(|e| Failure::new(e.to_string()))?;
-    replace(&path, &text).map_err(failed(&path))?;
+    files::replace(&path, 0o644, &text).map_err(failed(&path))?;
     Ok(plan)
 }
 
@@ -184,10 +179,7 @@ pub(super) fn remove(cluster: &OwnCluster) -> Result<(), Failure> {
         }
     }
     for path in [path(cluster), cluster.lock_path(), cluster.plan_path()] {
-        match fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
-            _ => {}
-        }
+        files::remove(&path).map_err(failed)?;
     }
     // What is left belongs to somebody else.
     fs::remove_dir(directory).map_err(failed)

@@ -72,7 +72,8 @@ fn may_compile(program: &Path) -> bool {
 pub(super) fn prepare(command: &mut Command, program: &OsStr, links: &Links) {
     command.env(SOFTWARE_TOOLS_VARIABLE, "1");
     let python = Python::of(Path::new(program));
-    let path = command.get_envs().find(|(name, _)| *name == "LD_LIBRARY_PATH").and_then(|(_, value)| value);
+    let path =
+        command.get_envs().find(|(name, _)| *name == LIBRARY_PATH_VARIABLE).and_then(|(_, value)| value);
     let mut path = prepend(&links.software(), path, separators(LIBRARY_PATH_VARIABLE));
     // TensorFlow looks for the libraries of NVIDIA's packages nowhere else.
     if let Some(python) = python.as_ref().filter(|python| python.find("tensorflow/__init__.py").is_some()) {

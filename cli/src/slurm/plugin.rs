@@ -7,6 +7,8 @@ use std::process::{Command, ExitCode};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSymbol};
 
+use rgpu_control::files;
+
 use crate::library::find_beside;
 use crate::{Failure, Outcome};
 
@@ -52,16 +54,10 @@ pub(super) fn main(arguments: &Arguments) -> Outcome {
     let mut bytes = fs::read(&built).map_err(|e| cannot("read", &built, &e))?;
     let at = version_at(&bytes).ok_or_else(|| cannot("use", &built, &"it is not rgpu's Slurm plugin"))?;
     bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
-    write(&arguments.output, &bytes).map_err(|e| cannot("write", &arguments.output, &e))?;
+    // In one step: Slurm may have the old one open.
+    files::replace(&arguments.output, 0o644, &bytes).map_err(|e| cannot("write", &arguments.output, &e))?;
     println!("{} is for Slurm {release}", arguments.output.display());
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes a file in one step: Slurm may have the old one open.
-fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let new = path.with_extension(format!("new-{}", std::process::id()));
-    fs::write(&new, bytes)?;
-    fs::rename(new, path)
 }
 
 /// The release that is installed here.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::{Api, Client, ResourceExt};
 use rgpu_control::api::{Lease, LeaseState};
-use rgpu_control::unix_time;
+use rgpu_control::{files, unix_time};
 
 use crate::claim::{Wanted, is_over, is_reserved, wanted};
 use crate::container::{Edits, cdi_file, write_cdi};
@@ -106,10 +106,7 @@ impl Preparer {
             return Ok(()); // nothing can have been prepared
         }
         let done = self.store.lock().and_then(|locked| {
-            match std::fs::remove_file(cdi_file(&self.cdi, uid)) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
+            files::remove(&cdi_file(&self.cdi, uid))?;
             locked.remove(uid)
         });
         done.map_err(|e| format!("what was prepared for the claim is not removed: {e}"))
