@@ -125,6 +125,8 @@ impl Podman {
     pub fn settle(&self, command: &mut Command) {
         command.env("CONTAINERS_CONF", self.directory.join("containers.conf"));
         command.env("XDG_RUNTIME_DIR", self.runtime_directory());
+        // Podman makes files there.
+        command.env("XDG_CONFIG_HOME", self.directory.join("config"));
     }
 
     /// The user's directory for what runs, where rgpu keeps copies of tickets.

@@ -82,6 +82,9 @@ impl Product {
 /// The variable that says where the cluster of `rgpu cluster` is.
 pub const CLUSTER_DIRECTORY: &str = "RGPU_CLUSTER_DIR";
 
+/// Nothing is there, and not even root can make anything there.
+const NOWHERE: &str = "/proc/nonexistent";
+
 /// A command without any of rgpu's own variables, and without anything preloaded. It finds no cluster of this user's.
 pub fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
@@ -91,8 +94,8 @@ pub fn clean(program: &Path) -> Command {
             command.env_remove(&key);
         }
     }
-    command.env(CLUSTER_DIRECTORY, "/nonexistent");
-    command.env("XDG_CONFIG_HOME", "/nonexistent"); // where a cluster that was joined would be
+    command.env(CLUSTER_DIRECTORY, NOWHERE);
+    command.env("XDG_CONFIG_HOME", NOWHERE); // where a cluster that was joined would be
     command
 }
 

@@ -176,7 +176,10 @@ mod tests {
         assert!((found.processor() - 3.0).abs() < 1e-6);
         assert!((found.network_percent() - 35.0).abs() < 1e-6);
         assert!(
-            Breakdown::of_trace(Path::new("/nonexistent"), 1.0).unwrap_err().to_string().contains("trace")
+            Breakdown::of_trace(Path::new("/proc/nonexistent"), 1.0)
+                .unwrap_err()
+                .to_string()
+                .contains("trace")
         );
     }
 }
