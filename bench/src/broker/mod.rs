@@ -97,13 +97,15 @@ struct Report {
 
 impl Options {
     /// How the configuration of a broker that is started here differs from the example's.
-    fn settings(&self) -> [(&'static str, String); 4] {
+    fn settings(&self) -> [(&'static str, String); 5] {
         // All simulated machines have one address.
         let connections = (self.nodes * 3 + 8192).to_string();
         [
             ("max_connections", connections.clone()),
             ("max_connections_per_address", connections),
             ("heartbeat_ms", self.heartbeat_ms.to_string()),
+            // A node that is heard seldom is silent for longer before it is lost.
+            ("node_timeout_s", (self.heartbeat_ms * 6).div_ceil(1000).to_string()),
             ("lease_ttl_s", self.lease_ttl_s.to_string()),
         ]
     }
@@ -276,16 +278,6 @@ impl Spawned {
             let start = format!("{key} = ");
             let line = lines.iter_mut().find(|line| line.starts_with(&start));
             *line.ok_or_else(|| Failure::new(format!("The configuration has no {key}")))? = start + value;
-        }
-        // A node that is heard seldom is silent for longer before it is lost.
-        let timeout = settings
-            .iter()
-            .find(|(key, _)| *key == "heartbeat_ms")
-            .and_then(|(_, ms)| ms.parse::<u64>().ok());
-        if let (Some(ms), Some(line)) =
-            (timeout, lines.iter_mut().find(|line| line.starts_with("node_timeout_s = ")))
-        {
-            *line = format!("node_timeout_s = {}", (ms * 6).div_ceil(1000));
         }
         std::fs::write(&config, lines.join("\n") + "\n")
             .map_err(|e| Failure::new(format!("Cannot write {config}: {e}")))?;
