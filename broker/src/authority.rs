@@ -5,7 +5,6 @@
 //! shows it after its own.
 
 use std::fs;
-use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use time::{Duration, OffsetDateTime};
 
-use crate::setup::{SetupError, at, write_secret};
+use crate::setup::{SetupError, at, read_secret, write_secret};
 
 /// The authority's files beside the state.
 const KEY: &str = "authority.key";
@@ -86,14 +85,7 @@ impl Authority {
     /// Its files cannot be read, are damaged, or the key is no secret.
     pub fn read(data_dir: &Path) -> Result<Option<Self>, SetupError> {
         let (key_path, path) = (data_dir.join(KEY), certificate_path(data_dir));
-        let about = match fs::metadata(&key_path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            about => about.map_err(at(&key_path))?,
-        };
-        if std::os::unix::fs::MetadataExt::mode(&about) & 0o077 != 0 {
-            return Err(SetupError::Exposed { path: key_path });
-        }
-        let key = fs::read_to_string(&key_path).map_err(at(&key_path))?;
+        let Some(key) = read_secret(&key_path)? else { return Ok(None) };
         let key = KeyPair::from_pem(&key).map_err(|_| SetupError::Damaged { path: key_path })?;
         let pem = fs::read_to_string(&path).map_err(at(&path))?;
         if CertificateDer::from_pem_slice(pem.as_bytes()).is_err() {

@@ -81,17 +81,22 @@ pub fn write_secret(path: &Path, text: &str) -> Result<(), SetupError> {
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(at(path))
 }
 
+/// Reads a file that only this user can read; `None` where there is none.
+pub(crate) fn read_secret(path: &Path) -> Result<Option<String>, SetupError> {
+    let about = match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        about => about.map_err(at(path))?,
+    };
+    if about.mode() & 0o077 != 0 {
+        return Err(SetupError::Exposed { path: path.to_path_buf() });
+    }
+    fs::read_to_string(path).map(Some).map_err(at(path))
+}
+
 /// Reads the key that tokens are signed with.
 pub fn read_key(data_dir: &Path) -> Result<PrivateKey, SetupError> {
     let path = key_path(data_dir);
-    let about = match fs::metadata(&path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(SetupError::NoKey { path }),
-        about => about.map_err(at(&path))?,
-    };
-    if about.mode() & 0o077 != 0 {
-        return Err(SetupError::Exposed { path });
-    }
-    let text = fs::read_to_string(&path).map_err(at(&path))?;
+    let Some(text) = read_secret(&path)? else { return Err(SetupError::NoKey { path }) };
     PrivateKey::parse(&text).ok_or(SetupError::Damaged { path })
 }
 

@@ -536,15 +536,10 @@ impl Core {
         self.weigh(&record, true);
         self.mind_deadline(&record);
         let (over, now) = (matches!(record.state, LeaseState::Ending | LeaseState::Ended), self.unix_ms());
-        match self.leases.get_mut(&id) {
-            Some(entry) => entry.record = record,
-            None => {
-                self.leases.insert(id, Entry { record, live: LeaseLive::default() });
-            }
-        }
-        if let Some(entry) = self.leases.get_mut(&id) {
-            entry.live.ended_ms = over.then(|| entry.live.ended_ms.unwrap_or(now));
-        }
+        let new = || Entry { record: record.clone(), live: LeaseLive::default() };
+        let entry = self.leases.entry(id).or_insert_with(new);
+        entry.record = record;
+        entry.live.ended_ms = over.then(|| entry.live.ended_ms.unwrap_or(now));
         self.told_leases.push(id);
     }
 

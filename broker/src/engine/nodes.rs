@@ -180,10 +180,7 @@ impl Core {
             }
         }
         let same = before.as_ref().is_none_or(|(old, _)| {
-            let uuids = |record: &NodeRecord| -> Vec<String> {
-                record.registration.devices.iter().map(|device| device.uuid.clone()).collect()
-            };
-            self.nodes.get(&name).is_some_and(|entry| uuids(&entry.record) == uuids(old))
+            self.nodes.get(&name).is_some_and(|entry| uuids(&entry.record).eq(uuids(old)))
         });
         let live = self.live_node(&name);
         if !same {
@@ -469,6 +466,11 @@ impl Core {
             .collect();
         Ok(Orders { version: self.orders, leases, ended, peers, prove: self.to_prove(name) })
     }
+}
+
+/// What tells a node's devices from others, in their order.
+fn uuids(record: &NodeRecord) -> impl Iterator<Item = &str> {
+    record.registration.devices.iter().map(|device| device.uuid.as_str())
 }
 
 pub(crate) fn no_node(name: &str) -> Problem {
