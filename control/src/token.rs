@@ -4,6 +4,8 @@
 //! [`Claims`]; the signature is Ed25519 over `rgpu1.BODY`. Whoever has the broker's public key can check one without asking
 //! anybody.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
@@ -210,6 +212,16 @@ pub fn peek(token: &str) -> Result<Claims, TokenError> {
     serde_json::from_slice(&body).map_err(|_| TokenError::Malformed)
 }
 
+/// For how long a lease's token is good that was just issued, a second at least. That is by the broker's clock alone: this machine's may
+/// be wrong.
+pub fn lifetime(token: &str) -> Duration {
+    let seconds = match peek(token) {
+        Ok(Claims::Lease(claims)) => claims.expires.saturating_sub(claims.not_before),
+        _ => 0,
+    };
+    Duration::from_secs(seconds.max(1))
+}
+
 /// What a token is called where it is listed or withdrawn: 16 hexadecimal digits, which are made of what it says. They do not
 /// tell the token.
 pub fn id(token: &str) -> String {
@@ -371,6 +383,25 @@ mod tests {
             encrypt: false,
             grants: vec![grant],
         })
+    }
+
+    #[test]
+    fn a_token_tells_how_long_it_is_good_whenever_its_lease_began() {
+        let key = PrivateKey::generate();
+        let claims = LeaseClaims {
+            lease: LeaseId(1),
+            version: 1,
+            orders: 1,
+            tenant: "slurm".into(),
+            not_before: 5000,
+            expires: 5060,
+            holder: key.public().to_text(),
+            transport: "auto".into(),
+            encrypt: false,
+            grants: Vec::new(),
+        };
+        assert_eq!(lifetime(&key.sign(&Claims::Lease(claims))), Duration::from_secs(60));
+        assert_eq!(lifetime("rubbish"), Duration::from_secs(1));
     }
 
     #[test]

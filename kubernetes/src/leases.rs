@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rgpu_control::api::{ErrorCode, Lease, LeaseRequest, LeaseState, Problem};
+use rgpu_control::api::{self, ErrorCode, Lease, LeaseRequest, LeaseState, Problem};
 use rgpu_control::ticket::Ticket;
-use rgpu_control::token::PrivateKey;
-use rgpu_control::{Broker, ClientError, LeaseId, Tls, unix_time};
+use rgpu_control::token::{PrivateKey, lifetime};
+use rgpu_control::{Broker, ClientError, LeaseId, Tls};
 
 use crate::claim::Wanted;
 use crate::names::kind;
@@ -17,6 +17,9 @@ use crate::pool::Pool;
 const SHORTEST_SECRET: usize = 16;
 /// A lease is renewed at least this often: another party's renewal, or a changed lease, shows within this time.
 const RENEWAL: Duration = Duration::from_secs(20);
+
+/// For how long a lease is taken to be good whose token is not shown.
+const UNTOLD: Duration = Duration::from_secs(60);
 
 /// Where the broker is, and as whom it is spoken to.
 #[derive(clap::Args, Debug, Clone)]
@@ -139,8 +142,13 @@ impl Leases {
     /// The lease of an allocated claim: the one that somebody asked for with the same key, or a new one. Waits for its grant for up to
     /// `wait_s` seconds.
     pub async fn obtain(&self, wanted: &Wanted, wait_s: u32) -> Asked {
-        let pool = match self.pool().await {
-            Ok(pool) => pool,
+        let home = wanted.node.clone();
+        let found = self.ask(move |broker| {
+            let nodes = broker.nodes()?;
+            Ok((Pool::of(&nodes, &broker.devices()?), home.filter(|home| knows(&nodes, home))))
+        });
+        let (pool, node) = match found.await {
+            Ok(found) => found,
             Err(error) => return told(Err(error)),
         };
         let device = &wanted.devices[0].device;
@@ -149,10 +157,10 @@ impl Leases {
                 format!("no node of the broker's has a GPU of the kind {:?} any more", kind(device));
             return Asked::Refused(Problem { code: ErrorCode::NotFound, message });
         };
-        let home = wanted.node.as_deref();
         let parameters = &wanted.parameters;
         // A machine of its own for the broker, where it does not know the node by its name.
-        let machine = blake3::hash(home.unwrap_or("kubernetes").as_bytes()).to_hex().to_string();
+        let machine =
+            blake3::hash(wanted.node.as_deref().unwrap_or("kubernetes").as_bytes()).to_hex().to_string();
         let holder = self.key(&wanted.key).public().to_text();
         let request = LeaseRequest {
             gpus: u16::try_from(wanted.devices.len()).unwrap_or(u16::MAX),
@@ -166,20 +174,17 @@ impl Leases {
             profile: parameters.profile.clone(),
             traffic_mbps: parameters.traffic_mbps,
             wait_s,
+            node,
             ..LeaseRequest::new(wanted.claim.chars().take(256).collect(), machine, holder)
         };
-        self.request_for(request, home).await
+        told(self.ask(move |broker| broker.request_lease(&request)).await)
     }
 
     /// Asks for a lease for a program of a node of Kubernetes; the broker is told the node where it knows one of that name.
-    pub async fn request_for(&self, mut request: LeaseRequest, node: Option<&str>) -> Asked {
-        let node = node.map(str::to_owned);
+    pub async fn request_for(&self, mut request: LeaseRequest, node: &str) -> Asked {
+        let node = node.to_owned();
         let asked = self.ask(move |broker| {
-            if let Some(name) = node {
-                let known =
-                    broker.nodes()?.into_iter().any(|node| node.name == name && node.state != "client");
-                request.node = known.then_some(name);
-            }
+            request.node = knows(&broker.nodes()?, &node).then_some(node);
             broker.request_lease(&request)
         });
         told(asked.await)
@@ -233,10 +238,15 @@ impl Leases {
     }
 }
 
-/// When a lease is to be renewed: after a third of its time, and soon enough to notice what others do to it.
+/// Whether a node of Kubernetes is one of the broker's by its name.
+fn knows(nodes: &[api::Node], name: &str) -> bool {
+    nodes.iter().any(|node| node.name == name && node.state != "client")
+}
+
+/// When a lease is to be renewed that the broker has just shown: after a third of its time, and soon enough to notice what others do to it.
 pub fn renewal(lease: &Lease) -> Duration {
-    let left = lease.expires.map_or(60, |expires| expires.saturating_sub(unix_time()));
-    Duration::from_secs(left / 3).clamp(Duration::from_secs(1), RENEWAL)
+    let left = lease.token.as_deref().map_or(UNTOLD, lifetime);
+    (left / 3).clamp(Duration::from_secs(1), RENEWAL)
 }
 
 fn told(answer: Result<Lease, ClientError>) -> Asked {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rgpu_control::api::{ErrorCode, Lease};
 use rgpu_control::slurm::{JobFiles, JobKey, JobRecord, JobRequest, REQUEST_VARIABLE, SPOOL};
 use rgpu_control::ticket::Ticket;
-use rgpu_control::token::{Claims, PrivateKey, peek};
+use rgpu_control::token::{PrivateKey, lifetime};
 use rgpu_control::units::parse_duration;
 use rgpu_control::{Broker, LeaseId};
 
@@ -228,15 +228,6 @@ pub(super) fn keep(arguments: &Arguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// For how long a token is good that was just issued, by the broker's clock alone.
-fn lifetime(token: &str) -> Duration {
-    let seconds = match peek(token) {
-        Ok(Claims::Lease(claims)) => claims.expires.saturating_sub(claims.not_before),
-        _ => 0,
-    };
-    Duration::from_secs(seconds.max(1))
-}
-
 /// Gives the job's lease back. A broker that cannot be reached does not hold the node up: nobody renews the lease, and it expires.
 pub(super) fn epilog(arguments: &Arguments) -> Outcome {
     let job = NodeJob::from_environment()?;
@@ -249,29 +240,4 @@ pub(super) fn epilog(arguments: &Arguments) -> Outcome {
         broker.release(lease).map_err(explain)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rgpu_control::token::LeaseClaims;
-
-    #[test]
-    fn a_token_tells_how_long_it_is_good_whenever_its_lease_began() {
-        let key = PrivateKey::generate();
-        let claims = LeaseClaims {
-            lease: LeaseId(1),
-            version: 1,
-            orders: 1,
-            tenant: "slurm".into(),
-            not_before: 5000,
-            expires: 5060,
-            holder: key.public().to_text(),
-            transport: "auto".into(),
-            encrypt: false,
-            grants: Vec::new(),
-        };
-        assert_eq!(lifetime(&key.sign(&Claims::Lease(claims))), Duration::from_secs(60));
-        assert_eq!(lifetime("rubbish"), Duration::from_secs(1));
-    }
 }

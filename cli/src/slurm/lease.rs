@@ -9,12 +9,10 @@ use rgpu_control::token::PrivateKey;
 
 use crate::Failure;
 use crate::control::explain;
-use crate::run::first_unreachable;
+use crate::run::{RETRY, first_unreachable};
 
 /// How long one request may wait for a grant.
 const POLL: Duration = Duration::from_secs(5);
-/// Between two attempts to reach the broker.
-const RETRY: Duration = Duration::from_millis(500);
 
 /// A lease that is granted, and whose servers can be reached. All nodes of a job do this at the same time, and get the same lease.
 pub(super) fn obtain(

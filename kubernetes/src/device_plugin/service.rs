@@ -96,7 +96,7 @@ impl Plugin {
             key: Some(key.to_owned()),
             ..LeaseRequest::new(format!("{id} of {}", self.node), machine, holder)
         };
-        match self.leases.request_for(request, Some(&self.node)).await {
+        match self.leases.request_for(request, &self.node).await {
             Asked::Has(lease) if lease.state == LeaseState::Active => Ok(lease),
             Asked::Has(lease) => {
                 // The kubelet fails the pod, and asks with other devices for the next one.
