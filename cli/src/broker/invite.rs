@@ -9,6 +9,7 @@ use rgpu_broker::setup;
 
 use super::failed;
 use crate::Failure;
+use crate::encrypted::is_this_machine;
 use crate::joined::Bundle;
 
 /// What `rgpu join` is to be told.
@@ -57,10 +58,7 @@ fn url(config: &Config) -> Result<String, Failure> {
     if let Some(url) = &config.url {
         return Ok(url.clone());
     }
-    let host = config.listen.rsplit_once(':').map_or("", |(host, _)| host);
-    let here = host == "localhost"
-        || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
-    if !here {
+    if !is_this_machine(&config.listen) {
         return Err(failed(
             "Say in the configuration by which URL other machines reach the broker: url = \"https://HOST:PORT\"",
         ));

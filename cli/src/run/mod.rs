@@ -24,7 +24,7 @@ pub(crate) use child::Held;
 use container::Container;
 use lease::{Asked, LeaseArguments};
 use renewal::Leased;
-pub(crate) use renewal::RELEASE_TIME;
+pub(crate) use renewal::{RELEASE_TIME, RETRY};
 use rgpu_control::preload::{LIBRARY_PATH_VARIABLE, PRELOAD_VARIABLE, prepend, separators};
 use rgpu_control::settings::{
     self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, CONNECT_TIMEOUT_S, HARVEST_VARIABLE, IN_PROCESS_VARIABLE,

@@ -18,7 +18,7 @@ use crate::{Failure, control};
 /// is known to be at once. What isn't given back is nobody's for as long as leases are good for.
 pub(crate) const RELEASE_TIME: Duration = Duration::from_secs(10);
 /// Between two attempts to reach it.
-pub(super) const RETRY: Duration = Duration::from_millis(500);
+pub(crate) const RETRY: Duration = Duration::from_millis(500);
 
 /// Why a lease is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

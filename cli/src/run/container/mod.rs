@@ -26,6 +26,7 @@ use rgpu_protocol::transport::CA_VARIABLE;
 use super::frameworks;
 use super::renewal::Leased;
 use crate::Failure;
+use crate::encrypted::is_this_machine;
 use crate::library::{self, Links};
 use image::Image;
 use line::Line;
@@ -213,7 +214,10 @@ impl Container {
             return Ok(());
         }
         let remedy = "add --network host";
-        match servers.iter().find(|server| !server.is_empty() && (network == "none" || is_loopback(server))) {
+        match servers
+            .iter()
+            .find(|server| !server.is_empty() && (network == "none" || is_this_machine(server)))
+        {
             Some(server) if network == "none" => Err(Failure::with_status(
                 format!("The server {server} cannot be reached from a container without a network: {remedy}"),
                 2,
@@ -300,10 +304,4 @@ fn mount(options: &mut Vec<OsString>, here: &Path, there: &str, written: bool) -
     options.push("--mount".into());
     options.push(option);
     Ok(())
-}
-
-/// Whether `HOST:PORT` is this machine itself.
-fn is_loopback(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
