@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use rgpu_control::api::PolicySettings;
 use rgpu_placement::{PolicyTable, SwitchSpec};
 
-use crate::engine::{Limits, ProcessorSettings, ProfileSettings, Settings};
+use crate::engine::{Limits, ProcessorSettings, ProfileSettings, Settings, limits_of};
 
-pub use said::name_problem;
+pub use said::{name_problem, token_name_problem};
 
 /// What the broker is told before it starts.
 #[derive(Debug, Clone, PartialEq)]
@@ -259,7 +259,7 @@ impl Config {
 
     /// A tenant's limits.
     pub fn limits_of(&self, tenant: &str) -> Limits {
-        self.tenants.get(tenant).copied().unwrap_or(self.limits)
+        limits_of(&self.tenants, tenant).unwrap_or(self.limits)
     }
 
     /// Whether these addresses may be listened on with this configuration.

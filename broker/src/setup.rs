@@ -9,7 +9,7 @@ use rgpu_control::api::IssuedToken;
 use rgpu_control::token::{self, Claims, PrivateKey, Role, RoleClaims};
 
 use crate::authority::{Authority, TLS_CERTIFICATE, TLS_KEY, certificate_path, check_address};
-use crate::config::name_problem;
+use crate::config::token_name_problem;
 
 /// The example configuration.
 pub const EXAMPLE: &str = include_str!("../../packaging/broker.toml");
@@ -211,7 +211,7 @@ fn configuration(reach: Option<&Reach>) -> Result<String, SetupError> {
 
 /// Issues a role token, good from now on.
 pub fn issue(key: &PrivateKey, role: Role, name: &str, valid_s: u64) -> Result<IssuedToken, SetupError> {
-    if let Some(why) = name_problem(name) {
+    if let Some(why) = token_name_problem(role, name) {
         return Err(SetupError::Asked(format!("{name:?} cannot be a name: {why}")));
     }
     if valid_s == 0 || valid_s > MAX_VALID_S {
@@ -306,7 +306,12 @@ mod tests {
     fn tokens_have_names_and_ends() {
         let key = PrivateKey::generate();
         assert!(issue(&key, Role::Tenant, "ann", 60).is_ok());
-        assert!(issue(&key, Role::Tenant, "", 60).is_err());
+        assert!(issue(&key, Role::Tenant, "slurm/physics", 60).is_ok());
+        for (role, bad) in
+            [(Role::Tenant, ""), (Role::Tenant, "a/b/c"), (Role::Tenant, "a/"), (Role::Engine, "a/b")]
+        {
+            assert!(issue(&key, role, bad, 60).is_err(), "{bad:?}");
+        }
         assert!(issue(&key, Role::Tenant, "a\nb", 60).is_err());
         assert!(issue(&key, Role::Tenant, "ann", 0).is_err());
         assert!(issue(&key, Role::Tenant, "ann", u64::MAX).is_err());

@@ -102,8 +102,9 @@ enum Command {
     #[command(
         args_conflicts_with_subcommands = true,
         subcommand_negates_reqs = true,
-        after_help = "A tenant asks for leases (rgpu run), a node offers devices (rgpu serve --broker), an admin may do \
-        everything.\nA tenant's or node's name is who they are: tokens of the same name have the same leases."
+        after_help = "A tenant asks for leases (rgpu run), a node offers devices (rgpu serve --broker), an engine such as Slurm \
+        or Kubernetes asks for leases on behalf of its tenants (ENGINE/NAME), an admin may do everything.\nA tenant's or node's \
+        name is who they are: tokens of the same name have the same leases."
     )]
     Token {
         #[command(subcommand)]
@@ -114,10 +115,10 @@ enum Command {
         /// Where the key is, instead of where the configuration says
         #[arg(long, value_name = "DIR", env = BROKER_DATA_DIR_VARIABLE)]
         data_dir: Option<PathBuf>,
-        /// What it allows: `admin`, `tenant` or `node`
+        /// What it allows: `admin`, `tenant`, `node` or `engine`
         #[arg(long, value_parser = parse_role, required = true)]
         role: Option<Role>,
-        /// For whom: the tenant's, node's or administrator's name
+        /// For whom: the tenant's, node's, engine's or administrator's name
         #[arg(long, required = true)]
         name: Option<String>,
         /// For how long, such as 30d, 12h or 90s
@@ -154,7 +155,7 @@ enum TokenAction {
         /// The token's id (`rgpu broker token list`)
         #[arg(value_name = "ID", required_unless_present = "name", conflicts_with_all = ["role", "name"])]
         id: Option<String>,
-        /// What the tokens allow: `admin`, `tenant` or `node`
+        /// What the tokens allow: `admin`, `tenant`, `node` or `engine`
         #[arg(long, value_parser = parse_role, requires = "name")]
         role: Option<Role>,
         /// Whom they are for
@@ -185,10 +186,10 @@ impl Place {
 }
 
 fn parse_role(text: &str) -> Result<Role, String> {
-    [Role::Admin, Role::Tenant, Role::Node]
+    Role::ALL
         .into_iter()
         .find(|role| role.name() == text)
-        .ok_or_else(|| "the roles are admin, tenant and node".into())
+        .ok_or_else(|| "the roles are admin, tenant, node and engine".into())
 }
 
 fn failed(e: impl std::fmt::Display) -> Failure {

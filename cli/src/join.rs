@@ -141,6 +141,6 @@ fn say(claims: &RoleClaims, bundle: &Bundle, joined: &Joined) {
         Role::Node if joined.is_services() => println!("Now: systemctl enable --now rgpu-serve"),
         Role::Node => println!("Now: rgpu serve --listen 0.0.0.0:7070 --broker {folder}"),
         Role::Tenant => println!("Now: rgpu run -- ./app"),
-        Role::Admin => println!("Now: rgpu status"),
+        Role::Admin | Role::Engine => println!("Now: rgpu status"),
     }
 }

@@ -56,7 +56,7 @@ impl Joined {
         let folder = match role {
             Role::Node if rustix::process::geteuid().is_root() => PathBuf::from(SERVICE_FOLDER),
             Role::Node => folders::config()?.join("node"),
-            Role::Tenant | Role::Admin => folders::config()?.join("user"),
+            Role::Tenant | Role::Engine | Role::Admin => folders::config()?.join("user"),
         };
         Some(Self(folder))
     }

@@ -15,6 +15,7 @@ use ureq::{Agent, Body};
 
 use crate::LeaseId;
 use crate::api::*;
+use crate::token::{self, TokenError};
 
 mod chain;
 
@@ -283,12 +284,27 @@ impl Broker {
             })?;
         if !status.is_success() {
             return Err(match serde_json::from_slice::<ErrorBody>(&bytes) {
-                Ok(body) => ClientError::Refused(body.error),
+                Ok(body) => ClientError::Refused(self.of_older(body.error)),
                 Err(_) => odd(format!("status {status}")),
             });
         }
         let bytes = if bytes.is_empty() { b"null".as_slice() } else { &bytes };
         serde_json::from_slice(bytes).map_err(|e| odd(e.to_string()))
+    }
+
+    /// A broker that knows no engines takes an engine's token for none at all.
+    fn of_older(&self, mut problem: Problem) -> Problem {
+        let unknown = problem.message == TokenError::Malformed.to_string();
+        if problem.code == ErrorCode::Unauthorized && unknown && self.is_engines() {
+            problem.message += ". It is an engine's, which brokers of earlier releases do not know: update the broker, or use a \
+                                token of the role tenant, with which all leases are that tenant's";
+        }
+        problem
+    }
+
+    /// Whether it is spoken to with an engine's token: who asks for a lease then says on behalf of whom.
+    pub fn is_engines(&self) -> bool {
+        token::is_engines(&self.token)
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {

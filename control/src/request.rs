@@ -72,6 +72,7 @@ impl LeaseRequest {
             on_node: None,
             harvest: false,
             key: None,
+            on_behalf_of: None,
         }
     }
 }

@@ -86,6 +86,9 @@ pub enum Role {
     Tenant,
     /// Offer devices.
     Node,
+    /// Ask for leases on behalf of tenants whose names begin with its own and a slash, such as `slurm/physics` for the engine
+    /// `slurm`, and see, renew and give back theirs.
+    Engine,
 }
 
 impl Role {
@@ -95,9 +98,29 @@ impl Role {
             Self::Admin => "admin",
             Self::Tenant => "tenant",
             Self::Node => "node",
+            Self::Engine => "engine",
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Admin, Self::Tenant, Self::Node, Self::Engine];
+
+    /// Whether a caller of this role and name acts for a tenant: a tenant for itself; an engine for the tenant of its own name and
+    /// those of which it begins the names. Only who does may use the tenant's leases.
+    pub fn acts_for(self, name: &str, tenant: &str) -> bool {
+        match self {
+            Self::Admin | Self::Tenant => tenant == name,
+            Self::Engine => {
+                let rest = tenant.strip_prefix(name);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(TENANT_SEPARATOR))
+            }
+            Self::Node => false,
         }
     }
 }
+
+/// What stands between the name of an engine and that of one of its tenants.
+pub const TENANT_SEPARATOR: char = '/';
 
 /// Who somebody is towards the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,7 +128,7 @@ impl Role {
 pub struct RoleClaims {
     /// What they may do.
     pub role: Role,
-    /// The tenant's, node's or administrator's name.
+    /// The tenant's, node's, engine's or administrator's name.
     pub name: String,
     /// From when on the token counts, in seconds since 1970.
     pub not_before: u64,
@@ -173,6 +196,7 @@ impl Claims {
                 Role::Admin => "an administrator",
                 Role::Tenant => "a tenant",
                 Role::Node => "a node",
+                Role::Engine => "an engine",
             },
             Self::Lease(_) => "a lease",
         }
@@ -220,6 +244,11 @@ pub fn lifetime(token: &str) -> Duration {
         _ => 0,
     };
     Duration::from_secs(seconds.max(1))
+}
+
+/// Whether a token says that it is an engine's, whoever signed it: for its bearer, who then says on behalf of whom it asks.
+pub fn is_engines(token: &str) -> bool {
+    matches!(peek(token), Ok(Claims::Role(RoleClaims { role: Role::Engine, .. })))
 }
 
 /// What a token is called where it is listed or withdrawn: 16 hexadecimal digits, which are made of what it says. They do not
@@ -425,6 +454,26 @@ mod tests {
         assert_eq!(key.verify(&token, 969), Err(TokenError::TooEarly { in_s: 31 }));
         assert_eq!(other.public().verify(&token, 1500), Err(TokenError::Forged));
         assert!(matches!(key.verify_role(&token, 1500), Err(TokenError::Kind { .. })));
+    }
+
+    #[test]
+    fn an_engine_acts_for_tenants_of_its_own_and_for_no_others() {
+        let engine = |tenant| Role::Engine.acts_for("slurm", tenant);
+        assert!(engine("slurm") && engine("slurm/physics"));
+        for other in ["", "slur", "slurmy", "slurm-b/physics", "ann", "kubernetes/physics", "x/slurm/physics"]
+        {
+            assert!(!engine(other), "{other}");
+        }
+        assert!(Role::Tenant.acts_for("slurm", "slurm") && !Role::Tenant.acts_for("slurm", "slurm/physics"));
+        assert!(!Role::Node.acts_for("ann", "ann"));
+    }
+
+    #[test]
+    fn who_holds_an_engines_token_can_tell() {
+        let key = PrivateKey::generate();
+        let of =
+            |role| key.sign(&Claims::Role(RoleClaims { role, name: "a".into(), not_before: 0, expires: 9 }));
+        assert!(is_engines(&of(Role::Engine)) && !is_engines(&of(Role::Tenant)) && !is_engines("rubbish"));
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct Wanted {
     pub uid: String,
     /// `NAMESPACE/NAME`.
     pub claim: String,
+    /// The claim's namespace, on behalf of which an engine's token asks.
+    pub namespace: String,
     /// The devices of the pool that it was allocated, one for each GPU.
     pub devices: Vec<Allocated>,
     /// Bytes of memory of each; 0 is as much as goes with the share.
@@ -131,9 +133,10 @@ fn read(
     let when = allocation.allocation_timestamp.as_ref().map(|time| time.0.to_string());
     let said = serde_json::json!([devices, memory, share_milli, node, when]).to_string();
     let hash = blake3::hash(said.as_bytes()).to_hex();
-    let name = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
+    let namespace = claim.namespace().unwrap_or_default();
+    let name = format!("{namespace}/{}", claim.name_any());
     let key = format!("kubernetes/{uid}/{}", &hash[..16]);
-    Ok(Wanted { uid, claim: name, devices, memory, share_milli, node, parameters, key })
+    Ok(Wanted { uid, claim: name, namespace, devices, memory, share_milli, node, parameters, key })
 }
 
 /// Memory and thousandths of a device's time.

@@ -27,7 +27,8 @@ pub struct BrokerArguments {
     /// The broker, such as https://broker:7080; or several, separated by commas
     #[arg(long, env = "RGPU_BROKER", value_name = "URL")]
     pub broker: String,
-    /// A file with a tenant's token for the broker. It is read again when it changes
+    /// A file with an engine's token for the broker: leases are of tenants named by namespaces. Or with a tenant's, whose all leases
+    /// are then. It is read again when it changes
     #[arg(long, env = "RGPU_BROKER_TOKEN_FILE", value_name = "FILE")]
     pub broker_token_file: PathBuf,
     /// Certificates that sign the broker's [default: the machine's own]
@@ -177,7 +178,12 @@ impl Leases {
             node,
             ..LeaseRequest::new(wanted.claim.chars().take(256).collect(), machine, holder)
         };
-        told(self.ask(move |broker| broker.request_lease(&request)).await)
+        let namespace = wanted.namespace.clone();
+        let asked = self.ask(move |broker| {
+            let on_behalf_of = broker.is_engines().then_some(namespace);
+            broker.request_lease(&LeaseRequest { on_behalf_of, ..request })
+        });
+        told(asked.await)
     }
 
     /// Asks for a lease for a program of a node of Kubernetes; the broker is told the node where it knows one of that name.

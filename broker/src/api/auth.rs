@@ -144,7 +144,7 @@ impl Guard {
         let roles: &[Role] = match self.access {
             Access::Open => return Ok(None),
             Access::Metrics if self.shared.0.open_metrics => return Ok(None),
-            Access::Any | Access::Metrics => &[Role::Tenant, Role::Node],
+            Access::Any | Access::Metrics => &[Role::Tenant, Role::Node, Role::Engine],
             Access::Roles(roles) => roles,
         };
         let bearer = self.shared.0.tokens.bearer(headers, &self.shared.0.engine)?;

@@ -93,6 +93,9 @@ fn filter(method: &Method) -> MethodFilter {
     MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::TRACE)
 }
 
+/// Who has leases, and who asks for them on behalf of others.
+const LESSEES: &[Role] = &[Role::Tenant, Role::Engine];
+
 /// Every operation, and what answers it.
 fn table() -> Vec<Route> {
     use ErrorCode::{Conflict, Impossible, Limit, NotFound, Unavailable};
@@ -134,28 +137,28 @@ fn table() -> Vec<Route> {
         .answers::<NodeHistory>().fails(&[NotFound]) => h::history);
     route!(get(paths::DEVICES, "devices", "The devices").answers_list::<Device>() => h::devices);
 
-    route!(get(paths::LEASES, "leases", "The leases; a tenant sees its own")
-        .roles(&[Role::Tenant]).flag("all", "Whether those too that ended lately").answers_list::<Lease>() => h::leases);
+    route!(get(paths::LEASES, "leases", "The leases; a tenant sees its own, an engine its tenants'")
+        .roles(LESSEES).flag("all", "Whether those too that ended lately").answers_list::<Lease>() => h::leases);
     route!(post(paths::LEASES, "request_lease", "Asks for a lease; it is granted, or waits")
-        .roles(&[Role::Tenant]).takes::<LeaseRequest>().creates::<Lease>()
+        .roles(LESSEES).takes::<LeaseRequest>().creates::<Lease>()
         .fails(&[Conflict, Impossible, Limit, Unavailable]) => h::request_lease);
     route!(get(paths::LEASE, "lease", "A lease, as soon as it no longer waits")
-        .roles(&[Role::Tenant]).query("wait_s", wait).answers::<Lease>().fails(&[NotFound]) => h::lease);
+        .roles(LESSEES).query("wait_s", wait).answers::<Lease>().fails(&[NotFound]) => h::lease);
     route!(Operation::new(Method::PATCH, paths::LEASE, "change_lease", "Changes a lease's memory or share")
         .roles(&[Role::Tenant]).takes::<LeaseChange>().answers::<Lease>()
         .fails(&[NotFound, Conflict, Impossible, Limit, Unavailable]) => h::change_lease);
     route!(delete(paths::LEASE, "release_lease", "Gives a lease back; one that has ended is no error")
-        .roles(&[Role::Tenant]).flag("completed", "Whether its program has ended well: something is learnt from its run then")
+        .roles(LESSEES).flag("completed", "Whether its program has ended well: something is learnt from its run then")
         .answers_nothing().fails(&[NotFound, Unavailable]) => h::release_lease);
     route!(post(paths::RENEW, "renew_lease", "Gives a lease more time, and a token that says so")
-        .roles(&[Role::Tenant]).takes::<Renewal>().answers::<Lease>().fails(&[NotFound, Conflict, Unavailable]) => h::renew_lease);
+        .roles(LESSEES).takes::<Renewal>().answers::<Lease>().fails(&[NotFound, Conflict, Unavailable]) => h::renew_lease);
     route!(get(paths::EXPLAIN, "explain_lease", "Why a lease is where it is, or waits")
-        .roles(&[Role::Tenant]).answers::<LeaseExplanation>().fails(&[NotFound]) => h::explain_lease);
+        .roles(LESSEES).answers::<LeaseExplanation>().fails(&[NotFound]) => h::explain_lease);
     route!(get(paths::JOBS, "jobs", "What waits and runs, as the placement sees it")
-        .roles(&[Role::Tenant]).answers_list::<Job>() => h::jobs);
+        .roles(LESSEES).answers_list::<Job>() => h::jobs);
 
     route!(get(paths::ROUNDS, "rounds", "What the latest placement rounds came to; a tenant sees its own leases and how many there were")
-        .roles(&[Role::Tenant]).answers_list::<RoundOutcome>() => h::rounds);
+        .roles(LESSEES).answers_list::<RoundOutcome>() => h::rounds);
 
     route!(get(paths::PROFILES, "profiles", "What was learnt of programs from their runs; a tenant sees its own")
         .roles(&[Role::Tenant]).answers_list::<LearntProfile>() => h::profiles);

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rgpu_control::api::SettingValue;
+use rgpu_control::token::Role;
 use rgpu_placement::{Profile, SwitchSpec};
 use toml::Spanned;
 
 use super::file::{File, FilePolicy, FileProfile, FileSetting, FileSwitch};
-use super::said::{Said, Source, name_problem, ranged};
+use super::said::{Said, Source, name_problem, ranged, token_name_problem};
 use super::{Config, ConfigError, Overrides, TlsFiles};
-use crate::engine::{Limits, ProcessorSettings, ProfileProcessors, ProfileSettings, from_control, setting};
+use crate::engine::{
+    EVERY_TENANT, Limits, ProcessorSettings, ProfileProcessors, ProfileSettings, from_control, setting,
+};
 
 impl Config {
     /// The same, with the file's text. Relative paths in it are relative to the file's directory.
@@ -98,7 +101,8 @@ impl Config {
 
         config.limits = file.limits.over(Limits::default());
         for (name, limits) in file.tenant {
-            if let Some(why) = name_problem(&name) {
+            let parts = name.strip_suffix(EVERY_TENANT).unwrap_or(&name);
+            if let Some(why) = token_name_problem(Role::Tenant, parts) {
                 let at = path.display().to_string();
                 return Err(ConfigError::Value {
                     key: "tenant".into(),
@@ -107,7 +111,9 @@ impl Config {
                     why: why.into(),
                 });
             }
-            config.tenants.insert(name, limits.over(config.limits));
+            // What is for all tenants of an engine comes first, by its name.
+            let base = config.limits_of(&name);
+            config.tenants.insert(name, limits.over(base));
         }
 
         let inside = |path: Option<Spanned<PathBuf>>| path.map(|path| directory.join(path.into_inner()));

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use rgpu_control::token::{Role, TENANT_SEPARATOR};
 use toml::Spanned;
 
 use super::ConfigError;
@@ -67,6 +68,14 @@ where
     }
     *slot = said.value;
     Ok(())
+}
+
+/// Whether a text can be the name in a role token. A tenant's can be that of an engine's tenant, `ENGINE/NAME`.
+pub fn token_name_problem(role: Role, name: &str) -> Option<&'static str> {
+    match name.split_once(TENANT_SEPARATOR).filter(|_| role == Role::Tenant) {
+        Some((engine, tenant)) => name_problem(engine).or_else(|| name_problem(tenant)),
+        None => name_problem(name),
+    }
 }
 
 /// Whether a text can be a name of a node, tenant, switch or profile.

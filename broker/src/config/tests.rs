@@ -122,6 +122,10 @@ fn all_of_a_file_is_heeded() {
         [tenant.ann]
         max_memory = "unlimited"
         max_leases = 3
+        [tenant."slurm/physics"]
+        max_leases = 5
+        [tenant."slurm/*"]
+        max_gpu_milli = 500
         "#,
     )
     .unwrap();
@@ -141,6 +145,16 @@ fn all_of_a_file_is_heeded() {
     assert_eq!(config.limits_of("bob").max_memory, Some(64 << 30));
     let ann = Limits { max_gpu_milli: Some(4000), max_memory: None, max_leases: Some(3) };
     assert_eq!(config.limits_of("ann"), ann);
+    let limits = |name: &str| config.limits_of(name);
+    assert_eq!(
+        (limits("slurm/chemistry").max_gpu_milli, limits("slurm/chemistry").max_leases),
+        (Some(500), None)
+    );
+    assert_eq!(
+        (limits("slurm/physics").max_gpu_milli, limits("slurm/physics").max_leases),
+        (Some(500), Some(5))
+    );
+    assert_eq!((limits("slurm").max_gpu_milli, limits("slurmy/a").max_gpu_milli), (Some(4000), Some(4000)));
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl EventLog {
 fn visible(event: &Event, caller: &Caller) -> bool {
     match caller.role {
         Role::Admin => true,
-        Role::Tenant => event.tenant.as_ref().is_none_or(|tenant| *tenant == caller.name),
+        Role::Tenant | Role::Engine => event.tenant.as_ref().is_none_or(|tenant| caller.sees(tenant)),
         Role::Node => event.tenant.is_none(),
     }
 }

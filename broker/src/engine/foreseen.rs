@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use rgpu_control::LeaseId;
 use rgpu_control::api::{Basis, BlockingLease, LeaseExplanation, LeaseState, StartEstimate};
-use rgpu_control::token::Role;
 
 use super::Caller;
 use super::core::Core;
@@ -80,7 +79,7 @@ impl Core {
     fn blocking(&self, caller: &Caller, blocker: &Blocker) -> BlockingLease {
         let entry = self.leases.get(&blocker.lease);
         let shown = entry.map(|entry| &entry.record);
-        let shown = shown.filter(|record| caller.role == Role::Admin || record.tenant == caller.name);
+        let shown = shown.filter(|record| caller.sees(&record.tenant));
         let expires = entry.filter(|_| !blocker.waits).and_then(|entry| entry.live.deadline);
         BlockingLease {
             lease: shown.map(|record| record.id),

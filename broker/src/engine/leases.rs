@@ -2,16 +2,16 @@
 
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
-use rgpu_control::token::{Grant, PublicKey, Role};
+use rgpu_control::token::{Grant, PublicKey, Role, TENANT_SEPARATOR};
 use rgpu_placement::policy::LINK_LIMIT;
 use rgpu_placement::{Cluster, DeviceKind, DeviceRequest, Error, Job, JobId, NodeId, WHOLE, reachable};
 
 use super::core::{Core, wanted};
 use super::deadlines;
-use super::live::{End, Entry};
+use super::live::{End, Entry, Held};
 use super::model::{self, MIB};
 use super::settings::{Settings, policy_config};
-use super::{Caller, Limits, nvmes, problem};
+use super::{Caller, nvmes, problem};
 use crate::store::{LeaseRecord, Outstanding};
 
 /// The most devices that a lease can have: its token names them all.
@@ -231,8 +231,24 @@ impl Core {
 
     /// Whether a tenant may have so much more.
     fn check_limits(&mut self, tenant: &str, milli: u64, memory: u64, leases: u64) -> Result<(), Problem> {
-        let limits: Limits = *self.settings.tenants.get(tenant).unwrap_or(&self.settings.limits);
-        let held = self.tenants.get(tenant).cloned().unwrap_or_default();
+        // What was set for an engine's own name is for all of its tenants together.
+        let engine = tenant.split_once(TENANT_SEPARATOR).map(|(engine, _)| engine);
+        let engine = engine.filter(|engine| self.settings.tenants.contains_key(*engine));
+        [tenant].into_iter().chain(engine).try_for_each(|name| self.check_limit(name, milli, memory, leases))
+    }
+
+    /// What counts against the limits of that name.
+    pub(super) fn held(&self, name: &str) -> Held {
+        if name.contains(TENANT_SEPARATOR) || !self.settings.tenants.contains_key(name) {
+            return self.tenants.get(name).cloned().unwrap_or_default();
+        }
+        let named = self.tenants.range(name.to_owned()..).take_while(|(tenant, _)| tenant.starts_with(name));
+        let own = named.filter(|(tenant, _)| Role::Engine.acts_for(name, tenant));
+        own.fold(Held::default(), |sum, (_, held)| sum.and(held))
+    }
+
+    fn check_limit(&mut self, tenant: &str, milli: u64, memory: u64, leases: u64) -> Result<(), Problem> {
+        let (limits, held) = (self.settings.limits_of(tenant), self.held(tenant));
         let sums = [
             ("thousandths of devices", limits.max_gpu_milli, held.gpu_milli + held.wanted_milli, milli),
             ("bytes of device memory", limits.max_memory, held.memory + held.wanted_memory, memory),
@@ -255,9 +271,16 @@ impl Core {
     }
 
     /// The lease that a tenant has under a request's key.
-    fn again(&self, caller: &Caller, request: &LeaseRequest) -> Result<Option<LeaseId>, Problem> {
+    fn again(
+        &self,
+        caller: &Caller,
+        tenant: &str,
+        request: &LeaseRequest,
+    ) -> Result<Option<LeaseId>, Problem> {
         let Some(key) = &request.key else { return Ok(None) };
-        let Some(id) = self.keyed.get(&(caller.name.clone(), key.clone())) else { return Ok(None) };
+        // An engine that had a tenant's token before finds the leases of that time.
+        let found = [tenant, &caller.name].map(|tenant| self.keyed.get(&(tenant.to_owned(), key.clone())));
+        let Some(id) = found.into_iter().flatten().next() else { return Ok(None) };
         let holder = self.leases.get(id).map(|entry| entry.record.request.holder.as_str());
         if holder != Some(request.holder.as_str()) {
             let text = format!(
@@ -270,22 +293,27 @@ impl Core {
     }
 
     /// Puts a request into the queue, or finds the lease that was asked for with the same key.
-    pub(super) fn submit(&mut self, caller: &Caller, request: LeaseRequest) -> Result<LeaseId, Problem> {
-        if let Some(id) = self.again(caller, &request)? {
+    pub(super) fn submit(
+        &mut self,
+        caller: &Caller,
+        tenant: &str,
+        request: LeaseRequest,
+    ) -> Result<LeaseId, Problem> {
+        if let Some(id) = self.again(caller, tenant, &request)? {
             return Ok(id);
         }
         let home = self.home(&request)?;
-        let planned = self.check_possible(&caller.name, &request, &home)?;
+        let planned = self.check_possible(tenant, &request, &home)?;
         let (milli, memory) = wanted(&request);
         let memory = memory.max(planned.saturating_mul(request.gpus.into()));
-        self.check_limits(&caller.name, milli, memory, 1)?;
+        self.check_limits(tenant, milli, memory, 1)?;
         let mut id = LeaseId::random();
         while self.leases.contains_key(&id) {
             id = LeaseId::random();
         }
         self.put_lease(LeaseRecord {
             id,
-            tenant: caller.name.clone(),
+            tenant: tenant.to_owned(),
             request,
             state: LeaseState::Waiting,
             reason: "waiting for the next placement round".into(),
@@ -630,8 +658,7 @@ impl Core {
     /// A lease that the caller may look at.
     pub(super) fn visible(&self, caller: &Caller, id: LeaseId) -> Result<&Entry, Problem> {
         let entry = self.leases.get(&id).ok_or_else(|| no_lease(id))?;
-        let own = caller.role == Role::Tenant && caller.name == entry.record.tenant;
-        if caller.role != Role::Admin && !own {
+        if !caller.sees(&entry.record.tenant) {
             let text = format!("the lease {id} is another tenant's");
             return Err(problem(ErrorCode::Forbidden, text));
         }

@@ -129,6 +129,21 @@ pub(crate) struct Held {
     pub ending: u64,
 }
 
+impl Held {
+    /// Both together.
+    pub(crate) fn and(self, other: &Self) -> Self {
+        Self {
+            gpu_milli: self.gpu_milli + other.gpu_milli,
+            memory: self.memory + other.memory,
+            active: self.active + other.active,
+            waiting: self.waiting + other.waiting,
+            wanted_milli: self.wanted_milli + other.wanted_milli,
+            wanted_memory: self.wanted_memory + other.wanted_memory,
+            ending: self.ending + other.ending,
+        }
+    }
+}
+
 /// How a lease ends, which decides what is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {

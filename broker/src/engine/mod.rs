@@ -46,7 +46,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
-use rgpu_control::token::{Claims, PrivateKey, PublicKey, Role};
+use rgpu_control::token::{Claims, PrivateKey, PublicKey, Role, TENANT_SEPARATOR};
 use rgpu_placement::policy::NETWORK_AWARE;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
@@ -55,8 +55,8 @@ pub use clock::{Clock, SystemClock};
 pub use counters::{Counters, Histogram};
 pub use events::Events;
 pub use processors::{ProcessorSettings, ProfileProcessors};
+pub(crate) use settings::{EVERY_TENANT, from_control, limits_of, setting};
 pub use settings::{Limits, ProfileSettings, Settings};
-pub(crate) use settings::{from_control, setting};
 pub use withdrawn::Withdrawn;
 
 use self::clock::Timeline;
@@ -79,8 +79,30 @@ const MAX_WAIT_S: u32 = 60;
 pub struct Caller {
     /// What they may do.
     pub role: Role,
-    /// The tenant's, node's or administrator's name.
+    /// The tenant's, node's, engine's or administrator's name.
     pub name: String,
+}
+
+impl Caller {
+    /// Whether the caller may see what is a tenant's.
+    pub(crate) fn sees(&self, tenant: &str) -> bool {
+        self.role == Role::Admin || self.role.acts_for(&self.name, tenant)
+    }
+
+    /// The tenant whose lease it is that the caller asks for.
+    fn tenant(&self, request: &LeaseRequest) -> Result<String, Problem> {
+        let Some(name) = &request.on_behalf_of else { return Ok(self.name.clone()) };
+        if self.role != Role::Engine {
+            let what =
+                format!("on_behalf_of is {name:?}: only an engine asks for leases on behalf of others");
+            return forbidden(self, &what);
+        }
+        if let Some(why) = crate::config::name_problem(name) {
+            let text = format!("on_behalf_of is {name:?}, which is no tenant's name: {why}");
+            return Err(problem(ErrorCode::BadRequest, text));
+        }
+        Ok(format!("{}{TENANT_SEPARATOR}{name}", self.name))
+    }
 }
 
 /// Why the engine doesn't start.
@@ -164,8 +186,16 @@ fn admin(caller: &Caller) -> Result<(), Problem> {
 
 fn user(caller: &Caller) -> Result<(), Problem> {
     match caller.role {
-        Role::Admin | Role::Tenant => Ok(()),
+        Role::Admin | Role::Tenant | Role::Engine => Ok(()),
         Role::Node => forbidden(caller, "leases are for tenants"),
+    }
+}
+
+/// Who decides about leases and programs, other than an engine: that only passes on what its tenants ask for.
+fn owner(caller: &Caller) -> Result<(), Problem> {
+    match caller.role {
+        Role::Engine => forbidden(caller, "that is for tenants themselves"),
+        _ => user(caller),
     }
 }
 
@@ -506,7 +536,7 @@ impl Engine {
 
     /// A lease as the caller sees it: with its token, if it is theirs.
     fn signed(&self, caller: &Caller, core: &Core, entry: &Entry) -> (Lease, Option<Claims>) {
-        let own = entry.record.tenant == caller.name;
+        let own = caller.role.acts_for(&caller.name, &entry.record.tenant);
         (core.lease_view(entry), own.then(|| core.claims(entry)).flatten())
     }
 
@@ -545,8 +575,8 @@ impl Engine {
         let now_or_never = request.now_or_never;
         let wait_s = if now_or_never { MAX_WAIT_S } else { request.wait_s.min(MAX_WAIT_S) };
         let until = Instant::now() + Duration::from_secs(wait_s.into());
-        let by = caller.clone();
-        let id = self.write(move |core| core.submit(&by, request)).await?;
+        let (by, tenant) = (caller.clone(), caller.tenant(&request)?);
+        let id = self.write(move |core| core.submit(&by, &tenant, request)).await?;
         let lease = self.settled(caller, id, until).await?;
         if now_or_never && lease.state != LeaseState::Active {
             if lease.state == LeaseState::Waiting {
@@ -611,7 +641,7 @@ impl Engine {
 
     /// Changes a lease's memory or share where it is.
     pub async fn change(&self, caller: &Caller, id: LeaseId, change: LeaseChange) -> Result<Lease, Problem> {
-        user(caller)?;
+        owner(caller)?;
         let by = caller.clone();
         self.write(move |core| {
             core.visible(&by, id)?;
@@ -700,14 +730,14 @@ impl Engine {
 
     /// What was learnt of programs: a tenant's own, or all.
     pub fn profiles(&self, caller: &Caller) -> Result<Vec<LearntProfile>, Problem> {
-        user(caller)?;
+        owner(caller)?;
         let tenant = (caller.role != Role::Admin).then_some(caller.name.as_str());
         Ok(self.0.core.lock().learnt_views(tenant))
     }
 
     /// Forgets what was learnt of the caller's program; for an administrator, of all tenants' programs of that name.
     pub async fn forget_profile(&self, caller: &Caller, program: &str) -> Result<(), Problem> {
-        user(caller)?;
+        owner(caller)?;
         let (by, name) = (caller.clone(), program.to_owned());
         self.write(move |core| {
             let is_meant = |(tenant, program): &(String, String)| {

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use rgpu_control::LeaseId;
 use rgpu_control::api::{GrantedInRound, LeftInRound, RoundOutcome};
-use rgpu_control::token::Role;
 
 use super::Caller;
 use super::core::Core;
@@ -37,11 +36,7 @@ impl RoundLog {
 
     /// What a caller may see of them.
     pub(super) fn seen_by(&self, caller: &Caller) -> Vec<RoundOutcome> {
-        let may = |tenant: &str| match caller.role {
-            Role::Admin => true,
-            Role::Tenant => tenant == caller.name,
-            Role::Node => false,
-        };
+        let may = |tenant: &str| caller.sees(tenant);
         let mut seen: Vec<RoundOutcome> = self.0.iter().cloned().collect();
         for round in &mut seen {
             round.granted.retain(|lease| may(&lease.tenant));
@@ -94,6 +89,8 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use rgpu_control::token::Role;
+
     use super::*;
 
     fn round(number: u64, granted: &[&str], left: &[(&str, &str)]) -> RoundOutcome {

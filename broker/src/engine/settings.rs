@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rgpu_control::api::{PolicySettings, Registration, SettingValue};
+use rgpu_control::token::TENANT_SEPARATOR;
 use rgpu_placement::policy::{Setting, Value};
 use rgpu_placement::{Error, PolicyConfig, PolicyTable, Profile, SwitchSpec};
 
@@ -93,7 +94,21 @@ impl Settings {
     pub(crate) fn nic_mbps(&self, node: &Registration) -> u64 {
         if node.nic_mbps == 0 { self.default_nic_mbps } else { node.nic_mbps }
     }
+
+    /// A tenant's limits: its own; of an engine's tenant else what was set for `ENGINE/*`; else everybody's.
+    pub(crate) fn limits_of(&self, tenant: &str) -> Limits {
+        limits_of(&self.tenants, tenant).unwrap_or(self.limits)
+    }
 }
+
+/// What was set for a tenant, or for all of its engine's.
+pub(crate) fn limits_of(set: &BTreeMap<String, Limits>, tenant: &str) -> Option<Limits> {
+    let every = || tenant.split_once(TENANT_SEPARATOR).map(|(engine, _)| format!("{engine}{EVERY_TENANT}"));
+    set.get(tenant).or_else(|| set.get(&every()?)).copied()
+}
+
+/// What stands behind an engine's name where limits are for each of its tenants.
+pub(crate) const EVERY_TENANT: &str = "/*";
 
 /// How an application behaves.
 #[derive(Clone, Debug, PartialEq)]

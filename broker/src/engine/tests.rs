@@ -2,6 +2,7 @@
 
 mod adoption;
 mod deadlines;
+mod engines;
 mod faults;
 mod foreseen;
 mod harvest;

@@ -8,6 +8,7 @@ use rgpu_control::token::{self, Claims, RoleClaims};
 use super::core::Core;
 use super::withdrawn::Withdrawn;
 use super::{Caller, Engine, admin, problem};
+use crate::config::token_name_problem;
 
 /// The most entries. Who needs more had better make a new key.
 const MOST: usize = 10_000;
@@ -46,10 +47,11 @@ impl Engine {
     /// Issues a role token.
     pub fn issue_token(&self, caller: &Caller, request: &TokenRequest) -> Result<IssuedToken, Problem> {
         admin(caller)?;
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-        if request.name.is_empty() || request.name.len() > 64 || !request.name.chars().all(plain) {
-            let text = format!("{:?} is no name: up to 64 letters, digits, and - _ . @", request.name);
-            return Err(problem(ErrorCode::BadRequest, text));
+        if let Some(why) = token_name_problem(request.role, &request.name) {
+            return Err(problem(
+                ErrorCode::BadRequest,
+                format!("{:?} cannot be a name: {why}", request.name),
+            ));
         }
         if !(1..=10 * 365 * 86_400).contains(&request.valid_s) {
             let text = format!("valid_s is {}: from a second to ten years", request.valid_s);
@@ -81,7 +83,7 @@ impl Engine {
             |id: &String| id.len() == 16 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         let good = match (&asked.id, &asked.role, &asked.name) {
             (Some(id), None, None) => is_id(id),
-            (None, Some(_), Some(name)) => crate::config::name_problem(name).is_none(),
+            (None, Some(role), Some(name)) => token_name_problem(*role, name).is_none(),
             _ => false,
         };
         if !good {

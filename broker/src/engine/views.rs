@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rgpu_control::api::*;
 use rgpu_control::ticket::LeaseServer;
-use rgpu_control::token::{Claims, LeaseClaims, Role};
+use rgpu_control::token::{Claims, LeaseClaims};
 
+use super::Caller;
 use super::core::Core;
-use super::live::{Entry, Held, NodeEntry};
-use super::{Caller, Limits};
+use super::live::{Entry, NodeEntry};
 use crate::store::LeaseRecord;
 
 impl Core {
@@ -197,8 +197,7 @@ impl Core {
             .leases
             .values()
             .filter(|entry| {
-                (all || entry.record.state != LeaseState::Ended)
-                    && (caller.role == Role::Admin || entry.record.tenant == caller.name)
+                (all || entry.record.state != LeaseState::Ended) && caller.sees(&entry.record.tenant)
             })
             .collect();
         seen.sort_by_key(|entry| (entry.record.submitted_ms, entry.record.id));
@@ -220,7 +219,7 @@ impl Core {
         let mut jobs = Vec::new();
         for (entry, place) in seen.into_iter().zip(1..) {
             let record = &entry.record;
-            if caller.role != Role::Admin && record.tenant != caller.name {
+            if !caller.sees(&record.tenant) {
                 continue;
             }
             let waiting = record.state == LeaseState::Waiting;
@@ -250,8 +249,7 @@ impl Core {
         names
             .into_iter()
             .map(|name| {
-                let limits: &Limits = self.settings.tenants.get(name).unwrap_or(&self.settings.limits);
-                let held = self.tenants.get(name).cloned().unwrap_or(Held::default());
+                let (limits, held) = (self.settings.limits_of(name), self.held(name));
                 Tenant {
                     name: name.clone(),
                     max_gpu_milli: limits.max_gpu_milli,

@@ -2,6 +2,7 @@
 
 mod dashboards;
 mod door;
+mod engines;
 mod malformed;
 mod metrics;
 mod openapi;

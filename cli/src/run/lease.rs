@@ -197,6 +197,7 @@ impl LeaseArguments {
             on_node: self.on_node.clone(),
             harvest: self.harvest || settings::is_on(HARVEST_VARIABLE),
             key: None,
+            on_behalf_of: None,
         })
     }
 }

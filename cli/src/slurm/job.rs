@@ -1,6 +1,6 @@
 //! What happens on each node of a job: its lease is there before its first task, good as long as it runs, and given back after its last.
 //!
-//! All nodes of a job ask for the same lease, by the same key, and derive the same holder's key from the tenant's token, so nothing
+//! All nodes of a job ask for the same lease, by the same key, and derive the same holder's key from the broker's token, so nothing
 //! secret travels through Slurm. Each node renews the lease and its own copy of the ticket. So where a node is lost, with all that runs
 //! on it, the others go on, and where all are, the lease expires.
 
@@ -20,7 +20,8 @@ use rgpu_control::token::{PrivateKey, lifetime};
 use rgpu_control::units::parse_duration;
 use rgpu_control::{Broker, LeaseId};
 
-use super::lease::obtain;
+use super::lease::{JobLease, obtain};
+use super::slurmctld;
 use crate::control::{BrokerArguments, explain};
 use crate::library::{self, Links};
 use crate::run::RELEASE_TIME;
@@ -40,8 +41,20 @@ pub(super) struct Arguments {
     /// How long a job waits for its lease before its first task
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     wait: Duration,
+    /// Whose a job's lease is, where the broker's token is an engine's
+    #[arg(long, value_name = "WHOSE", value_enum, default_value_t = Tenant::Account)]
+    tenant: Tenant,
     #[command(flatten)]
     broker: BrokerArguments,
+}
+
+/// The broker's tenant that a job's lease is counted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Tenant {
+    /// The job's account
+    Account,
+    /// The job's user
+    User,
 }
 
 /// A job on this node, as Slurm tells prolog and epilog.
@@ -75,6 +88,27 @@ impl NodeJob {
             uid: from_slurm("SLURM_JOB_UID")?,
             gid: from_slurm("SLURM_JOB_GID")?,
         })
+    }
+
+    /// On behalf of whom the job's lease is asked for.
+    fn tenant(&self, kind: Tenant) -> Result<String, Failure> {
+        let (id, user) = (self.key.job, &self.user);
+        match kind {
+            Tenant::User if user.is_empty() => {
+                Err(Failure::new(format!("Slurm does not say whose job {id} is")))
+            }
+            Tenant::User => Ok(user.clone()),
+            // Not all releases tell a prolog.
+            Tenant::Account => {
+                let told = env::var("SLURM_JOB_ACCOUNT").ok().filter(|account| !account.is_empty());
+                told.map_or_else(|| slurmctld::account(id), |account| Ok(Some(account)))?.ok_or_else(|| {
+                    Failure::new(format!(
+                        "Job {id} has no account whose lease it could be: give one by --account, or have the administrator write \
+                         tenant=user into plugstack.conf"
+                    ))
+                })
+            }
+        }
     }
 
     fn files(&self, arguments: &Arguments) -> JobFiles {
@@ -123,7 +157,9 @@ fn begin(arguments: &Arguments, job: &NodeJob, files: &JobFiles) -> Result<(), F
     let key = PrivateKey::derive(arguments.broker.token()?.as_bytes(), &job.key.to_string());
     let name = format!("job {} {}", job.key.job, job.user);
     let end = Instant::now() + arguments.wait;
-    let lease = obtain(&broker, &job.key, name.trim(), &request, &key, end)?;
+    let tenant = broker.is_engines().then(|| job.tenant(arguments.tenant)).transpose()?;
+    let wanted = JobLease { job: &job.key, name: name.trim(), tenant, request };
+    let lease = obtain(&broker, &wanted, &key, end)?;
     let told = tell(job, files, &lease, &key, &links).and_then(|()| start_keeper());
     told.inspect_err(|_| {
         let _ = broker.release(lease.id); // nobody renews it

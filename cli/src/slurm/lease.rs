@@ -14,21 +14,30 @@ use crate::run::{RETRY, first_unreachable};
 /// How long one request may wait for a grant.
 const POLL: Duration = Duration::from_secs(5);
 
+/// The lease that a job wants.
+pub(super) struct JobLease<'a> {
+    pub job: &'a JobKey,
+    /// For people.
+    pub name: &'a str,
+    /// On behalf of whom, with an engine's token.
+    pub tenant: Option<String>,
+    pub request: JobRequest,
+}
+
 /// A lease that is granted, and whose servers can be reached. All nodes of a job do this at the same time, and get the same lease.
 pub(super) fn obtain(
     broker: &Broker,
-    job: &JobKey,
-    name: &str,
-    wanted: &JobRequest,
+    wanted: &JobLease<'_>,
     key: &PrivateKey,
     end: Instant,
 ) -> Result<Box<Lease>, Failure> {
     let request = LeaseRequest {
-        gpus: wanted.gpus,
-        memory: wanted.memory,
-        share_milli: wanted.share_milli,
-        key: Some(job.to_string()),
-        ..LeaseRequest::new(name.to_owned(), this_machine(), key.public().to_text())
+        gpus: wanted.request.gpus,
+        memory: wanted.request.memory,
+        share_milli: wanted.request.share_milli,
+        key: Some(wanted.job.to_string()),
+        on_behalf_of: wanted.tenant.clone(),
+        ..LeaseRequest::new(wanted.name.to_owned(), this_machine(), key.public().to_text())
     };
     loop {
         let left = end.saturating_duration_since(Instant::now());

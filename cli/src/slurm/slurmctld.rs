@@ -49,6 +49,12 @@ fn parse_jobs(text: &str) -> Result<Vec<Job>, Failure> {
         .collect()
 }
 
+/// The account of a job; `None` where it has none.
+pub(super) fn account(job: u32) -> Result<Option<String>, Failure> {
+    let text = run("scontrol", &["--oneliner", "show", "job", &job.to_string()])?;
+    Ok(value(&text, "Account").filter(|account| !["", "(null)"].contains(account)).map(str::to_owned))
+}
+
 /// The cluster's name.
 pub(super) fn cluster() -> Result<String, Failure> {
     let text = run("scontrol", &["show", "config"])?;

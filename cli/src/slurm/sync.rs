@@ -21,8 +21,7 @@ use crate::{Failure, Outcome};
 
 /// Keep the count of Slurm's licences true to what the broker has, and give back leases of jobs that are over.
 ///
-/// Runs beside Slurm's controller, as a user who may change reservations and jobs' comments, with the token of the tenant whose the jobs'
-/// leases are.
+/// Runs beside Slurm's controller, as a user who may change reservations and jobs' comments, with the same token as the nodes.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  \
     rgpu slurm sync --broker https://broker:7080 --broker-token-file /etc/rgpu/slurm.token")]

@@ -102,7 +102,7 @@ records! {
     pub struct TokenRequest {
         /// What it allows.
         pub role: Role,
-        /// Whom the token is for: the name of a tenant, a node or an administrator.
+        /// Whom the token is for: the name of a tenant, a node, an engine or an administrator.
         pub name: String,
         /// For how long, in seconds.
         pub valid_s: u64,
@@ -142,7 +142,7 @@ records! {
         pub id: String,
         /// What it allows.
         pub role: Role,
-        /// The name of the tenant, node or administrator.
+        /// The name of the tenant, node, engine or administrator.
         pub name: String,
         /// When it was issued, in seconds since 1970.
         pub issued: u64,

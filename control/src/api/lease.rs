@@ -95,6 +95,10 @@ records! {
         /// repeated, also from several machines. Another holder's is refused (409).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub key: Option<String>,
+        /// Only with an engine's token: on behalf of whom it asks, such as an account of a batch system. The lease is of the tenant
+        /// `ENGINE/NAME`; without it, of the tenant with the engine's name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub on_behalf_of: Option<String>,
     }
     /// How much of a device's time a resizable lease has now. What it was promised is its grant's share.
     #[derive(Copy, Default, Eq)]

@@ -118,9 +118,14 @@ pub(super) enum NameError {
     /// It is a lease's.
     #[error("the token is a lease's; a node's is needed")]
     Lease,
-    /// It is a tenant's.
-    #[error("the token is for the tenant {0}, not for a node: {ISSUE}")]
-    Tenant(String),
+    /// It is of somebody who asks for leases.
+    #[error("the token is for the {} {name}, not for a node: {ISSUE}", role.name())]
+    Tenant {
+        /// What it allows.
+        role: Role,
+        /// Whom it is for.
+        name: String,
+    },
     /// It is another node's.
     #[error("the token is for the node {found}, and this is to be {given}: {ISSUE}")]
     Other {
@@ -144,7 +149,7 @@ const ISSUE: &str = "issue one with `rgpu broker token --role node --name NAME`"
 pub(super) fn name(given: Option<&str>, token: &str) -> Result<String, NameError> {
     let Claims::Role(claims) = token::peek(token)? else { return Err(NameError::Lease) };
     match (claims.role, given) {
-        (Role::Tenant, _) => Err(NameError::Tenant(claims.name)),
+        (Role::Tenant | Role::Engine, _) => Err(NameError::Tenant { role: claims.role, name: claims.name }),
         (Role::Node, Some(name)) if name != claims.name => {
             Err(NameError::Other { found: claims.name, given: name.to_owned() })
         }
@@ -172,6 +177,7 @@ mod tests {
         assert_eq!(name(Some("n0"), &token(Role::Node, "n0")).unwrap(), "n0");
         assert!(name(Some("n1"), &token(Role::Node, "n0")).unwrap_err().to_string().contains("n1"));
         assert!(name(None, &token(Role::Tenant, "ann")).unwrap_err().to_string().contains("tenant ann"));
+        assert!(name(Some("n0"), &token(Role::Engine, "n0")).unwrap_err().to_string().contains("engine n0"));
         assert!(name(None, &token(Role::Admin, "root")).is_err());
         assert_eq!(name(Some("n0"), &token(Role::Admin, "root")).unwrap(), "n0");
         assert!(name(Some("n0"), "no token").is_err());
