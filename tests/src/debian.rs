@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use crate::cached;
+use crate::process;
 
 /// Where programs and libraries are, in a root directory.
 const PROGRAMS: [&str; 4] = ["usr/bin", "usr/sbin", "bin", "sbin"];
@@ -93,6 +94,25 @@ impl Packages {
         };
         Ok(vec![with("PATH", PROGRAMS)?, with("LD_LIBRARY_PATH", LIBRARIES)?])
     }
+}
+
+/// An archive of a root directory with Debian's essential packages and the library that nvcc's programs are linked with, made once.
+///
+/// # Errors
+/// mmdebstrap is neither installed nor to be had, or cannot reach Debian's servers.
+pub fn essential_root() -> Result<PathBuf> {
+    let folder = cached::cache()?.join("debian-essential-bookworm");
+    let fetch = |temporary: &Path| -> Result<PathBuf> {
+        let tool = Packages::find(&["mmdebstrap"], "mmdebstrap")?;
+        let mut command = tool.command("mmdebstrap")?;
+        command
+            .args(["--quiet", "--variant=essential", "--include=libstdc++6", "bookworm"])
+            .arg(temporary.join("root.tar"));
+        process::run(&mut command)?.success()?;
+        Ok(temporary.to_owned())
+    };
+    cached::once(&folder, "Debian's essential packages", fetch)?;
+    Ok(folder.join("root.tar"))
 }
 
 /// Where the machine has a program; users' search paths often leave out those for administrators.

@@ -38,6 +38,8 @@ pub struct Setup {
     pub licences: u64,
     /// GPUs of each node that Slurm itself gives to jobs (`--gres=gpu:N`).
     pub gpus: usize,
+    /// Whose a job's lease is, `account` or `user`, with an engine's token; without it, the tenant `slurm` has all.
+    pub tenant: Option<&'static str>,
     /// How long a job waits for its lease.
     pub wait: String,
     /// More of slurm.conf.
@@ -47,7 +49,14 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let (wait, config) = ("60s".into(), String::new());
-        Self { nodes: 4, cpus: 4, without_plugin: None, licences: 4000, gpus: 0, wait, config }
+        Self { nodes: 4, cpus: 4, without_plugin: None, licences: 4000, gpus: 0, tenant: None, wait, config }
+    }
+}
+
+impl Setup {
+    /// What token nodes have.
+    fn role(&self) -> Role {
+        if self.tenant.is_some() { Role::Engine } else { Role::Tenant }
     }
 }
 
@@ -84,6 +93,7 @@ pub struct Slurm {
     directory: PathBuf,
     processes: Vec<Child>,
     nodes: usize,
+    role: Role,
 }
 
 impl Drop for Slurm {
@@ -110,8 +120,8 @@ impl Slurm {
         for name in ["run", "log", "spool", "jobs"] {
             fs::DirBuilder::new().mode(0o755).create(directory.join(name))?;
         }
-        let nodes = setup.nodes;
-        let mut slurm = Self { programs: programs.clone(), directory, processes: Vec::new(), nodes };
+        let (nodes, role) = (setup.nodes, setup.role());
+        let mut slurm = Self { programs: programs.clone(), directory, processes: Vec::new(), nodes, role };
         slurm.write_files(product, cluster, setup)?;
         slurm.start_daemons(setup)?;
         Ok(slurm)
@@ -136,13 +146,14 @@ impl Slurm {
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o400).open(&key)?;
         std::io::Write::write_all(&mut file, &random_bytes::<128>())?;
         let plugin = self.file("rgpu.so");
+        let tenant = setup.tenant.map_or_else(String::new, |tenant| format!(" tenant={tenant}"));
         let line = format!(
-            "required {} command={} spool={} broker={} broker-token-file={} wait={}\n",
+            "required {} command={} spool={} broker={} broker-token-file={} wait={}{tenant}\n",
             plugin.display(),
             product.rgpu().display(),
             self.rgpu_spool().display(),
             cluster.url(),
-            cluster.token_file(Role::Tenant, "slurm")?.display(),
+            cluster.token_file(setup.role(), "slurm")?.display(),
             setup.wait,
         );
         fs::write(self.file("plugstack.conf"), line)?;
@@ -307,7 +318,7 @@ impl Slurm {
     pub fn sync(&self, cluster: &Cluster, product: &Product) -> Result<Command> {
         let mut command = self.command_of(&product.rgpu())?;
         command.args(["slurm", "sync", "--broker", &cluster.url(), "--broker-token-file"]);
-        command.arg(cluster.token_file(Role::Tenant, "slurm")?);
+        command.arg(cluster.token_file(self.role, "slurm")?);
         Ok(command)
     }
 

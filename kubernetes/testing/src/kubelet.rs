@@ -179,7 +179,7 @@ impl Kubelet {
             macro_rules! ask {
                 ($module:ident, $client:ident) => {{
                     let claim = |claim: &&Claim| $module::Claim {
-                        namespace: "default".into(),
+                        namespace: claim.namespace.clone(),
                         uid: claim.uid.clone(),
                         name: claim.name.clone(),
                     };
@@ -254,7 +254,7 @@ impl Kubelet {
             macro_rules! ask {
                 ($module:ident, $client:ident) => {{
                     let claim = |claim: &&Claim| $module::Claim {
-                        namespace: "default".into(),
+                        namespace: claim.namespace.clone(),
                         uid: claim.uid.clone(),
                         name: claim.name.clone(),
                     };

@@ -418,6 +418,13 @@ impl Cluster {
         self.client_at(self.client_host.as_ref(), tenant, arguments)
     }
 
+    /// A command on the clients' host, for an administrator.
+    pub fn admins_client(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = self.client("root", arguments)?;
+        command.env(BROKER_TOKEN_VARIABLE, self.token_file(Role::Admin, "root")?);
+        Ok(command)
+    }
+
     /// A command on a host, such as a node's, for a tenant.
     pub fn client_at(&self, host: Option<&Host>, tenant: &str, arguments: &[&str]) -> Result<Command> {
         let mut command = self.on(host, &self.product.rgpu());

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use rgpu_test_runner::{Skip, Test};
-use rgpu_tests::cached;
-use rgpu_tests::debian::Packages;
+use rgpu_tests::debian::{Packages, essential_root};
 use rgpu_tests::packages::{Architecture, Contents, debian, wheel};
 use rgpu_tests::process::{self, Finished};
 use rgpu_tests::product::temporary;
@@ -55,21 +54,11 @@ impl Root {
     fn create(scratch: &Scratch) -> Result<Self> {
         let skip = |e: anyhow::Error| Skip(format!("it needs a root directory of Debian packages: {e:#}"));
         let bwrap = Packages::find(&["bubblewrap"], "bwrap").map_err(skip)?;
-        let archive = cached::cache()?.join("debian-essential-bookworm");
-        let fetch = |temporary: &Path| -> Result<PathBuf> {
-            let tool = Packages::find(&["mmdebstrap"], "mmdebstrap")?;
-            let mut command = tool.command("mmdebstrap")?;
-            command
-                .args(["--quiet", "--variant=essential", "--include=libstdc++6", "bookworm"])
-                .arg(temporary.join("root.tar"));
-            process::run(&mut command)?.success()?;
-            Ok(temporary.to_owned())
-        };
-        cached::once(&archive, "Debian's essential packages", fetch).map_err(skip)?;
+        let archive = essential_root().map_err(skip)?;
         let directory = scratch.0.join("root");
         fs::create_dir_all(&directory)?;
         let mut tar = Command::new("tar");
-        tar.args(["--no-same-owner", "--exclude=./dev/*", "-xf"]).arg(archive.join("root.tar"));
+        tar.args(["--no-same-owner", "--exclude=./dev/*", "-xf"]).arg(archive);
         process::run(tar.arg("-C").arg(&directory))?.success()?;
         let root = Self { directory, bwrap };
         root.run(&["/bin/true"]).and_then(Finished::success).map_err(skip)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rgpu_control::api::{Lease, LeaseRequest, LeaseState};
 use rgpu_control::slurm::JobKey;
-use rgpu_control::token::PrivateKey;
+use rgpu_control::token::{PrivateKey, Role};
 use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::cluster::{self, Cluster};
 use rgpu_tests::process::{self, wait_until};
@@ -26,6 +26,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("slurm::however_a_job_ends_it_leaves_nothing", endings),
         Test::new("slurm::what_cannot_be_had_is_an_error_where_slurm_says_its_own", refused),
         Test::new("slurm::licences_follow_the_broker_and_leases_follow_the_jobs", sync),
+        Test::new("slurm::a_lease_is_its_jobs_accounts_and_counts_for_its_limits", accounts),
+        Test::new("slurm::a_lease_is_its_jobs_users", users),
     ]
 }
 
@@ -38,13 +40,19 @@ struct World {
 
 impl World {
     fn start(setup: &Setup) -> Result<Self> {
+        Self::with(setup, "")
+    }
+
+    /// The same, with more of the broker's configuration.
+    fn with(setup: &Setup, config: &str) -> Result<Self> {
         let program = plain("vector_add")?.to_str().context("The path is not UTF-8")?.to_owned();
         let programs = Programs::find().map_err(|e| Skip(format!("it needs Slurm: {e:#}")))?;
         let plugin = product()?.directory().join("librgpu_slurm.so");
         if !plugin.exists() {
             return Err(Skip(format!("{} is missing", plugin.display())).into());
         }
-        let cluster = Cluster::on_loopback(product()?, &cluster::Setup::servers(2).impatient())?;
+        let cluster =
+            Cluster::on_loopback(product()?, &cluster::Setup::servers(2).impatient().config(config))?;
         let slurm =
             Slurm::start(&programs, product()?, &cluster, &Setup { licences: 2000, ..setup.clone() })?;
         Ok(Self { slurm, cluster, program })
@@ -403,5 +411,59 @@ fn sync() -> Result<()> {
     once(&world)?.success()?;
     world.slurm.wait_state(job, &["CANCELLED"])?;
     world.cluster.tenant("ann", |broker| broker.release(other.id))?;
+    world.nothing_is_left()
+}
+
+fn accounts() -> Result<()> {
+    let limits = "[tenant.\"slurm/*\"]\nmax_gpu_milli = 500\n";
+    let world =
+        World::with(&Setup { tenant: Some("account"), wait: "5s".into(), ..Setup::default() }, limits)?;
+    // All nodes of a job come to the same account, and lease.
+    let job = world.sleeper("physics", &["--account=physics", "--rgpu-share=50%", "--nodes=2"])?;
+    let lease = world.lease(job, 0)?;
+    ensure!((lease.tenant.as_str(), lease.state) == ("slurm/physics", LeaseState::Active), "{lease:?}");
+    // Its account may have no more; another account has limits of its own.
+    let run = |account: &str| world.slurm.finish("srun", &[account, "--rgpu-share=25%", &world.program]);
+    let refused = run("--account=physics")?;
+    let said = refused.stderr.contains("limit of tenant \"slurm/physics\" is 500");
+    ensure!(said && !refused.status.success(), "{}\n{}", refused.output(), world.slurm.logs());
+    let other = run("--account=chemistry")?.success()?;
+    ensure!(other.stdout.contains("vector_add: ok"), "{}", other.output());
+    // Without an account it is nobody's.
+    let nobodys = world.slurm.finish("srun", &["--rgpu-share=25%", &world.program])?;
+    ensure!(
+        !nobodys.status.success()
+            && nobodys.stderr.contains("has no account")
+            && nobodys.stderr.contains("--account"),
+        "{}",
+        nobodys.output()
+    );
+    let shown = process::run(&mut world.cluster.admins_client(&["leases", "--all"])?)?.success()?.stdout;
+    ensure!(shown.contains("slurm/physics") && shown.contains("slurm/chemistry"), "{shown}");
+    // `rgpu slurm sync` sees the leases of all accounts, and gives back what is nobody's job any more.
+    let key = Some(JobKey { cluster: "test".into(), job: 9999, restart: 0 }.to_string());
+    let holder = PrivateKey::generate().public().to_text();
+    let left = LeaseRequest {
+        key,
+        share_milli: 100,
+        wait_s: 30,
+        on_behalf_of: Some("biology".into()),
+        ..LeaseRequest::new("left".into(), "elsewhere".into(), holder)
+    };
+    let engine = world.cluster.token(Role::Engine, "slurm");
+    let left = world.cluster.ask(&engine, |broker| broker.request_lease(&left))?;
+    process::run(world.slurm.sync(&world.cluster, product()?)?.arg("--once"))?.success()?;
+    ensure!(world.cluster.lease(left.id)?.state != LeaseState::Active, "{left:?}");
+    ensure!(world.lease(job, 0)?.state == LeaseState::Active, "the job's lease was given back");
+    world.slurm.run("scancel", &[&job.to_string()])?;
+    world.nothing_is_left()
+}
+
+fn users() -> Result<()> {
+    let world = World::start(&Setup { tenant: Some("user"), ..Setup::default() })?;
+    let user = process::run(Command::new("id").arg("-un"))?.success()?.stdout;
+    let (job, _) = world.batch("user", &["--account=physics", "--rgpus=1"], &world.program)?;
+    let lease = world.lease(job, 0)?;
+    ensure!(lease.tenant == format!("slurm/{}", user.trim()), "{lease:?}");
     world.nothing_is_left()
 }

@@ -54,7 +54,9 @@ impl Shared {
 /// A claim, as a test names it.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// Its name in the namespace `default`.
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name in that.
     pub name: String,
     /// Its UID.
     pub uid: String,
@@ -133,21 +135,30 @@ impl ApiServer {
             .collect()
     }
 
-    /// Creates a claim of one request for `count` devices of the class `rgpu`.
+    /// Creates a claim in the namespace `default` of one request for `count` devices of the class `rgpu`.
     ///
     /// # Errors
     /// There is one of that name.
     pub fn create_claim(&self, name: &str, count: usize) -> Result<Claim> {
-        let claim = json!({
+        self.create_claim_in("default", name, count)
+    }
+
+    /// The same in another namespace.
+    ///
+    /// # Errors
+    /// There is one of that name.
+    pub fn create_claim_in(&self, namespace: &str, name: &str, count: usize) -> Result<Claim> {
+        let mut claim = Claim { namespace: namespace.to_owned(), name: name.to_owned(), uid: String::new() };
+        let object = json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-            "metadata": {"name": name, "namespace": "default"},
+            "metadata": {"name": name, "namespace": namespace},
             "spec": {"devices": {"requests": [{"name": "gpus", "exactly": {"deviceClassName": "rgpu", "count": count}}]}},
         });
-        crate::schema::check(&claim)?;
-        let made = self.shared.change(|objects| objects.create(&place(name), claim));
+        crate::schema::check(&object)?;
+        let made = self.shared.change(|objects| objects.create(&place(&claim), object));
         let made = made.map_err(|e| anyhow::anyhow!("{}", e.message))?;
-        let uid = made["metadata"]["uid"].as_str().context("an object has a UID")?.to_owned();
-        Ok(Claim { name: name.to_owned(), uid })
+        claim.uid = made["metadata"]["uid"].as_str().context("an object has a UID")?.to_owned();
+        Ok(claim)
     }
 
     /// Does to a claim what the scheduler does: allocates devices, reserves it for a pod on a node. Conditions are copied from the
@@ -208,13 +219,13 @@ impl ApiServer {
     /// # Errors
     /// There is no such claim.
     pub fn delete_claim(&self, claim: &Claim) -> Result<()> {
-        let done = self.shared.change(|objects| objects.delete(&place(&claim.name)));
+        let done = self.shared.change(|objects| objects.delete(&place(claim)));
         done.map(|_| ()).map_err(|e| anyhow::anyhow!("{}", e.message))
     }
 
     /// A claim as it is now.
     pub fn claim(&self, claim: &Claim) -> Option<Value> {
-        let found = lock(&self.shared.objects).get(&place(&claim.name)).cloned();
+        let found = lock(&self.shared.objects).get(&place(claim)).cloned();
         found.filter(|object| object["metadata"]["uid"] == claim.uid)
     }
 
@@ -230,17 +241,17 @@ impl ApiServer {
     fn edit(&self, claim: &Claim, what: impl FnOnce(&mut Value, u64)) -> Result<()> {
         self.shared.change(|objects| {
             let version = objects.version();
-            let mut object = objects.get(&place(&claim.name)).cloned().context("there is no such claim")?;
+            let mut object = objects.get(&place(claim)).cloned().context("there is no such claim")?;
             what(&mut object, version);
             crate::schema::check(&object)?;
-            objects.put(&place(&claim.name), object);
+            objects.put(&place(claim), object);
             Ok(())
         })
     }
 }
 
-fn place(name: &str) -> Place {
-    Place { resource: "resourceclaims", namespace: Some("default".into()), name: name.to_owned() }
+fn place(claim: &Claim) -> Place {
+    Place { resource: "resourceclaims", namespace: Some(claim.namespace.clone()), name: claim.name.clone() }
 }
 
 /// A device to allocate.

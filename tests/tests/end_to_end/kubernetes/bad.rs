@@ -133,7 +133,8 @@ fn garbage() -> Result<()> {
 
     let claim = bench.claim("c", 1, ("0", "250m"))?;
     bench.wait_granted(&claim)?;
-    let with = |name: &str, uid: &str| Claim { name: name.into(), uid: uid.into() };
+    let with =
+        |name: &str, uid: &str| Claim { namespace: "default".into(), name: name.into(), uid: uid.into() };
     let unallocated = bench.api.create_claim("unallocated", 1)?;
     let cases = [
         (with("c", "../../etc"), "no UID"),

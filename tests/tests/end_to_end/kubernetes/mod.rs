@@ -5,6 +5,7 @@ mod bad;
 mod claims;
 mod device_plugin;
 mod restarts;
+mod tenants;
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
@@ -38,11 +39,12 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(restarts::tests());
     tests.extend(bad::tests());
     tests.extend(device_plugin::tests());
+    tests.extend(tenants::tests());
     tests
 }
 
 /// The driver: beside the product, or where `cargo test --workspace` has put it.
-fn driver() -> Result<PathBuf> {
+pub(crate) fn driver() -> Result<PathBuf> {
     let name = "rgpu-kubernetes";
     let own = std::env::current_exe()?;
     let built = own.parent().and_then(|deps| deps.parent()).map(|folder| folder.join(name));
@@ -91,6 +93,8 @@ struct Bench {
     api: ApiServer,
     kubelet: Kubelet,
     cluster: Cluster,
+    /// As what the driver speaks to the broker.
+    role: Role,
     parts: usize,
 }
 
@@ -115,7 +119,7 @@ impl Bench {
         let secret = cluster.directory().join("secret");
         fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&secret)?;
         fs::write(&secret, "a secret that controller and nodes share\n")?;
-        Ok(Self { api, kubelet, cluster, parts: 0 })
+        Ok(Self { api, kubelet, cluster, role: Role::Engine, parts: 0 })
     }
 
     /// The folder of tickets and the library.
@@ -134,7 +138,7 @@ impl Bench {
             .args(arguments)
             .env("KUBECONFIG", config)
             .env(BROKER_VARIABLE, self.cluster.url())
-            .env(BROKER_TOKEN_VARIABLE, self.cluster.token_file(Role::Tenant, "kubernetes")?)
+            .env(BROKER_TOKEN_VARIABLE, self.cluster.token_file(self.role, "kubernetes")?)
             .env("RGPU_KUBERNETES_SECRET_FILE", folder.join("secret"))
             .env_remove(BROKER_INSECURE_VARIABLE)
             .stdin(Stdio::null())
@@ -173,8 +177,13 @@ impl Bench {
 
     /// A claim that was allocated so many parts of GPUs.
     fn claim(&self, name: &str, count: usize, size: (&str, &str)) -> Result<Claim> {
+        self.claim_in("default", name, count, size)
+    }
+
+    /// The same in another namespace.
+    fn claim_in(&self, namespace: &str, name: &str, count: usize, size: (&str, &str)) -> Result<Claim> {
         let device = self.device()?;
-        let claim = self.api.create_claim(name, count)?;
+        let claim = self.api.create_claim_in(namespace, name, count)?;
         let devices = vec![Allocate { device: &device, size: Some(size) }; count];
         self.api.allocate(&claim, &devices, "s0", None)?;
         Ok(claim)
