@@ -157,10 +157,8 @@ impl Core {
             let text = format!("there is no node {name:?}: name one of the cluster's, or none");
             return Err(problem(ErrorCode::NotFound, text));
         }
-        let here = || self.nodes.iter().filter(|(_, n)| n.record.registration.machine == request.machine);
-        let ready = here().find(|(_, node)| node.available());
-        if let Some((name, _)) = ready.or_else(|| here().next()) {
-            return Ok(name.clone());
+        if let Some(name) = self.node_on(&request.machine) {
+            return Ok(name.to_owned());
         }
         let start: String = request.machine.chars().take(8).collect();
         Ok(format!("client-{start}"))

@@ -17,6 +17,7 @@ mod history;
 mod learnt;
 mod leases;
 mod live;
+mod machines;
 mod model;
 mod nodes;
 mod nvmes;

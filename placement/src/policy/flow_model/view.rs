@@ -1,5 +1,6 @@
 //! What a round looks at: the free amounts as they are while it decides, and what costs follow from them.
 
+use super::places::Places;
 use super::settings::FlowSettings;
 use crate::cluster::{Cluster, WHOLE};
 use crate::cost;
@@ -46,8 +47,8 @@ pub(super) struct View<'a> {
     /// Per node, what the tasks there have before them; `None` until it is asked for.
     pub neighbours: Vec<Option<Vec<Neighbour>>>,
     pub now_s: f64,
-    /// How many devices have so many thousandths free; `None` until it is asked for.
-    pub leftovers: Option<Vec<u32>>,
+    /// Nodes that are alike, as places for devices.
+    pub places: &'a mut Places,
     /// The greatest sliver that a part may leave over in this pass, in thousandths; [`WHOLE`]: any.
     pub max_sliver: u16,
     /// The mean, over the jobs seen so far, of their best completion times.
@@ -76,13 +77,24 @@ pub(super) struct ServerKey {
 }
 
 /// What the arcs of one request's sub-tasks have in common.
+#[derive(Clone)]
 pub(super) struct DeviceKey {
     one: Task,
     shape: Shape,
 }
 
+impl DeviceKey {
+    /// What each of the devices has to be.
+    pub(super) fn request(&self) -> &DeviceRequest {
+        &self.one.devices[0]
+    }
+}
+
 /// Why a node is no candidate.
 pub(super) type RuledOut = &'static str;
+
+/// There is no device that would do, or not enough of it is free.
+pub(super) const NOTHING_SUITABLE: RuledOut = "no suitable devices free";
 
 /// The aggregate amounts that a batch may want.
 pub(super) struct Budget {
@@ -139,6 +151,30 @@ impl View<'_> {
         (0..self.cluster.nodes().len() as u32).map(NodeId)
     }
 
+    /// The nodes where a task may run, in their order.
+    pub(super) fn homes(&self, task: &Task) -> Vec<NodeId> {
+        if task.only.is_empty() {
+            return self.nodes().collect();
+        }
+        let mut homes = task.only.clone();
+        homes.sort_unstable();
+        homes.dedup();
+        homes.retain(|home| home.index() < self.cluster.nodes().len());
+        homes
+    }
+
+    /// How much traffic a link may carry before a job breaks its objective. Only the network-aware policy asks.
+    pub(super) fn tolerance(&mut self, link: LinkId) -> f64 {
+        if !self.settings.network_aware {
+            return f64::INFINITY;
+        }
+        let limit = &mut self.tolerated[link.index()];
+        if limit.is_nan() {
+            *limit = self.state.tolerated_mbps(link);
+        }
+        *limit
+    }
+
     fn link_load(&self, link: LinkId) -> f64 {
         let mbps = self.usage.link_mbps(link) + self.external[link.index()];
         crate::state::load(self.cluster, link, mbps)
@@ -176,6 +212,7 @@ impl View<'_> {
         for at in &placement.tasks {
             for grant in at.grants.iter().filter(|grant| grant.traffic_mbps > 0) {
                 let to = self.cluster.device(grant.device).node;
+                [at.node, to].into_iter().for_each(|node| self.usage.note(node));
                 let (state, usage, tolerated) = (self.state, &self.usage, &mut self.tolerated);
                 let external = self.external;
                 self.cluster.for_path(at.node, to, |link| {
@@ -380,6 +417,7 @@ impl View<'_> {
         key: &ServerKey,
         node: NodeId,
     ) -> Result<Arc, RuledOut> {
+        self.work.looks += 1;
         let free = self.usage.node(node);
         if free.cpu_milli < task.cpu_milli {
             return Err("too few cores free");
@@ -402,7 +440,7 @@ impl View<'_> {
             all += want * milli;
             if have < want {
                 if !self.disaggregated(request) {
-                    return Err("no suitable devices free");
+                    return Err(NOTHING_SUITABLE);
                 }
                 remote += (want - have) * milli;
                 mbps += (want - have) * request.traffic_mbps;
@@ -447,7 +485,7 @@ impl View<'_> {
     }
 
     /// How many of a node's devices a task could have for the request, each serving one of it.
-    fn fitting(&mut self, node: NodeId, request: &DeviceRequest) -> usize {
+    fn fitting(&self, node: NodeId, request: &DeviceRequest) -> usize {
         if self.usage.node(node).device_milli[request.kind.index()] < u32::from(request.milli) {
             return 0;
         }
@@ -460,7 +498,7 @@ impl View<'_> {
 
     /// Whether a device can serve one of the request. If slivers are to be spared, a part may leave over no more than
     /// one, unless no other device has just as much left over: then somebody who fits will complete it.
-    pub(super) fn fits(&mut self, device: DeviceId, request: &DeviceRequest) -> bool {
+    pub(super) fn fits(&self, device: DeviceId, request: &DeviceRequest) -> bool {
         if !self.usage.fits_device(self.cluster, device, request) {
             return false;
         }
@@ -468,15 +506,7 @@ impl View<'_> {
             return true;
         }
         let left = self.usage.device_milli(device) - request.milli;
-        let (cluster, usage) = (self.cluster, &self.usage);
-        let leftovers = self.leftovers.get_or_insert_with(|| {
-            let mut counts = vec![0u32; usize::from(WHOLE) + 1];
-            for i in 0..cluster.devices().len() as u32 {
-                counts[usize::from(usage.device_milli(DeviceId(i)))] += 1;
-            }
-            counts
-        });
-        left <= self.max_sliver || leftovers[usize::from(left)] == 0
+        left <= self.max_sliver || self.usage.devices_with(left) == 0
     }
 
     /// Whether parts for such a request go to the devices of which most is free.
@@ -490,7 +520,7 @@ impl View<'_> {
     }
 
     /// The least that it adds to take a part of one of a node's devices.
-    fn least_crowding(&mut self, node: NodeId, request: &DeviceRequest) -> f64 {
+    fn least_crowding(&self, node: NodeId, request: &DeviceRequest) -> f64 {
         let mut most_free = 0;
         for device in self.cluster.node(node).devices() {
             if self.fits(device, request) {
@@ -559,11 +589,12 @@ impl View<'_> {
         home: NodeId,
         node: NodeId,
     ) -> Result<Arc, RuledOut> {
+        self.work.looks += 1;
         if u32::from(request.milli) > self.usage.node(node).device_milli[request.kind.index()] {
-            return Err("no suitable devices free");
+            return Err(NOTHING_SUITABLE);
         }
         let rank = match self.fitting(node, request) {
-            0 => return Err("no suitable devices free"),
+            0 => return Err(NOTHING_SUITABLE),
             _ if self.spreads(request) => self.least_crowding(node, request),
             _ => self.device_rank(key, node).unwrap_or(0.0),
         };
@@ -616,7 +647,6 @@ impl View<'_> {
             }
         };
         self.usage.take_task(self.cluster, &at, task, job.profile);
-        self.leftovers = None;
         Some(at)
     }
 
@@ -627,7 +657,6 @@ impl View<'_> {
             let have = at.grants.iter().filter(|grant| usize::from(grant.request) == number).count();
             for _ in have..usize::from(request.count) {
                 if !self.take_device(&mut at, request, number as u16, node) {
-                    self.leftovers = None;
                     self.usage.give_task(self.cluster, &at, task, job.profile);
                     return None;
                 }
@@ -673,14 +702,12 @@ impl View<'_> {
         }
         let grant: Grant = self.usage.grant(self.cluster, at.node, device, request, number);
         self.usage.change_grant(self.cluster, at.node, &grant, true);
-        self.leftovers = None;
         at.grants.push(grant);
         true
     }
 
     /// Gives back everything that a job got.
     pub(super) fn take_back(&mut self, job: &Job, placed: &[TaskPlacement]) {
-        self.leftovers = None;
         for (task, at) in job.tasks.iter().zip(placed) {
             self.usage.give_task(self.cluster, at, task, job.profile);
         }
