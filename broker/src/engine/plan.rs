@@ -4,7 +4,9 @@
 //! Machines that are no nodes, where programs only run, take spare places that every model has, so that a new client doesn't cost
 //! a new model. What a round finds is only a proposal: the engine grants it if it is still free then.
 
+mod explained;
 mod forecast;
+mod links;
 mod shares;
 
 use std::collections::{HashMap, HashSet};
@@ -14,8 +16,8 @@ use std::time::{Duration, Instant};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::{
-    CapabilitySet, Cluster, ClusterState, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet,
-    NodeId, Placement, Policy, Queue, Reason, Size, Task, TaskPlacement,
+    CapabilitySet, Cluster, ClusterState, DeviceKind, DeviceRequest, Grant, JobId, ModelSet, NodeId,
+    Placement, Policy, Queue, Reason, Size, Task, TaskPlacement,
 };
 
 pub(crate) use self::forecast::{Blocker, Forecast, PAUSE_S};
@@ -467,20 +469,6 @@ impl Planner {
         Some(place)
     }
 
-    /// Tells the model how much traffic on a node's link isn't the leases'.
-    fn measure(&mut self, name: &str) {
-        let (Some(state), Some(&node)) = (&mut self.state, self.nodes.get(name)) else { return };
-        let link = state.cluster().nic(node);
-        let capacity = state.cluster().capacity_mbps(link);
-        let measured = self.measured.get(name).copied().unwrap_or(0);
-        // What programs here have with devices elsewhere is measured, too, and the model counts it already. More than the link can
-        // carry is a matter of how it was measured.
-        let external = in_steps(measured.saturating_sub(self.declared[node.index()]).min(capacity), capacity);
-        if let Err(e) = state.set_external_mbps(link, external) {
-            tracing::error!("{e}");
-        }
-    }
-
     /// Time spent in the library to tell it what has changed, since this was asked the last time.
     pub(super) fn updates(&mut self) -> Duration {
         std::mem::take(&mut self.updates)
@@ -562,91 +550,5 @@ impl Planner {
         let (node, kind) = (cluster.device(device).node, cluster.device(device).kind);
         let first = nvmes::of_kind(cluster, node, kind).next().map_or(0, |first| first.0);
         Found { node: self.names[node.index()].clone(), device: device.0 - first, kind, milli }
-    }
-
-    /// An explanation in the API's terms.
-    fn explain(&self, id: LeaseId, explanation: &Explanation) -> LeaseExplanation {
-        let outside = |name: &str| match name.strip_prefix('\u{0}') {
-            None => name.to_owned(),
-            // A client's place.
-            Some(_) => self.nodes.get(name).map_or_else(String::new, |node| self.names[node.index()].clone()),
-        };
-        let mut plain = explanation.clone();
-        for candidate in plain.steps.iter_mut().flat_map(|step| &mut step.candidates) {
-            candidate.place = outside(&candidate.place);
-        }
-        if let Some(known) = self.known.get(&id)
-            && let Some(state) = &self.state
-        {
-            let inside = &state.cluster().node(known.home).name;
-            if inside.starts_with('\u{0}') {
-                plain.outcome = plain.outcome.replace(inside.as_str(), &self.names[known.home.index()]);
-            }
-        }
-        let steps = plain.steps.iter().map(|step| ExplanationStep {
-            phase: step.phase.to_string(),
-            places: step.places as u64,
-            ruled_out: step.ruled_out.iter().map(|(why, n)| (why.clone(), *n as u64)).collect(),
-            candidates: step
-                .candidates
-                .iter()
-                .map(|candidate| ExplanationCandidate {
-                    place: candidate.place.clone(),
-                    cost: finite(candidate.cost),
-                    expected_s: candidate.expected_s.filter(|s| s.is_finite()),
-                    load: finite(candidate.load),
-                    chosen: candidate.chosen,
-                })
-                .collect(),
-            unscheduled_cost: step.unscheduled.map(|(cost, _)| finite(cost)),
-        });
-        LeaseExplanation {
-            lease: id,
-            steps: steps.collect(),
-            text: plain.to_string(),
-            policy: plain.policy.clone(),
-            outcome: plain.outcome.clone(),
-            estimate: None,
-            blocked_by: Vec::new(),
-            alternatives: Vec::new(),
-        }
-    }
-}
-
-/// Into so many steps a link's load is divided. What is measured fluctuates by more from heartbeat to heartbeat; and links that carry
-/// about the same are then alike to the placement, which looks at nodes that are alike as one.
-const LOAD_STEPS: u64 = 100;
-
-/// Traffic rounded to the nearest step of a link's capacity.
-fn in_steps(mbps: u64, capacity_mbps: u64) -> u64 {
-    match capacity_mbps {
-        0..LOAD_STEPS => mbps,
-        _ => (mbps * LOAD_STEPS + capacity_mbps / 2) / capacity_mbps * capacity_mbps / LOAD_STEPS,
-    }
-}
-
-/// JSON has no infinity.
-fn finite(number: f64) -> f64 {
-    if number.is_finite() { number } else { f64::MAX }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loads_come_in_steps_of_a_hundredth() {
-        for (mbps, capacity, step) in [
-            (0, 1000, 0),
-            (4, 1000, 0),
-            (5, 1000, 10),
-            (994, 1000, 990),
-            (996, 1000, 1000),
-            (1000, 1000, 1000),
-        ] {
-            assert_eq!(in_steps(mbps, capacity), step, "{mbps} of {capacity}");
-        }
-        // Too slow a link for steps: as measured.
-        assert_eq!(in_steps(7, 10), 7);
     }
 }

@@ -8,12 +8,14 @@
 //! cheapest arc is its optimum.
 
 mod explaining;
+mod others;
 mod pass;
 mod phases;
 mod places;
 pub(super) mod settings;
 mod slivers;
 mod solo;
+mod taking;
 mod view;
 
 use super::explain::{Explanation, Watched};
