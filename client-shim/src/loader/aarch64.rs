@@ -71,23 +71,12 @@ pub(super) fn is_padding(code: &[u8]) -> bool {
 
 /// Makes processors see instructions that were written.
 pub(super) fn flush(address: usize, length: usize) {
-    use std::arch::asm;
-    let end = address + length;
-    let sizes: u64;
-    // SAFETY: programs may read the sizes of the caches' lines, and have them written back and forgotten, on Linux. That changes
-    // no memory.
-    unsafe {
-        asm!("mrs {}, ctr_el0", out(reg) sizes, options(nomem, nostack));
-        let line = |shift: u32| 4_usize << (sizes >> shift & 15);
-        for at in (address & !(line(16) - 1)..end).step_by(line(16)) {
-            asm!("dc cvau, {}", in(reg) at, options(nostack));
-        }
-        asm!("dsb ish", options(nostack));
-        for at in (address & !(line(0) - 1)..end).step_by(line(0)) {
-            asm!("ic ivau, {}", in(reg) at, options(nostack));
-        }
-        asm!("dsb ish", "isb", options(nostack));
+    unsafe extern "C" {
+        /// Of the compiler's own library.
+        fn __clear_cache(start: *mut libc::c_char, end: *mut libc::c_char);
     }
+    // SAFETY: the range is mapped; its contents do not change.
+    unsafe { __clear_cache(address as *mut libc::c_char, (address + length) as *mut libc::c_char) };
 }
 
 #[cfg(test)]
