@@ -245,6 +245,29 @@ fn library(call: LibCall) -> Result<u64, Error> {
     })
 }
 
+/// An instruction of AArch64 at an address, with what it refers to.
+fn aarch64_reference(kind: Reloc, instruction: u32, at: u64, target: u64) -> Result<u32, Error> {
+    match kind {
+        Reloc::Arm64Call => {
+            let distance = target.wrapping_sub(at) as i64;
+            if !(-(1 << 27)..1 << 27).contains(&distance) {
+                return Err(failure("a function is too far away"));
+            }
+            Ok(instruction & 0xfc00_0000 | (distance >> 2) as u32 & 0x03ff_ffff)
+        }
+        Reloc::Aarch64AdrPrelPgHi21 => {
+            let pages = (target >> 12).wrapping_sub(at >> 12) as i64;
+            if !(-(1 << 20)..1 << 20).contains(&pages) {
+                return Err(failure("a function is too far away"));
+            }
+            let pages = pages as u32;
+            Ok(instruction & 0x9f00_001f | (pages & 3) << 29 | (pages >> 2 & 0x7_ffff) << 5)
+        }
+        Reloc::Aarch64AddAbsLo12Nc => Ok(instruction & 0xffc0_03ff | (target as u32 & 0xfff) << 10),
+        other => Err(failure(format!("an unknown kind of reference {other:?}"))),
+    }
+}
+
 /// Functions in executable memory.
 pub(super) struct Image {
     start: NonNull<u8>,
@@ -287,6 +310,15 @@ impl Image {
         for piece in pieces {
             image.place(piece)?;
         }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the range is this image's own mapping.
+        unsafe {
+            unsafe extern "C" {
+                /// Makes processors see instructions that were written; of the compiler's own library.
+                fn __clear_cache(start: *mut libc::c_char, end: *mut libc::c_char);
+            }
+            __clear_cache(start.as_ptr().cast(), start.as_ptr().add(size).cast());
+        }
         // SAFETY: the range is this image's own mapping.
         let protected =
             unsafe { libc::mprotect(start.as_ptr().cast(), size, libc::PROT_READ | libc::PROT_EXEC) };
@@ -322,7 +354,12 @@ impl Image {
                     };
                     memory[at..at + 4].copy_from_slice(&distance.to_le_bytes());
                 }
-                other => return Err(failure(format!("an unknown kind of reference {other:?}"))),
+                kind => {
+                    let instruction = &mut memory[at..at + 4];
+                    let old = u32::from_le_bytes([0, 1, 2, 3].map(|byte| instruction[byte]));
+                    let new = aarch64_reference(kind, old, start + at as u64, value)?;
+                    instruction.copy_from_slice(&new.to_le_bytes());
+                }
             }
         }
         Ok(())

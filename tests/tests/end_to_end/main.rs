@@ -2,6 +2,7 @@
 //!
 //! `cargo test -p rgpu-tests NAME` runs those whose name contains NAME.
 
+mod aarch64;
 mod bad_bytes;
 mod bench;
 mod between_servers;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
     tests.extend(gpu_check::tests());
     tests.extend(bench::tests());
     tests.extend(packages::tests());
+    tests.extend(aarch64::tests());
     tests.extend(cluster::tests());
     tests.extend(kubernetes::tests());
     tests.extend(slurm::tests());
