@@ -22,6 +22,7 @@ pub mod api;
 mod client;
 pub mod files;
 mod id;
+pub mod kept;
 pub mod libraries;
 pub mod preload;
 pub mod proof;

@@ -28,6 +28,8 @@ pub(super) const PARAM_SLOTS: u64 = 256;
 
 /// Addresses of a device, at least: programs reserve far more than there is memory, to map it as they need it.
 const DEVICE_ADDRESSES: u64 = 64 << 30;
+/// Addresses of modules' variables, at least.
+const GLOBAL_ADDRESSES: u64 = 16 << 30;
 const GUARD: u64 = 4 << 30;
 const WINDOW_STRIDE: u64 = GUARD + (2 << 20);
 const ALIGN: u64 = 2 << 20;
@@ -141,6 +143,8 @@ impl Arena {
         };
         let fourfold = memory.checked_mul(4).ok_or_else(too_large)?;
         let all = fourfold.checked_mul(u64::from(devices)).ok_or_else(too_large)?;
+        // First, so that variables have the same addresses with however much memory: machine code that is kept has them in it.
+        let globals = take(all.max(GLOBAL_ADDRESSES))?;
         let mut ranges = Vec::new();
         for _ in 0..devices {
             ranges.push(take(fourfold.max(DEVICE_ADDRESSES))?);
@@ -149,7 +153,6 @@ impl Arena {
             Some(shared) => shared,
             None => take(all.max(64 << 30))?,
         };
-        let globals = take(all.max(16 << 30))?;
         let mut heaps = Vec::new();
         for _ in 0..devices {
             heaps.push(take(memory.max(64 << 20))?);
@@ -161,7 +164,11 @@ impl Arena {
         if needed > own.size {
             return Err(too_small(needed));
         }
-        let size = if seat.is_alone() { needed } else { proposal.size };
+        // The size, too, is in machine code: it depends on memory and processors as little as it can.
+        let size = match seat.is_alone() {
+            true => needed.checked_next_power_of_two().unwrap_or(needed).min(proposal.size),
+            false => proposal.size,
+        };
         // SAFETY: a fresh mapping that replaces nothing.
         let at = unsafe {
             libc::mmap(

@@ -343,17 +343,18 @@ impl Device for SoftGpu {
             if checked.size == 0 { None } else { Some(memory.allocate_module(ordinal, checked.size)?) }
         };
         let base = room.map_or(0, |r| r.base);
-        let placed = checked.place(base, runtime.arena.whole(), |addr, bytes, kind| {
-            let mut state = self.shared.lock();
-            let place = memory(&mut state)?.place(Region::linear(addr, bytes.len() as u64))?;
-            if kind == GlobalKind::Managed && place.mirrored {
-                runtime.mirror.write(addr, bytes)
-            } else {
-                // SAFETY: the place was just checked, and the lock keeps it mapped.
-                unsafe { std::ptr::copy(bytes.as_ptr(), addr as *mut u8, bytes.len()) };
-                Ok(())
-            }
-        });
+        let placed =
+            checked.place(base, runtime.arena.whole(), self.shared.host.clone(), |addr, bytes, kind| {
+                let mut state = self.shared.lock();
+                let place = memory(&mut state)?.place(Region::linear(addr, bytes.len() as u64))?;
+                if kind == GlobalKind::Managed && place.mirrored {
+                    runtime.mirror.write(addr, bytes)
+                } else {
+                    // SAFETY: the place was just checked, and the lock keeps it mapped.
+                    unsafe { std::ptr::copy(bytes.as_ptr(), addr as *mut u8, bytes.len()) };
+                    Ok(())
+                }
+            });
         let mut state = self.shared.lock();
         let variables = room.map(|r| r.base);
         let (module_info, linked) = match placed {
