@@ -24,6 +24,7 @@ pub mod files;
 mod id;
 pub mod kept;
 pub mod libraries;
+pub mod memory;
 pub mod preload;
 pub mod proof;
 pub mod request;

@@ -9,9 +9,12 @@
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use parking_lot::{Mutex, MutexGuard};
 use rgpu_device::{AddressPlan, Code, Error, Range, Result, Seat};
 
 use super::lending::DEVICE;
+use super::nearby::{Found, Nearby};
+use crate::abi::ARENA_MARGIN;
 pub(super) use rgpu_device::PAGE;
 
 /// Bytes that one block's shared memory may have at most.
@@ -54,6 +57,8 @@ pub(super) struct Arena {
     mirrored_file: OwnedFd,
     /// What direct memory is made of, where another process may map it.
     direct_file: Option<OwnedFd>,
+    /// What lies beside allocations, unless there is nothing.
+    nearby: Option<Mutex<Nearby>>,
 }
 
 fn os_error(what: &str) -> Error {
@@ -144,7 +149,7 @@ impl Arena {
         let fourfold = memory.checked_mul(4).ok_or_else(too_large)?;
         let all = fourfold.checked_mul(u64::from(devices)).ok_or_else(too_large)?;
         // First, so that variables have the same addresses with however much memory: machine code that is kept has them in it.
-        let globals = take(all.max(GLOBAL_ADDRESSES))?;
+        let globals = take((all / 4).max(GLOBAL_ADDRESSES))?;
         let mut ranges = Vec::new();
         for _ in 0..devices {
             ranges.push(take(fourfold.max(DEVICE_ADDRESSES))?);
@@ -216,6 +221,7 @@ impl Arena {
             files,
             mirrored_file,
             direct_file: None,
+            nearby: None,
         };
         arena.without_dump(whole);
         Ok(arena)
@@ -257,6 +263,34 @@ impl Arena {
     /// Has direct memory come from a file, for another process to map.
     pub(super) fn share_direct_memory(&mut self) {
         self.direct_file = memory_file("rgpu-shared", self.plan.shared.size);
+    }
+
+    /// From now on kernels reach [scratch](super::nearby) beside allocations.
+    pub(super) fn have_scratch(&mut self) {
+        self.nearby = Some(Mutex::default());
+    }
+
+    /// An access to an address has faulted. Whether it is to be tried again, because it is beside an allocation.
+    pub(super) fn reaches_scratch(&self, addr: u64) -> bool {
+        let Some(mut nearby) = self.nearby() else { return false };
+        let whole = self.whole();
+        let limits = Range { base: whole.base + ARENA_MARGIN, size: whole.size - 2 * ARENA_MARGIN };
+        match nearby.look(addr, limits) {
+            Found::Nothing => false,
+            Found::Scratch => true,
+            Found::Gap(gap) => {
+                let mapped = self.map_plain(gap).is_ok();
+                if mapped {
+                    nearby.scratched(gap);
+                }
+                mapped
+            }
+        }
+    }
+
+    /// What lies beside allocations. While this is held, nothing is mapped or unmapped there by anybody else.
+    fn nearby(&self) -> Option<MutexGuard<'_, Nearby>> {
+        self.nearby.as_ref().map(Mutex::lock)
     }
 
     /// The file of direct memory, if it comes from one: the byte at offset 0 is the first of the shared range.
@@ -308,12 +342,16 @@ impl Arena {
     /// Backs a part of an ordinal's range with its file.
     pub(super) fn map_device(&self, ordinal: usize, part: Range) -> Result<()> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
+        let mut nearby = self.nearby();
         match &self.files[ordinal] {
             Some(file) => {
                 let offset = part.base - self.plan.devices[ordinal].base;
                 self.map(part, access, libc::MAP_SHARED, file.as_raw_fd(), offset)?;
             }
             None => self.map(part, access, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)?,
+        }
+        if let Some(nearby) = &mut nearby {
+            nearby.mapped(part);
         }
         // SAFETY: advice about our own mapping; it may be ignored.
         unsafe { libc::madvise(part.base as *mut _, part.size as usize, libc::MADV_HUGEPAGE) };
@@ -329,7 +367,22 @@ impl Arena {
     /// Places a part of another process's memory file in an ordinal's range. The file is sealed and long enough.
     pub(super) fn map_borrowed(&self, part: Range, file: &OwnedFd, offset: u64) -> Result<()> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        self.map(part, access, libc::MAP_SHARED, file.as_raw_fd(), offset)
+        let mut nearby = self.nearby();
+        self.map(part, access, libc::MAP_SHARED, file.as_raw_fd(), offset)?;
+        if let Some(nearby) = &mut nearby {
+            nearby.mapped(part);
+        }
+        Ok(())
+    }
+
+    /// Memory for a module's variables.
+    pub(super) fn map_variables(&self, part: Range) -> Result<()> {
+        let mut nearby = self.nearby();
+        self.map_plain(part)?;
+        if let Some(nearby) = &mut nearby {
+            nearby.mapped(part);
+        }
+        Ok(())
     }
 
     /// The files behind the ordinals' ranges, if there are such for all of them.
@@ -340,7 +393,7 @@ impl Arena {
 
     /// Takes a part of an ordinal's range back and gives its memory to the system.
     pub(super) fn unmap_device(&self, ordinal: usize, part: Range) {
-        self.unmap(part);
+        self.unmap_beside(part);
         if let Some(file) = &self.files[ordinal] {
             self.punch(file, part.base - self.plan.devices[ordinal].base, part.size);
         }
@@ -368,6 +421,14 @@ impl Arena {
     pub(super) fn unmap_mirrored(&self, part: Range) {
         self.unmap(part);
         self.punch(&self.mirrored_file, part.base - self.plan.shared.base, part.size);
+    }
+
+    /// [`Arena::unmap`] where scratch may lie beside: it goes, too, with the last allocation near it.
+    pub(super) fn unmap_beside(&self, part: Range) {
+        let mut nearby = self.nearby();
+        self.unmap(part);
+        let lonely = nearby.as_mut().map_or_else(Vec::new, |nearby| nearby.unmapped(part));
+        lonely.into_iter().for_each(|scratch| self.unmap(scratch));
     }
 
     /// Makes a part inaccessible again and forgets what was there.

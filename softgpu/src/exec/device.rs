@@ -169,6 +169,9 @@ impl Device for SoftGpu {
         if config.own_process && seat.is_alone() {
             arena.share_direct_memory();
         }
+        if !config.exact_bounds {
+            arena.have_scratch();
+        }
         arena.open_params()?;
         let arena = Arc::new(arena);
         let heaps = arena.heaps.iter().map(|&range| Arc::new(Heap::new(arena.clone(), range))).collect();

@@ -88,7 +88,7 @@ const TEXT: &str = ".version 8.0\n.target sm_80\n.address_size 64\n
 
 /// What [`TEXT`] and kernels of nvcc's compute on a device with this code; how many kernels were found and how many compiled.
 fn run(code: Code) -> (u32, u32) {
-    let rig = Rig::with(code);
+    let rig = Rig::with(code, true);
     let text = TEXT.replace(".reg .f32 %f<4>;", ".reg .f32 %f<4>; .reg .pred %p<2>;");
     rig.gpu.module_load(0, MODULE + 1, text.as_bytes(), &[]).unwrap();
     for (which, result) in [(0u64, 20), (1, 30)] {

@@ -1,6 +1,7 @@
 //! The software GPU from end to end, without a client: PTX as nvcc writes it, through the `Device` trait.
 
 mod abreast;
+mod beside;
 mod escapes;
 mod grid;
 mod kept;
@@ -52,13 +53,14 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        Self::with(kept::Code::default())
+        Self::with(kept::Code::default(), true)
     }
 
-    fn with(code: kept::Code) -> Self {
+    fn with(code: kept::Code, exact_bounds: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0x1800_0000_0000);
         let program = Arc::new(Program { code, ..Program::default() });
-        let config = Config { memory_bytes_per_device: 16 << 20, workers: 2, ..Config::default() };
+        let memory_bytes_per_device = 16 << 20;
+        let config = Config { memory_bytes_per_device, workers: 2, exact_bounds, ..Config::default() };
         let gpu = SoftGpu::open(config, program.clone()).unwrap();
         let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
         let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
