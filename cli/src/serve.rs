@@ -54,8 +54,8 @@ pub(crate) struct Arguments {
     /// Multiprocessors that the software GPU says it has, for programs that want more than its workers [default: one for each worker]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=224))]
     multiprocessors: Option<u32>,
-    /// Let kernels on software GPUs fault at the first byte outside of an allocation. As GPUs look at pages of 2 MiB, accesses in the
-    /// pages round an allocation otherwise reach zeros, and what was written there
+    /// Let kernels on software GPUs fault in the first page of 4 KiB beside an allocation. As GPUs look at pages of 2 MiB, accesses in
+    /// those round an allocation otherwise reach zeros, and what was written there
     #[arg(long)]
     exact_bounds: bool,
     #[arg(help = format!("Compute capability that the software GPU reports [default: {}.{}]",

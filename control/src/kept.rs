@@ -6,17 +6,20 @@
 //!
 //! Files whose names say what they belong to, and not what is in them, begin with a hash of both ([`Folder::read`]).
 
+use rustix::fs::OFlags;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// What a file is named by.
 pub type Name = [u8; 32];
 
+/// How long a file may take to be written.
+const UNFINISHED_TIME: Duration = Duration::from_secs(3600);
 /// Bytes before the contents of a file that [`seal`] makes.
 const SEAL: usize = 32;
 
@@ -40,17 +43,9 @@ impl Cache {
     pub fn open(root: &Path, limit: u64) -> io::Result<Self> {
         let name = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", root.display()));
         own_directory(root).map_err(name)?;
+        // The first file that comes has all others counted; who only reads need not look at them.
         let (room, next) = (AtomicU64::new(0), AtomicU64::new(0));
-        let cache = Self { root: root.to_owned(), limit, tidying: Mutex::new(()), room, next };
-        for folder in fs::read_dir(root).map_err(name)?.flatten() {
-            for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
-                let old = |m: Metadata| m.modified().ok()?.elapsed().ok().map(|a| a.as_secs() > 3600);
-                if name_of(&file.path()).is_none() && file.metadata().ok().and_then(old) == Some(true) {
-                    let _ = fs::remove_file(file.path()); // what a crash has left
-                }
-            }
-        }
-        Ok(cache)
+        Ok(Self { root: root.to_owned(), limit, tidying: Mutex::new(()), room, next })
     }
 
     /// One of its folders, which is made if need be.
@@ -84,11 +79,13 @@ impl Cache {
         }
         let mut total: u64 = files.iter().map(|f| f.1).sum();
         files.sort();
-        for (_, size, path) in files {
-            if total <= self.limit {
-                break;
-            }
-            if name_of(&path).is_some() && fs::remove_file(&path).is_ok() {
+        for (used, size, path) in files {
+            // What has no name yet is being written, or was when its process ended.
+            let stays = match name_of(&path) {
+                Some(_) => total <= self.limit,
+                None => used.elapsed().is_ok_and(|age| age < UNFINISHED_TIME),
+            };
+            if !stays && fs::remove_file(&path).is_ok() {
                 total -= size;
             }
         }
@@ -136,8 +133,9 @@ impl Folder {
     /// # Errors
     /// What the system says; [`io::ErrorKind::PermissionDenied`] where another user owns it or may write it.
     pub fn open(&self, name: &Name) -> io::Result<File> {
-        let (path, flags) = (self.path(name), libc_flags());
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
+        let path = self.path(name);
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&path)?;
         let found = file.metadata()?;
         if !found.is_file() || !is_ours(&found) {
             return Err(io::Error::new(
@@ -226,10 +224,6 @@ pub fn unseal(name: &Name, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
 
 const FOREIGN: &str = "another user owns it or may write it";
 
-fn libc_flags() -> i32 {
-    (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32
-}
-
 /// Whether something is this user's, and nobody else's to write.
 fn is_ours(found: &Metadata) -> bool {
     found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0
@@ -265,7 +259,6 @@ mod tests {
     use super::*;
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
 
     struct Directory(PathBuf);
 
@@ -354,7 +347,15 @@ mod tests {
         }
         let left: Vec<u8> = folder.names().iter().map(|name| name[0]).collect();
         assert_eq!(left, (10..20).rev().collect::<Vec<u8>>());
+        // What a process left that has ended, and what another is writing.
+        let (left, writing) = (folder.place.join("new-1-0"), folder.place.join("new-2-0"));
+        let old = File::create(&left).unwrap();
+        old.set_modified(SystemTime::now() - 2 * UNFINISHED_TIME).unwrap();
+        fs::write(&writing, b"half").unwrap();
+        directory.folder(10_000).write(&[98; 32], &[0; 968]).unwrap();
+        assert_eq!((left.exists(), writing.exists()), (false, true));
+        let names = folder.names();
         folder.write(&[99; 32], &[0; 20_000]).unwrap();
-        assert_eq!(folder.names().len(), 10, "what is larger than all may be is not kept");
+        assert_eq!(folder.names(), names, "what is larger than all may be is not kept");
     }
 }

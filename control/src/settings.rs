@@ -54,7 +54,7 @@ pub const SOFT_MEMORY_VARIABLE: &str = "RGPU_SOFT_MEMORY";
 pub const SOFT_WORKERS_VARIABLE: &str = "RGPU_SOFT_WORKERS";
 /// How many multiprocessors the software GPU inside a program says it has.
 pub const SOFT_MULTIPROCESSORS_VARIABLE: &str = "RGPU_SOFT_MULTIPROCESSORS";
-/// Whether the software GPU inside a program faults at the first byte outside of an allocation.
+/// Whether the software GPU inside a program faults in the first page beside an allocation.
 pub const SOFT_EXACT_BOUNDS_VARIABLE: &str = "RGPU_SOFT_EXACT_BOUNDS";
 /// How many software GPUs there are inside a program.
 pub const SOFT_DEVICES_VARIABLE: &str = "RGPU_SOFT_DEVICES";
@@ -245,7 +245,7 @@ pub fn all() -> Vec<Setting> {
         program(
             SOFT_EXACT_BOUNDS_VARIABLE,
             &"`0`",
-            "with `RGPU_IN_PROCESS`: `1`: kernels fault at the first byte outside of an allocation, and not only outside of the pages of 2 MiB round it, as on a GPU (`rgpu serve --exact-bounds`)",
+            "with `RGPU_IN_PROCESS`: `1`: kernels fault in the first page of 4 KiB beside an allocation, and not only outside of the pages of 2 MiB round it, as on a GPU (`rgpu serve --exact-bounds`)",
         ),
         program(SOFT_DEVICES_VARIABLE, &1, "with `RGPU_IN_PROCESS`: number of software GPUs"),
         program(

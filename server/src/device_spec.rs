@@ -62,7 +62,7 @@ pub struct DeviceSpec {
     pub workers: u32,
     /// Multiprocessors that a software GPU says it has; 0 means one for each worker.
     pub multiprocessors: u32,
-    /// Whether a software GPU faults at the first byte outside of an allocation, and not only in other pages of 2 MiB, as GPUs do.
+    /// Whether a software GPU faults in the first page of 4 KiB beside an allocation, and not only in other pages of 2 MiB, as GPUs do.
     pub exact_bounds: bool,
     /// Compute capability of a software GPU, major and minor.
     pub compute_capability: (u32, u32),

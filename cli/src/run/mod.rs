@@ -80,7 +80,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "X.Y", value_parser = parse_capability, requires = "in_process",
         help_heading = "With --in-process")]
     compute_capability: Option<(u32, u32)>,
-    /// Let kernels fault at the first byte outside of an allocation, and not only outside of the pages of 2 MiB round it
+    /// Let kernels fault in the first page of 4 KiB beside an allocation, and not only outside of the pages of 2 MiB round it
     #[arg(long, requires = "in_process", help_heading = "With --in-process")]
     exact_bounds: bool,
     #[command(flatten)]

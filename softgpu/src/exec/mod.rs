@@ -67,8 +67,8 @@ pub struct Config {
     /// Whether the process is this library's own, where nobody else handles signals: a program's may have put handlers of
     /// its own in front of the executor's since the last kernel.
     pub own_process: bool,
-    /// Whether an access beside an allocation is an error at its first byte outside. A GPU looks at pages of 2 MiB; so it is here without
-    /// this, where such an access reaches memory of nobody's ([`nearby`]).
+    /// Whether an access to a page of 4 KiB beside an allocation is an error. A GPU looks at pages of 2 MiB; so it is here without this,
+    /// where such an access reaches memory of nobody's ([`nearby`]).
     pub exact_bounds: bool,
     /// The mathematical libraries that it has.
     pub libraries: Option<&'static dyn Libraries>,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Instant;
 
 use rgpu_device::{Device, Launch};
 
@@ -170,4 +171,97 @@ fn processes_at_the_same_time_do_not_disturb_each_other() {
         assert!(found + compiled >= 3);
     }
     assert_eq!(folder.files().len(), 3);
+}
+
+/// Kernels of [`measure`]'s module.
+const MANY: u32 = 1000;
+
+/// A module of kernels, each of some hundred instructions and different from the others.
+fn many() -> String {
+    let mut text = String::from(".version 8.0\n.target sm_80\n.address_size 64\n");
+    for number in 0..MANY {
+        let body: String = (0..30)
+            .map(|i| {
+                format!(
+                    "mul.f32 %f2, %f1, 0f3F7D70A4; fma.rn.f32 %f1, %f1, %f2, %f3; add.s32 %r3, %r2, {}; xor.b32 %r2, %r3, %r1;\n",
+                    number * 31 + i
+                )
+            })
+            .collect();
+        text += &format!(
+            ".visible .entry k{number}(.param .u64 out, .param .u32 count) {{
+              .reg .b64 %rd<4>; .reg .b32 %r<9>; .reg .f32 %f<5>; .reg .pred %p<2>;
+              ld.param.u64 %rd1, [out]; ld.param.u32 %r4, [count];
+              mov.u32 %r1, %tid.x; mov.u32 %r2, %r1; cvt.rn.f32.u32 %f1, %r1; mov.f32 %f3, 0f3F000000; mov.u32 %r5, 0;
+              L: {body}
+              add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r4; @%p1 bra L;
+              mov.b32 %r6, %f1; xor.b32 %r6, %r6, %r2;
+              mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r6; ret; }}\n"
+        );
+    }
+    text + "\0"
+}
+
+/// One process of [`measure`]: loads the module, launches one kernel, and then all.
+#[test]
+#[ignore = "a part of kept::measure"]
+fn measured_process() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let rig = Rig::with(Code { folder: Some(folder.into()), ..Code::default() }, true);
+    let text = many();
+    let begun = Instant::now();
+    rig.gpu.module_load(0, MODULE + 1, text.as_bytes(), &[]).unwrap();
+    let loaded = begun.elapsed();
+    let launch = |function| {
+        let mut params = rig.memory.to_le_bytes().to_vec();
+        params.extend(3u32.to_le_bytes());
+        let (grid, block, shared_bytes) = ([1; 3], [32, 1, 1], 0);
+        let (stream, module, cooperative, params) = (LEGACY, MODULE + 1, false, &params[..]);
+        rig.gpu
+            .launch(Launch { stream, module, function, grid, block, shared_bytes, cooperative, params })
+            .unwrap();
+        rig.sync().unwrap();
+    };
+    launch(MANY / 2);
+    let first = begun.elapsed();
+    (0..MANY).for_each(launch);
+    let all = begun.elapsed();
+    let kept = rig.program.code.kept.load(Relaxed);
+    println!("\nmilliseconds {} {} {} {kept}", loaded.as_millis(), first.as_millis(), all.as_millis());
+}
+
+/// Prints what keeping machine code saves: in pairs of processes, one without anything kept and one with all. What it printed is in
+/// docs/measurements.
+#[test]
+#[ignore = "a measurement: cargo test -p rgpu-softgpu --test device -- --ignored --nocapture kept::measure --exact"]
+fn measure() {
+    let process = |folder: &Folder| -> Vec<u64> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--ignored", "--exact", "kept::measured_process", "--nocapture"])
+            .env(FOLDER, &folder.0);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().find_map(|line| line.strip_prefix("milliseconds "));
+        line.unwrap_or_else(|| panic!("{output:?}"))
+            .split(' ')
+            .map(|number| number.parse().unwrap())
+            .collect()
+    };
+    println!("\nmodule of {MANY} kernels, {} bytes of PTX; milliseconds, cold and warm", many().len());
+    for _ in 0..5 {
+        let folder = Folder::new("measured");
+        let (cold, warm) = (process(&folder), process(&folder));
+        assert_eq!((cold[3], warm[3]), (u64::from(MANY), 0));
+        let bytes: u64 = folder.files().iter().map(|file| fs::metadata(file).unwrap().len()).sum();
+        for (what, at) in [("loaded", 0), ("first launch done", 1), ("all launched", 2)] {
+            println!(
+                "{what}: {} and {}, ratio {:.2}",
+                cold[at],
+                warm[at],
+                cold[at] as f64 / warm[at].max(1) as f64
+            );
+        }
+        println!("{bytes} bytes kept");
+    }
 }
