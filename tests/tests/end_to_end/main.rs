@@ -12,6 +12,7 @@ mod context;
 mod driver;
 mod encryption;
 mod gpu_check;
+mod kept_code;
 mod kubernetes;
 mod loss;
 mod mathematics;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     tests.extend(mathematics::tests());
     tests.extend(memory::tests());
     tests.extend(modules::tests());
+    tests.extend(kept_code::tests());
     tests.extend(several::tests());
     tests.extend(between_servers::tests());
     tests.extend(sharing::tests());
