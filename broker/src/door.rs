@@ -188,6 +188,7 @@ impl Place {
     /// Returns when the connection is to be closed, because others need the room, or it has brought no request in time.
     pub(crate) async fn over(&self) {
         tokio::select! {
+            biased;
             () = self.gone.notified() => return,
             () = self.heard.notified() => {}
             () = tokio::time::sleep(self.door.room.first_request) => return,

@@ -15,7 +15,7 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rgpu_control::token::PrivateKey;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -40,6 +40,8 @@ const IDLE_TIME: Duration = Duration::from_secs(75);
 const MAX_IDLE_TIME: Duration = Duration::from_secs(3600);
 /// How long a connection may be open before it has brought a first request.
 const FIRST_REQUEST_TIME: Duration = Duration::from_secs(10);
+/// So many connections may wait to be accepted.
+const MOST_UNACCEPTED: u32 = 1 << 16;
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How long requests may take to end when the broker stops.
@@ -334,7 +336,23 @@ async fn listen(config: &Config) -> Result<TcpListener, ServeError> {
     let addresses: Vec<SocketAddr> =
         tokio::net::lookup_host(&config.listen).await.map_err(|e| failed(e.to_string()))?.collect();
     config.may_listen(&addresses).map_err(|e| failed(e.to_string()))?;
-    TcpListener::bind(addresses.as_slice()).await.map_err(|e| failed(e.to_string()))
+    let mut tried = Err(failed("it is no address".into()));
+    for address in addresses {
+        tried = bind(address).map_err(|e| failed(e.to_string()));
+        if tried.is_ok() {
+            break;
+        }
+    }
+    tried
+}
+
+/// Listens at an address. All nodes of a cluster may come at once, such as after a start of the broker.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    // The system has a limit of its own (net.core.somaxconn).
+    socket.listen(MOST_UNACCEPTED)
 }
 
 /// How long a connection may be idle.
@@ -380,12 +398,7 @@ async fn accept(
         match accepted {
             Ok((Ok(place), stream, peer)) => {
                 let (context, watcher, place) = (context.clone(), graceful.watcher(), Arc::new(place));
-                tokio::spawn(async move {
-                    tokio::select! {
-                        () = connection(stream, peer, context, watcher, place.clone()) => {}
-                        () = place.over() => tracing::debug!("the connection with {peer} was closed: it said nothing"),
-                    }
-                });
+                tokio::spawn(serve_until_over(stream, peer, context, watcher, place));
             }
             Ok((Err(AddressFull), _, peer)) => {
                 tracing::warn!("{peer} is not served: its address has as many busy connections as may be");
@@ -401,6 +414,22 @@ async fn accept(
     door.clear();
     if timeout(STOP_TIME, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end within {} s", STOP_TIME.as_secs());
+    }
+}
+
+/// Serves a connection until it ends, or its place is over.
+async fn serve_until_over(
+    stream: TcpStream,
+    peer: SocketAddr,
+    context: ConnectionContext,
+    watcher: Watcher,
+    place: Arc<Place>,
+) {
+    tokio::select! {
+        // What has come is read first: on a busy machine, a request may have waited here for longer than it may take to bring one.
+        biased;
+        () = connection(stream, peer, context, watcher, place.clone()) => {}
+        () = place.over() => tracing::debug!("the connection with {peer} was closed: it said nothing"),
     }
 }
 
@@ -459,5 +488,49 @@ fn raise_file_limit() {
     // SAFETY: as above; the call only reads it.
     if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } != 0 {
         tracing::debug!("the limit of open files stays as it is: {}", io::Error::last_os_error());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use axum::routing::get;
+
+    use super::*;
+
+    /// A client has sent its request in time, but the broker was too busy to look at it until the time was over.
+    #[test]
+    fn a_request_that_waited_for_the_broker_is_answered() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let time = Duration::from_millis(40);
+        let door = Door::new(Room { total: 100, per_address: 100, first_request: time });
+        // Where it is a matter of luck, one of these fails.
+        for _ in 0..12 {
+            let answer = runtime.block_on(async {
+                let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+                let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                let (stream, peer) = listener.accept().await.unwrap();
+                let place = Arc::new(door.enter(peer).await.unwrap());
+                let context = ConnectionContext {
+                    acceptor: None,
+                    router: Router::new().route("/", get(async || "well")),
+                    metrics: Arc::new(Metrics::default()),
+                    idle: IDLE_TIME,
+                };
+                let graceful = GracefulShutdown::new();
+                let served = tokio::spawn(serve_until_over(stream, peer, context, graceful.watcher(), place));
+                tokio::task::yield_now().await;
+                client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+                // Nothing runs meanwhile.
+                std::thread::sleep(3 * time);
+                served.await.unwrap();
+                let mut answer = String::new();
+                client.read_to_string(&mut answer).map(|_| answer)
+            });
+            let answer = answer.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well"), "{answer:?}");
+        }
     }
 }

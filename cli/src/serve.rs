@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
     /// service where it runs, else by pacing
     #[arg(long, value_name = "HOW", default_value = "auto")]
     partition: rgpu_server::Partition,
-    #[arg(help = format!("Memory of each GPU, shared by all applications, such as 512M or 2G [default: all; of a software GPU {}G]",
-        settings::SOFTWARE_MEMORY >> 30),
+    #[arg(help = format!("Memory of each GPU, shared by all applications, such as 512M or 2G [default: all; of a software GPU half of what the machine \
+         has available, at least {}G]", settings::SOFTWARE_MEMORY >> 30),
         long, value_name = "BYTES", value_parser = parse_bytes)]
     memory: Option<u64>,
     /// Processor cores that each application's software GPU uses [default: all]
@@ -54,6 +54,10 @@ pub(crate) struct Arguments {
     /// Multiprocessors that the software GPU says it has, for programs that want more than its workers [default: one for each worker]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=224))]
     multiprocessors: Option<u32>,
+    /// Let kernels on software GPUs fault in the first page of 4 KiB beside an allocation. As GPUs look at pages of 2 MiB, accesses in
+    /// those round an allocation otherwise reach zeros, and what was written there
+    #[arg(long)]
+    exact_bounds: bool,
     #[arg(help = format!("Compute capability that the software GPU reports [default: {}.{}]",
         settings::SOFTWARE_CAPABILITY.0, settings::SOFTWARE_CAPABILITY.1),
         long, value_name = "X.Y", value_parser = parse_capability)]
@@ -73,7 +77,7 @@ pub(crate) struct Arguments {
     /// Serve NVIDIA GPUs on which kernels can follow pointers into all memory of the process that serves their program
     #[arg(long)]
     allow_host_pointers: bool,
-    /// Where to keep programs' GPU code from one session to the next [default: ~/.cache/rgpu/images]
+    /// Where to keep programs' GPU code, and what the software GPU makes of it, from one session to the next [default: ~/.cache/rgpu/images]
     #[arg(long, value_name = "DIR")]
     image_cache: Option<PathBuf>,
     /// How much of it to keep; 0 keeps nothing
@@ -233,12 +237,6 @@ impl Cluster {
     }
 }
 
-fn default_image_cache() -> Option<PathBuf> {
-    let caches = settings::path("XDG_CACHE_HOME")
-        .or_else(|| settings::path("HOME").map(|home| home.join(".cache")))?;
-    Some(caches.join("rgpu").join("images"))
-}
-
 /// Serves until it is told to stop.
 pub(crate) fn main(arguments: Arguments) -> Outcome {
     crate::log::to_stderr();
@@ -249,7 +247,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
         insecure: arguments.insecure,
         transport: arguments.transport,
         peers: arguments.peers,
-        image_cache: arguments.image_cache.or_else(default_image_cache),
+        image_cache: arguments.image_cache.or_else(|| Some(settings::cache_directory()?.join("images"))),
         image_cache_bytes: arguments.image_cache_size,
         broker_key: arguments.cluster.broker_key.clone().zip(arguments.cluster.node.clone()),
         lease_grace: arguments.cluster.lease_grace.unwrap_or(Duration::from_secs(settings::LEASE_GRACE_S)),
@@ -278,6 +276,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
     options.session_threads = arguments.session_threads;
     options.device.workers = arguments.workers.unwrap_or(options.device.workers);
     options.device.multiprocessors = arguments.multiprocessors.unwrap_or(0);
+    options.device.exact_bounds = arguments.exact_bounds;
     options.device.compute_capability =
         arguments.compute_capability.unwrap_or(options.device.compute_capability);
     options.max_sessions = arguments.max_sessions.unwrap_or(options.max_sessions);
@@ -330,7 +329,7 @@ mod tests {
         let device = DeviceSpec::default();
         let (major, minor) = device.compute_capability;
         let shown = [
-            format!("of a software GPU {}G]", device.memory >> 30),
+            format!("at least {}G]", device.memory >> 30),
             format!("[default: {major}.{minor}]"),
             format!("[default: {}]", settings::SERVE_LISTEN),
         ];

@@ -205,6 +205,11 @@ impl Broker {
         Self { patience, ..self }
     }
 
+    /// The same over the same connections, for whom another token names: many callers behind one proxy.
+    pub fn with_token(&self, token: &str) -> Self {
+        Self { token: token.trim().into(), ..self.clone() }
+    }
+
     /// The broker's address: where there are several, of the one that answered last.
     pub fn url(&self) -> &str {
         &self.bases[self.current.load(Relaxed) % self.bases.len()]

@@ -54,10 +54,15 @@ pub const SOFT_MEMORY_VARIABLE: &str = "RGPU_SOFT_MEMORY";
 pub const SOFT_WORKERS_VARIABLE: &str = "RGPU_SOFT_WORKERS";
 /// How many multiprocessors the software GPU inside a program says it has.
 pub const SOFT_MULTIPROCESSORS_VARIABLE: &str = "RGPU_SOFT_MULTIPROCESSORS";
+/// Whether the software GPU inside a program faults in the first page beside an allocation.
+pub const SOFT_EXACT_BOUNDS_VARIABLE: &str = "RGPU_SOFT_EXACT_BOUNDS";
 /// How many software GPUs there are inside a program.
 pub const SOFT_DEVICES_VARIABLE: &str = "RGPU_SOFT_DEVICES";
 /// The compute capability of the software GPU inside a program.
 pub const SOFT_CAPABILITY_VARIABLE: &str = "RGPU_SOFT_CC";
+
+/// How much machine code the software GPU inside a program keeps for later programs.
+pub const CODE_CACHE_VARIABLE: &str = "RGPU_CODE_CACHE";
 
 /// How long connecting to a server may take.
 pub const CONNECT_TIMEOUT_VARIABLE: &str = "RGPU_CONNECT_TIMEOUT";
@@ -75,12 +80,14 @@ pub const CONNECT_TIMEOUT_S: u64 = 20;
 pub const PEER_PATIENCE_S: u64 = 1;
 /// How many seconds ranks may take to come together, where [`NCCL_TIMEOUT_VARIABLE`] does not say.
 pub const NCCL_TIMEOUT_S: u64 = 600;
-/// Memory of a software GPU where nothing was said, in bytes.
+/// Memory of a software GPU in bytes, where nothing was said, and the machine has so much but not twice as much available.
 pub const SOFTWARE_MEMORY: u64 = 4 << 30;
 /// The compute capability of a software GPU where nothing was said: major and minor.
 pub const SOFTWARE_CAPABILITY: (u32, u32) = (8, 0);
 /// How many bytes of programs' GPU code a server keeps from one session to the next, where nothing was said.
 pub const IMAGE_CACHE_BYTES: u64 = 1 << 30;
+/// How many bytes of machine code a user's programs keep, where [`CODE_CACHE_VARIABLE`] does not say.
+pub const CODE_CACHE_BYTES: u64 = 1 << 30;
 /// Where a server listens, where nothing was said.
 pub const SERVE_LISTEN: &str = "127.0.0.1:7070";
 
@@ -97,6 +104,13 @@ pub fn text(name: &str) -> Option<String> {
 /// A variable's value as a path.
 pub fn path(name: &str) -> Option<PathBuf> {
     variable(name).map(PathBuf::from)
+}
+
+/// The directory of this user's where rgpu keeps what can be made again: `$XDG_CACHE_HOME/rgpu` or `~/.cache/rgpu`.
+pub fn cache_directory() -> Option<PathBuf> {
+    let absolute = |name: &str| path(name).filter(|path| path.is_absolute());
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    Some(caches.join("rgpu"))
 }
 
 /// Whether a variable says yes: is set to anything but nothing and `0`.
@@ -210,8 +224,13 @@ pub fn all() -> Vec<Setting> {
         program("RGPU_TRACE", &"", "a file for every call with its times at both ends, for Perfetto"),
         program(
             SOFT_MEMORY_VARIABLE,
-            &format!("`{}G`", SOFTWARE_MEMORY >> 30),
-            "with `RGPU_IN_PROCESS`: memory of each software GPU, such as `512M`",
+            &format!("half of what is available, at least {}G", SOFTWARE_MEMORY >> 30),
+            "with `RGPU_IN_PROCESS`: memory of each software GPU, such as `512M`. Control groups are kept to; a machine that has less in all gives all",
+        ),
+        program(
+            CODE_CACHE_VARIABLE,
+            &format!("`{}G`", CODE_CACHE_BYTES >> 30),
+            "with `RGPU_IN_PROCESS`: how much machine code of kernels is kept in `$XDG_CACHE_HOME/rgpu/code`, else `~/.cache/rgpu/code`; `0` keeps nothing. Servers keep it beside programs' images: `rgpu serve --image-cache`",
         ),
         program(
             SOFT_WORKERS_VARIABLE,
@@ -222,6 +241,11 @@ pub fn all() -> Vec<Setting> {
             SOFT_MULTIPROCESSORS_VARIABLE,
             &"one for each core that it uses",
             "with `RGPU_IN_PROCESS`: how many multiprocessors the software GPU says it has, from 1 to 224",
+        ),
+        program(
+            SOFT_EXACT_BOUNDS_VARIABLE,
+            &"`0`",
+            "with `RGPU_IN_PROCESS`: `1`: kernels fault in the first page of 4 KiB beside an allocation, and not only outside of the pages of 2 MiB round it, as on a GPU (`rgpu serve --exact-bounds`)",
         ),
         program(SOFT_DEVICES_VARIABLE, &1, "with `RGPU_IN_PROCESS`: number of software GPUs"),
         program(

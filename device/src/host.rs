@@ -15,4 +15,13 @@ pub trait Host: Send + Sync {
     /// A stream has reached the host function `id`. The stream goes on when
     /// [`crate::Device::host_func_done`] is called with it. Must not block.
     fn host_func(&self, id: u64);
+
+    /// Machine code that [`Host::keep_code`] was given under this name, perhaps by an earlier process. Nobody but this user, or this
+    /// tenant of a server, can have put it there. `None` where there is none, or where nothing is kept.
+    fn kept_code(&self, _name: &[u8; 32]) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Keeps machine code for later processes, if it can.
+    fn keep_code(&self, _name: &[u8; 32], _code: &[u8]) {}
 }

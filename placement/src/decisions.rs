@@ -55,6 +55,9 @@ impl std::fmt::Display for Reason {
 pub struct Work {
     /// How many waiting jobs the round looked at.
     pub considered: u64,
+    /// How often the round looked at a node, or at one of several that are alike, as a place for something. (Counted by the policies of the
+    /// flow model.)
+    pub looks: u64,
     /// Flow networks solved.
     pub networks: u64,
     /// Nodes of these networks.

@@ -180,7 +180,10 @@ impl Task {
             }
         }
         let too_big = |why: String| Err(Error::TooBig { job: job.name.clone(), why });
-        let nodes = || (0..cluster.nodes().len() as u32).map(NodeId).filter(|&id| self.allows(id));
+        let nodes = || {
+            let all = if self.only.is_empty() { 0..cluster.nodes().len() as u32 } else { 0..0 };
+            all.map(NodeId).chain(self.only.iter().copied())
+        };
         let cpu_fits = |id: NodeId| {
             let node = cluster.node(id);
             node.cpu_milli >= self.cpu_milli && node.memory_mib >= self.memory_mib
@@ -193,9 +196,9 @@ impl Task {
         }
         if disaggregated {
             for request in &self.devices {
-                let all = (0..cluster.nodes().len() as u32).map(NodeId);
-                let have: usize = all.clone().map(|node| request.together(cluster, node)).sum();
+                let have = request.together_in_all(cluster);
                 if have < usize::from(request.count) {
+                    let all = (0..cluster.nodes().len() as u32).map(NodeId);
                     let devices = cluster.devices().iter();
                     let each = devices.filter(|&device| request.suits(device)).count();
                     let mut why = format!("it wants {request}, and {each} such devices exist");
@@ -277,6 +280,15 @@ impl DeviceRequest {
     pub(crate) fn together(&self, cluster: &Cluster, node: NodeId) -> usize {
         let devices = cluster.node(node).devices().filter(|&device| self.suits(cluster.device(device)));
         cluster.usable_together(devices)
+    }
+
+    /// How many devices of all nodes a program could use at a time for this request, were all of them free.
+    fn together_in_all(&self, cluster: &Cluster) -> usize {
+        if let Some(node) = self.node {
+            return if node.index() < cluster.nodes().len() { self.together(cluster, node) } else { 0 };
+        }
+        let groups = cluster.alike().groups().iter();
+        groups.map(|members| members.len() * self.together(cluster, members[0])).sum()
     }
 
     /// The name of what this request needs, and what a node with devices for it does not offer.

@@ -16,13 +16,18 @@ pub fn reachable(cluster: &Cluster, request: &DeviceRequest, home: NodeId, link_
             mbps => (capacity / mbps as f64) as usize,
         }
     };
-    let nodes = (0..cluster.nodes().len() as u32).map(NodeId).filter(|&node| node != home);
-    let remote = nodes.fold(0usize, |sum, node| {
+    let mut nodes: Vec<(NodeId, usize)> = match request.node {
+        // Only there is anything that would do.
+        Some(node) => vec![(node, 1)],
+        None => cluster.alike().without(home).collect(),
+    };
+    nodes.retain(|(node, _)| *node != home && node.index() < cluster.nodes().len());
+    let remote = nodes.into_iter().fold(0usize, |sum, (node, count)| {
         let mut there = request.together(cluster, node);
         if there > 0 {
             cluster.for_path(home, node, |link| there = there.min(carried(link)));
         }
-        sum.saturating_add(there)
+        sum.saturating_add(there.saturating_mul(count))
     });
     request.together(cluster, home).saturating_add(remote.min(carried(cluster.nic(home))))
 }

@@ -57,6 +57,8 @@ pub struct ClusterState {
     users_of: Vec<Vec<JobId>>,
     /// Per link: whose remote traffic passes it (once per grant).
     passing: Vec<Vec<JobId>>,
+    /// Per link: of how many of these the jobs have an objective.
+    bound: Vec<u32>,
     /// What was measured, for policies that decide by it.
     observed: Option<Box<Observed>>,
 }
@@ -72,6 +74,7 @@ impl ClusterState {
             tasks_at: vec![Vec::new(); cluster.nodes().len()],
             users_of: vec![Vec::new(); cluster.devices().len()],
             passing: vec![Vec::new(); cluster.links()],
+            bound: vec![0; cluster.links()],
             observed: None,
             cluster,
             profiles,
@@ -169,7 +172,10 @@ impl ClusterState {
             for grant in &at.grants {
                 self.users_of[grant.device.index()].push(id);
                 let to = self.cluster.device(grant.device).node;
-                self.cluster.for_path(at.node, to, |link| self.passing[link.index()].push(id));
+                self.cluster.for_path(at.node, to, |link| {
+                    self.passing[link.index()].push(id);
+                    self.bound[link.index()] += u32::from(objective(&job).is_some());
+                });
             }
         }
         if self.running.len() <= id.index() {
@@ -203,7 +209,10 @@ impl ClusterState {
             for grant in &at.grants {
                 remove(&mut self.users_of[grant.device.index()], &id);
                 let to = self.cluster.device(grant.device).node;
-                self.cluster.for_path(at.node, to, |link| remove(&mut self.passing[link.index()], &id));
+                self.cluster.for_path(at.node, to, |link| {
+                    remove(&mut self.passing[link.index()], &id);
+                    self.bound[link.index()] -= u32::from(objective(&running.job).is_some());
+                });
             }
         }
         let mut affected = self.affected(&running);
@@ -329,12 +338,16 @@ impl ClusterState {
     /// an objective that it keeps as yet, were that traffic to last; `f64::INFINITY` if there is none.
     pub fn tolerated_mbps(&self, link: LinkId) -> f64 {
         let mut tolerated = f64::INFINITY;
+        // Most links carry no such traffic, however much passes them.
+        if self.bound[link.index()] == 0 {
+            return tolerated;
+        }
         let now = self.usage.link_mbps(link) + self.external_mbps[link.index()];
-        for (i, id) in self.passing[link.index()].iter().enumerate() {
-            if self.passing[link.index()][..i].contains(id) {
-                continue;
-            }
-            let Some(running) = self.running(*id) else { continue };
+        let mut passing = self.passing[link.index()].clone();
+        passing.sort_unstable();
+        passing.dedup();
+        for id in passing {
+            let Some(running) = self.running(id) else { continue };
             let mbps = tolerance_mbps(self, &running.job, &running.placement, link);
             // Whoever is lost already isn't worth waiting for.
             if mbps >= now as f64 {
@@ -447,10 +460,15 @@ pub(crate) fn conditions_at(cluster: &Cluster, at: &TaskPlacement) -> Conditions
     Conditions { remote_share, numa_crossed, ..Conditions::default() }
 }
 
+/// The objective of a job to which it matters.
+fn objective(job: &Job) -> Option<f64> {
+    job.goal_s.filter(|_| job.importance < 10.0)
+}
+
 /// How much traffic a link may carry in all before a job that is placed so would break its objective: its own, and
 /// of others' as much as its slack allows.
 pub(crate) fn tolerance_mbps(state: &ClusterState, job: &Job, placement: &Placement, link: LinkId) -> f64 {
-    let Some(goal) = job.goal_s.filter(|_| job.importance < 10.0) else { return f64::INFINITY };
+    let Some(goal) = objective(job) else { return f64::INFINITY };
     let profile = state.profiles.get(job.profile);
     let mut own: Vec<(LinkId, u64)> = Vec::new();
     for (task, at) in job.tasks.iter().zip(&placement.tasks) {

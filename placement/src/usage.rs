@@ -13,11 +13,15 @@ pub struct Usage {
     /// Per NUMA region: free cores and memory. Kept only for nodes with several regions.
     regions: Vec<(u64, u64)>,
     devices: Vec<DeviceUsage>,
+    /// By free thousandths: how many devices have so many.
+    by_free: Vec<u32>,
     link_mbps: Vec<u64>,
     /// `[node * profiles + profile]`: how many tasks of the profile run there. Empty unless asked for.
     tasks: Vec<u16>,
     profiles: usize,
     totals: UsageTotals,
+    /// The nodes of which something has changed, once it is asked for.
+    changed: Option<Vec<NodeId>>,
 }
 
 /// One node's free amounts.
@@ -83,10 +87,12 @@ impl Clone for Usage {
             nodes: self.nodes.clone(),
             regions: self.regions.clone(),
             devices: self.devices.clone(),
+            by_free: self.by_free.clone(),
             link_mbps: self.link_mbps.clone(),
             tasks: self.tasks.clone(),
             profiles: self.profiles,
             totals: self.totals,
+            changed: None,
         }
     }
 
@@ -94,10 +100,12 @@ impl Clone for Usage {
         self.nodes.clone_from(&source.nodes);
         self.regions.clone_from(&source.regions);
         self.devices.clone_from(&source.devices);
+        self.by_free.clone_from(&source.by_free);
         self.link_mbps.clone_from(&source.link_mbps);
         self.tasks.clone_from(&source.tasks);
         self.profiles = source.profiles;
         self.totals = source.totals;
+        self.changed = None;
     }
 }
 
@@ -131,12 +139,15 @@ impl Usage {
             let node = &mut nodes[device.node.index()];
             node.fingerprint = node.fingerprint.wrapping_add(devices[i].hash(local));
         }
+        let mut by_free = vec![0; usize::from(WHOLE) + 1];
+        by_free[usize::from(WHOLE)] = devices.len() as u32;
         let totals = cluster.totals();
         Usage {
             tasks: vec![0; nodes.len() * profiles],
             nodes,
             regions: cluster.regions.iter().map(|region| (region.cpu_milli, region.memory_mib)).collect(),
             devices,
+            by_free,
             link_mbps: vec![0; cluster.links()],
             profiles,
             totals: UsageTotals {
@@ -144,6 +155,24 @@ impl Usage {
                 memory_mib: totals.memory_mib,
                 ..UsageTotals::default()
             },
+            changed: None,
+        }
+    }
+
+    /// From now on keeps which nodes' free amounts or NIC loads change, for [`Usage::changed`].
+    pub(crate) fn follow(&mut self) {
+        self.changed.get_or_insert_default().clear();
+    }
+
+    /// The nodes that have changed since this was asked the last time, some of them perhaps several times.
+    pub(crate) fn changed(&mut self) -> Vec<NodeId> {
+        self.changed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Something of a node has changed that [`Usage::changed`] is to tell.
+    pub(crate) fn note(&mut self, node: NodeId) {
+        if let Some(changed) = &mut self.changed {
+            changed.push(node);
         }
     }
 
@@ -160,6 +189,11 @@ impl Usage {
     /// Free thousandths of a device.
     pub fn device_milli(&self, device: DeviceId) -> u16 {
         self.devices[device.index()].milli
+    }
+
+    /// How many devices of the cluster have just so many thousandths free.
+    pub(crate) fn devices_with(&self, free_milli: u16) -> u32 {
+        self.by_free.get(usize::from(free_milli)).copied().unwrap_or(0)
     }
 
     /// Free memory of a device in MiB.
@@ -307,6 +341,7 @@ impl Usage {
         task: &Task,
         profile: ProfileId,
     ) {
+        self.note(node);
         let free = &mut self.nodes[node.index()];
         let before = free.server_hash();
         free.cpu_milli -= task.cpu_milli;
@@ -335,6 +370,7 @@ impl Usage {
         task: &Task,
         profile: ProfileId,
     ) {
+        self.note(node);
         let free = &mut self.nodes[node.index()];
         let before = free.server_hash();
         free.cpu_milli += task.cpu_milli;
@@ -359,6 +395,9 @@ impl Usage {
     pub fn change_grant(&mut self, cluster: &Cluster, from: NodeId, grant: &Grant, take: bool) {
         let spec = cluster.device(grant.device);
         let kind = spec.kind.index();
+        // The NICs on the way are those of both ends.
+        self.note(spec.node);
+        self.note(from);
         let device = &mut self.devices[grant.device.index()];
         let node = &mut self.nodes[spec.node.index()];
         let local = grant.device.0 - cluster.nodes[spec.node.index()].devices.start;
@@ -375,6 +414,7 @@ impl Usage {
             all.push((&mut totals.remote_mbps, grant.traffic_mbps));
         }
         let was_whole = device.milli == WHOLE;
+        self.by_free[usize::from(device.milli)] -= 1;
         if take {
             device.milli -= grant.milli;
             device.memory_mib -= grant.memory_mib;
@@ -388,6 +428,7 @@ impl Usage {
             node.device_milli[kind] += u32::from(grant.milli);
             all.into_iter().for_each(|(sum, by)| *sum -= by);
         }
+        self.by_free[usize::from(device.milli)] += 1;
         // A grant of no share for good leaves the device as whole as it was.
         match (was_whole, device.milli == WHOLE) {
             (true, false) => node.whole[kind] -= 1,

@@ -64,6 +64,7 @@ pub(crate) fn software_config(spec: &DeviceSpec) -> rgpu_softgpu::Config {
         memory_bytes_per_device: spec.memory,
         workers: spec.workers as usize,
         multiprocessors: spec.multiprocessors,
+        exact_bounds: spec.exact_bounds,
         compute_capability: spec.compute_capability,
         identity: spec.identity,
         own_process: true,

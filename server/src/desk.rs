@@ -1,12 +1,13 @@
-//! Where an application's process asks the daemon for what its tenant has: [images](crate::store) of modules, and
+//! Where an application's process asks the daemon for what its tenant has: [images](crate::store) of modules, compiled kernels, and
 //! [memory](crate::shelf) of others. The process may open no files and knows no other process; it gets descriptors.
 //!
 //! A request is of one size: what is wanted, a name (a hash or a token), and two numbers that mean something where memory is lent; that
 //! request carries a descriptor. The daemon answers each at once.
 
 use crate::shelf::{Member, Piece, Token};
-use crate::store::{Hash, TenantImages, Unfinished};
+use crate::store::{Hash, TenantImages};
 use parking_lot::{Mutex, MutexGuard};
+use rgpu_control::kept::Unfinished;
 use rgpu_protocol::transport::pass::{receive_message, send_message};
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,6 +21,10 @@ pub(crate) const OPEN: u8 = 1;
 pub(crate) const CREATE: u8 = 2;
 pub(crate) const KEEP: u8 = 3;
 pub(crate) const REMOVE: u8 = 4;
+/// Added to these where it is not an image, but a compiled kernel, by its name.
+pub(crate) const CODE: u8 = 0x10;
+const REMOVE_CODE: u8 = REMOVE | CODE;
+const OPEN_CODE: u8 = OPEN | CODE;
 /// Requests about memory, each with a token.
 const LEND: u8 = 5;
 const BORROW: u8 = 6;
@@ -108,7 +113,7 @@ impl Desk {
     ) -> Option<Reply> {
         let Request { kind, name, numbers: (offset, size) } = request;
         Some(match kind {
-            OPEN..=REMOVE => self.images.as_ref()?.answer(kind, &name, unfinished),
+            OPEN..=REMOVE | OPEN_CODE..=REMOVE_CODE => self.images.as_ref()?.answer(kind, &name, unfinished),
             LEND => {
                 let lent = passed.pop().is_some_and(|file| self.member.lend(name, file, offset, size));
                 if lent { Reply::Done } else { Reply::Nothing }
@@ -276,7 +281,7 @@ mod tests {
     #[test]
     fn what_nobody_would_ask_ends_it() {
         let shelf = Arc::new(Shelf::default());
-        for kind in [0, OPEN, 99] {
+        for kind in [0, OPEN, CODE, OPEN | CODE, 99] {
             let (mut ours, theirs) = UnixStream::pair().unwrap();
             let desk = Desk { images: None, member: shelf.member(Tenant::of_user(7)) };
             let serving = std::thread::spawn(move || desk.serve(&theirs));

@@ -56,12 +56,14 @@ pub struct DeviceSpec {
     /// How many device ordinals an application sees; 0 means all that there are, and one software GPU.
     pub count: u32,
     /// Memory of each in bytes, shared by all applications; 0 means all that an NVIDIA GPU has to offer, and
-    /// [`SOFTWARE_MEMORY`] for a software GPU.
+    /// what [`rgpu_control::memory`] says for a software GPU.
     pub memory: u64,
     /// Worker threads of each application's software GPU; 0 means one for each core.
     pub workers: u32,
     /// Multiprocessors that a software GPU says it has; 0 means one for each worker.
     pub multiprocessors: u32,
+    /// Whether a software GPU faults in the first page of 4 KiB beside an allocation, and not only in other pages of 2 MiB, as GPUs do.
+    pub exact_bounds: bool,
     /// Compute capability of a software GPU, major and minor.
     pub compute_capability: (u32, u32),
     /// The NVIDIA driver's library. Without it the machine's driver is looked for.
@@ -112,6 +114,7 @@ impl Default for DeviceSpec {
             memory: SOFTWARE_MEMORY,
             workers: 0,
             multiprocessors: 0,
+            exact_bounds: false,
             compute_capability: settings::SOFTWARE_CAPABILITY,
             driver: None,
             libraries: Vec::new(),

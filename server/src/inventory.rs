@@ -6,6 +6,8 @@
 use crate::convert;
 use crate::device_spec::{DeviceKind, DeviceSpec, MAX_DEVICES, Partition, SOFTWARE_MEMORY, is_instance};
 use crate::partition::Partitions;
+use rgpu_control::memory::Memory;
+use rgpu_control::units;
 use rgpu_nvidia::{self as nvidia, Looked};
 use rgpu_protocol::hello::DeviceInfo;
 use rgpu_protocol::wire;
@@ -250,7 +252,16 @@ fn settle_with(
     }
     spec.count = spec.count.max(1);
     if spec.memory == 0 {
-        spec.memory = SOFTWARE_MEMORY;
+        let machine = Memory::look();
+        spec.memory = machine.map_or(SOFTWARE_MEMORY, |machine| machine.of_software_gpus(spec.count));
+        let available = machine.map_or_else(String::new, |machine| {
+            format!(", of {} available", units::bytes(machine.available))
+        });
+        tracing::info!(
+            "memory of {} software GPU(s): {} each{available} (--memory says another)",
+            spec.count,
+            units::bytes(spec.memory)
+        );
     }
     let capacity = vec![spec.memory; spec.count as usize];
     let partitions = Partitions::new(&spec, &capacity).map_err(|e| invalid(e.to_string()))?;
@@ -364,7 +375,8 @@ mod tests {
         assert!(settled.spec.visible.is_empty() && settled.infos.len() == 2);
         let settled = settle_with(spec("auto"), none).unwrap();
         assert_eq!((settled.spec.kind, settled.spec.count), (DeviceKind::Software, 1));
-        assert_eq!(settled.capacity, [SOFTWARE_MEMORY]);
+        let least = Memory::look().map_or(SOFTWARE_MEMORY, |machine| machine.total.min(SOFTWARE_MEMORY));
+        assert!(settled.capacity[0] >> 20 >= least >> 20 && settled.spec.memory == settled.capacity[0]);
         let settled = settle_with(spec("auto"), |_| Ok(Vec::new())).unwrap();
         assert_eq!(settled.spec.kind, DeviceKind::Software);
     }

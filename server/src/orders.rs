@@ -128,7 +128,7 @@ impl Orders {
         libraries.map(|folder| path_bytes(Some(folder))).collect::<Vec<_>>().encode(&mut out);
         self.device.numbers.encode(&mut out);
         self.device.visible.encode(&mut out);
-        (self.device.identity, self.device.multiprocessors).encode(&mut out);
+        (self.device.identity, (self.device.multiprocessors, self.device.exact_bounds)).encode(&mut out);
         self.ceiling.encode(&mut out);
         (self.slot, self.daemon).encode(&mut out);
         (self.limits.memory, (self.limits.threads, self.walled)).encode(&mut out);
@@ -178,7 +178,7 @@ impl Orders {
         let libraries = libraries.iter().filter_map(|folder| path_from(folder)).collect();
         let numbers = Wire::decode(&mut r)?;
         let visible = Wire::decode(&mut r)?;
-        let (identity, multiprocessors) = Wire::decode(&mut r)?;
+        let (identity, (multiprocessors, exact_bounds)) = Wire::decode(&mut r)?;
         let ceiling = Wire::decode(&mut r)?;
         let device = DeviceSpec {
             kind,
@@ -192,6 +192,7 @@ impl Orders {
             numbers,
             visible,
             identity,
+            exact_bounds,
             ..DeviceSpec::default()
         };
         let (slot, daemon) = Wire::decode(&mut r)?;
@@ -268,6 +269,7 @@ mod tests {
                 numbers: vec![2, 1],
                 visible: vec!["GPU-x".into(), "MIG-y".into()],
                 identity: 29,
+                exact_bounds: true,
                 ..DeviceSpec::default()
             },
             ceiling: 23,

@@ -2,7 +2,8 @@
 //!
 //! The daemon has a directory for each *tenant*: whoever presents the server's token, or a user of this machine. An image
 //! lies there in a file named by its hash. What a tenant's programs have brought is never shown to another tenant, not
-//! even whether it is there.
+//! even whether it is there. What the software GPU compiles of a tenant's kernels lies in a directory beside it, in files named by what
+//! the code depends on.
 //!
 //! An application's process may open no files. It has a socket to the daemon, which opens them for it and hands it the
 //! descriptors ([`Desk`](crate::desk::Desk)); reading, writing and hashing is the process's own work ([`Store`]). A file is written
@@ -12,16 +13,15 @@
 //!
 //! When all files together are larger than allowed, those go that were used longest ago.
 
-use crate::desk::{CREATE, Counter, KEEP, OPEN, REMOVE, Reply};
+use crate::desk::{CODE, CREATE, Counter, KEEP, OPEN, REMOVE, Reply};
 use parking_lot::{Condvar, Mutex};
-use std::fs::{self, DirBuilder, OpenOptions};
+use rgpu_control::kept::{self, Cache, Folder, Name, Unfinished, hex};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The hash of an image.
 pub type Hash = [u8; 32];
@@ -35,59 +35,18 @@ const FLUSH_TIME: Duration = Duration::from_secs(1);
 
 /// The daemon's directory.
 #[derive(Debug)]
-pub struct ImageCache {
-    root: PathBuf,
-    limit: u64,
-    /// Held while files are counted and removed.
-    tidying: Mutex<()>,
-    next: AtomicU64,
-}
+pub struct ImageCache(Arc<Cache>);
 
 impl ImageCache {
     /// Uses a directory, which is made if need be, for at most `limit` bytes.
     pub fn open(root: &Path, limit: u64) -> io::Result<Self> {
-        let name = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", root.display()));
-        DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(name)?;
-        let cache = Self { root: root.to_owned(), limit, tidying: Mutex::new(()), next: AtomicU64::new(0) };
-        for tenant in fs::read_dir(root).map_err(name)?.flatten() {
-            for file in fs::read_dir(tenant.path()).into_iter().flatten().flatten() {
-                let old = |m: fs::Metadata| m.modified().ok()?.elapsed().ok().map(|a| a.as_secs() > 3600);
-                if hash_of(&file.path()).is_none() && file.metadata().ok().and_then(old) == Some(true) {
-                    let _ = fs::remove_file(file.path()); // what a crash has left
-                }
-            }
-        }
-        Ok(cache)
+        Ok(Self(Arc::new(Cache::open(root, limit)?)))
     }
 
     /// A tenant's part of it.
-    pub fn of_tenant(self: &Arc<Self>, tenant: &Tenant) -> io::Result<TenantImages> {
-        let place = self.root.join(&tenant.0);
-        DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
-        Ok(TenantImages { cache: self.clone(), place })
-    }
-
-    /// Removes files until they are few enough.
-    fn tidy(&self) {
-        let _guard = self.tidying.lock();
-        let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
-        for tenant in fs::read_dir(&self.root).into_iter().flatten().flatten() {
-            for file in fs::read_dir(tenant.path()).into_iter().flatten().flatten() {
-                if let Ok(m) = file.metadata() {
-                    files.push((m.modified().unwrap_or(SystemTime::UNIX_EPOCH), m.len(), file.path()));
-                }
-            }
-        }
-        let mut total: u64 = files.iter().map(|f| f.1).sum();
-        files.sort();
-        for (_, size, path) in files {
-            if total <= self.limit {
-                break;
-            }
-            if hash_of(&path).is_some() && fs::remove_file(&path).is_ok() {
-                total -= size;
-            }
-        }
+    pub fn of_tenant(&self, tenant: &Tenant) -> io::Result<TenantImages> {
+        let code = self.0.folder(&format!("{}-code", tenant.0))?;
+        Ok(TenantImages { images: self.0.folder(&tenant.0)?, code, most: MAX_IMAGE.min(self.0.limit()) })
     }
 }
 
@@ -146,105 +105,52 @@ fn uid_in(table: &str, local: &str, remote: &str) -> Option<u32> {
     })
 }
 
-/// A file that is being written, and removed unless it is kept.
-#[derive(Default)]
-pub(crate) struct Unfinished(Option<PathBuf>);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some(path) = self.0.take() {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-/// A tenant's directory.
+/// A tenant's directories.
 #[derive(Debug)]
 pub struct TenantImages {
-    cache: Arc<ImageCache>,
-    place: PathBuf,
+    images: Folder,
+    /// Compiled kernels.
+    code: Folder,
+    /// Bytes of a file at most.
+    most: u64,
 }
 
 impl TenantImages {
     /// The beginnings of the hashes of what is there.
     pub fn beginnings(&self) -> Vec<u64> {
-        let mut found: Vec<(SystemTime, u64)> = fs::read_dir(&self.place)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|file| {
-                let hash = hash_of(&file.path())?;
-                let used = file.metadata().ok()?.modified().ok()?;
-                Some((used, u64::from_le_bytes(hash[..8].try_into().ok()?)))
-            })
-            .collect();
-        found.sort_unstable_by(|a, b| b.cmp(a));
-        found.truncate(MAX_TOLD);
-        found.into_iter().map(|f| f.1).collect()
-    }
-
-    fn path(&self, hash: &Hash) -> PathBuf {
-        self.place.join(hex(hash))
+        let names = self.images.names();
+        let beginning = |hash: &Hash| u64::from_le_bytes(std::array::from_fn(|i| hash[i]));
+        names.iter().take(MAX_TOLD).map(beginning).collect()
     }
 
     /// Answers an application's process.
-    pub(crate) fn answer(&self, kind: u8, hash: &Hash, unfinished: &mut Unfinished) -> Reply {
-        match kind {
-            OPEN => {
-                let file = OpenOptions::new()
-                    .read(true)
-                    .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-                    .open(self.path(hash));
-                if let Ok(file) = &file {
-                    let _ = file.set_modified(SystemTime::now()); // only for choosing what to remove
-                }
-                file.map_or(Reply::Nothing, Reply::File)
-            }
+    pub(crate) fn answer(&self, kind: u8, name: &Hash, unfinished: &mut Unfinished) -> Reply {
+        let folder = if kind & CODE != 0 { &self.code } else { &self.images };
+        match kind & !CODE {
+            OPEN => match folder.open(name) {
+                Ok(file) => return Reply::File(file),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => tracing::debug!("not read: {e}"),
+            },
             CREATE => {
-                let number = self.cache.next.fetch_add(1, Relaxed);
-                let path = self.place.join(format!("new-{}-{number}", std::process::id()));
-                let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
                 // What was begun before is removed.
-                *unfinished = Unfinished(Some(path));
-                file.map_or(Reply::Nothing, Reply::File)
+                *unfinished = Unfinished::default();
+                if let Ok((path, file)) = folder.create() {
+                    *unfinished = path;
+                    return Reply::File(file);
+                }
             }
             KEEP => {
-                if let Some(path) = unfinished.0.take() {
-                    let small = fs::metadata(&path).is_ok_and(|m| m.len() <= self.most());
-                    if !small || fs::rename(&path, self.path(hash)).is_err() {
-                        let _ = fs::remove_file(&path);
-                    }
-                    self.cache.tidy();
-                }
-                Reply::Done
+                folder.keep(std::mem::take(unfinished), name, self.most);
+                return Reply::Done;
             }
             _ => {
-                let _ = fs::remove_file(self.path(hash));
-                Reply::Done
+                folder.remove(name);
+                return Reply::Done;
             }
         }
+        Reply::Nothing
     }
-
-    fn most(&self) -> u64 {
-        MAX_IMAGE.min(self.cache.limit)
-    }
-}
-
-/// The hash that a file is named by.
-fn hash_of(path: &Path) -> Option<Hash> {
-    let name = path.file_name()?.to_str()?;
-    if name.len() != 64 || !name.is_ascii() {
-        return None;
-    }
-    let mut hash = [0; 32];
-    for (i, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&name[2 * i..2 * i + 2], 16).ok()?;
-    }
-    Some(hash)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// An application's way to its tenant's images.
@@ -289,19 +195,29 @@ impl Store {
     /// The image with this hash, if it is there and whole.
     pub fn get(&self, hash: &Hash) -> Option<Vec<u8>> {
         let mut turn = self.counter.turn();
-        let mut file = turn.file(OPEN, hash)?;
-        let size = file.metadata().ok()?.len();
-        let mut image = Vec::new();
-        let whole = size <= MAX_IMAGE
-            && image.try_reserve_exact(size as usize).is_ok()
-            && file.read_to_end(&mut image).is_ok()
-            && blake3::hash(&image) == *hash;
-        if !whole {
+        let image = read(&mut turn.file(OPEN, hash)?);
+        let whole = image.filter(|image| blake3::hash(image) == *hash);
+        if whole.is_none() {
             tracing::warn!("the image {} is damaged on disk, and was removed", hex(&hash[..8]));
             turn.file(REMOVE, hash);
-            return None;
         }
-        Some(image)
+        whole
+    }
+
+    /// The compiled kernel that was kept under this name, if it is there and whole.
+    pub fn code(&self, name: &Name) -> Option<Vec<u8>> {
+        let mut turn = self.counter.turn();
+        let code = read(&mut turn.file(OPEN | CODE, name)?).and_then(|bytes| kept::unseal(name, bytes));
+        if code.is_none() {
+            tracing::debug!("the compiled kernel {} is damaged on disk, and was removed", hex(&name[..8]));
+            turn.file(REMOVE | CODE, name);
+        }
+        code
+    }
+
+    /// Keeps a compiled kernel.
+    pub fn put_code(&self, name: &Name, code: &[u8]) {
+        self.write(CODE, name, &kept::seal(name, code));
     }
 
     /// Keeps an image, if its hash is what it is said to be.
@@ -309,14 +225,29 @@ impl Store {
         if image.len() as u64 > MAX_IMAGE || blake3::hash(image) != hash {
             return;
         }
+        self.write(0, &hash, image);
+    }
+
+    /// Writes a file of some kind.
+    fn write(&self, kind: u8, name: &Name, bytes: &[u8]) {
         let mut turn = self.counter.turn();
-        if let Some(mut file) = turn.file(CREATE, &hash)
-            && file.write_all(image).is_ok()
+        if let Some(mut file) = turn.file(CREATE | kind, name)
+            && file.write_all(bytes).is_ok()
         {
             drop(file);
-            turn.file(KEEP, &hash);
+            turn.file(KEEP | kind, name);
         }
     }
+}
+
+/// All of a file, as far as it is not too large.
+fn read(file: &mut File) -> Option<Vec<u8>> {
+    let size = file.metadata().ok()?.len();
+    let mut bytes = Vec::new();
+    let all = size <= MAX_IMAGE
+        && bytes.try_reserve_exact(size as usize).is_ok()
+        && file.read_to_end(&mut bytes).is_ok();
+    all.then_some(bytes)
 }
 
 #[cfg(test)]
@@ -324,8 +255,9 @@ mod tests {
     use super::*;
     use crate::desk::Desk;
     use crate::shelf::Shelf;
-    use std::fs::File;
     use std::os::unix::net::UnixStream;
+    use std::path::PathBuf;
+    use std::time::SystemTime;
 
     struct Directory(PathBuf);
 
@@ -381,7 +313,7 @@ mod tests {
         let (store, images) = store(&cache, &Tenant::of_user(7));
         let image = vec![9u8; 5000];
         store.put(hash(&image), &image);
-        let path = images.path(&hash(&image));
+        let path = images.images.path(&hash(&image));
         let mut bytes = fs::read(&path).unwrap();
         bytes[77] ^= 1;
         fs::write(&path, &bytes).unwrap();
@@ -389,6 +321,24 @@ mod tests {
         assert!(!path.exists() && images.beginnings().is_empty());
         store.put(hash(&image), &image);
         assert!(store.get(&hash(&image)).is_some());
+    }
+
+    #[test]
+    fn compiled_kernels_lie_beside_images() {
+        let directory = Directory::new("code");
+        let cache = Arc::new(ImageCache::open(&directory.0, 1 << 20).unwrap());
+        let (ours, kept) = store(&cache, &Tenant::of_user(7));
+        let (theirs, _) = store(&cache, &Tenant::of_user(8));
+        let name = [4; 32];
+        assert_eq!(ours.code(&name), None);
+        ours.put_code(&name, b"machine code");
+        assert_eq!(ours.code(&name).as_deref(), Some(&b"machine code"[..]));
+        assert_eq!((theirs.code(&name), ours.get(&name), kept.beginnings()), (None, None, vec![]));
+        let path = kept.code.path(&name);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[40] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert_eq!((ours.code(&name), path.exists()), (None, false));
     }
 
     #[test]
@@ -400,7 +350,7 @@ mod tests {
         for (i, image) in images.iter().enumerate() {
             store.put(hash(image), image);
             let age = Duration::from_secs(1000 - 100 * i as u64);
-            if let Ok(file) = File::open(kept.path(&hash(image))) {
+            if let Ok(file) = File::open(kept.images.path(&hash(image))) {
                 file.set_modified(SystemTime::now() - age).unwrap();
             }
         }

@@ -96,17 +96,18 @@ impl Packages {
     }
 }
 
-/// An archive of a root directory with Debian's essential packages and the library that nvcc's programs are linked with, made once.
+/// An archive of a root directory with the essential packages of a release of Debian and the library that nvcc's programs are linked
+/// with, made once.
 ///
 /// # Errors
 /// mmdebstrap is neither installed nor to be had, or cannot reach Debian's servers.
-pub fn essential_root() -> Result<PathBuf> {
-    let folder = cached::cache()?.join("debian-essential-bookworm");
+pub fn essential_root(release: &str) -> Result<PathBuf> {
+    let folder = cached::cache()?.join(format!("debian-essential-{release}"));
     let fetch = |temporary: &Path| -> Result<PathBuf> {
         let tool = Packages::find(&["mmdebstrap"], "mmdebstrap")?;
         let mut command = tool.command("mmdebstrap")?;
         command
-            .args(["--quiet", "--variant=essential", "--include=libstdc++6", "bookworm"])
+            .args(["--quiet", "--variant=essential", "--include=libstdc++6", release])
             .arg(temporary.join("root.tar"));
         process::run(&mut command)?.success()?;
         Ok(temporary.to_owned())

@@ -1,6 +1,6 @@
 //! What the end-to-end tests and `cargo xtask` share: the CUDA compiler ([`toolkit`]) and programs of Debian packages ([`debian`]), fetched
 //! into the user's cache ([`cached`]); the example programs ([`examples`]), what is carried to a machine with a GPU ([`gpu_check`]), the built binaries and a daemon ([`product`]),
-//! processes with time limits ([`process`]), a proxy that watches the wire ([`proxy`]), a broker with servers and clients ([`cluster`]), a browser ([`browser`]),
+//! processes with time limits ([`process`]), programs for other processors ([`emulator`], [`cross`]), a proxy that watches the wire ([`proxy`]), a broker with servers and clients ([`cluster`]), a browser ([`browser`]),
 //! faults of brokers and servers ([`faults`]), a container engine ([`container`]), the packages by which rgpu is installed ([`packages`]), a paper's experiment on a living cluster ([`drmaestro`]), a Slurm cluster ([`slurm`]), and a pseudo-terminal ([`terminal`]).
 
 #[cfg(feature = "end-to-end")]
@@ -10,9 +10,11 @@ pub mod cached;
 pub mod cluster;
 #[cfg(feature = "end-to-end")]
 pub mod container;
+pub mod cross;
 pub mod debian;
 #[cfg(feature = "end-to-end")]
 pub mod drmaestro;
+pub mod emulator;
 pub mod examples;
 #[cfg(feature = "end-to-end")]
 pub mod faults;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rgpu_control::settings::CODE_CACHE_VARIABLE;
 
 use crate::examples;
 use crate::process;
@@ -85,7 +86,8 @@ pub const CLUSTER_DIRECTORY: &str = "RGPU_CLUSTER_DIR";
 /// Nothing is there, and not even root can make anything there.
 const NOWHERE: &str = "/proc/nonexistent";
 
-/// A command without any of rgpu's own variables, and without anything preloaded. It finds no cluster of this user's.
+/// A command without any of rgpu's own variables, and without anything preloaded. It finds no cluster of this user's,
+/// and no machine code that earlier programs have kept.
 pub fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (key, _) in std::env::vars_os() {
@@ -96,6 +98,7 @@ pub fn clean(program: &Path) -> Command {
     }
     command.env(CLUSTER_DIRECTORY, NOWHERE);
     command.env("XDG_CONFIG_HOME", NOWHERE); // where a cluster that was joined would be
+    command.env(CODE_CACHE_VARIABLE, "0");
     command
 }
 

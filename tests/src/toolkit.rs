@@ -184,37 +184,43 @@ pub fn pip(temporary: &Path, what: &str) -> Result<Command> {
     )
 }
 
-/// Downloads the wheels and lays the toolkit out in `temporary/toolkit`.
-fn unpack(temporary: &Path) -> Result<()> {
-    let requirements = temporary.join("requirements.txt");
-    fs::write(&requirements, REQUIREMENTS)?;
+/// Downloads wheels and unpacks all of them in one folder, which is returned.
+pub(crate) fn wheels(temporary: &Path, requirements: &str, platform: &[&str], what: &str) -> Result<PathBuf> {
+    let list = temporary.join("requirements.txt");
+    fs::write(&list, requirements)?;
     let wheels = temporary.join("wheels");
     let mut attempt = 1;
     loop {
-        let output = pip(temporary, "The CUDA compiler")?
+        let output = pip(temporary, what)?
             .args(["download", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes"])
             .args(["--disable-pip-version-check", "--no-cache-dir", "--retries", "5"])
+            .args(platform)
             .arg("--dest")
             .arg(&wheels)
             .arg("--requirement")
-            .arg(&requirements)
+            .arg(&list)
             .output()?;
         if output.status.success() {
             break;
         }
         let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        ensure!(attempt < 3, "pip could not download the CUDA compiler, tried {attempt} times: {reason}");
+        ensure!(attempt < 3, "pip could not download it, tried {attempt} times: {what}: {reason}");
         println!("Trying again: {reason}");
         std::thread::sleep(Duration::from_secs(5 * attempt));
         attempt += 1;
     }
-
     let site = temporary.join("site");
     for wheel in fs::read_dir(&wheels)? {
         let wheel = wheel?.path();
         let status = Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&site).status()?;
         ensure!(status.success(), "Cannot unpack {}", wheel.display());
     }
+    Ok(site)
+}
+
+/// Downloads the wheels and lays the toolkit out in `temporary/toolkit`.
+fn unpack(temporary: &Path) -> Result<()> {
+    let site = wheels(temporary, REQUIREMENTS, &[], "The CUDA compiler")?;
     let toolkit = temporary.join("toolkit");
     fs::create_dir_all(&toolkit)?;
     let (cu13, cu12) = (toolkit.join("cu13"), toolkit.join("cu12"));

@@ -97,6 +97,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    if let Some(status) = package::as_rustc() {
+        return status;
+    }
     let outcome = match Arguments::parse().command {
         Task::Demo { filter } => demo::demo(&filter),
         Task::Test { filter, rdma: true } => rdma::test(&filter),

@@ -110,11 +110,7 @@ pub(super) fn stand(options: &Options, url: &str, admin: &Broker) -> Result<Opti
                 memory: DEVICE_MEMORY / 8,
                 share_milli: 250,
                 wait_s: 60,
-                ..LeaseRequest::new(
-                    format!("standing-{number}"),
-                    format!("client-machine-{}", number % MACHINES),
-                    holder.clone(),
-                )
+                ..LeaseRequest::new(format!("standing-{number}"), machine(number), holder.clone())
             };
             let lease = broker.request_lease(&request).map_err(failed)?;
             if lease.state != LeaseState::Active {
@@ -161,11 +157,9 @@ impl Load {
         shared.add(Instant::now(), Action::Ask(0));
         let mut threads = Vec::new();
         for _ in 0..options.workers {
-            let brokers: Vec<Broker> = tokens
-                .iter()
-                .map(|token| Broker::new(url, token, &Tls::default()))
-                .collect::<Result<_, _>>()
-                .map_err(failed)?;
+            // All tenants of a client share its connection.
+            let broker = Broker::new(url, "", &Tls::default()).map_err(failed)?;
+            let brokers: Vec<Broker> = tokens.iter().map(|token| broker.with_token(token)).collect();
             let shared = shared.clone();
             threads.push(std::thread::spawn(move || shared.work(&brokers)));
         }
@@ -302,6 +296,11 @@ impl Action {
     }
 }
 
+/// The id of a client's machine, by whose beginning the broker knows it.
+fn machine(number: u64) -> String {
+    format!("{:08x}-of-the-benchmark", number % MACHINES)
+}
+
 /// Requests of several kinds, in an order that is the same in every run.
 fn request(number: u64, holder: &str) -> LeaseRequest {
     // SplitMix64: neighbouring numbers give unrelated ones.
@@ -314,7 +313,7 @@ fn request(number: u64, holder: &str) -> LeaseRequest {
         7..=8 => (1, 1000, 0),
         _ => (2, 1000, 0),
     };
-    let machine = format!("client-machine-{}", (mixed >> 40) % MACHINES);
+    let machine = machine(mixed >> 40);
     LeaseRequest {
         gpus,
         memory,

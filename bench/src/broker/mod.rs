@@ -99,7 +99,7 @@ impl Options {
     /// How the configuration of a broker that is started here differs from the example's.
     fn settings(&self) -> [(&'static str, String); 5] {
         // All simulated machines have one address.
-        let connections = (self.nodes * 3 + 8192).to_string();
+        let connections = (self.nodes + 8192).to_string();
         [
             ("max_connections", connections.clone()),
             ("max_connections_per_address", connections),
@@ -113,8 +113,8 @@ impl Options {
 
 /// Measures, and prints a table.
 pub(crate) fn main(options: &Options) -> Result<(), Failure> {
-    // Each simulated node has two connections.
-    raise_file_limit(u64::from(options.nodes) * 3 + 4096)?;
+    // Each simulated node has a connection that waits for orders.
+    raise_file_limit(u64::from(options.nodes) + 4096)?;
     let spawned = match options.url {
         Some(_) => None,
         None => Some(Spawned::with(&options.settings())?),

@@ -19,12 +19,11 @@ use crate::Failure;
 /// Device memory, of which requests ask for parts.
 pub(super) const DEVICE_MEMORY: u64 = 16 << 30;
 
-/// One node.
+/// One node. A connection of its own waits for orders; its heartbeats go over one that it shares with other nodes, as they would come
+/// through a proxy in front of the broker.
 pub(super) struct Node {
     registration: Registration,
-    /// One connection for heartbeats, and one that waits for orders.
-    heartbeats: Broker,
-    waits: Broker,
+    token: String,
     state: Mutex<NodeState>,
 }
 
@@ -39,6 +38,22 @@ struct NodeState {
 impl Node {
     fn state(&self) -> MutexGuard<'_, NodeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new node. Answers it, and how often it is to send heartbeats.
+    fn register(
+        number: u32,
+        devices: u32,
+        broker: &Broker,
+        admin: &Broker,
+    ) -> Result<(Self, Duration), Failure> {
+        let name = format!("sim-{number:05}");
+        let request = TokenRequest { role: Role::Node, name: name.clone(), valid_s: 86_400 };
+        let token = admin.issue_token(&request).map_err(failed)?.token;
+        let node = Self { registration: registration(name, number, devices), token, state: Mutex::default() };
+        let welcome = broker.with_token(&node.token).register(&node.registration).map_err(failed)?;
+        node.follow(welcome.orders);
+        Ok((node, Duration::from_millis(welcome.heartbeat_ms)))
     }
 
     /// Follows orders; says whether something has to be told soon.
@@ -95,13 +110,13 @@ impl Node {
     }
 
     /// Says how it is, until nothing is left to be told.
-    fn beat(&self) -> Result<(), ClientError> {
+    fn beat(&self, broker: &Broker) -> Result<(), ClientError> {
         loop {
             let (heartbeat, told) = self.describe();
-            let orders = match self.heartbeats.heartbeat(&self.registration.name, &heartbeat) {
+            let orders = match broker.heartbeat(&self.registration.name, &heartbeat) {
                 Ok(orders) => orders,
                 Err(e) if e.code() == Some(ErrorCode::Conflict) => {
-                    self.heartbeats.register(&self.registration)?.orders
+                    broker.register(&self.registration)?.orders
                 }
                 Err(e) => return Err(e),
             };
@@ -127,40 +142,41 @@ fn orders_wait_s(nodes: u32) -> u32 {
     if nodes > 1000 { 30 } else { 5 }
 }
 
-/// Threads that send heartbeats.
+/// Threads that register nodes and send their heartbeats, each over one connection.
 const BEATERS: usize = 8;
 
 impl Nodes {
     /// Registers them, and lets them live.
     pub(super) fn register(options: &Options, url: &str, admin: &Broker) -> Result<Self, Failure> {
-        let failed = |e: ClientError| Failure::new(format!("Registering nodes: {e}"));
-        let mut heartbeat = Duration::from_secs(1);
-        let mut all = Vec::new();
-        for number in 0..options.nodes {
-            let name = format!("sim-{number:05}");
-            let request = TokenRequest { role: Role::Node, name: name.clone(), valid_s: 86_400 };
-            let token = admin.issue_token(&request).map_err(failed)?.token;
-            let connect = || Broker::new(url, &token, &Tls::default());
-            let node = Node {
-                registration: registration(name, number, options.devices),
-                heartbeats: connect().map_err(failed)?,
-                waits: connect().map_err(failed)?,
-                state: Mutex::default(),
-            };
-            let welcome = node.heartbeats.register(&node.registration).map_err(failed)?;
-            heartbeat = Duration::from_millis(welcome.heartbeat_ms);
-            node.follow(welcome.orders);
-            all.push(Arc::new(node));
-        }
+        let connect = || Broker::new(url, "", &Tls::default()).map_err(failed);
+        let shared: Vec<Broker> = (0..BEATERS).map(|_| connect()).collect::<Result<_, _>>()?;
+        // Each thread's nodes: heartbeats of many nodes are to be spread over time.
+        let register = |first: usize| -> Result<(Vec<Arc<Node>>, Duration), Failure> {
+            let (mut own, mut heartbeat) = (Vec::new(), Duration::from_secs(1));
+            for number in (first as u32..options.nodes).step_by(BEATERS) {
+                let (node, period) = Node::register(number, options.devices, &shared[first], admin)?;
+                own.push(Arc::new(node));
+                heartbeat = period;
+            }
+            Ok((own, heartbeat))
+        };
+        let registered: Vec<(Vec<Arc<Node>>, Duration)> = std::thread::scope(|scope| {
+            let register = &register;
+            let threads: Vec<_> = (0..BEATERS).map(|first| scope.spawn(move || register(first))).collect();
+            let joined = threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err(Failure::new("A node ended by a panic"))));
+            joined.collect::<Result<_, Failure>>()
+        })?;
         let (stop, measuring) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let samples = Arc::new(Mutex::new(Vec::new()));
         let mut nodes = Self { stop, threads: Vec::new(), samples, measuring };
-        for node in &all {
-            nodes.spawn_waiting(node.clone(), orders_wait_s(options.nodes))?;
+        for node in registered.iter().flat_map(|(own, _)| own) {
+            let waits = connect()?.with_token(&node.token);
+            nodes.spawn_waiting(node.clone(), waits, orders_wait_s(options.nodes))?;
         }
-        for first in 0..BEATERS {
-            let own: Vec<_> = all.iter().skip(first).step_by(BEATERS).cloned().collect();
-            nodes.spawn_beating(own, heartbeat)?;
+        for ((own, heartbeat), broker) in registered.into_iter().zip(shared) {
+            nodes.spawn_beating(own, broker, heartbeat)?;
         }
         Ok(nodes)
     }
@@ -172,15 +188,15 @@ impl Nodes {
     }
 
     /// Waits for a node's orders, follows them, and tells at once what has ended.
-    fn spawn_waiting(&mut self, node: Arc<Node>, wait_s: u32) -> Result<(), Failure> {
+    fn spawn_waiting(&mut self, node: Arc<Node>, broker: Broker, wait_s: u32) -> Result<(), Failure> {
         let stop = self.stop.clone();
         self.spawn(move || {
             while !stop.load(Relaxed) {
                 let seen = node.state().version;
-                match node.waits.orders(&node.registration.name, seen, wait_s) {
+                match broker.orders(&node.registration.name, seen, wait_s) {
                     Ok(orders) => {
                         if node.follow(orders) {
-                            let _ = node.beat(); // the next regular one says it again
+                            let _ = node.beat(&broker); // the next regular one says it again
                         }
                     }
                     Err(_) => std::thread::sleep(Duration::from_millis(200)),
@@ -190,17 +206,24 @@ impl Nodes {
     }
 
     /// Sends the regular heartbeats of some nodes.
-    fn spawn_beating(&mut self, nodes: Vec<Arc<Node>>, period: Duration) -> Result<(), Failure> {
+    fn spawn_beating(
+        &mut self,
+        nodes: Vec<Arc<Node>>,
+        broker: Broker,
+        period: Duration,
+    ) -> Result<(), Failure> {
         let (stop, samples, measuring) = (self.stop.clone(), self.samples.clone(), self.measuring.clone());
         self.spawn(move || {
             let gap = period / u32::try_from(nodes.len().max(1)).unwrap_or(1);
             let mut due = Instant::now();
-            for node in nodes.iter().cycle() {
+            let nodes: Vec<_> =
+                nodes.into_iter().map(|node| (broker.with_token(&node.token), node)).collect();
+            for (broker, node) in nodes.iter().cycle() {
                 if stop.load(Relaxed) {
                     return;
                 }
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                if node.beat().is_ok() && measuring.load(Relaxed) {
+                if node.beat(broker).is_ok() && measuring.load(Relaxed) {
                     let took = u64::try_from(due.elapsed().as_nanos()).unwrap_or(u64::MAX);
                     samples.lock().unwrap_or_else(PoisonError::into_inner).push(took);
                 }
@@ -226,6 +249,10 @@ impl Nodes {
             let _ = thread.join(); // a thread that panicked has said so
         }
     }
+}
+
+fn failed(e: ClientError) -> Failure {
+    Failure::new(format!("Registering nodes: {e}"))
 }
 
 fn registration(name: String, number: u32, devices: u32) -> Registration {

@@ -18,6 +18,7 @@ use super::events::{EventLog, Happened};
 use super::harvest::Harvest;
 use super::learnt::{Known, Learnt, Program};
 use super::live::{DeviceUse, End, Entry, Held, LeaseLive, NodeEntry, NodeLive};
+use super::machines::Machines;
 use super::model::ProfileTable;
 use super::rounds::RoundLog;
 use super::settings::complete;
@@ -86,6 +87,7 @@ pub(crate) struct Core {
     /// Leases that wait or are active and have a key, by tenant and key.
     pub keyed: HashMap<(String, String), LeaseId>,
     pub nodes: BTreeMap<String, NodeEntry>,
+    pub machines: Machines,
     pub tenants: BTreeMap<String, Held>,
     /// Leases that have ended, the oldest first.
     pub ended: VecDeque<LeaseId>,
@@ -202,6 +204,7 @@ impl Core {
             leases: HashMap::new(),
             keyed: HashMap::new(),
             nodes: BTreeMap::new(),
+            machines: Machines::default(),
             tenants: BTreeMap::new(),
             ended: VecDeque::new(),
             deadlines: BTreeSet::new(),
@@ -544,6 +547,10 @@ impl Core {
     }
 
     fn set_node(&mut self, name: &str, record: Option<Arc<NodeRecord>>) {
+        let machine = |record: &Arc<NodeRecord>| record.registration.machine.clone();
+        let (before, now) =
+            (self.nodes.get(name).map(|old| machine(&old.record)), record.as_ref().map(machine));
+        self.machines.put(name, before.as_deref(), now.as_deref());
         match (record, self.nodes.get_mut(name)) {
             (Some(record), Some(entry)) => entry.record = record,
             (Some(record), None) => {

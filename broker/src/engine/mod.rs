@@ -17,6 +17,7 @@ mod history;
 mod learnt;
 mod leases;
 mod live;
+mod machines;
 mod model;
 mod nodes;
 mod nvmes;
@@ -24,6 +25,7 @@ mod observations;
 mod outstanding;
 mod plan;
 mod processors;
+mod requests;
 mod rounds;
 mod series;
 mod settings;
@@ -571,7 +573,7 @@ impl Engine {
     pub async fn request_lease(&self, caller: &Caller, mut request: LeaseRequest) -> Result<Lease, Problem> {
         user(caller)?;
         request.encrypt |= self.0.settings.encrypt;
-        leases::check_request(&request, &self.0.settings)?;
+        requests::check_request(&request, &self.0.settings)?;
         let now_or_never = request.now_or_never;
         let wait_s = if now_or_never { MAX_WAIT_S } else { request.wait_s.min(MAX_WAIT_S) };
         let until = Instant::now() + Duration::from_secs(wait_s.into());

@@ -288,7 +288,7 @@ fn limits(cluster: &Cluster, request: &LeaseRequest) -> (ModelSet, CapabilitySet
 /// The memory of the smallest GPU that will do for a request, in MiB; 0 where there is none.
 pub(super) fn smallest_mib(cluster: &Cluster, request: &LeaseRequest) -> u64 {
     let (models, needs) = limits(cluster, request);
-    let devices = cluster.devices().iter();
+    let devices = cluster.sorts_of_devices();
     let suits = |device: &&Device| {
         device.kind == DeviceKind::Gpu && models.contains(device.model) && device.offers.has_all(needs)
     };

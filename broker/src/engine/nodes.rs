@@ -1,6 +1,7 @@
 //! What happens to nodes.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashSet};
 
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
@@ -132,12 +133,15 @@ impl Core {
                 return Err(problem(ErrorCode::Conflict, text));
             }
         }
-        let all = self.nodes.iter().filter(|(other, _)| **other != name);
-        let all = all.flat_map(|(_, entry)| &entry.record.registration.devices).chain(&node.devices);
-        let mut models: std::collections::HashSet<String> = all.map(|device| device.model.clone()).collect();
         let others = self.nodes.iter().filter(|(other, _)| **other != name);
-        let others = others.flat_map(|(_, entry)| &entry.record.registration.nvmes);
-        models.extend(others.chain(&node.nvmes).map(nvmes::model));
+        let mut models: HashSet<Cow<'_, str>> = HashSet::new();
+        for about in others.map(|(_, entry)| &entry.record.registration).chain([&node]) {
+            // A node's devices are of one model, as a rule.
+            for like in about.devices.chunk_by(|a, b| a.model == b.model) {
+                models.insert(like[0].model.as_str().into());
+            }
+            models.extend(about.nvmes.iter().map(|nvme| nvmes::model(nvme).into()));
+        }
         if models.len() > ModelSet::LIMIT {
             let text = format!(
                 "with this node there would be {} models of devices (bandwidths of NVMe devices included): 64 at most",

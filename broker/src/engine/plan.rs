@@ -4,7 +4,9 @@
 //! Machines that are no nodes, where programs only run, take spare places that every model has, so that a new client doesn't cost
 //! a new model. What a round finds is only a proposal: the engine grants it if it is still free then.
 
+mod explained;
 mod forecast;
+mod links;
 mod shares;
 
 use std::collections::{HashMap, HashSet};
@@ -14,8 +16,8 @@ use std::time::{Duration, Instant};
 use rgpu_control::LeaseId;
 use rgpu_control::api::*;
 use rgpu_placement::{
-    CapabilitySet, Cluster, ClusterState, DeviceKind, DeviceRequest, Explanation, Grant, JobId, ModelSet,
-    NodeId, Placement, Policy, Queue, Reason, Size, Task, TaskPlacement,
+    CapabilitySet, Cluster, ClusterState, DeviceKind, DeviceRequest, Grant, JobId, ModelSet, NodeId,
+    Placement, Policy, Queue, Reason, Size, Task, TaskPlacement,
 };
 
 pub(crate) use self::forecast::{Blocker, Forecast, PAUSE_S};
@@ -467,20 +469,6 @@ impl Planner {
         Some(place)
     }
 
-    /// Tells the model how much traffic on a node's link isn't the leases'.
-    fn measure(&mut self, name: &str) {
-        let (Some(state), Some(&node)) = (&mut self.state, self.nodes.get(name)) else { return };
-        let link = state.cluster().nic(node);
-        let capacity = state.cluster().capacity_mbps(link);
-        let measured = self.measured.get(name).copied().unwrap_or(0);
-        // What programs here have with devices elsewhere is measured, too, and the model counts it already. More than the link can
-        // carry is a matter of how it was measured.
-        let external = measured.saturating_sub(self.declared[node.index()]).min(capacity);
-        if let Err(e) = state.set_external_mbps(link, external) {
-            tracing::error!("{e}");
-        }
-    }
-
     /// Time spent in the library to tell it what has changed, since this was asked the last time.
     pub(super) fn updates(&mut self) -> Duration {
         std::mem::take(&mut self.updates)
@@ -563,57 +551,4 @@ impl Planner {
         let first = nvmes::of_kind(cluster, node, kind).next().map_or(0, |first| first.0);
         Found { node: self.names[node.index()].clone(), device: device.0 - first, kind, milli }
     }
-
-    /// An explanation in the API's terms.
-    fn explain(&self, id: LeaseId, explanation: &Explanation) -> LeaseExplanation {
-        let outside = |name: &str| match name.strip_prefix('\u{0}') {
-            None => name.to_owned(),
-            // A client's place.
-            Some(_) => self.nodes.get(name).map_or_else(String::new, |node| self.names[node.index()].clone()),
-        };
-        let mut plain = explanation.clone();
-        for candidate in plain.steps.iter_mut().flat_map(|step| &mut step.candidates) {
-            candidate.place = outside(&candidate.place);
-        }
-        if let Some(known) = self.known.get(&id)
-            && let Some(state) = &self.state
-        {
-            let inside = &state.cluster().node(known.home).name;
-            if inside.starts_with('\u{0}') {
-                plain.outcome = plain.outcome.replace(inside.as_str(), &self.names[known.home.index()]);
-            }
-        }
-        let steps = plain.steps.iter().map(|step| ExplanationStep {
-            phase: step.phase.to_string(),
-            places: step.places as u64,
-            ruled_out: step.ruled_out.iter().map(|(why, n)| (why.clone(), *n as u64)).collect(),
-            candidates: step
-                .candidates
-                .iter()
-                .map(|candidate| ExplanationCandidate {
-                    place: candidate.place.clone(),
-                    cost: finite(candidate.cost),
-                    expected_s: candidate.expected_s.filter(|s| s.is_finite()),
-                    load: finite(candidate.load),
-                    chosen: candidate.chosen,
-                })
-                .collect(),
-            unscheduled_cost: step.unscheduled.map(|(cost, _)| finite(cost)),
-        });
-        LeaseExplanation {
-            lease: id,
-            steps: steps.collect(),
-            text: plain.to_string(),
-            policy: plain.policy.clone(),
-            outcome: plain.outcome.clone(),
-            estimate: None,
-            blocked_by: Vec::new(),
-            alternatives: Vec::new(),
-        }
-    }
-}
-
-/// JSON has no infinity.
-fn finite(number: f64) -> f64 {
-    if number.is_finite() { number } else { f64::MAX }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use rgpu_control::memory::Memory;
 use rgpu_control::units::parse_bytes;
 use rgpu_control::{Broker, Tls};
 use rgpu_server::{DeviceKind, DeviceSpec};
@@ -66,7 +67,7 @@ struct Up {
     /// The GPUs of each node, as `rgpu serve --device` takes them. The machine's own can be one node's only
     #[arg(long, value_name = "KIND[:N]", default_value = "auto")]
     device: String,
-    /// Memory of each GPU, such as 2G [default: as for `rgpu serve`]
+    /// Memory of each GPU, such as 2G [default: as for `rgpu serve`, shared among all nodes]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory: Option<u64>,
     /// The port of 127.0.0.1 at which the broker listens [default: the last one, else 7080, else a free one]
@@ -143,8 +144,15 @@ fn nodes(up: &Up) -> Result<Vec<PlannedNode>, Failure> {
         (false, _) if spec.kind == DeviceKind::Auto => "software".to_owned(),
         (false, _) => up.device.clone(),
     };
-    let node =
-        |index| PlannedNode { name: format!("node{}", index + 1), device: device(index), memory: up.memory };
+    // Software GPUs of all nodes share this machine's memory.
+    let software = (count - usize::from(own)) as u32 * spec.count.max(1);
+    let shared = Memory::look().map(|machine| machine.of_software_gpus(software));
+    let memory = |index: usize| up.memory.or(shared.filter(|_| !own || index > 0));
+    let node = |index| PlannedNode {
+        name: format!("node{}", index + 1),
+        device: device(index),
+        memory: memory(index),
+    };
     Ok((0..count).map(node).collect())
 }
 

@@ -25,9 +25,10 @@ pub(super) fn check(server: Option<&str>, token_file: Option<&Path>) -> Vec<Find
 fn processor() -> Finding {
     match std::env::consts::ARCH {
         "x86_64" => Finding::good("x86-64 processor"),
+        "aarch64" => Finding::good("AArch64 processor"),
         other => Finding::note(format!(
             "{other} processor: programs with a statically linked CUDA runtime (nvcc's default) are supported \
-             on x86-64 only; build with nvcc -cudart shared"
+             on x86-64 and AArch64 only; build with nvcc -cudart shared"
         )),
     }
 }

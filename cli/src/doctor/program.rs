@@ -332,11 +332,11 @@ fn describe(name: &str, facts: &Facts<'_>, findings: &mut Vec<Finding>) -> bool 
         findings.extend(device_code::check(name, code, facts.device_parts.unwrap_or_default()));
     }
     if facts.has_static_runtime {
-        findings.push(if cfg!(target_arch = "x86_64") {
+        findings.push(if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
             Finding::good(format!("{name} has a static CUDA runtime with symbols, which is redirected"))
         } else {
             Finding::bad(
-                format!("{name} has a static CUDA runtime, which is redirected on x86-64 only"),
+                format!("{name} has a static CUDA runtime, which is redirected on x86-64 and AArch64 only"),
                 "build it with nvcc -cudart shared",
             )
         });

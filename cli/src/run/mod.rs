@@ -29,8 +29,8 @@ use rgpu_control::preload::{LIBRARY_PATH_VARIABLE, PRELOAD_VARIABLE, prepend, se
 use rgpu_control::settings::{
     self, BROKER_TOKEN_VARIABLE, BROKER_VARIABLE, CONNECT_TIMEOUT_S, HARVEST_VARIABLE, IN_PROCESS_VARIABLE,
     LEASE_VARIABLE, LIBRARY_VARIABLE, NODE_VARIABLE, SERVER_VARIABLE, SOFT_CAPABILITY_VARIABLE,
-    SOFT_DEVICES_VARIABLE, SOFT_MEMORY_VARIABLE, SOFT_MULTIPROCESSORS_VARIABLE, SOFT_WORKERS_VARIABLE,
-    SOFTWARE_TOOLS_VARIABLE, TOKEN_FILE_VARIABLE,
+    SOFT_DEVICES_VARIABLE, SOFT_EXACT_BOUNDS_VARIABLE, SOFT_MEMORY_VARIABLE, SOFT_MULTIPROCESSORS_VARIABLE,
+    SOFT_WORKERS_VARIABLE, SOFTWARE_TOOLS_VARIABLE, TOKEN_FILE_VARIABLE,
 };
 use rgpu_control::units::{parse_bytes, parse_capability};
 use rgpu_protocol::transport::{
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// Count what is sent to the server, and print it at the end, or write it to a file for other programs
     #[arg(long, value_name = "json:FILE", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     stats: Option<Report>,
-    /// Memory of each software GPU, such as 512M or 2G
+    /// Memory of each software GPU, such as 512M or 2G [default: half of what the machine has available, at least 4G]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "in_process", help_heading = "With --in-process")]
     memory: Option<u64>,
     /// Processor cores that the software GPU uses [default: all]
@@ -80,6 +80,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "X.Y", value_parser = parse_capability, requires = "in_process",
         help_heading = "With --in-process")]
     compute_capability: Option<(u32, u32)>,
+    /// Let kernels fault in the first page of 4 KiB beside an allocation, and not only outside of the pages of 2 MiB round it
+    #[arg(long, requires = "in_process", help_heading = "With --in-process")]
+    exact_bounds: bool,
     #[command(flatten)]
     lease: LeaseArguments,
     /// The program and its arguments
@@ -215,6 +218,7 @@ impl Arguments {
             multiprocessors: None,
             devices: None,
             compute_capability: None,
+            exact_bounds: false,
             lease,
             command,
         }
@@ -312,6 +316,9 @@ fn choose_device(command: &mut Command, arguments: &Arguments, source: DeviceSou
     }
     if let Some(memory) = arguments.memory {
         command.env(SOFT_MEMORY_VARIABLE, memory.to_string());
+    }
+    if arguments.exact_bounds {
+        command.env(SOFT_EXACT_BOUNDS_VARIABLE, "1");
     }
     if let Some(workers) = arguments.workers {
         command.env(SOFT_WORKERS_VARIABLE, workers.to_string());

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
+use rgpu_control::kept::Folder;
 use rgpu_device::{Device, Host};
 
 use super::error::{self, Code, Error, Result};
@@ -86,6 +87,8 @@ pub(crate) struct HostSide {
     next_function: AtomicU64,
     waiting_functions: Arc<AtomicUsize>,
     caller: Mutex<Option<Sender<(u64, HostFunction)>>>,
+    /// Where machine code is kept for later programs, if it is.
+    code: Option<Folder>,
 }
 
 impl HostSide {
@@ -99,7 +102,14 @@ impl HostSide {
             next_function: AtomicU64::new(1),
             waiting_functions: Arc::default(),
             caller: Mutex::new(None),
+            code: None,
         }
+    }
+
+    /// The same, where machine code is kept in a folder, if it is.
+    #[cfg(feature = "in-process")]
+    pub(super) fn keep_code_in(self, code: Option<Folder>) -> Self {
+        Self { code, ..self }
     }
 
     /// Tells it whom to answer.
@@ -208,6 +218,22 @@ impl Host for HostSide {
             None => {
                 self.waiting_functions.fetch_sub(1, Ordering::AcqRel);
             }
+        }
+    }
+
+    fn kept_code(&self, name: &[u8; 32]) -> Option<Vec<u8>> {
+        let read = self.code.as_ref()?.read(name);
+        read.unwrap_or_else(|e| {
+            error::log(&format!("a compiled kernel is compiled again: {e}"));
+            None
+        })
+    }
+
+    fn keep_code(&self, name: &[u8; 32], code: &[u8]) {
+        if let Some(folder) = &self.code
+            && let Err(e) = folder.write(name, code)
+        {
+            error::log(&format!("a compiled kernel is not kept: {e}"));
         }
     }
 }

@@ -73,11 +73,13 @@ impl Session {
         let chosen = IN_PROCESS_CHOSEN.load(Ordering::Acquire);
         if chosen || std::env::var("RGPU_IN_PROCESS").is_ok_and(|v| !matches!(v.as_str(), "" | "0")) {
             #[cfg(feature = "in-process")]
-            return Self::in_process(if chosen {
-                soft_gpu::config()
-            } else {
-                soft_gpu::config_of_environment()?
-            });
+            return {
+                let config = match chosen {
+                    true => soft_gpu::config_of_machine(),
+                    false => soft_gpu::config_of_environment()?,
+                };
+                Self::in_process(config, soft_gpu::code_folder()?)
+            };
             #[cfg(not(feature = "in-process"))]
             return Err(built_without(Code::NoDevice));
         }
@@ -120,10 +122,13 @@ impl Session {
         Self::new(remote, plan, host, Box::new(move || goodbye.goodbye()))
     }
 
-    /// A session with a software GPU in this process.
+    /// A session with a software GPU in this process, which keeps machine code in the folder.
     #[cfg(feature = "in-process")]
-    pub(super) fn in_process(config: rgpu_softgpu::Config) -> Result<Self> {
-        let host = Arc::new(HostSide::new());
+    pub(super) fn in_process(
+        config: rgpu_softgpu::Config,
+        code: Option<rgpu_control::kept::Folder>,
+    ) -> Result<Self> {
+        let host = Arc::new(HostSide::new().keep_code_in(code));
         let (device, plan) = soft_gpu::open(config, host.clone())?;
         Self::new(device, plan, host, Box::new(|| {}))
     }

@@ -2,17 +2,57 @@
 
 use std::sync::Arc;
 
-use rgpu_control::units::{parse_bytes, parse_capability};
+use rgpu_control::kept::{Cache, Folder};
+use rgpu_control::memory::Memory;
+use rgpu_control::settings::{
+    self, CODE_CACHE_BYTES, CODE_CACHE_VARIABLE, SOFT_EXACT_BOUNDS_VARIABLE, SOFT_MEMORY_VARIABLE,
+};
+use rgpu_control::units::{self, parse_bytes, parse_capability};
 use rgpu_device::{AddressPlan, Device, Host, Range};
 use rgpu_softgpu::SoftGpu;
 
-use super::error::{Code, Error, Result};
+use super::error::{self, Code, Error, Result};
 
 /// Opens a software GPU, and reserves the addresses of its memory.
 pub(super) fn open(config: rgpu_softgpu::Config, host: Arc<dyn Host>) -> Result<(Arc<SoftGpu>, AddressPlan)> {
     let device = SoftGpu::open(config, host)?;
     let plan = reserve(&*device)?;
     Ok((device, plan))
+}
+
+/// Where machine code is kept for later programs, if it is.
+pub(super) fn code_folder() -> Result<Option<Folder>> {
+    let limit = match settings::text(CODE_CACHE_VARIABLE) {
+        None => CODE_CACHE_BYTES,
+        Some(value) => parse_bytes(&value).map_err(|_| not_understood(CODE_CACHE_VARIABLE, &value))?,
+    };
+    let Some(root) = settings::cache_directory().filter(|_| limit > 0) else { return Ok(None) };
+    let folder = Cache::open(&root.join("code"), limit).and_then(|cache| Arc::new(cache).folder("kernels"));
+    // A program runs without: somebody else's directory, or none that can be written.
+    Ok(folder.map_err(|e| error::log(&format!("compiled kernels are not kept: {e}"))).ok())
+}
+
+fn not_understood(name: &str, value: &str) -> Error {
+    Error::new(Code::NoDevice, format!("{name}={value} is not understood"))
+}
+
+/// Gives software GPUs their part of this machine's memory.
+fn choose_memory(config: &mut rgpu_softgpu::Config) {
+    let Some(machine) = Memory::look() else { return };
+    config.memory_bytes_per_device = machine.of_software_gpus(config.devices);
+    error::log(&format!(
+        "memory of {} software GPU(s): {} each, of {} available ({SOFT_MEMORY_VARIABLE} says another)",
+        config.devices,
+        units::bytes(config.memory_bytes_per_device),
+        units::bytes(machine.available)
+    ));
+}
+
+/// A software GPU with what this library was built with, and its part of this machine's memory.
+pub(super) fn config_of_machine() -> rgpu_softgpu::Config {
+    let mut config = config();
+    choose_memory(&mut config);
+    config
 }
 
 /// A software GPU with what this library was built with.
@@ -30,11 +70,7 @@ pub(super) fn config() -> rgpu_softgpu::Config {
 /// `RGPU_SOFT_CC` (8.0).
 pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
     let mut config = config();
-    let bad =
-        |name: &str, value: &str| Error::new(Code::NoDevice, format!("{name}={value} is not understood"));
-    if let Ok(value) = std::env::var("RGPU_SOFT_MEMORY") {
-        config.memory_bytes_per_device = parse_bytes(&value).map_err(|_| bad("RGPU_SOFT_MEMORY", &value))?;
-    }
+    let bad = not_understood;
     if let Ok(value) = std::env::var("RGPU_SOFT_WORKERS") {
         config.workers = value.parse().map_err(|_| bad("RGPU_SOFT_WORKERS", &value))?;
     }
@@ -46,6 +82,14 @@ pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
     }
     if let Ok(value) = std::env::var("RGPU_SOFT_CC") {
         config.compute_capability = parse_capability(&value).map_err(|_| bad("RGPU_SOFT_CC", &value))?;
+    }
+    config.exact_bounds = settings::is_on(SOFT_EXACT_BOUNDS_VARIABLE);
+    match std::env::var(SOFT_MEMORY_VARIABLE) {
+        Ok(value) => {
+            let bytes = parse_bytes(&value).map_err(|_| bad(SOFT_MEMORY_VARIABLE, &value))?;
+            config.memory_bytes_per_device = bytes;
+        }
+        Err(_) => choose_memory(&mut config),
     }
     Ok(config)
 }

@@ -30,9 +30,13 @@ mod redirect;
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as machine;
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "aarch64")]
+use aarch64 as machine;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod other_machine;
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 use other_machine as machine;
 
 use std::ffi::{c_char, c_int};

@@ -82,8 +82,8 @@ fn obstacle() -> Option<String> {
              started; start it with `rgpu run`, or with librgpu.so in LD_PRELOAD"
         ),
         _ => format!(
-            "{path} has the CUDA runtime linked in statically, which is supported on x86-64 only; build it \
-             with nvcc -cudart shared"
+            "{path} has the CUDA runtime linked in statically, which is supported on x86-64 and AArch64 only; \
+             build it with nvcc -cudart shared"
         ),
     })
 }

@@ -1,29 +1,29 @@
 //! Stands in for the knowledge of a processor where there is none: nothing is redirected.
 
 /// No object is taken for one of this processor.
-pub const ELF_MACHINE: u16 = object::elf::EM_NONE;
+pub(super) const ELF_MACHINE: u16 = object::elf::EM_NONE;
 /// Whether functions can be redirected.
-pub const CAN_REDIRECT: bool = false;
+pub(super) const CAN_REDIRECT: bool = false;
 /// How many bytes [`jump`] gives.
-pub const JUMP_LENGTH: usize = 1;
+pub(super) const JUMP_LENGTH: usize = 1;
 
 /// Nothing is ever redirected.
-pub fn jump(_: usize) -> [u8; JUMP_LENGTH] {
+pub(super) fn jump(_: usize) -> [u8; JUMP_LENGTH] {
     [0]
 }
 
 /// No instruction is known.
-pub fn stored_constants(_: &[u8]) -> impl Iterator<Item = u32> {
+pub(super) fn stored_constants(_: &[u8]) -> impl Iterator<Item = u32> {
     std::iter::empty()
 }
 
 /// No instruction is known.
-pub fn calls(_: &[u8], _: u64) -> impl Iterator<Item = u64> {
+pub(super) fn calls(_: &[u8], _: u64) -> impl Iterator<Item = u64> {
     std::iter::empty()
 }
 
 /// The dynamic loader is left alone.
-pub fn hook_breakpoint(_: usize, _: extern "C" fn()) -> bool {
+pub(super) fn hook_breakpoint(_: usize, _: extern "C" fn()) -> bool {
     false
 }
 
@@ -31,3 +31,6 @@ pub fn hook_breakpoint(_: usize, _: extern "C" fn()) -> bool {
 pub(super) fn is_padding(_: &[u8]) -> bool {
     false
 }
+
+/// Nothing is written.
+pub(super) fn flush(_: usize, _: usize) {}

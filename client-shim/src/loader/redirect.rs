@@ -200,6 +200,7 @@ pub(super) fn overwrite_functions<'a>(
             memory.copy_from_slice(&machine::jump(target as usize));
         }
     }
+    machine::flush(first, last - first);
     drop(code);
     Ok(())
 }
@@ -258,6 +259,7 @@ pub(super) fn overwrite(address: usize, code: &[u8]) -> bool {
     let Some(writable) = writable else { return false };
     // SAFETY: made writable above; the caller knows that the function there has room for the code.
     unsafe { std::slice::from_raw_parts_mut(address as *mut u8, code.len()) }.copy_from_slice(code);
+    machine::flush(address, code.len());
     drop(writable);
     true
 }

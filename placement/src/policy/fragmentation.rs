@@ -74,6 +74,8 @@ pub(super) struct Fragmentation {
     seen: HashMap<Task, u64>,
     seen_count: u64,
     learn: bool,
+    /// How often all scores became void.
+    generation: u64,
     view: View,
 }
 
@@ -114,6 +116,12 @@ impl Fragmentation {
         }
         self.shapes.clear();
         self.scores.clear();
+        self.generation += 1;
+    }
+
+    /// Changes whenever what was computed before holds no more, even for nodes that are as they were.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Takes note of a task that arrived, if the workload is to be learnt. The typical tasks are renewed
@@ -134,8 +142,12 @@ impl Fragmentation {
     }
 
     /// The number under which scores of tasks like this one are remembered, until the next
-    /// [`Fragmentation::observe`] or [`Fragmentation::trim`].
+    /// [`Fragmentation::observe`] or [`Fragmentation::trim`]. Where the task may run doesn't matter to them.
     pub(super) fn shape(&mut self, task: &Task) -> Shape {
+        if !task.only.is_empty() || !task.preferred.is_empty() {
+            let anywhere = Task { only: Vec::new(), preferred: Vec::new(), ..task.clone() };
+            return self.shape(&anywhere);
+        }
         if let Some(shape) = self.shapes.get(task) {
             return *shape;
         }
@@ -156,7 +168,7 @@ impl Fragmentation {
     }
 
     /// By how much the node's fragmentation grows if the task, of that shape, goes there with all its devices (it
-    /// may shrink); `None` if it doesn't fit.
+    /// may shrink); `None` if it doesn't fit, or may not run there.
     pub(super) fn growth(
         &mut self,
         cluster: &Cluster,
@@ -166,7 +178,7 @@ impl Fragmentation {
         shape: Shape,
     ) -> Option<f64> {
         let growth = self.score(cluster, usage, node, task, shape).growth;
-        (!growth.is_nan()).then_some(growth)
+        (!growth.is_nan() && task.allows(node)).then_some(growth)
     }
 
     /// Gives the task devices of the node such that fragmentation grows the least.
@@ -179,7 +191,7 @@ impl Fragmentation {
     ) -> Option<TaskPlacement> {
         let shape = self.shape(task);
         let score = self.score(cluster, usage, node, task, shape);
-        if score.growth.is_nan() {
+        if score.growth.is_nan() || !task.allows(node) {
             return None;
         }
         match only_part(task) {
@@ -227,7 +239,7 @@ impl Fragmentation {
         view: &mut View,
     ) -> Option<(f64, u32)> {
         let free = usage.node(node);
-        if free.cpu_milli < task.cpu_milli || free.memory_mib < task.memory_mib || !task.allows(node) {
+        if free.cpu_milli < task.cpu_milli || free.memory_mib < task.memory_mib {
             return None;
         }
         view.cpu_milli = free.cpu_milli;

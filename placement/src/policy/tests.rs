@@ -1,5 +1,6 @@
 //! Every policy on small clusters, by hand, and all of them on random ones.
 
+mod alike;
 mod slivers;
 mod spread;
 

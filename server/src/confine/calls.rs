@@ -1,4 +1,4 @@
-//! System calls, listed.
+//! System calls, listed. Those that x86-64 alone has are the older forms of others.
 
 use libc::c_long;
 
@@ -23,6 +23,7 @@ pub(super) const ALLOWED: &[c_long] = &[
     libc::SYS_setsockopt,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
     libc::SYS_ppoll,
     libc::SYS_close,
@@ -60,6 +61,7 @@ pub(super) const ALLOWED: &[c_long] = &[
     libc::SYS_clock_nanosleep,
     libc::SYS_nanosleep,
     libc::SYS_gettimeofday,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_time,
     libc::SYS_getrandom,
     libc::SYS_getrusage,
@@ -73,6 +75,13 @@ pub(super) const ALLOWED: &[c_long] = &[
     libc::SYS_uname,
     libc::SYS_sysinfo,
 ];
+
+/// What the C library's `dup2` calls.
+#[cfg(target_arch = "x86_64")]
+pub(super) const DUP2: c_long = libc::SYS_dup2;
+/// What the C library's `dup2` calls.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const DUP2: c_long = libc::SYS_dup3;
 
 /// Flags of `clone` by which a process would get namespaces of its own.
 pub(super) const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
@@ -143,7 +152,9 @@ pub(super) const REFUSED: &[c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
     // Programs and processes.
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_fork,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_vfork,
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -189,13 +200,18 @@ pub(super) const REFUSED: &[c_long] = &[
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
     // Files in ways that no driver needs.
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_mknod,
     libc::SYS_mknodat,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_link,
     libc::SYS_linkat,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_symlink,
     libc::SYS_symlinkat,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_lchown,
     libc::SYS_fchownat,
     libc::SYS_truncate,

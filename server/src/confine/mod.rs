@@ -64,9 +64,7 @@ pub fn confine(needs: Needs) -> io::Result<()> {
         }
         Needs::MemoryFiles => {
             let mut rules = allowed(own)?;
-            rules.extend(
-                [libc::SYS_memfd_create, libc::SYS_ftruncate, libc::SYS_dup2].map(|n| (n, Vec::new())),
-            );
+            rules.extend([libc::SYS_memfd_create, libc::SYS_ftruncate, calls::DUP2].map(|n| (n, Vec::new())));
             install(rules, refuse, SeccompAction::Allow)
         }
         Needs::Driver => {

@@ -3,13 +3,14 @@
 use super::answers::Due;
 use super::outgoing::Outgoing;
 use super::pressure::Pressure;
+use crate::store::Store;
 use parking_lot::{Condvar, Mutex};
 use rgpu_device::{Code, Done, Error, Host, Result};
 use rgpu_protocol::frame::{FetchRequest, MAX_BULK, Notice};
 use rgpu_protocol::wire::to_bytes;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 /// [`Host`] over a connection.
 pub(super) struct WireHost {
@@ -21,6 +22,8 @@ pub(super) struct WireHost {
     holds: Mutex<HashMap<u64, Done>>,
     /// Who sends what the device has changed in mirrored memory before it tells of a host function, which may look at that.
     collector: Mutex<Option<mpsc::Sender<Due>>>,
+    /// Where compiled kernels are kept, if they are.
+    store: OnceLock<Arc<Store>>,
 }
 
 /// Host functions with ids from here on are the server's own: streams that are held.
@@ -45,7 +48,13 @@ impl WireHost {
             answered: Condvar::new(),
             holds: Mutex::default(),
             collector: Mutex::default(),
+            store: OnceLock::new(),
         }
+    }
+
+    /// From now on compiled kernels are kept there.
+    pub(super) fn keep_code_in(&self, store: Arc<Store>) {
+        let _ = self.store.set(store);
     }
 
     /// From now on there is mirrored memory.
@@ -146,6 +155,16 @@ impl Host for WireHost {
         let collector = self.collector.lock();
         if collector.as_ref().is_none_or(|collector| collector.send(Due::HostFunction(id)).is_err()) {
             self.out.notice(Notice::HostFunc, 0, &[&id.to_le_bytes()]);
+        }
+    }
+
+    fn kept_code(&self, name: &[u8; 32]) -> Option<Vec<u8>> {
+        self.store.get()?.code(name)
+    }
+
+    fn keep_code(&self, name: &[u8; 32], code: &[u8]) {
+        if let Some(store) = self.store.get() {
+            store.put_code(name, code);
         }
     }
 }

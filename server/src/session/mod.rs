@@ -146,9 +146,11 @@ impl Session {
         self.one_memory = true;
     }
 
-    /// Images of modules are taken from there, and kept there.
+    /// Images of modules and compiled kernels are taken from there, and kept there.
     pub fn keep_images(&mut self, store: Store) {
-        self.store = Some(Arc::new(store));
+        let store = Arc::new(store);
+        self.host.keep_code_in(store.clone());
+        self.store = Some(store);
     }
 
     /// Memory may be lent to the tenant's other sessions, and borrowed from them.

@@ -13,6 +13,8 @@ use cranelift_frontend::FunctionBuilder;
 use rgpu_device::{Code, Error};
 
 use super::helpers;
+use super::relocate::{self, FUNCTIONS, Places, Target};
+use super::signature::Table;
 use super::verify::{Role, Surroundings};
 use rgpu_image::ptx::ast::{Function, FunctionId, Statement};
 
@@ -30,6 +32,15 @@ pub(super) fn target() -> Result<&'static OwnedTargetIsa, Error> {
 fn plain_target() -> Result<&'static OwnedTargetIsa, Error> {
     static TARGET: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
     TARGET.get_or_init(|| make_target("none")).as_ref().map_err(failure)
+}
+
+/// The processor that this process runs on, and how code is made for it, in words: what is equal here is made alike.
+pub(super) fn description() -> Result<String, Error> {
+    let describe = |isa: &OwnedTargetIsa| {
+        let flags: Vec<String> = isa.isa_flags().iter().map(ToString::to_string).collect();
+        format!("{}\n{}\n{}", isa.triple(), isa.flags(), flags.join("\n"))
+    };
+    Ok(format!("{}\n{}", describe(target()?), describe(plain_target()?)))
 }
 
 fn make_target(opt_level: &str) -> Result<OwnedTargetIsa, String> {
@@ -93,7 +104,7 @@ impl Importer {
     ) -> FuncRef {
         *self.functions.entry(id).or_insert_with(|| {
             let signature = b.import_signature(signature);
-            let name = b.func.declare_imported_user_function(ir::UserExternalName::new(0, id.0));
+            let name = b.func.declare_imported_user_function(ir::UserExternalName::new(FUNCTIONS, id.0));
             b.import_function(ir::ExtFuncData {
                 name: ExternalName::user(name),
                 signature,
@@ -105,24 +116,46 @@ impl Importer {
 }
 
 /// A function's machine code, not yet in its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
-    id: FunctionId,
-    bytes: Vec<u8>,
-    align: usize,
-    references: Vec<Reference>,
+    pub id: FunctionId,
+    pub bytes: Vec<u8>,
+    pub align: u32,
+    pub references: Vec<Reference>,
 }
 
-struct Reference {
-    offset: usize,
-    kind: Reloc,
-    target: Target,
-    addend: i64,
+/// A place in a function's machine code that refers to something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reference {
+    pub offset: u32,
+    pub kind: Link,
+    pub target: Target,
+    pub addend: i64,
 }
 
-enum Target {
-    Function(FunctionId),
-    Address(u64),
-    Here(u32),
+/// What stands at a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// The address, in eight bytes.
+    Address,
+    /// The distance to it from the reference, in four bytes.
+    Distance,
+    /// A call of AArch64's: the distance in instructions.
+    Call,
+    /// An instruction of AArch64's that makes the address of the page: the distance in pages.
+    Page,
+    /// An instruction of AArch64's that adds the place in the page.
+    InPage,
+}
+
+impl Link {
+    /// How many bytes it takes.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::Address => 8,
+            Self::Distance | Self::Call | Self::Page | Self::InPage => 4,
+        }
+    }
 }
 
 /// Why a function was not compiled.
@@ -194,16 +227,18 @@ pub(super) fn compile<Facts>(
         super::verify::tests::plant(&mut context.func);
         verify(&context.func, &role(&facts), around)?;
     }
-    Ok((piece(id, context)?, facts))
+    Ok((piece(id, context, around)?, facts))
 }
 
 /// Makes machine code of what has been verified.
-fn piece(id: FunctionId, mut context: Context) -> Result<Piece, Error> {
+fn piece(id: FunctionId, mut context: Context, around: &Surroundings<'_>) -> Result<Piece, Error> {
     let mut control = cranelift_codegen::control::ControlPlane::default();
+    let places = Places { helpers: around.helpers, table: around.table };
+    let others = relocate::symbols(&mut context.func, &places);
     let names = context.func.params.user_named_funcs().clone();
     let isa = plain_target()?;
     let compiled = context.compile(&**isa, &mut control).map_err(|e| failure(format!("{:?}", e.inner)))?;
-    let align = compiled.buffer.alignment.max(16) as usize;
+    let align = compiled.buffer.alignment.max(16);
     let bytes = compiled.buffer.data().to_vec();
     let references = compiled
         .buffer
@@ -211,16 +246,25 @@ fn piece(id: FunctionId, mut context: Context) -> Result<Piece, Error> {
         .iter()
         .map(|reloc| {
             let target = match &reloc.target {
-                FinalizedRelocTarget::Func(offset) => Target::Here(*offset),
+                FinalizedRelocTarget::Func(offset) => Some(Target::Here(*offset)),
                 FinalizedRelocTarget::ExternalName(ExternalName::User(name)) => {
-                    Target::Function(FunctionId(names[*name].index))
+                    relocate::target(&names[*name], &others)
                 }
                 FinalizedRelocTarget::ExternalName(ExternalName::LibCall(call)) => {
-                    Target::Address(library(*call)?)
+                    Some(relocate::own(library(*call)?))
                 }
-                other => return Err(failure(format!("an unknown reference {other:?}"))),
+                _ => None,
             };
-            Ok(Reference { offset: reloc.offset as usize, kind: reloc.kind, target, addend: reloc.addend })
+            let target = target.ok_or_else(|| failure(format!("an unknown reference {:?}", reloc.target)))?;
+            let kind = match reloc.kind {
+                Reloc::Abs8 => Link::Address,
+                Reloc::X86PCRel4 | Reloc::X86CallPCRel4 | Reloc::X86CallPLTRel4 => Link::Distance,
+                Reloc::Arm64Call => Link::Call,
+                Reloc::Aarch64AdrPrelPgHi21 => Link::Page,
+                Reloc::Aarch64AddAbsLo12Nc => Link::InPage,
+                other => return Err(failure(format!("an unknown kind of reference {other:?}"))),
+            };
+            Ok(Reference { offset: reloc.offset, kind, target, addend: reloc.addend })
         })
         .collect::<Result<_, Error>>()?;
     Ok(Piece { id, bytes, align, references })
@@ -245,13 +289,36 @@ fn library(call: LibCall) -> Result<u64, Error> {
     })
 }
 
+/// An instruction of AArch64 at an address, with what it refers to.
+fn aarch64_reference(kind: Link, instruction: u32, at: u64, target: u64) -> Result<u32, Error> {
+    Ok(match kind {
+        Link::Call => {
+            let distance = target.wrapping_sub(at) as i64;
+            if !(-(1 << 27)..1 << 27).contains(&distance) {
+                return Err(failure("a function is too far away"));
+            }
+            instruction & 0xfc00_0000 | (distance >> 2) as u32 & 0x03ff_ffff
+        }
+        Link::Page => {
+            let pages = (target >> 12).wrapping_sub(at >> 12) as i64;
+            if !(-(1 << 20)..1 << 20).contains(&pages) {
+                return Err(failure("a function is too far away"));
+            }
+            let pages = pages as u32;
+            instruction & 0x9f00_001f | (pages & 3) << 29 | (pages >> 2 & 0x7_ffff) << 5
+        }
+        Link::InPage => instruction & 0xffc0_03ff | (target as u32 & 0xfff) << 10,
+        Link::Address | Link::Distance => return Err(failure("data in the place of an instruction")),
+    })
+}
+
 /// Functions in executable memory.
 pub(super) struct Image {
     start: NonNull<u8>,
     size: usize,
     places: HashMap<FunctionId, usize>,
     /// Kept alive with the code that refers to it.
-    _table: Arc<dyn std::any::Any + Send + Sync>,
+    table: Arc<Table>,
 }
 
 // SAFETY: the memory is owned, and not written after the image is made.
@@ -261,11 +328,11 @@ unsafe impl Sync for Image {}
 
 impl Image {
     /// Puts functions into place and resolves what they refer to.
-    pub(super) fn new(pieces: &[Piece], table: Arc<dyn std::any::Any + Send + Sync>) -> Result<Self, Error> {
+    pub(super) fn new(pieces: &[Piece], table: Arc<Table>) -> Result<Self, Error> {
         let mut places = HashMap::new();
         let mut size = 0usize;
         for piece in pieces {
-            size = size.next_multiple_of(piece.align);
+            size = size.next_multiple_of(piece.align as usize);
             places.insert(piece.id, size);
             size += piece.bytes.len();
         }
@@ -283,9 +350,18 @@ impl Image {
         };
         let start = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast::<u8>()) };
         let Some(start) = start else { return Err(failure("no memory for machine code")) };
-        let mut image = Self { start, size, places, _table: table };
+        let mut image = Self { start, size, places, table };
         for piece in pieces {
             image.place(piece)?;
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the range is this image's own mapping.
+        unsafe {
+            unsafe extern "C" {
+                /// Makes processors see instructions that were written; of the compiler's own library.
+                fn __clear_cache(start: *mut libc::c_char, end: *mut libc::c_char);
+            }
+            __clear_cache(start.as_ptr().cast(), start.as_ptr().add(size).cast());
         }
         // SAFETY: the range is this image's own mapping.
         let protected =
@@ -308,21 +384,27 @@ impl Image {
                     Some(&at) => start + at as u64,
                     None => return Err(failure("a function is missing")),
                 },
-                Target::Address(address) => address,
+                Target::Own(distance) => relocate::anchor().wrapping_add_signed(distance),
+                Target::Table(offset) => self.table.address() + offset,
                 Target::Here(offset) => start + base as u64 + u64::from(offset),
             };
             let value = target.wrapping_add(reference.addend as u64);
-            let at = base + reference.offset;
+            let at = base + reference.offset as usize;
             match reference.kind {
-                Reloc::Abs8 => memory[at..at + 8].copy_from_slice(&value.to_le_bytes()),
-                Reloc::X86PCRel4 | Reloc::X86CallPCRel4 | Reloc::X86CallPLTRel4 => {
+                Link::Address => memory[at..at + 8].copy_from_slice(&value.to_le_bytes()),
+                Link::Distance => {
                     let distance = value.wrapping_sub(start + at as u64) as i64;
                     let Ok(distance) = i32::try_from(distance) else {
                         return Err(failure("a function is too far away"));
                     };
                     memory[at..at + 4].copy_from_slice(&distance.to_le_bytes());
                 }
-                other => return Err(failure(format!("an unknown kind of reference {other:?}"))),
+                kind @ (Link::Call | Link::Page | Link::InPage) => {
+                    let instruction = &mut memory[at..at + 4];
+                    let old = u32::from_le_bytes([0, 1, 2, 3].map(|byte| instruction[byte]));
+                    let new = aarch64_reference(kind, old, start + at as u64, value)?;
+                    instruction.copy_from_slice(&new.to_le_bytes());
+                }
             }
         }
         Ok(())

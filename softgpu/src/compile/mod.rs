@@ -16,11 +16,14 @@ mod decode;
 mod emit;
 mod flow;
 mod helpers;
+mod identity;
 mod inline;
+mod kept;
 mod layout;
 mod lockstep;
 mod op;
 mod opcode;
+mod relocate;
 mod schedule;
 mod signature;
 mod state;
@@ -39,11 +42,12 @@ use cranelift_codegen::ir::{self, AbiParam, UserFuncName, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use parking_lot::Mutex;
-use rgpu_device::{Code, Error, FunctionInfo, GlobalKind, ParamInfo, Range};
+use rgpu_device::{Code, Error, FunctionInfo, GlobalKind, Host, ParamInfo, Range};
 
 use crate::abi;
-use code::{Image, Importer};
+use code::{Image, Importer, Piece};
 use emit::{Context, Emitter, Facts};
+use kept::{Compiled, Shelf};
 use layout::SharedLayout;
 use rgpu_image::ptx::ast::{Function, FunctionId, Module, Space};
 use signature::{Shape, Table};
@@ -112,6 +116,8 @@ pub struct Linked {
     /// Why kernels cannot be executed, by kernel.
     refusals: Vec<Option<Error>>,
     kernels: Vec<Mutex<Option<Arc<abi::Kernel>>>>,
+    /// Where compiled kernels are kept, if they are.
+    shelf: Option<Shelf>,
 }
 
 impl Program {
@@ -136,7 +142,7 @@ impl Program {
     pub fn link(self, environment: Environment) -> Linked {
         let kernels = self.unit.kernels.iter().map(|_| Mutex::new(None)).collect();
         let refusals = self.infos.into_iter().map(|info| info.refusal).collect();
-        Linked { unit: self.unit, environment, refusals, kernels }
+        Linked { unit: self.unit, environment, refusals, kernels, shelf: None }
     }
 }
 
@@ -208,6 +214,12 @@ fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> FunctionInfo {
 }
 
 impl Linked {
+    /// Has compiled kernels taken from where the host keeps them, and kept there. What is equal in `module` is the same PTX, compiled
+    /// for the same compute capability.
+    pub fn keep(self, host: Arc<dyn Host>, module: [u8; 32]) -> Linked {
+        Linked { shelf: Some(Shelf::new(host, module)), ..self }
+    }
+
     /// The kernel with this index, if it has been compiled.
     pub fn compiled(&self, index: u32) -> Option<Arc<abi::Kernel>> {
         self.kernels.get(index as usize)?.lock().clone()
@@ -230,22 +242,45 @@ impl Linked {
         if let Some(kernel) = &*slot {
             return Ok(kernel.clone());
         }
-        let kernel = Arc::new(self.compile(id)?);
+        let kernel = Arc::new(self.find_or_compile(index, id)?);
         *slot = Some(kernel.clone());
         Ok(kernel)
     }
 
-    fn compile(&self, id: FunctionId) -> Result<abi::Kernel, Error> {
+    fn find_or_compile(&self, index: u32, id: FunctionId) -> Result<abi::Kernel, Error> {
+        let unit = &self.unit;
+        let kept = match &self.shelf {
+            Some(shelf) => shelf.name(unit, &self.environment, index)?.map(|name| (shelf, name)),
+            None => None,
+        };
+        if let Some((shelf, name)) = &kept
+            && let Some(compiled) = shelf.find(name)
+            && let Ok(kernel) = self.place(id, compiled, unit.table())
+        {
+            return Ok(kernel);
+        }
+        let table = unit.table();
+        let compiled = self.compile(id, &table)?;
+        let is_movable = |piece: &Piece| relocate::is_movable(&piece.bytes, table.range());
+        if let Some((shelf, name)) = &kept
+            && compiled.pieces.iter().all(is_movable)
+        {
+            shelf.keep(name, &compiled);
+        }
+        self.place(id, compiled, table)
+    }
+
+    /// Compiles a kernel and all that it calls.
+    fn compile(&self, id: FunctionId, table: &Table) -> Result<Compiled, Error> {
         let unit = &self.unit;
         let bodies = Bodies::new(unit, id)?;
         let shared = bodies.shared(unit)?;
-        let table = unit.table();
         let reserved_shared = Cell::new(false);
         let context = Context {
             unit,
             env: &self.environment,
             shared: &shared,
-            table: &table,
+            table,
             reserved_shared: &reserved_shared,
         };
         let callee_of = |id| unit.callee(id);
@@ -295,31 +330,44 @@ impl Linked {
             pieces.push(piece);
         }
 
-        let image = Image::new(&pieces, table.clone())?;
-        for &callee in &bodies.functions {
+        let entry = |&callee: &FunctionId| {
             let body = &unit.module.functions[callee.0 as usize];
             // Only those that something refers to can be called through a pointer, and only as what they are.
-            if let (Some(number), Some(address), Some(shape)) =
-                (unit.number(callee), image.address(callee), unit.shape(&body.params, &body.returns))
-            {
-                table.set(number, address as u64, shape);
-            }
-        }
-        let Some(address) = image.address(id) else {
-            return Err(Error::new(Code::Unknown, "The compiled kernel is not in its place"));
+            Some((unit.number(callee)? as u32, callee, unit.shape(&body.params, &body.returns)?))
         };
-        // SAFETY: the address is that of a function with this signature, made above; the kernel keeps
-        // the image, and so the code, alive.
-        let run = unsafe { std::mem::transmute::<usize, abi::RunFn>(address) };
-        Ok(abi::Kernel {
-            name: kernel.name.clone(),
-            run,
+        Ok(Compiled {
             state_bytes: facts.state_bytes,
             local_bytes: vars.frame,
             static_shared: shared.size,
             reserved_shared: reserved_shared.get(),
             cuts: facts.cuts,
             matrix_ops: facts.matrix_ops,
+            pieces,
+            entries: bodies.functions.iter().filter_map(entry).collect(),
+        })
+    }
+
+    /// Puts a compiled kernel into its place in this process.
+    fn place(&self, id: FunctionId, compiled: Compiled, table: Arc<Table>) -> Result<abi::Kernel, Error> {
+        let missing = || Error::new(Code::Unknown, "The compiled kernel is not in its place");
+        let image = Image::new(&compiled.pieces, table.clone())?;
+        for &(number, callee, shape) in &compiled.entries {
+            let address = image.address(callee).filter(|_| number < table.len()).ok_or_else(missing)?;
+            table.set(number as usize, address as u64, shape);
+        }
+        let address = image.address(id).ok_or_else(missing)?;
+        let operations = compiled.matrix_ops.iter().map(|operation| operation.function().ok_or_else(missing));
+        // SAFETY: the emitter gives kernels the signature of `RunFn`.
+        let run = unsafe { std::mem::transmute::<usize, abi::RunFn>(address) };
+        Ok(abi::Kernel {
+            name: self.unit.module.functions[id.0 as usize].name.clone(),
+            run,
+            state_bytes: compiled.state_bytes,
+            local_bytes: compiled.local_bytes,
+            static_shared: compiled.static_shared,
+            reserved_shared: compiled.reserved_shared,
+            cuts: compiled.cuts,
+            matrix_ops: operations.collect::<Result<_, _>>()?,
             code: Arc::new(image),
         })
     }

@@ -216,6 +216,11 @@ impl Unit {
         self.first_pointer + position as u64
     }
 
+    /// The number that stands for the first function to which something refers; none where nothing refers to any.
+    pub(super) fn first_number(&self) -> Option<u64> {
+        (!self.referenced.is_empty()).then_some(self.first_pointer)
+    }
+
     /// The first pointer.
     pub(super) fn first_pointer(&self) -> u64 {
         self.first_pointer

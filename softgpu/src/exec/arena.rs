@@ -9,9 +9,12 @@
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use parking_lot::{Mutex, MutexGuard};
 use rgpu_device::{AddressPlan, Code, Error, Range, Result, Seat};
 
 use super::lending::DEVICE;
+use super::nearby::{Found, Nearby};
+use crate::abi::ARENA_MARGIN;
 pub(super) use rgpu_device::PAGE;
 
 /// Bytes that one block's shared memory may have at most.
@@ -28,6 +31,8 @@ pub(super) const PARAM_SLOTS: u64 = 256;
 
 /// Addresses of a device, at least: programs reserve far more than there is memory, to map it as they need it.
 const DEVICE_ADDRESSES: u64 = 64 << 30;
+/// Addresses of modules' variables, at least.
+const GLOBAL_ADDRESSES: u64 = 16 << 30;
 const GUARD: u64 = 4 << 30;
 const WINDOW_STRIDE: u64 = GUARD + (2 << 20);
 const ALIGN: u64 = 2 << 20;
@@ -52,6 +57,8 @@ pub(super) struct Arena {
     mirrored_file: OwnedFd,
     /// What direct memory is made of, where another process may map it.
     direct_file: Option<OwnedFd>,
+    /// What lies beside allocations, unless there is nothing.
+    nearby: Option<Mutex<Nearby>>,
 }
 
 fn os_error(what: &str) -> Error {
@@ -141,6 +148,8 @@ impl Arena {
         };
         let fourfold = memory.checked_mul(4).ok_or_else(too_large)?;
         let all = fourfold.checked_mul(u64::from(devices)).ok_or_else(too_large)?;
+        // First, so that variables have the same addresses with however much memory: machine code that is kept has them in it.
+        let globals = take((all / 4).max(GLOBAL_ADDRESSES))?;
         let mut ranges = Vec::new();
         for _ in 0..devices {
             ranges.push(take(fourfold.max(DEVICE_ADDRESSES))?);
@@ -149,7 +158,6 @@ impl Arena {
             Some(shared) => shared,
             None => take(all.max(64 << 30))?,
         };
-        let globals = take(all.max(16 << 30))?;
         let mut heaps = Vec::new();
         for _ in 0..devices {
             heaps.push(take(memory.max(64 << 20))?);
@@ -161,7 +169,11 @@ impl Arena {
         if needed > own.size {
             return Err(too_small(needed));
         }
-        let size = if seat.is_alone() { needed } else { proposal.size };
+        // The size, too, is in machine code: it depends on memory and processors as little as it can.
+        let size = match seat.is_alone() {
+            true => needed.checked_next_power_of_two().unwrap_or(needed).min(proposal.size),
+            false => proposal.size,
+        };
         // SAFETY: a fresh mapping that replaces nothing.
         let at = unsafe {
             libc::mmap(
@@ -209,6 +221,7 @@ impl Arena {
             files,
             mirrored_file,
             direct_file: None,
+            nearby: None,
         };
         arena.without_dump(whole);
         Ok(arena)
@@ -250,6 +263,34 @@ impl Arena {
     /// Has direct memory come from a file, for another process to map.
     pub(super) fn share_direct_memory(&mut self) {
         self.direct_file = memory_file("rgpu-shared", self.plan.shared.size);
+    }
+
+    /// From now on kernels reach [scratch](super::nearby) beside allocations.
+    pub(super) fn have_scratch(&mut self) {
+        self.nearby = Some(Mutex::default());
+    }
+
+    /// An access to an address has faulted. Whether it is to be tried again, because it is beside an allocation.
+    pub(super) fn reaches_scratch(&self, addr: u64) -> bool {
+        let Some(mut nearby) = self.nearby() else { return false };
+        let whole = self.whole();
+        let limits = Range { base: whole.base + ARENA_MARGIN, size: whole.size - 2 * ARENA_MARGIN };
+        match nearby.look(addr, limits) {
+            Found::Nothing => false,
+            Found::Scratch => true,
+            Found::Gap(gap) => {
+                let mapped = self.map_plain(gap).is_ok();
+                if mapped {
+                    nearby.scratched(gap);
+                }
+                mapped
+            }
+        }
+    }
+
+    /// What lies beside allocations. While this is held, nothing is mapped or unmapped there by anybody else.
+    fn nearby(&self) -> Option<MutexGuard<'_, Nearby>> {
+        self.nearby.as_ref().map(Mutex::lock)
     }
 
     /// The file of direct memory, if it comes from one: the byte at offset 0 is the first of the shared range.
@@ -301,12 +342,16 @@ impl Arena {
     /// Backs a part of an ordinal's range with its file.
     pub(super) fn map_device(&self, ordinal: usize, part: Range) -> Result<()> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
+        let mut nearby = self.nearby();
         match &self.files[ordinal] {
             Some(file) => {
                 let offset = part.base - self.plan.devices[ordinal].base;
                 self.map(part, access, libc::MAP_SHARED, file.as_raw_fd(), offset)?;
             }
             None => self.map(part, access, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)?,
+        }
+        if let Some(nearby) = &mut nearby {
+            nearby.mapped(part);
         }
         // SAFETY: advice about our own mapping; it may be ignored.
         unsafe { libc::madvise(part.base as *mut _, part.size as usize, libc::MADV_HUGEPAGE) };
@@ -322,7 +367,22 @@ impl Arena {
     /// Places a part of another process's memory file in an ordinal's range. The file is sealed and long enough.
     pub(super) fn map_borrowed(&self, part: Range, file: &OwnedFd, offset: u64) -> Result<()> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        self.map(part, access, libc::MAP_SHARED, file.as_raw_fd(), offset)
+        let mut nearby = self.nearby();
+        self.map(part, access, libc::MAP_SHARED, file.as_raw_fd(), offset)?;
+        if let Some(nearby) = &mut nearby {
+            nearby.mapped(part);
+        }
+        Ok(())
+    }
+
+    /// Memory for a module's variables.
+    pub(super) fn map_variables(&self, part: Range) -> Result<()> {
+        let mut nearby = self.nearby();
+        self.map_plain(part)?;
+        if let Some(nearby) = &mut nearby {
+            nearby.mapped(part);
+        }
+        Ok(())
     }
 
     /// The files behind the ordinals' ranges, if there are such for all of them.
@@ -333,7 +393,7 @@ impl Arena {
 
     /// Takes a part of an ordinal's range back and gives its memory to the system.
     pub(super) fn unmap_device(&self, ordinal: usize, part: Range) {
-        self.unmap(part);
+        self.unmap_beside(part);
         if let Some(file) = &self.files[ordinal] {
             self.punch(file, part.base - self.plan.devices[ordinal].base, part.size);
         }
@@ -361,6 +421,14 @@ impl Arena {
     pub(super) fn unmap_mirrored(&self, part: Range) {
         self.unmap(part);
         self.punch(&self.mirrored_file, part.base - self.plan.shared.base, part.size);
+    }
+
+    /// [`Arena::unmap`] where scratch may lie beside: it goes, too, with the last allocation near it.
+    pub(super) fn unmap_beside(&self, part: Range) {
+        let mut nearby = self.nearby();
+        self.unmap(part);
+        let lonely = nearby.as_mut().map_or_else(Vec::new, |nearby| nearby.unmapped(part));
+        lonely.into_iter().for_each(|scratch| self.unmap(scratch));
     }
 
     /// Makes a part inaccessible again and forgets what was there.

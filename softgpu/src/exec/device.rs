@@ -169,6 +169,9 @@ impl Device for SoftGpu {
         if config.own_process && seat.is_alone() {
             arena.share_direct_memory();
         }
+        if !config.exact_bounds {
+            arena.have_scratch();
+        }
         arena.open_params()?;
         let arena = Arc::new(arena);
         let heaps = arena.heaps.iter().map(|&range| Arc::new(Heap::new(arena.clone(), range))).collect();
@@ -343,17 +346,18 @@ impl Device for SoftGpu {
             if checked.size == 0 { None } else { Some(memory.allocate_module(ordinal, checked.size)?) }
         };
         let base = room.map_or(0, |r| r.base);
-        let placed = checked.place(base, runtime.arena.whole(), |addr, bytes, kind| {
-            let mut state = self.shared.lock();
-            let place = memory(&mut state)?.place(Region::linear(addr, bytes.len() as u64))?;
-            if kind == GlobalKind::Managed && place.mirrored {
-                runtime.mirror.write(addr, bytes)
-            } else {
-                // SAFETY: the place was just checked, and the lock keeps it mapped.
-                unsafe { std::ptr::copy(bytes.as_ptr(), addr as *mut u8, bytes.len()) };
-                Ok(())
-            }
-        });
+        let placed =
+            checked.place(base, runtime.arena.whole(), self.shared.host.clone(), |addr, bytes, kind| {
+                let mut state = self.shared.lock();
+                let place = memory(&mut state)?.place(Region::linear(addr, bytes.len() as u64))?;
+                if kind == GlobalKind::Managed && place.mirrored {
+                    runtime.mirror.write(addr, bytes)
+                } else {
+                    // SAFETY: the place was just checked, and the lock keeps it mapped.
+                    unsafe { std::ptr::copy(bytes.as_ptr(), addr as *mut u8, bytes.len()) };
+                    Ok(())
+                }
+            });
         let mut state = self.shared.lock();
         let variables = room.map(|r| r.base);
         let (module_info, linked) = match placed {

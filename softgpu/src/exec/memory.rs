@@ -211,7 +211,7 @@ impl Memory {
             return Err(full());
         }
         let range = Range { base, size };
-        self.arena.map_plain(range)?;
+        self.arena.map_variables(range)?;
         self.table.insert(base, Allocation { range, owner: Owner::Module, ordinal });
         Ok(range)
     }
@@ -251,7 +251,8 @@ impl Memory {
                 match owner {
                     Owner::Caller(MemoryKind::Device) => arena.unmap_device(ordinal as usize, part),
                     Owner::Caller(MemoryKind::Mirrored) => mirror.remove(range.base),
-                    Owner::Caller(MemoryKind::Direct) | Owner::Module | Owner::Borrowed => arena.unmap(part),
+                    Owner::Module | Owner::Borrowed => arena.unmap_beside(part),
+                    Owner::Caller(MemoryKind::Direct) => arena.unmap(part),
                 }
             }
             false

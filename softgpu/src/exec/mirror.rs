@@ -196,7 +196,7 @@ impl Mirror {
     /// thread that holds no lock.
     pub(super) fn fault(&self, addr: u64, write: bool) -> bool {
         if !self.arena.plan.shared.contains(addr, 1) {
-            return false;
+            return self.arena.reaches_scratch(addr);
         }
         let mut areas = self.areas.lock();
         loop {

@@ -4,7 +4,7 @@
 //! (`memory`, `stream`, `modules`), and put work on streams. Workers (`worker`) take work whose turn has
 //! come: copies (`transfer`) and kernels (`launch`, `grid`), whose blocks (`block`) they run in slots of the
 //! arena (`slot`, `arena`). A fault of a kernel ends in `fault`, which turns it into an error or, in mirrored
-//! memory (`mirror`), into a fetch from the host.
+//! memory (`mirror`), into a fetch from the host, or beside allocations (`nearby`) into memory of nobody's.
 
 mod arch;
 mod arena;
@@ -25,6 +25,7 @@ mod look;
 mod memory;
 mod mirror;
 mod modules;
+mod nearby;
 mod printf;
 mod shared;
 mod slot;
@@ -66,6 +67,9 @@ pub struct Config {
     /// Whether the process is this library's own, where nobody else handles signals: a program's may have put handlers of
     /// its own in front of the executor's since the last kernel.
     pub own_process: bool,
+    /// Whether an access to a page of 4 KiB beside an allocation is an error. A GPU looks at pages of 2 MiB; so it is here without this,
+    /// where such an access reaches memory of nobody's ([`nearby`]).
+    pub exact_bounds: bool,
     /// The mathematical libraries that it has.
     pub libraries: Option<&'static dyn Libraries>,
 }
@@ -82,6 +86,7 @@ impl Default for Config {
             compute_capability: (8, 0),
             name: "rgpu software GPU".into(),
             own_process: false,
+            exact_bounds: false,
             libraries: None,
         }
     }

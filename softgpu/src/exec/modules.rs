@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use rgpu_device::{Code, Error, FunctionInfo, GlobalInfo, GlobalKind, ModuleInfo, Ordinal, Range, Result};
+use rgpu_device::{
+    Code, Error, FunctionInfo, GlobalInfo, GlobalKind, Host, ModuleInfo, Ordinal, Range, Result,
+};
 
 use super::contained::contained;
 use super::helpers;
@@ -100,6 +102,8 @@ impl Cost {
 /// A module that has been checked, but not placed.
 pub(super) struct Checked {
     program: Program,
+    /// What tells it from modules with other PTX.
+    identity: [u8; 32],
     managed: HashMap<String, u64>,
     /// Offsets of the variables that need room, by position.
     offsets: Vec<Option<u64>>,
@@ -118,6 +122,8 @@ impl Checked {
         let text = image::ptx_for(image, capability)?;
         let module = ptx::parse(&text).map_err(|e| Error::new(Code::InvalidPtx, e.to_string()))?;
         let program = Program::new(module, capability)?;
+        let identity =
+            blake3::keyed_hash(blake3::hash(&capability.to_le_bytes()).as_bytes(), text.as_bytes());
         let managed: HashMap<String, u64> = managed.iter().cloned().collect();
         let too_large = || Error::new(Code::OutOfMemory, "The module's variables are too large");
         let mut size = 0u64;
@@ -139,7 +145,7 @@ impl Checked {
             size = offset.checked_add(global.size).ok_or_else(too_large)?;
             offsets.push(Some(offset));
         }
-        Ok(Self { program, managed, offsets, size })
+        Ok(Self { program, identity: *identity.as_bytes(), managed, offsets, size })
     }
 
     /// Variables by name and layout.
@@ -161,11 +167,12 @@ impl Checked {
             .collect()
     }
 
-    /// Links the program; `write` stores initial values.
+    /// Links the program, whose compiled kernels the host keeps; `write` stores initial values.
     pub(super) fn place(
         self,
         base: u64,
         arena: Range,
+        host: Arc<dyn Host>,
         mut write: impl FnMut(u64, &[u8], GlobalKind) -> Result<()>,
     ) -> Result<(ModuleInfo, Linked)> {
         let addresses = self.addresses(base);
@@ -204,7 +211,7 @@ impl Checked {
         }
         let info = ModuleInfo { functions: self.program.functions(), globals: infos };
         let environment = Environment { arena, globals: addresses, helpers: helpers::addresses() };
-        Ok((info, self.program.link(environment)))
+        Ok((info, self.program.link(environment).keep(host, self.identity)))
     }
 }
 

@@ -1,8 +1,10 @@
 //! The software GPU from end to end, without a client: PTX as nvcc writes it, through the `Device` trait.
 
 mod abreast;
+mod beside;
 mod escapes;
 mod grid;
+mod kept;
 mod misaligned;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +22,7 @@ const LEGACY: u64 = 0;
 #[derive(Default)]
 struct Program {
     printed: Mutex<Vec<u8>>,
+    code: kept::Code,
 }
 
 impl rgpu_device::Host for Program {
@@ -31,6 +34,12 @@ impl rgpu_device::Host for Program {
         Ok(())
     }
     fn host_func(&self, _id: u64) {}
+    fn kept_code(&self, name: &[u8; 32]) -> Option<Vec<u8>> {
+        self.code.find(name)
+    }
+    fn keep_code(&self, name: &[u8; 32], code: &[u8]) {
+        self.code.keep(name, code);
+    }
 }
 
 struct Rig {
@@ -44,9 +53,14 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::with(kept::Code::default(), true)
+    }
+
+    fn with(code: kept::Code, exact_bounds: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0x1800_0000_0000);
-        let program = Arc::new(Program::default());
-        let config = Config { memory_bytes_per_device: 16 << 20, workers: 2, ..Config::default() };
+        let program = Arc::new(Program { code, ..Program::default() });
+        let memory_bytes_per_device = 16 << 20;
+        let config = Config { memory_bytes_per_device, workers: 2, exact_bounds, ..Config::default() };
         let gpu = SoftGpu::open(config, program.clone()).unwrap();
         let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
         let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();

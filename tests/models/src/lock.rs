@@ -1,14 +1,14 @@
 //! Locks that loom watches, with the few methods of `parking_lot`'s that the models' files use.
 //!
 //! loom's own take no part in the order of other accesses, and their `try_lock` is tried in one order alone. These are made of
-//! a word, as `parking_lot`'s are: it is taken and given up by instructions that, on x86-64, are fences as well, and a `try_lock`
-//! that fails only looks.
+//! a word, as `parking_lot`'s are: it is taken by an acquiring and given up by a releasing instruction, which are no fences, and a
+//! `try_lock` that fails only looks.
 
 use std::ops::{Deref, DerefMut};
 
 use loom::cell::{MutPtr, UnsafeCell};
-use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use loom::sync::atomic::{AtomicBool, fence};
+use loom::sync::atomic::AtomicBool;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// A lock and what it guards.
 #[derive(Debug)]
@@ -54,7 +54,6 @@ impl<T> Mutex<T> {
         if self.taken.load(Relaxed) || self.taken.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             return None;
         }
-        fence(SeqCst);
         Some(MutexGuard { lock: self, value: Some(self.value.get_mut()) })
     }
 }
@@ -79,6 +78,5 @@ impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         self.value = None;
         self.lock.taken.swap(false, Release);
-        fence(SeqCst);
     }
 }

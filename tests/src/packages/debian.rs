@@ -1,7 +1,8 @@
 //! Debian packages, made with Debian's own `dpkg-deb`.
 //!
 //! `rgpu` has the command, the library, manual pages and completions. `rgpu-server` and `rgpu-broker` have systemd units,
-//! configurations, and what tidies up behind them.
+//! configurations, and what tidies up behind them; `rgpu-slurm` has the plugin, a unit and examples; `rgpu-kubernetes` the driver and
+//! its manifests.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -23,19 +24,25 @@ struct Package {
     description: &'static str,
     /// The systemd unit, for services.
     unit: Option<&'static str>,
+    /// A file of the build that it is for: its name, its place and its rights.
+    binary: Option<(&'static str, &'static str, u32)>,
+    /// Folders of `packaging/`, and where their files go as they are.
+    files: &'static [(&'static str, &'static str)],
     /// Files of `packaging/` that administrators change, and where they go.
     configurations: &'static [(&'static str, &'static str)],
     /// What is removed when the package is purged.
     state: &'static str,
 }
 
-const PACKAGES: [Package; 3] = [
+const PACKAGES: [Package; 5] = [
     Package {
         name: "rgpu",
         title: "CUDA programs on GPUs that are not in this machine",
         description: "A preloaded library takes the CUDA calls of unmodified programs and forwards them to a server with a GPU, or executes \
             them on a software GPU. This package has the command and the library, which run programs, serve GPUs and lease them.",
         unit: None,
+        binary: None,
+        files: &[],
         configurations: &[],
         state: "",
     },
@@ -45,6 +52,8 @@ const PACKAGES: [Package; 3] = [
         description: "Offers the GPUs of this machine, or software GPUs, to programs on other machines, through a broker. The service does \
             not start before `rgpu join` has made the machine a node of a broker's cluster.",
         unit: Some("rgpu-serve.service"),
+        binary: None,
+        files: &[],
         configurations: &[("debian/serve.env", "etc/rgpu/serve.env")],
         state: "/var/cache/private/rgpu /var/cache/rgpu",
     },
@@ -54,18 +63,45 @@ const PACKAGES: [Package; 3] = [
         description: "Leases the GPUs of many machines, or parts of them, to programs. The service listens on this machine alone until \
             /etc/rgpu/broker.toml says more.",
         unit: Some("rgpu-broker.service"),
+        binary: None,
+        files: &[],
         configurations: &[("broker.toml", "etc/rgpu/broker.toml")],
         state: "/var/lib/private/rgpu-broker /var/lib/rgpu-broker",
     },
+    Package {
+        name: "rgpu-slurm",
+        title: "CUDA programs on GPUs elsewhere: for Slurm's jobs",
+        description: "Slurm's jobs get GPUs, or parts of them, that a broker leases. `rgpu slurm plugin` writes the plugin for the machine's \
+            release of Slurm; the service, for the controller, keeps Slurm's licences true to what there is. Its examples are \
+            lines for Slurm's own configuration.",
+        unit: Some("rgpu-slurm.service"),
+        binary: Some(("librgpu_slurm.so", "usr/lib/rgpu/librgpu_slurm.so", 0o644)),
+        files: &[("slurm", "usr/share/doc/rgpu-slurm/examples")],
+        configurations: &[],
+        state: "",
+    },
+    Package {
+        name: "rgpu-kubernetes",
+        title: "CUDA programs on GPUs elsewhere: driver for Kubernetes",
+        description: "Pods get GPUs, or parts of them, that a broker leases, by dynamic resource allocation or as a device plugin. The \
+            manifests are in /usr/share/rgpu-kubernetes.",
+        unit: None,
+        binary: Some(("rgpu-kubernetes", "usr/bin/rgpu-kubernetes", 0o755)),
+        files: &[("kubernetes", "usr/share/rgpu-kubernetes")],
+        configurations: &[],
+        state: "",
+    },
 ];
 
-/// Makes all packages in a folder; `scratch` is for what they are made of. Returns their files.
+/// Makes all packages in a folder, but for those whose binaries were not built; `scratch` is for what they are made of. Returns
+/// their files.
 ///
 /// # Errors
 /// `dpkg-deb` or `gzip` is missing or fails.
 pub fn make(contents: &Contents, scratch: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(folder)?;
-    PACKAGES.iter().map(|package| package.make(contents, scratch, folder)).collect()
+    let built = |package: &&Package| package.binary.is_none_or(|(name, ..)| contents.more.contains_key(name));
+    PACKAGES.iter().filter(built).map(|package| package.make(contents, scratch, folder)).collect()
 }
 
 impl Package {
@@ -87,14 +123,25 @@ impl Package {
     }
 
     fn architecture(&self, contents: &Contents) -> &'static str {
-        if self.unit.is_some() { "all" } else { contents.architecture.debian() }
+        let services_alone = self.unit.is_some() && self.binary.is_none();
+        if services_alone { "all" } else { contents.architecture.debian() }
     }
 
     fn fill(&self, contents: &Contents, root: &Path) -> Result<()> {
         let packaging = repository().join("packaging");
-        match self.unit {
-            Some(unit) => put(&packaging.join(unit), &root.join("lib/systemd/system").join(unit), 0o644)?,
-            None => fill_client(contents, root)?,
+        if let Some(unit) = self.unit {
+            put(&packaging.join(unit), &root.join("lib/systemd/system").join(unit), 0o644)?;
+        }
+        match self.binary {
+            Some((name, target, mode)) => put(&contents.more[name].0, &root.join(target), mode)?,
+            None if self.unit.is_none() => fill_client(contents, root)?,
+            None => {}
+        }
+        for (folder, target) in self.files {
+            for file in fs::read_dir(packaging.join(folder))? {
+                let file = file?;
+                put(&file.path(), &root.join(target).join(file.file_name()), 0o644)?;
+            }
         }
         for (source, target) in self.configurations {
             put(&packaging.join(source), &root.join(target), 0o644)?;
@@ -116,9 +163,11 @@ impl Package {
     fn control(&self, contents: &Contents, root: &Path, kibibytes: u64) -> Result<()> {
         let folder = root.join("DEBIAN");
         fs::create_dir_all(&folder)?;
-        let depends = match self.unit {
-            None => format!("libc6 (>= 2.{}), libgcc-s1 (>= 4.2)", contents.glibc_minor),
-            Some(_) => format!("rgpu (= {VERSION})"),
+        let libraries = |minor: u32| format!("libc6 (>= 2.{minor}), libgcc-s1 (>= 4.2)");
+        let depends = match (self.binary, self.unit) {
+            (Some((name, ..)), _) => format!("rgpu (= {VERSION}), {}", libraries(contents.more[name].1)),
+            (None, Some(_)) => format!("rgpu (= {VERSION})"),
+            (None, None) => libraries(contents.glibc_minor),
         };
         let control = format!(
             "Package: {}\nVersion: {VERSION}\nArchitecture: {}\nMaintainer: {}\nInstalled-Size: {kibibytes}\n\

@@ -5,6 +5,7 @@
 pub mod debian;
 pub mod wheel;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,11 +15,14 @@ use anyhow::{Context, Result, bail, ensure};
 use object::read::elf::{ElfFile64, FileHeader, SectionHeader as _};
 use object::{Endianness, FileKind, Object};
 
+use crate::emulator;
 use crate::examples::repository;
-use crate::product::clean;
 
 /// The packages' version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What is packaged besides the command and the library, where it was built: the Slurm plugin and the Kubernetes driver.
+pub const MORE: [&str; 2] = ["librgpu_slurm.so", "rgpu-kubernetes"];
 
 /// What packages are made of.
 #[derive(Debug)]
@@ -27,13 +31,15 @@ pub struct Contents {
     pub command: PathBuf,
     /// The library, without its symbols.
     pub library: PathBuf,
-    /// The folder of manual pages; empty where the command runs on another kind of machine than this.
+    /// What else was built, of [`MORE`]: by name, its file without symbols, and the least minor version of glibc 2 for it.
+    pub more: BTreeMap<&'static str, (PathBuf, u32)>,
+    /// The folder of manual pages; empty where the command runs neither on this machine nor emulated.
     pub manual: PathBuf,
     /// The files for completion in bash, zsh and fish.
     pub completions: Vec<(&'static str, PathBuf)>,
     /// The kind of processor that the binaries are for.
     pub architecture: Architecture,
-    /// The least version of glibc that the binaries run with: 2 and this.
+    /// The least version of glibc that command and library run with: 2 and this.
     pub glibc_minor: u32,
     /// The time that all files get, in seconds since 1970.
     pub epoch: u64,
@@ -64,38 +70,64 @@ impl Architecture {
             Self::Aarch64 => "aarch64",
         }
     }
+
+    /// What GNU's tools for it begin with, and Debian's folders.
+    pub fn triplet(self) -> String {
+        format!("{}-linux-gnu", self.name())
+    }
+
+    /// Whether it is this machine's.
+    pub fn is_own(self) -> bool {
+        self.name() == std::env::consts::ARCH
+    }
 }
 
 impl Contents {
-    /// Takes `rgpu` and `librgpu.so` of a folder, and makes in another one what belongs to them.
+    /// Takes `rgpu` and `librgpu.so`, and of [`MORE`] what is there, from the first of some folders that has it, and makes in another
+    /// one what belongs to them.
     ///
     /// # Errors
     /// A tool is missing (`strip` of binutils), or the binaries are for different machines.
-    pub fn collect(binaries: &Path, folder: &Path) -> Result<Self> {
+    pub fn collect(binaries: &[&Path], folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
         let (command, library) = (folder.join("rgpu"), folder.join("librgpu.so"));
-        let (architecture, first) = about(&binaries.join("rgpu"))?;
-        let (other, second) = about(&binaries.join("librgpu.so"))?;
-        ensure!(architecture == other, "rgpu is for {architecture:?}, and librgpu.so for {other:?}");
-        for (target, mode) in [(&command, 0o755), (&library, 0o644)] {
-            let source = binaries.join(target.file_name().context("a name")?);
-            strip(&source, target, architecture)?;
-            fs::set_permissions(target, fs::Permissions::from_mode(mode))?;
+        let find = |name: &str| binaries.iter().map(|folder| folder.join(name)).find(|path| path.exists());
+        let mut architecture = None;
+        let mut take = |name: &str, target: &Path| -> Result<Option<u32>> {
+            let Some(source) = find(name) else { return Ok(None) };
+            let (own, minor) = about(&source)?;
+            let first = *architecture.get_or_insert(own);
+            ensure!(first == own, "{} is for {own:?}, and not for {first:?}", source.display());
+            strip(&source, target, own)?;
+            Ok(Some(minor))
+        };
+        let needed = "is in none of the folders given";
+        let first = take("rgpu", &command)?.with_context(|| format!("rgpu {needed}"))?;
+        let second = take("librgpu.so", &library)?.with_context(|| format!("librgpu.so {needed}"))?;
+        let mut more = BTreeMap::new();
+        for name in MORE {
+            let target = folder.join(name);
+            if let Some(minor) = take(name, &target)? {
+                more.insert(name, (target, minor));
+            }
         }
+        let architecture = architecture.context("a command")?;
         let manual = folder.join("manual");
         let mut completions = Vec::new();
         fs::create_dir_all(&manual)?;
-        if architecture.name() == std::env::consts::ARCH {
-            run(clean(&command).arg("manual").arg(&manual))?;
+        if let Ok(mut said) = emulator::command(&command, architecture) {
+            run(said.arg("manual").arg(&manual))?;
             for shell in ["bash", "zsh", "fish"] {
                 let file = folder.join(format!("completions.{shell}"));
-                fs::write(&file, run(clean(&command).args(["completions", shell]))?)?;
+                let mut command = emulator::command(&command, architecture)?;
+                fs::write(&file, run(command.args(["completions", shell]))?)?;
                 completions.push((shell, file));
             }
         }
         Ok(Self {
             command,
             library,
+            more,
             manual,
             completions,
             architecture,
@@ -126,10 +158,13 @@ fn run(command: &mut Command) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
+/// Copies a binary without its symbols. Programs, and no libraries, can be executed then.
 fn strip(source: &Path, target: &Path, architecture: Architecture) -> Result<()> {
-    let own = architecture.name() == std::env::consts::ARCH;
-    let tool = if own { "strip".to_owned() } else { format!("{}-linux-gnu-strip", architecture.name()) };
-    run(Command::new(tool).arg("--strip-unneeded").arg("-o").arg(target).arg(source)).map(drop)
+    let tool =
+        if architecture.is_own() { "strip".to_owned() } else { format!("{}-strip", architecture.triplet()) };
+    run(Command::new(tool).arg("--strip-unneeded").arg("-o").arg(target).arg(source))?;
+    let mode = if target.extension().is_some_and(|extension| extension == "so") { 0o644 } else { 0o755 };
+    Ok(fs::set_permissions(target, fs::Permissions::from_mode(mode))?)
 }
 
 /// The machine that a binary is for, and the least minor version of glibc 2 that has all that it needs.

@@ -2,6 +2,7 @@
 //!
 //! `cargo test -p rgpu-tests NAME` runs those whose name contains NAME.
 
+mod aarch64;
 mod bad_bytes;
 mod bench;
 mod between_servers;
@@ -11,6 +12,7 @@ mod context;
 mod driver;
 mod encryption;
 mod gpu_check;
+mod kept_code;
 mod kubernetes;
 mod loss;
 mod mathematics;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     tests.extend(mathematics::tests());
     tests.extend(memory::tests());
     tests.extend(modules::tests());
+    tests.extend(kept_code::tests());
     tests.extend(several::tests());
     tests.extend(between_servers::tests());
     tests.extend(sharing::tests());
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
     tests.extend(gpu_check::tests());
     tests.extend(bench::tests());
     tests.extend(packages::tests());
+    tests.extend(aarch64::tests());
     tests.extend(cluster::tests());
     tests.extend(kubernetes::tests());
     tests.extend(slurm::tests());

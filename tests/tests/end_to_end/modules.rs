@@ -38,7 +38,12 @@ impl Cache {
     fn images(&self) -> Result<Vec<PathBuf>> {
         let mut found = vec![];
         for tenant in fs::read_dir(&self.0).context("There is no cache of images")? {
-            for file in fs::read_dir(tenant?.path())? {
+            let tenant = tenant?.path();
+            // Beside each tenant's images lies what was compiled of them.
+            if tenant.to_string_lossy().ends_with("-code") {
+                continue;
+            }
+            for file in fs::read_dir(tenant)? {
                 found.push(file?.path());
             }
         }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::debian::{Packages, essential_root};
-use rgpu_tests::packages::{Architecture, Contents, debian, wheel};
+use rgpu_tests::packages::{Architecture, Contents, MORE, debian, wheel};
 use rgpu_tests::process::{self, Finished};
 use rgpu_tests::product::temporary;
 
@@ -18,6 +18,7 @@ use crate::context::{plain, product};
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("packages::debian_packages_are_installed_used_and_removed", debian_packages),
+        Test::new("packages::command_and_library_run_where_the_c_library_is_older", older_c_library),
         Test::new("packages::debian_packages_from_other_folders_are_the_same_bytes", same_bytes),
         Test::new("packages::a_wheel_is_installed_used_and_removed", wheels),
     ]
@@ -41,7 +42,14 @@ impl Scratch {
 }
 
 fn contents(scratch: &Scratch) -> Result<Contents> {
-    Contents::collect(product()?.directory(), &scratch.0.join("contents"))
+    // The driver is no part of the product's default build; `cargo test --workspace` has put it here.
+    let own = std::env::current_exe()?;
+    let built = own.parent().and_then(Path::parent).context("tests are in a folder")?;
+    let folders = [product()?.directory(), built];
+    let contents = Contents::collect(&folders, &scratch.0.join("contents"))?;
+    let needed = contents.more.values().map(|(_, minor)| *minor).chain([contents.glibc_minor]).max();
+    ensure!(needed <= Some(28), "the binaries need glibc {needed:?}");
+    Ok(contents)
 }
 
 /// A root directory with Debian's essential packages and the library that nvcc's programs are linked with, in which commands run as its root user.
@@ -51,10 +59,10 @@ struct Root {
 }
 
 impl Root {
-    fn create(scratch: &Scratch) -> Result<Self> {
+    fn create(scratch: &Scratch, release: &str) -> Result<Self> {
         let skip = |e: anyhow::Error| Skip(format!("it needs a root directory of Debian packages: {e:#}"));
         let bwrap = Packages::find(&["bubblewrap"], "bwrap").map_err(skip)?;
-        let archive = essential_root().map_err(skip)?;
+        let archive = essential_root(release).map_err(skip)?;
         let directory = scratch.0.join("root");
         fs::create_dir_all(&directory)?;
         let mut tar = Command::new("tar");
@@ -92,6 +100,16 @@ impl Root {
         process::run(command.args(words))
     }
 
+    /// Copies files into it, and returns their names there.
+    fn take(&self, files: &[PathBuf]) -> Result<Vec<String>> {
+        let take = |file: &PathBuf| {
+            let name = file.file_name().context("a name")?;
+            fs::copy(file, self.directory.join(name))?;
+            Ok(format!("/{}", name.to_string_lossy()))
+        };
+        files.iter().map(take).collect()
+    }
+
     fn files(&self) -> Result<BTreeSet<PathBuf>> {
         let mut found = BTreeSet::new();
         let mut folders = vec![self.directory.clone()];
@@ -111,16 +129,15 @@ impl Root {
 fn debian_packages() -> Result<()> {
     let program = plain("vector_add")?;
     let scratch = Scratch::new("debian-packages")?;
-    let root = Root::create(&scratch)?;
-    let out = scratch.0.join("out");
-    let made = debian::make(&contents(&scratch)?, &scratch.0, &out)?;
-    fs::copy(program, root.directory.join("vector_add"))?;
-    let mut names = Vec::new();
-    for file in &made {
-        let name = file.file_name().context("a name")?;
-        fs::copy(file, root.directory.join(name))?;
-        names.push(format!("/{}", name.to_string_lossy()));
+    let contents = contents(&scratch)?;
+    if let Some(missing) = MORE.iter().find(|name| !contents.more.contains_key(*name)) {
+        let advice = "cargo build -p rgpu-slurm -p rgpu-kubernetes";
+        return Err(Skip(format!("it needs {missing}: {advice}")).into());
     }
+    let root = Root::create(&scratch, "bookworm")?;
+    let made = debian::make(&contents, &scratch.0, &scratch.0.join("out"))?;
+    fs::copy(program, root.directory.join("vector_add"))?;
+    let names = root.take(&made)?;
     // dpkg's own lists of what is there are kept by it; they are no part of what is compared.
     let own = |path: &PathBuf| {
         !path.starts_with(root.directory.join("var/lib/dpkg"))
@@ -142,13 +159,34 @@ fn debian_packages() -> Result<()> {
         let listed = root.run(&["dpkg", "--listfiles", "rgpu"])?.success()?;
         ensure!(listed.stdout.contains(installed), "{installed} is missing: {}", listed.stdout);
     }
+    // It lies where the command looks for it.
+    let plugin = ["rgpu", "slurm", "plugin", "--slurm-version", "22.05.8", "--output", "/plugin.so"];
+    root.run(&plugin)?.success()?;
+    let written = fs::read(root.directory.join("plugin.so"))?;
+    let built = fs::read(root.directory.join("usr/lib/rgpu/librgpu_slurm.so"))?;
+    ensure!(written.len() == built.len() && written != built, "the plugin was not made for Slurm 22.05.8");
+    fs::remove_file(root.directory.join("plugin.so"))?;
+    let unit = fs::read_to_string(root.directory.join("lib/systemd/system/rgpu-slurm.service"))?;
+    ensure!(unit.contains("ExecStart=/usr/bin/rgpu slurm sync "), "{unit}");
+    root.run(&["rgpu", "slurm", "sync", "--help"])?.success()?;
+    for part in ["controller", "node", "device-plugin"] {
+        root.run(&["rgpu-kubernetes", part, "--help"])?.success()?;
+    }
+    for (package, file) in [
+        ("rgpu-slurm", "usr/share/doc/rgpu-slurm/examples/plugstack.conf"),
+        ("rgpu-kubernetes", "usr/share/rgpu-kubernetes/kustomization.yaml"),
+    ] {
+        let listed = root.run(&["dpkg", "--listfiles", package])?.success()?;
+        ensure!(listed.stdout.contains(file), "{file} is missing: {}", listed.stdout);
+    }
     let audit = root.run(&["dpkg", "--audit"])?.success()?;
     ensure!(audit.stdout.trim().is_empty(), "{}", audit.stdout);
     // A service cannot be there without the command.
     let alone = root.run(&["dpkg", "--remove", "rgpu"])?;
     ensure!(!alone.status.success(), "rgpu-broker depends on it: {}", alone.output());
 
-    root.run(&["dpkg", "--purge", "rgpu-server", "rgpu-broker", "rgpu"])?.success()?;
+    let all = ["rgpu-server", "rgpu-broker", "rgpu-slurm", "rgpu-kubernetes", "rgpu"];
+    root.run(&[&["dpkg", "--purge"], &all[..]].concat())?.success()?;
     let after: BTreeSet<PathBuf> = root.files()?.into_iter().filter(own).collect();
     let left: Vec<&PathBuf> = after.difference(&before).collect();
     ensure!(
@@ -156,6 +194,32 @@ fn debian_packages() -> Result<()> {
         "left: {left:?}, gone: {:?}",
         before.difference(&after)
     );
+    Ok(())
+}
+
+/// Programs' constructors are run by another part of the C library there.
+fn older_c_library() -> Result<()> {
+    let scratch = Scratch::new("older-c-library")?;
+    let mut contents = contents(&scratch)?;
+    contents.more.clear();
+    // glibc 2.31
+    let root = Root::create(&scratch, "bullseye")?;
+    let made = debian::make(&contents, &scratch.0, &scratch.0.join("out"))?;
+    let names = root.take(&made)?;
+    let package = names.iter().find(|name| name.starts_with("/rgpu_")).context("the command's package")?;
+    root.run(&["dpkg", "--install", package])?.success()?;
+    let serve = "rgpu serve --listen 127.0.0.1:7070 --device software >/tmp/log 2>&1 &
+        for attempt in $(seq 100); do
+            rgpu devices --server 127.0.0.1:7070 2>/dev/null && exit 0
+            sleep 0.1
+        done
+        cat /tmp/log; exit 1";
+    let devices = root.run(&["sh", "-c", serve])?.success()?;
+    ensure!(devices.stdout.contains("rgpu"), "{}", devices.output());
+    // The library is loaded, with all that it needs.
+    let preload = "LD_PRELOAD=/usr/lib/rgpu/librgpu.so";
+    let loaded = root.run(&["env", preload, "LD_BIND_NOW=1", "/bin/echo", "loaded"])?.success()?;
+    ensure!(loaded.stdout == "loaded\n" && loaded.stderr.is_empty(), "{}", loaded.output());
     Ok(())
 }
 
@@ -168,12 +232,13 @@ fn same_bytes() -> Result<()> {
         let place = scratch.0.join(folder);
         fs::create_dir_all(place.join("manual"))?;
         // Small files in place of the product: what dpkg-deb is given is what is looked at.
-        for name in ["rgpu", "librgpu.so", "completions.bash", "manual/rgpu.1"] {
+        for name in ["rgpu", "librgpu.so", "completions.bash", "manual/rgpu.1"].iter().chain(&MORE) {
             fs::write(place.join(name), name)?;
         }
         let contents = Contents {
             command: place.join("rgpu"),
             library: place.join("librgpu.so"),
+            more: MORE.map(|name| (name, (place.join(name), 28))).into(),
             manual: place.join("manual"),
             completions: vec![("bash", place.join("completions.bash"))],
             architecture: Architecture::X86_64,
@@ -187,7 +252,7 @@ fn same_bytes() -> Result<()> {
     // Times are whole seconds in a package.
     std::thread::sleep(std::time::Duration::from_secs(2));
     let second = make("another folder")?;
-    ensure!(first.len() == 3 && first == second, "the same contents made other packages");
+    ensure!(first.len() == 5 && first == second, "the same contents made other packages");
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 //! Shares that waiting leases leave to the broker: what time passes takes from their deadlines, so they are chosen anew.
 
 use rgpu_control::LeaseId;
-use rgpu_placement::{JobId, NodeId};
+use rgpu_placement::{JobId, NodeId, Waiting};
 
 use super::super::feed::Seen;
-use super::{Known, Planner};
+use super::Planner;
 use crate::store::LeaseRecord;
 
 /// The share that was chosen for a lease that waits.
@@ -27,12 +27,14 @@ impl Planner {
 
     /// Chooses the shares anew that waiting leases leave to the broker: while they wait, less is left until their deadlines.
     pub(super) fn choose_again(&mut self, now_s: f64) {
-        let different = |(id, known): (&LeaseId, &Known)| {
+        let different = |waiting: &Waiting| {
+            let id = self.ids.get(&waiting.job.id)?;
+            let known = self.known.get(id)?;
             let choice = known.choice.as_ref()?;
             let milli = self.share(&known.record, known.home, choice.submit_s, now_s);
             (milli != choice.milli).then_some(*id)
         };
-        let different: Vec<LeaseId> = self.known.iter().filter_map(different).collect();
+        let different: Vec<LeaseId> = self.queue.waiting().iter().filter_map(different).collect();
         for id in different {
             let job = JobId(self.next_job);
             let Some(known) = self.known.get_mut(&id) else { continue };

@@ -18,7 +18,7 @@ fn new_core(devices: u32) -> Core {
         workers: 2,
         ..rgpu_softgpu::Config::default()
     };
-    Core::with_session(Session::in_process(config).unwrap()).unwrap()
+    Core::with_session(Session::in_process(config, None).unwrap()).unwrap()
 }
 
 /// One core for all tests that don't reset anything.

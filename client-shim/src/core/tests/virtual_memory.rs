@@ -15,7 +15,7 @@ fn core(megabytes: u64, devices: u32) -> (Core, Arc<Stream>) {
         workers: 1,
         ..rgpu_softgpu::Config::default()
     };
-    let core = Core::with_session(Session::in_process(config).unwrap()).unwrap();
+    let core = Core::with_session(Session::in_process(config, None).unwrap()).unwrap();
     core.set_device(0).unwrap();
     let stream = core.stream(&core.runtime_context().unwrap(), 0, false).unwrap();
     (core, stream)

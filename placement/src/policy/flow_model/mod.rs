@@ -8,11 +8,14 @@
 //! cheapest arc is its optimum.
 
 mod explaining;
+mod others;
 mod pass;
 mod phases;
+mod places;
 pub(super) mod settings;
 mod slivers;
 mod solo;
+mod taking;
 mod view;
 
 use super::explain::{Explanation, Watched};
@@ -25,6 +28,7 @@ use crate::job::Job;
 use crate::queue::Waiting;
 use crate::state::ClusterState;
 use crate::usage::Usage;
+use places::Places;
 use settings::FlowSettings;
 use view::View;
 
@@ -39,6 +43,7 @@ pub(super) struct FlowModel {
     seen: u64,
     seen_work_s: f64,
     scratch: Option<Usage>,
+    places: Places,
     watched: Watched,
 }
 
@@ -62,6 +67,7 @@ impl FlowModel {
             seen: 0,
             seen_work_s: 0.0,
             scratch: None,
+            places: Places::default(),
             watched: Watched::default(),
         }
     }
@@ -108,23 +114,24 @@ impl Policy for FlowModel {
             tolerated: vec![f64::NAN; state.cluster().links()],
             neighbours: vec![None; state.cluster().nodes().len()],
             now_s,
-            leftovers: None,
+            places: &mut self.places,
             max_sliver: WHOLE,
             mean_work_s,
         };
+        view.look_around();
         slivers::place(&mut view, waiting, &mut decisions)?;
         decisions.work = view.work;
         decisions.work.considered = waiting.len() as u64;
-        for waiting in waiting {
-            if !self.watched.wants(waiting.job.id) {
-                continue;
-            }
+        let watched: Vec<&Waiting> = waiting.iter().filter(|w| self.watched.wants(w.job.id)).collect();
+        if !watched.is_empty() {
             // The arcs as they were when the round began.
             view.usage.clone_from(state.usage());
             view.tolerated.fill(f64::NAN);
             view.neighbours.fill(None);
-            view.leftovers = None;
             view.max_sliver = WHOLE;
+            view.look_around();
+        }
+        for waiting in watched {
             let explanation = explaining::explain(&mut view, waiting, &decisions);
             self.watched
                 .record(waiting.job.id, Explanation { now_s, policy: self.name.to_owned(), ..explanation });

@@ -86,7 +86,6 @@ impl Batch<'_> {
         let job = self.waiting[i].job.clone();
         for (task, at) in job.tasks.iter().zip(self.placed[i].drain(..)) {
             if let Some(at) = at {
-                view.leftovers = None;
                 view.usage.give_task(view.cluster, &at, task, job.profile);
             }
         }
@@ -311,7 +310,7 @@ fn server_phase(view: &mut View<'_>, batch: &mut Batch<'_>) -> Result<bool, Erro
 fn server_arcs(view: &mut View<'_>, job: &Job, task: &Task, count: usize) -> Vec<(Arc, i64, u8, i64)> {
     let key = view.server_key(task);
     let mut found: Vec<Arc> = Vec::new();
-    for node in view.nodes() {
+    for node in view.homes(task) {
         found.extend(view.server_arc(job, task, &key, node).ok());
     }
     cheapest(&mut found, count);

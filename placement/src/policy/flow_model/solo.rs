@@ -91,7 +91,6 @@ fn place_at(view: &mut View<'_>, job: &Job, task: &Task, home: NodeId) -> Result
             }
             let have = at.grants.iter().filter(|grant| usize::from(grant.request) == number).count();
             if let Err(reason) = place_devices(view, job, task, number as u16, have, &mut at) {
-                view.leftovers = None;
                 view.usage.give_task(view.cluster, &at, task, job.profile);
                 return Err(reason);
             }
@@ -104,7 +103,7 @@ fn place_at(view: &mut View<'_>, job: &Job, task: &Task, home: NodeId) -> Result
 pub(super) fn cheapest_home(view: &mut View<'_>, job: &Job, task: &Task, but: &[NodeId]) -> Option<Arc> {
     let key = view.server_key(task);
     let mut best: Option<Arc> = None;
-    for node in view.nodes() {
+    for node in view.homes(task) {
         if !but.contains(&node)
             && let Ok(arc) = view.server_arc(job, task, &key, node)
             && best.is_none_or(|best| arc.cost < best.cost)
@@ -123,7 +122,7 @@ pub(super) fn cheapest_home(view: &mut View<'_>, job: &Job, task: &Task, but: &[
 fn why_no_home(view: &mut View<'_>, job: &Job, task: &Task) -> Reason {
     let key = view.server_key(task);
     let (mut fits, mut bandwidth) = (false, false);
-    for node in view.nodes() {
+    for node in view.homes(task) {
         match view.server_arc(job, task, &key, node) {
             Ok(_) => fits = true,
             Err(why) => bandwidth |= why.contains("bandwidth"),
@@ -151,22 +150,12 @@ fn place_devices(
         return Ok(());
     }
     let key = view.device_key(request);
-    let mut bandwidth = false;
-    let mut arcs: Vec<Arc> = Vec::new();
-    for node in view.nodes() {
-        match view.device_arc(job, task, request, &key, at.node, node) {
-            Ok(arc) => arcs.push(arc),
-            Err(why) => bandwidth |= why.contains("bandwidth"),
-        }
-    }
-    let order = |a: &Arc, b: &Arc| a.cost.total_cmp(&b.cost).then(a.node.cmp(&b.node));
-    if arcs.len() > missing {
-        // Each node among the cheapest has a device at least.
-        arcs.select_nth_unstable_by(missing, order);
-    }
-    arcs.sort_by(order);
+    let mut arcs = view.device_arcs(job, task, request, key, at.node);
+    let mut bandwidth = arcs.reasons().any(|why| why.contains("bandwidth"));
     let mut limited = false;
-    for arc in arcs {
+    while missing > 0
+        && let Some(arc) = arcs.next()
+    {
         while missing > 0 {
             let milli = u64::from(request.milli);
             if arc.node != at.node && !view.may_be_remote(request.kind, milli, milli) {
@@ -175,13 +164,14 @@ fn place_devices(
             }
             if !view.take_device(at, request, number, arc.node) {
                 // What was taken before may have used up the links.
-                let again = view.device_arc(job, task, request, &key, at.node, arc.node);
+                let again = view.device_arc(job, task, request, &arcs.key, at.node, arc.node);
                 bandwidth |= again.is_err_and(|why| why.contains("bandwidth"));
                 break;
             }
             missing -= 1;
         }
     }
+    view.done(arcs);
     match (missing, limited, bandwidth) {
         (0, ..) => Ok(()),
         (_, true, _) => Err(Reason::RemoteShare),

@@ -1,11 +1,12 @@
 //! What a round looks at: the free amounts as they are while it decides, and what costs follow from them.
 
+use super::places::Places;
 use super::settings::FlowSettings;
 use crate::cluster::{Cluster, WHOLE};
 use crate::cost;
 use crate::ids::{DeviceId, DeviceKind, LinkId, NodeId};
 use crate::job::{DeviceRequest, Job, Task};
-use crate::placement::{Grant, Placement, TaskPlacement};
+use crate::placement::TaskPlacement;
 use crate::policy::Work;
 use crate::policy::fragmentation::{Fragmentation, Shape, fgd_cost};
 use crate::policy::local::{Pick, grant_locally};
@@ -46,8 +47,8 @@ pub(super) struct View<'a> {
     /// Per node, what the tasks there have before them; `None` until it is asked for.
     pub neighbours: Vec<Option<Vec<Neighbour>>>,
     pub now_s: f64,
-    /// How many devices have so many thousandths free; `None` until it is asked for.
-    pub leftovers: Option<Vec<u32>>,
+    /// Nodes that are alike, as places for devices.
+    pub places: &'a mut Places,
     /// The greatest sliver that a part may leave over in this pass, in thousandths; [`WHOLE`]: any.
     pub max_sliver: u16,
     /// The mean, over the jobs seen so far, of their best completion times.
@@ -76,13 +77,29 @@ pub(super) struct ServerKey {
 }
 
 /// What the arcs of one request's sub-tasks have in common.
+#[derive(Clone)]
 pub(super) struct DeviceKey {
     one: Task,
     shape: Shape,
 }
 
+impl DeviceKey {
+    /// A task that wants one of the devices, and nothing else.
+    pub(super) fn task(&self) -> &Task {
+        &self.one
+    }
+
+    /// What each of the devices has to be.
+    pub(super) fn request(&self) -> &DeviceRequest {
+        &self.one.devices[0]
+    }
+}
+
 /// Why a node is no candidate.
 pub(super) type RuledOut = &'static str;
+
+/// There is no device that would do, or not enough of it is free.
+pub(super) const NOTHING_SUITABLE: RuledOut = "no suitable devices free";
 
 /// The aggregate amounts that a batch may want.
 pub(super) struct Budget {
@@ -139,107 +156,21 @@ impl View<'_> {
         (0..self.cluster.nodes().len() as u32).map(NodeId)
     }
 
+    /// The nodes where a task may run, in their order.
+    pub(super) fn homes(&self, task: &Task) -> Vec<NodeId> {
+        if task.only.is_empty() {
+            return self.nodes().collect();
+        }
+        let mut homes = task.only.clone();
+        homes.sort_unstable();
+        homes.dedup();
+        homes.retain(|home| home.index() < self.cluster.nodes().len());
+        homes
+    }
+
     fn link_load(&self, link: LinkId) -> f64 {
         let mbps = self.usage.link_mbps(link) + self.external[link.index()];
         crate::state::load(self.cluster, link, mbps)
-    }
-
-    /// Whether so much more traffic between two nodes would make another job break an objective that it keeps as
-    /// yet. Only the network-aware policy asks.
-    fn disturbs(&mut self, from: NodeId, to: NodeId, mbps: u64) -> bool {
-        if !self.settings.network_aware || mbps == 0 {
-            return false;
-        }
-        let mut disturbs = false;
-        let (state, usage, tolerated) = (self.state, &self.usage, &mut self.tolerated);
-        self.cluster.for_path(from, to, |link| {
-            let limit = &mut tolerated[link.index()];
-            if limit.is_nan() {
-                *limit = state.tolerated_mbps(link);
-            }
-            let all = usage.link_mbps(link) + self.external[link.index()] + mbps;
-            disturbs |= all as f64 > *limit;
-        });
-        disturbs
-    }
-
-    /// Takes note of what a job that was just placed tolerates. (Should it be taken back, the round is a little
-    /// too careful; so it isn't, once accepted.)
-    pub(super) fn protect(&mut self, job: &Job, placement: &Placement) {
-        if !self.settings.network_aware {
-            return;
-        }
-        self.settle(job, placement);
-        if job.goal_s.is_none() {
-            return;
-        }
-        for at in &placement.tasks {
-            for grant in at.grants.iter().filter(|grant| grant.traffic_mbps > 0) {
-                let to = self.cluster.device(grant.device).node;
-                let (state, usage, tolerated) = (self.state, &self.usage, &mut self.tolerated);
-                let external = self.external;
-                self.cluster.for_path(at.node, to, |link| {
-                    let limit = &mut tolerated[link.index()];
-                    if limit.is_nan() {
-                        *limit = state.tolerated_mbps(link);
-                    }
-                    let mbps = crate::state::tolerance_mbps(state, job, placement, link);
-                    if mbps >= (usage.link_mbps(link) + external[link.index()]) as f64 {
-                        *limit = limit.min(mbps);
-                    }
-                });
-            }
-        }
-    }
-
-    /// Makes a job that was just placed a neighbour of the others in its nodes.
-    fn settle(&mut self, job: &Job, placement: &Placement) {
-        if !self.profiles.any_interference() {
-            return;
-        }
-        let (profiles, network_aware) = (self.profiles, self.settings.network_aware);
-        let profile = profiles.get(job.profile);
-        for at in &placement.tasks {
-            let mut conditions = crate::state::conditions_at(self.cluster, at);
-            let alone_s = cost::expected_s(job, profile, conditions, network_aware);
-            conditions.interference = self.interference(job, at.node, alone_s);
-            let newcomer = Neighbour::new(profiles, job, &conditions, 0.0, 1.0);
-            let neighbours = self.neighbours_at(at.node);
-            for neighbour in neighbours.iter_mut() {
-                let part = (newcomer.remaining_s / neighbour.remaining_s).min(1.0);
-                let more = profiles.interference(neighbour.profile, job.profile).node * part;
-                // Whoever was sacrificed doesn't count any more.
-                neighbour.slack = if more > neighbour.slack { f64::INFINITY } else { neighbour.slack - more };
-            }
-            neighbours.push(newcomer);
-        }
-    }
-
-    /// How many neighbours a job that was just placed makes break their objectives.
-    pub(super) fn has_harmed(&mut self, job: &Job, placed: &[TaskPlacement], expected_s: f64) -> usize {
-        placed.iter().map(|at| self.harms(job, at.node, expected_s).0).sum()
-    }
-
-    /// Whether a job that was just placed (and is counted in the usage) makes another break its objective by its
-    /// traffic.
-    pub(super) fn has_disturbed(&mut self, placed: &[TaskPlacement]) -> bool {
-        // Its own traffic is counted already; that of other tasks of the same job too.
-        let mut disturbed = false;
-        for at in placed {
-            for grant in at.grants.iter().filter(|grant| grant.traffic_mbps > 0) {
-                let to = self.cluster.device(grant.device).node;
-                let (state, usage, tolerated) = (self.state, &self.usage, &mut self.tolerated);
-                let external = self.external;
-                self.cluster.for_path(at.node, to, |link| {
-                    let limit = &mut tolerated[link.index()];
-                    if limit.is_nan() {
-                        *limit = state.tolerated_mbps(link);
-                    }
-                    disturbed |= (usage.link_mbps(link) + external[link.index()]) as f64 > *limit;
-                });
-            }
-        }
-        disturbed
     }
 
     pub(super) fn path_load(&self, from: NodeId, to: NodeId) -> f64 {
@@ -262,55 +193,6 @@ impl View<'_> {
         let remote = totals.remote_milli[kind.index()] + remote_milli;
         let all = totals.granted_milli[kind.index()] + all_milli;
         remote as f64 <= self.settings.max_remote_share * all as f64
-    }
-
-    /// What neighbours in a node add to a job's completion time there. The network-aware policy, which looks after
-    /// them, counts on that they leave when they are done; others suppose that they stay.
-    fn interference(&mut self, job: &Job, node: NodeId, alone_s: f64) -> f64 {
-        if !self.profiles.any_interference() {
-            return 0.0;
-        }
-        if self.settings.network_aware {
-            let profiles = self.profiles;
-            let neighbours = self.neighbours_at(node).iter();
-            return neighbours
-                .map(|neighbour| {
-                    let part = (neighbour.remaining_s / alone_s).min(1.0);
-                    profiles.interference(job.profile, neighbour.profile).node * part
-                })
-                .sum();
-        }
-        let ids = (0..self.profiles.len() as u32).map(crate::ids::ProfileId);
-        ids.map(|other| {
-            f64::from(self.usage.tasks(node, other)) * self.profiles.interference(job.profile, other).node
-        })
-        .sum()
-    }
-
-    fn neighbours_at(&mut self, node: NodeId) -> &mut Vec<Neighbour> {
-        let (state, now_s) = (self.state, self.now_s);
-        self.neighbours[node.index()].get_or_insert_with(|| state.neighbours(node, now_s))
-    }
-
-    /// How many neighbours in a node would break their objectives because of a newcomer that runs for so long, and
-    /// the greatest part of a neighbour's slack that it would use up without that. Only the network-aware policy
-    /// asks.
-    fn harms(&mut self, job: &Job, node: NodeId, expected_s: f64) -> (usize, f64) {
-        let (mut broken, mut used) = (0, 0.0);
-        if !self.settings.network_aware || !self.profiles.any_interference() {
-            return (broken, used);
-        }
-        let profiles = self.profiles;
-        for neighbour in self.neighbours_at(node).iter() {
-            let part = (expected_s / neighbour.remaining_s).min(1.0);
-            let more = profiles.interference(neighbour.profile, job.profile).node * part;
-            if more > neighbour.slack {
-                broken += 1;
-            } else if more > 0.0 {
-                used = f64::max(used, more / neighbour.slack);
-            }
-        }
-        (broken, used)
     }
 
     /// The arc of a job's task to a node, the given share of its devices being remote over a path of that load.
@@ -380,6 +262,7 @@ impl View<'_> {
         key: &ServerKey,
         node: NodeId,
     ) -> Result<Arc, RuledOut> {
+        self.work.looks += 1;
         let free = self.usage.node(node);
         if free.cpu_milli < task.cpu_milli {
             return Err("too few cores free");
@@ -402,7 +285,7 @@ impl View<'_> {
             all += want * milli;
             if have < want {
                 if !self.disaggregated(request) {
-                    return Err("no suitable devices free");
+                    return Err(NOTHING_SUITABLE);
                 }
                 remote += (want - have) * milli;
                 mbps += (want - have) * request.traffic_mbps;
@@ -447,7 +330,7 @@ impl View<'_> {
     }
 
     /// How many of a node's devices a task could have for the request, each serving one of it.
-    fn fitting(&mut self, node: NodeId, request: &DeviceRequest) -> usize {
+    fn fitting(&self, node: NodeId, request: &DeviceRequest) -> usize {
         if self.usage.node(node).device_milli[request.kind.index()] < u32::from(request.milli) {
             return 0;
         }
@@ -460,7 +343,7 @@ impl View<'_> {
 
     /// Whether a device can serve one of the request. If slivers are to be spared, a part may leave over no more than
     /// one, unless no other device has just as much left over: then somebody who fits will complete it.
-    pub(super) fn fits(&mut self, device: DeviceId, request: &DeviceRequest) -> bool {
+    pub(super) fn fits(&self, device: DeviceId, request: &DeviceRequest) -> bool {
         if !self.usage.fits_device(self.cluster, device, request) {
             return false;
         }
@@ -468,15 +351,7 @@ impl View<'_> {
             return true;
         }
         let left = self.usage.device_milli(device) - request.milli;
-        let (cluster, usage) = (self.cluster, &self.usage);
-        let leftovers = self.leftovers.get_or_insert_with(|| {
-            let mut counts = vec![0u32; usize::from(WHOLE) + 1];
-            for i in 0..cluster.devices().len() as u32 {
-                counts[usize::from(usage.device_milli(DeviceId(i)))] += 1;
-            }
-            counts
-        });
-        left <= self.max_sliver || leftovers[usize::from(left)] == 0
+        left <= self.max_sliver || self.usage.devices_with(left) == 0
     }
 
     /// Whether parts for such a request go to the devices of which most is free.
@@ -490,7 +365,7 @@ impl View<'_> {
     }
 
     /// The least that it adds to take a part of one of a node's devices.
-    fn least_crowding(&mut self, node: NodeId, request: &DeviceRequest) -> f64 {
+    fn least_crowding(&self, node: NodeId, request: &DeviceRequest) -> f64 {
         let mut most_free = 0;
         for device in self.cluster.node(node).devices() {
             if self.fits(device, request) {
@@ -502,7 +377,7 @@ impl View<'_> {
 
     /// Gives a task devices of a node: where parts are spread, those of which most is free, else those where fragmentation grows the
     /// least.
-    fn grant_in(&mut self, node: NodeId, task: &Task) -> Option<TaskPlacement> {
+    pub(super) fn grant_in(&mut self, node: NodeId, task: &Task) -> Option<TaskPlacement> {
         match task.devices.iter().any(|request| self.spreads(request)) {
             true => grant_locally(self.cluster, &self.usage, node, task, Pick::Emptiest),
             false => self.fragmentation.grant(self.cluster, &self.usage, node, task),
@@ -559,11 +434,12 @@ impl View<'_> {
         home: NodeId,
         node: NodeId,
     ) -> Result<Arc, RuledOut> {
+        self.work.looks += 1;
         if u32::from(request.milli) > self.usage.node(node).device_milli[request.kind.index()] {
-            return Err("no suitable devices free");
+            return Err(NOTHING_SUITABLE);
         }
         let rank = match self.fitting(node, request) {
-            0 => return Err("no suitable devices free"),
+            0 => return Err(NOTHING_SUITABLE),
             _ if self.spreads(request) => self.least_crowding(node, request),
             _ => self.device_rank(key, node).unwrap_or(0.0),
         };
@@ -583,135 +459,5 @@ impl View<'_> {
         arc.node = node;
         arc.cost += rank;
         Ok(arc)
-    }
-
-    /// Takes a task's server-centric part in a node: cores, memory, and the devices of kinds that aren't
-    /// disaggregated; if `with_devices`, all devices if they are all there.
-    pub(super) fn take_server(
-        &mut self,
-        job: &Job,
-        task: &Task,
-        node: NodeId,
-        with_devices: bool,
-    ) -> Option<TaskPlacement> {
-        if !self.usage.fits_server(node, task) || !task.allows(node) {
-            return None;
-        }
-        let parts = task.devices.iter().any(|request| request.milli < WHOLE);
-        let with_devices = with_devices && !(parts && self.spares_slivers());
-        let all = with_devices || task.devices.iter().all(|request| !self.disaggregated(request));
-        let local = if all { self.grant_in(node, task) } else { None };
-        let at = match local {
-            Some(at) => at,
-            None => {
-                let mut only_local = task.clone();
-                only_local.devices.retain(|request| !self.disaggregated(request));
-                let mut at = self.grant_in(node, &only_local)?;
-                // The numbers of the requests are those of the whole task.
-                let numbers: Vec<u16> = (0..task.devices.len() as u16)
-                    .filter(|&i| !self.disaggregated(&task.devices[usize::from(i)]))
-                    .collect();
-                at.grants.iter_mut().for_each(|grant| grant.request = numbers[usize::from(grant.request)]);
-                at
-            }
-        };
-        self.usage.take_task(self.cluster, &at, task, job.profile);
-        self.leftovers = None;
-        Some(at)
-    }
-
-    /// Takes a task's server-centric part and all its devices in one node; takes nothing where a device is not there.
-    pub(super) fn take_local(&mut self, job: &Job, task: &Task, node: NodeId) -> Option<TaskPlacement> {
-        let mut at = self.take_server(job, task, node, true)?;
-        for (number, request) in task.devices.iter().enumerate() {
-            let have = at.grants.iter().filter(|grant| usize::from(grant.request) == number).count();
-            for _ in have..usize::from(request.count) {
-                if !self.take_device(&mut at, request, number as u16, node) {
-                    self.leftovers = None;
-                    self.usage.give_task(self.cluster, &at, task, job.profile);
-                    return None;
-                }
-            }
-        }
-        Some(at)
-    }
-
-    /// Takes one device of a node for a task that is in `at.node`: the one where fragmentation grows the least or, where parts are
-    /// spread, of which most is free.
-    pub(super) fn take_device(
-        &mut self,
-        at: &mut TaskPlacement,
-        request: &DeviceRequest,
-        number: u16,
-        node: NodeId,
-    ) -> bool {
-        let mut best: Option<((bool, u16), DeviceId)> = None;
-        for device in self.cluster.node(node).devices() {
-            let taken = at.grants.iter().any(|grant| grant.device == device && grant.request == number);
-            if !taken && self.fits(device, request) && Usage::goes_with(self.cluster, &at.grants, device) {
-                // After one that is used alone, the node has no other for the task.
-                let alone = request.count > 1 && self.cluster.device(device).alone;
-                let free = self.usage.device_milli(device);
-                let rank = (alone, if self.spreads(request) { WHOLE - free } else { free });
-                if best.is_none_or(|(least, _)| rank < least) {
-                    best = Some((rank, device));
-                }
-            }
-        }
-        let Some((_, mut device)) = best else { return false };
-        if request.milli < WHOLE && !self.spares_slivers() && !self.spreads(request) {
-            let one = self.device_key(request).one;
-            if let Some(choice) = self.fragmentation.grant(self.cluster, &self.usage, node, &one)
-                && !at.grants.iter().any(|g| g.device == choice.grants[0].device && g.request == number)
-                && Usage::goes_with(self.cluster, &at.grants, choice.grants[0].device)
-            {
-                device = choice.grants[0].device;
-            }
-        }
-        if node != at.node && !self.fits_path(at.node, node, request.traffic_mbps) {
-            return false;
-        }
-        let grant: Grant = self.usage.grant(self.cluster, at.node, device, request, number);
-        self.usage.change_grant(self.cluster, at.node, &grant, true);
-        self.leftovers = None;
-        at.grants.push(grant);
-        true
-    }
-
-    /// Gives back everything that a job got.
-    pub(super) fn take_back(&mut self, job: &Job, placed: &[TaskPlacement]) {
-        self.leftovers = None;
-        for (task, at) in job.tasks.iter().zip(placed) {
-            self.usage.give_task(self.cluster, at, task, job.profile);
-        }
-    }
-
-    /// The completion time that a job can expect where it was put: for the network-aware policy, before the job is
-    /// made a neighbour, but after its traffic was counted.
-    pub(super) fn expected_of(&mut self, job: &Job, placed: &[TaskPlacement]) -> f64 {
-        let profile = self.profiles.get(job.profile);
-        let mut own: Vec<(LinkId, u64)> = Vec::new();
-        for (task, at) in job.tasks.iter().zip(placed) {
-            crate::state::own_traffic(self.cluster, task, at, &mut own);
-        }
-        own.sort_unstable();
-        let mut longest: f64 = 0.0;
-        for at in placed {
-            let mut conditions = crate::state::conditions_at(self.cluster, at);
-            for grant in &at.grants {
-                self.cluster.for_path(at.node, self.cluster.device(grant.device).node, |link| {
-                    let from = own.partition_point(|(l, _)| *l < link);
-                    let mine: u64 = own[from..].iter().take_while(|(l, _)| *l == link).map(|(_, m)| m).sum();
-                    let all = self.usage.link_mbps(link) + self.external[link.index()];
-                    let load = crate::state::load(self.cluster, link, all.saturating_sub(mine));
-                    conditions.load = conditions.load.max(load);
-                });
-            }
-            let alone_s = cost::expected_s(job, profile, conditions, self.settings.network_aware);
-            conditions.interference = self.interference(job, at.node, alone_s);
-            let expected = cost::expected_s(job, profile, conditions, self.settings.network_aware);
-            longest = longest.max(expected);
-        }
-        longest
     }
 }

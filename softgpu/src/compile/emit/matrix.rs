@@ -12,7 +12,7 @@ use super::cuts::registers;
 use super::memory::Target;
 use super::{Emitter, Result, class, trusted, user};
 use crate::abi::{self, CutKind};
-use crate::compile::helpers::matrix::{self, Offsets, Spread, Spreads};
+use crate::compile::helpers::matrix::{self, Offsets, Operation, Spread, Spreads};
 use crate::compile::op::{Fragment, MatrixShape, MemoryTarget};
 use rgpu_image::ptx::ast::{Operand, Type};
 
@@ -94,7 +94,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Stops for an operation on the states of all lanes.
-    fn matrix_stop(&mut self, operation: abi::MatrixFn, next: usize, results: &'a Operand) -> Result<()> {
+    fn matrix_stop(&mut self, operation: Operation, next: usize, results: &'a Operand) -> Result<()> {
         let Ok(index) = u16::try_from(self.facts.matrix_ops.len()) else {
             return Err(self.refuse("Too many matrix instructions in one kernel"));
         };
@@ -110,13 +110,13 @@ impl<'a> Emitter<'a, '_> {
     /// `mma`
     pub(crate) fn mma(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
         let spreads = matrix::mma(&shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
-        self.multiply(&shape, spreads, o)
+        self.multiply(&shape, (spreads, false), o)
     }
 
     /// `wmma.mma`
     pub(crate) fn wmma_mma(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
         let spreads = matrix::wmma(&shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
-        self.multiply(&shape, spreads, o)
+        self.multiply(&shape, (spreads, true), o)
     }
 
     /// `movmatrix`
@@ -127,12 +127,18 @@ impl<'a> Emitter<'a, '_> {
         let state = self.state_pointer();
         self.b.ins().store(trusted(), value, state, at as i32);
         let destination = self.operand(o, 0)?;
-        self.matrix_stop(matrix::transpose(at as usize, at as usize + 16), next, destination)?;
+        let operation = Operation::Transpose { at: at as usize, out: at as usize + 16 };
+        self.matrix_stop(operation, next, destination)?;
         self.get_fragment(at + 16, Type::B32, destination)?;
         self.go_on(next)
     }
 
-    fn multiply(&mut self, shape: &MatrixShape, spreads: Spreads, o: &'a [Operand]) -> Result<bool> {
+    fn multiply(
+        &mut self,
+        shape: &MatrixShape,
+        (spreads, wmma): (Spreads, bool),
+        o: &'a [Operand],
+    ) -> Result<bool> {
         let next = self.behind_cut()?;
         let size = |spread: &Spread| (spread.words as u32 * 4).next_multiple_of(16);
         let total = size(&spreads.a) + size(&spreads.b) + size(&spreads.c) + size(&spreads.d);
@@ -150,7 +156,7 @@ impl<'a> Emitter<'a, '_> {
             return Err(self.refuse("A fragment with a wrong number of registers"));
         }
         let at = Offsets { a: a as usize, b: b as usize, c: c as usize, d: d as usize };
-        self.matrix_stop(matrix::multiply(shape, spreads, at), next, destination)?;
+        self.matrix_stop(Operation::Multiply { shape: *shape, wmma, at }, next, destination)?;
         self.get_fragment(d, shape.d, destination)?;
         self.go_on(next)
     }
@@ -184,7 +190,8 @@ impl<'a> Emitter<'a, '_> {
         }
         self.b.ins().jump(after, &[]);
         self.b.switch_to_block(after);
-        let operation = matrix::distribute(count as usize, transpose, at as usize, at as usize + 16);
+        let (count, rows, out) = (count as usize, at as usize, at as usize + 16);
+        let operation = Operation::Distribute { count, transpose, rows, out };
         self.matrix_stop(operation, next, destination)?;
         self.get_fragment(at + 16, Type::B32, destination)?;
         self.go_on(next)

@@ -288,6 +288,7 @@ impl<'a> Emitter<'a, '_> {
                 .filter(|v| v.bits() == 128)
                 .ok_or_else(|| self.refuse("A vector of this shape"))?;
             let value = self.b.ins().load(vector, user(), address, 0);
+            self.order();
             for lane in 0..lanes {
                 parts.push(self.b.ins().extractlane(value, lane as u8));
             }
@@ -338,8 +339,12 @@ impl<'a> Emitter<'a, '_> {
                 return Err(self.refuse("Vectors of more than 16 bytes cannot be stored at once"));
             }
             let whole = self.join(&values);
+            self.order();
             self.b.ins().store(target.flags, whole, target.base, target.offset);
             return Ok(());
+        }
+        if order != Order::Weak {
+            self.order();
         }
         for (index, value) in values.into_iter().enumerate() {
             let at = target.offset + index as i32 * width as i32;
@@ -368,6 +373,14 @@ impl<'a> Emitter<'a, '_> {
             value = self.b.ins().bor(value, part);
         }
         value
+    }
+
+    /// Where a load that acquires has been, or a store that releases comes: on x86-64 their instructions do by themselves, and nothing
+    /// is moved over them here.
+    fn order(&mut self) {
+        if !cfg!(target_arch = "x86_64") {
+            self.b.ins().fence();
+        }
     }
 
     /// `membar`, `fence`

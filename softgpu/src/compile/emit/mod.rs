@@ -28,6 +28,7 @@ use rgpu_device::{Code, Error};
 
 use super::code::Importer;
 use super::flow::{Flow, Liveness};
+use super::helpers::matrix::Operation;
 use super::layout::SharedLayout;
 use super::op::Op;
 use super::state::SavedRegisters;
@@ -61,7 +62,7 @@ pub(super) struct Facts {
     /// Bytes of state per thread.
     pub state_bytes: u32,
     /// Operations on matrix fragments.
-    pub matrix_ops: Vec<abi::MatrixFn>,
+    pub matrix_ops: Vec<Operation>,
 }
 
 /// The result of emitting something that can be refused for its operands.

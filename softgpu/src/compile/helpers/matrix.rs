@@ -214,8 +214,33 @@ fn integer(ty: Type, bits: u64) -> i64 {
     }
 }
 
+/// An operation on the states of a warp's threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// A multiplication of fragments that lie as `wmma` has them, or as `mma` does.
+    Multiply { shape: MatrixShape, wmma: bool, at: Offsets },
+    /// See [`distribute`].
+    Distribute { count: usize, transpose: bool, rows: usize, out: usize },
+    /// See [`transpose`].
+    Transpose { at: usize, out: usize },
+}
+
+impl Operation {
+    /// The operation as a function; `None` for a shape that is not implemented.
+    pub(crate) fn function(&self) -> Option<MatrixFn> {
+        Some(match *self {
+            Self::Multiply { shape, wmma: is_wmma, at } => {
+                let spreads = if is_wmma { wmma(&shape)? } else { mma(&shape)? };
+                multiply(&shape, spreads, at)
+            }
+            Self::Distribute { count, transpose, rows, out } => distribute(count, transpose, rows, out),
+            Self::Transpose { at, out } => transpose(at, out),
+        })
+    }
+}
+
 /// Offsets of the fragments in the states.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offsets {
     pub a: usize,
     pub b: usize,
@@ -225,7 +250,7 @@ pub(crate) struct Offsets {
 
 /// The multiplication as a function of the threads' states. The sum of an element of D is formed in double
 /// precision and rounded once.
-pub(crate) fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn {
+fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn {
     let shape = *shape;
     Box::new(move |states| {
         let (m, n, k) = (shape.m as usize, shape.n as usize, shape.k as usize);
@@ -276,7 +301,7 @@ pub(crate) fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> Ma
 
 /// `ldmatrix`: lanes `8j` to `8j + 7` have put the 16-byte rows of matrix `j` at `rows`; every lane gets a
 /// word of each matrix at `out`.
-pub(crate) fn distribute(count: usize, transpose: bool, rows: usize, out: usize) -> MatrixFn {
+fn distribute(count: usize, transpose: bool, rows: usize, out: usize) -> MatrixFn {
     Box::new(move |states| {
         for matrix in 0..count {
             let mut elements = [[0u16; 8]; 8];
@@ -295,7 +320,7 @@ pub(crate) fn distribute(count: usize, transpose: bool, rows: usize, out: usize)
 }
 
 /// `movmatrix`: transposes the 8 by 8 matrix of which each lane holds a word.
-pub(crate) fn transpose(at: usize, out: usize) -> MatrixFn {
+fn transpose(at: usize, out: usize) -> MatrixFn {
     Box::new(move |states| {
         let mut elements = [[0u16; 8]; 8];
         for (lane, state) in states.iter().enumerate() {

@@ -89,10 +89,14 @@ pub(super) const MODULE: Handle = 1;
 pub(super) const LEGACY: Handle = 0;
 
 impl Rig {
-    /// A device of 64 MiB with two workers, whose only module has these kernels, all with 64 bytes of
+    /// A device of 64 MiB with exact bounds and two workers, whose only module has these kernels, all with 64 bytes of
     /// parameters.
     pub(super) fn new(specs: &[Spec]) -> Self {
-        Self::with(specs, Config { memory_bytes_per_device: 64 << 20, workers: 2, ..Config::default() })
+        let memory_bytes_per_device = 64 << 20;
+        Self::with(
+            specs,
+            Config { memory_bytes_per_device, workers: 2, exact_bounds: true, ..Config::default() },
+        )
     }
 
     pub(super) fn with(specs: &[Spec], config: Config) -> Self {

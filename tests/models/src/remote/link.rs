@@ -8,6 +8,11 @@ use crate::lock::Mutex;
 #[path = "../../../../client-shim/remote/src/remote/link/credit.rs"]
 mod credit;
 
+/// The fence, of whatever processor.
+pub(super) fn between() {
+    loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
+}
+
 /// What the server has.
 #[derive(Default)]
 pub(crate) struct Link {

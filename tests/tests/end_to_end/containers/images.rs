@@ -47,10 +47,10 @@ impl Server<'_> {
 /// The folder with the packages, which is the build's context.
 fn packages(folder: &Folder) -> Result<PathBuf> {
     let context = folder.0.join("packages");
-    let contents = Contents::collect(product()?.directory(), &folder.0.join("contents"))?;
+    let driver = driver()?;
+    let folders = [product()?.directory(), driver.parent().context("the driver is in a folder")?];
+    let contents = Contents::collect(&folders, &folder.0.join("contents"))?;
     debian::make(&contents, &folder.0, &context)?;
-    let target = context.join("rgpu-kubernetes");
-    process::run(std::process::Command::new("strip").arg(driver()?).arg("-o").arg(&target))?.success()?;
     Ok(context)
 }
 
@@ -68,7 +68,7 @@ pub(super) fn serve_each_other(kind: Kind) -> Result<()> {
     let guard = engine(kind)?;
     let engine = guard.engine()?;
     let base =
-        essential_root().map_err(|e| Skip(format!("it needs a root directory of Debian packages: {e:#}")))?;
+        essential_root("bookworm").map_err(|e| Skip(format!("it needs a root directory of Debian packages: {e:#}")))?;
     let folder = Folder(temporary("images"));
     fs::create_dir_all(&folder.0)?;
     let context = packages(&folder)?;

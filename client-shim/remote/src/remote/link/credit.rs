@@ -1,6 +1,6 @@
 //! Spending memory credit, and returning it.
 
-use super::Link;
+use super::{Link, between};
 use crate::remote::credit::Credit;
 use crate::remote::outgoing::Urgent;
 use rgpu_device::{Code, Error, Ordinal, Result};
@@ -21,7 +21,11 @@ impl Credit {
 
     /// Returns what was called back and is not spent, unless somebody has the account, who will.
     fn return_recalled(&self, link: &Link) {
-        while self.any_recalled.load(SeqCst) {
+        loop {
+            between();
+            if !self.any_recalled.load(SeqCst) {
+                return;
+            }
             let Some(mut account) = self.account.try_lock() else { return };
             self.any_recalled.store(false, SeqCst);
             for (ordinal, bytes) in std::mem::take(&mut *self.recalled.lock()) {

@@ -10,6 +10,7 @@
 //! [quiet](super::quiet), memory [credit](super::credit), [images](super::images) of modules, and how the service thread is
 //! [woken](super::service). The files of this folder are what it does with them.
 
+mod between;
 mod credit;
 mod flow;
 mod images;
@@ -17,6 +18,8 @@ mod known;
 mod receive;
 mod send;
 mod service;
+
+use between::between;
 
 use super::bulk::Bulk;
 use super::credit::Credit;

@@ -1,6 +1,6 @@
 //! Sending: one buffer, one order.
 
-use super::{Link, silence};
+use super::{Link, between, silence};
 use crate::remote::direct::is_readable;
 use crate::remote::incoming::Pending;
 use crate::remote::outgoing::{
@@ -59,6 +59,7 @@ impl Link {
             self.pushed(&mut out)?;
         }
         drop(out);
+        between();
         if self.urgent_waiting.load(SeqCst) {
             self.send_urgent();
         }
@@ -98,6 +99,7 @@ impl Link {
             self.pushed(&mut out)?;
         }
         drop(out);
+        between();
         if self.urgent_waiting.load(Relaxed) {
             self.send_urgent();
         }
@@ -375,7 +377,11 @@ impl Link {
 
     /// Sends queued answers, unless somebody is sending, who will.
     pub(in crate::remote) fn send_urgent(&self) {
-        while self.urgent_waiting.load(SeqCst) {
+        loop {
+            between();
+            if !self.urgent_waiting.load(SeqCst) {
+                return;
+            }
             let Some(mut out) = self.out.try_lock() else { return };
             self.urgent_waiting.store(false, SeqCst);
             for urgent in std::mem::take(&mut *self.urgent.lock()) {

@@ -23,6 +23,7 @@ use crate::exec::fault::Guard;
 use crate::exec::grid::{Grid, GridSpec};
 use crate::exec::heap::Heap;
 use crate::exec::helpers;
+use crate::exec::mirror::Mirror;
 use crate::exec::modules::{Kernels, Module};
 use crate::exec::slot::Slot;
 use generate::{PARAMS, Random, TRACE};
@@ -99,6 +100,8 @@ struct Rig {
     heap: Arc<Heap>,
     module: Arc<Module>,
     guard: Box<Guard>,
+    /// What serves faults beside allocations, as long as the guard may ask it.
+    _mirror: Box<Mirror>,
     slot: Option<Slot>,
     memory: u64,
     globals: u64,
@@ -112,17 +115,21 @@ struct Rig {
 const GLOBALS: u64 = 64 << 10;
 
 impl Rig {
-    fn new() -> Self {
+    fn new(exact_bounds: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0x2800_0000_0000);
         let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
         let proposal = Range { base, size: 1 << 40 };
-        let arena = Arc::new(Arena::reserve(proposal, 1, 64 << 20, 4).unwrap());
+        let mut arena = Arena::reserve(proposal, 1, 64 << 20, 4).unwrap();
+        if !exact_bounds {
+            arena.have_scratch();
+        }
+        let arena = Arc::new(arena);
         arena.open_params().unwrap();
         let whole = arena.whole();
         let memory = arena.plan.devices[0].base;
         arena.map_device(0, Range { base: memory, size: MEMORY }).unwrap();
         let globals = arena.globals.base;
-        arena.map_plain(Range { base: globals, size: GLOBALS }).unwrap();
+        arena.map_variables(Range { base: globals, size: GLOBALS }).unwrap();
         let heap = Arc::new(Heap::new(arena.clone(), arena.heaps[0]));
         let host = Arc::new(TestHost::default());
         let functions = vec![FunctionInfo::default()];
@@ -166,6 +173,10 @@ impl Rig {
             memory - 8,
             memory + MEMORY - 8,
             memory + MEMORY,
+            memory - (2 << 20),
+            memory + (2 << 20) - 8,
+            globals - 8,
+            globals + GLOBALS,
             slot.window,
             slot.window + (256 << 10),
             slot.window + (4 << 30),
@@ -188,8 +199,10 @@ impl Rig {
         }
         let stack = 0u64;
         wild.push(std::ptr::from_ref(&stack) as u64);
+        let mirror = Box::new(Mirror::new(arena.clone(), host.clone()));
         Self {
-            guard: Guard::new(std::ptr::null()),
+            guard: Guard::new(&raw const *mirror),
+            _mirror: mirror,
             arena,
             host,
             heap,
@@ -371,10 +384,16 @@ fn why(message: &str) -> String {
 
 /// Runs kernels of seeds from `first` on until so many launches have been executed. Where the process dies, the parent
 /// of a long run tells from `note` what was running.
-fn run(first: u64, launches: u64, each: u64, note: impl Fn(u64) + Send + 'static) -> Tally {
+fn run(
+    exact_bounds: bool,
+    first: u64,
+    launches: u64,
+    each: u64,
+    note: impl Fn(u64) + Send + 'static,
+) -> Tally {
     // Compiled code calls as deeply as on a worker.
     let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(move || {
-        let mut rig = Rig::new();
+        let mut rig = Rig::new(exact_bounds);
         let begun = Instant::now();
         let mut told = begun;
         let mut seed = first;
@@ -402,18 +421,20 @@ fn run(first: u64, launches: u64, each: u64, note: impl Fn(u64) + Send + 'static
 
 #[test]
 fn random_kernels_neither_see_nor_change_what_is_not_theirs() {
-    let tally = run(1, 20_000, 25, |_| ());
-    // Otherwise the kernels are badly chosen.
-    assert!(tally.compiled > 4 * tally.refused, "{tally:#?}");
-    let finished = tally.outcomes.get("Finished").copied().unwrap_or(0);
-    assert!(finished > 500 && finished < tally.executed / 2, "{tally:#?}");
+    for exact_bounds in [true, false] {
+        let tally = run(exact_bounds, 1, 20_000, 25, |_| ());
+        // Otherwise the kernels are badly chosen.
+        assert!(tally.compiled > 4 * tally.refused, "{tally:#?}");
+        let finished = tally.outcomes.get("Finished").copied().unwrap_or(0);
+        assert!(finished > 500 && finished < tally.executed / 2, "{tally:#?}");
+    }
 }
 
 /// The canaries are seen where a kernel can see them: the search itself works.
 #[test]
 fn a_kernel_that_sees_a_canary_is_noticed() {
     let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(|| {
-        let rig = Rig::new();
+        let rig = Rig::new(true);
         rig.read().unwrap();
         rig.look().unwrap();
         // SAFETY: the memory was mapped, and no kernel runs.
@@ -459,7 +480,8 @@ fn long_run() {
             }
         }
     });
-    let tally = run(seed, count, each, move |seed| {
+    // As programs have it unless they ask for exact bounds.
+    let tally = run(false, seed, count, each, move |seed| {
         progress.store(seed, Ordering::Relaxed);
         if let Some(file) = &file {
             // Nothing to be done about a seed that cannot be noted: only a crash would ask for it.

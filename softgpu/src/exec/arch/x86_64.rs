@@ -1,15 +1,13 @@
-//! What depends on the processor: entering machine code so that it can be left from a signal handler.
-//! Only x86-64 so far.
-
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!("The software GPU's executor needs an `arch` for this processor; only x86-64 has one so far");
+//! What the executor needs to know about x86-64.
 
 use std::ffi::c_void;
+
+use super::LEFT;
 
 /// The state that [`leave`] goes back to; filled by [`enter`].
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Landing {
+pub(in crate::exec) struct Landing {
     /// The stack pointer inside `enter`, or 0 while it is not running.
     stack: u64,
     /// The floating-point control word from before.
@@ -18,13 +16,10 @@ pub(super) struct Landing {
 
 impl Landing {
     /// Nowhere to land yet.
-    pub(super) const fn new() -> Self {
+    pub(in crate::exec) const fn new() -> Self {
         Self { stack: 0, mxcsr: 0 }
     }
 }
-
-/// What [`enter`] returns when [`leave`] ended the call.
-pub(super) const LEFT: u32 = 1;
 
 /// Calls `function(a, b, c)`; returns 0 when it returns, and [`LEFT`] when a signal handler used
 /// [`leave`] with the same landing.
@@ -32,7 +27,7 @@ pub(super) const LEFT: u32 = 1;
 /// # Safety
 /// What `function` asks for. Between `leave`'s place and here there must be no frame that has to clean up.
 #[unsafe(naked)]
-pub(super) unsafe extern "C" fn enter(
+pub(in crate::exec) unsafe extern "C" fn enter(
     landing: *mut Landing,
     function: *const c_void,
     a: *mut c_void,
@@ -76,7 +71,7 @@ unsafe extern "C" fn land() {
         "cld",
         "ldmxcsr [rdi + 8]",
         "mov qword ptr [rdi], 0",
-        "mov eax, 1",
+        "mov eax, {left}",
         "add rsp, 8",
         "pop r15",
         "pop r14",
@@ -85,6 +80,7 @@ unsafe extern "C" fn land() {
         "pop rbx",
         "pop rbp",
         "ret",
+        left = const LEFT,
     )
 }
 
@@ -93,7 +89,7 @@ unsafe extern "C" fn land() {
 /// # Safety
 /// `context` must be the `ucontext_t` of a signal handler that interrupted code inside `enter(landing)`
 /// on this thread.
-pub(super) unsafe fn leave(landing: *mut Landing, context: *mut c_void) {
+pub(in crate::exec) unsafe fn leave(landing: *mut Landing, context: *mut c_void) {
     // SAFETY: the caller vouches for both pointers.
     unsafe {
         let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
@@ -107,29 +103,14 @@ pub(super) unsafe fn leave(landing: *mut Landing, context: *mut c_void) {
 ///
 /// # Safety
 /// `context` must be the `ucontext_t` of a SIGSEGV handler.
-pub(super) unsafe fn is_write(context: *mut c_void) -> bool {
+pub(in crate::exec) unsafe fn is_write(context: *mut c_void) -> bool {
     // SAFETY: the caller vouches for the pointer.
     let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     registers[libc::REG_ERR as usize] & 2 != 0
 }
 
-/// Where the calling thread's stack ends: its lowest address. 0 if that is not known.
-pub(super) fn stack_end() -> u64 {
-    // SAFETY: plain calls about this thread, with memory of this function.
-    unsafe {
-        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
-        if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
-            return 0;
-        }
-        let (mut at, mut size) = (std::ptr::null_mut(), 0);
-        let known = libc::pthread_attr_getstack(&attributes, &mut at, &mut size) == 0;
-        libc::pthread_attr_destroy(&mut attributes);
-        if known { at as u64 } else { 0 }
-    }
-}
-
 /// A counter that goes on steadily while the processor runs.
-pub(super) fn cycles() -> u64 {
+pub(in crate::exec) fn cycles() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
