@@ -146,9 +146,13 @@ impl Slurm {
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o400).open(&key)?;
         std::io::Write::write_all(&mut file, &random_bytes::<128>())?;
         let plugin = self.file("rgpu.so");
-        let tenant = setup.tenant.map_or_else(String::new, |tenant| format!(" tenant={tenant}"));
+        let mut more = setup.tenant.map_or_else(String::new, |tenant| format!(" tenant={tenant}"));
+        // A prolog has no PATH.
+        if self.programs.packages.root() != Path::new("/") {
+            write!(more, " slurm-bin={}", self.programs.packages.file("usr/bin").display())?;
+        }
         let line = format!(
-            "required {} command={} spool={} broker={} broker-token-file={} wait={}{tenant}\n",
+            "required {} command={} spool={} broker={} broker-token-file={} wait={}{more}\n",
             plugin.display(),
             product.rgpu().display(),
             self.rgpu_spool().display(),

@@ -21,7 +21,7 @@ use rgpu_control::units::parse_duration;
 use rgpu_control::{Broker, LeaseId};
 
 use super::lease::{JobLease, obtain};
-use super::slurmctld;
+use super::slurmctld::Commands;
 use crate::control::{BrokerArguments, explain};
 use crate::library::{self, Links};
 use crate::run::RELEASE_TIME;
@@ -44,6 +44,8 @@ pub(super) struct Arguments {
     /// Whose a job's lease is, where the broker's token is an engine's
     #[arg(long, value_name = "WHOSE", value_enum, default_value_t = Tenant::Account)]
     tenant: Tenant,
+    #[command(flatten)]
+    slurm: Commands,
     #[command(flatten)]
     broker: BrokerArguments,
 }
@@ -91,7 +93,7 @@ impl NodeJob {
     }
 
     /// On behalf of whom the job's lease is asked for.
-    fn tenant(&self, kind: Tenant) -> Result<String, Failure> {
+    fn tenant(&self, kind: Tenant, slurm: &Commands) -> Result<String, Failure> {
         let (id, user) = (self.key.job, &self.user);
         match kind {
             Tenant::User if user.is_empty() => {
@@ -101,7 +103,7 @@ impl NodeJob {
             // Not all releases tell a prolog.
             Tenant::Account => {
                 let told = env::var("SLURM_JOB_ACCOUNT").ok().filter(|account| !account.is_empty());
-                told.map_or_else(|| slurmctld::account(id), |account| Ok(Some(account)))?.ok_or_else(|| {
+                told.map_or_else(|| slurm.account(id), |account| Ok(Some(account)))?.ok_or_else(|| {
                     Failure::new(format!(
                         "Job {id} has no account whose lease it could be: give one by --account, or have the administrator write \
                          tenant=user into plugstack.conf"
@@ -157,7 +159,7 @@ fn begin(arguments: &Arguments, job: &NodeJob, files: &JobFiles) -> Result<(), F
     let key = PrivateKey::derive(arguments.broker.token()?.as_bytes(), &job.key.to_string());
     let name = format!("job {} {}", job.key.job, job.user);
     let end = Instant::now() + arguments.wait;
-    let tenant = broker.is_engines().then(|| job.tenant(arguments.tenant)).transpose()?;
+    let tenant = broker.is_engines().then(|| job.tenant(arguments.tenant, &arguments.slurm)).transpose()?;
     let wanted = JobLease { job: &job.key, name: name.trim(), tenant, request };
     let lease = obtain(&broker, &wanted, &key, end)?;
     let told = tell(job, files, &lease, &key, &links).and_then(|()| start_keeper());

@@ -15,7 +15,7 @@ use rgpu_control::units::parse_duration;
 use rgpu_control::{Broker, LeaseId, unix_time};
 
 use super::licences::{account, milli, usable};
-use super::slurmctld::{self, Job};
+use super::slurmctld::{Commands, Job};
 use crate::control::{BrokerArguments, explain};
 use crate::{Failure, Outcome};
 
@@ -44,6 +44,8 @@ pub(super) struct Arguments {
     /// Compare once, and end
     #[arg(long)]
     once: bool,
+    #[command(flatten)]
+    slurm: Commands,
     #[command(flatten)]
     broker: BrokerArguments,
 }
@@ -87,7 +89,7 @@ impl Sync<'_> {
     fn compare(&mut self) -> Result<(), Failure> {
         let cluster = match &self.cluster {
             Some(cluster) => cluster.clone(),
-            None => self.cluster.insert(slurmctld::cluster()?).clone(),
+            None => self.cluster.insert(self.arguments.slurm.cluster()?).clone(),
         };
         // Leases first: the job of one that is seen now was started before Slurm is asked.
         let leases = match self.broker.leases(false) {
@@ -105,7 +107,8 @@ impl Sync<'_> {
             .filter_map(|lease| Some((lease.key.as_ref()?.parse::<JobKey>().ok()?, lease)))
             .filter(|(key, _)| key.cluster == cluster)
             .collect();
-        let jobs: HashMap<u32, Job> = slurmctld::jobs()?.into_iter().map(|job| (job.id, job)).collect();
+        let jobs: HashMap<u32, Job> =
+            self.arguments.slurm.jobs()?.into_iter().map(|job| (job.id, job)).collect();
         for (key, lease) in &own {
             let job = jobs.get(&key.job);
             if is_over(key, lease.state, job) {
@@ -123,7 +126,7 @@ impl Sync<'_> {
     /// Lets jobs have so many licences.
     fn count(&mut self, usable: u64) -> Result<(), Failure> {
         let (licence, reservation) = (&self.arguments.licence, &self.arguments.reservation);
-        let total = slurmctld::licences(licence)?.ok_or_else(|| {
+        let total = self.arguments.slurm.licences(licence)?.ok_or_else(|| {
             Failure::new(format!(
                 "Slurm knows no licence {licence}: write Licenses={licence}:{usable} (a thousand for each GPU) into slurm.conf"
             ))
@@ -134,12 +137,12 @@ impl Sync<'_> {
                  Licenses={licence}:{usable} would let jobs have all"
             );
         }
-        let reserved = slurmctld::reserved(reservation, licence);
+        let reserved = self.arguments.slurm.reserved(reservation, licence);
         let wanted = total.saturating_sub(usable);
         if reserved == Some(wanted) {
             return Ok(());
         }
-        slurmctld::reserve(reservation, licence, wanted, reserved.is_some())?;
+        self.arguments.slurm.reserve(reservation, licence, wanted, reserved.is_some())?;
         eprintln!("rgpu: jobs can have {} of {total} licences {licence}", total - wanted);
         Ok(())
     }
@@ -154,7 +157,7 @@ impl Sync<'_> {
             let due = self.commented.get(&lease.id).is_none_or(|then| now - *then >= self.arguments.comments);
             let Some(granted) = lease.granted.filter(|_| running && due) else { continue };
             let text = account(lease.id, milli(lease), unix_time().saturating_sub(granted));
-            if slurmctld::comment(key.job, &text).is_ok() {
+            if self.arguments.slurm.comment(key.job, &text).is_ok() {
                 self.commented.insert(lease.id, now);
             }
         }

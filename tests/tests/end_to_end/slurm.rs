@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rgpu_control::api::{Lease, LeaseRequest, LeaseState};
-use rgpu_control::slurm::JobKey;
+use rgpu_control::slurm::{JobFiles, JobKey, JobRequest, REQUEST_VARIABLE};
 use rgpu_control::token::{PrivateKey, Role};
 use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::cluster::{self, Cluster};
@@ -28,6 +28,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("slurm::licences_follow_the_broker_and_leases_follow_the_jobs", sync),
         Test::new("slurm::a_lease_is_its_jobs_accounts_and_counts_for_its_limits", accounts),
         Test::new("slurm::a_lease_is_its_jobs_users", users),
+        Test::new("slurm::a_prolog_that_is_told_the_account_does_not_ask_for_it", told),
     ]
 }
 
@@ -466,4 +467,35 @@ fn users() -> Result<()> {
     let lease = world.lease(job, 0)?;
     ensure!(lease.tenant == format!("slurm/{}", user.trim()), "{lease:?}");
     world.nothing_is_left()
+}
+
+/// As releases of Slurm later than Debian's tell a prolog; there is no `scontrol` here.
+fn told() -> Result<()> {
+    let cluster = Cluster::on_loopback(product()?, &cluster::Setup::servers(1).impatient())?;
+    let spool = cluster.directory().join("slurm");
+    let token = cluster.token_file(Role::Engine, "slurm")?;
+    let own = fs::metadata(cluster.directory())?;
+    let request = JobRequest { gpus: 1, memory: 0, share_milli: 250 };
+    let part = |action: &str, job: u32, account: &str| -> Result<()> {
+        let mut command = Command::new(product()?.rgpu());
+        command.env_clear().args(["slurm", action, "--broker", &cluster.url(), "--slurm-bin", "/nowhere"]);
+        command.arg("--spool").arg(&spool).arg("--broker-token-file").arg(&token);
+        command.env("SLURM_CLUSTER_NAME", "test").env("SLURM_JOB_ID", job.to_string());
+        command.env("SLURMD_NODENAME", "n0").env("SLURM_JOB_USER", "ann").env("SLURM_JOB_ACCOUNT", account);
+        command.env("SLURM_JOB_UID", own.uid().to_string()).env("SLURM_JOB_GID", own.gid().to_string());
+        command.env(REQUEST_VARIABLE, request.to_string());
+        process::run(&mut command)?.success().map(drop)
+    };
+    part("prolog", 7, "physics")?;
+    let lease = cluster.only_lease()?;
+    ensure!((lease.tenant.as_str(), lease.state) == ("slurm/physics", LeaseState::Active), "{lease:?}");
+    part("epilog", 7, "physics")?;
+    cluster.wait_idle(SOON)?;
+    // One that is told nothing asks, and the job's tasks are told why that failed.
+    part("prolog", 8, "")?;
+    let record = JobFiles::new(&spool, "n0", 8).read()?.context("nothing was written down of job 8")?;
+    let error = record.error.context("job 8 has a lease")?;
+    ensure!(error.contains("/nowhere/scontrol") && error.contains("slurm-bin=FOLDER"), "{error}");
+    ensure!(cluster.leases(false)?.is_empty(), "{:?}", cluster.leases(false)?);
+    part("epilog", 8, "")
 }

@@ -67,8 +67,8 @@ pub(super) fn serve_each_other(kind: Kind) -> Result<()> {
     driver()?;
     let guard = engine(kind)?;
     let engine = guard.engine()?;
-    let base =
-        essential_root("bookworm").map_err(|e| Skip(format!("it needs a root directory of Debian packages: {e:#}")))?;
+    let base = essential_root("bookworm")
+        .map_err(|e| Skip(format!("it needs a root directory of Debian packages: {e:#}")))?;
     let folder = Folder(temporary("images"));
     fs::create_dir_all(&folder.0)?;
     let context = packages(&folder)?;
