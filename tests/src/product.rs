@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use rgpu_control::settings::CODE_CACHE_VARIABLE;
 
 use crate::examples;
 use crate::process;
@@ -98,7 +97,7 @@ pub fn clean(program: &Path) -> Command {
     }
     command.env(CLUSTER_DIRECTORY, NOWHERE);
     command.env("XDG_CONFIG_HOME", NOWHERE); // where a cluster that was joined would be
-    command.env(CODE_CACHE_VARIABLE, "0");
+    command.env("RGPU_CODE_CACHE", "0");
     command
 }
 
