@@ -350,6 +350,11 @@ pub fn all() -> Vec<Setting> {
         tests("RGPU_TEST_KEEP", &"", "anything: keep the files of test clusters"),
         tests("RGPU_TEST_SCREENSHOTS", &"", "a folder: keep the screenshots of the broker's web page there"),
         tests(
+            "RGPU_TEST_KEPT_CODE",
+            &"",
+            "the folder in which a process of the software GPU's tests keeps compiled kernels; they set it themselves",
+        ),
+        tests(
             "RGPU_TEST_LOG",
             &"",
             "where a shell that the end-to-end tests start writes its standard error; they set it themselves",
