@@ -18,7 +18,14 @@ use crate::process;
 
 /// Where programs and libraries are, in a root directory.
 const PROGRAMS: [&str; 4] = ["usr/bin", "usr/sbin", "bin", "sbin"];
-const LIBRARIES: [&str; 4] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib", "lib"];
+const LIBRARIES: [&str; 5] = [
+    "usr/lib/x86_64-linux-gnu",
+    "lib/x86_64-linux-gnu",
+    "usr/lib",
+    "lib",
+    // PulseAudio's libraries look for one of theirs at this absolute path; Chromium is linked with them.
+    "usr/lib/x86_64-linux-gnu/pulseaudio",
+];
 
 /// Packages that can be used.
 #[derive(Debug, Clone)]

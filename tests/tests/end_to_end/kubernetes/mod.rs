@@ -202,14 +202,18 @@ impl Bench {
         Ok(message)
     }
 
+    /// Waits until a claim says that it has a lease which the broker has as well: for a moment after a claim is allocated anew it still
+    /// names the one before.
     fn wait_granted(&self, claim: &Claim) -> Result<Lease> {
-        self.wait_condition(claim, "LeaseGranted", "True", "Granted")?;
-        let object = self.api.claim(claim).context("the claim is gone")?;
-        let id =
-            object["status"]["devices"][0]["data"]["lease"].as_str().context("no lease is named")?.to_owned();
-        let leases = self.cluster.leases(false)?;
-        let found = leases.into_iter().find(|lease| lease.id.to_string() == id);
-        found.with_context(|| format!("the broker has no lease {id}"))
+        let mut found = None;
+        self.cluster.wait("the claim's lease is granted", SOON, |_| {
+            self.wait_condition(claim, "LeaseGranted", "True", "Granted")?;
+            let object = self.api.claim(claim).context("the claim is gone")?;
+            let id = object["status"]["devices"][0]["data"]["lease"].as_str().unwrap_or_default();
+            found = self.cluster.leases(false)?.into_iter().find(|lease| lease.id.to_string() == id);
+            Ok(found.is_some())
+        })?;
+        found.context("no lease was found")
     }
 
     /// The leases that wait or are active.
