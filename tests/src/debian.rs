@@ -94,12 +94,12 @@ impl Packages {
     /// A path has a colon.
     pub fn environment(&self) -> Result<Vec<(&'static str, OsString)>> {
         let Some(root) = &self.root else { return Ok(Vec::new()) };
-        let with = |variable: &'static str, dirs: [&str; 4]| {
+        let with = |variable: &'static str, dirs: &[&str]| {
             let given = env::var_os(variable).unwrap_or_default();
             let all = dirs.iter().map(|dir| root.join(dir)).chain(env::split_paths(&given));
             anyhow::Ok((variable, env::join_paths(all.filter(|dir| !dir.as_os_str().is_empty()))?))
         };
-        Ok(vec![with("PATH", PROGRAMS)?, with("LD_LIBRARY_PATH", LIBRARIES)?])
+        Ok(vec![with("PATH", &PROGRAMS)?, with("LD_LIBRARY_PATH", &LIBRARIES)?])
     }
 }
 
