@@ -55,7 +55,8 @@ pub fn once(
     fs::create_dir_all(&temporary)?;
     let outcome = fill(&temporary)
         .and_then(|filled| fs::rename(filled, root).with_context(|| format!("Putting {what} in its place")));
-    let removed = fs::remove_dir_all(&temporary);
+    // It is gone where it was moved as a whole.
+    let removed = if temporary.exists() { fs::remove_dir_all(&temporary) } else { Ok(()) };
     outcome?;
     removed?;
     Ok(Some(start.elapsed()))
