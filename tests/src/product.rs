@@ -26,10 +26,7 @@ impl Product {
     /// Builds the release binaries, unless `RGPU_TEST_BINARIES` names a directory that has them.
     pub fn build() -> Result<Self> {
         if let Some(directory) = std::env::var_os("RGPU_TEST_BINARIES") {
-            let product = Self { directory: PathBuf::from(directory) };
-            ensure!(product.rgpu().exists(), "{} is missing", product.rgpu().display());
-            ensure!(product.shim().exists(), "{} is missing", product.shim().display());
-            return Ok(product);
+            return Self::in_directory(Path::new(&directory));
         }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
@@ -43,7 +40,12 @@ impl Product {
 
     /// The release binaries that were built before.
     pub fn built() -> Result<Self> {
-        let product = Self { directory: examples::target().join("release") };
+        Self::in_directory(&examples::target().join("release"))
+    }
+
+    /// The binaries that lie in a directory.
+    pub fn in_directory(directory: &Path) -> Result<Self> {
+        let product = Self { directory: directory.to_owned() };
         ensure!(product.rgpu().exists(), "{} is missing", product.rgpu().display());
         ensure!(product.shim().exists(), "{} is missing", product.shim().display());
         Ok(product)

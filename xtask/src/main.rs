@@ -11,6 +11,7 @@ mod fuzz_kernels;
 mod gpu_check;
 mod imports;
 mod models;
+mod openmp;
 mod package;
 mod paper_drmaestro;
 mod rdma;
@@ -88,6 +89,8 @@ enum Task {
     },
     /// Makes the Debian packages and the Python wheel (docs/packages.md)
     Package(package::Arguments),
+    /// Compares kernels on the software GPU with the same work in C++ with OpenMP (docs/bench.md)
+    Openmp(openmp::Arguments),
     /// Fetches the CUDA compiler
     Toolkit,
     /// Compiles the examples and the tests' programs
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Task::Frameworks { filter, .. } => frameworks::frameworks(&filter),
         Task::Imports { folders } => imports::print(&folders).map(|()| true),
         Task::Package(arguments) => package::package(&arguments),
+        Task::Openmp(arguments) => openmp::compare(&arguments),
         Task::Toolkit => toolkit().map(|_| true),
         Task::GpuCheck(arguments) => gpu_check::gpu_check(&arguments),
         Task::Examples => toolkit().and_then(|(toolkit, _)| compile_all(&toolkit)).map(|()| true),
