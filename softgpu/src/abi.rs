@@ -15,6 +15,8 @@
 //! memory add a 32-bit offset to [`Block::shared_base`], which is followed by 4 GiB of inaccessible
 //! addresses. A local address is a generic address. Kernel parameters lie in the arena.
 
+pub mod device_runtime;
+
 /// Accesses outside the arena are redirected here; never mapped.
 pub const FAULT_ADDRESS: u64 = 16;
 
@@ -57,8 +59,8 @@ pub struct Thread {
     /// Yields are due when this falls below zero. Compiled code counts it down in loops that may spin
     /// and resets it itself.
     pub fuel: i32,
-    /// Not used; keeps the following field aligned.
-    pub reserved: u32,
+    /// The last error that CUDA's device runtime told the thread, a `cudaError_t`. Only the executor uses it.
+    pub error: u32,
     /// Operands and results of the cut; see [`CutKind`].
     pub op: [u64; 6],
     /// First address of the thread's local memory (16-byte aligned), [`Kernel::local_bytes`] plus the
@@ -255,4 +257,6 @@ pub struct Helpers {
     pub globaltimer: usize,
     /// `fn() -> u64`: a cycle counter, for `%clock` and `%clock64`.
     pub clock: usize,
+    /// `fn(block: *mut Block, call: u64, arguments: u64 × 8) -> u64`: a function of [`device_runtime`].
+    pub device_runtime: usize,
 }

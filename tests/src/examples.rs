@@ -10,6 +10,7 @@
 //! // rgpu-plugin: SHORT FILE      a shared library libNAME_SHORT.so that lies beside the program
 //! // rgpu-fatbin: SHORT FILE      NAME_SHORT.fatbin and NAME_SHORT.ptx beside the program
 //! // rgpu-libcuda: …              the program is linked with -lcuda
+//! // rgpu-cudadevrt: …            the program is linked with -lcudadevrt, for kernels that launch kernels
 //! ```
 //!
 //! Each program is compiled once per CUDA version and linked with the static and the shared runtime. What
@@ -63,6 +64,7 @@ pub struct Example {
     plugins: Vec<(String, PathBuf)>,
     fatbins: Vec<(String, PathBuf)>,
     libcuda: bool,
+    cudadevrt: bool,
 }
 
 /// The repository.
@@ -171,6 +173,7 @@ impl Example {
             plugins: vec![],
             fatbins: vec![],
             libcuda: false,
+            cudadevrt: false,
         };
         for line in text.lines().take_while(|l| l.starts_with("//")) {
             let Some((key, value)) = line.strip_prefix("// rgpu-").and_then(|l| l.split_once(": ")) else {
@@ -188,6 +191,7 @@ impl Example {
                 "plugin" => example.plugins.push(pair()?),
                 "fatbin" => example.fatbins.push(pair()?),
                 "libcuda" => example.libcuda = true,
+                "cudadevrt" => example.cudadevrt = true,
                 _ => anyhow::bail!("{}: unknown line `{line}`", source.display()),
             }
         }
@@ -320,6 +324,9 @@ impl Example {
                 ]);
                 for (short, _) in &self.libraries {
                     c.arg(format!("-l{}_{short}", self.name));
+                }
+                if self.cudadevrt {
+                    c.arg("-lcudadevrt");
                 }
                 if let Some(place) = &libcuda {
                     c.arg("-L").arg(place).arg("-lcuda");

@@ -4,6 +4,8 @@
 //! too. Of a `.weak` symbol the first definition stays, unless there is a strong one; declarations of what
 //! another text defines go. Function prototypes come first, then variables, then functions, so that everything is
 //! declared before it is used, whichever text it came from. Debug information is left out.
+//!
+//! NVIDIA's device runtime is left out, too; ours, [`crate::DEVICE_RUNTIME`], takes its place.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -18,10 +20,16 @@ use scanner::{Scanner, TokenKind};
 /// # Errors
 /// [`Code::InvalidPtx`] for what is not PTX, and for a name that two texts define.
 pub fn link<T: AsRef<str>>(texts: &[T]) -> Result<String> {
-    if let [only] = texts {
-        return Ok(only.as_ref().to_owned());
+    let all = texts.len();
+    let mut texts: Vec<&str> =
+        texts.iter().map(AsRef::as_ref).filter(|text| !is_device_runtime(text)).collect();
+    if texts.len() < all && texts.iter().any(|text| text.contains("cudaCG")) {
+        texts.push(crate::DEVICE_RUNTIME);
     }
-    let units = texts.iter().map(|text| Unit::read(text.as_ref())).collect::<Result<Vec<_>>>()?;
+    if let [only] = texts[..] {
+        return Ok(only.to_owned());
+    }
+    let units = texts.iter().map(|text| Unit::read(text)).collect::<Result<Vec<_>>>()?;
     let symbols = symbols(&units)?;
     let names: Vec<HashMap<&str, String>> = (0..units.len()).map(|i| own_names(&units, i)).collect();
 
@@ -63,6 +71,12 @@ pub fn link<T: AsRef<str>>(texts: &[T]) -> Result<String> {
         }
     }
     Ok(out)
+}
+
+/// Whether a text is NVIDIA's device runtime (libcudadevrt), which asks a GPU's own system for what it does. What kernels call of it,
+/// the software GPU has itself.
+fn is_device_runtime(text: &str) -> bool {
+    text.contains("__cuda_syscall_cnpv2") && text.contains("__cudaCDP2LaunchDeviceV2")
 }
 
 /// How a name is seen from other texts.

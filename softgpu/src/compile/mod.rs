@@ -225,6 +225,11 @@ impl Linked {
         self.kernels.get(index as usize)?.lock().clone()
     }
 
+    /// The index of the kernel whose address device code has as this number.
+    pub fn kernel_at(&self, pointer: u64) -> Option<u32> {
+        self.unit.kernel_at(pointer)
+    }
+
     /// The kernel with this index, compiled when first asked for.
     ///
     /// # Errors

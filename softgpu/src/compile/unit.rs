@@ -14,6 +14,7 @@ use super::opcode::{Checker, Form};
 use super::signature::{Shape, Table};
 use super::vars::Vars;
 use super::verify::Callee;
+use crate::abi::device_runtime::DeviceCall;
 use rgpu_image::ptx::ast::{
     Function, FunctionId, Instruction, Module, Operand, Statement, Symbol, Type, Variable,
 };
@@ -54,6 +55,8 @@ pub(crate) enum Builtin {
     Malloc,
     Free,
     AssertFail,
+    /// A function of CUDA's device runtime.
+    Runtime(DeviceCall),
 }
 
 impl Builtin {
@@ -63,7 +66,7 @@ impl Builtin {
             "malloc" => Self::Malloc,
             "free" => Self::Free,
             "__assertfail" => Self::AssertFail,
-            _ => return None,
+            _ => Self::Runtime(DeviceCall::from_name(name)?),
         })
     }
 }
@@ -219,6 +222,13 @@ impl Unit {
     /// The number that stands for the first function to which something refers; none where nothing refers to any.
     pub(super) fn first_number(&self) -> Option<u64> {
         (!self.referenced.is_empty()).then_some(self.first_pointer)
+    }
+
+    /// The kernel that a pointer stands for, as an index into the module's kernels.
+    pub(super) fn kernel_at(&self, pointer: u64) -> Option<u32> {
+        let position = usize::try_from(pointer.checked_sub(self.first_pointer)?).ok()?;
+        let id = self.referenced.get(position)?;
+        self.kernels.iter().position(|kernel| kernel == id).map(|index| index as u32)
     }
 
     /// The first pointer.

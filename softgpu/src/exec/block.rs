@@ -105,7 +105,7 @@ impl Resident {
         if !self.context.grid.has_cuts {
             return;
         }
-        self.slot.threads.iter_mut().for_each(|t| t.resume = 0);
+        self.slot.threads.iter_mut().for_each(|t| (t.resume, t.error) = (0, 0));
         let count = self.slot.threads.len();
         self.warps.clear();
         self.warps.extend((0..count.div_ceil(WARP)).map(|w| {

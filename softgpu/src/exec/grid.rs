@@ -1,5 +1,6 @@
 //! One kernel being executed.
 
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rgpu_device::{Error, Host, Ordinal};
 
+use super::device_runtime::{About, Descendant, Launches};
 use super::heap::Heap;
 use super::modules::{Cost, Module};
 use super::warp;
@@ -56,6 +58,12 @@ pub(super) struct GridSpec {
     pub host: Arc<dyn Host>,
     /// The module that the kernel is from, and its number there.
     pub origin: (Arc<Module>, u32),
+    /// What it is told of its device.
+    pub about: About,
+    /// What it launches itself.
+    pub launches: Mutex<Launches>,
+    /// What comes behind it before its stream goes on: it is one of another grid's launches.
+    pub behind: Mutex<VecDeque<Descendant>>,
 }
 
 /// A kernel that is being executed: what was launched, and how far it is.
@@ -201,6 +209,14 @@ impl Grid {
     /// What went wrong.
     pub(super) fn take_error(&self) -> Option<Error> {
         self.error.lock().take()
+    }
+
+    /// What is left to do behind it, before its stream goes on.
+    pub(super) fn take_descendants(&self) -> VecDeque<Descendant> {
+        let launches = std::mem::take(&mut *self.launches.lock());
+        launches.forget_prepared(&self.heap);
+        let behind = std::mem::take(&mut *self.behind.lock());
+        if launches.is_empty() { behind } else { launches.before(behind) }
     }
 
     /// Text that the kernel printed.

@@ -1,6 +1,6 @@
 //! The heap behind the kernels' `malloc` and `free`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -20,6 +20,8 @@ struct HeapState {
     /// Free pieces by offset; neighbours are always merged.
     free: BTreeMap<u64, u64>,
     used: BTreeMap<u64, u64>,
+    /// Texts that were asked for, and where they are.
+    texts: HashMap<&'static str, u64>,
 }
 
 /// One device's heap. The bookkeeping is out of the kernels' reach.
@@ -70,6 +72,25 @@ impl Heap {
         }
         state.used.insert(offset, size);
         self.range.base + offset
+    }
+
+    /// Its size.
+    pub(super) fn limit(&self) -> u64 {
+        self.state.lock().limit
+    }
+
+    /// Where a text is, which `write` puts there with a zero behind it when it is first asked for; 0 when there is no room.
+    pub(super) fn text(&self, text: &'static str, write: impl FnOnce(u64, &[u8]) -> bool) -> u64 {
+        if let Some(&address) = self.state.lock().texts.get(text) {
+            return address;
+        }
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(0);
+        let address = self.malloc(bytes.len() as u64);
+        if address == 0 || !write(address, &bytes) {
+            return 0;
+        }
+        *self.state.lock().texts.entry(text).or_insert(address)
     }
 
     /// Frees what `malloc` returned; anything else is ignored, and false is returned.

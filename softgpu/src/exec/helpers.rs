@@ -6,6 +6,7 @@ use rgpu_device::Range;
 
 use super::arch;
 use super::block::Context;
+use super::device_runtime;
 use super::fault::Guard;
 use super::printf::{self, Failure, Memory};
 use crate::abi::{Block, Helpers, PRINTF_BAD_ADDRESS};
@@ -19,13 +20,27 @@ pub(super) fn addresses() -> Helpers {
         assertfail: assertfail as *const () as usize,
         globaltimer: globaltimer as *const () as usize,
         clock: clock as *const () as usize,
+        device_runtime: device_runtime::call as *const () as usize,
     }
 }
 
 /// The kernel's memory, read with care: the arena alone.
-struct Careful<'a> {
-    guard: &'a mut Guard,
-    arena: Range,
+pub(super) struct Careful<'a> {
+    /// Catches what cannot be accessed.
+    pub guard: &'a mut Guard,
+    /// All that may be accessed.
+    pub arena: Range,
+}
+
+impl Careful<'_> {
+    /// Writes bytes to an address of the kernel's.
+    pub(super) fn write(&mut self, addr: u64, bytes: &[u8]) -> Option<()> {
+        if !self.arena.contains(addr, bytes.len() as u64) {
+            return None;
+        }
+        // SAFETY: `bytes` is valid, the rest lies in the arena, and the guard catches what is not mapped there.
+        unsafe { self.guard.copy(addr, bytes.as_ptr() as u64, bytes.len() as u64) }.then_some(())
+    }
 }
 
 impl Memory for Careful<'_> {
@@ -42,7 +57,7 @@ impl Memory for Careful<'_> {
 ///
 /// # Safety
 /// `block` must come from compiled code that [`super::block::Resident`] runs.
-unsafe fn with<R>(block: *mut Block, work: impl FnOnce(&Context, &mut Guard) -> R) -> R {
+pub(super) unsafe fn with<R>(block: *mut Block, work: impl FnOnce(&Context, &mut Guard) -> R) -> R {
     // SAFETY: `Resident::step` has set both, and they outlive the call.
     let (context, guard) = unsafe {
         let context = &*(*block).executor.cast::<Context>();

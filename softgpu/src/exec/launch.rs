@@ -1,10 +1,13 @@
 //! Checking launches, and turning one into a [`Grid`] when its turn has come.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rgpu_device::{Code, Error, FunctionInfo, Host, Launch, LaunchLimits, Ordinal, Result};
+use parking_lot::Mutex;
+use rgpu_device::{Code, DeviceInfo, Error, FunctionInfo, Host, Launch, LaunchLimits, Ordinal, Result};
 
 use super::arena::{LOCAL, PARAM_BYTES};
+use super::device_runtime::{About, Descendant};
 use super::grid::{Grid, GridSpec};
 use super::heap::Heap;
 use super::info;
@@ -42,6 +45,12 @@ pub(super) struct Site {
     pub heap: Arc<Heap>,
     /// Where printed text goes.
     pub host: Arc<dyn Host>,
+    /// What can be launched at most.
+    pub limits: LaunchLimits,
+    /// The devices.
+    pub devices: Arc<[DeviceInfo]>,
+    /// What comes behind it before its stream goes on.
+    pub behind: VecDeque<Descendant>,
 }
 
 /// Bytes of local memory from one thread to the next: the kernel's own, and a stack twice as large as asked
@@ -105,7 +114,11 @@ impl LaunchWork {
                 std::ptr::write_bytes(workspace as *mut u8, 0, 64);
             }
         }
+        let about = About { limits: site.limits, devices: site.devices, stack: self.stack };
         Ok(Grid::new(GridSpec {
+            about,
+            behind: Mutex::new(site.behind),
+            launches: Mutex::default(),
             kernel,
             stream: site.stream,
             ordinal: site.ordinal,

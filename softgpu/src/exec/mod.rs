@@ -12,6 +12,7 @@ mod barrier;
 mod block;
 mod contained;
 mod device;
+mod device_runtime;
 mod fault;
 mod governor;
 mod grid;

@@ -21,6 +21,11 @@ pub(super) trait Kernels: Send + Sync {
         None
     }
 
+    /// The index of the kernel that device code knows by this number.
+    fn kernel_at(&self, _pointer: u64) -> Option<u32> {
+        None
+    }
+
     /// The kernel with this index, compiled when first asked for.
     fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>>;
 }
@@ -28,6 +33,10 @@ pub(super) trait Kernels: Send + Sync {
 impl Kernels for Linked {
     fn compiled(&self, index: u32) -> Option<Arc<abi::Kernel>> {
         Linked::compiled(self, index)
+    }
+
+    fn kernel_at(&self, pointer: u64) -> Option<u32> {
+        Linked::kernel_at(self, pointer)
     }
 
     fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>> {
@@ -68,6 +77,12 @@ impl Module {
             Some(kernel) => Ok(kernel),
             None => contained(|| self.kernels.kernel(function)),
         }
+    }
+
+    /// The kernel that device code knows by this number, and its description.
+    pub(super) fn kernel_at(&self, pointer: u64) -> Option<(u32, &FunctionInfo)> {
+        let index = self.kernels.kernel_at(pointer)?;
+        Some((index, self.functions.get(index as usize)?))
     }
 
     /// What a kernel costs.

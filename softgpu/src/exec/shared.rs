@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rgpu_device::{Code, CopySink, Counters, Error, Handle, Host, LaunchLimits, Ordinal, Result};
+use rgpu_device::{Code, CopySink, Counters, DeviceInfo, Error, Handle, Host, LaunchLimits, Ordinal, Result};
 
 use super::arena::{Arena, PARAM_SLOTS};
+use super::device_runtime::{Descendant, Descent};
 use super::governor::Governor;
 use super::grid::Grid;
 use super::heap::Heap;
@@ -55,6 +56,8 @@ pub(super) struct DeviceState {
     pub(super) computing: Vec<Arc<Running>>,
     /// How many operations of libraries have begun and not ended.
     computations: usize,
+    /// What grids that have ended left to do.
+    descents: VecDeque<Descent>,
     /// Launches that wait for a parameter slot, or for another cooperative launch to end.
     delayed: VecDeque<Key>,
     cooperative: bool,
@@ -81,6 +84,8 @@ pub(super) struct Shared {
     pub workers: usize,
     /// What can be launched at most.
     pub limits: LaunchLimits,
+    /// The devices' descriptions.
+    devices: Arc<[DeviceInfo]>,
     /// The application's side.
     pub host: Arc<dyn Host>,
     /// What other processes may open without anybody's help.
@@ -104,6 +109,8 @@ pub(super) struct Shared {
 pub(super) enum Job {
     /// A kernel to be started.
     Launch(Turn),
+    /// What a grid has left to do.
+    Descent(Descent),
     /// A copy.
     Transfer(Key, Box<Transfer>),
     /// Blocks of a kernel.
@@ -124,6 +131,8 @@ pub(super) struct Turn {
     slot: u64,
     /// Its number.
     id: u64,
+    /// What comes behind it before its stream goes on.
+    behind: VecDeque<Descendant>,
 }
 
 impl DeviceState {
@@ -175,6 +184,7 @@ impl Shared {
             active: Vec::new(),
             computing: Vec::new(),
             computations: 0,
+            descents: VecDeque::new(),
             delayed: VecDeque::new(),
             cooperative: false,
             params: (0..PARAM_SLOTS).rev().collect(),
@@ -188,11 +198,14 @@ impl Shared {
             looker: false,
             stop: false,
         };
-        let limits = LaunchLimits::new(&info::describe(&config, workers, 0));
+        let devices: Arc<[_]> =
+            (0..config.devices).map(|ordinal| info::describe(&config, workers, ordinal)).collect();
+        let limits = LaunchLimits::new(&devices[0]);
         Self {
             config,
             workers,
             limits,
+            devices,
             host,
             tickets: Tickets::default(),
             governor,
@@ -319,7 +332,7 @@ impl Shared {
         let open = state.active.iter().filter(|g| !g.is_alone());
         let blocks: u64 = open.map(|g| g.remaining()).fold(0, u64::saturating_add);
         let pieces: usize = state.computing.iter().map(|running| running.remaining()).sum();
-        let ready = ready.saturating_add(pieces);
+        let ready = ready.saturating_add(pieces).saturating_add(state.descents.len());
         let mut need = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_add(ready).min(self.workers);
         if need == 0 {
             return;
@@ -354,6 +367,10 @@ impl Shared {
     /// ones first: so a kernel whose blocks all fit gets them all running before any younger one, and may
     /// let them wait for each other.
     fn pick(self: &Arc<Self>, state: &mut DeviceState, room: (bool, bool)) -> Option<Job> {
+        if let Some(descent) = state.descents.pop_front() {
+            self.call_workers(state);
+            return Some(Job::Descent(descent));
+        }
         let open = state.active.iter().filter(|g| !g.exhausted() && !g.is_alone());
         let fit = open.filter(|g| if g.cooperative { room.1 } else { room.0 });
         // Of equally urgent ones the first, which was started first.
@@ -388,7 +405,8 @@ impl Shared {
                     let priority = state.streams.priority(key);
                     let ordinal = state.streams.ordinal_of_key(key);
                     self.call_workers(state);
-                    return Some(Job::Launch(Turn { key, launch, ordinal, priority, slot, id }));
+                    let behind = VecDeque::new();
+                    return Some(Job::Launch(Turn { key, launch, ordinal, priority, slot, id, behind }));
                 }
                 Some(Work::Transfer(transfer)) => {
                     self.call_workers(state);
@@ -466,7 +484,7 @@ impl Shared {
     /// Starts a kernel whose turn it is: its blocks can be picked from now on, or are the caller's to run. `busy` says that the
     /// caller has other blocks, and may not begin any of these.
     pub(super) fn start(self: &Arc<Self>, turn: Turn, busy: bool) -> Option<Arc<Grid>> {
-        let Turn { key, launch, ordinal, priority, slot, id } = turn;
+        let Turn { key, launch, ordinal, priority, slot, id, behind } = turn;
         let cooperative = launch.cooperative;
         if !self.config.own_process {
             fault::install();
@@ -480,6 +498,9 @@ impl Shared {
                 id,
                 heap: runtime.heaps[ordinal as usize].clone(),
                 host: self.host.clone(),
+                limits: self.limits,
+                devices: self.devices.clone(),
+                behind,
             })
         });
         match grid {
@@ -512,6 +533,21 @@ impl Shared {
         None
     }
 
+    /// The next kernel of those that grids have launched.
+    pub(super) fn turn_of(&self, descent: Descent, launch: Box<LaunchWork>) -> Turn {
+        let Descent { stream, ordinal, priority, slot, rest } = descent;
+        let mut state = self.lock();
+        let id = state.next_grid;
+        state.next_grid += 1;
+        Turn { key: stream, launch, ordinal, priority, slot, id, behind: rest }
+    }
+
+    /// Nothing is left of what grids have launched, or something of it went wrong: the stream goes on.
+    pub(super) fn end_descent(self: &Arc<Self>, descent: Descent, result: Result<()>) {
+        self.give_back(&mut self.lock(), descent.slot, false);
+        self.complete(descent.stream, result, None, false);
+    }
+
     /// Lets other workers take part in a kernel that was thought to be small.
     pub(super) fn open(self: &Arc<Self>, grid: &Grid) {
         if grid.is_alone() && grid.open() {
@@ -522,8 +558,18 @@ impl Shared {
     fn give_back(&self, state: &mut DeviceState, slot: u64, cooperative: bool) {
         state.params.push(slot);
         if cooperative {
-            state.cooperative = false;
+            Self::end_cooperation(state);
+        } else {
+            Self::undelay(state);
         }
+    }
+
+    fn end_cooperation(state: &mut DeviceState) {
+        state.cooperative = false;
+        Self::undelay(state);
+    }
+
+    fn undelay(state: &mut DeviceState) {
         while let Some(key) = state.delayed.pop_back() {
             state.streams.ready.push_front(key);
         }
@@ -552,8 +598,17 @@ impl Shared {
                 governor.launched(grid.ordinal);
             }
         }
-        self.give_back(&mut state, grid.params.0, grid.cooperative);
-        state.streams.complete(grid.stream, error.map_or(Ok(()), Err), &mut actions);
+        let rest = if error.is_none() && !grid.aborted() { grid.take_descendants() } else { VecDeque::new() };
+        if rest.is_empty() {
+            self.give_back(&mut state, grid.params.0, grid.cooperative);
+            state.streams.complete(grid.stream, error.map_or(Ok(()), Err), &mut actions);
+        } else {
+            if grid.cooperative {
+                Self::end_cooperation(&mut state);
+            }
+            let (stream, ordinal, priority) = (grid.stream, grid.ordinal, grid.priority);
+            state.descents.push_back(Descent { stream, ordinal, priority, slot: grid.params.0, rest });
+        }
         if state.streams.check(grid.ordinal).is_err() {
             // The ordinal's other kernels end with it.
             let others: Vec<_> =

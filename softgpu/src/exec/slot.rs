@@ -83,7 +83,7 @@ impl Slot {
                 resume: 0,
                 stop: 0,
                 fuel: FUEL,
-                reserved: 0,
+                error: 0,
                 op: [0; 6],
                 local_base,
                 local_end: local_base + grid.local_stride,

@@ -129,7 +129,7 @@ mod tests {
                 resume: 0,
                 stop: 0,
                 fuel: 0,
-                reserved: 0,
+                error: 0,
                 op: [u64::from(lane) + 100, 0, 0, 0, 0, 0],
                 local_base: 0,
                 local_end: 0,

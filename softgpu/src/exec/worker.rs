@@ -7,12 +7,13 @@ use rgpu_device::{Code, Error, Ordinal, Result};
 
 use super::block::{Progress, Resident};
 use super::contained::contained;
+use super::device_runtime::Descent;
 use super::fault::{self, Guard};
 use super::governor::{Governor, Seat};
 use super::grid::{Grid, nanoseconds};
 use super::info::resident_blocks;
 use super::library::Running;
-use super::shared::{Job, Shared};
+use super::shared::{Job, Shared, Turn};
 use super::slot::Slot;
 
 /// Slots of each of so many workers: for resident blocks of ordinary and of cooperative kernels, and for a kernel
@@ -130,15 +131,8 @@ impl Worker {
                     self.shared.transfer(key, *transfer);
                 }
             }
-            Job::Launch(turn) => {
-                let busy = !self.residents.is_empty();
-                // A kernel whose blocks may wait for each other takes its turn behind older ones.
-                if let Some(grid) = self.shared.start(turn, busy)
-                    && !(busy || grid.waits())
-                {
-                    self.work_on(grid);
-                }
-            }
+            Job::Descent(descent) => self.descend(descent),
+            Job::Launch(turn) => self.launch(turn),
             Job::Grid(grid) => self.work_on(grid),
             Job::Library(key, work) => {
                 if let Some(running) = self.shared.begin_library(key, *work) {
@@ -146,6 +140,38 @@ impl Worker {
                 }
             }
             Job::Pieces(running) => self.compute(&running),
+        }
+    }
+
+    fn launch(&mut self, turn: Turn) {
+        let busy = !self.residents.is_empty();
+        // A kernel whose blocks may wait for each other takes its turn behind older ones.
+        if let Some(grid) = self.shared.start(turn, busy)
+            && !(busy || grid.waits())
+        {
+            self.work_on(grid);
+        }
+    }
+
+    /// Carries out what grids have left to do, up to the next kernel.
+    fn descend(&mut self, mut descent: Descent) {
+        let arena = match self.shared.runtime() {
+            Ok(runtime) => runtime.arena.whole(),
+            Err(error) => return self.shared.end_descent(descent, Err(error)),
+        };
+        loop {
+            let Some(next) = descent.rest.pop_front() else {
+                return self.shared.end_descent(descent, Ok(()));
+            };
+            self.enter(descent.ordinal);
+            match next.carry_out(&mut self.guard, arena) {
+                Ok(None) => {}
+                Ok(Some(launch)) => {
+                    let turn = self.shared.turn_of(descent, launch);
+                    return self.launch(turn);
+                }
+                Err(error) => return self.shared.end_descent(descent, Err(error)),
+            }
         }
     }
 

@@ -263,6 +263,11 @@ impl<'a> Emitter<'a, '_> {
 
     /// The address of an argument or result that is no scalar.
     fn aggregate(&mut self, variable: &Variable, operand: &Operand) -> Result<Value> {
+        self.bytes_of_argument(operand, variable.size)
+    }
+
+    /// The address of an argument or result of at least so many bytes.
+    pub(super) fn bytes_of_argument(&mut self, operand: &Operand, bytes: u64) -> Result<Value> {
         let Operand::Symbol(symbol, 0) = operand else {
             return Err(self.refuse("An array has to be passed by name"));
         };
@@ -272,7 +277,7 @@ impl<'a> Emitter<'a, '_> {
             Symbol::Return(index) => self.function.returns[index as usize].size,
             _ => 0,
         };
-        if size < variable.size {
+        if size < bytes {
             return Err(self.refuse("An argument is smaller than the parameter"));
         }
         // Bytes are passed by their generic address, which a variable in shared memory does not have here.
@@ -283,7 +288,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// The value of a scalar argument.
-    fn argument(&mut self, ty: Type, operand: &Operand) -> Result<Value> {
+    pub(super) fn argument(&mut self, ty: Type, operand: &Operand) -> Result<Value> {
         if let Operand::Symbol(symbol, 0) = operand
             && let Some(&home) = self.vars.home(*symbol)
         {
@@ -320,7 +325,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    fn store_result(&mut self, ty: Type, operand: &Operand, value: Value) -> Result<()> {
+    pub(super) fn store_result(&mut self, ty: Type, operand: &Operand, value: Value) -> Result<()> {
         match operand {
             Operand::Symbol(symbol, 0) => match self.vars.home(*symbol).copied() {
                 Some(Home::Reg(reg)) => self.define(reg, ty, value),
@@ -402,6 +407,9 @@ impl<'a> Emitter<'a, '_> {
         arguments: &'a [Operand],
     ) -> Result<bool> {
         let types_of: &[Type] = match builtin {
+            Builtin::Runtime(call) => {
+                return self.call_device_runtime(call, returns, arguments).map(|()| false);
+            }
             Builtin::Printf => &[Type::B64, Type::B64],
             Builtin::Malloc | Builtin::Free => &[Type::B64],
             Builtin::AssertFail => &[Type::B64, Type::B64, Type::B32, Type::B64],
@@ -409,7 +417,7 @@ impl<'a> Emitter<'a, '_> {
         // Which arguments are addresses that the executor reads from.
         let addresses: &[usize] = match builtin {
             Builtin::Printf => &[0, 1],
-            Builtin::Malloc | Builtin::Free => &[],
+            Builtin::Malloc | Builtin::Free | Builtin::Runtime(_) => &[],
             Builtin::AssertFail => &[0, 1, 3],
         };
         let mut args = vec![self.block];
@@ -423,6 +431,7 @@ impl<'a> Emitter<'a, '_> {
             Builtin::Malloc => (helpers.malloc, Some(Type::B64)),
             Builtin::Free => (helpers.free, None),
             Builtin::AssertFail => (helpers.assertfail, None),
+            Builtin::Runtime(_) => (helpers.device_runtime, Some(Type::B64)),
         };
         let value = self.call_helper(helper, result.map(class), &args);
         if builtin == Builtin::AssertFail {

@@ -7,6 +7,7 @@ mod carry;
 mod control;
 mod convert;
 mod cuts;
+mod device_runtime;
 mod float;
 mod half;
 pub(super) mod matrix;

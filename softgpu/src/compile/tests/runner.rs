@@ -27,6 +27,10 @@ extern "C" fn no_malloc(_: *mut Block, _: u64) -> u64 {
 }
 extern "C" fn no_free(_: *mut Block, _: u64) {}
 extern "C" fn no_assert(_: *mut Block, _: u64, _: u64, _: u32, _: u64) {}
+extern "C" fn no_runtime() -> u64 {
+    0
+}
+
 extern "C" fn no_time() -> u64 {
     42
 }
@@ -74,6 +78,7 @@ impl Machine {
             assertfail: no_assert as extern "C" fn(*mut Block, u64, u64, u32, u64) as usize,
             globaltimer: no_time as extern "C" fn() -> u64 as usize,
             clock: no_time as extern "C" fn() -> u64 as usize,
+            device_runtime: no_runtime as *const () as usize,
         };
         let arena_range = Range { base: arena as u64, size: SIZE as u64 };
         let linked = program.link(Environment { arena: arena_range, globals, helpers });
@@ -147,7 +152,7 @@ impl Machine {
                     resume: 0,
                     stop: 0,
                     fuel: 100,
-                    reserved: 0,
+                    error: 0,
                     op: [0; 6],
                     local_base: locals + local * u64::from(t),
                     local_end: locals + local * u64::from(t + 1),

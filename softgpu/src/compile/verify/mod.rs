@@ -29,7 +29,7 @@ use rgpu_device::Range;
 use rgpu_image::ptx::ast::FunctionId;
 
 use super::{TableEntry, helpers};
-use crate::abi;
+use crate::abi::{self, device_runtime::ARGUMENTS};
 use facts::{Fact, Facts, Region};
 
 /// How far an access may be from a confined address.
@@ -430,13 +430,16 @@ impl Verifier<'_> {
         }
         let around = self.around.helpers;
         let (block, number, place) = (Helped::Block, Helped::Number, Helped::Address);
-        let known: [(usize, &[Helped]); 6] = [
+        let mut of_runtime = [number; 2 + ARGUMENTS];
+        of_runtime[0] = block;
+        let known: [(usize, &[Helped]); 7] = [
             (around.vprintf, &[block, place, place]),
             (around.malloc, &[block, number]),
             (around.free, &[block, number]),
             (around.assertfail, &[block, place, place, number, place]),
             (around.globaltimer, &[]),
             (around.clock, &[]),
+            (around.device_runtime, &of_runtime),
         ];
         let mut found = false;
         for (_, wanted) in known.iter().filter(|(known, _)| *known == address) {

@@ -12,17 +12,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rgpu_device::{Code, Error, FunctionInfo, Range, Result};
+use rgpu_device::{Code, DeviceInfo, Error, FunctionInfo, LaunchLimits, Range, Result};
 
 use super::TestHost;
 use crate::abi;
 use crate::compile::{Environment, Program};
+use crate::exec::Config;
 use crate::exec::arena::Arena;
 use crate::exec::block::{Progress, Resident};
+use crate::exec::device_runtime::About;
 use crate::exec::fault::Guard;
 use crate::exec::grid::{Grid, GridSpec};
 use crate::exec::heap::Heap;
 use crate::exec::helpers;
+use crate::exec::info::describe;
 use crate::exec::mirror::Mirror;
 use crate::exec::modules::{Kernels, Module};
 use crate::exec::slot::Slot;
@@ -97,6 +100,7 @@ struct Escape(String);
 struct Rig {
     arena: Arc<Arena>,
     host: Arc<TestHost>,
+    device: DeviceInfo,
     heap: Arc<Heap>,
     module: Arc<Module>,
     guard: Box<Guard>,
@@ -200,12 +204,14 @@ impl Rig {
         let stack = 0u64;
         wild.push(std::ptr::from_ref(&stack) as u64);
         let mirror = Box::new(Mirror::new(arena.clone(), host.clone()));
+        let device = describe(&Config::default(), 1, 0);
         Self {
             guard: Guard::new(&raw const *mirror),
             _mirror: mirror,
             arena,
             host,
             heap,
+            device,
             module,
             slot: Some(slot),
             memory,
@@ -310,6 +316,13 @@ impl Rig {
             heap: self.heap.clone(),
             host: self.host.clone(),
             origin: (self.module.clone(), 0),
+            about: About {
+                limits: LaunchLimits::new(&self.device),
+                devices: Arc::new([self.device.clone()]),
+                stack: 1024,
+            },
+            launches: Default::default(),
+            behind: Default::default(),
         }));
         let prepared = slot.prepare(&grid);
         if let Err(error) = prepared {
