@@ -112,6 +112,8 @@ pub struct Block {
 pub const STOP_EXIT: u32 = 0;
 /// [`Thread::stop`]: values from here on are traps.
 pub const STOP_TRAP: u32 = 0xFFFF_0000;
+/// Where in [`Thread::op`] a thread that traps leaves the line of the PTX text.
+pub const TRAP_LINE: usize = 5;
 /// The `trap` instruction (and `brkpt`).
 pub const TRAP_INSTRUCTION: u32 = STOP_TRAP;
 /// `__assertfail` was called; the message has been printed by the helper.
@@ -233,8 +235,28 @@ pub struct Kernel {
     pub cuts: Vec<Cut>,
     /// Its operations on matrix fragments.
     pub matrix_ops: Vec<MatrixFn>,
-    /// Keeps the machine code alive.
-    pub code: std::sync::Arc<dyn std::any::Any + Send + Sync>,
+    /// Keeps the machine code alive, and knows which lines it comes from.
+    pub code: std::sync::Arc<dyn Origins>,
+}
+
+/// Where machine code comes from, for messages.
+pub trait Origins: Send + Sync {
+    /// The line of the PTX text that the instruction at an address was compiled from.
+    fn line_at(&self, address: u64) -> Option<u32>;
+
+    /// The line of the program's source that a line of the PTX text comes from, and the calls that it was inlined for, in words.
+    fn source(&self, line: u32) -> Option<String>;
+}
+
+/// For machine code of which nothing is known.
+impl Origins for () {
+    fn line_at(&self, _address: u64) -> Option<u32> {
+        None
+    }
+
+    fn source(&self, _line: u32) -> Option<String> {
+        None
+    }
 }
 
 /// Addresses of the executor's functions that compiled code calls, all `extern "C"`. A helper that finds

@@ -84,6 +84,7 @@ pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
         config.compute_capability = parse_capability(&value).map_err(|_| bad("RGPU_SOFT_CC", &value))?;
     }
     config.exact_bounds = settings::is_on(SOFT_EXACT_BOUNDS_VARIABLE);
+    config.kernel_limit = settings::kernel_limit().map_err(|text| Error::new(Code::NoDevice, text))?;
     match std::env::var(SOFT_MEMORY_VARIABLE) {
         Ok(value) => {
             let bytes = parse_bytes(&value).map_err(|_| bad(SOFT_MEMORY_VARIABLE, &value))?;

@@ -20,6 +20,7 @@ mod identity;
 mod inline;
 mod kept;
 mod layout;
+mod lines;
 mod lockstep;
 mod op;
 mod opcode;
@@ -49,6 +50,7 @@ use code::{Image, Importer, Piece};
 use emit::{Context, Emitter, Facts};
 use kept::{Compiled, Shelf};
 use layout::SharedLayout;
+use lines::Origins;
 use rgpu_image::ptx::ast::{Function, FunctionId, Module, Space};
 use signature::{Shape, Table};
 use unit::Unit;
@@ -309,7 +311,7 @@ impl Linked {
             Ok((function, facts))
         };
         let role = |facts: &Facts| Role::Kernel { frame: vars.frame, state: facts.state_bytes };
-        let (piece, facts) = code::compile(id, emit, role, &around).map_err(|e| e.of(kernel, kernel))?;
+        let (piece, facts) = code::compile(id, emit, role, &around, kernel).map_err(|e| e.of(kernel, kernel))?;
         pieces.push(piece);
 
         for &callee in &bodies.functions {
@@ -326,7 +328,8 @@ impl Linked {
                 Ok((function, ()))
             };
             let role = |(): &()| Role::Function { arguments: called.arguments.clone() };
-            let (piece, ()) = code::compile(callee, emit, role, &around).map_err(|e| e.of(body, kernel))?;
+            let (piece, ()) =
+                code::compile(callee, emit, role, &around, body).map_err(|e| e.of(body, kernel))?;
             pieces.push(piece);
         }
 
@@ -368,7 +371,7 @@ impl Linked {
             reserved_shared: compiled.reserved_shared,
             cuts: compiled.cuts,
             matrix_ops: operations.collect::<Result<_, _>>()?,
-            code: Arc::new(image),
+            code: Arc::new(Origins { image: Arc::new(image), source: self.unit.locations.clone() }),
         })
     }
 }

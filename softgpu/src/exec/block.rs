@@ -6,13 +6,14 @@ use std::sync::Arc;
 use rgpu_device::{Code, Error, Range, Result};
 
 use super::barrier::Barriers;
-use super::fault::{Fault, Guard};
+use super::fault::{self, Fault, Guard};
 use super::grid::Grid;
 use super::slot::Slot;
 use super::warp::{self, lanes};
 use crate::abi::{
     ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, STOP_EXIT,
-    STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_MISALIGNED, TRAP_STACK, WARP,
+    STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_LINE, TRAP_MISALIGNED, TRAP_STACK,
+    WARP,
 };
 
 /// How far a block has come.
@@ -120,6 +121,7 @@ impl Resident {
     pub(super) fn step(&mut self, guard: &mut Guard) -> Result<Progress> {
         self.context.guard = guard;
         self.block.executor = (&raw mut *self.context).cast();
+        guard.runs(self.context.grid.id);
         if !self.context.grid.has_cuts {
             let count = self.slot.threads.len();
             self.run(guard, 0, count)?;
@@ -425,9 +427,13 @@ impl Resident {
     }
 
     fn failure(&self, code: Code, what: &str, line: Option<u32>) -> Error {
-        let name = &self.context.grid.kernel.name;
+        let kernel = &self.context.grid.kernel;
+        let name = &kernel.name;
         let [x, y, z] = self.block.ctaid;
-        let line = line.filter(|&l| l != 0).map(|l| format!(", PTX line {l}")).unwrap_or_default();
+        let line = line.filter(|&line| line != 0).map_or_else(String::new, |line| {
+            let source = kernel.code.source(line).map_or_else(String::new, |source| format!(" ({source})"));
+            format!(", PTX line {line}{source}")
+        });
         // SAFETY: the cursor is null or a thread of this block.
         let thread = unsafe { self.block.cursor.as_ref() }
             .map(|t| format!(", thread ({}, {}, {})", t.tid[0], t.tid[1], t.tid[2]))
@@ -445,13 +451,16 @@ impl Resident {
             TRAP_ADDRESS => (Code::IllegalAddress, "Illegal address"),
             _ => (Code::LaunchFailed, "Unknown trap"),
         };
-        self.failure(code, what, None)
+        // SAFETY: the cursor is null or a thread of this block.
+        let line = unsafe { self.block.cursor.as_ref() }.map(|thread| thread.op[TRAP_LINE] as u32);
+        self.failure(code, what, line)
     }
 
     fn fault(&self, fault: Fault) -> Error {
         let how = if fault.write { "write to" } else { "read of" };
+        let line = self.context.grid.kernel.code.line_at(fault.at);
         if fault.impossible {
-            return self.trap(TRAP_MISALIGNED);
+            return self.failure(Code::MisalignedAddress, "Misaligned address", line);
         }
         match fault.signal {
             // An offset may lead to either side of the address that stands for all outside of the arena.
@@ -459,24 +468,28 @@ impl Resident {
                 self.failure(
                     Code::IllegalAddress,
                     &format!("Illegal address ({how} memory that is not the device's)"),
-                    None,
+                    line,
                 )
             }
             // Compiled code confines its accesses to the arena; what is left is its own stack.
             libc::SIGSEGV if !self.slot.is_device_address(fault.address) => {
-                self.failure(Code::HardwareStackError, "Stack overflow (too many nested calls)", None)
+                self.failure(Code::HardwareStackError, "Stack overflow (too many nested calls)", line)
             }
             libc::SIGSEGV => self.failure(
                 Code::IllegalAddress,
                 &format!("Illegal address ({how} {:#x})", fault.address),
-                None,
+                line,
             ),
             libc::SIGBUS => self.failure(
                 Code::OutOfMemory,
                 &format!("The machine has no memory left for {:#x}", fault.address),
-                None,
+                line,
             ),
-            _ => self.failure(Code::IllegalInstruction, "Illegal instruction", None),
+            signal if signal == fault::end_signal() => {
+                let what = self.context.grid.too_long.as_deref().unwrap_or("The kernel was ended");
+                self.failure(Code::LaunchTimeout, what, line)
+            }
+            _ => self.failure(Code::IllegalInstruction, "Illegal instruction", line),
         }
     }
 

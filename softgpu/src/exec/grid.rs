@@ -56,6 +56,8 @@ pub(super) struct GridSpec {
     pub host: Arc<dyn Host>,
     /// The module that the kernel is from, and its number there.
     pub origin: (Arc<Module>, u32),
+    /// What to say where it has run for too long, if there is a limit.
+    pub too_long: Option<Arc<str>>,
 }
 
 /// A kernel that is being executed: what was launched, and how far it is.
@@ -122,6 +124,11 @@ impl Grid {
     /// Whether all blocks have begun.
     pub(super) fn exhausted(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.total
+    }
+
+    /// Whether any block has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.next.load(Ordering::Relaxed) > 0
     }
 
     /// Roughly how many blocks have not begun.

@@ -42,6 +42,8 @@ pub(super) struct Site {
     pub heap: Arc<Heap>,
     /// Where printed text goes.
     pub host: Arc<dyn Host>,
+    /// What to say where the kernel has run for too long, if there is a limit.
+    pub too_long: Option<Arc<str>>,
 }
 
 /// Bytes of local memory from one thread to the next: the kernel's own, and a stack twice as large as asked
@@ -121,6 +123,7 @@ impl LaunchWork {
             heap: site.heap,
             host: site.host,
             origin: (self.module, self.function),
+            too_long: site.too_long,
         }))
     }
 }

@@ -34,10 +34,12 @@ mod stream;
 mod tests;
 mod transfer;
 mod warp;
+mod watchdog;
 mod words;
 mod worker;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rgpu_device::{Code, Error, Host, Pacer, Result};
 
@@ -70,6 +72,8 @@ pub struct Config {
     /// Whether an access to a page of 4 KiB beside an allocation is an error. A GPU looks at pages of 2 MiB; so it is here without this,
     /// where such an access reaches memory of nobody's ([`nearby`]).
     pub exact_bounds: bool,
+    /// How long a kernel may run: one that runs for longer ends with [`Code::LaunchTimeout`]. Without it, for ever.
+    pub kernel_limit: Option<Duration>,
     /// The mathematical libraries that it has.
     pub libraries: Option<&'static dyn Libraries>,
 }
@@ -87,6 +91,7 @@ impl Default for Config {
             name: "rgpu software GPU".into(),
             own_process: false,
             exact_bounds: false,
+            kernel_limit: None,
             libraries: None,
         }
     }
@@ -164,7 +169,11 @@ impl SoftGpu {
         let config = Config { memory_bytes_per_device: config.memory_bytes_per_device & !4095, ..config };
         let governor = pacer.map(|pacer| governor::Governor::start(pacer, config.devices, workers));
         let shared = Shared::new(config, workers, host, governor.transpose()?);
-        Ok(Arc::new(SoftGpu { shared: Arc::new(shared) }))
+        let shared = Arc::new(shared);
+        if let Some(watchdog) = &shared.watchdog {
+            watchdog.start(&shared)?;
+        }
+        Ok(Arc::new(SoftGpu { shared }))
     }
 }
 

@@ -22,6 +22,7 @@ use super::mirror::Mirror;
 use super::modules::Module;
 use super::stream::{Actions, Key, Streams, Work};
 use super::transfer::Transfer;
+use super::watchdog::Watchdog;
 use super::{Config, fault, info, worker};
 
 /// Copies up to this size are made by the caller, when it is their turn at once.
@@ -87,6 +88,9 @@ pub(super) struct Shared {
     pub tickets: Tickets,
     /// What holds the workers back, if anything does.
     pub governor: Option<Arc<Governor>>,
+    /// What ends kernels that run for too long, if anything does.
+    pub watchdog: Option<Arc<Watchdog>>,
+    too_long: Option<Arc<str>>,
     runtime: OnceLock<Runtime>,
     state: Mutex<DeviceState>,
     wake: Condvar,
@@ -188,6 +192,7 @@ impl Shared {
             looker: false,
             stop: false,
         };
+        let watchdog = config.kernel_limit.map(Watchdog::new);
         let limits = LaunchLimits::new(&info::describe(&config, workers, 0));
         Self {
             config,
@@ -196,6 +201,8 @@ impl Shared {
             host,
             tickets: Tickets::default(),
             governor,
+            too_long: watchdog.as_ref().map(|watchdog| watchdog.words().into()),
+            watchdog,
             runtime: OnceLock::new(),
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -480,6 +487,7 @@ impl Shared {
                 id,
                 heap: runtime.heaps[ordinal as usize].clone(),
                 host: self.host.clone(),
+                too_long: self.too_long.clone(),
             })
         });
         match grid {
@@ -572,6 +580,11 @@ impl Shared {
         drop(state);
         self.act(actions);
         job
+    }
+
+    /// The first kernel that is executing and of which this holds.
+    pub(super) fn executing(&self, which: impl Fn(&Arc<Grid>) -> bool) -> Option<Arc<Grid>> {
+        self.lock().active.iter().find(|grid| which(grid)).cloned()
     }
 
     /// Ends all work of an ordinal and waits until none is left.

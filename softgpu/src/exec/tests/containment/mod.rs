@@ -310,6 +310,7 @@ impl Rig {
             heap: self.heap.clone(),
             host: self.host.clone(),
             origin: (self.module.clone(), 0),
+            too_long: None,
         }));
         let prepared = slot.prepare(&grid);
         if let Err(error) = prepared {
