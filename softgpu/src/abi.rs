@@ -112,6 +112,9 @@ pub struct Block {
 pub const STOP_EXIT: u32 = 0;
 /// [`Thread::stop`]: values from here on are traps.
 pub const STOP_TRAP: u32 = 0xFFFF_0000;
+/// Where in [`Thread::op`] a barrier says whether all threads of a warp have to come to it together, in kernels whose barriers
+/// are looked at.
+pub const BARRIER_ALIGNED: usize = 4;
 /// Where in [`Thread::op`] a thread that traps leaves the line of the PTX text.
 pub const TRAP_LINE: usize = 5;
 /// The `trap` instruction (and `brkpt`).
@@ -277,4 +280,73 @@ pub struct Helpers {
     pub globaltimer: usize,
     /// `fn() -> u64`: a cycle counter, for `%clock` and `%clock64`.
     pub clock: usize,
+    /// `fn(block: *mut Block, address: u64, what: u64) -> u64`: looks at an access before it is made, in kernels that are compiled
+    /// with [`Checks`]. `address` is generic, and `what` is an [`Access`]. The result is the address to access instead, which is
+    /// confined as any other.
+    pub check: usize,
+}
+
+/// What is looked at while kernels run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// Every access to memory that is not known to be right.
+    pub memory: bool,
+    /// Every access to shared memory.
+    pub shared: bool,
+    /// Barriers and operations of warps.
+    pub sync: bool,
+}
+
+impl Checks {
+    /// Whether accesses are looked at.
+    pub fn of_accesses(self) -> bool {
+        self.memory || self.shared
+    }
+
+    /// The same as a number, 0 for none.
+    pub fn bits(self) -> u64 {
+        u64::from(self.memory) | u64::from(self.shared) << 1 | u64::from(self.sync) << 2
+    }
+}
+
+/// What an access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccessKind {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+    /// It does both at once.
+    Atomic,
+    /// It is an operation on a barrier that is an object in memory.
+    Barrier,
+}
+
+/// An access, as compiled code describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// What it does.
+    pub kind: AccessKind,
+    /// How many bytes, a power of two.
+    pub size: u32,
+    /// The line of the PTX text.
+    pub line: u32,
+}
+
+impl Access {
+    /// As one number.
+    pub fn pack(self) -> u64 {
+        u64::from(self.size & 0xffff) | (self.kind as u64) << 16 | u64::from(self.line) << 32
+    }
+
+    /// What [`Access::pack`] has made a number of.
+    pub fn unpack(number: u64) -> Self {
+        let kind = match number >> 16 & 3 {
+            0 => AccessKind::Read,
+            1 => AccessKind::Write,
+            2 => AccessKind::Atomic,
+            _ => AccessKind::Barrier,
+        };
+        Self { kind, size: (number & 0xffff) as u32, line: (number >> 32) as u32 }
+    }
 }

@@ -67,6 +67,8 @@ impl Shelf {
         hasher.update(processor.as_bytes());
         let arena = environment.arena;
         words(&mut hasher, &[index.into(), arena.base, arena.size, unit.first_number().unwrap_or(0)]);
+        // Kernels that are looked at while they run are others.
+        words(&mut hasher, &[environment.checks.bits()]);
         for global in &unit.globals {
             words(&mut hasher, &[environment.globals.get(&global.name).copied().unwrap_or(0)]);
         }

@@ -109,6 +109,8 @@ pub struct Environment {
     pub globals: HashMap<String, u64>,
     /// What compiled code calls.
     pub helpers: abi::Helpers,
+    /// What is looked at while kernels run.
+    pub checks: abi::Checks,
 }
 
 /// A program with the addresses of its variables fixed.

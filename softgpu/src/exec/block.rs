@@ -1,11 +1,15 @@
 //! Running one block to its end, through all its cuts.
 
+mod checked;
+
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use rgpu_device::{Code, Error, Range, Result};
 
 use super::barrier::Barriers;
+use super::check::BlockChecker;
 use super::fault::{self, Fault, Guard};
 use super::grid::Grid;
 use super::slot::Slot;
@@ -13,7 +17,7 @@ use super::warp::{self, lanes};
 use crate::abi::{
     ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, STOP_EXIT,
     STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_LINE, TRAP_MISALIGNED, TRAP_STACK,
-    WARP,
+    Thread, WARP,
 };
 
 /// How far a block has come.
@@ -33,6 +37,23 @@ pub(super) struct Context {
     pub guard: *mut Guard,
     /// All memory that kernels may touch, and so all that may be read for them.
     pub arena: Range,
+    /// What looks at the block, if anything does.
+    pub check: Option<RefCell<BlockChecker>>,
+    /// The address of the first thread, and the local memory of all.
+    first: *const Thread,
+    local: Range,
+}
+
+impl Context {
+    /// A thread's number in its block.
+    pub(super) fn index_of(&self, thread: &Thread) -> usize {
+        (std::ptr::from_ref(thread) as usize - self.first as usize) / size_of::<Thread>()
+    }
+
+    /// Whether an address lies in the local memory of one of the block's threads.
+    pub(super) fn is_local(&self, address: u64) -> bool {
+        self.local.contains(address, 1)
+    }
 }
 
 /// The lanes of a warp, by what they are doing.
@@ -79,7 +100,10 @@ impl Resident {
             cursor: std::ptr::null_mut(),
             executor: std::ptr::null_mut(),
         });
-        let context = Box::new(Context { grid, guard: std::ptr::null_mut(), arena: slot.arena() });
+        let check = grid.checker.as_ref().map(|checker| RefCell::new(BlockChecker::new(checker.clone(), &grid)));
+        let (arena, guard) = (slot.arena(), std::ptr::null_mut());
+        let (first, local) = (slot.threads.as_ptr(), slot.local());
+        let context = Box::new(Context { grid, guard, arena, check, first, local });
         let mut resident =
             Self { slot, block, context, warps: Vec::new(), barriers: Box::new(Barriers::new()) };
         resident.rewind();
@@ -98,6 +122,9 @@ impl Resident {
     }
 
     fn rewind(&mut self) {
+        if let Some(check) = &self.context.check {
+            check.borrow_mut().begin();
+        }
         if self.context.grid.kernel.reserved_shared {
             let reserved = self.slot.window + u64::from(RESERVED_SHARED_AT);
             // SAFETY: it is the end of the slot's window, which is accessible, and no thread runs.
@@ -207,6 +234,7 @@ impl Resident {
             && self.barriers.is_untouched(first.op[0])
         {
             // All have arrived at once: all stay ready.
+            self.look_at_whole_barrier();
             return Ok(());
         }
         for w in 0..self.warps.len() {
@@ -343,6 +371,7 @@ impl Resident {
         if !self.barriers.is_complete(number, self.warps.iter().map(|w| w.alive)) {
             return false;
         }
+        self.look_at_barrier(number);
         let outcome = self.barriers.complete(number);
         let mut any = false;
         for w in 0..self.warps.len() {
@@ -409,6 +438,7 @@ impl Resident {
     }
 
     fn execute(&mut self, w: usize, kind: CutKind, group: u32) {
+        self.look_at_warp(w, kind, group);
         let first = w * WARP;
         let end = (first + WARP).min(self.slot.threads.len());
         if let CutKind::Matrix(index) = kind {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rgpu_device::{Error, Host, Ordinal};
 
+use super::check::Checker;
 use super::heap::Heap;
 use super::modules::{Cost, Module};
 use super::warp;
@@ -58,6 +59,8 @@ pub(super) struct GridSpec {
     pub origin: (Arc<Module>, u32),
     /// What to say where it has run for too long, if there is a limit.
     pub too_long: Option<Arc<str>>,
+    /// What looks at it, if anything does.
+    pub checker: Option<Arc<Checker>>,
 }
 
 /// A kernel that is being executed: what was launched, and how far it is.
@@ -77,6 +80,7 @@ pub(super) struct Grid {
     next: AtomicU64,
     finished: AtomicU64,
     abort: AtomicBool,
+    bad: AtomicBool,
     error: Mutex<Option<Error>>,
     output: Mutex<Vec<u8>>,
 }
@@ -107,6 +111,7 @@ impl Grid {
             next: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             abort: AtomicBool::new(false),
+            bad: AtomicBool::new(false),
             error: Mutex::new(None),
             output: Mutex::new(Vec::new()),
         }
@@ -203,6 +208,16 @@ impl Grid {
     /// Whether running blocks should end.
     pub(super) fn aborted(&self) -> bool {
         self.abort.load(Ordering::Relaxed)
+    }
+
+    /// An access was found to be wrong.
+    pub(super) fn note_bad_access(&self) {
+        self.bad.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether any was.
+    pub(super) fn has_bad_accesses(&self) -> bool {
+        self.bad.load(Ordering::Relaxed)
     }
 
     /// What went wrong.

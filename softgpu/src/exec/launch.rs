@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rgpu_device::{Code, Error, FunctionInfo, Host, Launch, LaunchLimits, Ordinal, Result};
 
 use super::arena::{LOCAL, PARAM_BYTES};
+use super::check::Checker;
 use super::grid::{Grid, GridSpec};
 use super::heap::Heap;
 use super::info;
@@ -44,6 +45,8 @@ pub(super) struct Site {
     pub host: Arc<dyn Host>,
     /// What to say where the kernel has run for too long, if there is a limit.
     pub too_long: Option<Arc<str>>,
+    /// What looks at the kernel, if anything does.
+    pub checker: Option<Arc<Checker>>,
 }
 
 /// Bytes of local memory from one thread to the next: the kernel's own, and a stack twice as large as asked
@@ -124,6 +127,7 @@ impl LaunchWork {
             host: site.host,
             origin: (self.module, self.function),
             too_long: site.too_long,
+            checker: site.checker,
         }))
     }
 }

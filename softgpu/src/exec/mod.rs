@@ -10,6 +10,7 @@ mod arch;
 mod arena;
 mod barrier;
 mod block;
+mod check;
 mod contained;
 mod device;
 mod fault;
@@ -44,6 +45,7 @@ use std::time::Duration;
 use rgpu_device::{Code, Error, Host, Pacer, Result};
 
 use crate::library::Libraries;
+pub use check::Check;
 use shared::Shared;
 
 /// How a software GPU is to look and what it may use.
@@ -74,6 +76,8 @@ pub struct Config {
     pub exact_bounds: bool,
     /// How long a kernel may run: one that runs for longer ends with [`Code::LaunchTimeout`]. Without it, for ever.
     pub kernel_limit: Option<Duration>,
+    /// What is looked at while kernels run, if anything is.
+    pub check: Option<Check>,
     /// The mathematical libraries that it has.
     pub libraries: Option<&'static dyn Libraries>,
 }
@@ -92,6 +96,7 @@ impl Default for Config {
             own_process: false,
             exact_bounds: false,
             kernel_limit: None,
+            check: None,
             libraries: None,
         }
     }

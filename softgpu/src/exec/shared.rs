@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rgpu_device::{Code, CopySink, Counters, Error, Handle, Host, LaunchLimits, Ordinal, Result};
 
 use super::arena::{Arena, PARAM_SLOTS};
+use super::check::Checker;
 use super::governor::Governor;
 use super::grid::Grid;
 use super::heap::Heap;
@@ -91,6 +92,8 @@ pub(super) struct Shared {
     /// What ends kernels that run for too long, if anything does.
     pub watchdog: Option<Arc<Watchdog>>,
     too_long: Option<Arc<str>>,
+    /// What looks at kernels, if anything does.
+    pub checker: Option<Arc<Checker>>,
     runtime: OnceLock<Runtime>,
     state: Mutex<DeviceState>,
     wake: Condvar,
@@ -193,6 +196,7 @@ impl Shared {
             stop: false,
         };
         let watchdog = config.kernel_limit.map(Watchdog::new);
+        let checker = config.check.clone().map(Checker::new);
         let limits = LaunchLimits::new(&info::describe(&config, workers, 0));
         Self {
             config,
@@ -203,6 +207,7 @@ impl Shared {
             governor,
             too_long: watchdog.as_ref().map(|watchdog| watchdog.words().into()),
             watchdog,
+            checker,
             runtime: OnceLock::new(),
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -271,6 +276,9 @@ impl Shared {
     }
 
     fn make(self: &Arc<Self>, key: Key, transfer: Transfer, next: bool) -> Option<Job> {
+        if let Some(checker) = &self.checker {
+            checker.transferred(&transfer);
+        }
         let (result, sink) = match self.runtime() {
             // SAFETY: the regions were checked against the table of memory when the copy was enqueued, and
             // memory is unmapped after the work that was enqueued before its release.
@@ -488,6 +496,7 @@ impl Shared {
                 heap: runtime.heaps[ordinal as usize].clone(),
                 host: self.host.clone(),
                 too_long: self.too_long.clone(),
+                checker: self.checker.clone(),
             })
         });
         match grid {
@@ -549,7 +558,10 @@ impl Shared {
 
     fn grid_is_done(self: &Arc<Self>, grid: &Arc<Grid>, next: bool) -> Option<Job> {
         grid.flush();
-        let error = grid.take_error();
+        let mut error = grid.take_error();
+        if let Some(checker) = &self.checker {
+            error = checker.ended(grid, error);
+        }
         let mut actions = Actions::default();
         let mut state = self.lock();
         state.active.retain(|g| !Arc::ptr_eq(g, grid));

@@ -2,6 +2,7 @@
 
 mod abreast;
 mod beside;
+mod check;
 mod escapes;
 mod faults;
 mod grid;

@@ -27,6 +27,9 @@ extern "C" fn no_malloc(_: *mut Block, _: u64) -> u64 {
 }
 extern "C" fn no_free(_: *mut Block, _: u64) {}
 extern "C" fn no_assert(_: *mut Block, _: u64, _: u64, _: u32, _: u64) {}
+extern "C" fn no_check(_: *mut Block, address: u64, _: u64) -> u64 {
+    address
+}
 extern "C" fn no_time() -> u64 {
     42
 }
@@ -74,9 +77,10 @@ impl Machine {
             assertfail: no_assert as extern "C" fn(*mut Block, u64, u64, u32, u64) as usize,
             globaltimer: no_time as extern "C" fn() -> u64 as usize,
             clock: no_time as extern "C" fn() -> u64 as usize,
+            check: no_check as extern "C" fn(*mut Block, u64, u64) -> u64 as usize,
         };
         let arena_range = Range { base: arena as u64, size: SIZE as u64 };
-        let linked = program.link(Environment { arena: arena_range, globals, helpers });
+        let linked = program.link(Environment { arena: arena_range, globals, helpers, checks: abi::Checks::default() });
         Self { linked, arena: arena.cast(), next, shared: shared as u64 }
     }
 

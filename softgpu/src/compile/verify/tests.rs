@@ -117,6 +117,7 @@ const HELPERS: abi::Helpers = abi::Helpers {
     assertfail: 0x400,
     globaltimer: 0x500,
     clock: 0x600,
+    check: 0x700,
 };
 
 /// What verifying says of a function with the signature of one that takes eight bytes and a number.

@@ -253,7 +253,7 @@ impl Rig {
             unsafe { std::ptr::copy(global.bytes.as_ptr(), next as *mut u8, global.bytes.len()) };
             next += global.size;
         }
-        let environment = Environment { arena: self.arena.whole(), globals, helpers: helpers::addresses() };
+        let environment = Environment { arena: self.arena.whole(), globals, helpers: helpers::addresses(), checks: Default::default() };
         program.link(environment).kernel(0)
     }
 
@@ -311,6 +311,7 @@ impl Rig {
             host: self.host.clone(),
             origin: (self.module.clone(), 0),
             too_long: None,
+            checker: None,
         }));
         let prepared = slot.prepare(&grid);
         if let Err(error) = prepared {
