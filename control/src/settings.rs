@@ -61,6 +61,14 @@ pub const SOFT_DEVICES_VARIABLE: &str = "RGPU_SOFT_DEVICES";
 /// The compute capability of the software GPU inside a program.
 pub const SOFT_CAPABILITY_VARIABLE: &str = "RGPU_SOFT_CC";
 
+/// What is looked at while kernels of the software GPU inside a program run.
+pub const CHECK_VARIABLE: &str = "RGPU_CHECK";
+/// How many mistakes are reported at most.
+pub const CHECK_LIMIT_VARIABLE: &str = "RGPU_CHECK_LIMIT";
+/// The file that mistakes are reported in.
+pub const CHECK_LOG_VARIABLE: &str = "RGPU_CHECK_LOG";
+/// The file by which `rgpu check` counts the mistakes.
+pub const CHECK_TALLY_VARIABLE: &str = "RGPU_CHECK_TALLY";
 /// How long a kernel of a software GPU may run.
 pub const KERNEL_LIMIT_VARIABLE: &str = "RGPU_KERNEL_LIMIT";
 
@@ -267,6 +275,22 @@ pub fn all() -> Vec<Setting> {
             SOFT_CAPABILITY_VARIABLE,
             &format!("`{capability}`"),
             "with `RGPU_IN_PROCESS`: compute capability of the software GPU",
+        ),
+        program(
+            CHECK_VARIABLE,
+            &"",
+            "with `RGPU_IN_PROCESS`: what is looked at while kernels run, with commas between: `memcheck`, `initcheck`, `racecheck`, `synccheck`, `leaks`; `rgpu check` sets it",
+        ),
+        program(CHECK_LIMIT_VARIABLE, &"all", "with `RGPU_CHECK`: how many mistakes are reported at most"),
+        program(
+            CHECK_LOG_VARIABLE,
+            &"standard error",
+            "with `RGPU_CHECK`: the file to which reports of mistakes are added",
+        ),
+        program(
+            CHECK_TALLY_VARIABLE,
+            &"",
+            "with `RGPU_CHECK`: a file to which a letter is added for each mistake, by which `rgpu check` counts them; the program says nothing of their number then",
         ),
         program(
             KERNEL_LIMIT_VARIABLE,

@@ -614,6 +614,12 @@ impl Device for SoftGpu {
                 let checker = checker.clone();
                 self.synchronize(Target::Stream(stream), Box::new(move |_| checker.free_later(base, number)));
             }
+            MemoryNote::End => {
+                for ordinal in 0..self.shared.config.devices {
+                    let _ = self.synchronize_blocking(Target::Device(ordinal));
+                }
+                checker.note(note);
+            }
             note => checker.note(note),
         }
     }
