@@ -3,8 +3,8 @@
 use crate::telemetry::{Group, Telemetry};
 use crate::{
     AddressPlan, Code, CopySink, DeviceInfo, Done, Error, Handle, HostData, HostSource, HostTarget, Launch,
-    LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, MemoryToken, ModuleInfo, Ordinal, PreparedLaunch,
-    Range, Region, Result, Seat,
+    LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, MemoryToken, ModuleInfo, Ordinal,
+    PreparedLaunch, Range, Region, Result, Seat,
 };
 
 /// What a synchronisation waits for.

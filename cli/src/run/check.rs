@@ -124,11 +124,14 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
 
 /// Runs the program, and says how many mistakes there were.
 pub(crate) fn main(arguments: Arguments) -> Outcome {
-    let words = ["check", "--in-process", "--"].map(OsString::from).into_iter().chain(arguments.command.clone());
+    let words =
+        ["check", "--in-process", "--"].map(OsString::from).into_iter().chain(arguments.command.clone());
     let run = Run::try_parse_from(words).map_err(|e| Failure::with_status(e.to_string(), 2))?.arguments;
     for variable in [SERVER_VARIABLE, LEASE_VARIABLE, BROKER_VARIABLE] {
         if settings::is_on(variable) {
-            eprintln!("rgpu: {variable} is not used: kernels are looked at on the software GPU inside the program alone");
+            eprintln!(
+                "rgpu: {variable} is not used: kernels are looked at on the software GPU inside the program alone"
+            );
         }
     }
     let mut prepared = prepare(&run, DeviceSource::Named)?;

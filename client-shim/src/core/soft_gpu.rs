@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rgpu_control::kept::{Cache, Folder};
 use rgpu_control::memory::Memory;
 use rgpu_control::settings::{
-    self, CHECK_LIMIT_VARIABLE, CHECK_LOG_VARIABLE, CHECK_TALLY_VARIABLE, CHECK_VARIABLE, CODE_CACHE_BYTES, CODE_CACHE_VARIABLE, SOFT_EXACT_BOUNDS_VARIABLE, SOFT_MEMORY_VARIABLE,
+    self, CHECK_LIMIT_VARIABLE, CHECK_LOG_VARIABLE, CHECK_TALLY_VARIABLE, CHECK_VARIABLE, CODE_CACHE_BYTES,
+    CODE_CACHE_VARIABLE, SOFT_EXACT_BOUNDS_VARIABLE, SOFT_MEMORY_VARIABLE,
 };
 use rgpu_control::units::{self, parse_bytes, parse_capability};
 use rgpu_device::{AddressPlan, Device, Host, Range};

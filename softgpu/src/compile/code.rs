@@ -433,7 +433,8 @@ impl Image {
     /// The line of the PTX text that the machine code at an address comes from.
     pub(super) fn line_at(&self, address: u64) -> Option<u32> {
         let offset = address.checked_sub(self.start.as_ptr() as u64).filter(|&at| at < self.size as u64)?;
-        let (base, lines) = self.lines.iter().filter(|(base, _)| *base as u64 <= offset).max_by_key(|l| l.0)?;
+        let (base, lines) =
+            self.lines.iter().filter(|(base, _)| *base as u64 <= offset).max_by_key(|l| l.0)?;
         lines.at((offset - *base as u64) as u32)
     }
 

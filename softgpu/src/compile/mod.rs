@@ -313,7 +313,8 @@ impl Linked {
             Ok((function, facts))
         };
         let role = |facts: &Facts| Role::Kernel { frame: vars.frame, state: facts.state_bytes };
-        let (piece, facts) = code::compile(id, emit, role, &around, kernel).map_err(|e| e.of(kernel, kernel))?;
+        let (piece, facts) =
+            code::compile(id, emit, role, &around, kernel).map_err(|e| e.of(kernel, kernel))?;
         pieces.push(piece);
 
         for &callee in &bodies.functions {

@@ -55,7 +55,8 @@ impl Places<'_> {
         if address >= self.table.base && address <= self.table.end() {
             return Some(Target::Table(address - self.table.base));
         }
-        let known = [vprintf, malloc, free, assertfail, globaltimer, clock, check].contains(&(address as usize));
+        let known =
+            [vprintf, malloc, free, assertfail, globaltimer, clock, check].contains(&(address as usize));
         (known || helpers::is_of_numbers(address as usize)).then(|| own(address))
     }
 }

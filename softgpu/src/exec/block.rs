@@ -16,8 +16,8 @@ use super::slot::Slot;
 use super::warp::{self, lanes};
 use crate::abi::{
     ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, STOP_EXIT,
-    STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_LINE, TRAP_MISALIGNED, TRAP_STACK,
-    Thread, WARP,
+    STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_LINE, TRAP_MISALIGNED,
+    TRAP_STACK, Thread, WARP,
 };
 
 /// How far a block has come.
@@ -100,7 +100,8 @@ impl Resident {
             cursor: std::ptr::null_mut(),
             executor: std::ptr::null_mut(),
         });
-        let check = grid.checker.as_ref().map(|checker| RefCell::new(BlockChecker::new(checker.clone(), &grid)));
+        let check =
+            grid.checker.as_ref().map(|checker| RefCell::new(BlockChecker::new(checker.clone(), &grid)));
         let (arena, guard) = (slot.arena(), std::ptr::null_mut());
         let (first, local) = (slot.threads.as_ptr(), slot.local());
         let context = Box::new(Context { grid, guard, arena, check, first, local });

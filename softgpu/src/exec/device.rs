@@ -6,8 +6,8 @@ use std::sync::mpsc;
 
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, GlobalKind, Handle, HostData,
-    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, MemoryToken, ModuleInfo, Ordinal,
-    Range, Region, Result, Seat, Target,
+    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, MemoryToken,
+    ModuleInfo, Ordinal, Range, Region, Result, Seat, Target,
 };
 
 use super::SoftGpu;
@@ -352,8 +352,11 @@ impl Device for SoftGpu {
         };
         let base = room.map_or(0, |r| r.base);
         let checks = self.shared.config.check.as_ref().map_or_else(Checks::default, Check::compiled);
-        let placed =
-            checked.place(base, (runtime.arena.whole(), checks), self.shared.host.clone(), |addr, bytes, kind| {
+        let placed = checked.place(
+            base,
+            (runtime.arena.whole(), checks),
+            self.shared.host.clone(),
+            |addr, bytes, kind| {
                 let mut state = self.shared.lock();
                 let place = memory(&mut state)?.place(Region::linear(addr, bytes.len() as u64))?;
                 if kind == GlobalKind::Managed && place.mirrored {
@@ -363,7 +366,8 @@ impl Device for SoftGpu {
                     unsafe { std::ptr::copy(bytes.as_ptr(), addr as *mut u8, bytes.len()) };
                     Ok(())
                 }
-            });
+            },
+        );
         let mut state = self.shared.lock();
         let variables = room.map(|r| r.base);
         let (module_info, linked) = match placed {

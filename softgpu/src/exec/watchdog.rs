@@ -68,7 +68,8 @@ impl Watchdog {
     pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> Result<()> {
         let (own, shared) = (self.clone(), Arc::downgrade(shared));
         let body = move || own.run(&shared);
-        let thread = std::thread::Builder::new().name("rgpu-watchdog".into()).stack_size(128 << 10).spawn(body);
+        let thread =
+            std::thread::Builder::new().name("rgpu-watchdog".into()).stack_size(128 << 10).spawn(body);
         thread.map(drop).map_err(|e| Error::new(Code::OperatingSystem, format!("Cannot start a thread: {e}")))
     }
 

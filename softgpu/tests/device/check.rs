@@ -136,8 +136,7 @@ impl Looking {
     }
 
     fn run(&self, function: u32, threads: u32, at: u64, value: u64) -> Result<()> {
-        let params: Vec<u8> =
-            [self.rig.memory + at, value].iter().flat_map(|p| p.to_le_bytes()).collect();
+        let params: Vec<u8> = [self.rig.memory + at, value].iter().flat_map(|p| p.to_le_bytes()).collect();
         self.rig.gpu.launch(Launch {
             stream: LEGACY,
             module: MODULE + 1,
@@ -251,7 +250,11 @@ fn each_thread_is_reported_up_to_the_limit() {
 fn what_nothing_was_written_to_is_reported_when_it_is_read() {
     let looking = Looking::new(Check { memory: false, initialised: true, ..MEMORY });
     looking.run(0, 32, 8192, 0).unwrap();
-    looking.expect(&["Uninitialized __global__ memory read of size 8 bytes", "check.cu:11", "by thread (5,0,0)"]);
+    looking.expect(&[
+        "Uninitialized __global__ memory read of size 8 bytes",
+        "check.cu:11",
+        "by thread (5,0,0)",
+    ]);
     let before = looking.log().len();
     // Half by a copy, half by a kernel.
     looking.rig.write(looking.rig.memory + 8192, &[1]);

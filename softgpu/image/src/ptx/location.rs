@@ -84,7 +84,8 @@ impl Locations {
             let Some(at) = entry.inlined_at.filter(|_| chain.len() < LONGEST) else { break };
             // A call that was itself inlined has been named before, with where its own caller is.
             let before = &self.entries[..end];
-            let outer = before.iter().rposition(|other| other.place == at && other.ptx_line <= entry.ptx_line);
+            let outer =
+                before.iter().rposition(|other| other.place == at && other.ptx_line <= entry.ptx_line);
             entry = match outer {
                 Some(outer) => {
                     end = outer;

@@ -80,7 +80,12 @@ impl Machine {
             check: no_check as extern "C" fn(*mut Block, u64, u64) -> u64 as usize,
         };
         let arena_range = Range { base: arena as u64, size: SIZE as u64 };
-        let linked = program.link(Environment { arena: arena_range, globals, helpers, checks: abi::Checks::default() });
+        let linked = program.link(Environment {
+            arena: arena_range,
+            globals,
+            helpers,
+            checks: abi::Checks::default(),
+        });
         Self { linked, arena: arena.cast(), next, shared: shared as u64 }
     }
 

@@ -42,7 +42,8 @@ impl Resident {
             let leader = thread(w, first);
             whole &= leader.op[1] == 0;
             let aligned = |t: &Thread| t.op[BARRIER_ALIGNED] != 0;
-            let apart = lanes(waiting[w]).find(|&l| thread(w, l).stop != leader.stop && aligned(thread(w, l)));
+            let apart =
+                lanes(waiting[w]).find(|&l| thread(w, l).stop != leader.stop && aligned(thread(w, l)));
             let missing = arrived[w] != self.full(w) && aligned(leader);
             if let Some(lane) = apart {
                 self.report(thread(w, lane), "Divergent thread(s) in warp");
@@ -86,7 +87,10 @@ impl Resident {
         let mask = thread.op[3] as u32;
         let full = self.full(w);
         if mask >> first & 1 == 0 {
-            self.report(thread, &format!("Invalid arguments: the mask {mask:#010x} does not name the thread itself"));
+            self.report(
+                thread,
+                &format!("Invalid arguments: the mask {mask:#010x} does not name the thread itself"),
+            );
         } else if mask & full & !self.warps[w].alive != 0 {
             let gone = mask & full & !self.warps[w].alive;
             self.report(thread, &format!("Divergent thread(s) in warp: the mask {mask:#010x} names lanes that have ended ({gone:#010x})"));

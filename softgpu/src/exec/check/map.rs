@@ -204,7 +204,13 @@ mod tests {
         let bits = Bits::new(200);
         bits.set(60, 10);
         bits.set(128, 64);
-        assert!(bits.all(60, 10) && bits.all(128, 64) && !bits.all(59, 2) && !bits.all(69, 2) && !bits.all(190, 3));
+        assert!(
+            bits.all(60, 10)
+                && bits.all(128, 64)
+                && !bits.all(59, 2)
+                && !bits.all(69, 2)
+                && !bits.all(190, 3)
+        );
         bits.set(190, 1000);
         assert!(bits.all(128, 72));
     }
@@ -221,9 +227,18 @@ mod tests {
         let first = map.number(1000);
         map.free(1000, first);
         assert!(matches!(map.find(1050, 1), Found::Outside));
-        assert_eq!(map.near(1050).unwrap(), "and is inside an allocation at 0x3e8 of size 100 bytes that was freed");
-        assert_eq!(map.near(1150).unwrap(), "and is 1 byte after the nearest allocation at 0x44c of size 50 bytes");
-        assert_eq!(map.near(990).unwrap(), "and is 110 bytes before the nearest allocation at 0x44c of size 50 bytes");
+        assert_eq!(
+            map.near(1050).unwrap(),
+            "and is inside an allocation at 0x3e8 of size 100 bytes that was freed"
+        );
+        assert_eq!(
+            map.near(1150).unwrap(),
+            "and is 1 byte after the nearest allocation at 0x44c of size 50 bytes"
+        );
+        assert_eq!(
+            map.near(990).unwrap(),
+            "and is 110 bytes before the nearest allocation at 0x44c of size 50 bytes"
+        );
         assert_eq!((map.freed_at(1000), map.freed_at(1001)), (Some(100), None));
         map.add(at(1040, 20), true, false);
         map.free(1040, first);

@@ -22,9 +22,7 @@ use super::block::Context;
 use super::grid::Grid;
 use super::heap::Heap;
 use super::transfer::{CheckedRegion, Transfer};
-use crate::abi::{
-    Access, AccessKind, Block, Checks, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, Thread,
-};
+use crate::abi::{Access, AccessKind, Block, Checks, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, Thread};
 use map::{Bits, Found, Map};
 use race::{Hazard, Race};
 use report::Output;
@@ -200,7 +198,8 @@ impl Checker {
 
     /// A copy or fill is made.
     pub(super) fn transferred(&self, transfer: &Transfer) {
-        let (Transfer::Fill { to, .. } | Transfer::In { to, .. } | Transfer::Across { to, .. }) = transfer else {
+        let (Transfer::Fill { to, .. } | Transfer::In { to, .. } | Transfer::Across { to, .. }) = transfer
+        else {
             return;
         };
         let CheckedRegion { region, .. } = *to;
@@ -223,18 +222,24 @@ impl Checker {
         for ((_, hazard, first, second), Seen { count, example }) in races {
             let (before, after) = hazard.kinds();
             self.output.report(&[
+                format!("Error: Race reported between {before} access at {}", at(grid, first)),
                 format!(
-                    "Error: Race reported between {before} access at {}",
-                    at(grid, first)
+                    "    and {after} access at {} [{} hazard{}]",
+                    at(grid, second),
+                    commas(count),
+                    plural(count)
                 ),
-                format!("    and {after} access at {} [{} hazard{}]", at(grid, second), commas(count), plural(count)),
                 format!("    first {example}"),
             ]);
         }
         match error {
             Some(error) if error.code.is_sticky() => {
                 let hung = self.settings.barriers && error.message.starts_with("Deadlock");
-                let what = if hung { "Barrier error detected. Divergent thread(s) in block" } else { "Kernel failed" };
+                let what = if hung {
+                    "Barrier error detected. Divergent thread(s) in block"
+                } else {
+                    "Kernel failed"
+                };
                 self.output.report(&[format!("{what}."), format!("    {}", error.message)]);
                 Some(error)
             }
@@ -278,8 +283,7 @@ impl BlockChecker {
     /// For the blocks of a grid.
     pub(super) fn new(checker: Arc<Checker>, grid: &Grid) -> Self {
         let threads: u32 = grid.block.iter().product();
-        let race =
-            checker.settings.races.then(|| Race::new(threads as usize, shared_bytes(grid) as usize));
+        let race = checker.settings.races.then(|| Race::new(threads as usize, shared_bytes(grid) as usize));
         Self { checker, last: None, race }
     }
 

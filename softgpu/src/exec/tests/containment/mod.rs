@@ -253,7 +253,12 @@ impl Rig {
             unsafe { std::ptr::copy(global.bytes.as_ptr(), next as *mut u8, global.bytes.len()) };
             next += global.size;
         }
-        let environment = Environment { arena: self.arena.whole(), globals, helpers: helpers::addresses(), checks: Default::default() };
+        let environment = Environment {
+            arena: self.arena.whole(),
+            globals,
+            helpers: helpers::addresses(),
+            checks: Default::default(),
+        };
         program.link(environment).kernel(0)
     }
 
