@@ -194,6 +194,9 @@ impl Resident {
                 yielded |= warp.yielded;
                 warp.ready = std::mem::take(&mut warp.yielded);
             }
+            if yielded != 0 && guard.is_overdue() {
+                return Err(self.overdue());
+            }
             return if yielded != 0 { Ok(Progress::Yielded) } else { Err(self.deadlock()) };
         }
     }
@@ -487,6 +490,24 @@ impl Resident {
         self.failure(code, what, line)
     }
 
+    fn too_long(&self, line: Option<u32>) -> Error {
+        let what = self.context.grid.too_long.as_deref().unwrap_or("The kernel was ended");
+        self.failure(Code::LaunchTimeout, what, line)
+    }
+
+    /// Threads let others go first, and have done so for too long.
+    fn overdue(&mut self) -> Error {
+        let cuts = &self.context.grid.kernel.cuts;
+        let yields =
+            |stop: u32| cuts.get((stop as usize).wrapping_sub(1)).filter(|c| c.kind == CutKind::Yield);
+        let found = self.slot.threads.iter().find_map(|t| Some((t, yields(t.stop)?.line)));
+        let line = found.map(|(thread, line)| {
+            self.block.cursor = std::ptr::from_ref(thread).cast_mut();
+            line
+        });
+        self.too_long(line)
+    }
+
     fn fault(&self, fault: Fault) -> Error {
         let how = if fault.write { "write to" } else { "read of" };
         let line = self.context.grid.kernel.code.line_at(fault.at);
@@ -516,10 +537,7 @@ impl Resident {
                 &format!("The machine has no memory left for {:#x}", fault.address),
                 line,
             ),
-            signal if signal == fault::end_signal() => {
-                let what = self.context.grid.too_long.as_deref().unwrap_or("The kernel was ended");
-                self.failure(Code::LaunchTimeout, what, line)
-            }
+            signal if signal == fault::end_signal() => self.too_long(line),
             _ => self.failure(Code::IllegalInstruction, "Illegal instruction", line),
         }
     }

@@ -119,6 +119,13 @@ impl Guard {
         self.running = launch;
     }
 
+    /// Whether the launch that it runs is to end.
+    pub(super) fn is_overdue(&self) -> bool {
+        // SAFETY: it lives as long as the guard, if it is there.
+        let overdue = unsafe { self.overdue.as_ref() };
+        self.running != 0 && overdue.is_some_and(|overdue| overdue.load(Ordering::Acquire) == self.running)
+    }
+
     /// Calls `function(a, b, c)`, compiled code that owns nothing, and ends it at its first fault.
     ///
     /// # Safety

@@ -58,7 +58,7 @@ impl Watchdog {
 
     /// What the limit is, in words.
     pub(super) fn words(&self) -> String {
-        format!("The kernel has run for longer than {:?}, the limit that was set", self.limit)
+        format!("Time limit of {:?} exceeded", self.limit)
     }
 
     /// Starts the thread. It ends with the device.

@@ -362,7 +362,8 @@ impl BlockChecker {
         } else if context.is_local(address) {
             let inside = address >= place.thread.local_base && address + size <= place.thread.local_end;
             ("local", (!inside).then_some(Wrong::Outside(None)))
-        } else if address.wrapping_sub(place.block.params) < super::arena::PARAM_BYTES {
+        // Parameters, and behind them what the blocks of a cooperative launch wait with.
+        } else if address.wrapping_sub(place.block.params) < super::arena::PARAM_SLOT {
             return address;
         } else {
             ("global", self.global(&grid.heap, address, size))
