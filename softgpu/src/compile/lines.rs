@@ -32,11 +32,12 @@ impl Lines {
         Self(all)
     }
 
-    /// The line of the machine code so many bytes behind the function's begin.
+    /// The line of the machine code so many bytes behind the function's begin. What belongs to no line, such as a jump from
+    /// one to another, counts to the one before, or else to the one behind; accesses to memory all have a line.
     pub(super) fn at(&self, offset: u32) -> Option<u32> {
-        let behind = self.0.partition_point(|[start, _]| *start <= offset);
-        let [_, line] = self.0[behind.checked_sub(1)?];
-        (line != 0).then_some(line)
+        let (before, behind) = self.0.split_at(self.0.partition_point(|[start, _]| *start <= offset));
+        let mut nearest = before.iter().rev().chain(behind);
+        nearest.find_map(|&[_, line]| (line != 0).then_some(line))
     }
 }
 
@@ -63,11 +64,11 @@ mod tests {
     use super::Lines;
 
     #[test]
-    fn lines_are_found_and_gaps_are_none() {
+    fn lines_are_found_and_gaps_count_to_what_is_beside_them() {
         let lines = Lines::new([(4, 8, 7), (8, 12, 7), (12, 12, 9), (12, 20, 8), (24, 30, 7)].into_iter());
         assert_eq!(lines.0, [[0, 0], [4, 7], [12, 8], [20, 0], [24, 7], [30, 0]]);
         let found = [0, 4, 11, 12, 19, 20, 24, 29, 30, 99].map(|at| lines.at(at).unwrap_or(0));
-        assert_eq!(found, [0, 7, 7, 8, 8, 0, 7, 7, 0, 0]);
+        assert_eq!(found, [7, 7, 7, 8, 8, 8, 7, 7, 7, 7]);
         assert_eq!(Lines::default().at(3), None);
         assert_eq!(Lines::new(std::iter::empty()).at(0), None);
     }

@@ -603,29 +603,7 @@ impl Device for SoftGpu {
     }
 
     fn note_memory(&self, note: MemoryNote) {
-        let Some(checker) = &self.shared.checker else { return };
-        match note {
-            // What is still enqueued may use it.
-            MemoryNote::Freed { stream: None, .. } => {
-                for ordinal in 0..self.shared.config.devices {
-                    // An error of the device is told by other calls.
-                    let _ = self.synchronize_blocking(Target::Device(ordinal));
-                }
-                checker.note(note);
-            }
-            MemoryNote::Freed { base, stream: Some(stream) } => {
-                let Some(number) = checker.number(base) else { return };
-                let checker = checker.clone();
-                self.synchronize(Target::Stream(stream), Box::new(move |_| checker.free_later(base, number)));
-            }
-            MemoryNote::End => {
-                for ordinal in 0..self.shared.config.devices {
-                    let _ = self.synchronize_blocking(Target::Device(ordinal));
-                }
-                checker.note(note);
-            }
-            note => checker.note(note),
-        }
+        self.take_note(note);
     }
 
     fn counters(&self) -> Counters {

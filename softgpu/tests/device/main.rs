@@ -74,8 +74,8 @@ impl Rig {
         let memory_bytes_per_device = 16 << 20;
         let config = Config { memory_bytes_per_device, workers: 2, ..config };
         let gpu = SoftGpu::open(config, program.clone()).unwrap();
-        let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
-        let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
+        let base = NEXT.fetch_add(1 << 39, Ordering::Relaxed);
+        let plan = gpu.reserve(Range { base, size: 1 << 39 }).unwrap();
         let (memory, managed) = (plan.devices[0].base, plan.shared.base);
         gpu.mem_alloc(0, memory, 1 << 20, MemoryKind::Device).unwrap();
         gpu.mem_alloc(0, managed, 4096, MemoryKind::Mirrored).unwrap();

@@ -7,6 +7,7 @@
 //! other mistakes are found, too, and fails when it has ended.
 
 mod map;
+mod notes;
 mod race;
 mod report;
 
