@@ -17,6 +17,9 @@ pub(super) struct Place {
     pub column: u32,
 }
 
+/// Where a function's first instructions come from, until it says so.
+const NOWHERE: Place = Place { file: 0, line: 0, column: 0 };
+
 /// A `.loc`: what it says holds from its line on, until the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
@@ -62,9 +65,8 @@ impl Locations {
 
     /// Another function begins: what was said of the one before does not hold for it.
     pub(super) fn begin_function(&mut self, ptx_line: u32) {
-        let nowhere = Place { file: 0, line: 0, column: 0 };
-        if self.entries.last().is_some_and(|last| last.place != nowhere) {
-            self.add(ptx_line, nowhere, None);
+        if self.entries.last().is_some_and(|last| last.place != NOWHERE) {
+            self.add(ptx_line, NOWHERE, None);
         }
     }
 
@@ -76,22 +78,22 @@ impl Locations {
     /// Where a line of the PTX text comes from: the source line, and then the lines of the calls that it was inlined for, the
     /// innermost first. Empty where the text does not tell.
     pub fn of_line(&self, ptx_line: u32) -> Vec<SourceLine> {
-        let mut end = self.entries.partition_point(|entry| entry.ptx_line <= ptx_line);
         let mut chain = Vec::new();
-        let Some(mut entry) = end.checked_sub(1).map(|at| self.entries[at]) else { return chain };
+        let behind = self.entries.partition_point(|entry| entry.ptx_line <= ptx_line);
+        let Some(mut index) = behind.checked_sub(1) else { return chain };
+        let begin = self.entries[..behind].iter().rposition(|entry| entry.place == NOWHERE).unwrap_or(0);
+        let mut entry = self.entries[index];
         while let Some(line) = self.source(entry.place) {
             chain.push(line);
             let Some(at) = entry.inlined_at.filter(|_| chain.len() < LONGEST) else { break };
             // A call that was itself inlined has been named before, with where its own caller is.
-            let before = &self.entries[..end];
-            let outer =
-                before.iter().rposition(|other| other.place == at && other.ptx_line <= entry.ptx_line);
+            let outer = self.entries[begin..index].iter().rposition(|other| other.place == at);
             entry = match outer {
                 Some(outer) => {
-                    end = outer;
-                    self.entries[outer]
+                    index = begin + outer;
+                    self.entries[index]
                 }
-                None => Entry { ptx_line: entry.ptx_line, place: at, inlined_at: None },
+                None => Entry { ptx_line, place: at, inlined_at: None },
             };
         }
         chain
@@ -102,5 +104,36 @@ impl Locations {
         let chain = self.of_line(ptx_line);
         let lines: Vec<String> = chain.iter().map(ToString::to_string).collect();
         (!lines.is_empty()).then(|| lines.join(", inlined at "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_from_the_last_location_of_their_function() {
+        let place = |file, line| Place { file, line, column: 3 };
+        let mut locations = Locations::default();
+        locations.name_file(1, "a.cu");
+        locations.name_file(2, "b.cuh");
+        locations.add(10, place(1, 5), None);
+        locations.add(12, place(2, 7), Some(place(1, 5)));
+        // Inlined into what was inlined.
+        locations.add(14, place(2, 9), Some(place(2, 7)));
+        locations.begin_function(20);
+        locations.add(25, place(3, 1), None);
+        let said = |line| locations.describe(line).unwrap_or_default();
+        assert_eq!([said(9), said(10), said(11)], ["", "a.cu:5", "a.cu:5"]);
+        assert_eq!(said(13), "b.cuh:7, inlined at a.cu:5");
+        assert_eq!(said(19), "b.cuh:9, inlined at b.cuh:7, inlined at a.cu:5");
+        assert_eq!(
+            [said(20), said(24), said(25)],
+            ["", "", ""],
+            "another function, and a file without a name"
+        );
+        // One that says that it was inlined at itself.
+        locations.add(30, place(1, 2), Some(place(1, 2)));
+        assert_eq!(locations.of_line(30).len(), 2);
     }
 }

@@ -165,7 +165,7 @@ impl Race {
         let mut found = None;
         for at in at..at + access.size as usize {
             let Some(&cell) = self.cells.get(at) else { break };
-            let apart = |other: &Stamp| !self.is_before(other, thread) && !(atomic && other.atomic);
+            let apart = |other: &Stamp| !(self.is_before(other, thread) || atomic && other.atomic);
             if access.kind == AccessKind::Read {
                 if found.is_none() && apart(&cell.write) {
                     found = Some((Hazard::ReadAfterWrite, cell.write));
