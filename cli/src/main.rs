@@ -73,6 +73,7 @@ use clap::{Parser, Subcommand};
         rgpu run --in-process -- ./vector_add\n  \
         rgpu cluster up\n  \
         rgpu run --broker http://broker:7080 --gpus 1 --share 25% -- ./vector_add\n  \
+        rgpu check -- ./vector_add\n  \
         rgpu doctor ./vector_add"
 )]
 struct Arguments {
@@ -83,6 +84,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(Box<run::Arguments>),
+    Check(run::check::Arguments),
     Profile(Box<run::profile::Arguments>),
     Serve(Box<serve::Arguments>),
     Broker(Box<broker::Arguments>),
@@ -141,6 +143,7 @@ fn main() -> ExitCode {
     let command = ptxas::started_as().map_or_else(|| Arguments::parse().command, Command::Ptxas);
     let result = match command {
         Command::Run(arguments) => run::main(*arguments),
+        Command::Check(arguments) => run::check::main(arguments),
         Command::Profile(arguments) => run::profile::main(*arguments),
         Command::Serve(arguments) => serve::main(*arguments),
         Command::Broker(arguments) => broker::main(*arguments),

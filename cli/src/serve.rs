@@ -276,6 +276,7 @@ pub(crate) fn main(arguments: Arguments) -> Outcome {
     options.session_threads = arguments.session_threads;
     options.device.workers = arguments.workers.unwrap_or(options.device.workers);
     options.device.multiprocessors = arguments.multiprocessors.unwrap_or(0);
+    rgpu_control::settings::kernel_limit().map_err(Failure::new)?;
     options.device.exact_bounds = arguments.exact_bounds;
     options.device.compute_capability =
         arguments.compute_capability.unwrap_or(options.device.compute_capability);

@@ -61,6 +61,17 @@ pub const SOFT_DEVICES_VARIABLE: &str = "RGPU_SOFT_DEVICES";
 /// The compute capability of the software GPU inside a program.
 pub const SOFT_CAPABILITY_VARIABLE: &str = "RGPU_SOFT_CC";
 
+/// What is looked at while kernels of the software GPU inside a program run.
+pub const CHECK_VARIABLE: &str = "RGPU_CHECK";
+/// How many mistakes are reported at most.
+pub const CHECK_LIMIT_VARIABLE: &str = "RGPU_CHECK_LIMIT";
+/// The file that mistakes are reported in.
+pub const CHECK_LOG_VARIABLE: &str = "RGPU_CHECK_LOG";
+/// The file by which `rgpu check` counts the mistakes.
+pub const CHECK_TALLY_VARIABLE: &str = "RGPU_CHECK_TALLY";
+/// How long a kernel of a software GPU may run.
+pub const KERNEL_LIMIT_VARIABLE: &str = "RGPU_KERNEL_LIMIT";
+
 /// How much machine code the software GPU inside a program keeps for later programs.
 pub const CODE_CACHE_VARIABLE: &str = "RGPU_CODE_CACHE";
 
@@ -116,6 +127,18 @@ pub fn cache_directory() -> Option<PathBuf> {
 /// Whether a variable says yes: is set to anything but nothing and `0`.
 pub fn is_on(name: &str) -> bool {
     variable(name).is_some_and(|value| value != "0")
+}
+
+/// How long a kernel of a software GPU may run, as the environment says; `None` for ever.
+///
+/// # Errors
+/// What is wrong with the variable's value.
+pub fn kernel_limit() -> Result<Option<std::time::Duration>, String> {
+    let Some(value) = text(KERNEL_LIMIT_VARIABLE) else { return Ok(None) };
+    match crate::units::parse_duration(&value) {
+        Ok(limit) => Ok(Some(limit).filter(|limit| !limit.is_zero())),
+        Err(error) => Err(format!("{KERNEL_LIMIT_VARIABLE}={value} is not understood: {error}")),
+    }
 }
 
 /// Whether the environment allows to speak to a broker on another machine without encryption.
@@ -252,6 +275,27 @@ pub fn all() -> Vec<Setting> {
             SOFT_CAPABILITY_VARIABLE,
             &format!("`{capability}`"),
             "with `RGPU_IN_PROCESS`: compute capability of the software GPU",
+        ),
+        program(
+            CHECK_VARIABLE,
+            &"",
+            "with `RGPU_IN_PROCESS`: what is looked at while kernels run, with commas between: `memcheck`, `initcheck`, `racecheck`, `synccheck`, `leaks`; `rgpu check` sets it",
+        ),
+        program(CHECK_LIMIT_VARIABLE, &"all", "with `RGPU_CHECK`: how many mistakes are reported at most"),
+        program(
+            CHECK_LOG_VARIABLE,
+            &"standard error",
+            "with `RGPU_CHECK`: the file to which reports of mistakes are added",
+        ),
+        program(
+            CHECK_TALLY_VARIABLE,
+            &"",
+            "with `RGPU_CHECK`: a file to which a letter is added for each mistake, by which `rgpu check` counts them; the program says nothing of their number then",
+        ),
+        program(
+            KERNEL_LIMIT_VARIABLE,
+            &"none",
+            "how long a kernel of a software GPU may run, in seconds or such as `500ms`: one that runs for longer ends with the error 702 (`cudaErrorLaunchTimeout`). Read by programs with `RGPU_IN_PROCESS`, and by `rgpu serve`",
         ),
         program(
             LOG_VARIABLE,

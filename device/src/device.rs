@@ -3,8 +3,8 @@
 use crate::telemetry::{Group, Telemetry};
 use crate::{
     AddressPlan, Code, CopySink, DeviceInfo, Done, Error, Handle, HostData, HostSource, HostTarget, Launch,
-    LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryToken, ModuleInfo, Ordinal, PreparedLaunch,
-    Range, Region, Result, Seat,
+    LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, MemoryToken, ModuleInfo, Ordinal,
+    PreparedLaunch, Range, Region, Result, Seat,
 };
 
 /// What a synchronisation waits for.
@@ -335,6 +335,14 @@ pub trait Device: Send + Sync {
 
     /// Abandons all work of a device ordinal, destroys everything on it, and clears its error.
     fn reset(&self, ordinal: Ordinal) -> Result<()>;
+
+    /// Whether the device looks at what kernels do, and wants to be [told](Device::note_memory) of the program's memory.
+    fn wants_memory_notes(&self) -> bool {
+        false
+    }
+
+    /// The program's memory changes; see [`MemoryNote`]. Where something is freed at once, this waits for the work before.
+    fn note_memory(&self, _note: MemoryNote) {}
 
     /// What was counted.
     fn counters(&self) -> Counters;

@@ -53,7 +53,7 @@ pub use launch::{Launch, LaunchLimits, MAX_PARAM_BYTES, PreparedLaunch, check_pa
 pub use library::LibraryCall;
 pub use limit::Limit;
 pub use mem_op::{Condition, MemOp, MemOpKind};
-pub use memory::{AddressPlan, MemoryInfo, MemoryKind, MemoryToken, PAGE, Range, Seat};
+pub use memory::{AddressPlan, MemoryInfo, MemoryKind, MemoryNote, MemoryToken, PAGE, Range, Seat};
 pub use pacer::Pacer;
 pub use region::Region;
 

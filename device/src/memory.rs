@@ -127,6 +127,33 @@ impl Seat {
     }
 }
 
+/// What a program does with its memory, for a device that looks whether kernels keep to it. A device is asked for memory in pages and
+/// larger pieces, of which the caller hands out parts: this is what the program knows of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryNote {
+    /// The program may use these bytes from now on.
+    Allocated {
+        /// The bytes, in the device's addresses.
+        range: Range,
+        /// Whether it is memory of the device that nothing was written to, and that the program has to free.
+        device: bool,
+    },
+    /// The program has freed what begins at this address.
+    Freed {
+        /// Where it begins.
+        base: u64,
+        /// The stream in whose order it is free; without one, it is at once.
+        stream: Option<crate::Handle>,
+    },
+    /// The program has freed what is not allocated.
+    BadFree {
+        /// The address that it gave.
+        address: u64,
+    },
+    /// The program ends.
+    End,
+}
+
 /// Who can see an allocation, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]

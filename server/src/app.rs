@@ -68,6 +68,8 @@ pub(crate) fn software_config(spec: &DeviceSpec) -> rgpu_softgpu::Config {
         compute_capability: spec.compute_capability,
         identity: spec.identity,
         own_process: true,
+        // The daemon has looked at it when it was started.
+        kernel_limit: rgpu_control::settings::kernel_limit().unwrap_or_default(),
         #[cfg(feature = "libraries")]
         libraries: Some(rgpu_softlib::LIBRARIES),
         ..rgpu_softgpu::Config::default()

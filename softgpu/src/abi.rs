@@ -114,6 +114,11 @@ pub struct Block {
 pub const STOP_EXIT: u32 = 0;
 /// [`Thread::stop`]: values from here on are traps.
 pub const STOP_TRAP: u32 = 0xFFFF_0000;
+/// Where in [`Thread::op`] a barrier says whether all threads of a warp have to come to it together, in kernels whose barriers
+/// are looked at.
+pub const BARRIER_ALIGNED: usize = 4;
+/// Where in [`Thread::op`] a thread that traps leaves the line of the PTX text.
+pub const TRAP_LINE: usize = 5;
 /// The `trap` instruction (and `brkpt`).
 pub const TRAP_INSTRUCTION: u32 = STOP_TRAP;
 /// `__assertfail` was called; the message has been printed by the helper.
@@ -235,8 +240,28 @@ pub struct Kernel {
     pub cuts: Vec<Cut>,
     /// Its operations on matrix fragments.
     pub matrix_ops: Vec<MatrixFn>,
-    /// Keeps the machine code alive.
-    pub code: std::sync::Arc<dyn std::any::Any + Send + Sync>,
+    /// Keeps the machine code alive, and knows which lines it comes from.
+    pub code: std::sync::Arc<dyn Origins>,
+}
+
+/// Where machine code comes from, for messages.
+pub trait Origins: Send + Sync {
+    /// The line of the PTX text that the instruction at an address was compiled from.
+    fn line_at(&self, address: u64) -> Option<u32>;
+
+    /// The line of the program's source that a line of the PTX text comes from, and the calls that it was inlined for, in words.
+    fn source(&self, line: u32) -> Option<String>;
+}
+
+/// For machine code of which nothing is known.
+impl Origins for () {
+    fn line_at(&self, _address: u64) -> Option<u32> {
+        None
+    }
+
+    fn source(&self, _line: u32) -> Option<String> {
+        None
+    }
 }
 
 /// Addresses of the executor's functions that compiled code calls, all `extern "C"`. A helper that finds
@@ -259,4 +284,73 @@ pub struct Helpers {
     pub clock: usize,
     /// `fn(block: *mut Block, call: u64, arguments: u64 × 8) -> u64`: a function of [`device_runtime`].
     pub device_runtime: usize,
+    /// `fn(block: *mut Block, address: u64, what: u64) -> u64`: looks at an access before it is made, in kernels that are compiled
+    /// with [`Checks`]. `address` is generic, and `what` is an [`Access`]. The result is the address to access instead, which is
+    /// confined as any other.
+    pub check: usize,
+}
+
+/// What is looked at while kernels run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// Every access to memory that is not known to be right.
+    pub memory: bool,
+    /// Every access to shared memory.
+    pub shared: bool,
+    /// Barriers and operations of warps.
+    pub sync: bool,
+}
+
+impl Checks {
+    /// Whether accesses are looked at.
+    pub fn of_accesses(self) -> bool {
+        self.memory || self.shared
+    }
+
+    /// The same as a number, 0 for none.
+    pub fn bits(self) -> u64 {
+        u64::from(self.memory) | u64::from(self.shared) << 1 | u64::from(self.sync) << 2
+    }
+}
+
+/// What an access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccessKind {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+    /// It does both at once.
+    Atomic,
+    /// It is an operation on a barrier that is an object in memory.
+    Barrier,
+}
+
+/// An access, as compiled code describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// What it does.
+    pub kind: AccessKind,
+    /// How many bytes, a power of two.
+    pub size: u32,
+    /// The line of the PTX text.
+    pub line: u32,
+}
+
+impl Access {
+    /// As one number.
+    pub fn pack(self) -> u64 {
+        u64::from(self.size & 0xffff) | (self.kind as u64) << 16 | u64::from(self.line) << 32
+    }
+
+    /// What [`Access::pack`] has made a number of.
+    pub fn unpack(number: u64) -> Self {
+        let kind = match number >> 16 & 3 {
+            0 => AccessKind::Read,
+            1 => AccessKind::Write,
+            2 => AccessKind::Atomic,
+            _ => AccessKind::Barrier,
+        };
+        Self { kind, size: (number & 0xffff) as u32, line: (number >> 32) as u32 }
+    }
 }

@@ -1,5 +1,6 @@
 //! `rgpu run`: starts a program with the library preloaded.
 
+pub(crate) mod check;
 mod child;
 mod container;
 pub(crate) mod frameworks;

@@ -53,7 +53,10 @@ fn run_untraced(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
             if error.code != Code::NotReady {
-                log(&format!("{name}: {error}"));
+                match is_of_a_kernel(&error) {
+                    true => say_once(&error.message),
+                    false => log(&format!("{name}: {error}")),
+                }
                 logs::note(name, &error.message);
             }
             error.code as u32
@@ -69,6 +72,11 @@ fn run_untraced(name: &'static str, body: impl FnOnce() -> Result<()>) -> u32 {
             Code::Unknown as u32
         }
     }
+}
+
+/// Whether an error tells what a kernel did wrong, and where. Every later call has it, too, and it is said once.
+fn is_of_a_kernel(error: &Error) -> bool {
+    error.code.is_sticky() && error.message.contains(" in kernel ")
 }
 
 /// Makes `code` the thread's last error.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rgpu_device::{AddressPlan, Device, DeviceInfo, attribute};
+use rgpu_control::settings::CHECK_VARIABLE;
+use rgpu_device::{AddressPlan, Device, DeviceInfo, MemoryNote, attribute};
 use rgpu_remote::{Remote, Server, Several};
 
 use super::error::{Code, Error, Result};
@@ -83,6 +84,12 @@ impl Session {
             #[cfg(not(feature = "in-process"))]
             return Err(built_without(Code::NoDevice));
         }
+        if rgpu_control::settings::variable(CHECK_VARIABLE).is_some() {
+            let text = format!(
+                "{CHECK_VARIABLE} is for the software GPU inside a program (RGPU_IN_PROCESS=1): a server's kernels cannot be looked at"
+            );
+            return Err(Error::new(Code::NoDevice, text));
+        }
         match &*servers::of_environment(observe)? {
             [] => Err(Error::new(
                 Code::NoDevice,
@@ -130,7 +137,8 @@ impl Session {
     ) -> Result<Self> {
         let host = Arc::new(HostSide::new().keep_code_in(code));
         let (device, plan) = soft_gpu::open(config, host.clone())?;
-        Self::new(device, plan, host, Box::new(|| {}))
+        let ends = device.clone();
+        Self::new(device, plan, host, Box::new(move || ends.note_memory(MemoryNote::End)))
     }
 
     /// A session over an open device whose addresses are reserved.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use rgpu_control::kept::{Cache, Folder};
 use rgpu_control::memory::Memory;
 use rgpu_control::settings::{
-    self, CODE_CACHE_BYTES, CODE_CACHE_VARIABLE, SOFT_EXACT_BOUNDS_VARIABLE, SOFT_MEMORY_VARIABLE,
+    self, CHECK_LIMIT_VARIABLE, CHECK_LOG_VARIABLE, CHECK_TALLY_VARIABLE, CHECK_VARIABLE, CODE_CACHE_BYTES,
+    CODE_CACHE_VARIABLE, SOFT_EXACT_BOUNDS_VARIABLE, SOFT_MEMORY_VARIABLE,
 };
 use rgpu_control::units::{self, parse_bytes, parse_capability};
 use rgpu_device::{AddressPlan, Device, Host, Range};
-use rgpu_softgpu::SoftGpu;
+use rgpu_softgpu::{Check, SoftGpu};
 
 use super::error::{self, Code, Error, Result};
 
@@ -84,6 +85,8 @@ pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
         config.compute_capability = parse_capability(&value).map_err(|_| bad("RGPU_SOFT_CC", &value))?;
     }
     config.exact_bounds = settings::is_on(SOFT_EXACT_BOUNDS_VARIABLE);
+    config.check = check_of_environment()?;
+    config.kernel_limit = settings::kernel_limit().map_err(|text| Error::new(Code::NoDevice, text))?;
     match std::env::var(SOFT_MEMORY_VARIABLE) {
         Ok(value) => {
             let bytes = parse_bytes(&value).map_err(|_| bad(SOFT_MEMORY_VARIABLE, &value))?;
@@ -92,6 +95,30 @@ pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
         Err(_) => choose_memory(&mut config),
     }
     Ok(config)
+}
+
+/// What is to be looked at while kernels run, as `rgpu check` says it.
+fn check_of_environment() -> Result<Option<Check>> {
+    let Some(tools) = settings::text(CHECK_VARIABLE) else { return Ok(None) };
+    let mut check = Check {
+        log: settings::path(CHECK_LOG_VARIABLE),
+        tally: settings::path(CHECK_TALLY_VARIABLE),
+        ..Check::default()
+    };
+    for tool in tools.split(',').map(str::trim) {
+        match tool {
+            "memcheck" => check.memory = true,
+            "initcheck" => check.initialised = true,
+            "racecheck" => check.races = true,
+            "synccheck" => check.barriers = true,
+            "leaks" => check.leaks = true,
+            _ => return Err(not_understood(CHECK_VARIABLE, &tools)),
+        }
+    }
+    if let Some(limit) = settings::text(CHECK_LIMIT_VARIABLE) {
+        check.limit = Some(limit.parse().map_err(|_| not_understood(CHECK_LIMIT_VARIABLE, &limit))?);
+    }
+    Ok(Some(check))
 }
 
 /// Where the arena of an in-process device may lie: between where the kernel puts programs and where it puts libraries.

@@ -13,6 +13,7 @@ use cranelift_frontend::FunctionBuilder;
 use rgpu_device::{Code, Error};
 
 use super::helpers;
+use super::lines::Lines;
 use super::relocate::{self, FUNCTIONS, Places, Target};
 use super::signature::Table;
 use super::verify::{Role, Surroundings};
@@ -122,6 +123,8 @@ pub(super) struct Piece {
     pub bytes: Vec<u8>,
     pub align: u32,
     pub references: Vec<Reference>,
+    /// Which lines of the PTX text the machine code is made of.
+    pub lines: Lines,
 }
 
 /// A place in a function's machine code that refers to something.
@@ -212,6 +215,7 @@ pub(super) fn compile<Facts>(
     mut emit: impl FnMut() -> Result<(ir::Function, Facts), Error>,
     role: impl Fn(&Facts) -> Role,
     around: &Surroundings<'_>,
+    body: &Function,
 ) -> Result<(Piece, Facts), Failure> {
     let mut control = cranelift_codegen::control::ControlPlane::default();
     let (function, mut facts) = emit()?;
@@ -227,11 +231,16 @@ pub(super) fn compile<Facts>(
         super::verify::tests::plant(&mut context.func);
         verify(&context.func, &role(&facts), around)?;
     }
-    Ok((piece(id, context, around)?, facts))
+    Ok((piece(id, context, around, body)?, facts))
 }
 
 /// Makes machine code of what has been verified.
-fn piece(id: FunctionId, mut context: Context, around: &Surroundings<'_>) -> Result<Piece, Error> {
+fn piece(
+    id: FunctionId,
+    mut context: Context,
+    around: &Surroundings<'_>,
+    body: &Function,
+) -> Result<Piece, Error> {
     let mut control = cranelift_codegen::control::ControlPlane::default();
     let places = Places { helpers: around.helpers, table: around.table };
     let others = relocate::symbols(&mut context.func, &places);
@@ -240,6 +249,14 @@ fn piece(id: FunctionId, mut context: Context, around: &Surroundings<'_>) -> Res
     let compiled = context.compile(&**isa, &mut control).map_err(|e| failure(format!("{:?}", e.inner)))?;
     let align = compiled.buffer.alignment.max(16);
     let bytes = compiled.buffer.data().to_vec();
+    let places = compiled.buffer.get_srclocs_sorted().iter();
+    let lines = Lines::new(places.map(|place| {
+        let line = match body.body.get(place.loc.bits() as usize) {
+            Some(Statement::Instruction(instruction)) => instruction.line,
+            _ => 0,
+        };
+        (place.start, place.end, line)
+    }));
     let references = compiled
         .buffer
         .relocs()
@@ -267,7 +284,7 @@ fn piece(id: FunctionId, mut context: Context, around: &Surroundings<'_>) -> Res
             Ok(Reference { offset: reloc.offset, kind, target, addend: reloc.addend })
         })
         .collect::<Result<_, Error>>()?;
-    Ok(Piece { id, bytes, align, references })
+    Ok(Piece { id, bytes, align, references, lines })
 }
 
 /// The address of a function that stands in for a missing instruction.
@@ -317,6 +334,8 @@ pub(super) struct Image {
     start: NonNull<u8>,
     size: usize,
     places: HashMap<FunctionId, usize>,
+    /// Which lines the machine code comes from, with where in the image each function begins.
+    lines: Vec<(usize, Lines)>,
     /// Kept alive with the code that refers to it.
     table: Arc<Table>,
 }
@@ -350,7 +369,8 @@ impl Image {
         };
         let start = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast::<u8>()) };
         let Some(start) = start else { return Err(failure("no memory for machine code")) };
-        let mut image = Self { start, size, places, table };
+        let lines = pieces.iter().map(|piece| (places[&piece.id], piece.lines.clone())).collect();
+        let mut image = Self { start, size, places, lines, table };
         for piece in pieces {
             image.place(piece)?;
         }
@@ -408,6 +428,14 @@ impl Image {
             }
         }
         Ok(())
+    }
+
+    /// The line of the PTX text that the machine code at an address comes from.
+    pub(super) fn line_at(&self, address: u64) -> Option<u32> {
+        let offset = address.checked_sub(self.start.as_ptr() as u64).filter(|&at| at < self.size as u64)?;
+        let (base, lines) =
+            self.lines.iter().filter(|(base, _)| *base as u64 <= offset).max_by_key(|l| l.0)?;
+        lines.at((offset - *base as u64) as u32)
     }
 
     /// The address of a function's code.

@@ -11,6 +11,7 @@ use rgpu_wire::{from_bytes, records, to_bytes};
 
 use super::code::{Link, Piece, Reference};
 use super::helpers::matrix::{Offsets, Operation};
+use super::lines::Lines;
 use super::op::MatrixShape;
 use super::relocate::Target;
 use super::{Environment, Unit, code};
@@ -66,6 +67,8 @@ impl Shelf {
         hasher.update(processor.as_bytes());
         let arena = environment.arena;
         words(&mut hasher, &[index.into(), arena.base, arena.size, unit.first_number().unwrap_or(0)]);
+        // Kernels that are looked at while they run are others.
+        words(&mut hasher, &[environment.checks.bits()]);
         for global in &unit.globals {
             words(&mut hasher, &[environment.globals.get(&global.name).copied().unwrap_or(0)]);
         }
@@ -100,7 +103,7 @@ records! {
     }
     CutBytes { kind: u8, detail: u32, legacy: bool, line: u32, }
     MatrixBytes { kind: u8, shape: [u32; 3], types: [u8; 4], flags: u8, numbers: [u32; 4], }
-    PieceBytes { id: u32, align: u32, bytes: Vec<u8>, references: Vec<ReferenceBytes>, }
+    PieceBytes { id: u32, align: u32, bytes: Vec<u8>, references: Vec<ReferenceBytes>, lines: Vec<[u32; 2]>, }
     ReferenceBytes { offset: u32, kind: u8, target: u8, value: i64, addend: i64, }
 }
 
@@ -247,9 +250,9 @@ impl MatrixBytes {
 
 impl PieceBytes {
     fn of(piece: &Piece) -> Self {
-        let Piece { id, bytes, align, references } = piece;
+        let Piece { id, bytes, align, references, lines } = piece;
         let references = references.iter().map(ReferenceBytes::of).collect();
-        Self { id: id.0, align: *align, bytes: bytes.clone(), references }
+        Self { id: id.0, align: *align, bytes: bytes.clone(), references, lines: lines.0.clone() }
     }
 
     fn piece(self) -> Option<Piece> {
@@ -258,7 +261,8 @@ impl PieceBytes {
         let fits =
             |r: &Reference| (r.offset as usize).checked_add(r.kind.bytes()).is_some_and(|end| end <= length);
         let valid = self.align.is_power_of_two() && self.align <= 4096 && references.iter().all(fits);
-        valid.then_some(Piece { id: FunctionId(self.id), bytes: self.bytes, align: self.align, references })
+        let (id, lines) = (FunctionId(self.id), Lines(self.lines));
+        valid.then_some(Piece { id, bytes: self.bytes, align: self.align, references, lines })
     }
 }
 
@@ -353,6 +357,7 @@ mod tests {
                 id: FunctionId(9),
                 bytes: (0..10).collect(),
                 align: 16,
+                lines: Lines(vec![[0, 0], [4, 7]]),
                 references: vec![
                     reference(Link::Distance, Target::Function(FunctionId(5))),
                     reference(Link::Address, Target::Own(-123_456_789_012)),

@@ -20,6 +20,7 @@ mod identity;
 mod inline;
 mod kept;
 mod layout;
+mod lines;
 mod lockstep;
 mod op;
 mod opcode;
@@ -49,6 +50,7 @@ use code::{Image, Importer, Piece};
 use emit::{Context, Emitter, Facts};
 use kept::{Compiled, Shelf};
 use layout::SharedLayout;
+use lines::Origins;
 use rgpu_image::ptx::ast::{Function, FunctionId, Module, Space};
 use signature::{Shape, Table};
 use unit::Unit;
@@ -107,6 +109,8 @@ pub struct Environment {
     pub globals: HashMap<String, u64>,
     /// What compiled code calls.
     pub helpers: abi::Helpers,
+    /// What is looked at while kernels run.
+    pub checks: abi::Checks,
 }
 
 /// A program with the addresses of its variables fixed.
@@ -314,7 +318,8 @@ impl Linked {
             Ok((function, facts))
         };
         let role = |facts: &Facts| Role::Kernel { frame: vars.frame, state: facts.state_bytes };
-        let (piece, facts) = code::compile(id, emit, role, &around).map_err(|e| e.of(kernel, kernel))?;
+        let (piece, facts) =
+            code::compile(id, emit, role, &around, kernel).map_err(|e| e.of(kernel, kernel))?;
         pieces.push(piece);
 
         for &callee in &bodies.functions {
@@ -331,7 +336,8 @@ impl Linked {
                 Ok((function, ()))
             };
             let role = |(): &()| Role::Function { arguments: called.arguments.clone() };
-            let (piece, ()) = code::compile(callee, emit, role, &around).map_err(|e| e.of(body, kernel))?;
+            let (piece, ()) =
+                code::compile(callee, emit, role, &around, body).map_err(|e| e.of(body, kernel))?;
             pieces.push(piece);
         }
 
@@ -373,7 +379,7 @@ impl Linked {
             reserved_shared: compiled.reserved_shared,
             cuts: compiled.cuts,
             matrix_ops: operations.collect::<Result<_, _>>()?,
-            code: Arc::new(image),
+            code: Arc::new(Origins { image: Arc::new(image), source: self.unit.locations.clone() }),
         })
     }
 }

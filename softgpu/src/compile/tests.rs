@@ -237,9 +237,15 @@ fn refuses_what_it_does_not_know() {
         globaltimer: 0,
         clock: 0,
         device_runtime: 0,
+        check: 0,
     };
     let arena = rgpu_device::Range { base: 1 << 40, size: 1 << 40 };
-    let linked = program.link(super::Environment { arena, globals: Default::default(), helpers });
+    let linked = program.link(super::Environment {
+        arena,
+        globals: Default::default(),
+        helpers,
+        checks: Default::default(),
+    });
     let error = linked.kernel(0).err().unwrap();
     assert_eq!(refusal.as_ref(), Some(&error));
     assert_eq!(error.code, rgpu_device::Code::InvalidPtx);

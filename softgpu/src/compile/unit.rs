@@ -16,7 +16,7 @@ use super::vars::Vars;
 use super::verify::Callee;
 use crate::abi::device_runtime::DeviceCall;
 use rgpu_image::ptx::ast::{
-    Function, FunctionId, Instruction, Module, Operand, Statement, Symbol, Type, Variable,
+    Function, FunctionId, Instruction, Locations, Module, Operand, Statement, Symbol, Type, Variable,
 };
 
 /// Forms that no text contains but that inlining needs. The module's own are numbered after them.
@@ -93,6 +93,8 @@ pub(super) struct Unit {
     uncallable: HashMap<u32, FunctionId>,
     /// The number that stands for the address of the first of `referenced`.
     first_pointer: u64,
+    /// What the text tells about the program's source.
+    pub locations: Arc<Locations>,
 }
 
 /// The function that a name means in the end.
@@ -154,6 +156,7 @@ impl Unit {
         let forms: Vec<Form> = module.forms.iter().map(|text| Form::parse(text)).collect();
         let ops = decode_all(&mut module, &forms)?;
         super::lockstep::insert(&mut module, &forms, &ops);
+        let locations = Arc::new(std::mem::take(&mut module.locations));
         let referenced = referenced(&module, &ops);
         // Numbers that stand for functions are never used twice in a process, so that a pointer to
         // another module's function is noticed.
@@ -183,6 +186,7 @@ impl Unit {
             shapes: HashMap::new(),
             uncallable: HashMap::new(),
             first_pointer,
+            locations,
         };
         unit.check_calls()?;
         unit.addressed = unit.referenced.iter().copied().filter(|id| unit.is_callable(*id)).collect();

@@ -1,18 +1,23 @@
 //! Running one block to its end, through all its cuts.
 
+mod checked;
+
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use rgpu_device::{Code, Error, Range, Result};
 
 use super::barrier::Barriers;
-use super::fault::{Fault, Guard};
+use super::check::BlockChecker;
+use super::fault::{self, Fault, Guard};
 use super::grid::Grid;
 use super::slot::Slot;
 use super::warp::{self, lanes};
 use crate::abi::{
     ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, STOP_EXIT,
-    STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_MISALIGNED, TRAP_STACK, WARP,
+    STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_LINE, TRAP_MISALIGNED,
+    TRAP_STACK, Thread, WARP,
 };
 
 /// How far a block has come.
@@ -32,6 +37,23 @@ pub(super) struct Context {
     pub guard: *mut Guard,
     /// All memory that kernels may touch, and so all that may be read for them.
     pub arena: Range,
+    /// What looks at the block, if anything does.
+    pub check: Option<RefCell<BlockChecker>>,
+    /// The address of the first thread, and the local memory of all.
+    first: *const Thread,
+    local: Range,
+}
+
+impl Context {
+    /// A thread's number in its block.
+    pub(super) fn index_of(&self, thread: &Thread) -> usize {
+        (std::ptr::from_ref(thread) as usize - self.first as usize) / size_of::<Thread>()
+    }
+
+    /// Whether an address lies in the local memory of one of the block's threads.
+    pub(super) fn is_local(&self, address: u64) -> bool {
+        self.local.contains(address, 1)
+    }
 }
 
 /// The lanes of a warp, by what they are doing.
@@ -78,7 +100,11 @@ impl Resident {
             cursor: std::ptr::null_mut(),
             executor: std::ptr::null_mut(),
         });
-        let context = Box::new(Context { grid, guard: std::ptr::null_mut(), arena: slot.arena() });
+        let check =
+            grid.checker.as_ref().map(|checker| RefCell::new(BlockChecker::new(checker.clone(), &grid)));
+        let (arena, guard) = (slot.arena(), std::ptr::null_mut());
+        let (first, local) = (slot.threads.as_ptr(), slot.local());
+        let context = Box::new(Context { grid, guard, arena, check, first, local });
         let mut resident =
             Self { slot, block, context, warps: Vec::new(), barriers: Box::new(Barriers::new()) };
         resident.rewind();
@@ -97,6 +123,9 @@ impl Resident {
     }
 
     fn rewind(&mut self) {
+        if let Some(check) = &self.context.check {
+            check.borrow_mut().begin();
+        }
         if self.context.grid.kernel.reserved_shared {
             let reserved = self.slot.window + u64::from(RESERVED_SHARED_AT);
             // SAFETY: it is the end of the slot's window, which is accessible, and no thread runs.
@@ -120,6 +149,7 @@ impl Resident {
     pub(super) fn step(&mut self, guard: &mut Guard) -> Result<Progress> {
         self.context.guard = guard;
         self.block.executor = (&raw mut *self.context).cast();
+        guard.runs(self.context.grid.id);
         if !self.context.grid.has_cuts {
             let count = self.slot.threads.len();
             self.run(guard, 0, count)?;
@@ -164,6 +194,9 @@ impl Resident {
                 yielded |= warp.yielded;
                 warp.ready = std::mem::take(&mut warp.yielded);
             }
+            if yielded != 0 && guard.is_overdue() {
+                return Err(self.overdue());
+            }
             return if yielded != 0 { Ok(Progress::Yielded) } else { Err(self.deadlock()) };
         }
     }
@@ -205,6 +238,7 @@ impl Resident {
             && self.barriers.is_untouched(first.op[0])
         {
             // All have arrived at once: all stay ready.
+            self.look_at_whole_barrier();
             return Ok(());
         }
         for w in 0..self.warps.len() {
@@ -341,6 +375,7 @@ impl Resident {
         if !self.barriers.is_complete(number, self.warps.iter().map(|w| w.alive)) {
             return false;
         }
+        self.look_at_barrier(number);
         let outcome = self.barriers.complete(number);
         let mut any = false;
         for w in 0..self.warps.len() {
@@ -407,6 +442,7 @@ impl Resident {
     }
 
     fn execute(&mut self, w: usize, kind: CutKind, group: u32) {
+        self.look_at_warp(w, kind, group);
         let first = w * WARP;
         let end = (first + WARP).min(self.slot.threads.len());
         if let CutKind::Matrix(index) = kind {
@@ -425,9 +461,13 @@ impl Resident {
     }
 
     fn failure(&self, code: Code, what: &str, line: Option<u32>) -> Error {
-        let name = &self.context.grid.kernel.name;
+        let kernel = &self.context.grid.kernel;
+        let name = &kernel.name;
         let [x, y, z] = self.block.ctaid;
-        let line = line.filter(|&l| l != 0).map(|l| format!(", PTX line {l}")).unwrap_or_default();
+        let line = line.filter(|&line| line != 0).map_or_else(String::new, |line| {
+            let source = kernel.code.source(line).map_or_else(String::new, |source| format!(" ({source})"));
+            format!(", PTX line {line}{source}")
+        });
         // SAFETY: the cursor is null or a thread of this block.
         let thread = unsafe { self.block.cursor.as_ref() }
             .map(|t| format!(", thread ({}, {}, {})", t.tid[0], t.tid[1], t.tid[2]))
@@ -445,13 +485,34 @@ impl Resident {
             TRAP_ADDRESS => (Code::IllegalAddress, "Illegal address"),
             _ => (Code::LaunchFailed, "Unknown trap"),
         };
-        self.failure(code, what, None)
+        // SAFETY: the cursor is null or a thread of this block.
+        let line = unsafe { self.block.cursor.as_ref() }.map(|thread| thread.op[TRAP_LINE] as u32);
+        self.failure(code, what, line)
+    }
+
+    fn too_long(&self, line: Option<u32>) -> Error {
+        let what = self.context.grid.too_long.as_deref().unwrap_or("The kernel was ended");
+        self.failure(Code::LaunchTimeout, what, line)
+    }
+
+    /// Threads let others go first, and have done so for too long.
+    fn overdue(&mut self) -> Error {
+        let cuts = &self.context.grid.kernel.cuts;
+        let yields =
+            |stop: u32| cuts.get((stop as usize).wrapping_sub(1)).filter(|c| c.kind == CutKind::Yield);
+        let found = self.slot.threads.iter().find_map(|t| Some((t, yields(t.stop)?.line)));
+        let line = found.map(|(thread, line)| {
+            self.block.cursor = std::ptr::from_ref(thread).cast_mut();
+            line
+        });
+        self.too_long(line)
     }
 
     fn fault(&self, fault: Fault) -> Error {
         let how = if fault.write { "write to" } else { "read of" };
+        let line = self.context.grid.kernel.code.line_at(fault.at);
         if fault.impossible {
-            return self.trap(TRAP_MISALIGNED);
+            return self.failure(Code::MisalignedAddress, "Misaligned address", line);
         }
         match fault.signal {
             // An offset may lead to either side of the address that stands for all outside of the arena.
@@ -459,24 +520,25 @@ impl Resident {
                 self.failure(
                     Code::IllegalAddress,
                     &format!("Illegal address ({how} memory that is not the device's)"),
-                    None,
+                    line,
                 )
             }
             // Compiled code confines its accesses to the arena; what is left is its own stack.
             libc::SIGSEGV if !self.slot.is_device_address(fault.address) => {
-                self.failure(Code::HardwareStackError, "Stack overflow (too many nested calls)", None)
+                self.failure(Code::HardwareStackError, "Stack overflow (too many nested calls)", line)
             }
             libc::SIGSEGV => self.failure(
                 Code::IllegalAddress,
                 &format!("Illegal address ({how} {:#x})", fault.address),
-                None,
+                line,
             ),
             libc::SIGBUS => self.failure(
                 Code::OutOfMemory,
                 &format!("The machine has no memory left for {:#x}", fault.address),
-                None,
+                line,
             ),
-            _ => self.failure(Code::IllegalInstruction, "Illegal instruction", None),
+            signal if signal == fault::end_signal() => self.too_long(line),
+            _ => self.failure(Code::IllegalInstruction, "Illegal instruction", line),
         }
     }
 

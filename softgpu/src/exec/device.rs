@@ -6,12 +6,13 @@ use std::sync::mpsc;
 
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, GlobalKind, Handle, HostData,
-    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryToken, ModuleInfo, Ordinal,
-    Range, Region, Result, Seat, Target,
+    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, MemoryToken,
+    ModuleInfo, Ordinal, Range, Region, Result, Seat, Target,
 };
 
 use super::SoftGpu;
 use super::arena::Arena;
+use super::check::Check;
 use super::heap::Heap;
 use super::launch::{LaunchWork, MAX_STACK};
 use super::lending;
@@ -25,6 +26,7 @@ use super::stream::{Actions, Key, Point, Work};
 use super::transfer::Transfer;
 use super::words::Words;
 use super::{info, worker};
+use crate::abi::Checks;
 use crate::library::Libraries;
 
 fn invalid<T>(what: impl Into<String>) -> Result<T> {
@@ -269,6 +271,9 @@ impl Device for SoftGpu {
     }
 
     fn written_in_place(&self, dst: Region, host_addr: u64, id: u64) {
+        if let Some(checker) = &self.shared.checker {
+            checker.written(Range { base: dst.addr, size: dst.bytes().unwrap_or(0) });
+        }
         if let Ok(runtime) = self.shared.runtime()
             && !runtime.mirror.is_empty()
         {
@@ -346,8 +351,12 @@ impl Device for SoftGpu {
             if checked.size == 0 { None } else { Some(memory.allocate_module(ordinal, checked.size)?) }
         };
         let base = room.map_or(0, |r| r.base);
-        let placed =
-            checked.place(base, runtime.arena.whole(), self.shared.host.clone(), |addr, bytes, kind| {
+        let checks = self.shared.config.check.as_ref().map_or_else(Checks::default, Check::compiled);
+        let placed = checked.place(
+            base,
+            (runtime.arena.whole(), checks),
+            self.shared.host.clone(),
+            |addr, bytes, kind| {
                 let mut state = self.shared.lock();
                 let place = memory(&mut state)?.place(Region::linear(addr, bytes.len() as u64))?;
                 if kind == GlobalKind::Managed && place.mirrored {
@@ -357,7 +366,8 @@ impl Device for SoftGpu {
                     unsafe { std::ptr::copy(bytes.as_ptr(), addr as *mut u8, bytes.len()) };
                     Ok(())
                 }
-            });
+            },
+        );
         let mut state = self.shared.lock();
         let variables = room.map(|r| r.base);
         let (module_info, linked) = match placed {
@@ -369,6 +379,12 @@ impl Device for SoftGpu {
             }
         };
         let functions = module_info.functions.clone();
+        if let Some(checker) = &self.shared.checker {
+            for global in module_info.globals.iter().filter(|global| global.size > 0) {
+                let range = Range { base: global.addr, size: global.size };
+                checker.note(MemoryNote::Allocated { range, device: false });
+            }
+        }
         let loaded = Arc::new(Module::new(ordinal, functions, Box::new(linked), variables));
         state.modules.insert(module, loaded);
         Ok(module_info)
@@ -422,6 +438,9 @@ impl Device for SoftGpu {
         let mut state = self.shared.lock();
         let (key, _) = state.streams.open(stream)?;
         let words = Words::new(memory(&mut state)?, ops, !self.shared.config.own_process)?;
+        if let Some(checker) = &self.shared.checker {
+            ops.iter().for_each(|op| checker.written(Range { base: op.addr, size: op.width() }));
+        }
         self.shared.enqueue(state, key, Work::Words(Box::new(words)), &[]);
         Ok(())
     }
@@ -577,6 +596,14 @@ impl Device for SoftGpu {
         }
         state.streams.reset(ordinal);
         Ok(())
+    }
+
+    fn wants_memory_notes(&self) -> bool {
+        self.shared.checker.is_some()
+    }
+
+    fn note_memory(&self, note: MemoryNote) {
+        self.take_note(note);
     }
 
     fn counters(&self) -> Counters {

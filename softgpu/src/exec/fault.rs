@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -26,6 +26,8 @@ pub(super) struct Fault {
     pub write: bool,
     /// Whether the address was none of the processor's at all, and is not known.
     pub impossible: bool,
+    /// Where the machine code was.
+    pub at: u64,
 }
 
 /// `si_code` of a signal that the kernel raised without telling an address: what accesses to addresses that are none raise.
@@ -39,6 +41,10 @@ pub(super) struct Guard {
     mirror: *const Mirror,
     /// Where the thread waits if it is to hold; null where it never is.
     seat: *const Seat,
+    /// The launch that the compiled code belongs to.
+    running: u64,
+    /// The launch that is to end; null where none ever is.
+    overdue: *const AtomicU64,
     alternate: *mut c_void,
     /// Where the thread's stack ends.
     stack: u64,
@@ -67,9 +73,11 @@ impl Guard {
         let mut guard = Box::new(Self {
             landing: Landing::new(),
             active: false,
-            fault: Fault { signal: 0, address: 0, write: false, impossible: false },
+            fault: Fault { signal: 0, address: 0, write: false, impossible: false, at: 0 },
             mirror,
             seat: std::ptr::null(),
+            running: 0,
+            overdue: std::ptr::null(),
             alternate: std::ptr::null_mut(),
             stack: arch::stack_end(),
         });
@@ -98,6 +106,24 @@ impl Guard {
     /// as the guard.
     pub(super) fn hold_at(&mut self, seat: *const Seat) {
         self.seat = seat;
+    }
+
+    /// From now on compiled code on this thread is left when [`end_signal`] comes and its launch is the one that `overdue` says. That
+    /// must live as long as the guard.
+    pub(super) fn end_at(&mut self, overdue: *const AtomicU64) {
+        self.overdue = overdue;
+    }
+
+    /// Says to which launch the code belongs that is called from now on.
+    pub(super) fn runs(&mut self, launch: u64) {
+        self.running = launch;
+    }
+
+    /// Whether the launch that it runs is to end.
+    pub(super) fn is_overdue(&self) -> bool {
+        // SAFETY: it lives as long as the guard, if it is there.
+        let overdue = unsafe { self.overdue.as_ref() };
+        self.running != 0 && overdue.is_some_and(|overdue| overdue.load(Ordering::Acquire) == self.running)
     }
 
     /// Calls `function(a, b, c)`, compiled code that owns nothing, and ends it at its first fault.
@@ -239,7 +265,9 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
                 return;
             }
         }
-        (*guard).fault = Fault { signal, address, write, impossible: memory && (*info).si_code == SI_KERNEL };
+        let impossible = memory && (*info).si_code == SI_KERNEL;
+        let at = arch::program_counter(context);
+        (*guard).fault = Fault { signal, address, write, impossible, at };
         (*guard).active = false;
         arch::leave(&raw mut (*guard).landing, context);
     }
@@ -271,6 +299,40 @@ extern "C" fn hold(_signal: i32) {
             (*(*guard).seat).wait();
             *libc::__errno_location() = errno;
         }
+    }
+}
+
+/// The signal that makes compiled code end.
+pub(super) fn end_signal() -> i32 {
+    libc::SIGRTMIN() + 4
+}
+
+/// Installs the handler of [`end_signal`].
+pub(super) fn install_end() {
+    // SAFETY: plain signal calls; the handler below does only what is allowed there.
+    unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = end as *const () as usize;
+        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        libc::sigaction(end_signal(), &new, std::ptr::null_mut());
+    }
+}
+
+extern "C" fn end(signal: i32, _info: *mut libc::siginfo_t, context: *mut c_void) {
+    let guard = CURRENT.get();
+    // SAFETY: `CURRENT` is this thread's own living guard or null, and what it refers to lives as long. Compiled code may be
+    // abandoned anywhere.
+    unsafe {
+        if guard.is_null() || !(*guard).active || (*guard).overdue.is_null() || (*guard).running == 0 {
+            return;
+        }
+        if (*(*guard).overdue).load(Ordering::Acquire) != (*guard).running {
+            return;
+        }
+        let at = arch::program_counter(context);
+        (*guard).fault = Fault { signal, address: 0, write: false, impossible: false, at };
+        (*guard).active = false;
+        arch::leave(&raw mut (*guard).landing, context);
     }
 }
 
@@ -332,10 +394,11 @@ mod tests {
             // SAFETY: the same, at an address that is never mapped.
             let bad =
                 unsafe { guard.call(poke as *const c_void, 0x18 as *mut c_void, 1, std::ptr::null_mut()) };
-            assert_eq!(
-                bad,
-                Err(Fault { signal: libc::SIGSEGV, address: 0x18, write: true, impossible: false })
-            );
+            let Err(fault) = bad else { panic!("nothing faulted") };
+            assert_eq!((fault.signal, fault.address), (libc::SIGSEGV, 0x18));
+            assert!(fault.write && !fault.impossible);
+            let function = poke as *const () as u64;
+            assert!((function..function + 4096).contains(&fault.at), "{:#x} is not in `poke`", fault.at);
             // SAFETY: the destination is valid, the source never mapped.
             assert!(!unsafe { guard.copy(&raw mut word as u64, 0x20, 8) });
             let none = crate::abi::MISALIGNED_ADDRESS as *mut c_void;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rgpu_device::{Error, Host, Ordinal};
 
+use super::check::Checker;
 use super::device_runtime::{About, Descendant, Launches};
 use super::heap::Heap;
 use super::modules::{Cost, Module};
@@ -64,6 +65,10 @@ pub(super) struct GridSpec {
     pub launches: Mutex<Launches>,
     /// What comes behind it before its stream goes on: it is one of another grid's launches.
     pub behind: Mutex<VecDeque<Descendant>>,
+    /// What to say where it has run for too long, if there is a limit.
+    pub too_long: Option<Arc<str>>,
+    /// What looks at it, if anything does.
+    pub checker: Option<Arc<Checker>>,
 }
 
 /// A kernel that is being executed: what was launched, and how far it is.
@@ -83,6 +88,7 @@ pub(super) struct Grid {
     next: AtomicU64,
     finished: AtomicU64,
     abort: AtomicBool,
+    bad: AtomicBool,
     error: Mutex<Option<Error>>,
     output: Mutex<Vec<u8>>,
 }
@@ -113,6 +119,7 @@ impl Grid {
             next: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             abort: AtomicBool::new(false),
+            bad: AtomicBool::new(false),
             error: Mutex::new(None),
             output: Mutex::new(Vec::new()),
         }
@@ -130,6 +137,11 @@ impl Grid {
     /// Whether all blocks have begun.
     pub(super) fn exhausted(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.total
+    }
+
+    /// Whether any block has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.next.load(Ordering::Relaxed) > 0
     }
 
     /// Roughly how many blocks have not begun.
@@ -204,6 +216,16 @@ impl Grid {
     /// Whether running blocks should end.
     pub(super) fn aborted(&self) -> bool {
         self.abort.load(Ordering::Relaxed)
+    }
+
+    /// An access was found to be wrong.
+    pub(super) fn note_bad_access(&self) {
+        self.bad.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether any was.
+    pub(super) fn has_bad_accesses(&self) -> bool {
+        self.bad.load(Ordering::Relaxed)
     }
 
     /// What went wrong.

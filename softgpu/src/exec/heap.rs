@@ -19,9 +19,10 @@ struct HeapState {
     open: u64,
     /// Free pieces by offset; neighbours are always merged.
     free: BTreeMap<u64, u64>,
-    used: BTreeMap<u64, u64>,
     /// Texts that were asked for, and where they are.
     texts: HashMap<&'static str, u64>,
+    /// Pieces in use by offset: their size, and how much of it was asked for.
+    used: BTreeMap<u64, (u64, u64)>,
 }
 
 /// One device's heap. The bookkeeping is out of the kernels' reach.
@@ -70,7 +71,7 @@ impl Heap {
         if room > size {
             state.free.insert(offset + size, room - size);
         }
-        state.used.insert(offset, size);
+        state.used.insert(offset, (size, bytes));
         self.range.base + offset
     }
 
@@ -97,9 +98,17 @@ impl Heap {
     pub(super) fn free(&self, addr: u64) -> bool {
         let mut state = self.state.lock();
         let Some(offset) = addr.checked_sub(self.range.base) else { return false };
-        let Some(size) = state.used.remove(&offset) else { return false };
+        let Some((size, _)) = state.used.remove(&offset) else { return false };
         give(&mut state.free, offset, size);
         true
+    }
+
+    /// Whether so many bytes lie in a piece that is in use.
+    pub(super) fn contains(&self, addr: u64, len: u64) -> bool {
+        let Some(at) = addr.checked_sub(self.range.base) else { return false };
+        let state = self.state.lock();
+        let found = state.used.range(..=at).next_back();
+        found.is_some_and(|(&offset, &(_, asked))| at - offset <= asked && len <= asked - (at - offset))
     }
 
     /// Forgets everything.

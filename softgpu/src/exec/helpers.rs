@@ -6,10 +6,11 @@ use rgpu_device::Range;
 
 use super::arch;
 use super::block::Context;
+use super::check::Place;
 use super::device_runtime;
 use super::fault::Guard;
 use super::printf::{self, Failure, Memory};
-use crate::abi::{Block, Helpers, PRINTF_BAD_ADDRESS};
+use crate::abi::{Access, Block, Helpers, PRINTF_BAD_ADDRESS};
 
 /// Their addresses.
 pub(super) fn addresses() -> Helpers {
@@ -21,6 +22,7 @@ pub(super) fn addresses() -> Helpers {
         globaltimer: globaltimer as *const () as usize,
         clock: clock as *const () as usize,
         device_runtime: device_runtime::call as *const () as usize,
+        check: check as *const () as usize,
     }
 }
 
@@ -91,7 +93,17 @@ extern "C" fn malloc(block: *mut Block, bytes: u64) -> u64 {
 
 extern "C" fn free(block: *mut Block, addr: u64) {
     // SAFETY: called by compiled code with its own block.
-    unsafe { with(block, |context, _| context.grid.heap.free(addr)) };
+    unsafe {
+        let place = Place { block: &*block, thread: &*(*block).cursor };
+        with(block, |context, _| {
+            if !context.grid.heap.free(addr)
+                && addr != 0
+                && let Some(check) = &context.check
+            {
+                check.borrow_mut().bad_free(context, &place, addr);
+            }
+        });
+    };
 }
 
 extern "C" fn assertfail(block: *mut Block, message: u64, file: u64, line: u32, function: u64) {
@@ -115,6 +127,17 @@ extern "C" fn assertfail(block: *mut Block, message: u64, file: u64, line: u32, 
                 .as_bytes(),
             );
         });
+    }
+}
+
+extern "C" fn check(block: *mut Block, address: u64, what: u64) -> u64 {
+    // SAFETY: called by compiled code with its own block, whose cursor is its running thread.
+    unsafe {
+        let place = Place { block: &*block, thread: &*(*block).cursor };
+        with(block, |context, _| match &context.check {
+            Some(check) => check.borrow_mut().access(context, &place, address, Access::unpack(what)),
+            None => address,
+        })
     }
 }
 

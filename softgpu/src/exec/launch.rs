@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use rgpu_device::{Code, DeviceInfo, Error, FunctionInfo, Host, Launch, LaunchLimits, Ordinal, Result};
 
 use super::arena::{LOCAL, PARAM_BYTES};
+use super::check::Checker;
 use super::device_runtime::{About, Descendant};
 use super::grid::{Grid, GridSpec};
 use super::heap::Heap;
@@ -51,6 +52,10 @@ pub(super) struct Site {
     pub devices: Arc<[DeviceInfo]>,
     /// What comes behind it before its stream goes on.
     pub behind: VecDeque<Descendant>,
+    /// What to say where the kernel has run for too long, if there is a limit.
+    pub too_long: Option<Arc<str>>,
+    /// What looks at the kernel, if anything does.
+    pub checker: Option<Arc<Checker>>,
 }
 
 /// Bytes of local memory from one thread to the next: the kernel's own, and a stack twice as large as asked
@@ -134,6 +139,8 @@ impl LaunchWork {
             heap: site.heap,
             host: site.host,
             origin: (self.module, self.function),
+            too_long: site.too_long,
+            checker: site.checker,
         }))
     }
 }

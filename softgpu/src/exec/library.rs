@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use rgpu_device::{Code, Error, Ordinal, Region, Result};
+use rgpu_device::{Code, Error, Ordinal, Range, Region, Result};
 
+use super::check::Checker;
 use super::contained::contained;
 use super::memory::Memory;
 use super::mirror::Mirror;
@@ -64,6 +65,7 @@ impl Running {
         (key, ordinal): (Key, Ordinal),
         mirror: &Mirror,
         threads: usize,
+        checker: Option<&Checker>,
     ) -> Result<Arc<Self>> {
         let mut pointers = Vec::with_capacity(work.mirrored.len());
         let mut copies = Vec::new();
@@ -84,6 +86,10 @@ impl Running {
             mirror.read(operand.addr, unsafe { std::slice::from_raw_parts_mut(at, length) })?;
             pointers.push(at);
             copies.push(copy);
+        }
+        if let Some(checker) = checker {
+            let written = work.plan.operands.iter().filter(|operand| operand.written);
+            written.for_each(|o| checker.written(Range { base: o.addr, size: o.bytes }));
         }
         let pieces = work.plan.computation.pieces(threads).max(1);
         let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -176,8 +182,10 @@ impl Shared {
     }
 
     fn begin_or_end(self: &Arc<Self>, work: LibraryWork, at: (Key, Ordinal)) -> Option<Arc<Running>> {
-        let begun =
-            self.runtime().and_then(|runtime| Running::begin(work, at, &runtime.mirror, self.workers));
+        let checker = self.checker.as_deref();
+        let begun = self
+            .runtime()
+            .and_then(|runtime| Running::begin(work, at, &runtime.mirror, self.workers, checker));
         match begun {
             Ok(running) => {
                 if running.is_shared() {

@@ -10,6 +10,7 @@ mod arch;
 mod arena;
 mod barrier;
 mod block;
+mod check;
 mod contained;
 mod device;
 mod device_runtime;
@@ -35,14 +36,17 @@ mod stream;
 mod tests;
 mod transfer;
 mod warp;
+mod watchdog;
 mod words;
 mod worker;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rgpu_device::{Code, Error, Host, Pacer, Result};
 
 use crate::library::Libraries;
+pub use check::Check;
 use shared::Shared;
 
 /// How a software GPU is to look and what it may use.
@@ -71,6 +75,10 @@ pub struct Config {
     /// Whether an access to a page of 4 KiB beside an allocation is an error. A GPU looks at pages of 2 MiB; so it is here without this,
     /// where such an access reaches memory of nobody's ([`nearby`]).
     pub exact_bounds: bool,
+    /// How long a kernel may run: one that runs for longer ends with [`Code::LaunchTimeout`]. Without it, for ever.
+    pub kernel_limit: Option<Duration>,
+    /// What is looked at while kernels run, if anything is.
+    pub check: Option<Check>,
     /// The mathematical libraries that it has.
     pub libraries: Option<&'static dyn Libraries>,
 }
@@ -88,6 +96,8 @@ impl Default for Config {
             name: "rgpu software GPU".into(),
             own_process: false,
             exact_bounds: false,
+            kernel_limit: None,
+            check: None,
             libraries: None,
         }
     }
@@ -165,7 +175,11 @@ impl SoftGpu {
         let config = Config { memory_bytes_per_device: config.memory_bytes_per_device & !4095, ..config };
         let governor = pacer.map(|pacer| governor::Governor::start(pacer, config.devices, workers));
         let shared = Shared::new(config, workers, host, governor.transpose()?);
-        Ok(Arc::new(SoftGpu { shared: Arc::new(shared) }))
+        let shared = Arc::new(shared);
+        if let Some(watchdog) = &shared.watchdog {
+            watchdog.start(&shared)?;
+        }
+        Ok(Arc::new(SoftGpu { shared }))
     }
 }
 

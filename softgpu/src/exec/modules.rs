@@ -182,11 +182,12 @@ impl Checked {
             .collect()
     }
 
-    /// Links the program, whose compiled kernels the host keeps; `write` stores initial values.
+    /// Links the program, whose compiled kernels the host keeps; `write` stores initial values. What `checks` says is looked at while
+    /// its kernels run.
     pub(super) fn place(
         self,
         base: u64,
-        arena: Range,
+        (arena, checks): (Range, abi::Checks),
         host: Arc<dyn Host>,
         mut write: impl FnMut(u64, &[u8], GlobalKind) -> Result<()>,
     ) -> Result<(ModuleInfo, Linked)> {
@@ -225,7 +226,7 @@ impl Checked {
             }
         }
         let info = ModuleInfo { functions: self.program.functions(), globals: infos };
-        let environment = Environment { arena, globals: addresses, helpers: helpers::addresses() };
+        let environment = Environment { arena, globals: addresses, helpers: helpers::addresses(), checks };
         Ok((info, self.program.link(environment).keep(host, self.identity)))
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rgpu_device::{Code, CopySink, Counters, DeviceInfo, Error, Handle, Host, LaunchLimits, Ordinal, Result};
 
 use super::arena::{Arena, PARAM_SLOTS};
+use super::check::Checker;
 use super::device_runtime::{Descendant, Descent};
 use super::governor::Governor;
 use super::grid::Grid;
@@ -23,6 +24,7 @@ use super::mirror::Mirror;
 use super::modules::Module;
 use super::stream::{Actions, Key, Streams, Work};
 use super::transfer::Transfer;
+use super::watchdog::Watchdog;
 use super::{Config, fault, info, worker};
 
 /// Copies up to this size are made by the caller, when it is their turn at once.
@@ -92,6 +94,11 @@ pub(super) struct Shared {
     pub tickets: Tickets,
     /// What holds the workers back, if anything does.
     pub governor: Option<Arc<Governor>>,
+    /// What ends kernels that run for too long, if anything does.
+    pub watchdog: Option<Arc<Watchdog>>,
+    too_long: Option<Arc<str>>,
+    /// What looks at kernels, if anything does.
+    pub checker: Option<Arc<Checker>>,
     runtime: OnceLock<Runtime>,
     state: Mutex<DeviceState>,
     wake: Condvar,
@@ -201,6 +208,8 @@ impl Shared {
         let devices: Arc<[_]> =
             (0..config.devices).map(|ordinal| info::describe(&config, workers, ordinal)).collect();
         let limits = LaunchLimits::new(&devices[0]);
+        let watchdog = config.kernel_limit.map(Watchdog::new);
+        let checker = config.check.clone().map(Checker::new);
         Self {
             config,
             workers,
@@ -209,6 +218,9 @@ impl Shared {
             host,
             tickets: Tickets::default(),
             governor,
+            too_long: watchdog.as_ref().map(|watchdog| watchdog.words().into()),
+            watchdog,
+            checker,
             runtime: OnceLock::new(),
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -277,6 +289,9 @@ impl Shared {
     }
 
     fn make(self: &Arc<Self>, key: Key, transfer: Transfer, next: bool) -> Option<Job> {
+        if let Some(checker) = &self.checker {
+            checker.transferred(&transfer);
+        }
         let (result, sink) = match self.runtime() {
             // SAFETY: the regions were checked against the table of memory when the copy was enqueued, and
             // memory is unmapped after the work that was enqueued before its release.
@@ -501,6 +516,8 @@ impl Shared {
                 limits: self.limits,
                 devices: self.devices.clone(),
                 behind,
+                too_long: self.too_long.clone(),
+                checker: self.checker.clone(),
             })
         });
         match grid {
@@ -587,7 +604,10 @@ impl Shared {
 
     fn grid_is_done(self: &Arc<Self>, grid: &Arc<Grid>, next: bool) -> Option<Job> {
         grid.flush();
-        let error = grid.take_error();
+        let mut error = grid.take_error();
+        if let Some(checker) = &self.checker {
+            error = checker.ended(grid, error);
+        }
         let mut actions = Actions::default();
         let mut state = self.lock();
         state.active.retain(|g| !Arc::ptr_eq(g, grid));
@@ -627,6 +647,11 @@ impl Shared {
         drop(state);
         self.act(actions);
         job
+    }
+
+    /// The first kernel that is executing and of which this holds.
+    pub(super) fn executing(&self, which: impl Fn(&Arc<Grid>) -> bool) -> Option<Arc<Grid>> {
+        self.lock().active.iter().find(|grid| which(grid)).cloned()
     }
 
     /// Ends all work of an ordinal and waits until none is left.

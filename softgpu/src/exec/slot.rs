@@ -100,6 +100,11 @@ impl Slot {
         self.arena.whole()
     }
 
+    /// The local memory of all its threads.
+    pub(super) fn local(&self) -> Range {
+        Range { base: self.arena.local(self.index), size: LOCAL }
+    }
+
     /// Whether an address is the device's, mapped or not.
     pub(super) fn is_device_address(&self, addr: u64) -> bool {
         self.arena().contains(addr, 1)

@@ -101,8 +101,7 @@ impl Shared {
         }
         let shared = self.clone();
         let what = "streams' memory operations";
-        if let Err(error) = worker::spawn_masked("rgpu-mem-ops", STACK, None, what, move || shared.look_on())
-        {
+        if let Err(error) = worker::spawn_masked("rgpu-mem-ops", STACK, &[], what, move || shared.look_on()) {
             state.looker = false;
             (0..self.config.devices).for_each(|ordinal| state.streams.fail(ordinal, error.clone()));
             let mut actions = Actions::default();

@@ -41,14 +41,16 @@ struct Worker {
 /// Starts a worker. It blocks all signals but those that faults raise.
 pub(super) fn spawn(shared: Arc<Shared>, index: u32) -> Result<()> {
     let hold = shared.governor.as_ref().map(|_| fault::hold_signal());
-    spawn_masked(&format!("rgpu-worker-{index}"), STACK, hold, "kernels", move || run(shared, index))
+    let end = shared.watchdog.as_ref().map(|_| fault::end_signal());
+    let also: Vec<_> = hold.into_iter().chain(end).collect();
+    spawn_masked(&format!("rgpu-worker-{index}"), STACK, &also, "kernels", move || run(shared, index))
 }
 
-/// Starts a thread that blocks all signals but those that faults raise, and `also` that one.
+/// Starts a thread that blocks all signals but those that faults raise, and `also` these.
 pub(super) fn spawn_masked(
     name: &str,
     stack: usize,
-    also: Option<libc::c_int>,
+    also: &[libc::c_int],
     what_for: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<()> {
@@ -58,7 +60,7 @@ pub(super) fn spawn_masked(
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
-        for signal in faults.into_iter().chain(also) {
+        for signal in faults.into_iter().chain(also.iter().copied()) {
             libc::sigdelset(&mut all, signal);
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
@@ -83,6 +85,10 @@ fn run(shared: Arc<Shared>, index: u32) {
     if let Some((_, seat)) = &held {
         guard.hold_at(Arc::as_ptr(seat));
     }
+    let place = shared.watchdog.as_ref().map(|watchdog| {
+        guard.end_at(watchdog.overdue());
+        watchdog.sit()
+    });
     let (residents, free) = (Vec::new(), Vec::new());
     let mut worker =
         Worker { shared: shared.clone(), index, guard, residents, free, opened: 0, next: None, held };
@@ -107,6 +113,7 @@ fn run(shared: Arc<Shared>, index: u32) {
     if let Some((governor, seat)) = &worker.held {
         governor.leave(seat);
     }
+    drop(place);
 }
 
 impl Worker {

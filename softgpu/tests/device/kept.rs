@@ -19,6 +19,16 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    /// What is kept in a folder.
+    pub(crate) fn of(folder: &Folder) -> Self {
+        Self { folder: Some(folder.0.clone()), ..Self::default() }
+    }
+
+    /// How often something was found.
+    pub(crate) fn found(&self) -> u32 {
+        self.found.load(Relaxed)
+    }
+
     fn path(&self, name: &[u8; 32]) -> Option<PathBuf> {
         let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
         Some(self.folder.as_ref()?.join(name))
@@ -38,11 +48,11 @@ impl Code {
     }
 }
 
-/// A folder of this test's own.
-struct Folder(PathBuf);
+/// A folder of a test's own.
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("rgpu-kept-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).unwrap();

@@ -2,13 +2,16 @@
 
 mod abreast;
 mod beside;
+mod check;
 mod escapes;
+mod faults;
 mod grid;
 mod kept;
 mod misaligned;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rgpu_device::{
     Code, Device, HostData, HostTarget, Launch, MemoryKind, ModuleInfo, Range, Region, Result, Target,
@@ -57,13 +60,22 @@ impl Rig {
     }
 
     fn with(code: kept::Code, exact_bounds: bool) -> Self {
+        Self::of(code, Config { exact_bounds, ..Config::default() })
+    }
+
+    /// Ends kernels that run for longer.
+    fn limited(limit: Duration) -> Self {
+        Self::of(kept::Code::default(), Config { kernel_limit: Some(limit), ..Config::default() })
+    }
+
+    fn of(code: kept::Code, config: Config) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0x1800_0000_0000);
         let program = Arc::new(Program { code, ..Program::default() });
         let memory_bytes_per_device = 16 << 20;
-        let config = Config { memory_bytes_per_device, workers: 2, exact_bounds, ..Config::default() };
+        let config = Config { memory_bytes_per_device, workers: 2, ..config };
         let gpu = SoftGpu::open(config, program.clone()).unwrap();
-        let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
-        let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
+        let base = NEXT.fetch_add(1 << 39, Ordering::Relaxed);
+        let plan = gpu.reserve(Range { base, size: 1 << 39 }).unwrap();
         let (memory, managed) = (plan.devices[0].base, plan.shared.base);
         gpu.mem_alloc(0, memory, 1 << 20, MemoryKind::Device).unwrap();
         gpu.mem_alloc(0, managed, 4096, MemoryKind::Mirrored).unwrap();

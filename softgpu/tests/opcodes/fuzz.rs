@@ -132,8 +132,10 @@ fn compile(text: &str) -> Result<(), String> {
         globaltimer: 64,
         clock: 64,
         device_runtime: 64,
+        check: 64,
     };
-    let environment = Environment { arena: Range { base, size: 1 << 40 }, globals, helpers };
+    let environment =
+        Environment { arena: Range { base, size: 1 << 40 }, globals, helpers, checks: Default::default() };
     let count = program.functions().len() as u32;
     let linked = program.link(environment);
     (0..count).try_for_each(|index| linked.kernel(index).map(drop).map_err(|error| error.to_string()))

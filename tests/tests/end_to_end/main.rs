@@ -6,6 +6,7 @@ mod aarch64;
 mod bad_bytes;
 mod bench;
 mod between_servers;
+mod check;
 mod cluster;
 mod containers;
 mod context;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     tests.extend(processes::tests());
     tests.extend(mathematics::tests());
     tests.extend(memory::tests());
+    tests.extend(check::tests());
     tests.extend(modules::tests());
     tests.extend(kept_code::tests());
     tests.extend(several::tests());

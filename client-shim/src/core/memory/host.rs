@@ -199,7 +199,7 @@ impl Memory {
         if mirrored {
             self.devices.shared().mirror_added(kind.is_managed());
         }
-        self.map.insert(allocation);
+        self.add(allocation);
         Ok(base)
     }
 

@@ -159,7 +159,7 @@ impl Memory {
             return Err(error);
         }
         let (addr, id) = (page + handle.offset, self.map.new_id());
-        self.map.insert(Allocation {
+        self.add(Allocation {
             base: addr,
             size: handle.size,
             kept: handle.span,

@@ -4,6 +4,7 @@ mod exhausted;
 mod host;
 pub(crate) mod ipc;
 pub(super) mod map;
+mod notes;
 
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ impl Memory {
     pub(crate) fn alloc_pages(&self, context: &Context, bytes: u64) -> Result<u64> {
         let size = bytes.next_multiple_of(PAGE);
         let (base, kept, backing) = self.place_patiently(context.ordinal, None, size, Backing::Own)?;
-        self.map.insert(Allocation {
+        self.add(Allocation {
             base,
             size: bytes,
             kept,
@@ -73,7 +74,7 @@ impl Memory {
         };
         let placed = self.place_patiently(ordinal, stream, size, backing);
         let (base, kept, backing) = self.explain(ordinal, bytes, placed)?;
-        self.map.insert(Allocation {
+        self.add(Allocation {
             base,
             size: bytes,
             kept,
@@ -198,6 +199,7 @@ impl Memory {
         }
         let freeable = |a: &Allocation| matches!(a.kind, AllocationKind::Device(_) | AllocationKind::Managed);
         let Some(allocation) = self.map.remove_if(addr, freeable) else {
+            self.not_freed(addr);
             return Err(invalid(format!("{addr:#x} was not allocated on a device, or is already free")));
         };
         self.release(&allocation, stream)
@@ -205,6 +207,7 @@ impl Memory {
 
     /// Gives back what was already taken out of the map.
     fn release(&self, a: &Allocation, stream: Option<&Stream>) -> Result<()> {
+        self.going(a.base, stream.filter(|s| s.ordinal == a.ordinal).map(|s| s.handle));
         match a.kind {
             AllocationKind::Device(backing) => {
                 self.ipc_withdraw(a.base)?;
@@ -241,7 +244,7 @@ impl Memory {
 
     /// Makes a module-level variable known.
     pub(crate) fn variable_known(&self, ordinal: Ordinal, context: Raw, addr: u64, size: u64) {
-        self.map.insert(Allocation {
+        self.add(Allocation {
             base: addr,
             size,
             kept: size,
@@ -255,7 +258,9 @@ impl Memory {
 
     /// Forgets a module-level variable.
     pub(crate) fn variable_gone(&self, addr: u64) {
-        self.map.remove_if(addr, |a| a.kind == AllocationKind::Variable);
+        if self.map.remove_if(addr, |a| a.kind == AllocationKind::Variable).is_some() {
+            self.going(addr, None);
+        }
     }
 
     /// `cudaMemGetInfo`.
@@ -400,7 +405,7 @@ impl Memory {
 
     /// The `size` bytes at `addr`, which the device backs, have become accessible there.
     pub(crate) fn mapped(&self, ordinal: Ordinal, addr: u64, size: u64) {
-        self.map.insert(Allocation {
+        self.add(Allocation {
             base: addr,
             size,
             kept: size,
@@ -414,7 +419,9 @@ impl Memory {
 
     /// What was mapped at `addr` is no longer accessible there.
     pub(crate) fn unmapped(&self, addr: u64) {
-        self.map.remove_if(addr, |a| a.kind == AllocationKind::Mapped);
+        if self.map.remove_if(addr, |a| a.kind == AllocationKind::Mapped).is_some() {
+            self.going(addr, None);
+        }
     }
 
     /// Frees everything that a context owns; what a vanished module held is merely forgotten.

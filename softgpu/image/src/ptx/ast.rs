@@ -8,6 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+pub use super::location::{Locations, SourceLine};
 pub use super::types::{Space, Type};
 
 /// Index into [`Function::registers`].
@@ -51,6 +52,8 @@ pub struct Module {
     pub functions: Vec<Function>,
     /// Every distinct opcode with modifiers that occurs in the module, as written: `ld.global.nc.v4.f32`.
     pub forms: Vec<String>,
+    /// Where in the source its lines come from.
+    pub locations: Locations,
 }
 
 impl Module {

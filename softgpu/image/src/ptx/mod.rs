@@ -7,6 +7,7 @@
 pub mod ast;
 mod expression;
 mod lexer;
+mod location;
 mod parser;
 mod special;
 mod types;

@@ -157,6 +157,7 @@ impl<'a> Emitter<'a, '_> {
         let value = self.iconst(types::I32, i64::from(stop));
         self.b.ins().store(trusted(), value, self.thread, offset_of!(abi::Thread, stop) as i32);
         if stop >= abi::STOP_TRAP {
+            self.store_line();
             self.b.ins().return_(&[]);
         } else {
             self.b.ins().jump(latch, &[]);
@@ -166,8 +167,18 @@ impl<'a> Emitter<'a, '_> {
 
     /// Device functions: returns because the thread has stopped.
     pub(crate) fn return_status(&mut self, stop: u32) -> Result<()> {
+        if stop >= abi::STOP_TRAP {
+            self.store_line();
+        }
         let status = self.iconst(types::I32, i64::from(stop.wrapping_add(1)));
         self.return_with(Some(status))
+    }
+
+    /// Says in which line the thread traps.
+    fn store_line(&mut self) {
+        let line = self.iconst(types::I64, i64::from(self.line));
+        let at = super::cuts::operand_offset(abi::TRAP_LINE);
+        self.b.ins().store(trusted(), line, self.thread, at);
     }
 
     fn return_with(&mut self, status: Option<Value>) -> Result<()> {

@@ -252,6 +252,14 @@ impl<'a> Emitter<'a, '_> {
         };
         self.store_op(0, number);
         self.store_op(1, count);
+        if self.cx.env.checks.sync {
+            // The forms that all threads of a warp have to come to together.
+            let aligned = self.iconst(
+                types::I64,
+                i64::from(!self.text.starts_with("barrier.") || self.text.contains(".aligned")),
+            );
+            self.store_op(abi::BARRIER_ALIGNED, aligned);
+        }
         let Some((reduce, destination, predicate)) = reduction else {
             let kind = if arrive { CutKind::BarrierArrive } else { CutKind::Barrier };
             self.stop_here(kind, false, next, &[]);

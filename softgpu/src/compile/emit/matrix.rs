@@ -177,12 +177,13 @@ impl<'a> Emitter<'a, '_> {
         }
         // The first lanes give the addresses of the rows.
         let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
-        let target = self.target_of(place, self.operand(o, 1)?, 16)?;
+        let source = self.operand(o, 1)?;
         let lane = self.thread_field(types::I32, offset_of!(abi::Thread, lane));
         let takes_part = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, lane, i64::from(count) * 8);
         let (load, after) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(takes_part, load, &[], after, &[]);
         self.b.switch_to_block(load);
+        let target = self.target_of(place, source, 16)?;
         let state = self.state_pointer();
         for half in 0..2 {
             let row = self.b.ins().load(types::I64, target.flags, target.base, target.offset + half * 8);
@@ -217,7 +218,7 @@ impl<'a> Emitter<'a, '_> {
         stride: Value,
         size: u32,
         index: u32,
-    ) -> Value {
+    ) -> Result<Value> {
         let each = rows * columns / abi::WARP as u32;
         let lane = self.thread_field(types::I32, offset_of!(abi::Thread, lane));
         let first = self.b.ins().ishl_imm_u(lane, i64::from(each.trailing_zeros()));
@@ -238,12 +239,19 @@ impl<'a> Emitter<'a, '_> {
             let at = self.b.ins().iadd(start, offset);
             let at = self.b.ins().ireduce(types::I32, at);
             let at = self.b.ins().uextend(types::I64, at);
+            if self.looks() {
+                let address = self.b.ins().iadd(window, at);
+                return self.seen(address, size).map(|target| target.base);
+            }
             let window = self.aligned(window, at, size);
-            return self.b.ins().iadd(window, at);
+            return Ok(self.b.ins().iadd(window, at));
         }
         let address = self.b.ins().iadd(base, offset);
+        if self.looks() {
+            return self.seen(address, size).map(|target| target.base);
+        }
         let base = self.confine(address);
-        self.aligned(base, address, size)
+        Ok(self.aligned(base, address, size))
     }
 
     /// The distance between rows (or columns) in elements.
@@ -280,17 +288,16 @@ impl<'a> Emitter<'a, '_> {
         };
         let ty = Self::memory_type(shape.a);
         let (rows, columns) = Self::dimensions(fragment, &shape);
-        let target = self.target_of(
-            if shared { MemoryTarget::Shared } else { MemoryTarget::Generic },
-            self.operand(o, 1)?,
-            1,
-        )?;
+        let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
+        let source = self.operand(o, 1)?;
+        // Each element is looked at by itself.
+        let target = self.unseen(|e| e.target_of(place, source, 1))?;
         let stride = self.stride(o.get(2), if row { columns } else { rows })?;
         let each = rows * columns / abi::WARP as u32;
         let mut values = Vec::new();
         for index in 0..each {
             let address =
-                self.element_address(target, shared, (rows, columns), row, stride, ty.bytes(), index);
+                self.element_address(target, shared, (rows, columns), row, stride, ty.bytes(), index)?;
             values.push(self.b.ins().load(class(ty), user(), address, 0));
         }
         let registers = self.vector(self.operand(o, 0)?);
@@ -335,11 +342,9 @@ impl<'a> Emitter<'a, '_> {
         let spread = matrix::wmma_c(&shape, shape.d);
         let ty = Self::memory_type(shape.d);
         let (rows, columns) = (shape.m, shape.n);
-        let target = self.target_of(
-            if shared { MemoryTarget::Shared } else { MemoryTarget::Generic },
-            self.operand(o, 0)?,
-            1,
-        )?;
+        let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
+        let destination = self.operand(o, 0)?;
+        let target = self.unseen(|e| e.target_of(place, destination, 1))?;
         let stride = self.stride(o.get(2), if row { columns } else { rows })?;
         let registers = self.vector(self.operand(o, 1)?);
         let word = if ty == Type::F64 { Type::F64 } else { Type::B32 };
@@ -357,7 +362,7 @@ impl<'a> Emitter<'a, '_> {
                 value
             };
             let address =
-                self.element_address(target, shared, (rows, columns), row, stride, ty.bytes(), index);
+                self.element_address(target, shared, (rows, columns), row, stride, ty.bytes(), index)?;
             self.b.ins().store(user(), value, address, 0);
         }
         Ok(())

@@ -47,7 +47,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// A register that holds an address, as 64 bits.
-    fn address_register(&mut self, place: MemoryTarget, reg: RegId) -> Result<Value> {
+    pub(crate) fn address_register(&mut self, place: MemoryTarget, reg: RegId) -> Result<Value> {
         let value = self.register(reg);
         let value = self.as_int(value);
         match self.type_of(value) {
@@ -60,10 +60,10 @@ impl<'a> Emitter<'a, '_> {
 
     /// Where an address operand leads, for an access of `width` bytes in all.
     pub(crate) fn target_of(&mut self, place: MemoryTarget, operand: &Operand, width: u32) -> Result<Target> {
-        let (base, offset) = match operand {
-            Operand::Address(base, offset) => (*base, *offset),
-            _ => return Err(self.refuse("An address is expected here")),
-        };
+        let (base, offset) = self.parts(operand)?;
+        if let Some(target) = self.seen_target(place, (base, offset), width)? {
+            return Ok(target);
+        }
         if place == MemoryTarget::Shared {
             return self.shared_target(base, offset, width);
         }
@@ -403,8 +403,15 @@ impl<'a> Emitter<'a, '_> {
             _ => return Err(self.refuse("cp.async copies 4, 8 or 16 bytes")),
         };
         let wide = ty.bytes() as i32;
+        self.seen_as(abi::AccessKind::Write);
         let to = self.target_of(MemoryTarget::Shared, self.operand(o, 0)?, size as u32)?;
-        let from = self.target_of(MemoryTarget::Generic, self.operand(o, 1)?, size as u32)?;
+        self.seen_as(abi::AccessKind::Read);
+        let source = self.operand(o, 1)?;
+        let from = match o.get(3) {
+            None => self.target_of(MemoryTarget::Generic, source, size as u32)?,
+            // Each byte that is read is looked at below.
+            Some(_) => self.unseen(|e| e.target_of(MemoryTarget::Generic, source, size as u32))?,
+        };
         let mut values = Vec::new();
         match o.get(3) {
             None => {
@@ -424,7 +431,7 @@ impl<'a> Emitter<'a, '_> {
                     }
                     limit => self.src(limit, Type::U32)?,
                 };
-                values = self.load_limited(from, size as u32, limit, ty, count);
+                values = self.load_limited(from, size as u32, limit, ty, count)?;
             }
         }
         for (index, value) in values.into_iter().enumerate() {
@@ -435,8 +442,10 @@ impl<'a> Emitter<'a, '_> {
 
     /// `cp.async.bulk` into shared memory: copied at once, 16 bytes at a time, each of which is checked; then the barrier is told.
     pub(crate) fn cp_bulk(&mut self, o: &'a [Operand]) -> Result<()> {
-        let to = self.target_of(MemoryTarget::Shared, self.operand(o, 0)?, 16)?;
-        let from = self.target_of(MemoryTarget::Generic, self.operand(o, 1)?, 16)?;
+        let (to, from) = (self.operand(o, 0)?, self.operand(o, 1)?);
+        let to = self.unseen(|e| e.target_of(MemoryTarget::Shared, to, 16))?;
+        let from = self.unseen(|e| e.target_of(MemoryTarget::Generic, from, 16))?;
+        self.seen_as(abi::AccessKind::Barrier);
         let bytes = self.src(self.operand(o, 2)?, Type::U32)?;
         let barrier = self.target_of(MemoryTarget::Shared, self.operand(o, 3)?, 8)?;
         // No barrier can count more, and what is no multiple of 16 is not defined.
@@ -452,7 +461,14 @@ impl<'a> Emitter<'a, '_> {
         self.b.ins().brif(more, copy, &[], done, &[]);
         self.b.switch_to_block(copy);
         let (source, destination) = (self.b.ins().iadd(from, at), self.b.ins().iadd(to, at));
-        let (source, destination) = (self.confined(source, 0, 16), self.confined(destination, 0, 16));
+        let (source, destination) = if self.looks() {
+            self.seen_as(abi::AccessKind::Read);
+            let source = self.seen(source, 16)?;
+            self.seen_as(abi::AccessKind::Write);
+            (source, self.seen(destination, 16)?)
+        } else {
+            (self.confined(source, 0, 16), self.confined(destination, 0, 16))
+        };
         for offset in [0, 8] {
             let word = self.b.ins().load(types::I64, source.flags, source.base, offset);
             self.b.ins().store(destination.flags, word, destination.base, offset);
@@ -472,7 +488,7 @@ impl<'a> Emitter<'a, '_> {
         limit: Value,
         ty: ir::Type,
         count: i32,
-    ) -> Vec<Value> {
+    ) -> Result<Vec<Value>> {
         let zero = self.iconst(ty, 0);
         let mut words = vec![zero; count as usize];
         let per_word = ty.bytes();
@@ -484,7 +500,12 @@ impl<'a> Emitter<'a, '_> {
             let none = self.iconst(types::I8, 0);
             self.b.ins().brif(wanted, then, &[], after, &[none.into()]);
             self.b.switch_to_block(then);
-            let value = self.b.ins().load(types::I8, from.flags, from.base, from.offset + index as i32);
+            let mut from = Target { offset: from.offset + index as i32, ..from };
+            if self.looks() {
+                let address = self.whole_address(from);
+                from = self.seen(address, 1)?;
+            }
+            let value = self.b.ins().load(types::I8, from.flags, from.base, from.offset);
             self.b.ins().jump(after, &[value.into()]);
             self.b.switch_to_block(after);
             let byte = self.b.ins().uextend(ty, byte);
@@ -492,7 +513,7 @@ impl<'a> Emitter<'a, '_> {
             let word = &mut words[(index / per_word) as usize];
             *word = self.b.ins().bor(*word, byte);
         }
-        words
+        Ok(words)
     }
 
     /// `cvta`

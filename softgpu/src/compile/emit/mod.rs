@@ -4,6 +4,7 @@ mod arith;
 mod atomics;
 mod bits;
 mod carry;
+mod check;
 mod control;
 mod convert;
 mod cuts;
@@ -106,6 +107,10 @@ pub(super) struct Emitter<'a, 'f> {
     current: usize,
     /// Whether loads of what never changes may be moved out of loops.
     hoist: bool,
+    /// Whether accesses are looked at before they are made.
+    looks: bool,
+    /// What the accesses do that are being emitted.
+    access: abi::AccessKind,
     /// What is being emitted, for messages: its line, and its opcode with modifiers.
     line: u32,
     text: &'a str,
@@ -211,6 +216,8 @@ impl<'a, 'f> Emitter<'a, 'f> {
             flushed: HashSet::new(),
             current: 0,
             hoist: true,
+            looks: cx.env.checks.of_accesses(),
+            access: abi::AccessKind::Read,
             line: function.line,
             text: "",
         }
@@ -394,6 +401,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
     fn instruction(&mut self, instruction: &'a Instruction) -> Result<bool> {
         let unit = self.cx.unit;
         let op = &unit.ops[instruction.form.0 as usize];
+        self.access = check::kind_of(op);
         let Some(guard) = instruction.guard else { return self.operation(op, &instruction.operands) };
         let predicate = self.b.use_var(self.variables[guard.register.0 as usize]);
         if matches!(op, Op::Bra) {

@@ -31,6 +31,9 @@ extern "C" fn no_runtime() -> u64 {
     0
 }
 
+extern "C" fn no_check(_: *mut Block, address: u64, _: u64) -> u64 {
+    address
+}
 extern "C" fn no_time() -> u64 {
     42
 }
@@ -38,6 +41,11 @@ extern "C" fn no_time() -> u64 {
 impl Machine {
     /// Compiles a module.
     pub(in crate::compile) fn new(text: &str) -> Self {
+        Self::looking(text, abi::Checks::default())
+    }
+
+    /// Compiles a module, with calls that look at what kernels do.
+    pub(in crate::compile) fn looking(text: &str, checks: abi::Checks) -> Self {
         let module = rgpu_image::ptx::parse(text).unwrap_or_else(|e| panic!("{e}"));
         let program = Program::new(module, 80).unwrap_or_else(|e| panic!("{e}"));
         // SAFETY: a new mapping.
@@ -79,9 +87,10 @@ impl Machine {
             globaltimer: no_time as extern "C" fn() -> u64 as usize,
             clock: no_time as extern "C" fn() -> u64 as usize,
             device_runtime: no_runtime as *const () as usize,
+            check: no_check as extern "C" fn(*mut Block, u64, u64) -> u64 as usize,
         };
         let arena_range = Range { base: arena as u64, size: SIZE as u64 };
-        let linked = program.link(Environment { arena: arena_range, globals, helpers });
+        let linked = program.link(Environment { arena: arena_range, globals, helpers, checks });
         Self { linked, arena: arena.cast(), next, shared: shared as u64 }
     }
 

@@ -432,7 +432,7 @@ impl Verifier<'_> {
         let (block, number, place) = (Helped::Block, Helped::Number, Helped::Address);
         let mut of_runtime = [number; 2 + ARGUMENTS];
         of_runtime[0] = block;
-        let known: [(usize, &[Helped]); 7] = [
+        let known: [(usize, &[Helped]); 8] = [
             (around.vprintf, &[block, place, place]),
             (around.malloc, &[block, number]),
             (around.free, &[block, number]),
@@ -440,6 +440,7 @@ impl Verifier<'_> {
             (around.globaltimer, &[]),
             (around.clock, &[]),
             (around.device_runtime, &of_runtime),
+            (around.check, &[block, number, number]),
         ];
         let mut found = false;
         for (_, wanted) in known.iter().filter(|(known, _)| *known == address) {

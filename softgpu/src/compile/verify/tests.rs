@@ -85,27 +85,30 @@ const KERNEL: &str = ".version 8.0\n.target sm_80\n.address_size 64
 
 #[test]
 fn whatever_access_of_a_kernel_loses_its_address_the_kernel_is_refused() {
-    for kind in [Plant::Loaded, Plant::Constant, Plant::Moved] {
-        let mut number = 0;
-        loop {
-            PLANT.set(Some(kind(number)));
-            PLANTED.set(0);
-            let result = Machine::new(KERNEL).try_compile(0);
-            PLANT.set(None);
-            if PLANTED.get() == 0 {
-                break;
+    let all = abi::Checks { memory: true, shared: true, sync: true };
+    for checks in [abi::Checks::default(), all] {
+        for kind in [Plant::Loaded, Plant::Constant, Plant::Moved] {
+            let mut number = 0;
+            loop {
+                PLANT.set(Some(kind(number)));
+                PLANTED.set(0);
+                let result = Machine::looking(KERNEL, checks).try_compile(0);
+                PLANT.set(None);
+                if PLANTED.get() == 0 {
+                    break;
+                }
+                let Err(error) = result else { panic!("{:?} was not found out", kind(number)) };
+                assert!(
+                    error.message.starts_with("Kernel k is not run: its machine code could touch"),
+                    "{error}"
+                );
+                assert!(error.message.contains("a mistake in rgpu"), "{error}");
+                number += 1;
             }
-            let Err(error) = result else { panic!("{:?} was not found out", kind(number)) };
-            assert!(
-                error.message.starts_with("Kernel k is not run: its machine code could touch"),
-                "{error}"
-            );
-            assert!(error.message.contains("a mistake in rgpu"), "{error}");
-            number += 1;
+            assert!(number > 20, "only {number} accesses");
         }
-        assert!(number > 20, "only {number} accesses");
+        assert!(Machine::looking(KERNEL, checks).try_compile(0).is_ok());
     }
-    assert!(Machine::new(KERNEL).try_compile(0).is_ok());
 }
 
 const ARENA: Range = Range { base: 1 << 44, size: 1 << 40 };
@@ -118,6 +121,7 @@ const HELPERS: abi::Helpers = abi::Helpers {
     globaltimer: 0x500,
     clock: 0x600,
     device_runtime: 0x700,
+    check: 0x800,
 };
 
 /// What verifying says of a function with the signature of one that takes eight bytes and a number.

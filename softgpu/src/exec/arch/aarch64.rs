@@ -120,6 +120,15 @@ const SYNDROME: u32 = 0x4553_5201;
 /// Bytes for records.
 const RECORDS: usize = 4096;
 
+/// Where the interrupted code was.
+///
+/// # Safety
+/// `context` must be the `ucontext_t` of a signal handler.
+pub(in crate::exec) unsafe fn program_counter(context: *mut c_void) -> u64 {
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc }
+}
+
 /// Whether the page fault that the context describes was a write.
 ///
 /// # Safety

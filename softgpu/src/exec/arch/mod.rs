@@ -3,11 +3,11 @@
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "aarch64")]
-pub(super) use aarch64::{Landing, cycles, enter, is_write, leave};
+pub(super) use aarch64::{Landing, cycles, enter, is_write, leave, program_counter};
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86_64::{Landing, cycles, enter, is_write, leave};
+pub(super) use x86_64::{Landing, cycles, enter, is_write, leave, program_counter};
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("The software GPU's executor needs an `arch` for this processor; x86-64 and AArch64 have one");
 

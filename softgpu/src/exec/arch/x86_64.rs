@@ -99,6 +99,15 @@ pub(in crate::exec) unsafe fn leave(landing: *mut Landing, context: *mut c_void)
     }
 }
 
+/// Where the interrupted code was.
+///
+/// # Safety
+/// `context` must be the `ucontext_t` of a signal handler.
+pub(in crate::exec) unsafe fn program_counter(context: *mut c_void) -> u64 {
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] as u64 }
+}
+
 /// Whether the page fault that the context describes was a write.
 ///
 /// # Safety

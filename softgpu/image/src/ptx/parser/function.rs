@@ -117,6 +117,7 @@ impl<'a> Parser<'a> {
         if is_declaration {
             return Ok(());
         }
+        self.module.locations.begin_function(at.line);
         self.expect(b'{')?;
         self.body(&mut body)?;
         let mut function = body.function;

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use super::ParseError;
 use super::ast::{FormId, FunctionId, GlobalId, Linkage, Module, Space, Symbol, Type, Variable};
 use super::lexer::{Lexer, Position, Token, error_at};
+use super::location::Place;
 use scope::Scope;
 
 type Result<T> = std::result::Result<T, ParseError>;
@@ -117,9 +118,9 @@ impl<'a> Parser<'a> {
     }
 
     /// A number that stands for itself, as in what is told to debuggers.
-    fn number(&mut self) -> Result<()> {
+    fn number(&mut self) -> Result<u32> {
         match self.next()? {
-            Token::Int(..) => Ok(()),
+            Token::Int(value, ..) => Ok(u32::try_from(value).unwrap_or(0)),
             found => self.error(format!("A number is expected instead of {}", describe(found))),
         }
     }
@@ -225,17 +226,18 @@ impl<'a> Parser<'a> {
     fn skip_directive(&mut self, directive: &str) -> Result<bool> {
         match directive {
             "file" => {
-                self.number()?;
-                self.string()?;
+                let number = self.number()?;
+                let name = self.string()?;
+                self.module.locations.name_file(number, name);
                 while self.accept(b',')? {
                     self.number()?;
                 }
             }
             "loc" => {
                 // `.loc file line column {, function_name label {+ offset}, inlined_at file line column}`
-                for _ in 0..3 {
-                    self.number()?;
-                }
+                let at = self.lexer.start.line;
+                let place = self.place()?;
+                let mut inlined_at = None;
                 while self.accept(b',')? {
                     match self.ident("function_name or inlined_at")? {
                         "function_name" => {
@@ -244,14 +246,11 @@ impl<'a> Parser<'a> {
                                 self.number()?;
                             }
                         }
-                        "inlined_at" => {
-                            for _ in 0..3 {
-                                self.number()?;
-                            }
-                        }
+                        "inlined_at" => inlined_at = Some(self.place()?),
                         other => return self.error(format!("{other} does not belong into .loc")),
                     }
                 }
+                self.module.locations.add(at, place, inlined_at);
             }
             "pragma" => loop {
                 self.string()?;
@@ -282,6 +281,11 @@ impl<'a> Parser<'a> {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// File, line and column.
+    fn place(&mut self) -> Result<Place> {
+        Ok(Place { file: self.number()?, line: self.number()?, column: self.number()? })
     }
 
     fn target(&mut self) -> Result<()> {

@@ -295,6 +295,8 @@ fn directives_of_functions_and_debugging_text() {
     assert_eq!((k.max_threads, k.required_threads), (Some([256, 2, 1]), Some([8, 1, 1])));
     assert_eq!((k.min_blocks, k.max_registers), (Some(3), Some(32)));
     assert_eq!(module.functions[2].alias_of, Some(FunctionId(1)));
+    // The line of the call is in a file without a name here.
+    assert_eq!(module.locations.of_line(3), []);
 }
 
 #[test]

@@ -259,7 +259,12 @@ impl Rig {
             unsafe { std::ptr::copy(global.bytes.as_ptr(), next as *mut u8, global.bytes.len()) };
             next += global.size;
         }
-        let environment = Environment { arena: self.arena.whole(), globals, helpers: helpers::addresses() };
+        let environment = Environment {
+            arena: self.arena.whole(),
+            globals,
+            helpers: helpers::addresses(),
+            checks: Default::default(),
+        };
         program.link(environment).kernel(0)
     }
 
@@ -323,6 +328,8 @@ impl Rig {
             },
             launches: Default::default(),
             behind: Default::default(),
+            too_long: None,
+            checker: None,
         }));
         let prepared = slot.prepare(&grid);
         if let Err(error) = prepared {

@@ -1,0 +1,75 @@
+//! Which line of the PTX text machine code comes from: looked at where a kernel has done something wrong, and never before.
+
+use std::sync::Arc;
+
+use rgpu_image::ptx::ast::Locations;
+
+use super::code::Image;
+use crate::abi;
+
+/// Where in a function's machine code what a line was compiled to begins, in order; line 0 is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Lines(pub(super) Vec<[u32; 2]>);
+
+impl Lines {
+    /// From pieces of machine code, each with its begin, its end and its line, in order.
+    pub(super) fn new(pieces: impl Iterator<Item = (u32, u32, u32)>) -> Self {
+        let mut all: Vec<[u32; 2]> = Vec::new();
+        let mut add = |start, line| match all.last_mut() {
+            Some([_, last]) if *last == line => {}
+            Some([at, last]) if *at == start => *last = line,
+            _ => all.push([start, line]),
+        };
+        let mut before = 0;
+        for (start, end, line) in pieces.filter(|(start, end, _)| start < end) {
+            if start > before {
+                add(before, 0);
+            }
+            add(start, line);
+            before = end;
+        }
+        add(before, 0);
+        Self(all)
+    }
+
+    /// The line of the machine code so many bytes behind the function's begin. What belongs to no line, such as a jump from
+    /// one to another, counts to the one before, or else to the one behind; accesses to memory all have a line.
+    pub(super) fn at(&self, offset: u32) -> Option<u32> {
+        let (before, behind) = self.0.split_at(self.0.partition_point(|[start, _]| *start <= offset));
+        let mut nearest = before.iter().rev().chain(behind);
+        nearest.find_map(|&[_, line]| (line != 0).then_some(line))
+    }
+}
+
+/// What is known of where a kernel's machine code comes from.
+pub(super) struct Origins {
+    /// The machine code.
+    pub image: Arc<Image>,
+    /// What the text tells about the program's source.
+    pub source: Arc<Locations>,
+}
+
+impl abi::Origins for Origins {
+    fn line_at(&self, address: u64) -> Option<u32> {
+        self.image.line_at(address)
+    }
+
+    fn source(&self, line: u32) -> Option<String> {
+        self.source.describe(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Lines;
+
+    #[test]
+    fn lines_are_found_and_gaps_count_to_what_is_beside_them() {
+        let lines = Lines::new([(4, 8, 7), (8, 12, 7), (12, 12, 9), (12, 20, 8), (24, 30, 7)].into_iter());
+        assert_eq!(lines.0, [[0, 0], [4, 7], [12, 8], [20, 0], [24, 7], [30, 0]]);
+        let found = [0, 4, 11, 12, 19, 20, 24, 29, 30, 99].map(|at| lines.at(at).unwrap_or(0));
+        assert_eq!(found, [7, 7, 7, 8, 8, 8, 7, 7, 7, 7]);
+        assert_eq!(Lines::default().at(3), None);
+        assert_eq!(Lines::new(std::iter::empty()).at(0), None);
+    }
+}

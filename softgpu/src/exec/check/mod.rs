@@ -1,0 +1,481 @@
+//! Looking at what kernels do while they run, for `rgpu check`: whether their accesses stay in the program's memory, whether memory
+//! was written before it is read, whether threads of a block use shared memory without waiting for each other, and whether barriers
+//! are used as they may be.
+//!
+//! Kernels are compiled with calls before their accesses ([`crate::abi::Checks`]); these come to [`BlockChecker::access`]. An access
+//! that is wrong is reported and goes to scratch memory of the block instead, where it reads zeros; the kernel goes on, so that its
+//! other mistakes are found, too, and fails when it has ended.
+
+mod map;
+mod notes;
+mod race;
+mod report;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use rgpu_device::{Code, Error, MemoryNote, Range, RegionCursor};
+
+use super::block::Context;
+use super::grid::Grid;
+use super::heap::Heap;
+use super::transfer::{CheckedRegion, Transfer};
+use crate::abi::{Access, AccessKind, Block, Checks, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, Thread};
+use map::{Bits, Found, Map};
+use race::{Hazard, Race};
+use report::Output;
+
+/// Where in a block's window of shared memory wrong accesses go. No block has so much shared memory, and what is reserved lies
+/// behind.
+const SCRATCH_AT: u64 = 240 << 10;
+/// How much that is: the widest access.
+const SCRATCH_BYTES: usize = 64;
+
+/// What a software GPU looks at while kernels run, and who is told.
+#[derive(Debug, Clone, Default)]
+pub struct Check {
+    /// Accesses outside of the program's memory, misaligned ones, and wrong frees.
+    pub memory: bool,
+    /// Reads of device memory that nothing was written to.
+    pub initialised: bool,
+    /// Threads of a block that use the same shared memory without waiting for each other.
+    pub races: bool,
+    /// Barriers, and operations of warps, that not all threads come to that have to.
+    pub barriers: bool,
+    /// Memory that the program has not freed when it ends.
+    pub leaks: bool,
+    /// How many reports are written at most; `None` for all.
+    pub limit: Option<u64>,
+    /// The file that reports are added to; standard error where there is none.
+    pub log: Option<PathBuf>,
+    /// A file to which a letter is added for each mistake, `p` for one that was reported and `n` for one beyond the limit. Without it, the
+    /// process itself says at its end how many there were.
+    pub tally: Option<PathBuf>,
+}
+
+impl Check {
+    /// What kernels are compiled with for that.
+    pub(super) fn compiled(&self) -> Checks {
+        Checks { memory: self.memory || self.initialised, shared: self.races, sync: self.barriers }
+    }
+}
+
+/// Where in a kernel something happens.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// The block.
+    pub block: &'a Block,
+    /// The thread.
+    pub thread: &'a Thread,
+}
+
+/// What is known of one device's memory and kernels, and what was found wrong with them.
+pub(super) struct Checker {
+    settings: Check,
+    map: RwLock<Map>,
+    /// Changes with the map.
+    generation: AtomicU64,
+    output: Output,
+    races: Mutex<BTreeMap<Between, Seen>>,
+}
+
+/// Hazards that are one to a reader: of one launch, between the same two lines.
+type Between = (u64, Hazard, u32, u32);
+
+/// How often, and an example.
+struct Seen {
+    count: u64,
+    example: String,
+}
+
+/// A number with commas, as the reports have them.
+fn commas(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn plural(number: u64) -> &'static str {
+    if number == 1 { "" } else { "s" }
+}
+
+impl Checker {
+    /// One that has seen nothing.
+    pub(super) fn new(settings: Check) -> Arc<Self> {
+        let output = Output::new(&settings);
+        Arc::new(Self {
+            settings,
+            map: RwLock::default(),
+            generation: AtomicU64::new(0),
+            output,
+            races: Mutex::default(),
+        })
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Map) -> R) -> R {
+        let result = change(&mut self.map.write());
+        self.generation.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    /// The program's memory changes. What is freed is so at once: the caller has waited for what may use it.
+    pub(super) fn note(&self, note: MemoryNote) {
+        match note {
+            MemoryNote::Allocated { range, device } => {
+                let track = self.settings.initialised && device;
+                self.change(|map| map.add(range, device, track));
+            }
+            MemoryNote::Freed { base, .. } => self.change(|map| map.free(base, None)),
+            MemoryNote::BadFree { address } => self.bad_free(address),
+            MemoryNote::End => self.end(),
+        }
+    }
+
+    /// The number of the allocation at an address, to be freed later by [`Checker::free_later`].
+    pub(super) fn number(&self, base: u64) -> Option<u64> {
+        self.map.read().number(base)
+    }
+
+    /// Frees the allocation, unless another has taken its place.
+    pub(super) fn free_later(&self, base: u64, number: u64) {
+        self.change(|map| map.free(base, Some(number)));
+    }
+
+    fn bad_free(&self, address: u64) {
+        if !self.settings.memory {
+            return;
+        }
+        let what = match self.map.read().freed_at(address) {
+            Some(size) => format!(
+                "Address {address:#x} was freed before: a double free of an allocation of {} byte{}",
+                commas(size),
+                plural(size)
+            ),
+            None => format!("Address {address:#x} is not the beginning of an allocation"),
+        };
+        self.output.report(&[
+            "Program hit cudaErrorInvalidValue (error 1) due to \"invalid argument\" on CUDA API call to cudaFree.".into(),
+            format!("    {what}"),
+        ]);
+    }
+
+    /// The program ends: says what it has not freed, and how many mistakes there were.
+    fn end(&self) {
+        if self.settings.leaks {
+            let (mut bytes, mut count) = (0, 0);
+            for (base, size) in self.map.read().left() {
+                (bytes, count) = (bytes + size, count + 1);
+                self.output.report(&[format!("Leaked {} byte{} at {base:#x}", commas(size), plural(size))]);
+            }
+            self.output.line(&format!(
+                "LEAK SUMMARY: {} byte{} leaked in {count} allocation{}",
+                commas(bytes),
+                plural(bytes),
+                plural(count)
+            ));
+        }
+        self.output.end();
+    }
+
+    fn mark(&self, at: u64, len: u64) {
+        self.map.read().mark(at, len);
+    }
+
+    /// Something other than a kernel writes memory.
+    pub(super) fn written(&self, range: Range) {
+        if self.settings.initialised {
+            self.mark(range.base, range.size);
+        }
+    }
+
+    /// A copy or fill is made.
+    pub(super) fn transferred(&self, transfer: &Transfer) {
+        let (Transfer::Fill { to, .. } | Transfer::In { to, .. } | Transfer::Across { to, .. }) = transfer
+        else {
+            return;
+        };
+        let CheckedRegion { region, .. } = *to;
+        let mut cursor = RegionCursor::new(region);
+        while self.settings.initialised
+            && let Some((at, run)) = cursor.run()
+        {
+            self.mark(at, run);
+            cursor.advance(run);
+        }
+    }
+
+    /// A kernel has ended. Its races are told; and it has failed if its accesses were wrong.
+    pub(super) fn ended(&self, grid: &Grid, error: Option<Error>) -> Option<Error> {
+        let races: Vec<_> = {
+            let mut all = self.races.lock();
+            let keys: Vec<Between> = all.keys().filter(|key| key.0 == grid.id).copied().collect();
+            keys.into_iter().filter_map(|key| Some((key, all.remove(&key)?))).collect()
+        };
+        for ((_, hazard, first, second), Seen { count, example }) in races {
+            let (before, after) = hazard.kinds();
+            self.output.report(&[
+                format!("Error: Race reported between {before} access at {}", at(grid, first)),
+                format!(
+                    "    and {after} access at {} [{} hazard{}]",
+                    at(grid, second),
+                    commas(count),
+                    plural(count)
+                ),
+                format!("    first {example}"),
+            ]);
+        }
+        match error {
+            Some(error) if error.code.is_sticky() => {
+                let hung = self.settings.barriers && error.message.starts_with("Deadlock");
+                let what = if hung {
+                    "Barrier error detected. Divergent thread(s) in block"
+                } else {
+                    "Kernel failed"
+                };
+                self.output.report(&[format!("{what}."), format!("    {}", error.message)]);
+                Some(error)
+            }
+            None if grid.has_bad_accesses() => {
+                let what = format!("Invalid accesses were found in kernel {}", grid.kernel.name);
+                Some(Error::new(Code::LaunchFailed, what))
+            }
+            other => other,
+        }
+    }
+}
+
+/// A place in a kernel, in words.
+fn at(grid: &Grid, line: u32) -> String {
+    let name = &grid.kernel.name;
+    let source = grid.kernel.code.source(line).map_or_else(String::new, |source| format!(" in {source}"));
+    format!("{name} (PTX line {line}){source}")
+}
+
+fn by(place: &Place<'_>) -> String {
+    let ([x, y, z], [bx, by, bz]) = (place.thread.tid, place.block.ctaid);
+    format!("    by thread ({x},{y},{z}) in block ({bx},{by},{bz})")
+}
+
+/// What looks at one resident block.
+pub(super) struct BlockChecker {
+    checker: Arc<Checker>,
+    /// The allocation that was last accessed, and when that was known.
+    last: Option<(Range, Option<Arc<Bits>>, u64)>,
+    race: Option<Race>,
+}
+
+/// What is wrong with an access.
+enum Wrong {
+    Misaligned,
+    /// Outside of everything; what is near, in words.
+    Outside(Option<String>),
+}
+
+impl BlockChecker {
+    /// For the blocks of a grid.
+    pub(super) fn new(checker: Arc<Checker>, grid: &Grid) -> Self {
+        let threads: u32 = grid.block.iter().product();
+        let race = checker.settings.races.then(|| Race::new(threads as usize, shared_bytes(grid) as usize));
+        Self { checker, last: None, race }
+    }
+
+    /// Another block begins.
+    pub(super) fn begin(&mut self) {
+        if let Some(race) = &mut self.race {
+            race.begin();
+        }
+    }
+
+    /// Threads of some warps, as bits of their lanes, have waited for each other; those in `arrived` only let others wait for them.
+    pub(super) fn released(&mut self, lanes: &[u32], arrived: &[u32]) {
+        if let Some(race) = &mut self.race {
+            race.released(lanes, arrived);
+        }
+    }
+
+    /// Lanes of a warp have waited for each other.
+    pub(super) fn converged(&mut self, warp: usize, group: u32) {
+        if let Some(race) = &mut self.race {
+            race.converged(warp, group);
+        }
+    }
+
+    /// Whether barriers are looked at.
+    pub(super) fn of_barriers(&self) -> bool {
+        self.checker.settings.barriers
+    }
+
+    /// A barrier, or an operation of a warp, is used as it must not be.
+    pub(super) fn bad_barrier(&self, grid: &Grid, place: &Place<'_>, line: u32, what: &str) {
+        self.checker.output.report(&[
+            format!("Barrier error detected. {what}"),
+            format!("    at {}", at(grid, line)),
+            by(place),
+        ]);
+    }
+
+    /// The kernel frees what is no allocation of its heap.
+    pub(super) fn bad_free(&mut self, context: &Context, place: &Place<'_>, address: u64) {
+        if self.checker.settings.memory {
+            self.checker.output.report(&[
+                "Malloc/Free error encountered: free of an address that is not allocated".into(),
+                format!("    at {}", context.grid.kernel.name),
+                by(place),
+                format!("    Address {address:#x}"),
+            ]);
+        }
+    }
+
+    /// Looks at an access that a thread is going to make; where to make it.
+    pub(super) fn access(
+        &mut self,
+        context: &Context,
+        place: &Place<'_>,
+        address: u64,
+        access: Access,
+    ) -> u64 {
+        let grid = &*context.grid;
+        let size = u64::from(access.size);
+        let window = address.wrapping_sub(place.block.shared_base);
+        let (memory, initialised) = (self.checker.settings.memory, self.checker.settings.initialised);
+        let aligned = address.is_multiple_of(size.max(1));
+        let (space, wrong) = if window < 1 << 32 {
+            let inside = window + size <= shared_bytes(grid)
+                || grid.kernel.reserved_shared
+                    && window >= u64::from(RESERVED_SHARED_AT)
+                    && window + size <= u64::from(RESERVED_SHARED_AT + RESERVED_SHARED_BYTES);
+            if inside && let Some(race) = &mut self.race {
+                let index = context.index_of(place.thread);
+                if let Some((hazard, other)) = race.access(index, window as usize, access) {
+                    self.checker.hazard(grid, place, hazard, other, (index, window, access.line));
+                }
+            }
+            ("shared", (!inside).then_some(Wrong::Outside(None)))
+        } else if context.is_local(address) {
+            let inside = address >= place.thread.local_base && address + size <= place.thread.local_end;
+            ("local", (!inside).then_some(Wrong::Outside(None)))
+        // Parameters, and behind them what the blocks of a cooperative launch wait with.
+        } else if address.wrapping_sub(place.block.params) < super::arena::PARAM_SLOT {
+            return address;
+        } else {
+            ("global", self.global(&grid.heap, address, size))
+        };
+        let wrong = if aligned { wrong } else { Some(Wrong::Misaligned) };
+        if !memory && wrong.is_some() {
+            return address;
+        }
+        let Some(wrong) = wrong else {
+            if space == "global" && initialised {
+                self.initialised(context, place, address, access);
+            }
+            return address;
+        };
+        let verb = match access.kind {
+            AccessKind::Read => "read",
+            AccessKind::Write => "write",
+            AccessKind::Atomic | AccessKind::Barrier => "atomic",
+        };
+        let shown = if space == "shared" { window } else { address };
+        let (what, near) = match wrong {
+            Wrong::Misaligned => ("is misaligned", None),
+            Wrong::Outside(near) => ("is out of bounds", near),
+        };
+        let mut lines = vec![
+            format!("Invalid __{space}__ {verb} of size {size} byte{}", plural(size)),
+            format!("    at {}", at(grid, access.line)),
+            by(place),
+            format!("    Address {shown:#x} {what}"),
+        ];
+        lines.extend(near.map(|near| format!("    {near}")));
+        self.checker.output.report(&lines);
+        grid.note_bad_access();
+        let scratch = place.block.shared_base + SCRATCH_AT;
+        // SAFETY: it lies in the block's window, which is accessible, and is nobody's.
+        unsafe { (scratch as *mut u8).write_bytes(0, SCRATCH_BYTES) };
+        scratch
+    }
+
+    /// Whether an access to global memory is wrong.
+    fn global(&mut self, heap: &Heap, address: u64, size: u64) -> Option<Wrong> {
+        let now = self.checker.generation.load(Ordering::Acquire);
+        if let Some((range, _, known)) = &self.last
+            && *known == now
+            && range.contains(address, size)
+        {
+            return None;
+        }
+        self.last = None;
+        let map = self.checker.map.read();
+        match map.find(address, size) {
+            Found::Inside(range, bits) => {
+                self.last = Some((range, bits, now));
+                None
+            }
+            Found::Throughout => None,
+            Found::Outside => match heap.contains(address, size) {
+                true => None,
+                false => Some(Wrong::Outside(map.near(address))),
+            },
+        }
+    }
+
+    /// Looks whether memory was written that is read, and notes what is written.
+    fn initialised(&mut self, context: &Context, place: &Place<'_>, address: u64, access: Access) {
+        let Some((range, Some(bits), _)) = &self.last else { return };
+        let (from, size) = (address - range.base, u64::from(access.size));
+        if access.kind != AccessKind::Write && !bits.all(from, size) {
+            self.checker.output.report(&[
+                format!("Uninitialized __global__ memory read of size {size} byte{}", plural(size)),
+                format!("    at {}", at(&context.grid, access.line)),
+                by(place),
+                format!("    Address {address:#x}"),
+            ]);
+        }
+        if access.kind != AccessKind::Read {
+            bits.set(from, size);
+        }
+    }
+}
+
+impl Checker {
+    fn hazard(
+        &self,
+        grid: &Grid,
+        place: &Place<'_>,
+        hazard: Hazard,
+        other: race::Stamp,
+        (index, window, line): (usize, u64, u32),
+    ) {
+        let mut races = self.races.lock();
+        let seen = races.entry((grid.id, hazard, other.line, line)).or_insert_with(|| {
+            let [x, y, _] = grid.block;
+            let tid = |n: u32| format!("({},{},{})", n % x, n / x % y, n / x / y);
+            let [bx, by, bz] = place.block.ctaid;
+            let example = format!(
+                "by threads {} and {} in block ({bx},{by},{bz}) at shared address {window:#x}",
+                tid(other.thread.into()),
+                tid(index as u32)
+            );
+            Seen { count: 0, example }
+        });
+        seen.count += 1;
+    }
+}
+
+/// Bytes of shared memory that a block of a grid has.
+fn shared_bytes(grid: &Grid) -> u64 {
+    let fixed = u64::from(grid.kernel.static_shared);
+    match grid.dynamic_shared {
+        0 => fixed,
+        dynamic => fixed.next_multiple_of(16) + u64::from(dynamic),
+    }
+}
