@@ -15,6 +15,8 @@
 //! memory add a 32-bit offset to [`Block::shared_base`], which is followed by 4 GiB of inaccessible
 //! addresses. A local address is a generic address. Kernel parameters lie in the arena.
 
+pub mod texture;
+
 /// Accesses outside the arena are redirected here; never mapped.
 pub const FAULT_ADDRESS: u64 = 16;
 
@@ -59,7 +61,7 @@ pub struct Thread {
     pub fuel: i32,
     /// Not used; keeps the following field aligned.
     pub reserved: u32,
-    /// Operands and results of the cut; see [`CutKind`].
+    /// Operands and results of the cut (see [`CutKind`]), or of an operation on textures (see [`texture`]).
     pub op: [u64; 6],
     /// First address of the thread's local memory (16-byte aligned), [`Kernel::local_bytes`] plus the
     /// device's stack limit long.
@@ -255,4 +257,8 @@ pub struct Helpers {
     pub globaltimer: usize,
     /// `fn() -> u64`: a cycle counter, for `%clock` and `%clock64`.
     pub clock: usize,
+    /// `fn(block: *mut Block, handle: u64, operation: u64) -> u32`: an operation on a texture or surface object
+    /// ([`texture::TextureOp`]), with operands and results in the running thread's [`Thread::op`]. 0, or the trap that the thread
+    /// ends with.
+    pub texture: usize,
 }

@@ -51,11 +51,12 @@ pub(super) struct Places<'a> {
 
 impl Places<'_> {
     fn target(&self, address: u64) -> Option<Target> {
-        let Helpers { vprintf, malloc, free, assertfail, globaltimer, clock } = *self.helpers;
+        let Helpers { vprintf, malloc, free, assertfail, globaltimer, clock, texture } = *self.helpers;
         if address >= self.table.base && address <= self.table.end() {
             return Some(Target::Table(address - self.table.base));
         }
-        let known = [vprintf, malloc, free, assertfail, globaltimer, clock].contains(&(address as usize));
+        let all = [vprintf, malloc, free, assertfail, globaltimer, clock, texture];
+        let known = all.contains(&(address as usize));
         (known || helpers::is_of_numbers(address as usize)).then(|| own(address))
     }
 }

@@ -19,6 +19,7 @@ pub(super) fn addresses() -> Helpers {
         assertfail: assertfail as *const () as usize,
         globaltimer: globaltimer as *const () as usize,
         clock: clock as *const () as usize,
+        texture: super::texture::texture as *const () as usize,
     }
 }
 

@@ -430,13 +430,15 @@ impl Verifier<'_> {
         }
         let around = self.around.helpers;
         let (block, number, place) = (Helped::Block, Helped::Number, Helped::Address);
-        let known: [(usize, &[Helped]); 6] = [
+        let known: [(usize, &[Helped]); 7] = [
             (around.vprintf, &[block, place, place]),
             (around.malloc, &[block, number]),
             (around.free, &[block, number]),
             (around.assertfail, &[block, place, place, number, place]),
             (around.globaltimer, &[]),
             (around.clock, &[]),
+            // It checks the handle, and what it finds there, itself.
+            (around.texture, &[block, number, number]),
         ];
         let mut found = false;
         for (_, wanted) in known.iter().filter(|(known, _)| *known == address) {
