@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
+use rgpu_device::attribute;
 use rgpu_device::texture::{Level, TexelFormat, TextureKind};
-use rgpu_device::{Ordinal, attribute};
 
+use super::Code;
 use super::error::{Error, Result, invalid, not_implemented};
 use super::registry::{Raw, Registry};
 use super::transfer::CopySide;
-use super::Code;
 
 /// Its depth counts layers.
 pub(crate) const LAYERED: u32 = 0x01;
@@ -77,11 +77,9 @@ impl Shape {
                 a::MAXIMUM_TEXTURE2D_LAYERED_LAYERS,
             ],
             TextureKind::Cube => [a::MAXIMUM_TEXTURECUBEMAP_WIDTH, 0, 0],
-            TextureKind::Cubes => [
-                a::MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH,
-                0,
-                a::MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS,
-            ],
+            TextureKind::Cubes => {
+                [a::MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH, 0, a::MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS]
+            }
         };
         for (size, number) in self.size.into_iter().zip(most) {
             let most = if number == 0 { 0 } else { of_device(number) };
@@ -125,8 +123,6 @@ pub(crate) struct Array {
     pub(crate) level: Level,
     /// The address of its first texel.
     pub(crate) addr: u64,
-    /// The device that it is on.
-    pub(crate) ordinal: Ordinal,
     /// Whether it is a level of an array with mipmap levels, which it is freed with.
     pub(crate) is_level: bool,
 }
@@ -136,8 +132,6 @@ pub(crate) struct Array {
 pub(crate) struct Mipmapped {
     /// Its handle.
     pub(crate) raw: Raw,
-    /// The first level's.
-    pub(crate) shape: Shape,
     /// Its levels.
     pub(crate) levels: Vec<Arc<Array>>,
 }
@@ -156,15 +150,15 @@ pub(crate) fn mipmapped(raw: Raw) -> Result<Arc<Mipmapped>> {
 }
 
 /// Registers what lies at an address: an array, or one with so many levels.
-pub(super) fn insert(shape: Shape, level: Level, addr: u64, ordinal: Ordinal, is_level: bool) -> Arc<Array> {
+pub(super) fn insert(shape: Shape, level: Level, addr: u64, is_level: bool) -> Arc<Array> {
     let size = level.size.map(|n| n as usize);
     let addr = addr + level.offset;
-    ARRAYS.insert(|raw| Array { raw, shape: Shape { size, ..shape }, level, addr, ordinal, is_level })
+    ARRAYS.insert(|raw| Array { raw, shape: Shape { size, ..shape }, level, addr, is_level })
 }
 
 /// Registers an array with mipmap levels.
-pub(super) fn insert_mipmapped(shape: Shape, levels: Vec<Arc<Array>>) -> Raw {
-    MIPMAPPED.insert(|raw| Mipmapped { raw, shape, levels }).raw
+pub(super) fn insert_mipmapped(levels: Vec<Arc<Array>>) -> Raw {
+    MIPMAPPED.insert(|raw| Mipmapped { raw, levels }).raw
 }
 
 /// Takes an array out, and says where it was.
@@ -285,7 +279,7 @@ mod tests {
         let shape = shape([width, height, depth], 0);
         let level = Level { row_pitch: 256, ..shape.levels(1).unwrap().0[0] };
         let level = Level { slice_pitch: 256 * height.max(1) as u64, ..level };
-        Array { raw: 0, shape, level, addr: 0x1000, ordinal: 0, is_level: false }
+        Array { raw: 0, shape, level, addr: 0x1000, is_level: false }
     }
 
     #[test]

@@ -6,9 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use rgpu_device::attribute;
-use rgpu_device::texture::{
-    AddressMode, ChannelKind, TexelFormat, TextureFlags, TextureHeader, TextureKind,
-};
+use rgpu_device::texture::{AddressMode, ChannelKind, TexelFormat, TextureFlags, TextureHeader, TextureKind};
 
 use super::array::{self, SURFACE};
 use super::error::{Code, Error, Result, invalid, not_implemented};
@@ -201,21 +199,22 @@ pub(super) fn header(object: &Object, of_device: &dyn Fn(u32) -> i32) -> Result<
         most == 0 || value <= most
     };
     let aligned = |value: u64, number: u32| value.is_multiple_of(of_device(number).max(1) as u64);
-    let plain = |addr: u64, format: TexelFormat, kind: TextureKind, size: [u32; 3], pitch: u64| TextureHeader {
-        base: addr,
-        row_pitch: pitch,
-        slice_pitch: pitch.saturating_mul(u64::from(size[1])),
-        size,
-        levels: 1,
-        kind,
-        format,
-        flags: TextureFlags::default(),
-        address: [AddressMode::Clamp; 3],
-        border: [0; 4],
-        level_bias: 0.0,
-        level_low: 0.0,
-        level_high: 0.0,
-    };
+    let plain =
+        |addr: u64, format: TexelFormat, kind: TextureKind, size: [u32; 3], pitch: u64| TextureHeader {
+            base: addr,
+            row_pitch: pitch,
+            slice_pitch: pitch.saturating_mul(u64::from(size[1])),
+            size,
+            levels: 1,
+            kind,
+            format,
+            flags: TextureFlags::default(),
+            address: [AddressMode::Clamp; 3],
+            border: [0; 4],
+            level_bias: 0.0,
+            level_low: 0.0,
+            level_high: 0.0,
+        };
     let mut header = match object.resource {
         Resource::Array(raw) => array_header(&*array::array(raw)?, 1),
         Resource::Mipmapped(raw) => {
@@ -300,7 +299,10 @@ fn read_as(header: &mut TextureHeader, texture: &TextureDesc) -> Result<()> {
     let mixes = header.flags.linear && header.kind != TextureKind::Linear
         || header.flags.linear_levels && header.levels > 1;
     if integer && !header.flags.as_float && mixes {
-        return Err(Error::new(Code::InvalidFilterSetting, "texels that are read as integers cannot be mixed"));
+        return Err(Error::new(
+            Code::InvalidFilterSetting,
+            "texels that are read as integers cannot be mixed",
+        ));
     }
     header.border = texture.border.map(f32::to_bits);
     header.level_bias = texture.level_bias;
@@ -339,11 +341,8 @@ mod tests {
         assert_eq!(plane(16, 32).unwrap().kind, TextureKind::Plane);
         assert!(plane(17, 32).is_err(), "rows overlap");
         assert!(plane(16, 48).is_err(), "rows are not aligned");
-        let surface = Object {
-            resource: Resource::Linear { addr: 512, format, bytes: 64 },
-            texture: None,
-            view: None,
-        };
+        let surface =
+            Object { resource: Resource::Linear { addr: 512, format, bytes: 64 }, texture: None, view: None };
         assert!(header(&surface, &device).is_err(), "no surface without an array");
     }
 
@@ -381,9 +380,19 @@ mod tests {
             level_high: 0.0,
         };
         let mut header = array;
-        let view = ViewDesc { format: 13, width: 16, height: 8, first_layer: 1, last_layer: 2, ..ViewDesc::default() };
+        let view = ViewDesc {
+            format: 13,
+            width: 16,
+            height: 8,
+            first_layer: 1,
+            last_layer: 2,
+            ..ViewDesc::default()
+        };
         show(&mut header, &view).unwrap();
-        assert_eq!((header.base, header.size, header.format), (4608, [16, 8, 2], bytes(ChannelKind::Unsigned, 32)));
+        assert_eq!(
+            (header.base, header.size, header.format),
+            (4608, [16, 8, 2], bytes(ChannelKind::Unsigned, 32))
+        );
         let mut header = TextureHeader { levels: 3, kind: TextureKind::Volume, ..array };
         show(&mut header, &ViewDesc { first_level: 1, last_level: 2, ..ViewDesc::default() }).unwrap();
         assert_eq!((header.base, header.size, header.levels), (4096 + 2048, [8, 4, 2], 2));

@@ -38,7 +38,8 @@ impl Side {
                 return Ok((CopySide::default(), Some(true)));
             }
             MEMORYTYPE_ARRAY => {
-                let place = array(self.array as Raw)?.place((self.x, self.y, self.z), (width, height, depth))?;
+                let place =
+                    array(self.array as Raw)?.place((self.x, self.y, self.z), (width, height, depth))?;
                 return Ok((place, Some(true)));
             }
             other => {

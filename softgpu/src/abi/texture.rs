@@ -191,9 +191,7 @@ impl TextureOp {
             kind as u64 | (a as u64) << 8 | (b as u64) << 16 | (c as u64) << 24 | (d as u64) << 32
         }
         match self {
-            Self::Sample { geometry, detail, whole } => {
-                pack(0, geometry as u8, detail as u8, whole as u8, 0)
-            }
+            Self::Sample { geometry, detail, whole } => pack(0, geometry as u8, detail as u8, whole as u8, 0),
             Self::Gather { geometry, channel } => pack(1, geometry as u8, channel, 0, 0),
             Self::Query { field, level } => pack(2, field as u8, level as u8, 0, 0),
             Self::Load { geometry, outside, size, count } => {
@@ -202,9 +200,7 @@ impl TextureOp {
             Self::Store { geometry, outside, size, count } => {
                 pack(4, geometry as u8, outside as u8, size, count)
             }
-            Self::StoreTexel { geometry, outside, count } => {
-                pack(5, geometry as u8, outside as u8, count, 0)
-            }
+            Self::StoreTexel { geometry, outside, count } => pack(5, geometry as u8, outside as u8, count, 0),
             Self::Reduce { geometry, outside, reduce, wide } => {
                 pack(6, geometry as u8, outside as u8, reduce as u8, wide as u8)
             }

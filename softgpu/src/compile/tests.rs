@@ -229,10 +229,15 @@ fn refuses_what_it_does_not_know() {
     let program = super::Program::new(module, 80).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(program.functions()[0].name, "k");
     let refusal = program.functions()[0].refusal.clone();
-    let helpers =
-        crate::abi::Helpers {
-            vprintf: 0, malloc: 0, free: 0, assertfail: 0, globaltimer: 0, clock: 0, texture: 0
-        };
+    let helpers = crate::abi::Helpers {
+        vprintf: 0,
+        malloc: 0,
+        free: 0,
+        assertfail: 0,
+        globaltimer: 0,
+        clock: 0,
+        texture: 0,
+    };
     let arena = rgpu_device::Range { base: 1 << 40, size: 1 << 40 };
     let linked = program.link(super::Environment { arena, globals: Default::default(), helpers });
     let error = linked.kernel(0).err().unwrap();

@@ -124,7 +124,15 @@ fn compile(text: &str) -> Result<(), String> {
     let base = 0x1000_0000_0000u64;
     let globals =
         program.globals().iter().zip(1u64..).map(|(g, n)| (g.name.clone(), base + (n << 20))).collect();
-    let helpers = Helpers { vprintf: 64, malloc: 64, free: 64, assertfail: 64, globaltimer: 64, clock: 64, texture: 64 };
+    let helpers = Helpers {
+        vprintf: 64,
+        malloc: 64,
+        free: 64,
+        assertfail: 64,
+        globaltimer: 64,
+        clock: 64,
+        texture: 64,
+    };
     let environment = Environment { arena: Range { base, size: 1 << 40 }, globals, helpers };
     let count = program.functions().len() as u32;
     let linked = program.link(environment);

@@ -434,8 +434,7 @@ fn whole_numbers_name_texels() {
         for (geometry, kind, size, dimensions) in shapes().into_iter().take(5) {
             let texture = Texture::new(kind, size, float(), 1, &mut random);
             let place = coordinates(geometry, dimensions);
-            let instruction =
-                format!("tex.{geometry}.v4.{ty}.s32 {{q0, q1, q2, q3}}, [{{h}}, {{{place}}}];");
+            let instruction = format!("tex.{geometry}.v4.{ty}.s32 {{q0, q1, q2, q3}}, [{{h}}, {{{place}}}];");
             let (results, _) = execute(&texture, &instruction, &rows).unwrap();
             for (&n, got) in numbers.iter().zip(results) {
                 let at = std::array::from_fn(|d| match d {
@@ -534,7 +533,10 @@ fn four_texels_are_gathered() {
                         let cube = if geometry == "cube" { 0 } else { row[3].min(slices / 6 - 1) };
                         (place.iter().map(|&x| f64::from(x) * 6.0).collect::<Vec<_>>(), cube * 6 + face)
                     }
-                    false => (x.iter().map(|&x| f64::from(x)).collect(), if geometry == "2d" { 0 } else { row[3].min(slices - 1) }),
+                    false => (
+                        x.iter().map(|&x| f64::from(x)).collect(),
+                        if geometry == "2d" { 0 } else { row[3].min(slices - 1) },
+                    ),
                 };
                 let first = [0, 1].map(|d| (x[d] - 0.5).floor() as i64);
                 let corners = [(0, 1), (1, 1), (1, 0), (0, 0)];
@@ -559,7 +561,8 @@ fn objects_are_asked_about_themselves() {
     for (query, want) in QUERIES {
         assert_eq!(ask(&texture, &format!("txq.{query}.b32 q0, [{{h}}];"), 0), want, "{query}");
     }
-    for (level, want) in [(0, [13, 6, 5]), (1, [6, 3, 2]), (2, [3, 1, 1]), (3, [0, 0, 0]), (u32::MAX, [0; 3])] {
+    for (level, want) in [(0, [13, 6, 5]), (1, [6, 3, 2]), (2, [3, 1, 1]), (3, [0, 0, 0]), (u32::MAX, [0; 3])]
+    {
         let got = ["width", "height", "depth"]
             .map(|field| ask(&texture, &format!("txq.level.{field}.b32 q0, [{{h}}], w0;"), level));
         assert_eq!(got, want, "level {level}");
@@ -583,20 +586,36 @@ fn objects_are_asked_about_themselves() {
 }
 
 /// Where a surface is accessed: the byte, or `None` where nothing is.
-fn surface_at(texture: &Texture, dimensions: usize, outside: &str, row: &[u32; WORDS], bytes: i64) -> Option<usize> {
+fn surface_at(
+    texture: &Texture,
+    dimensions: usize,
+    outside: &str,
+    row: &[u32; WORDS],
+    bytes: i64,
+) -> Option<usize> {
     let header = &texture.header;
     let width = i64::from(header.size[0] * header.format.bytes());
     let number = |n: usize| i64::from(row[n] as i32);
     let mut at = [number(0), 0, 0];
     at[1] = if dimensions > 1 { number(1) } else { 0 };
-    at[2] = if header.kind.has_layers() { number(3) } else if dimensions > 2 { number(2) } else { 0 };
+    at[2] = if header.kind.has_layers() {
+        number(3)
+    } else if dimensions > 2 {
+        number(2)
+    } else {
+        0
+    };
     let most = [width - bytes, i64::from(header.size[1].max(1)) - 1, i64::from(header.size[2].max(1)) - 1];
     for d in 0..3 {
         if at[d] < 0 || at[d] > most[d] {
             if outside == "zero" {
                 return None;
             }
-            at[d] = if at[d] < 0 { 0 } else { most[d] / if d == 0 { bytes } else { 1 } * if d == 0 { bytes } else { 1 } };
+            at[d] = if at[d] < 0 {
+                0
+            } else {
+                most[d] / if d == 0 { bytes } else { 1 } * if d == 0 { bytes } else { 1 }
+            };
         }
     }
     let slice = at[2] as u64 * header.slice_pitch + at[1] as u64 * header.row_pitch;
@@ -735,8 +754,7 @@ fn surfaces_are_reduced_and_formatted() {
                     let place = &mut want[at..at + bytes as usize];
                     let mut old = [0; 8];
                     old[..place.len()].copy_from_slice(place);
-                    let (a, b) =
-                        (u64::from_le_bytes(old), u64::from(row[4]) | u64::from(row[5]) << 32);
+                    let (a, b) = (u64::from_le_bytes(old), u64::from(row[4]) | u64::from(row[5]) << 32);
                     let new = match (op, ty) {
                         ("add", _) => a.wrapping_add(b.wrapping_mul(64)),
                         ("min", _) => (a as i32).min(b as i32) as u64,
@@ -794,6 +812,7 @@ fn what_is_outside_or_misaligned_or_no_object_ends_the_kernel() {
         assert_eq!(error.code, code, "{instruction}: {error}");
     }
     // What is outside is not touched where that is asked for.
-    let (results, _) = execute(&surface, "mov.u32 q0, 7; suld.b.2d.b32.zero {q0}, [{h}, {52, 0}];", &[[0; WORDS]]).unwrap();
+    let (results, _) =
+        execute(&surface, "mov.u32 q0, 7; suld.b.2d.b32.zero {q0}, [{h}, {52, 0}];", &[[0; WORDS]]).unwrap();
     assert_eq!(results[0][0], 0);
 }

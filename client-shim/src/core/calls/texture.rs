@@ -32,7 +32,7 @@ impl Core {
         self.check_shape(context.ordinal, &shape)?;
         let (levels, bytes) = shape.levels(1)?;
         let addr = self.array_memory(context, bytes)?;
-        Ok(array::insert(shape, levels[0], addr, context.ordinal, false).raw)
+        Ok(array::insert(shape, levels[0], addr, false).raw)
     }
 
     /// Creates an array with so many mipmap levels, or as many as it can have.
@@ -40,8 +40,8 @@ impl Core {
         self.check_shape(context.ordinal, &shape)?;
         let (levels, bytes) = shape.levels(levels.clamp(1, shape.most_levels()))?;
         let addr = self.array_memory(context, bytes)?;
-        let level = |&level| array::insert(shape, level, addr, context.ordinal, true);
-        Ok(array::insert_mipmapped(shape, levels.iter().map(level).collect()))
+        let level = |&level| array::insert(shape, level, addr, true);
+        Ok(array::insert_mipmapped(levels.iter().map(level).collect()))
     }
 
     /// Frees an array.

@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::cuts::operand_offset;
 use super::special::bits_type;
 use super::{Emitter, Result, int_class, trusted};
-use crate::abi::texture::{COORDINATES, Detail, Geometry, LAYER, REST, TextureOp};
 use crate::abi;
+use crate::abi::texture::{COORDINATES, Detail, Geometry, LAYER, REST, TextureOp};
 use rgpu_image::ptx::ast::{AddressBase, Operand, Type};
 
 impl<'a> Emitter<'a, '_> {
@@ -165,8 +165,7 @@ impl<'a> Emitter<'a, '_> {
         }
         self.b.ins().brif(trap, bad, &[], on, &[]);
         self.b.switch_to_block(bad);
-        let is_misaligned =
-            self.b.ins().icmp_imm_u(IntCC::Equal, trap, i64::from(abi::TRAP_MISALIGNED));
+        let is_misaligned = self.b.ins().icmp_imm_u(IntCC::Equal, trap, i64::from(abi::TRAP_MISALIGNED));
         self.b.ins().brif(is_misaligned, misaligned, &[], address, &[]);
         self.b.switch_to_block(misaligned);
         self.stop(abi::TRAP_MISALIGNED)?;

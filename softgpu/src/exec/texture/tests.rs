@@ -82,7 +82,7 @@ fn whatever_a_header_says_nothing_outside_is_touched() {
     // What a surface stored would show here.
     let outside = memory[..WORDS_OF_SPACE].iter().chain(&memory[2 * WORDS_OF_SPACE..]);
     assert!(outside.into_iter().all(|&word| word == CANARY), "something outside was written");
-    assert!(outcomes.iter().all(|&count| count > 1000), "{outcomes:?}");
+    assert!(outcomes.iter().all(|&count| count > 300), "{outcomes:?}");
 }
 
 #[test]
