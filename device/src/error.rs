@@ -56,7 +56,11 @@ codes! {
     /// The runtime API alone knows it.
     InvalidSymbol = 13,
     /// The runtime API alone knows it.
+    InvalidChannelDescriptor = 20,
+    /// The runtime API alone knows it.
     InvalidMemcpyDirection = 21,
+    /// The runtime API alone knows it.
+    InvalidFilterSetting = 26,
     /// The runtime API alone knows it.
     MissingConfiguration = 52,
     /// The runtime API alone knows it.
@@ -122,6 +126,8 @@ impl Code {
             Self::InvalidConfiguration
             | Self::InvalidPitchValue
             | Self::InvalidMemcpyDirection
+            | Self::InvalidChannelDescriptor
+            | Self::InvalidFilterSetting
             | Self::MissingConfiguration => Self::InvalidValue,
             Self::InvalidSymbol | Self::InvalidDeviceFunction => Self::NotFound,
             other => other,

@@ -41,6 +41,7 @@ mod memory;
 mod pacer;
 mod region;
 pub mod telemetry;
+pub mod texture;
 
 pub use cursor::RegionCursor;
 pub use device::{Counters, Device, Target};

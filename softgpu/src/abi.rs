@@ -16,6 +16,7 @@
 //! addresses. A local address is a generic address. Kernel parameters lie in the arena.
 
 pub mod device_runtime;
+pub mod texture;
 
 /// Accesses outside the arena are redirected here; never mapped.
 pub const FAULT_ADDRESS: u64 = 16;
@@ -61,7 +62,7 @@ pub struct Thread {
     pub fuel: i32,
     /// The last error that CUDA's device runtime told the thread, a `cudaError_t`. Only the executor uses it.
     pub error: u32,
-    /// Operands and results of the cut; see [`CutKind`].
+    /// Operands and results of the cut (see [`CutKind`]), or of an operation on textures (see [`texture`]).
     pub op: [u64; 6],
     /// First address of the thread's local memory (16-byte aligned), [`Kernel::local_bytes`] plus the
     /// device's stack limit long.
@@ -288,6 +289,10 @@ pub struct Helpers {
     /// with [`Checks`]. `address` is generic, and `what` is an [`Access`]. The result is the address to access instead, which is
     /// confined as any other.
     pub check: usize,
+    /// `fn(block: *mut Block, handle: u64, operation: u64) -> u32`: an operation on a texture or surface object
+    /// ([`texture::TextureOp`]), with operands and results in the running thread's [`Thread::op`]. 0, or the trap that the thread
+    /// ends with.
+    pub texture: usize,
 }
 
 /// What is looked at while kernels run.

@@ -85,6 +85,9 @@ pub fn all() -> Result<Vec<Example>> {
 /// The test programs that use libraries of mathematics, by name.
 pub const OF_LIBRARIES: [&str; 3] = ["cublas", "mathematics", "transformer"];
 
+/// The examples that need a software GPU, by name: what they use is refused on an NVIDIA GPU.
+pub const OF_SOFTWARE_GPUS: [&str; 1] = ["textures"];
+
 /// The programs that `cargo xtask gpu-check` takes along besides the examples, by name.
 pub fn for_gpu_check() -> Result<Vec<Example>> {
     let mut programs = in_directory(&repository().join("tests/gpu_check"))?;

@@ -35,6 +35,7 @@ impl Bundle {
         filter: &[&str],
     ) -> Result<Self> {
         let mut all = examples::all()?;
+        all.retain(|e| !examples::OF_SOFTWARE_GPUS.contains(&e.name.as_str()));
         all.retain(|e| filter.is_empty() || filter.iter().any(|f| e.name.contains(f)));
         let programs = examples::for_gpu_check()?;
         let both: Vec<Example> = all.iter().chain(&programs).cloned().collect();

@@ -22,6 +22,7 @@
 //!   [`Core::driver_context`] (`InvalidContext` where none is current).
 //! - Codes are [`rgpu_device::Code`]; those that only the runtime knows become the driver's in `guard_driver`.
 
+pub(crate) mod array;
 mod calls;
 mod context;
 mod contexts;
@@ -55,6 +56,7 @@ mod sketch;
 mod soft_gpu;
 mod stream;
 mod streams;
+pub(crate) mod texture;
 pub(crate) mod thread;
 mod transfer;
 pub(crate) mod virtual_memory;

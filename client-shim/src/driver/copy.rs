@@ -8,6 +8,8 @@ use super::stream::stream_of;
 use super::types::*;
 use super::*;
 use crate::abi::In;
+use crate::core::array::{array, pairs};
+use crate::core::registry::Raw;
 use crate::core::{CopyBox, CopySide, Direction, Wait};
 
 /// One side of a 2D or 3D copy.
@@ -15,6 +17,7 @@ struct Side {
     kind: u32,
     host: u64,
     device: u64,
+    array: Opaque,
     x: usize,
     y: usize,
     z: usize,
@@ -24,12 +27,21 @@ struct Side {
 
 impl Side {
     /// The address of the first byte and the pitches; whether it is device memory (`None`: to be found out).
-    fn place(&self, width: usize) -> Result<(CopySide, Option<bool>)> {
+    fn place(&self, [width, height, depth]: [usize; 3]) -> Result<(CopySide, Option<bool>)> {
         let (base, device) = match self.kind {
             MEMORYTYPE_HOST => (self.host, Some(false)),
             MEMORYTYPE_DEVICE => (self.device, Some(true)),
             MEMORYTYPE_UNIFIED => (self.device, None),
-            MEMORYTYPE_ARRAY => return Err(not_implemented("copies from and to arrays")),
+            // What is empty fits everywhere.
+            MEMORYTYPE_ARRAY if width == 0 || height == 0 || depth == 0 => {
+                array(self.array as Raw)?;
+                return Ok((CopySide::default(), Some(true)));
+            }
+            MEMORYTYPE_ARRAY => {
+                let place =
+                    array(self.array as Raw)?.place((self.x, self.y, self.z), (width, height, depth))?;
+                return Ok((place, Some(true)));
+            }
             other => {
                 return Err(Error::new(Code::InvalidValue, format!("memory type {other} does not exist")));
             }
@@ -49,8 +61,9 @@ impl Side {
 }
 
 /// Both sides and the size of a copy described by a structure.
-fn boxed(src: Side, dst: Side, [width, height, depth]: [usize; 3]) -> Result<(CopyBox, Direction)> {
-    let ((src, from_device), (dst, to_device)) = (src.place(width)?, dst.place(width)?);
+fn boxed(src: Side, dst: Side, size: [usize; 3]) -> Result<(CopyBox, Direction)> {
+    let ((src, from_device), (dst, to_device)) = (src.place(size)?, dst.place(size)?);
+    let [width, height, depth] = size;
     let direction = match (from_device, to_device) {
         (Some(false), Some(false)) => Direction::HostToHost,
         (Some(false), Some(true)) => Direction::HostToDevice,
@@ -67,6 +80,7 @@ fn from_2d(parameters: In<Memcpy2d>) -> Result<(CopyBox, Direction)> {
         kind: p.src_memory_type,
         host: p.src_host as u64,
         device: p.src_device,
+        array: p.src_array,
         x: p.src_x_in_bytes,
         y: p.src_y,
         z: 0,
@@ -77,6 +91,7 @@ fn from_2d(parameters: In<Memcpy2d>) -> Result<(CopyBox, Direction)> {
         kind: p.dst_memory_type,
         host: p.dst_host as u64,
         device: p.dst_device,
+        array: p.dst_array,
         x: p.dst_x_in_bytes,
         y: p.dst_y,
         z: 0,
@@ -99,6 +114,7 @@ pub(super) fn from_3d_value(p: &Memcpy3d) -> Result<(CopyBox, Direction)> {
         kind: p.src_memory_type,
         host: p.src_host as u64,
         device: p.src_device,
+        array: p.src_array,
         x: p.src_x_in_bytes,
         y: p.src_y,
         z: p.src_z,
@@ -109,6 +125,7 @@ pub(super) fn from_3d_value(p: &Memcpy3d) -> Result<(CopyBox, Direction)> {
         kind: p.dst_memory_type,
         host: p.dst_host as u64,
         device: p.dst_device,
+        array: p.dst_array,
         x: p.dst_x_in_bytes,
         y: p.dst_y,
         z: p.dst_z,
@@ -128,6 +145,28 @@ fn copy(
     wait: Wait,
 ) -> Result<()> {
     core.copy(&*stream_of(core, stream, per_thread)?, dst, src, bytes as u64, direction, wait)
+}
+
+/// `count` bytes of an array, from one of all its rows.
+fn of_array(raw: Opaque, offset: usize, count: usize) -> Result<Vec<(u64, u64)>> {
+    let array = array(raw as Raw)?;
+    if count == 0 { Ok(Vec::new()) } else { array.runs_from(offset, count) }
+}
+
+/// A copy of runs of bytes, of which one side is a single one where it is plain memory.
+fn copy_runs(
+    core: &Core,
+    stream: Opaque,
+    per_thread: bool,
+    (to, from): (Vec<(u64, u64)>, Vec<(u64, u64)>),
+    direction: Direction,
+    wait: Wait,
+) -> Result<()> {
+    let stream = stream_of(core, stream, per_thread)?;
+    for (dst, src, bytes) in pairs(to, from) {
+        core.copy(&stream, dst, src, bytes, direction, wait)?;
+    }
+    Ok(())
 }
 
 /// A copy described by a structure, on a stream.
@@ -233,6 +272,40 @@ door! {
     }
     fn cuMemcpy3DPeerAsync<const PT>(parameters: In<Memcpy3d>, stream: Opaque) |core| {
         copy_box(core, stream, PT, from_3d(parameters)?, Wait::Async)
+    }
+    fn cuMemcpyAtoH_v2<const PT>(dst: *mut c_void, src: Opaque, offset: usize, bytes: usize) |core| {
+        let sides = (vec![(dst as u64, bytes as u64)], of_array(src, offset, bytes)?);
+        copy_runs(core, DEFAULT, PT, sides, Direction::DeviceToHost, Wait::Sync)
+    }
+    fn cuMemcpyAtoHAsync_v2<const PT>(
+        dst: *mut c_void, src: Opaque, offset: usize, bytes: usize, stream: Opaque,
+    ) |core| {
+        let sides = (vec![(dst as u64, bytes as u64)], of_array(src, offset, bytes)?);
+        copy_runs(core, stream, PT, sides, Direction::DeviceToHost, Wait::Async)
+    }
+    fn cuMemcpyHtoA_v2<const PT>(dst: Opaque, offset: usize, src: *const c_void, bytes: usize) |core| {
+        let sides = (of_array(dst, offset, bytes)?, vec![(src as u64, bytes as u64)]);
+        copy_runs(core, DEFAULT, PT, sides, Direction::HostToDevice, Wait::Sync)
+    }
+    fn cuMemcpyHtoAAsync_v2<const PT>(
+        dst: Opaque, offset: usize, src: *const c_void, bytes: usize, stream: Opaque,
+    ) |core| {
+        let sides = (of_array(dst, offset, bytes)?, vec![(src as u64, bytes as u64)]);
+        copy_runs(core, stream, PT, sides, Direction::HostToDevice, Wait::Async)
+    }
+    fn cuMemcpyAtoD_v2<const PT>(dst: DevicePtr, src: Opaque, offset: usize, bytes: usize) |core| {
+        let sides = (vec![(dst, bytes as u64)], of_array(src, offset, bytes)?);
+        copy_runs(core, DEFAULT, PT, sides, Direction::DeviceToDevice, Wait::Sync)
+    }
+    fn cuMemcpyDtoA_v2<const PT>(dst: Opaque, offset: usize, src: DevicePtr, bytes: usize) |core| {
+        let sides = (of_array(dst, offset, bytes)?, vec![(src, bytes as u64)]);
+        copy_runs(core, DEFAULT, PT, sides, Direction::DeviceToDevice, Wait::Sync)
+    }
+    fn cuMemcpyAtoA_v2<const PT>(
+        dst: Opaque, dst_offset: usize, src: Opaque, src_offset: usize, bytes: usize,
+    ) |core| {
+        let sides = (of_array(dst, dst_offset, bytes)?, of_array(src, src_offset, bytes)?);
+        copy_runs(core, DEFAULT, PT, sides, Direction::DeviceToDevice, Wait::Sync)
     }
     fn cuMemsetD8_v2<const PT>(dst: DevicePtr, value: u8, count: usize) |core| {
         fill(core, DEFAULT, PT, (dst, 0, count, 1), (value.into(), 1), Wait::Sync)

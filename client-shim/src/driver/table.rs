@@ -4,7 +4,7 @@
 
 use super::{
     capture, context, copy, device, graph, info, ipc, launch, link, logs, mem_op, memory, module, pool,
-    proc_address, stream, virtual_memory,
+    proc_address, stream, texture, virtual_memory,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
 
@@ -12,14 +12,14 @@ entry_points! {
     /// The entry points, ascending by name and version.
     static TABLE refusing by super::not_supported;
     cuArray3DCreate 2000 [unsupported];
-    cuArray3DCreate(_v2) 3020 [unsupported];
+    cuArray3DCreate(_v2) 3020 [texture::cuArray3DCreate_v2];
     cuArray3DGetDescriptor 2000 [unsupported];
-    cuArray3DGetDescriptor(_v2) 3020 [unsupported];
+    cuArray3DGetDescriptor(_v2) 3020 [texture::cuArray3DGetDescriptor_v2];
     cuArrayCreate 2000 [unsupported];
-    cuArrayCreate(_v2) 3020 [unsupported];
-    cuArrayDestroy 2000 [unsupported];
+    cuArrayCreate(_v2) 3020 [texture::cuArrayCreate_v2];
+    cuArrayDestroy 2000 [texture::cuArrayDestroy];
     cuArrayGetDescriptor 2000 [unsupported];
-    cuArrayGetDescriptor(_v2) 3020 [unsupported];
+    cuArrayGetDescriptor(_v2) 3020 [texture::cuArrayGetDescriptor_v2];
     cuArrayGetMemoryRequirements 11060 [unsupported];
     cuArrayGetPlane 11020 [unsupported];
     cuArrayGetSparseProperties 11010 [unsupported];
@@ -373,17 +373,17 @@ entry_points! {
     cuMemcpy3DPeerAsync 4000 / _ptsz 7000 [copy::cuMemcpy3DPeerAsync];
     cuMemcpyAsync 4000 / _ptsz 7000 [copy::cuMemcpyAsync];
     cuMemcpyAtoA 2000 [unsupported];
-    cuMemcpyAtoA(_v2) 3020 / _ptds 7000 [unsupported];
+    cuMemcpyAtoA(_v2) 3020 / _ptds 7000 [copy::cuMemcpyAtoA_v2];
     cuMemcpyAtoD 2000 [unsupported];
-    cuMemcpyAtoD(_v2) 3020 / _ptds 7000 [unsupported];
+    cuMemcpyAtoD(_v2) 3020 / _ptds 7000 [copy::cuMemcpyAtoD_v2];
     cuMemcpyAtoH 2000 [unsupported];
-    cuMemcpyAtoH(_v2) 3020 / _ptds 7000 [unsupported];
+    cuMemcpyAtoH(_v2) 3020 / _ptds 7000 [copy::cuMemcpyAtoH_v2];
     cuMemcpyAtoHAsync 2000 [unsupported];
-    cuMemcpyAtoHAsync(_v2) 3020 / _ptsz 7000 [unsupported];
+    cuMemcpyAtoHAsync(_v2) 3020 / _ptsz 7000 [copy::cuMemcpyAtoHAsync_v2];
     cuMemcpyBatchAsync 12080 / _ptsz 12080 [unsupported];
     cuMemcpyBatchAsync(_v2) 13000 / _ptsz 13000 [unsupported];
     cuMemcpyDtoA 2000 [unsupported];
-    cuMemcpyDtoA(_v2) 3020 / _ptds 7000 [unsupported];
+    cuMemcpyDtoA(_v2) 3020 / _ptds 7000 [copy::cuMemcpyDtoA_v2];
     cuMemcpyDtoD 2000 [unsupported];
     cuMemcpyDtoD(_v2) 3020 / _ptds 7000 [copy::cuMemcpyDtoD_v2];
     cuMemcpyDtoDAsync 3000 [unsupported];
@@ -393,9 +393,9 @@ entry_points! {
     cuMemcpyDtoHAsync 2000 [unsupported];
     cuMemcpyDtoHAsync(_v2) 3020 / _ptsz 7000 [copy::cuMemcpyDtoHAsync_v2];
     cuMemcpyHtoA 2000 [unsupported];
-    cuMemcpyHtoA(_v2) 3020 / _ptds 7000 [unsupported];
+    cuMemcpyHtoA(_v2) 3020 / _ptds 7000 [copy::cuMemcpyHtoA_v2];
     cuMemcpyHtoAAsync 2000 [unsupported];
-    cuMemcpyHtoAAsync(_v2) 3020 / _ptsz 7000 [unsupported];
+    cuMemcpyHtoAAsync(_v2) 3020 / _ptsz 7000 [copy::cuMemcpyHtoAAsync_v2];
     cuMemcpyHtoD 2000 [unsupported];
     cuMemcpyHtoD(_v2) 3020 / _ptds 7000 [copy::cuMemcpyHtoD_v2];
     cuMemcpyHtoDAsync 2000 [unsupported];
@@ -420,9 +420,9 @@ entry_points! {
     cuMemsetD8 2000 [unsupported];
     cuMemsetD8(_v2) 3020 / _ptds 7000 [copy::cuMemsetD8_v2];
     cuMemsetD8Async 3020 / _ptsz 7000 [copy::cuMemsetD8Async];
-    cuMipmappedArrayCreate 5000 [unsupported];
-    cuMipmappedArrayDestroy 5000 [unsupported];
-    cuMipmappedArrayGetLevel 5000 [unsupported];
+    cuMipmappedArrayCreate 5000 [texture::cuMipmappedArrayCreate];
+    cuMipmappedArrayDestroy 5000 [texture::cuMipmappedArrayDestroy];
+    cuMipmappedArrayGetLevel 5000 [texture::cuMipmappedArrayGetLevel];
     cuMipmappedArrayGetMemoryRequirements 11060 [unsupported];
     cuMipmappedArrayGetSparseProperties 11010 [unsupported];
     cuModuleEnumerateFunctions 12040 [module::cuModuleEnumerateFunctions];
@@ -502,20 +502,20 @@ entry_points! {
     cuStreamWriteValue32(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamWriteValue32];
     cuStreamWriteValue64 9000 / _ptsz 9000 [mem_op::cuStreamWriteValue64];
     cuStreamWriteValue64(_v2) 11070 / _ptsz 11070 [mem_op::cuStreamWriteValue64];
-    cuSurfObjectCreate 5000 [unsupported];
-    cuSurfObjectDestroy 5000 [unsupported];
-    cuSurfObjectGetResourceDesc 5000 [unsupported];
+    cuSurfObjectCreate 5000 [texture::cuSurfObjectCreate];
+    cuSurfObjectDestroy 5000 [texture::cuSurfObjectDestroy];
+    cuSurfObjectGetResourceDesc 5000 [texture::cuSurfObjectGetResourceDesc];
     cuSurfRefGetArray 3000 [unsupported];
     cuSurfRefSetArray 3000 [unsupported];
     cuTensorMapEncodeIm2col 12000 [unsupported];
     cuTensorMapEncodeIm2colWide 12080 [unsupported];
     cuTensorMapEncodeTiled 12000 [unsupported];
     cuTensorMapReplaceAddress 12000 [unsupported];
-    cuTexObjectCreate 5000 [unsupported];
-    cuTexObjectDestroy 5000 [unsupported];
-    cuTexObjectGetResourceDesc 5000 [unsupported];
-    cuTexObjectGetResourceViewDesc 5000 [unsupported];
-    cuTexObjectGetTextureDesc 5000 [unsupported];
+    cuTexObjectCreate 5000 [texture::cuTexObjectCreate];
+    cuTexObjectDestroy 5000 [texture::cuTexObjectDestroy];
+    cuTexObjectGetResourceDesc 5000 [texture::cuTexObjectGetResourceDesc];
+    cuTexObjectGetResourceViewDesc 5000 [texture::cuTexObjectGetResourceViewDesc];
+    cuTexObjectGetTextureDesc 5000 [texture::cuTexObjectGetTextureDesc];
     cuTexRefCreate 2000 [unsupported];
     cuTexRefDestroy 2000 [unsupported];
     cuTexRefGetAddress 2000 [unsupported];

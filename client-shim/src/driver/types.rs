@@ -192,12 +192,54 @@ pub(crate) struct MemAllocationProp {
     pub(crate) reserved: [u8; 4],
 }
 
+/// `CUDA_ARRAY_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ArrayDescriptor {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) format: u32,
+    pub(crate) channels: u32,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Array3dDescriptor {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) depth: usize,
+    pub(crate) format: u32,
+    pub(crate) channels: u32,
+    pub(crate) flags: u32,
+}
+
+/// `CUDA_RESOURCE_DESC`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResourceDesc {
+    /// `CUresourcetype`
+    pub(crate) kind: u32,
+    /// An array, or an address.
+    pub(crate) place: u64,
+    pub(crate) format: u32,
+    pub(crate) channels: u32,
+    /// Bytes, or a width.
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) pitch: usize,
+    pub(crate) reserved: [u64; 11],
+    pub(crate) flags: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn layouts_are_those_of_the_header() {
+        assert_eq!((size_of::<ArrayDescriptor>(), size_of::<Array3dDescriptor>()), (24, 40));
+        assert_eq!((size_of::<ResourceDesc>(), std::mem::offset_of!(ResourceDesc, flags)), (144, 136));
         assert_eq!(size_of::<Memcpy2d>(), 128);
         assert_eq!(size_of::<Memcpy3d>(), 200);
         assert_eq!(size_of::<LaunchConfig>(), 56);

@@ -4,11 +4,11 @@ use std::ffi::{c_int, c_void};
 
 use rgpu_device::Region;
 
-use super::array::array;
 use super::entry::{api, enter_stream};
 use super::types::{ArrayRef, Extent, Memcpy3DParms, Memcpy3DPeerParms, PitchedPtr, Pos, kind};
 use crate::abi::In;
 use crate::abi::types::StreamRef;
+use crate::core::array::array;
 use crate::core::error::invalid;
 use crate::core::{Code, CopyBox, CopySide, Direction, Result, Wait, current};
 use crate::doors::ordinal;
@@ -74,7 +74,7 @@ fn side(array_ref: ArrayRef, pos: Pos, ptr: PitchedPtr, extent: Extent, element:
         }
         (raw, 0) => {
             let array = array(raw)?;
-            array.place((bytes(pos.x, array.element)?, pos.y, pos.z), (width, extent.height, extent.depth))
+            array.place((bytes(pos.x, array.element())?, pos.y, pos.z), (width, extent.height, extent.depth))
         }
         _ => Err(invalid("one side of the copy has both an array and a pointer")),
     }
@@ -82,7 +82,7 @@ fn side(array_ref: ArrayRef, pos: Pos, ptr: PitchedPtr, extent: Extent, element:
 
 /// What a 3D copy's parameters describe. Where an array takes part, widths count its elements.
 pub(crate) fn copy_box_of(p: &Memcpy3DParms) -> Result<CopyBox> {
-    let element_of = |raw: ArrayRef| if raw == 0 { Ok(1) } else { array(raw).map(|a| a.element) };
+    let element_of = |raw: ArrayRef| if raw == 0 { Ok(1) } else { array(raw).map(|a| a.element()) };
     let (from, to) = (element_of(p.src_array)?, element_of(p.dst_array)?);
     if p.src_array != 0 && p.dst_array != 0 && from != to {
         return Err(invalid("the arrays' elements have different sizes"));

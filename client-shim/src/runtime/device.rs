@@ -301,7 +301,7 @@ api! {
     ) {
         width.check()?;
         let info = info(device)?;
-        desc.get()?.element_bytes().ok_or_else(|| invalid("no such channel format"))?;
+        desc.get()?.format().ok_or_else(|| invalid("no such channel format"))?;
         width.set(info.attribute(69).max(0) as usize)
     }
 

@@ -28,5 +28,6 @@ mod pool;
 mod properties;
 mod stream;
 pub(crate) mod table;
+mod texture;
 mod types;
 pub(crate) mod version;

@@ -6,7 +6,7 @@
 
 use super::{
     array, capture, copy, device, entry, entry_point, errors, event, function, graph, graph_exec, ipc,
-    launch, library, logs, memory, pool, stream,
+    launch, library, logs, memory, pool, stream, texture,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
 
@@ -39,13 +39,13 @@ entry_points! {
     cudaArrayGetSparseProperties 12000 [unsupported];
     cudaChooseDevice 12000 [device::choose_device];
     cudaCreateChannelDesc 12000 [array::create_channel_desc];
-    cudaCreateSurfaceObject 12000 [unsupported];
-    cudaCreateTextureObject 12000 [unsupported];
+    cudaCreateSurfaceObject 12000 [texture::create_surface];
+    cudaCreateTextureObject 12000 [texture::create_texture];
     cudaCtxResetPersistingL2Cache 12000 [device::reset_persisting_l2];
     cudaDestroyExternalMemory 12000 [unsupported];
     cudaDestroyExternalSemaphore 12000 [unsupported];
-    cudaDestroySurfaceObject 12000 [unsupported];
-    cudaDestroyTextureObject 12000 [unsupported];
+    cudaDestroySurfaceObject 12000 [texture::destroy_surface];
+    cudaDestroyTextureObject 12000 [texture::destroy_texture];
     cudaDeviceCanAccessPeer 12000 [device::can_access_peer];
     cudaDeviceDisablePeerAccess 12000 [device::disable_peer_access];
     cudaDeviceEnablePeerAccess 12000 [device::enable_peer_access];
@@ -101,7 +101,7 @@ entry_points! {
     cudaFreeArray 12000 [array::free_array];
     cudaFreeAsync 12000 / _ptsz 12000 [memory::free_async];
     cudaFreeHost 12000 [memory::free_host];
-    cudaFreeMipmappedArray 12000 [unsupported];
+    cudaFreeMipmappedArray 12000 [array::free_mipmapped];
     cudaFuncGetAttributes 12000 [function::get_attributes];
     cudaFuncGetName 12000 [function::get_name];
     cudaFuncGetParamInfo 12000 [function::get_param_info];
@@ -133,13 +133,13 @@ entry_points! {
     cudaGetFuncBySymbol 12000 [launch::get_func_by_symbol];
     cudaGetKernel 12000 [launch::get_kernel];
     cudaGetLastError 12000 [errors::get_last_error];
-    cudaGetMipmappedArrayLevel 12000 [unsupported];
-    cudaGetSurfaceObjectResourceDesc 12000 [unsupported];
+    cudaGetMipmappedArrayLevel 12000 [array::mipmapped_level];
+    cudaGetSurfaceObjectResourceDesc 12000 [texture::surface_resource];
     cudaGetSymbolAddress 12000 [memory::get_symbol_address];
     cudaGetSymbolSize 12000 [memory::get_symbol_size];
-    cudaGetTextureObjectResourceDesc 12000 [unsupported];
-    cudaGetTextureObjectResourceViewDesc 12000 [unsupported];
-    cudaGetTextureObjectTextureDesc 12000 [unsupported];
+    cudaGetTextureObjectResourceDesc 12000 [texture::texture_resource];
+    cudaGetTextureObjectResourceViewDesc 12000 [texture::texture_view];
+    cudaGetTextureObjectTextureDesc 12000 [texture::texture_desc];
     cudaGraphAddChildGraphNode 12000 [graph::add_child];
     cudaGraphAddDependencies 12000..13000 as _v12 [graph::add_dependencies_12];
     cudaGraphAddDependencies 13000 [graph::add_dependencies];
@@ -289,7 +289,7 @@ entry_points! {
     cudaMallocFromPoolAsync 12000 / _ptsz 12000 [pool::malloc_from];
     cudaMallocHost 12000 [memory::malloc_host];
     cudaMallocManaged 12000 [memory::malloc_managed];
-    cudaMallocMipmappedArray 12000 [unsupported];
+    cudaMallocMipmappedArray 12000 [array::malloc_mipmapped];
     cudaMallocPitch 12000 [memory::malloc_pitch];
     cudaMemAdvise 12000..13000 as _v12 [memory::mem_advise_12];
     cudaMemAdvise 13000 [memory::mem_advise];

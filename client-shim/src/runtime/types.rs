@@ -5,6 +5,8 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use rgpu_device::texture::{ChannelKind, TexelFormat};
+
 use crate::abi::In;
 use crate::abi::types::{LaunchAttribute, StreamRef};
 
@@ -113,15 +115,59 @@ pub(crate) struct ChannelDesc {
 }
 
 impl ChannelDesc {
-    /// Bytes of one element; `None` where CUDA has no such format.
-    pub(crate) fn element_bytes(&self) -> Option<usize> {
+    /// What a texel is; `None` where CUDA has no such format, or nobody has it here.
+    pub(crate) fn format(&self) -> Option<TexelFormat> {
         let bits = [self.x, self.y, self.z, self.w];
         let used = bits.iter().take_while(|&&b| b != 0).count();
         let same = bits[..used].iter().all(|&b| b == bits[0]);
         let rest = bits[used..].iter().all(|&b| b == 0);
-        let shape = matches!(used, 1 | 2 | 4) && matches!(bits[0], 8 | 16 | 32);
-        (same && rest && shape && matches!(self.f, 0..=2)).then(|| used * bits[0] as usize / 8)
+        let kind = ChannelKind::from_number(u8::try_from(self.f).ok()?)?;
+        if !same || !rest {
+            return None;
+        }
+        TexelFormat::new(kind, u8::try_from(bits[0]).ok()?, used as u8)
     }
+
+    /// The description of a format.
+    pub(crate) fn of(format: TexelFormat) -> Self {
+        let bits = |channel: u8| if channel < format.channels { format.bits.into() } else { 0 };
+        Self { x: bits(0), y: bits(1), z: bits(2), w: bits(3), f: format.kind as c_int }
+    }
+}
+
+/// `cudaResourceDesc`. That of 13.x has room and flags, which are 0, behind these.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ResourceDesc {
+    /// `cudaResourceType`
+    pub(crate) kind: c_int,
+    /// An array, or an address.
+    pub(crate) place: usize,
+    /// Of memory.
+    pub(crate) desc: ChannelDesc,
+    /// Bytes, or a width.
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) pitch: usize,
+}
+
+/// `cudaTextureDesc`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TextureDesc {
+    pub(crate) address: [c_uint; 3],
+    pub(crate) filter: c_uint,
+    pub(crate) read_mode: c_uint,
+    pub(crate) srgb: c_int,
+    pub(crate) border: [f32; 4],
+    pub(crate) normalized: c_int,
+    pub(crate) max_anisotropy: c_uint,
+    pub(crate) level_filter: c_uint,
+    pub(crate) level_bias: f32,
+    pub(crate) level_low: f32,
+    pub(crate) level_high: f32,
+    pub(crate) no_trilinear_optimization: c_int,
+    pub(crate) seamless: c_int,
 }
 
 /// `cudaPointerAttributes` of 12.x; 13.x has 64 reserved bytes more.
@@ -424,6 +470,8 @@ mod tests {
 
     #[test]
     fn other_types_have_the_layouts_of_the_headers() {
+        layout!(ResourceDesc, 64, place = 8, desc = 16, width = 40, height = 48, pitch = 56);
+        layout!(TextureDesc, 72, border = 24, normalized = 40, level_bias = 52, seamless = 68);
         layout!(PointerAttributes12, 24, kind = 0, device = 4, device_pointer = 8, host_pointer = 16);
         layout!(PointerAttributes13, 88, base = 0);
         layout!(

@@ -143,7 +143,7 @@ pub(super) fn globals(
             return Err(Error::new(
                 Code::InvalidPtx,
                 format!(
-                    "PTX line {}: {} is a .{}: textures and surfaces are not supported",
+                    "PTX line {}: {} is a .{}: texture and surface references are not supported, only objects",
                     variable.line, variable.name, variable.ty
                 ),
             ));

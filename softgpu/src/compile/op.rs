@@ -4,6 +4,7 @@
 //! that makes machine code of it.
 
 use super::opcode::{Combine, Compare, IntRounding, Rounding};
+use crate::abi::texture::TextureOp;
 use crate::abi::{ReduceOp, ShuffleMode, VoteMode};
 use rgpu_image::ptx::ast::Type;
 
@@ -445,6 +446,8 @@ macro_rules! operations {
         WmmaStore { shape: MatrixShape, row: bool, shared: bool } = Traits::effect(), wmma_store;
         Ldmatrix { count: u32, transpose: bool, shared: bool } = Traits::cut(), ldmatrix;
         Movmatrix = Traits::cut(), movmatrix;
+        /// Everything on textures and surfaces.
+        Texture { op: TextureOp } = Traits::effect().with_result(op.has_result()), texture;
     } };
 }
 pub(super) use operations;

@@ -224,7 +224,7 @@ fn addresses_that_were_added_up_in_many_steps_are_known_to_be_confined() {
 
 #[test]
 fn refuses_what_it_does_not_know() {
-    let text = module("", "tex.1d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1}];\n ret;");
+    let text = module("", "tex.2dms.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1}];\n ret;");
     let module = rgpu_image::ptx::parse(&text).unwrap();
     let program = super::Program::new(module, 80).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(program.functions()[0].name, "k");
@@ -238,6 +238,7 @@ fn refuses_what_it_does_not_know() {
         clock: 0,
         device_runtime: 0,
         check: 0,
+        texture: 0,
     };
     let arena = rgpu_device::Range { base: 1 << 40, size: 1 << 40 };
     let linked = program.link(super::Environment {
@@ -250,7 +251,7 @@ fn refuses_what_it_does_not_know() {
     assert_eq!(refusal.as_ref(), Some(&error));
     assert_eq!(error.code, rgpu_device::Code::InvalidPtx);
     assert!(
-        error.message.contains("tex.1d.v4.f32.s32") && error.message.contains("line 8"),
+        error.message.contains("tex.2dms.v4.f32.s32") && error.message.contains("line 8"),
         "{}",
         error.message
     );

@@ -23,6 +23,7 @@ pub(super) fn addresses() -> Helpers {
         clock: clock as *const () as usize,
         device_runtime: device_runtime::call as *const () as usize,
         check: check as *const () as usize,
+        texture: super::texture::texture as *const () as usize,
     }
 }
 

@@ -89,6 +89,7 @@ fn attributes(config: &Config, multiprocessors: usize, number: u32) -> Vec<Attri
         (attribute::UNIFIED_ADDRESSING, 1),
         (attribute::MAXIMUM_TEXTURE1D_LAYERED_WIDTH, 32768),
         (attribute::MAXIMUM_TEXTURE1D_LAYERED_LAYERS, 2048),
+        (attribute::CAN_TEX2D_GATHER, 1),
         (attribute::MAXIMUM_TEXTURE2D_GATHER_WIDTH, 32768),
         (attribute::MAXIMUM_TEXTURE2D_GATHER_HEIGHT, 32768),
         (attribute::MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE, 8192),

@@ -34,6 +34,7 @@ mod slot;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod texture;
 mod transfer;
 mod warp;
 mod watchdog;

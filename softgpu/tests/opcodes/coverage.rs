@@ -7,7 +7,7 @@ use std::fmt::Write;
 use rgpu_softgpu::compile::opcodes;
 
 use super::case::Case;
-use super::{approx, atomics, bits, compare, convert, float, integer, matrix, memory, video, warp};
+use super::{approx, atomics, bits, compare, convert, float, integer, matrix, memory, texture, video, warp};
 
 /// Opcodes with modifiers, commonest first, and in how many of 433 public programs each occurs.
 const OPCODES: &str = include_str!("opcodes.csv");
@@ -50,6 +50,7 @@ pub(crate) fn covered() -> BTreeSet<String> {
     let mut all: BTreeSet<String> = all_cases().into_iter().flat_map(|case| case.covers).collect();
     // Tested by themselves.
     all.extend(matrix::opcodes());
+    all.extend(texture::opcodes());
     for opcode in ["vprintf", "shfl.bfly.b32", "shfl.down.b32", "vote.ballot.b32", "vote.all.pred"] {
         all.insert(opcode.to_owned());
     }

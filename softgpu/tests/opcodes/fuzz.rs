@@ -133,6 +133,7 @@ fn compile(text: &str) -> Result<(), String> {
         clock: 64,
         device_runtime: 64,
         check: 64,
+        texture: 64,
     };
     let environment =
         Environment { arena: Range { base, size: 1 << 40 }, globals, helpers, checks: Default::default() };

@@ -76,6 +76,11 @@ impl Gpu {
         std::mem::take(&mut self.printed.0.lock().unwrap())
     }
 
+    /// Where [`Run::input`] lies when a kernel runs.
+    pub(crate) fn input_address(&self) -> u64 {
+        self.memory.base
+    }
+
     /// Whether the device loads a module.
     pub(crate) fn loads(&mut self, ptx: &str) -> Result<()> {
         let module = self.next_module;

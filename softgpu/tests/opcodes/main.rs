@@ -20,6 +20,7 @@ mod memory;
 mod oracle;
 mod programs;
 mod refusals;
+mod texture;
 mod values;
 mod video;
 mod warp;

@@ -15,8 +15,20 @@ fn module(body: &str) -> String {
 fn unsupported_instructions_are_refused_by_name_and_line() {
     let mut wrong = Vec::new();
     for instruction in [
-        "tex.2d.v4.f32.f32 {f1, f2, f3, f4}, [rd1, {f5, f6}];",
-        "suld.b.1d.b32.trap {r1}, [rd1, {r2}];",
+        "tex.2dms.v4.f32.s32 {f1, f2, f3, f4}, [rd1, {r5, r6, r7, r8}];",
+        "tex.grad.cube.v4.f32.f32 {f1, f2, f3, f4}, [rd1, {f5, f6, f7, f7}], {f1, f1, f1, f1}, {f1, f1, f1, f1};",
+        "tex.2d.v2.f16x2.f32 {r1, r2}, [rd1, {f5, f6}];",
+        "tex.2d.v4.f32.f32 {f1, f2, f3, f4}, [rd1, rd2, {f5, f6}];",
+        "tex.2d.v4.f32.f32 {f1, f2, f3, f4}, [rd1, {f5}];",
+        "tex.2d.v4.f32.f32 {f1, f2, f3}, [rd1, {f5, f6}];",
+        "tex.2d.v4.f32.f32 {f1, f2, f3, f4}, [rd1];",
+        "tex.2d.v4.f32.f32 {f1, f2, f3, f4}, [r1, {f5, f6}];",
+        "txq.channel_order.b32 r1, [rd1];",
+        "istypep.samplerref p1, rd1;",
+        "suld.b.cube.b32.trap {r1}, [rd1, {r2, r2, r2, r2}];",
+        "suld.b.1d.b32 {r1}, [rd1, {r2}];",
+        "suld.b.1d.v4.b64.trap {rd1, rd2, rd3, rd4}, [rd1, {r2}];",
+        "sured.b.xor.1d.b32.trap [rd1, {r2}], r1;",
         "wgmma.fence.sync.aligned;",
         "setmaxnreg.inc.sync.aligned.u32 64;",
         "mapa.u64 rd1, rd2, r1;",
@@ -78,7 +90,7 @@ call t, (), kind; ret; }}
 #[test]
 fn a_kernel_that_cannot_be_executed_is_refused_and_the_others_run() {
     for instruction in [
-        "tex.2d.v4.f32.f32 {f1, f2, f3, f4}, [rd1, {f5, f6}];",
+        "tex.2dms.v4.f32.s32 {f1, f2, f3, f4}, [rd1, {r5, r6, r7, r8}];",
         "setmaxnreg.inc.sync.aligned.u32 64;",
         "add.u32.frob r1, r2, r3;",
         "fence.proxy.tensormap::generic.acquire.gpu [rd1], 128;",

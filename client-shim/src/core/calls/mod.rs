@@ -17,6 +17,7 @@ mod module;
 mod occupancy;
 pub(crate) mod relaunch;
 mod stream;
+mod texture;
 mod virtual_memory;
 
 /// Methods of the core that are one owner's, under the same name.

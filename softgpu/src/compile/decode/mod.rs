@@ -9,6 +9,7 @@ mod float;
 mod groups;
 mod integer;
 mod memory;
+mod texture;
 mod warp;
 
 use super::op::*;

@@ -49,7 +49,8 @@ impl<'a> Emitter<'a, '_> {
         start
     }
 
-    fn vector(&self, operand: &'a Operand) -> &'a [Operand] {
+    /// The elements of a vector, or the operand itself.
+    pub(super) fn vector(&self, operand: &'a Operand) -> &'a [Operand] {
         match operand {
             Operand::Vector(list) => list,
             single => std::slice::from_ref(single),

@@ -15,6 +15,7 @@ pub(super) mod matrix;
 mod mbarrier;
 mod memory;
 mod special;
+mod texture;
 mod video;
 
 pub(super) use float::Directed;

@@ -41,6 +41,10 @@ pub(crate) enum Role<W> {
     FragmentFrom,
     /// In brackets.
     Address,
+    /// In brackets: a texture or surface.
+    Object,
+    /// In brackets: a texture or surface, and so many coordinates.
+    Texel(usize),
     /// An integer.
     Constant,
     /// Read: a register of 32 bits, a predicate, or a constant.
@@ -117,6 +121,8 @@ impl Role<Width> {
             FragmentTo => FragmentTo,
             FragmentFrom => FragmentFrom,
             Address => Address,
+            Object => Object,
+            Texel(count) => Texel(count),
             Constant => Constant,
             SizeOrPredicate => SizeOrPredicate,
             Target => Target,
@@ -322,6 +328,55 @@ pub(super) mod rules {
         Demands::exactly(&roles[..3 + usize::from(lanes || second)])
     }
 
+    /// How many coordinates a texture or surface is accessed with, the layer included.
+    fn texel(form: &Form) -> Option<Role<u32>> {
+        let counts = [("1d", 1), ("2d", 2), ("3d", 3), ("a1d", 2), ("a2d", 3), ("cube", 3), ("acube", 4)];
+        counts.iter().find(|(name, _)| form.has(name)).map(|&(_, count)| Texel(count))
+    }
+
+    /// `tex`
+    pub(crate) fn tex(form: &Form, _: usize) -> Option<Demands> {
+        let mut roles = vec![WideTo(32, 4), texel(form)?];
+        if form.has("level") {
+            roles.push(From(32));
+        } else if form.has("grad") {
+            let parts = match texel(form)? {
+                Texel(1) => 1,
+                Texel(2) if form.has("a1d") => 1,
+                Texel(2 | 3) if !form.has("3d") => 2,
+                _ => 4,
+            };
+            roles.resize(4, WideFrom(32, parts));
+        }
+        Some(Demands { roles, optional: 0 })
+    }
+
+    /// `tld4`
+    pub(crate) fn tld4(form: &Form, _: usize) -> Option<Demands> {
+        Demands::exactly(&[WideTo(32, 4), texel(form)?])
+    }
+
+    /// `txq`, `suq`
+    pub(crate) fn texture_query(form: &Form, _: usize) -> Option<Demands> {
+        let roles = [To(32), Object, From(32)];
+        Demands::exactly(&roles[..2 + usize::from(form.has("level"))])
+    }
+
+    /// `suld`
+    pub(crate) fn suld(form: &Form, _: usize) -> Option<Demands> {
+        Demands::exactly(&[WideTo(bits(form, 0)?, form.vector), texel(form)?])
+    }
+
+    /// `sust`
+    pub(crate) fn sust(form: &Form, _: usize) -> Option<Demands> {
+        Demands::exactly(&[texel(form)?, WideFrom(bits(form, 0)?, form.vector)])
+    }
+
+    /// `sured`
+    pub(crate) fn sured(form: &Form, _: usize) -> Option<Demands> {
+        Demands::exactly(&[texel(form)?, From(bits(form, 0)?)])
+    }
+
     /// `wmma`
     pub(crate) fn wmma(form: &Form, _: usize) -> Option<Demands> {
         let (roles, optional) = if form.has("load") {
@@ -433,6 +488,21 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
         FragmentTo => elements(operand).iter().try_for_each(written),
         FragmentFrom => elements(operand).iter().try_for_each(scalar),
         Address => is("address", matches!(operand, Operand::Address(..) | Operand::Element(..))),
+        Object => object(operand, registers),
+        Texel(count) => match operand {
+            Operand::Bracket(parts) => match &parts[..] {
+                [first, coordinates] => {
+                    object(first, registers)?;
+                    let given = elements(coordinates);
+                    if !(count..=4).contains(&given.len()) {
+                        return Err(format!("has {} coordinates instead of {count}", given.len()));
+                    }
+                    given.iter().try_for_each(|part| fits(part, From(32), registers))
+                }
+                _ => Err("has a sampler of its own, which is not supported".to_owned()),
+            },
+            _ => Err("has no coordinates".to_owned()),
+        },
         Constant => is("constant", matches!(operand, Operand::Int(..))),
         SizeOrPredicate => fits(operand, From(1), registers).or_else(|_| fits(operand, From(32), registers)),
         Target => is("label", matches!(operand, Operand::Label(_))),
@@ -442,6 +512,14 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
         Signature => {
             is("prototype", matches!(operand, Operand::Prototype(_) | Operand::CallTable(_) | Operand::Sink))
         }
+    }
+}
+
+/// Whether a register names a texture or surface.
+fn object(operand: &Operand, registers: &[Register]) -> Result<(), String> {
+    match operand {
+        Operand::Address(AddressBase::Reg(reg), 0) => fits(&Operand::Reg(*reg), From(64), registers),
+        _ => Err("is no register with a texture or surface object; references are not supported".to_owned()),
     }
 }
 

@@ -22,6 +22,9 @@ pub(in crate::compile) struct Machine {
 extern "C" fn no_printf(_: *mut Block, _: u64, _: u64) -> i32 {
     -1
 }
+extern "C" fn no_texture(_: *mut Block, _: u64, _: u64) -> u32 {
+    abi::TRAP_ADDRESS
+}
 extern "C" fn no_malloc(_: *mut Block, _: u64) -> u64 {
     0
 }
@@ -88,6 +91,7 @@ impl Machine {
             clock: no_time as extern "C" fn() -> u64 as usize,
             device_runtime: no_runtime as *const () as usize,
             check: no_check as extern "C" fn(*mut Block, u64, u64) -> u64 as usize,
+            texture: no_texture as extern "C" fn(*mut Block, u64, u64) -> u32 as usize,
         };
         let arena_range = Range { base: arena as u64, size: SIZE as u64 };
         let linked = program.link(Environment { arena: arena_range, globals, helpers, checks });

@@ -432,7 +432,7 @@ impl Verifier<'_> {
         let (block, number, place) = (Helped::Block, Helped::Number, Helped::Address);
         let mut of_runtime = [number; 2 + ARGUMENTS];
         of_runtime[0] = block;
-        let known: [(usize, &[Helped]); 8] = [
+        let known: [(usize, &[Helped]); 9] = [
             (around.vprintf, &[block, place, place]),
             (around.malloc, &[block, number]),
             (around.free, &[block, number]),
@@ -441,6 +441,8 @@ impl Verifier<'_> {
             (around.clock, &[]),
             (around.device_runtime, &of_runtime),
             (around.check, &[block, number, number]),
+            // It checks the handle, and what it finds there, itself.
+            (around.texture, &[block, number, number]),
         ];
         let mut found = false;
         for (_, wanted) in known.iter().filter(|(known, _)| *known == address) {

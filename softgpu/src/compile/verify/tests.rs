@@ -122,6 +122,7 @@ const HELPERS: abi::Helpers = abi::Helpers {
     clock: 0x600,
     device_runtime: 0x700,
     check: 0x800,
+    texture: 0x900,
 };
 
 /// What verifying says of a function with the signature of one that takes eight bytes and a number.
@@ -417,6 +418,8 @@ fn helpers_get_their_block_and_confined_addresses() {
     assert!(call(HELPERS.vprintf, true, false).is_err());
     assert!(call(HELPERS.vprintf, false, true).is_err());
     assert!(call(HELPERS.malloc, true, true).is_err());
+    assert_eq!(call(HELPERS.texture, true, false), Ok(()), "it takes numbers");
+    assert!(call(HELPERS.texture, false, false).is_err(), "another block's thread");
     assert!(call(0x1234, true, true).is_err());
     assert!(
         checked(|b, v| {

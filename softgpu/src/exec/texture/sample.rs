@@ -1,0 +1,308 @@
+//! Reading of textures: coordinates, filtering, mipmap levels.
+//!
+//! The rules are those of the CUDA programming guide's section on texture fetching. What it leaves open is decided so: weights have
+//! eight bits of fraction and are rounded to the nearest (a half upwards), so that 1 is among them; the mixing itself is done in
+//! double precision and rounded to a single once.
+
+use rgpu_device::texture::{AddressMode, Level, TextureHeader, TextureKind};
+
+use super::format::{self, Raw};
+use super::{Space, Trap};
+use crate::abi::TRAP_ADDRESS;
+use crate::abi::texture::{COORDINATES, Detail, Geometry, LAYER, REST};
+
+/// How many weights there are between one texel and the next.
+const WEIGHTS: f64 = 256.0;
+
+/// What a coordinate leads to in one direction: two texels (`None`: the border) and the weight of the second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Axis {
+    pub texels: [Option<u32>; 2],
+    pub weight: f64,
+}
+
+/// A texel's number, or the border.
+fn inside(index: i64, size: u32, mode: AddressMode) -> Option<u32> {
+    let size = i64::from(size.max(1));
+    match mode {
+        AddressMode::Wrap => Some(index.rem_euclid(size) as u32),
+        AddressMode::Clamp | AddressMode::Mirror => Some(index.clamp(0, size - 1) as u32),
+        AddressMode::Border => (0..size).contains(&index).then_some(index as u32),
+    }
+}
+
+/// Where a coordinate leads.
+pub(super) fn axis(x: f32, size: u32, mode: AddressMode, normalized: bool, linear: bool) -> Axis {
+    let x = f64::from(x);
+    let whole = x.floor();
+    let (x, mode) = match mode {
+        AddressMode::Wrap | AddressMode::Mirror if !normalized => (x, AddressMode::Clamp),
+        AddressMode::Wrap => (x - whole, mode),
+        AddressMode::Mirror if whole % 2.0 == 0.0 => (x - whole, mode),
+        AddressMode::Mirror => (1.0 - (x - whole), mode),
+        _ => (x, mode),
+    };
+    let x = if normalized { x * f64::from(size.max(1)) } else { x };
+    if !linear {
+        let texel = inside(x.floor() as i64, size, mode);
+        return Axis { texels: [texel; 2], weight: 0.0 };
+    }
+    let x = x - 0.5;
+    let first = x.floor();
+    let weight = if first.is_finite() { ((x - first) * WEIGHTS + 0.5).floor() / WEIGHTS } else { 0.0 };
+    let number = first as i64;
+    Axis { texels: [inside(number, size, mode), inside(number.saturating_add(1), size, mode)], weight }
+}
+
+/// One level of a texture.
+struct Plane<'a> {
+    space: Space,
+    header: &'a TextureHeader,
+    level: Level,
+}
+
+impl Plane<'_> {
+    /// A texel; `None` is the border.
+    fn texel(&self, at: [Option<u32>; 3]) -> Result<Option<Raw>, Trap> {
+        let [Some(x), Some(y), Some(z)] = at else { return Ok(None) };
+        let Level { offset, row_pitch, slice_pitch, .. } = self.level;
+        let addr = (self.header.base)
+            .wrapping_add(offset)
+            .wrapping_add(u64::from(z).wrapping_mul(slice_pitch))
+            .wrapping_add(u64::from(y).wrapping_mul(row_pitch))
+            .wrapping_add(u64::from(x) * u64::from(self.header.format.bytes()));
+        format::read(self.space, self.header.format, addr).map(Some)
+    }
+
+    fn floats(&self, at: [Option<u32>; 3]) -> Result<[f64; 4], Trap> {
+        Ok(match self.texel(at)? {
+            Some(raw) => format::floats(self.header, raw),
+            None => format::border_floats(self.header),
+        })
+    }
+
+    fn integers(&self, at: [Option<u32>; 3]) -> Result<[u32; 4], Trap> {
+        Ok(match self.texel(at)? {
+            Some(raw) => format::integers(self.header, raw),
+            None => format::border_integers(self.header),
+        })
+    }
+
+    /// The texels around a place, mixed.
+    fn mixed(&self, axes: &[Axis; 3]) -> Result<[f64; 4], Trap> {
+        let mut sum = [0.0; 4];
+        for corner in 0..8usize {
+            let side = |direction: usize| corner >> direction & 1;
+            let mut weight = 1.0;
+            for (direction, axis) in axes.iter().enumerate() {
+                weight *= if side(direction) == 1 { axis.weight } else { 1.0 - axis.weight };
+            }
+            // What has no weight is not read: it may be beyond the last row, and no number.
+            if weight == 0.0 {
+                continue;
+            }
+            let texel = self.floats(std::array::from_fn(|d| axes[d].texels[side(d)]))?;
+            for (sum, channel) in sum.iter_mut().zip(texel) {
+                *sum += weight * channel;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// Where an instruction reads: coordinates in the texture, the slice, and whether they go from 0 to 1.
+struct Place {
+    coordinates: [f32; 3],
+    /// How many of them there are.
+    dimensions: usize,
+    /// The layer, or the face.
+    slice: Option<u32>,
+    normalized: bool,
+    address: [AddressMode; 3],
+}
+
+/// The face of a cube that a direction leads to, and where on it, from 0 to 1.
+pub(super) fn face([x, y, z]: [f32; 3]) -> (u32, [f32; 2]) {
+    let [ax, ay, az] = [x.abs(), y.abs(), z.abs()];
+    let (face, m, s, t) = if ax >= ay && ax >= az {
+        if x >= 0.0 { (0, ax, -z, -y) } else { (1, ax, z, -y) }
+    } else if ay >= az {
+        if y >= 0.0 { (2, ay, x, z) } else { (3, ay, x, -z) }
+    } else if z >= 0.0 {
+        (4, az, x, -y)
+    } else {
+        (5, az, -x, -y)
+    };
+    (face, [s, t].map(|part| (part / m + 1.0) / 2.0))
+}
+
+fn place(header: &TextureHeader, geometry: Geometry, words: &[u32]) -> Place {
+    let word = |index: usize| f32::from_bits(words[COORDINATES + index]);
+    let slices = header.size[2].max(1);
+    let layer = words[LAYER];
+    if geometry.is_cube() {
+        let (face, [s, t]) = face([word(0), word(1), word(2)]);
+        let cube = if geometry.has_layer() { layer.min((slices / 6).saturating_sub(1)) } else { 0 };
+        return Place {
+            coordinates: [s, t, 0.0],
+            dimensions: 2,
+            slice: Some(cube.saturating_mul(6).saturating_add(face).min(slices - 1)),
+            normalized: true,
+            address: [AddressMode::Clamp; 3],
+        };
+    }
+    let dimensions = geometry.dimensions();
+    Place {
+        coordinates: std::array::from_fn(|index| if index < dimensions { word(index) } else { 0.0 }),
+        dimensions,
+        slice: geometry.has_layer().then(|| layer.min(slices - 1)),
+        normalized: header.flags.normalized,
+        address: header.address,
+    }
+}
+
+impl Place {
+    fn axes(&self, size: [u32; 3], linear: bool) -> [Axis; 3] {
+        std::array::from_fn(|index| {
+            if index < self.dimensions {
+                let (x, mode) = (self.coordinates[index], self.address[index]);
+                return axis(x, size[index], mode, self.normalized, linear);
+            }
+            let only = if index == 2 { self.slice.unwrap_or(0) } else { 0 };
+            Axis { texels: [Some(only); 2], weight: 0.0 }
+        })
+    }
+}
+
+/// The level of detail that coordinates ask for which change so much from one pixel to the next.
+fn level_of_gradient(header: &TextureHeader, place: &Place, words: &[u32]) -> f64 {
+    let length = |from: usize| {
+        let squares = (0..place.dimensions).map(|index| {
+            let change = f64::from(f32::from_bits(words[from + index]));
+            let size = if place.normalized { f64::from(header.size[index].max(1)) } else { 1.0 };
+            (change * size).powi(2)
+        });
+        squares.sum::<f64>().sqrt()
+    };
+    length(REST).max(length(REST + 3)).log2()
+}
+
+/// The levels that are mixed, and the weight of the second.
+pub(super) fn levels(header: &TextureHeader, asked: f64) -> ([u32; 2], f64) {
+    let last = header.levels.saturating_sub(1).min(31);
+    let asked = (asked + f64::from(header.level_bias))
+        .max(f64::from(header.level_low))
+        .min(f64::from(header.level_high))
+        .max(0.0)
+        .min(f64::from(last));
+    if !header.flags.linear_levels {
+        return ([((asked + 0.5).floor() as u32).min(last); 2], 0.0);
+    }
+    let first = asked.floor();
+    let weight = ((asked - first) * WEIGHTS + 0.5).floor() / WEIGHTS;
+    ([first as u32, (first as u32 + 1).min(last)], weight)
+}
+
+/// A texel named by whole numbers.
+fn fetch(space: Space, header: &TextureHeader, geometry: Geometry, words: &[u32]) -> Result<[u32; 4], Trap> {
+    let plane = Plane { space, header, level: header.first_level() };
+    let number = |index: usize| i64::from(words[COORDINATES + index] as i32);
+    if header.kind == TextureKind::Linear {
+        let x = number(0);
+        if !(0..i64::from(header.size[0])).contains(&x) {
+            return Ok([0; 4]);
+        }
+        return result(&plane, [Some(x as u32), Some(0), Some(0)]);
+    }
+    let slice = geometry.has_layer().then(|| words[LAYER].min(header.size[2].max(1) - 1));
+    let at = std::array::from_fn(|index| {
+        if index < geometry.dimensions() {
+            let mode = match header.address[index] {
+                AddressMode::Border => AddressMode::Border,
+                _ => AddressMode::Clamp,
+            };
+            return inside(number(index), header.size[index], mode);
+        }
+        Some(if index == 2 { slice.unwrap_or(0) } else { 0 })
+    });
+    result(&plane, at)
+}
+
+/// One texel as the instruction gets it.
+fn result(plane: &Plane<'_>, at: [Option<u32>; 3]) -> Result<[u32; 4], Trap> {
+    if format::is_float(plane.header) {
+        return Ok(plane.floats(at)?.map(|value| (value as f32).to_bits()));
+    }
+    plane.integers(at)
+}
+
+fn is_texture(header: &TextureHeader) -> Result<(), Trap> {
+    if header.flags.surface { Err(TRAP_ADDRESS) } else { Ok(()) }
+}
+
+/// `tex`
+pub(super) fn sample(
+    space: Space,
+    header: &TextureHeader,
+    geometry: Geometry,
+    detail: Detail,
+    whole: bool,
+    words: &[u32],
+) -> Result<[u32; 4], Trap> {
+    is_texture(header)?;
+    if whole {
+        return fetch(space, header, geometry, words);
+    }
+    if header.kind == TextureKind::Linear {
+        // Linear memory has neither filters nor modes: the texel that the coordinate lies in.
+        let x = f32::from_bits(words[COORDINATES]).floor();
+        let x = if x >= 0.0 && x < i32::MAX as f32 { x as u32 } else { u32::MAX };
+        return fetch(space, header, geometry, &[x, 0, 0, 0]);
+    }
+    let place = place(header, geometry, words);
+    let asked = match detail {
+        Detail::Base => 0.0,
+        Detail::Level => f64::from(f32::from_bits(words[REST])),
+        Detail::Gradient => level_of_gradient(header, &place, words),
+    };
+    let ([first, second], weight) = levels(header, asked);
+    let plane = |number: u32| -> Result<Plane<'_>, Trap> {
+        let level = header.level(number).ok_or(TRAP_ADDRESS)?;
+        Ok(Plane { space, header, level })
+    };
+    let near = plane(first)?;
+    if !format::is_float(header) {
+        let axes = place.axes(near.level.size, false);
+        return near.integers(axes.map(|axis| axis.texels[0]));
+    }
+    let linear = header.flags.linear;
+    let mut value = near.mixed(&place.axes(near.level.size, linear))?;
+    if weight > 0.0 && second != first {
+        let far = plane(second)?;
+        let other = far.mixed(&place.axes(far.level.size, linear))?;
+        for (value, other) in value.iter_mut().zip(other) {
+            *value = *value * (1.0 - weight) + other * weight;
+        }
+    }
+    Ok(value.map(|value| (value as f32).to_bits()))
+}
+
+/// `tld4`: the four texels are named from the lower left one against the clock.
+pub(super) fn gather(
+    space: Space,
+    header: &TextureHeader,
+    geometry: Geometry,
+    channel: u8,
+    words: &[u32],
+) -> Result<[u32; 4], Trap> {
+    is_texture(header)?;
+    let place = place(header, geometry, words);
+    let plane = Plane { space, header, level: header.first_level() };
+    let [x, y, z] = place.axes(header.size, true);
+    let mut found = [0; 4];
+    for (found, (i, j)) in found.iter_mut().zip([(0, 1), (1, 1), (1, 0), (0, 0)]) {
+        let texel = result(&plane, [x.texels[i], y.texels[j], z.texels[0]])?;
+        *found = texel[usize::from(channel & 3)];
+    }
+    Ok(found)
+}
