@@ -62,7 +62,7 @@ pub(crate) const NO_TRILINEAR_OPTIMIZATION: u32 = 0x20;
 /// `CU_TRSF_SEAMLESS_CUBEMAP`
 pub(crate) const SEAMLESS: u32 = 0x40;
 
-/// A part of an array, or its texels as others, as the driver's header has it.
+/// A part of an array, or its texels as others, as both headers have it; there may be words behind it that are 0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ViewDesc {

@@ -68,7 +68,15 @@ const MEANT: &[(&str, &[&str])] = &[
     ),
     (
         "null is nothing to be freed",
-        &["cuMemFreeAsync", "cuMemFreeHost", "cuMemFree_v2", "cudaFree", "cudaFreeArray", "cudaFreeHost"],
+        &[
+            "cuMemFreeAsync",
+            "cuMemFreeHost",
+            "cuMemFree_v2",
+            "cudaFree",
+            "cudaFreeArray",
+            "cudaFreeHost",
+            "cudaFreeMipmappedArray",
+        ],
     ),
     (
         "0 is the current context, the default stream, and who wants no result gets none",

@@ -27,7 +27,7 @@ const TEXT: &str = r#".version 8.0
   st.global.u32 [%rd1], 7;
   ret; }
 .visible .entry k(.param .u64 at, .param .u32 what)
-{ .reg .b64 %rd<4>; .reg .b32 %r<6>; .reg .pred %p<8>; .reg .f32 %f<4>;
+{ .reg .b64 %rd<4>; .reg .b32 %r<6>; .reg .pred %p<8>; .reg .f32 %f<4>; .shared .u32 counter;
   .loc 1 10 3
   ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [what]; mov.u32 %r2, %tid.x;
   setp.ne.u32 %p1, %r2, 3; @%p1 ret;
@@ -64,8 +64,7 @@ DEEP:
   ret;
 ENDLESS:
   .loc 1 60 3
-  add.u32 %r3, %r3, 1; setp.ne.u32 %p2, %r3, %r4; xor.b32 %r4, %r3, 5;
-  @%p2 bra ENDLESS;
+  add.u32 %r3, %r3, 1; st.shared.u32 [counter], %r3;
   bra ENDLESS;
 WAITING:
   .loc 1 61 3
