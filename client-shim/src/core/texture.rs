@@ -164,7 +164,7 @@ fn show(header: &mut TextureHeader, view: &ViewDesc) -> Result<()> {
         if header.levels > 1 && count != header.size[2] {
             return Err(not_implemented("a view of some layers of an array with mipmap levels"));
         }
-        if matches!(header.kind, TextureKind::Cube | TextureKind::Cubes) && count % 6 != 0 {
+        if matches!(header.kind, TextureKind::Cube | TextureKind::Cubes) && !count.is_multiple_of(6) {
             return Err(invalid("a view of a cube has all its faces"));
         }
         header.base += u64::from(view.first_layer) * header.slice_pitch;

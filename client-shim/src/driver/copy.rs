@@ -147,8 +147,11 @@ fn copy(
     core.copy(&*stream_of(core, stream, per_thread)?, dst, src, bytes as u64, direction, wait)
 }
 
+/// Runs of bytes: addresses and lengths.
+type Runs = Vec<(u64, u64)>;
+
 /// `count` bytes of an array, from one of all its rows.
-fn of_array(raw: Opaque, offset: usize, count: usize) -> Result<Vec<(u64, u64)>> {
+fn of_array(raw: Opaque, offset: usize, count: usize) -> Result<Runs> {
     let array = array(raw as Raw)?;
     if count == 0 { Ok(Vec::new()) } else { array.runs_from(offset, count) }
 }
@@ -158,7 +161,7 @@ fn copy_runs(
     core: &Core,
     stream: Opaque,
     per_thread: bool,
-    (to, from): (Vec<(u64, u64)>, Vec<(u64, u64)>),
+    (to, from): (Runs, Runs),
     direction: Direction,
     wait: Wait,
 ) -> Result<()> {
