@@ -147,7 +147,7 @@ fn copy(
     core.copy(&*stream_of(core, stream, per_thread)?, dst, src, bytes as u64, direction, wait)
 }
 
-/// Addresses, and how many bytes from each.
+/// Runs of bytes: addresses and lengths.
 type Runs = Vec<(u64, u64)>;
 
 /// `count` bytes of an array, from one of all its rows.

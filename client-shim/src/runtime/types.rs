@@ -533,7 +533,7 @@ mod tests {
 
     #[test]
     fn channel_formats() {
-        let desc = |x, y, z, w, f| ChannelDesc { x, y, z, w, f }.element_bytes();
+        let desc = |x, y, z, w, f| ChannelDesc { x, y, z, w, f }.format().map(|format| format.bytes());
         assert_eq!(desc(32, 0, 0, 0, 2), Some(4));
         assert_eq!(desc(8, 8, 8, 8, 1), Some(4));
         assert_eq!(desc(32, 32, 32, 0, 2), None);

@@ -57,12 +57,12 @@ fn whatever_a_header_says_nothing_outside_is_touched() {
         }
         let bits = [8, 16, 32, 7][random.next() as usize % 4];
         let channels = [1, 2, 4, 4][random.next() as usize % 4];
-        header[6] = random.next() % 9 | random.next() % 3 << 8 | bits << 16 | channels << 24;
-        header[6] |= random.next() % 64 << 32 | (random.next() & 0x03_0303) << 40;
+        header[6] = (random.next() % 9) | ((random.next() % 3) << 8) | (bits << 16) | (channels << 24);
+        header[6] |= ((random.next() % 64) << 32) | ((random.next() & 0x03_0303) << 40);
         for rest in &mut header[7..11] {
             *rest = if random.next() & 1 == 0 { random.next() } else { 0x4000_0000_3f80_0000 };
         }
-        let number = random.next() % 8 | (random.next() & 0x0307_0307) << 8;
+        let number = (random.next() % 8) | ((random.next() & 0x0307_0307) << 8);
         let Some(op) = TextureOp::from_number(number) else { continue };
         // SAFETY: the header lies in the vector, which nobody else uses.
         unsafe { std::ptr::copy(header.as_ptr(), handle as *mut u64, header.len()) };
