@@ -29,6 +29,7 @@ mod signature;
 mod state;
 mod unit;
 mod vars;
+pub mod vector;
 mod verify;
 
 #[cfg(test)]
@@ -254,24 +255,25 @@ impl Linked {
             None => None,
         };
         if let Some((shelf, name)) = &kept
+            && !vector::wanted()
             && let Some(compiled) = shelf.find(name)
-            && let Ok(kernel) = self.place(id, compiled, unit.table())
+            && let Ok(kernel) = self.place(id, compiled, unit.table(), None)
         {
             return Ok(kernel);
         }
         let table = unit.table();
-        let compiled = self.compile(id, &table)?;
+        let (compiled, vectors) = self.compile(id, &table)?;
         let is_movable = |piece: &Piece| relocate::is_movable(&piece.bytes, table.range());
         if let Some((shelf, name)) = &kept
             && compiled.pieces.iter().all(is_movable)
         {
             shelf.keep(name, &compiled);
         }
-        self.place(id, compiled, table)
+        self.place(id, compiled, table, vectors)
     }
 
     /// Compiles a kernel and all that it calls.
-    fn compile(&self, id: FunctionId, table: &Table) -> Result<Compiled, Error> {
+    fn compile(&self, id: FunctionId, table: &Table) -> Result<(Compiled, Option<abi::Vectors>), Error> {
         let unit = &self.unit;
         let bodies = Bodies::new(unit, id)?;
         let shared = bodies.shared(unit)?;
@@ -309,7 +311,14 @@ impl Linked {
             Ok((function, facts))
         };
         let role = |facts: &Facts| Role::Kernel { frame: vars.frame, state: facts.state_bytes };
-        let (piece, facts) = code::compile(id, emit, role, &around).map_err(|e| e.of(kernel, kernel))?;
+        let mut vectors = None;
+        let also = |function: &ir::Function| {
+            if vector::wanted() {
+                vectors = vector::compile(function).map_err(|why| vector::say(&kernel.name, &why)).ok();
+            }
+        };
+        let (piece, facts) =
+            code::compile(id, emit, role, &around, also).map_err(|e| e.of(kernel, kernel))?;
         pieces.push(piece);
 
         for &callee in &bodies.functions {
@@ -326,7 +335,7 @@ impl Linked {
                 Ok((function, ()))
             };
             let role = |(): &()| Role::Function { arguments: called.arguments.clone() };
-            let (piece, ()) = code::compile(callee, emit, role, &around).map_err(|e| e.of(body, kernel))?;
+            let (piece, ()) = code::compile(callee, emit, role, &around, |_| ()).map_err(|e| e.of(body, kernel))?;
             pieces.push(piece);
         }
 
@@ -335,7 +344,7 @@ impl Linked {
             // Only those that something refers to can be called through a pointer, and only as what they are.
             Some((unit.number(callee)? as u32, callee, unit.shape(&body.params, &body.returns)?))
         };
-        Ok(Compiled {
+        let compiled = Compiled {
             state_bytes: facts.state_bytes,
             local_bytes: vars.frame,
             static_shared: shared.size,
@@ -344,11 +353,18 @@ impl Linked {
             matrix_ops: facts.matrix_ops,
             pieces,
             entries: bodies.functions.iter().filter_map(entry).collect(),
-        })
+        };
+        Ok((compiled, vectors))
     }
 
     /// Puts a compiled kernel into its place in this process.
-    fn place(&self, id: FunctionId, compiled: Compiled, table: Arc<Table>) -> Result<abi::Kernel, Error> {
+    fn place(
+        &self,
+        id: FunctionId,
+        compiled: Compiled,
+        table: Arc<Table>,
+        vectors: Option<abi::Vectors>,
+    ) -> Result<abi::Kernel, Error> {
         let missing = || Error::new(Code::Unknown, "The compiled kernel is not in its place");
         let image = Image::new(&compiled.pieces, table.clone())?;
         for &(number, callee, shape) in &compiled.entries {
@@ -362,6 +378,7 @@ impl Linked {
         Ok(abi::Kernel {
             name: self.unit.module.functions[id.0 as usize].name.clone(),
             run,
+            vectors,
             state_bytes: compiled.state_bytes,
             local_bytes: compiled.local_bytes,
             static_shared: compiled.static_shared,

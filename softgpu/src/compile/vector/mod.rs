@@ -1,0 +1,73 @@
+//! The second tier: a kernel for [`LANES`] consecutive threads at a time, as LLVM's vector code.
+//!
+//! It is made of what the first tier was made of, after that was verified: each instruction of Cranelift's does for each lane what it
+//! did for a thread, so that each lane's addresses are the confined ones. No arithmetic is changed on the way. A kernel in which
+//! something is not translated stays in the first tier, and so does every kernel where the machine has no libLLVM.
+//!
+//! `flow` orders the blocks, `shape` finds out what is the same in all lanes and where lanes may be apart, `translate`, `compute` and
+//! `effects` write LLVM's text, and `llvm` has the machine's libLLVM compile it.
+
+mod compute;
+mod effects;
+mod flow;
+mod llvm;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod translate;
+
+use std::sync::OnceLock;
+
+use cranelift_codegen::ir;
+
+use crate::abi::{RunFn, Vectors};
+
+/// Threads at a time.
+pub(crate) const LANES: usize = 8;
+
+/// The environment variable that says when kernels are compiled for vectors of threads.
+pub const VARIABLE: &str = "RGPU_VECTORS";
+
+/// Whether kernels are compiled for vectors of threads, when they are first launched.
+pub(super) fn wanted() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var(VARIABLE).is_ok_and(|value| value == "first") && possible().is_ok())
+}
+
+/// Whether what LLVM is given and makes is shown, for who works on it.
+fn dumps() -> bool {
+    cfg!(debug_assertions) && std::env::var_os("RGPU_VECTORS_DUMP").is_some()
+}
+
+/// Says what keeps a kernel in the first tier, for who works on it.
+pub(super) fn say(kernel: &str, why: &str) {
+    if cfg!(debug_assertions) && std::env::var_os("RGPU_VECTORS_WHY").is_some() {
+        eprintln!("{kernel} stays in the first tier: {why}");
+    }
+}
+
+/// Whether this machine can run such code, and why not.
+pub fn possible() -> Result<(), String> {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        return llvm::available();
+    }
+    Err("the processor has no vectors of 256 bits".into())
+}
+
+/// Compiles a verified kernel for vectors of threads, or says what keeps it in the first tier.
+pub(super) fn compile(func: &ir::Function) -> Result<Vectors, String> {
+    if dumps() {
+        eprintln!("{}", func.display());
+    }
+    let flow = flow::Flow::new(func)?;
+    let shapes = shape::Shapes::new(func, &flow)?;
+    let text = translate::Translator::translate(func, &flow, &shapes, &llvm::processor()?)?;
+    if dumps() {
+        eprintln!("{text}");
+    }
+    let compiled = llvm::compile(&text)?;
+    // SAFETY: the translator gives the function the signature of `RunFn`.
+    let run = unsafe { std::mem::transmute::<usize, RunFn>(compiled.address) };
+    Ok(Vectors { run, lanes: LANES, code: std::sync::Arc::new(compiled) })
+}
