@@ -255,11 +255,13 @@ impl Linked {
             None => None,
         };
         if let Some((shelf, name)) = &kept
-            && !vector::wanted()
             && let Some(compiled) = shelf.find(name)
-            && let Ok(kernel) = self.place(id, compiled, unit.table(), None)
         {
-            return Ok(kernel);
+            // Code for vectors of threads is not kept.
+            let vectors = if vector::wanted() { self.compile(id, &unit.table())?.1 } else { None };
+            if let Ok(kernel) = self.place(id, compiled, unit.table(), vectors) {
+                return Ok(kernel);
+            }
         }
         let table = unit.table();
         let (compiled, vectors) = self.compile(id, &table)?;
@@ -312,8 +314,9 @@ impl Linked {
         };
         let role = |facts: &Facts| Role::Kernel { frame: vars.frame, state: facts.state_bytes };
         let mut vectors = None;
+        let alone = unit.needs_turns(kernel);
         let also = |function: &ir::Function| {
-            if vector::wanted() {
+            if vector::wanted() && alone.is_none() {
                 vectors = vector::compile(function).map_err(|why| vector::say(&kernel.name, &why)).ok();
             }
         };

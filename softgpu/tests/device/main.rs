@@ -6,6 +6,7 @@ mod escapes;
 mod grid;
 mod kept;
 mod misaligned;
+mod vectors;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

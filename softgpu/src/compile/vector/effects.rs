@@ -35,14 +35,14 @@ impl Translator<'_> {
                 let (ty, bytes) = (scalar_type(self.type_of(result))?, self.type_of(result).bytes());
                 self.lane_by_lane(inst, &[arg], |t, lane| {
                     let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
-                    Ok(Some(t.make(format!("load atomic {ty}, ptr {at} seq_cst, align {bytes}"))))
+                    Ok(Some(t.make(format!("load atomic volatile {ty}, ptr {at} seq_cst, align {bytes}"))))
                 })
             }
             InstructionData::StoreNoOffset { opcode: Opcode::AtomicStore, args: [value, address], .. } => {
                 let (ty, bytes) = (scalar_type(self.type_of(value))?, self.type_of(value).bytes());
                 self.lane_by_lane(inst, &[value, address], |t, lane| {
                     let at = t.make(format!("inttoptr i64 {} to ptr", lane[1]));
-                    t.line(format!("store atomic {ty} {}, ptr {at} seq_cst, align {bytes}", lane[0]));
+                    t.line(format!("store atomic volatile {ty} {}, ptr {at} seq_cst, align {bytes}", lane[0]));
                     Ok(None)
                 })
             }
@@ -63,7 +63,7 @@ impl Translator<'_> {
                 };
                 self.lane_by_lane(inst, &[address, value], |t, lane| {
                     let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
-                    Ok(Some(t.make(format!("atomicrmw {name} ptr {at}, {ty} {} seq_cst, align {bytes}", lane[1]))))
+                    Ok(Some(t.make(format!("atomicrmw volatile {name} ptr {at}, {ty} {} seq_cst, align {bytes}", lane[1]))))
                 })
             }
             InstructionData::AtomicCas { args: [address, old, new], .. } => {
@@ -72,7 +72,7 @@ impl Translator<'_> {
                     let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
                     let (old, new) = (&lane[1], &lane[2]);
                     let order = format!("seq_cst seq_cst, align {bytes}");
-                    let pair = t.make(format!("cmpxchg ptr {at}, {ty} {old}, {ty} {new} {order}"));
+                    let pair = t.make(format!("cmpxchg volatile ptr {at}, {ty} {old}, {ty} {new} {order}"));
                     Ok(Some(t.make(format!("extractvalue {{ {ty}, i1 }} {pair}, 0"))))
                 })
             }
@@ -174,6 +174,16 @@ impl Translator<'_> {
         let vector = vector_type(self.type_of(result))?;
         let shape = self.shape(result);
         let readonly = self.func.dfg.mem_flags[flags].readonly();
+        if !self.read.contains(&result) {
+            // Whether it faults is all that counts, which LLVM would not keep.
+            if self.func.dfg.mem_flags[flags].notrap() {
+                return Ok(());
+            }
+            return self.lane_by_lane(inst, &[address], |t, lane| {
+                let at = t.pointer(&lane[0], offset);
+                Ok(Some(t.make(format!("load volatile {ty}, ptr {at}, align {bytes}"))))
+            });
+        }
         if matches!(shape, Shape::Affine { .. }) {
             let at = if thread_field(self.func, self.flow, inst).is_some() {
                 self.get(self.flow.thread, Form::Scalar)?
@@ -182,7 +192,9 @@ impl Translator<'_> {
             };
             let at = self.pointer(&at, offset);
             let tail = if readonly { ", !invariant.load !0" } else { "" };
-            let mut name = self.make(format!("load {ty}, ptr {at}, align {bytes}{tail}"));
+            // Whether the address is good counts even where LLVM finds that the value does not.
+            let how = if self.func.dfg.mem_flags[flags].notrap() { "" } else { "volatile " };
+            let mut name = self.make(format!("load {how}{ty}, ptr {at}, align {bytes}{tail}"));
             if !readonly {
                 // One value for good, whatever other threads write there.
                 name = self.make(format!("freeze {ty} {name}"));
@@ -369,7 +381,7 @@ impl Translator<'_> {
         self.line(format!("br i1 {more}, label %{turn}, label %{out}"));
         self.begin(&out);
         match (result, gathered) {
-            (Some(result), Some((vector, _, new))) => {
+            (Some(result), Some((vector, _, new))) if self.read.contains(&result) => {
                 let name = self.make(format!("freeze {vector} {new}"));
                 self.define(result, Form::Vector, name)
             }

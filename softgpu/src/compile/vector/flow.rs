@@ -51,8 +51,6 @@ pub(super) struct Flow {
     pub loops: Vec<Loop>,
     /// Where all that leave a block by different edges are together again at the latest.
     pub meet: Vec<usize>,
-    /// The block in which a thread's turn ends.
-    pub latch: Option<Block>,
 }
 
 /// The edges out of an instruction that ends a block.
@@ -147,7 +145,6 @@ impl Flow {
             place: Vec::new(),
             loops: Vec::new(),
             meet: Vec::new(),
-            latch,
         };
         let forward: Vec<Vec<usize>> = (0..=exit).map(|b| flow.successors(b)).collect();
         let backward = reversed(&forward);

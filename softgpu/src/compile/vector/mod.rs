@@ -12,11 +12,10 @@ mod effects;
 mod flow;
 mod llvm;
 mod shape;
-#[cfg(test)]
-mod tests;
 mod translate;
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cranelift_codegen::ir;
 
@@ -55,6 +54,13 @@ pub fn possible() -> Result<(), String> {
     Err("the processor has no vectors of 256 bits".into())
 }
 
+static KERNELS: AtomicU64 = AtomicU64::new(0);
+
+/// How many kernels this process has compiled for vectors of threads.
+pub fn kernels() -> u64 {
+    KERNELS.load(Ordering::Relaxed)
+}
+
 /// Compiles a verified kernel for vectors of threads, or says what keeps it in the first tier.
 pub(super) fn compile(func: &ir::Function) -> Result<Vectors, String> {
     if dumps() {
@@ -69,5 +75,6 @@ pub(super) fn compile(func: &ir::Function) -> Result<Vectors, String> {
     let compiled = llvm::compile(&text)?;
     // SAFETY: the translator gives the function the signature of `RunFn`.
     let run = unsafe { std::mem::transmute::<usize, RunFn>(compiled.address) };
+    KERNELS.fetch_add(1, Ordering::Relaxed);
     Ok(Vectors { run, lanes: LANES, code: std::sync::Arc::new(compiled) })
 }

@@ -40,6 +40,8 @@ pub(super) struct Translator<'a> {
     slots: HashMap<(Value, Form), String>,
     /// Values that are read in other blocks than the one that makes them.
     travels: HashSet<Value>,
+    /// Values that something with an effect depends on.
+    pub(super) read: HashSet<Value>,
     /// The mask of the block that is being written; none if all lanes are there.
     pub(super) mask: Option<String>,
     number: Option<usize>,
@@ -93,10 +95,12 @@ impl<'a> Translator<'a> {
             names: HashMap::new(),
             slots: HashMap::new(),
             travels: HashSet::new(),
+            read: HashSet::new(),
             mask: None,
             number: None,
         };
         t.find_travels();
+        t.find_read();
         t.before_threads()?;
         t.groups()?;
         let mut module = String::from("define void @kernel(i64 %a0, i32 %a1, i64 %a2) #0 {\nentry:\n");
@@ -121,6 +125,41 @@ impl<'a> Translator<'a> {
                         self.travels.insert(value);
                     }
                 }
+            }
+        }
+    }
+
+    /// Finds what something with an effect depends on: an access whose result does not count is there for its faults alone, and
+    /// LLVM would not keep it.
+    fn find_read(&mut self) {
+        let mut open = Vec::new();
+        let mut given: HashMap<Value, Vec<Value>> = HashMap::new();
+        for block in self.func.layout.blocks() {
+            for inst in self.func.layout.block_insts(block) {
+                let opcode = self.func.dfg.insts[inst].opcode();
+                let effect = opcode.can_load()
+                    || opcode.can_store()
+                    || opcode.is_call()
+                    || opcode.is_terminator()
+                    || opcode.other_side_effects();
+                if effect {
+                    open.extend(self.func.dfg.inst_args(inst).iter().copied());
+                }
+                for (to, args) in destinations(self.func, inst).unwrap_or_default() {
+                    for (&param, arg) in self.func.dfg.block_params(to).iter().zip(args) {
+                        given.entry(param).or_default().push(arg);
+                    }
+                }
+            }
+        }
+        while let Some(value) = open.pop() {
+            let value = self.func.dfg.resolve_aliases(value);
+            if !self.read.insert(value) {
+                continue;
+            }
+            match self.func.dfg.value_def(value) {
+                ir::ValueDef::Result(inst, _) => open.extend(self.func.dfg.inst_args(inst).iter().copied()),
+                _ => open.extend(given.get(&value).into_iter().flatten().copied()),
             }
         }
     }
