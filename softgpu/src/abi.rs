@@ -219,7 +219,8 @@ pub type MatrixFn = Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync>;
 pub struct Vectors {
     /// Runs a row of threads, as [`Kernel::run`] does, but `lanes` at a time. `count` has to be a multiple of that, and each group of
     /// `lanes` threads, counted from the first of the row, has to go on in one place, to lie in one row of the block (with one
-    /// `%tid.y` and `%tid.z` and consecutive `%tid.x`), and to be consecutive lanes of a warp. Where a thread traps or faults, others
+    /// `%tid.y` and `%tid.z` and consecutive `%tid.x`), and to be consecutive lanes of a warp. Their states follow each other at
+    /// [`Kernel::state_bytes`], made a multiple of 16. Where a thread traps or faults, others
     /// of its group may have gone on.
     pub run: RunFn,
     /// How many threads it runs at a time.

@@ -212,7 +212,7 @@ pub(super) fn compile<Facts>(
     mut emit: impl FnMut() -> Result<(ir::Function, Facts), Error>,
     role: impl Fn(&Facts) -> Role,
     around: &Surroundings<'_>,
-    also: impl FnOnce(&ir::Function),
+    also: impl FnOnce(&ir::Function, &Facts),
 ) -> Result<(Piece, Facts), Failure> {
     let mut control = cranelift_codegen::control::ControlPlane::default();
     let (function, mut facts) = emit()?;
@@ -228,7 +228,7 @@ pub(super) fn compile<Facts>(
         super::verify::tests::plant(&mut context.func);
         verify(&context.func, &role(&facts), around)?;
     }
-    also(&context.func);
+    also(&context.func, &facts);
     Ok((piece(id, context, around)?, facts))
 }
 

@@ -315,9 +315,10 @@ impl Linked {
         let role = |facts: &Facts| Role::Kernel { frame: vars.frame, state: facts.state_bytes };
         let mut vectors = None;
         let alone = unit.needs_turns(kernel);
-        let also = |function: &ir::Function| {
+        let also = |function: &ir::Function, facts: &Facts| {
             if vector::wanted() && alone.is_none() {
-                vectors = vector::compile(function).map_err(|why| vector::say(&kernel.name, &why)).ok();
+                let compiled = vector::compile(function, facts.state_bytes);
+                vectors = compiled.map_err(|why| vector::say(&kernel.name, &why)).ok();
             }
         };
         let (piece, facts) =
@@ -338,7 +339,8 @@ impl Linked {
                 Ok((function, ()))
             };
             let role = |(): &()| Role::Function { arguments: called.arguments.clone() };
-            let (piece, ()) = code::compile(callee, emit, role, &around, |_| ()).map_err(|e| e.of(body, kernel))?;
+            let (piece, ()) =
+                code::compile(callee, emit, role, &around, |_, ()| ()).map_err(|e| e.of(body, kernel))?;
             pieces.push(piece);
         }
 

@@ -97,7 +97,7 @@ fn run(row: &Row, n: u32, times: u32) -> (u64, Duration) {
 }
 
 /// What the processes that the tests start are to do.
-const WHAT: &str = "RGPU_TEST_VECTORS";
+const WHAT: &str = "TEST_OF_VECTORS";
 
 /// Runs in the processes that the tests start; by itself it has nothing to do.
 #[test]

@@ -50,10 +50,13 @@ impl Translator<'_> {
             let other = self.get(arg, Form::Valid)?;
             valid = self.both(&valid, &other);
         }
-        if let (Opcode::Uextend | Opcode::Sextend, Shape::Affine { step, .. }) = (opcode, self.shape(args[0])) {
+        if let (Opcode::Uextend | Opcode::Sextend, Shape::Affine { step, .. }) = (opcode, self.shape(args[0]))
+        {
             // The first and the last lane's numbers tell: no number between them wraps if these do not.
-            let (narrow, wide) =
-                (scalar_type(self.type_of(args[0]))?, scalar_type(self.type_of(self.func.dfg.first_result(inst)))?);
+            let (narrow, wide) = (
+                scalar_type(self.type_of(args[0]))?,
+                scalar_type(self.type_of(self.func.dfg.first_result(inst)))?,
+            );
             let extend = if opcode == Opcode::Uextend { "zext" } else { "sext" };
             let far = step.unsigned_abs() >= 1 << (self.type_of(args[0]).bits() - 5);
             if far {
@@ -172,7 +175,8 @@ impl Translator<'_> {
                 // Where a lane is not there, its divisor may be anything.
                 let mut divisor = a[1].clone();
                 if let (Some(mask), true) = (self.mask.clone(), vector) {
-                    divisor = self.make(format!("select <{LANES} x i1> {mask}, {out} {divisor}, {out} {}", same(1)));
+                    divisor = self
+                        .make(format!("select <{LANES} x i1> {mask}, {out} {divisor}, {out} {}", same(1)));
                 }
                 let bit = if vector { format!("<{LANES} x i1>") } else { "i1".into() };
                 let zero = self.make(format!("icmp eq {out} {divisor}, {}", same(0)));
@@ -263,7 +267,13 @@ impl Translator<'_> {
     }
 
     /// The smaller or larger of two numbers: no number if one is none, and of zeros the one with the sign asked for.
-    fn extreme(&mut self, larger: bool, result: Value, vector: bool, a: &[String]) -> Result<String, Refusal> {
+    fn extreme(
+        &mut self,
+        larger: bool,
+        result: Value,
+        vector: bool,
+        a: &[String],
+    ) -> Result<String, Refusal> {
         let out = self.shaped(result, vector)?;
         let wide = self.type_of(result) == types::F64;
         let element = scalar_type(self.type_of(result))?;
@@ -273,7 +283,10 @@ impl Translator<'_> {
         let neither = self.make(format!("fcmp uno {out} {x}, {y}"));
         let sum = self.make(format!("fadd {out} {x}, {y}"));
         let equal = self.make(format!("fcmp oeq {out} {x}, {y}"));
-        let (i, j) = (self.make(format!("bitcast {out} {x} to {int}")), self.make(format!("bitcast {out} {y} to {int}")));
+        let (i, j) = (
+            self.make(format!("bitcast {out} {x} to {int}")),
+            self.make(format!("bitcast {out} {y} to {int}")),
+        );
         let merged = self.make(format!("{} {int} {i}, {j}", if larger { "and" } else { "or" }));
         let merged = self.make(format!("bitcast {int} {merged} to {out}"));
         let first = self.make(format!("fcmp {} {out} {x}, {y}", if larger { "ogt" } else { "olt" }));

@@ -38,11 +38,16 @@ impl Translator<'_> {
                     Ok(Some(t.make(format!("load atomic volatile {ty}, ptr {at} seq_cst, align {bytes}"))))
                 })
             }
-            InstructionData::StoreNoOffset { opcode: Opcode::AtomicStore, args: [value, address], .. } => {
+            InstructionData::StoreNoOffset {
+                opcode: Opcode::AtomicStore, args: [value, address], ..
+            } => {
                 let (ty, bytes) = (scalar_type(self.type_of(value))?, self.type_of(value).bytes());
                 self.lane_by_lane(inst, &[value, address], |t, lane| {
                     let at = t.make(format!("inttoptr i64 {} to ptr", lane[1]));
-                    t.line(format!("store atomic volatile {ty} {}, ptr {at} seq_cst, align {bytes}", lane[0]));
+                    t.line(format!(
+                        "store atomic volatile {ty} {}, ptr {at} seq_cst, align {bytes}",
+                        lane[0]
+                    ));
                     Ok(None)
                 })
             }
@@ -63,7 +68,10 @@ impl Translator<'_> {
                 };
                 self.lane_by_lane(inst, &[address, value], |t, lane| {
                     let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
-                    Ok(Some(t.make(format!("atomicrmw volatile {name} ptr {at}, {ty} {} seq_cst, align {bytes}", lane[1]))))
+                    Ok(Some(t.make(format!(
+                        "atomicrmw volatile {name} ptr {at}, {ty} {} seq_cst, align {bytes}",
+                        lane[1]
+                    ))))
                 })
             }
             InstructionData::AtomicCas { args: [address, old, new], .. } => {
@@ -125,8 +133,11 @@ impl Translator<'_> {
             // An address if it is below a bound: so are all lanes' if the first and the last are.
             InstructionData::Ternary { args: [condition, inside, _], .. } => {
                 let condition = self.func.dfg.resolve_aliases(condition);
-                let ValueDef::Result(compare, _) = self.func.dfg.value_def(condition) else { return Ok(None) };
-                let InstructionData::IntCompare { cond, args: [distance, bound], .. } = self.func.dfg.insts[compare]
+                let ValueDef::Result(compare, _) = self.func.dfg.value_def(condition) else {
+                    return Ok(None);
+                };
+                let InstructionData::IntCompare { cond, args: [distance, bound], .. } =
+                    self.func.dfg.insts[compare]
                 else {
                     return Ok(None);
                 };
@@ -168,6 +179,16 @@ impl Translator<'_> {
         Some(labels)
     }
 
+    /// The pointers to so many places in a row that do not touch each other, where all lanes are there.
+    fn places(&mut self, address: Value, offset: i64) -> Result<Option<Vec<String>>, Refusal> {
+        let Shape::Affine { step, guarded: false } = self.shape(address) else { return Ok(None) };
+        if self.mask.is_some() || step.unsigned_abs() > 1 << 20 {
+            return Ok(None);
+        }
+        let first = self.get(address, Form::Scalar)?;
+        Ok(Some((0..LANES as i64).map(|lane| self.pointer(&first, offset + lane * step)).collect()))
+    }
+
     fn load(&mut self, inst: Inst, address: Value, flags: MemFlags, offset: i64) -> Result<(), Refusal> {
         let result = self.func.dfg.first_result(inst);
         let (ty, bytes) = (scalar_type(self.type_of(result))?, self.type_of(result).bytes());
@@ -201,10 +222,21 @@ impl Translator<'_> {
             }
             return self.define(result, Form::Scalar, name);
         }
+        let row = self.dense(address, bytes)?;
+        if row.is_none()
+            && let Some(places) = self.places(address, offset)?
+        {
+            let mut name = "poison".to_string();
+            for (lane, at) in places.iter().enumerate() {
+                let one = self.make(format!("load {ty}, ptr {at}, align {bytes}"));
+                name = self.make(format!("insertelement {vector} {name}, {ty} {one}, i32 {lane}"));
+            }
+            let name = self.make(format!("freeze {vector} {name}"));
+            return self.define(result, Form::Vector, name);
+        }
         let whole = self.mask.is_none();
         let mask = self.mask();
         let all = self.get(address, Form::Vector)?;
-        let row = self.dense(address, bytes)?;
         let mut name = String::new();
         let mut ways = None;
         if let Some(row) = &row {
@@ -261,11 +293,25 @@ impl Translator<'_> {
                 return Ok(());
             }
         }
+        let row = self.dense(address, bytes)?;
+        if row.is_none()
+            && let Some(places) = self.places(address, offset)?
+        {
+            let uniform = self.shape(value) == UNIFORM;
+            let name = self.get(value, if uniform { Form::Scalar } else { Form::Vector })?;
+            for (lane, at) in places.iter().enumerate() {
+                let one = match uniform {
+                    true => name.clone(),
+                    false => self.make(format!("extractelement {vector} {name}, i32 {lane}")),
+                };
+                self.line(format!("store {ty} {one}, ptr {at}, align {bytes}"));
+            }
+            return Ok(());
+        }
         let whole = self.mask.is_none();
         let mask = self.mask();
         let name = self.get(value, Form::Vector)?;
         let all = self.get(address, Form::Vector)?;
-        let row = self.dense(address, bytes)?;
         let mut ways = None;
         if let Some(row) = &row {
             ways = self.divide(row);
@@ -274,8 +320,9 @@ impl Translator<'_> {
                 self.line(format!("store {vector} {name}, ptr {at}, align {bytes}"));
             } else {
                 let kind = format!("v{LANES}{}", tail(ty));
-                self.declared
-                    .insert(format!("declare void @llvm.masked.store.{kind}.p0({vector}, ptr, i32, <{LANES} x i1>)\n"));
+                self.declared.insert(format!(
+                    "declare void @llvm.masked.store.{kind}.p0({vector}, ptr, i32, <{LANES} x i1>)\n"
+                ));
                 self.line(format!(
                     "call void @llvm.masked.store.{kind}.p0({vector} {name}, ptr {at}, i32 {bytes}, <{LANES} x i1> {mask})"
                 ));
@@ -306,7 +353,9 @@ impl Translator<'_> {
             return Err("a call".into());
         };
         let signature = &self.func.dfg.signatures[sig_ref];
-        let Some(callee) = constant(self.func, args[0]) else { return Err("a call through a pointer".into()) };
+        let Some(callee) = constant(self.func, args[0]) else {
+            return Err("a call through a pointer".into());
+        };
         let small = signature.params.iter().chain(&signature.returns).any(|p| p.value_type.bits() < 32);
         if small || signature.returns.len() > 1 {
             return Err("a call with small arguments".into());

@@ -158,8 +158,7 @@ impl Flow {
 
     /// The blocks to which a block leads.
     pub(super) fn successors(&self, block: usize) -> Vec<usize> {
-        let mut list: Vec<usize> =
-            self.edges.get(block).into_iter().flatten().map(|edge| edge.to).collect();
+        let mut list: Vec<usize> = self.edges.get(block).into_iter().flatten().map(|edge| edge.to).collect();
         list.sort_unstable();
         list.dedup();
         list
@@ -189,16 +188,19 @@ impl Flow {
             }
         }
         let size = |has: &[bool]| has.iter().filter(|has| **has).count();
-        let mut loops: Vec<Loop> = loops
-            .into_iter()
-            .map(|(header, has)| Loop { header, size: size(&has), has, last: 0 })
-            .collect();
+        let mut loops: Vec<Loop> =
+            loops.into_iter().map(|(header, has)| Loop { header, size: size(&has), has, last: 0 }).collect();
         loops.sort_by_key(|l| (std::cmp::Reverse(l.size), l.header));
         self.loops = loops;
     }
 
     /// Orders the blocks. What has loops with several beginnings is refused.
-    fn sort(&mut self, backward: &[Vec<usize>], dominators: &[usize], numbers: &[usize]) -> Result<(), Refusal> {
+    fn sort(
+        &mut self,
+        backward: &[Vec<usize>],
+        dominators: &[usize],
+        numbers: &[usize],
+    ) -> Result<(), Refusal> {
         let count = self.blocks.len();
         let mut waits: Vec<usize> = (0..count)
             .map(|b| backward[b].iter().filter(|&&from| !dominates(dominators, b, from)).count())

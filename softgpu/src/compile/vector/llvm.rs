@@ -132,7 +132,9 @@ pub(super) fn processor() -> Result<String, String> {
     // SAFETY: both texts are ours.
     let (name, features) =
         unsafe { (message(f, (f.LLVMGetHostCPUName)()), message(f, (f.LLVMGetHostCPUFeatures)())) };
-    Ok(format!("\"target-cpu\"=\"{name}\" \"target-features\"=\"{features}\" \"prefer-vector-width\"=\"512\""))
+    Ok(format!(
+        "\"target-cpu\"=\"{name}\" \"target-features\"=\"{features}\" \"prefer-vector-width\"=\"512\""
+    ))
 }
 
 /// Machine code that LLVM has made, with the function in it.
@@ -240,7 +242,7 @@ pub(super) fn compile(text: &str) -> Result<Compiled, String> {
             (f.LLVMDisposeErrorMessage)(text);
             return Err(why);
         }
-        if super::dumps() {
+        if super::SHOWS {
             eprintln!("{}", message(f, (f.LLVMPrintModuleToString)(work.module)));
         }
         let address = (f.LLVMGetFunctionAddress)(work.engine, c"kernel".as_ptr()) as usize;

@@ -15,7 +15,7 @@ mod shape;
 mod translate;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cranelift_codegen::ir;
 
@@ -27,20 +27,29 @@ pub(crate) const LANES: usize = 8;
 /// The environment variable that says when kernels are compiled for vectors of threads.
 pub const VARIABLE: &str = "RGPU_VECTORS";
 
+/// Whether this process cannot open libraries.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// From now on no kernel is compiled for vectors of threads: a confined process cannot open a library.
+pub(crate) fn close() {
+    CLOSED.store(true, Ordering::Relaxed);
+}
+
 /// Whether kernels are compiled for vectors of threads, when they are first launched.
 pub(super) fn wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
+    if CLOSED.load(Ordering::Relaxed) {
+        return false;
+    }
     *WANTED.get_or_init(|| std::env::var(VARIABLE).is_ok_and(|value| value == "first") && possible().is_ok())
 }
 
-/// Whether what LLVM is given and makes is shown, for who works on it.
-fn dumps() -> bool {
-    cfg!(debug_assertions) && std::env::var_os("RGPU_VECTORS_DUMP").is_some()
-}
+/// Whether what LLVM is given and makes, and why a kernel stays in the first tier, is shown: for who works on this.
+const SHOWS: bool = false;
 
 /// Says what keeps a kernel in the first tier, for who works on it.
 pub(super) fn say(kernel: &str, why: &str) {
-    if cfg!(debug_assertions) && std::env::var_os("RGPU_VECTORS_WHY").is_some() {
+    if SHOWS {
         eprintln!("{kernel} stays in the first tier: {why}");
     }
 }
@@ -61,15 +70,15 @@ pub fn kernels() -> u64 {
     KERNELS.load(Ordering::Relaxed)
 }
 
-/// Compiles a verified kernel for vectors of threads, or says what keeps it in the first tier.
-pub(super) fn compile(func: &ir::Function) -> Result<Vectors, String> {
-    if dumps() {
+/// Compiles a verified kernel, whose threads have so many bytes of state, for vectors of threads, or says what keeps it in the first tier.
+pub(super) fn compile(func: &ir::Function, state_bytes: u32) -> Result<Vectors, String> {
+    if SHOWS {
         eprintln!("{}", func.display());
     }
     let flow = flow::Flow::new(func)?;
-    let shapes = shape::Shapes::new(func, &flow)?;
+    let shapes = shape::Shapes::new(func, &flow, state_bytes)?;
     let text = translate::Translator::translate(func, &flow, &shapes, &llvm::processor()?)?;
-    if dumps() {
+    if SHOWS {
         eprintln!("{text}");
     }
     let compiled = llvm::compile(&text)?;

@@ -47,6 +47,8 @@ pub(super) struct Shapes {
     /// Values that are read outside of a loop which lanes leave at different times.
     pub escapes: HashMap<Value, bool>,
     uses: HashMap<Value, Vec<usize>>,
+    /// From one thread's state to the next one's.
+    state_step: i64,
 }
 
 /// The block in which a value is made; none for the function's first.
@@ -61,7 +63,9 @@ pub(super) fn home(func: &Function, flow: &Flow, value: Value) -> Option<usize> 
 
 /// What field of the thread an access is to.
 pub(super) fn thread_field(func: &Function, flow: &Flow, inst: Inst) -> Option<usize> {
-    let InstructionData::Load { opcode: Opcode::Load, arg, offset, .. } = func.dfg.insts[inst] else { return None };
+    let InstructionData::Load { opcode: Opcode::Load, arg, offset, .. } = func.dfg.insts[inst] else {
+        return None;
+    };
     let offset = i64::from(i32::from(offset));
     (func.dfg.resolve_aliases(arg) == flow.thread).then(|| usize::try_from(offset).ok()).flatten()
 }
@@ -76,8 +80,8 @@ pub(super) fn constant(func: &Function, value: Value) -> Option<i64> {
 }
 
 impl Shapes {
-    /// Looks at a kernel.
-    pub(super) fn new(func: &Function, flow: &Flow) -> Result<Self, Refusal> {
+    /// Looks at a kernel whose threads have so many bytes of state.
+    pub(super) fn new(func: &Function, flow: &Flow, state_bytes: u32) -> Result<Self, Refusal> {
         let count = flow.blocks.len();
         let mut uses: HashMap<Value, Vec<usize>> = HashMap::new();
         for (number, &block) in flow.blocks.iter().enumerate() {
@@ -94,8 +98,11 @@ impl Shapes {
             apart: vec![false; flow.loops.len()],
             escapes: HashMap::new(),
             uses,
+            state_step: i64::from(state_bytes.next_multiple_of(16)),
         };
-        shapes.shapes.insert(flow.thread, Shape::Affine { step: size_of::<abi::Thread>() as i64, guarded: false });
+        shapes
+            .shapes
+            .insert(flow.thread, Shape::Affine { step: size_of::<abi::Thread>() as i64, guarded: false });
         loop {
             let changed = shapes.values(func, flow);
             if !shapes.spread(func, flow) && !changed {
@@ -155,19 +162,19 @@ impl Shapes {
                 if self.joins[number] && !same {
                     shape = Shape::Varying;
                 }
-                changed |= self.lower(func, flow, param, number, shape);
+                changed |= self.lower(flow, param, number, shape);
             }
             for inst in func.layout.block_insts(block) {
                 let shape = self.result(func, flow, inst);
                 for &value in func.dfg.inst_results(inst) {
-                    changed |= self.lower(func, flow, value, number, shape);
+                    changed |= self.lower(flow, value, number, shape);
                 }
             }
         }
         changed
     }
 
-    fn lower(&mut self, _: &Function, flow: &Flow, value: Value, block: usize, shape: Shape) -> bool {
+    fn lower(&mut self, flow: &Flow, value: Value, block: usize, shape: Shape) -> bool {
         let mut shape = shape;
         let late = |(l, apart): (usize, &bool)| {
             let has = &flow.loops[l].has;
@@ -198,9 +205,11 @@ impl Shapes {
             const Z: usize = X + 8;
             const LANE: usize = offset_of!(abi::Thread, lane);
             const RESUME: usize = offset_of!(abi::Thread, resume);
+            const STATE: usize = offset_of!(abi::Thread, state);
             return match field {
                 X | LANE if ty == types::I32 => Shape::Affine { step: 1, guarded: false },
                 Y | Z | RESUME if ty == types::I32 => UNIFORM,
+                STATE if ty == types::I64 => Shape::Affine { step: self.state_step, guarded: false },
                 _ => Shape::Varying,
             };
         }
@@ -270,7 +279,8 @@ impl Shapes {
         for from in 0..flow.blocks.len() {
             let successors = flow.successors(from);
             let Some(last) = func.layout.last_inst(flow.blocks[from]) else { continue };
-            let (InstructionData::Brif { arg, .. } | InstructionData::BranchTable { arg, .. }) = func.dfg.insts[last]
+            let (InstructionData::Brif { arg, .. } | InstructionData::BranchTable { arg, .. }) =
+                func.dfg.insts[last]
             else {
                 continue;
             };
@@ -302,7 +312,12 @@ impl Shapes {
                 self.apart[number] = true;
                 let mut exits = Vec::new();
                 for block in (0..exit).filter(|&block| l.has[block]) {
-                    exits.extend(flow.successors(block).iter().filter(|&&to| to < exit && !l.has[to]).map(|&to| (block, to)));
+                    exits.extend(
+                        flow.successors(block)
+                            .iter()
+                            .filter(|&&to| to < exit && !l.has[to])
+                            .map(|&to| (block, to)),
+                    );
                 }
                 for &(_, to) in &exits {
                     self.joins[to] |= exits.iter().filter(|exit| exit.1 == to).count() > 1;
@@ -320,25 +335,26 @@ impl Shapes {
         // The labels that come to a loop's first block from inside.
         let mut around: HashMap<usize, usize> = HashMap::new();
         let mut first = flow.order.len();
-        let mut arrive = |joins: &mut [bool], labels: &mut [Option<usize>], from: usize, to: usize, label: usize| {
-            if to == exit {
-                return;
-            }
-            if flow.is_back(from, to) {
-                if *around.entry(to).or_insert(label) != label {
-                    joins[to] = true;
+        let mut arrive =
+            |joins: &mut [bool], labels: &mut [Option<usize>], from: usize, to: usize, label: usize| {
+                if to == exit {
+                    return;
                 }
-                return;
-            }
-            match labels[to] {
-                None => labels[to] = Some(label),
-                Some(other) if other != label => {
-                    joins[to] = true;
-                    labels[to] = Some(to);
+                if flow.is_back(from, to) {
+                    if *around.entry(to).or_insert(label) != label {
+                        joins[to] = true;
+                    }
+                    return;
                 }
-                Some(_) => {}
-            }
-        };
+                match labels[to] {
+                    None => labels[to] = Some(label),
+                    Some(other) if other != label => {
+                        joins[to] = true;
+                        labels[to] = Some(to);
+                    }
+                    Some(_) => {}
+                }
+            };
         for (from, to) in edges {
             arrive(&mut self.joins, &mut labels, from, to, to);
             if to < exit && !flow.is_back(from, to) {

@@ -108,7 +108,10 @@ impl<'a> Translator<'a> {
         module.push_str(&t.text);
         module.push_str("}\n");
         t.declared.iter().for_each(|line| module.push_str(line));
-        let _ = writeln!(module, "attributes #0 = {{ nounwind \"null-pointer-is-valid\"=\"true\" {attributes} }}\n!0 = !{{}}");
+        let _ = writeln!(
+            module,
+            "attributes #0 = {{ nounwind \"null-pointer-is-valid\"=\"true\" {attributes} }}\n!0 = !{{}}"
+        );
         Ok(module)
     }
 
@@ -281,7 +284,8 @@ impl<'a> Translator<'a> {
         if step == 0 {
             return Ok(all);
         }
-        let steps: Vec<String> = (0..LANES as i64).map(|n| format!("{ty} {}", narrow(ty, n.wrapping_mul(step)))).collect();
+        let steps: Vec<String> =
+            (0..LANES as i64).map(|n| format!("{ty} {}", narrow(ty, n.wrapping_mul(step)))).collect();
         Ok(self.make(format!("add {vector} {all}, <{}>", steps.join(", "))))
     }
 
@@ -298,7 +302,11 @@ impl<'a> Translator<'a> {
         let (bits, int) = match *data {
             InstructionData::UnaryImm { imm, .. } => {
                 let number = narrow(ty, imm.bits());
-                return Ok(Some(if form == Form::Vector { all_lanes(ty, number) } else { number.to_string() }));
+                return Ok(Some(if form == Form::Vector {
+                    all_lanes(ty, number)
+                } else {
+                    number.to_string()
+                }));
             }
             InstructionData::UnaryIeee32 { imm, .. } => (i64::from(imm.bits()), "i32"),
             InstructionData::UnaryIeee64 { imm, .. } => (imm.bits() as i64, "i64"),
@@ -343,7 +351,8 @@ impl<'a> Translator<'a> {
         }
         let insts: Vec<Inst> = self.func.layout.block_insts(self.flow.entry).collect();
         for inst in insts.into_iter().filter(|&inst| !self.func.dfg.insts[inst].opcode().is_terminator()) {
-            if self.func.dfg.insts[inst].opcode().can_store() || self.func.dfg.insts[inst].opcode().is_call() {
+            if self.func.dfg.insts[inst].opcode().can_store() || self.func.dfg.insts[inst].opcode().is_call()
+            {
                 return Err("effects before all threads".into());
             }
             self.instruction(inst)?;
@@ -430,7 +439,7 @@ impl<'a> Translator<'a> {
         let edges = self.flow.edges[number].clone();
         let mask = self.mask();
         match self.func.dfg.insts[inst] {
-            InstructionData::Jump { .. } => self.go(number, &edges[0], &mask)?,
+            InstructionData::Jump { .. } => self.go(&edges[0], &mask)?,
             InstructionData::Brif { arg, .. } if self.shape(arg) == UNIFORM => {
                 let condition = self.get(arg, Form::Scalar)?;
                 let ty = scalar_type(self.type_of(arg))?;
@@ -440,7 +449,7 @@ impl<'a> Translator<'a> {
                 self.line(format!("br i1 {yes}, label %{}, label %{}", labels[0], labels[1]));
                 for (label, edge) in labels.iter().zip(&edges) {
                     self.begin(label);
-                    self.go(number, edge, &mask)?;
+                    self.go(edge, &mask)?;
                     self.line(format!("br label %{end}"));
                 }
                 return Ok(());
@@ -452,7 +461,7 @@ impl<'a> Translator<'a> {
                 self.fetch(&edges)?;
                 for (choice, edge) in [yes, not].into_iter().zip(&edges) {
                     let some = self.make(format!("and <{LANES} x i1> {mask}, {choice}"));
-                    self.go(number, edge, &some)?;
+                    self.go(edge, &some)?;
                 }
             }
             InstructionData::BranchTable { arg, .. } if self.shape(arg) == UNIFORM => {
@@ -460,12 +469,16 @@ impl<'a> Translator<'a> {
                 let ty = scalar_type(self.type_of(arg))?;
                 self.fetch(&edges)?;
                 let labels: Vec<String> = edges.iter().map(|_| self.label()).collect();
-                let cases: Vec<String> =
-                    labels.iter().skip(1).enumerate().map(|(n, label)| format!("{ty} {n}, label %{label}")).collect();
+                let cases: Vec<String> = labels
+                    .iter()
+                    .skip(1)
+                    .enumerate()
+                    .map(|(n, label)| format!("{ty} {n}, label %{label}"))
+                    .collect();
                 self.line(format!("switch {ty} {index}, label %{} [ {} ]", labels[0], cases.join(" ")));
                 for (label, edge) in labels.iter().zip(&edges) {
                     self.begin(label);
-                    self.go(number, edge, &mask)?;
+                    self.go(edge, &mask)?;
                     self.line(format!("br label %{end}"));
                 }
                 return Ok(());
@@ -479,9 +492,9 @@ impl<'a> Translator<'a> {
                     let same = self.make(format!("icmp eq <{LANES} x {ty}> {index}, {}", all_lanes(ty, n)));
                     let some = self.make(format!("and <{LANES} x i1> {rest}, {same}"));
                     rest = self.make(format!("xor <{LANES} x i1> {rest}, {some}"));
-                    self.go(number, edge, &some)?;
+                    self.go(edge, &some)?;
                 }
-                self.go(number, &edges[0], &rest)?;
+                self.go(&edges[0], &rest)?;
             }
             InstructionData::MultiAry { opcode: Opcode::Return, .. } => {
                 // A thread that traps ends the whole block: the executor finds it by the cursor.
@@ -542,7 +555,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Has the lanes of a mask wait in front of another block.
-    fn go(&mut self, from: usize, edge: &Edge, mask: &str) -> Result<(), Refusal> {
+    fn go(&mut self, edge: &Edge, mask: &str) -> Result<(), Refusal> {
         if edge.to == self.flow.exit() {
             return Ok(());
         }
@@ -550,7 +563,11 @@ impl<'a> Translator<'a> {
         let late = |flow: &Flow, apart: &[bool]| {
             (0..flow.blocks.len()).any(|source| {
                 flow.edges[source].iter().any(|e| e.to == edge.to)
-                    && flow.loops.iter().zip(apart).any(|(l, apart)| *apart && l.has[source] && !l.has[edge.to])
+                    && flow
+                        .loops
+                        .iter()
+                        .zip(apart)
+                        .any(|(l, apart)| *apart && l.has[source] && !l.has[edge.to])
             })
         };
         let blend = self.shapes.joins[edge.to] || late(self.flow, &self.shapes.apart);
@@ -565,7 +582,6 @@ impl<'a> Translator<'a> {
             let blend = (blend || self.shapes.escapes.contains_key(&param)) && !whole;
             self.keep(param, form, &name, blend.then(|| mask.to_owned()))?;
         }
-        let _ = from;
         let old = self.make(format!("load <{LANES} x i1>, ptr %m{}", edge.to));
         let new = self.make(format!("or <{LANES} x i1> {old}, {mask}"));
         self.line(format!("store <{LANES} x i1> {new}, ptr %m{}", edge.to));
