@@ -173,7 +173,8 @@ impl Resident {
         let kernel = &self.context.grid.kernel;
         let one = kernel.run as *const c_void;
         let [x, y, z] = self.context.grid.block;
-        let rows = kernel.vectors.as_ref().filter(|v| y == 1 && z == 1 || x as usize % v.lanes == 0);
+        let rows =
+            kernel.vectors.as_ref().filter(|v| y == 1 && z == 1 || (x as usize).is_multiple_of(v.lanes));
         let Some((lanes, many)) = rows.map(|v| (v.lanes, v.run as *const c_void)) else {
             return self.call(guard, one, first, count);
         };
@@ -207,7 +208,7 @@ impl Resident {
 
     /// Whether so many threads from one on can go on together.
     fn is_group(&self, at: usize, end: usize, lanes: usize) -> bool {
-        if at % lanes != 0 || at + lanes > end {
+        if !at.is_multiple_of(lanes) || at + lanes > end {
             return false;
         }
         let threads = &self.slot.threads[at..at + lanes];
