@@ -56,6 +56,8 @@ pub const SOFT_WORKERS_VARIABLE: &str = "RGPU_SOFT_WORKERS";
 pub const SOFT_MULTIPROCESSORS_VARIABLE: &str = "RGPU_SOFT_MULTIPROCESSORS";
 /// Whether the software GPU inside a program faults in the first page beside an allocation.
 pub const SOFT_EXACT_BOUNDS_VARIABLE: &str = "RGPU_SOFT_EXACT_BOUNDS";
+/// Whether a software GPU runs several threads at once.
+pub const VECTORS_VARIABLE: &str = "RGPU_VECTORS";
 /// How many software GPUs there are inside a program.
 pub const SOFT_DEVICES_VARIABLE: &str = "RGPU_SOFT_DEVICES";
 /// The compute capability of the software GPU inside a program.
@@ -269,6 +271,11 @@ pub fn all() -> Vec<Setting> {
             SOFT_EXACT_BOUNDS_VARIABLE,
             &"`0`",
             "with `RGPU_IN_PROCESS`: `1`: kernels fault in the first page of 4 KiB beside an allocation, and not only outside of the pages of 2 MiB round it, as on a GPU (`rgpu serve --exact-bounds`)",
+        ),
+        program(
+            VECTORS_VARIABLE,
+            &"`off`",
+            "with `RGPU_IN_PROCESS`: `first`: the software GPU runs eight threads at once where a kernel can be translated for that and the machine has libLLVM 15 or newer and AVX2; each kernel is compiled for that before its first launch. Anything else: one thread after another",
         ),
         program(SOFT_DEVICES_VARIABLE, &1, "with `RGPU_IN_PROCESS`: number of software GPUs"),
         program(

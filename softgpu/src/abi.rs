@@ -223,12 +223,28 @@ pub struct Cut {
 /// An operation on matrix fragments: called with the 32 threads' state pointers.
 pub type MatrixFn = Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync>;
 
+/// A kernel's machine code that runs several threads at once.
+pub struct Vectors {
+    /// Runs a row of threads, as [`Kernel::run`] does, but `lanes` at a time. `count` has to be a multiple of that, and each group of
+    /// `lanes` threads, counted from the first of the row, has to go on in one place, to lie in one row of the block (with one
+    /// `%tid.y` and `%tid.z` and consecutive `%tid.x`), and to be consecutive lanes of a warp. Their states follow each other at
+    /// [`Kernel::state_bytes`], made a multiple of 16. Where a thread traps or faults, others
+    /// of its group may have gone on.
+    pub run: RunFn,
+    /// How many threads it runs at a time.
+    pub lanes: usize,
+    /// Keeps the machine code alive.
+    pub code: std::sync::Arc<dyn std::any::Any + Send + Sync>,
+}
+
 /// A compiled kernel.
 pub struct Kernel {
     /// The kernel's name, as the module spells it.
     pub name: String,
     /// The machine code.
     pub run: RunFn,
+    /// The kernel for vectors of threads, where there is one.
+    pub vectors: Option<Vectors>,
     /// Bytes of [`Thread::state`] per thread.
     pub state_bytes: u32,
     /// Bytes of local memory per thread that the kernel's own frame needs (calls come on top).

@@ -209,13 +209,14 @@ fn verify(function: &ir::Function, role: &Role, around: &Surroundings<'_>) -> Re
 
 /// Compiles a function that `emit` makes, and returns what that says of it. Nothing is compiled that [`super::verify`]
 /// does not find to stay inside of what it may touch. It looks at what the optimiser has made of the function; where it cannot follow
-/// that, the function as it was emitted is compiled instead.
+/// that, the function as it was emitted is compiled instead. `also` sees what has been verified.
 pub(super) fn compile<Facts>(
     id: FunctionId,
     mut emit: impl FnMut() -> Result<(ir::Function, Facts), Error>,
     role: impl Fn(&Facts) -> Role,
     around: &Surroundings<'_>,
     body: &Function,
+    also: impl FnOnce(&ir::Function, &Facts),
 ) -> Result<(Piece, Facts), Failure> {
     let mut control = cranelift_codegen::control::ControlPlane::default();
     let (function, mut facts) = emit()?;
@@ -231,6 +232,7 @@ pub(super) fn compile<Facts>(
         super::verify::tests::plant(&mut context.func);
         verify(&context.func, &role(&facts), around)?;
     }
+    also(&context.func, &facts);
     Ok((piece(id, context, around, body)?, facts))
 }
 

@@ -30,6 +30,7 @@ mod signature;
 mod state;
 mod unit;
 mod vars;
+pub mod vector;
 mod verify;
 
 #[cfg(test)]
@@ -264,23 +265,26 @@ impl Linked {
         };
         if let Some((shelf, name)) = &kept
             && let Some(compiled) = shelf.find(name)
-            && let Ok(kernel) = self.place(id, compiled, unit.table())
         {
-            return Ok(kernel);
+            // Code for vectors of threads is not kept.
+            let vectors = if vector::wanted() { self.compile(id, &unit.table())?.1 } else { None };
+            if let Ok(kernel) = self.place(id, compiled, unit.table(), vectors) {
+                return Ok(kernel);
+            }
         }
         let table = unit.table();
-        let compiled = self.compile(id, &table)?;
+        let (compiled, vectors) = self.compile(id, &table)?;
         let is_movable = |piece: &Piece| relocate::is_movable(&piece.bytes, table.range());
         if let Some((shelf, name)) = &kept
             && compiled.pieces.iter().all(is_movable)
         {
             shelf.keep(name, &compiled);
         }
-        self.place(id, compiled, table)
+        self.place(id, compiled, table, vectors)
     }
 
     /// Compiles a kernel and all that it calls.
-    fn compile(&self, id: FunctionId, table: &Table) -> Result<Compiled, Error> {
+    fn compile(&self, id: FunctionId, table: &Table) -> Result<(Compiled, Option<abi::Vectors>), Error> {
         let unit = &self.unit;
         let bodies = Bodies::new(unit, id)?;
         let shared = bodies.shared(unit)?;
@@ -318,8 +322,16 @@ impl Linked {
             Ok((function, facts))
         };
         let role = |facts: &Facts| Role::Kernel { frame: vars.frame, state: facts.state_bytes };
+        let mut vectors = None;
+        let alone = unit.needs_turns(kernel);
+        let also = |function: &ir::Function, facts: &Facts| {
+            if vector::wanted() && alone.is_none() && self.environment.checks.bits() == 0 {
+                let compiled = vector::compile(function, facts.state_bytes);
+                vectors = compiled.map_err(|why| vector::say(&kernel.name, &why)).ok();
+            }
+        };
         let (piece, facts) =
-            code::compile(id, emit, role, &around, kernel).map_err(|e| e.of(kernel, kernel))?;
+            code::compile(id, emit, role, &around, kernel, also).map_err(|e| e.of(kernel, kernel))?;
         pieces.push(piece);
 
         for &callee in &bodies.functions {
@@ -336,8 +348,8 @@ impl Linked {
                 Ok((function, ()))
             };
             let role = |(): &()| Role::Function { arguments: called.arguments.clone() };
-            let (piece, ()) =
-                code::compile(callee, emit, role, &around, body).map_err(|e| e.of(body, kernel))?;
+            let (piece, ()) = code::compile(callee, emit, role, &around, body, |_, ()| ())
+                .map_err(|e| e.of(body, kernel))?;
             pieces.push(piece);
         }
 
@@ -346,7 +358,7 @@ impl Linked {
             // Only those that something refers to can be called through a pointer, and only as what they are.
             Some((unit.number(callee)? as u32, callee, unit.shape(&body.params, &body.returns)?))
         };
-        Ok(Compiled {
+        let compiled = Compiled {
             state_bytes: facts.state_bytes,
             local_bytes: vars.frame,
             static_shared: shared.size,
@@ -355,11 +367,18 @@ impl Linked {
             matrix_ops: facts.matrix_ops,
             pieces,
             entries: bodies.functions.iter().filter_map(entry).collect(),
-        })
+        };
+        Ok((compiled, vectors))
     }
 
     /// Puts a compiled kernel into its place in this process.
-    fn place(&self, id: FunctionId, compiled: Compiled, table: Arc<Table>) -> Result<abi::Kernel, Error> {
+    fn place(
+        &self,
+        id: FunctionId,
+        compiled: Compiled,
+        table: Arc<Table>,
+        vectors: Option<abi::Vectors>,
+    ) -> Result<abi::Kernel, Error> {
         let missing = || Error::new(Code::Unknown, "The compiled kernel is not in its place");
         let image = Image::new(&compiled.pieces, table.clone())?;
         for &(number, callee, shape) in &compiled.entries {
@@ -373,6 +392,7 @@ impl Linked {
         Ok(abi::Kernel {
             name: self.unit.module.functions[id.0 as usize].name.clone(),
             run,
+            vectors,
             state_bytes: compiled.state_bytes,
             local_bytes: compiled.local_bytes,
             static_shared: compiled.static_shared,

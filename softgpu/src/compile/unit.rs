@@ -356,6 +356,11 @@ impl Unit {
         }
     }
 
+    /// The line of an instruction of a kernel that is only right while threads of a block take turns; none if there is none.
+    pub(super) fn needs_turns(&self, kernel: &Function) -> Option<u32> {
+        Self::instructions(kernel).find(|i| matches!(self.op(i), Op::Mbarrier { .. })).map(|i| i.line)
+    }
+
     /// Finds the functions that observe others, and those in which threads can stop.
     fn find_stopping(&mut self) {
         let ids: Vec<FunctionId> = (0..self.module.functions.len() as u32)

@@ -201,11 +201,56 @@ impl Resident {
         }
     }
 
-    /// Calls the machine code for some threads in a row.
+    /// Calls the machine code for some threads in a row: for vectors of threads where these are alike, else for one after another.
     fn run(&mut self, guard: &mut Guard, first: usize, count: usize) -> Result<()> {
+        let kernel = &self.context.grid.kernel;
+        let one = kernel.run as *const c_void;
+        let [x, y, z] = self.context.grid.block;
+        let rows =
+            kernel.vectors.as_ref().filter(|v| y == 1 && z == 1 || (x as usize).is_multiple_of(v.lanes));
+        let Some((lanes, many)) = rows.map(|v| (v.lanes, v.run as *const c_void)) else {
+            return self.call(guard, one, first, count);
+        };
+        let end = first + count;
+        let mut at = first;
+        while at < end {
+            let stop = if self.is_group(at, end, lanes) {
+                let mut stop = at + lanes;
+                while self.is_group(stop, end, lanes) {
+                    stop += lanes;
+                }
+                self.call(guard, many, at, stop - at)?;
+                stop
+            } else {
+                let mut stop = at + 1;
+                while stop < end && !self.is_group(stop, end, lanes) {
+                    stop += 1;
+                }
+                self.call(guard, one, at, stop - at)?;
+                stop
+            };
+            // A thread that traps is the last that is run.
+            // SAFETY: the cursor is a thread of this block.
+            if unsafe { self.block.cursor.as_ref() }.is_some_and(|t| t.stop >= STOP_TRAP) {
+                return Ok(());
+            }
+            at = stop;
+        }
+        Ok(())
+    }
+
+    /// Whether so many threads from one on can go on together.
+    fn is_group(&self, at: usize, end: usize, lanes: usize) -> bool {
+        if !at.is_multiple_of(lanes) || at + lanes > end {
+            return false;
+        }
+        let threads = &self.slot.threads[at..at + lanes];
+        !self.context.grid.has_cuts || threads.iter().all(|t| t.resume == threads[0].resume)
+    }
+
+    fn call(&mut self, guard: &mut Guard, function: *const c_void, first: usize, count: usize) -> Result<()> {
         let threads = self.slot.threads[first..first + count].as_mut_ptr();
         self.block.cursor = threads;
-        let function = self.context.grid.kernel.run as *const c_void;
         // SAFETY: the threads were prepared for this kernel, and compiled code owns nothing.
         let done =
             unsafe { guard.call(function, threads.cast(), count as u64, (&raw mut *self.block).cast()) };

@@ -153,6 +153,9 @@ impl SoftGpu {
         host: Arc<dyn Host>,
         pacer: Option<Arc<dyn Pacer>>,
     ) -> Result<Arc<SoftGpu>> {
+        if config.own_process {
+            crate::compile::vector::close();
+        }
         if config.devices == 0 || config.devices > 64 {
             return Err(Error::new(
                 Code::InvalidValue,

@@ -8,6 +8,7 @@ mod faults;
 mod grid;
 mod kept;
 mod misaligned;
+mod vectors;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

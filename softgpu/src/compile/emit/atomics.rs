@@ -27,8 +27,9 @@ impl<'a> Emitter<'a, '_> {
             _ => None,
         };
         let address = self.whole_address(target);
-        let old = if shared {
-            // One worker runs a block, so that nobody else touches its shared memory meanwhile.
+        let old = if shared && !crate::compile::vector::wanted() {
+            // One worker runs a block, so that nobody else touches its shared memory meanwhile. That is not enough where
+            // several threads are run at once.
             let old = self.b.ins().load(class(ty), user(), address, 0);
             let new = self.combined(op, ty, old, first, second)?;
             self.b.ins().store(user(), new, address, 0);

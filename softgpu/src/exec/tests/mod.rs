@@ -68,6 +68,7 @@ impl Kernels for Specs {
         Ok(Arc::new(Kernel {
             name: spec.name.into(),
             run: spec.run,
+            vectors: None,
             state_bytes: 64,
             local_bytes: 256,
             static_shared: 4096,

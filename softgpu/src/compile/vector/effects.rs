@@ -1,0 +1,449 @@
+//! Instructions that touch memory or call.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{AtomicRmwOp, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef};
+
+use super::LANES;
+use super::compute::integers;
+use super::flow::Refusal;
+use super::shape::{Shape, UNIFORM, constant, thread_field};
+use super::translate::{Form, Translator, scalar_type, vector_type};
+
+/// The addresses of a row of elements.
+struct Row {
+    /// The first lane's address.
+    first: String,
+    /// From one lane to the next.
+    step: i64,
+    /// What has to hold for that.
+    valid: String,
+}
+
+impl Translator<'_> {
+    /// Writes an instruction that touches memory or calls.
+    pub(super) fn effect(&mut self, inst: Inst) -> Result<(), Refusal> {
+        let data = self.func.dfg.insts[inst];
+        match data {
+            InstructionData::Load { opcode: Opcode::Load, arg, flags, offset } => {
+                self.load(inst, arg, flags, i32::from(offset).into())
+            }
+            InstructionData::Store { opcode: Opcode::Store, args: [value, address], offset, .. } => {
+                self.store(value, address, i32::from(offset).into())
+            }
+            InstructionData::LoadNoOffset { opcode: Opcode::AtomicLoad, arg, .. } => {
+                let result = self.func.dfg.first_result(inst);
+                let (ty, bytes) = (scalar_type(self.type_of(result))?, self.type_of(result).bytes());
+                self.lane_by_lane(inst, &[arg], |t, lane| {
+                    let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
+                    Ok(Some(t.make(format!("load atomic volatile {ty}, ptr {at} seq_cst, align {bytes}"))))
+                })
+            }
+            InstructionData::StoreNoOffset {
+                opcode: Opcode::AtomicStore, args: [value, address], ..
+            } => {
+                let (ty, bytes) = (scalar_type(self.type_of(value))?, self.type_of(value).bytes());
+                self.lane_by_lane(inst, &[value, address], |t, lane| {
+                    let at = t.make(format!("inttoptr i64 {} to ptr", lane[1]));
+                    t.line(format!(
+                        "store atomic volatile {ty} {}, ptr {at} seq_cst, align {bytes}",
+                        lane[0]
+                    ));
+                    Ok(None)
+                })
+            }
+            InstructionData::AtomicRmw { args: [address, value], op, .. } => {
+                let (ty, bytes) = (scalar_type(self.type_of(value))?, self.type_of(value).bytes());
+                let name = match op {
+                    AtomicRmwOp::Add => "add",
+                    AtomicRmwOp::Sub => "sub",
+                    AtomicRmwOp::And => "and",
+                    AtomicRmwOp::Nand => "nand",
+                    AtomicRmwOp::Or => "or",
+                    AtomicRmwOp::Xor => "xor",
+                    AtomicRmwOp::Xchg => "xchg",
+                    AtomicRmwOp::Umin => "umin",
+                    AtomicRmwOp::Umax => "umax",
+                    AtomicRmwOp::Smin => "min",
+                    AtomicRmwOp::Smax => "max",
+                };
+                self.lane_by_lane(inst, &[address, value], |t, lane| {
+                    let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
+                    Ok(Some(t.make(format!(
+                        "atomicrmw volatile {name} ptr {at}, {ty} {} seq_cst, align {bytes}",
+                        lane[1]
+                    ))))
+                })
+            }
+            InstructionData::AtomicCas { args: [address, old, new], .. } => {
+                let (ty, bytes) = (scalar_type(self.type_of(old))?, self.type_of(old).bytes());
+                self.lane_by_lane(inst, &[address, old, new], |t, lane| {
+                    let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
+                    let (old, new) = (&lane[1], &lane[2]);
+                    let order = format!("seq_cst seq_cst, align {bytes}");
+                    let pair = t.make(format!("cmpxchg volatile ptr {at}, {ty} {old}, {ty} {new} {order}"));
+                    Ok(Some(t.make(format!("extractvalue {{ {ty}, i1 }} {pair}, 0"))))
+                })
+            }
+            InstructionData::NullAry { opcode: Opcode::Fence } => {
+                self.line("fence seq_cst");
+                Ok(())
+            }
+            InstructionData::CallIndirect { opcode: Opcode::CallIndirect, .. } => self.call(inst),
+            data => Err(data.opcode().to_string()),
+        }
+    }
+
+    /// A pointer, so far behind an address.
+    fn pointer(&mut self, address: &str, offset: i64) -> String {
+        let at = self.make(format!("add i64 {address}, {offset}"));
+        self.make(format!("inttoptr i64 {at} to ptr"))
+    }
+
+    fn pointers(&mut self, addresses: &str, offset: i64) -> String {
+        let vector = format!("<{LANES} x i64>");
+        let all = super::translate::all_lanes("i64", offset);
+        let at = self.make(format!("add {vector} {addresses}, {all}"));
+        self.make(format!("inttoptr {vector} {at} to <{LANES} x ptr>"))
+    }
+
+    /// The way to a value's lanes from its first one, where there is one. What is written for that is dropped where it is not used.
+    fn row_of(&mut self, value: Value, depth: u32) -> Result<Option<Row>, Refusal> {
+        let value = self.func.dfg.resolve_aliases(value);
+        if let Shape::Affine { step, .. } = self.shape(value) {
+            let (first, valid) = (self.get(value, Form::Scalar)?, self.get(value, Form::Valid)?);
+            return Ok(Some(Row { first, step, valid }));
+        }
+        let ValueDef::Result(inst, _) = self.func.dfg.value_def(value) else { return Ok(None) };
+        if depth > 4 {
+            return Ok(None);
+        }
+        match self.func.dfg.insts[inst] {
+            InstructionData::Binary { opcode: opcode @ (Opcode::Iadd | Opcode::Isub), args: [a, b] } => {
+                let (Some(a), Some(b)) = (self.row_of(a, depth + 1)?, self.row_of(b, depth + 1)?) else {
+                    return Ok(None);
+                };
+                let valid = self.both(&a.valid, &b.valid);
+                let (name, step) = match opcode {
+                    Opcode::Iadd => ("add", a.step.wrapping_add(b.step)),
+                    _ => ("sub", a.step.wrapping_sub(b.step)),
+                };
+                let first = self.make(format!("{name} i64 {}, {}", a.first, b.first));
+                Ok(Some(Row { first, step, valid }))
+            }
+            // An address if it is below a bound: so are all lanes' if the first and the last are.
+            InstructionData::Ternary { args: [condition, inside, _], .. } => {
+                let condition = self.func.dfg.resolve_aliases(condition);
+                let ValueDef::Result(compare, _) = self.func.dfg.value_def(condition) else {
+                    return Ok(None);
+                };
+                let InstructionData::IntCompare { cond, args: [distance, bound], .. } =
+                    self.func.dfg.insts[compare]
+                else {
+                    return Ok(None);
+                };
+                let below = matches!(cond, IntCC::UnsignedLessThan | IntCC::UnsignedLessThanOrEqual);
+                let bounded = constant(self.func, bound).is_some_and(|bound| bound > 0);
+                let Shape::Affine { step, .. } = self.shape(distance) else { return Ok(None) };
+                if !below || !bounded || !(1..=4096).contains(&step) {
+                    return Ok(None);
+                }
+                let Some(row) = self.row_of(inside, depth + 1)? else { return Ok(None) };
+                let (first, follows) = (self.get(distance, Form::Scalar)?, self.get(distance, Form::Valid)?);
+                let last = self.make(format!("add i64 {first}, {}", step * (LANES as i64 - 1)));
+                let bound = self.get(bound, Form::Scalar)?;
+                let mut valid = self.both(&row.valid, &follows);
+                for distance in [first, last] {
+                    let good = self.make(format!("icmp {} i64 {distance}, {bound}", integers(cond)));
+                    valid = self.both(&valid, &good);
+                }
+                Ok(Some(Row { valid, ..row }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The row that an access to elements of so many bytes goes along, if it may.
+    fn dense(&mut self, address: Value, bytes: u32) -> Result<Option<Row>, Refusal> {
+        let row = self.row_of(address, 0)?;
+        Ok(row.filter(|row| row.step == i64::from(bytes) && row.valid != "false"))
+    }
+
+    /// Divides control in two by whether a row is one.
+    fn divide(&mut self, row: &Row) -> Option<[String; 3]> {
+        if row.valid == "true" {
+            return None;
+        }
+        let labels = [self.label(), self.label(), self.label()];
+        self.line(format!("br i1 {}, label %{}, label %{}", row.valid, labels[0], labels[1]));
+        self.begin(&labels[0]);
+        Some(labels)
+    }
+
+    /// The pointers to so many places in a row that do not touch each other, where all lanes are there.
+    fn places(&mut self, address: Value, offset: i64) -> Result<Option<Vec<String>>, Refusal> {
+        let Shape::Affine { step, guarded: false } = self.shape(address) else { return Ok(None) };
+        if self.mask.is_some() || step.unsigned_abs() > 1 << 20 {
+            return Ok(None);
+        }
+        let first = self.get(address, Form::Scalar)?;
+        Ok(Some((0..LANES as i64).map(|lane| self.pointer(&first, offset + lane * step)).collect()))
+    }
+
+    fn load(&mut self, inst: Inst, address: Value, flags: MemFlags, offset: i64) -> Result<(), Refusal> {
+        let result = self.func.dfg.first_result(inst);
+        let (ty, bytes) = (scalar_type(self.type_of(result))?, self.type_of(result).bytes());
+        let vector = vector_type(self.type_of(result))?;
+        let shape = self.shape(result);
+        let readonly = self.func.dfg.mem_flags[flags].readonly();
+        if !self.read.contains(&result) {
+            // Whether it faults is all that counts, which LLVM would not keep.
+            if self.func.dfg.mem_flags[flags].notrap() {
+                return Ok(());
+            }
+            return self.lane_by_lane(inst, &[address], |t, lane| {
+                let at = t.pointer(&lane[0], offset);
+                Ok(Some(t.make(format!("load volatile {ty}, ptr {at}, align {bytes}"))))
+            });
+        }
+        if matches!(shape, Shape::Affine { .. }) {
+            let at = if thread_field(self.func, self.flow, inst).is_some() {
+                self.get(self.flow.thread, Form::Scalar)?
+            } else {
+                self.get(address, Form::Scalar)?
+            };
+            let at = self.pointer(&at, offset);
+            let tail = if readonly { ", !invariant.load !0" } else { "" };
+            // Whether the address is good counts even where LLVM finds that the value does not.
+            let how = if self.func.dfg.mem_flags[flags].notrap() { "" } else { "volatile " };
+            let mut name = self.make(format!("load {how}{ty}, ptr {at}, align {bytes}{tail}"));
+            if !readonly {
+                // One value for good, whatever other threads write there.
+                name = self.make(format!("freeze {ty} {name}"));
+            }
+            return self.define(result, Form::Scalar, name);
+        }
+        let row = self.dense(address, bytes)?;
+        if row.is_none()
+            && let Some(places) = self.places(address, offset)?
+        {
+            let mut name = "poison".to_string();
+            for (lane, at) in places.iter().enumerate() {
+                let one = self.make(format!("load {ty}, ptr {at}, align {bytes}"));
+                name = self.make(format!("insertelement {vector} {name}, {ty} {one}, i32 {lane}"));
+            }
+            let name = self.make(format!("freeze {vector} {name}"));
+            return self.define(result, Form::Vector, name);
+        }
+        let whole = self.mask.is_none();
+        let mask = self.mask();
+        let all = self.get(address, Form::Vector)?;
+        let mut name = String::new();
+        let mut ways = None;
+        if let Some(row) = &row {
+            ways = self.divide(row);
+            let at = self.pointer(&row.first, offset);
+            name = if whole {
+                self.make(format!("load {vector}, ptr {at}, align {bytes}"))
+            } else {
+                let kind = format!("v{LANES}{}", tail(ty));
+                self.declared.insert(format!(
+                    "declare {vector} @llvm.masked.load.{kind}.p0(ptr, i32, <{LANES} x i1>, {vector})\n"
+                ));
+                self.make(format!(
+                    "call {vector} @llvm.masked.load.{kind}.p0(ptr {at}, i32 {bytes}, <{LANES} x i1> {mask}, {vector} zeroinitializer)"
+                ))
+            };
+        }
+        if row.is_none() || ways.is_some() {
+            if let Some([_, slow, out]) = &ways {
+                self.line(format!("br label %{out}"));
+                self.begin(slow);
+            }
+            let at = self.pointers(&all, offset);
+            let kind = format!("v{LANES}{}", tail(ty));
+            self.declared.insert(format!(
+                "declare {vector} @llvm.masked.gather.{kind}.v{LANES}p0(<{LANES} x ptr>, i32, <{LANES} x i1>, {vector})\n"
+            ));
+            let gathered = self.make(format!(
+                "call {vector} @llvm.masked.gather.{kind}.v{LANES}p0(<{LANES} x ptr> {at}, i32 {bytes}, <{LANES} x i1> {mask}, {vector} zeroinitializer)"
+            ));
+            name = match &ways {
+                Some([fast, slow, out]) => {
+                    self.line(format!("br label %{out}"));
+                    self.begin(out);
+                    self.make(format!("phi {vector} [ {name}, %{fast} ], [ {gathered}, %{slow} ]"))
+                }
+                None => gathered,
+            };
+        }
+        let name = self.make(format!("freeze {vector} {name}"));
+        self.define(result, Form::Vector, name)
+    }
+
+    fn store(&mut self, value: Value, address: Value, offset: i64) -> Result<(), Refusal> {
+        let (ty, bytes) = (scalar_type(self.type_of(value))?, self.type_of(value).bytes());
+        let vector = vector_type(self.type_of(value))?;
+        if self.shape(address) == UNIFORM {
+            let cursor = self.func.dfg.resolve_aliases(value) == self.flow.thread;
+            if cursor || self.shape(value) == UNIFORM {
+                let name = self.get(value, Form::Scalar)?;
+                let at = self.get(address, Form::Scalar)?;
+                let at = self.pointer(&at, offset);
+                self.line(format!("store {ty} {name}, ptr {at}, align {bytes}"));
+                return Ok(());
+            }
+        }
+        let row = self.dense(address, bytes)?;
+        if row.is_none()
+            && let Some(places) = self.places(address, offset)?
+        {
+            let uniform = self.shape(value) == UNIFORM;
+            let name = self.get(value, if uniform { Form::Scalar } else { Form::Vector })?;
+            for (lane, at) in places.iter().enumerate() {
+                let one = match uniform {
+                    true => name.clone(),
+                    false => self.make(format!("extractelement {vector} {name}, i32 {lane}")),
+                };
+                self.line(format!("store {ty} {one}, ptr {at}, align {bytes}"));
+            }
+            return Ok(());
+        }
+        let whole = self.mask.is_none();
+        let mask = self.mask();
+        let name = self.get(value, Form::Vector)?;
+        let all = self.get(address, Form::Vector)?;
+        let mut ways = None;
+        if let Some(row) = &row {
+            ways = self.divide(row);
+            let at = self.pointer(&row.first, offset);
+            if whole {
+                self.line(format!("store {vector} {name}, ptr {at}, align {bytes}"));
+            } else {
+                let kind = format!("v{LANES}{}", tail(ty));
+                self.declared.insert(format!(
+                    "declare void @llvm.masked.store.{kind}.p0({vector}, ptr, i32, <{LANES} x i1>)\n"
+                ));
+                self.line(format!(
+                    "call void @llvm.masked.store.{kind}.p0({vector} {name}, ptr {at}, i32 {bytes}, <{LANES} x i1> {mask})"
+                ));
+            }
+            let Some([_, slow, out]) = &ways else { return Ok(()) };
+            self.line(format!("br label %{out}"));
+            self.begin(slow);
+        }
+        let at = self.pointers(&all, offset);
+        let kind = format!("v{LANES}{}", tail(ty));
+        self.declared.insert(format!(
+            "declare void @llvm.masked.scatter.{kind}.v{LANES}p0({vector}, <{LANES} x ptr>, i32, <{LANES} x i1>)\n"
+        ));
+        self.line(format!(
+            "call void @llvm.masked.scatter.{kind}.v{LANES}p0({vector} {name}, <{LANES} x ptr> {at}, i32 {bytes}, <{LANES} x i1> {mask})"
+        ));
+        if let Some([_, _, out]) = &ways {
+            self.line(format!("br label %{out}"));
+            self.begin(out);
+        }
+        Ok(())
+    }
+
+    /// Calls a function of the executor or of this crate for each lane.
+    fn call(&mut self, inst: Inst) -> Result<(), Refusal> {
+        let args = self.func.dfg.inst_args(inst).to_vec();
+        let InstructionData::CallIndirect { sig_ref, .. } = self.func.dfg.insts[inst] else {
+            return Err("a call".into());
+        };
+        let signature = &self.func.dfg.signatures[sig_ref];
+        let Some(callee) = constant(self.func, args[0]) else {
+            return Err("a call through a pointer".into());
+        };
+        let small = signature.params.iter().chain(&signature.returns).any(|p| p.value_type.bits() < 32);
+        if small || signature.returns.len() > 1 {
+            return Err("a call with small arguments".into());
+        }
+        let result = match signature.returns.first() {
+            Some(result) => scalar_type(result.value_type)?,
+            None => "void",
+        };
+        let mut kinds = Vec::new();
+        for &arg in &args[1..] {
+            kinds.push(scalar_type(self.type_of(arg))?);
+        }
+        self.lane_by_lane(inst, &args[1..], |t, lane| {
+            let list: Vec<String> = kinds.iter().zip(lane).map(|(ty, arg)| format!("{ty} {arg}")).collect();
+            let at = t.make(format!("inttoptr i64 {callee} to ptr"));
+            let call = format!("call {result} {at}({})", list.join(", "));
+            if result == "void" {
+                t.line(call);
+                Ok(None)
+            } else {
+                Ok(Some(t.make(call)))
+            }
+        })
+    }
+
+    /// Does something for each lane that is there, in their order. `once` gets the lane's values, and writes code without blocks.
+    fn lane_by_lane(
+        &mut self,
+        inst: Inst,
+        values: &[Value],
+        once: impl FnOnce(&mut Self, &[String]) -> Result<Option<String>, Refusal>,
+    ) -> Result<(), Refusal> {
+        let mask = self.mask();
+        let mut all = Vec::new();
+        for &value in values {
+            all.push((vector_type(self.type_of(value))?, self.get(value, Form::Vector)?));
+        }
+        let result = self.func.dfg.inst_results(inst).first().copied();
+        let bits = format!("i{LANES}");
+        let first = self.make(format!("bitcast <{LANES} x i1> {mask} to {bits}"));
+        let (before, turn, out) = (self.label(), self.label(), self.label());
+        self.line(format!("br label %{before}"));
+        self.begin(&before);
+        self.line(format!("br label %{turn}"));
+        self.begin(&turn);
+        let (left, rest) = (self.fresh(), self.fresh());
+        self.line(format!("{left} = phi {bits} [ {first}, %{before} ], [ {rest}, %{turn} ]"));
+        let gathered = match result {
+            Some(result) => {
+                let vector = vector_type(self.type_of(result))?;
+                let (old, new) = (self.fresh(), self.fresh());
+                self.line(format!("{old} = phi {vector} [ zeroinitializer, %{before} ], [ {new}, %{turn} ]"));
+                Some((vector, old, new))
+            }
+            None => None,
+        };
+        let lane = self.first_lane(&left);
+        let thread = self.thread_of(&lane)?;
+        self.set_cursor(&thread)?;
+        let mut lanes = Vec::new();
+        for (vector, value) in &all {
+            lanes.push(self.make(format!("extractelement {vector} {value}, i32 {lane}")));
+        }
+        let made = once(self, &lanes)?;
+        if let (Some((vector, old, new)), Some(made), Some(result)) = (&gathered, made, result) {
+            let ty = scalar_type(self.type_of(result))?;
+            self.line(format!("{new} = insertelement {vector} {old}, {ty} {made}, i32 {lane}"));
+        }
+        let less = self.make(format!("sub {bits} {left}, 1"));
+        self.line(format!("{rest} = and {bits} {left}, {less}"));
+        let more = self.make(format!("icmp ne {bits} {rest}, 0"));
+        self.line(format!("br i1 {more}, label %{turn}, label %{out}"));
+        self.begin(&out);
+        match (result, gathered) {
+            (Some(result), Some((vector, _, new))) if self.read.contains(&result) => {
+                let name = self.make(format!("freeze {vector} {new}"));
+                self.define(result, Form::Vector, name)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The end of an intrinsic function's name.
+fn tail(ty: &str) -> &str {
+    match ty {
+        "float" => "f32",
+        "double" => "f64",
+        ty => ty,
+    }
+}

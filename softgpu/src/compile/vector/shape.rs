@@ -1,0 +1,376 @@
+//! Which values of a kernel are the same in all lanes, which go up by a constant from lane to lane, and which are anything;
+//! and where lanes may be apart.
+
+use std::collections::HashMap;
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value, ValueDef, types};
+
+use super::flow::{Flow, Refusal};
+use crate::abi;
+
+/// What is known of a value's lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Nothing yet.
+    Unknown,
+    /// Lane `n` has the first lane's value and `n * step`. Where `guarded`, only if a flag says so that goes along.
+    Affine { step: i64, guarded: bool },
+    /// Anything.
+    Varying,
+}
+
+/// The same in all lanes.
+pub(super) const UNIFORM: Shape = Shape::Affine { step: 0, guarded: false };
+
+impl Shape {
+    fn meet(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unknown, shape) | (shape, Self::Unknown) => shape,
+            (Self::Affine { step: a, guarded: x }, Self::Affine { step: b, guarded: y }) if a == b => {
+                Self::Affine { step: a, guarded: x || y }
+            }
+            _ => Self::Varying,
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Shapes {
+    shapes: HashMap<Value, Shape>,
+    /// By block: whether some lanes may be there without others.
+    pub partial: Vec<bool>,
+    /// By block: whether lanes may come there by different edges at once, or at different times.
+    pub joins: Vec<bool>,
+    /// By loop: whether lanes may leave it at different times.
+    pub apart: Vec<bool>,
+    /// Values that are read outside of a loop which lanes leave at different times.
+    pub escapes: HashMap<Value, bool>,
+    uses: HashMap<Value, Vec<usize>>,
+    /// From one thread's state to the next one's.
+    state_step: i64,
+}
+
+/// The block in which a value is made; none for the function's first.
+pub(super) fn home(func: &Function, flow: &Flow, value: Value) -> Option<usize> {
+    let block = match func.dfg.value_def(value) {
+        ValueDef::Result(inst, _) => func.layout.inst_block(inst)?,
+        ValueDef::Param(block, _) => block,
+        ValueDef::Union(..) => return None,
+    };
+    flow.index.get(&block).copied()
+}
+
+/// What field of the thread an access is to.
+pub(super) fn thread_field(func: &Function, flow: &Flow, inst: Inst) -> Option<usize> {
+    let InstructionData::Load { opcode: Opcode::Load, arg, offset, .. } = func.dfg.insts[inst] else {
+        return None;
+    };
+    let offset = i64::from(i32::from(offset));
+    (func.dfg.resolve_aliases(arg) == flow.thread).then(|| usize::try_from(offset).ok()).flatten()
+}
+
+/// The number that a value always is.
+pub(super) fn constant(func: &Function, value: Value) -> Option<i64> {
+    let ValueDef::Result(inst, _) = func.dfg.value_def(func.dfg.resolve_aliases(value)) else { return None };
+    match func.dfg.insts[inst] {
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
+        _ => None,
+    }
+}
+
+impl Shapes {
+    /// Looks at a kernel whose threads have so many bytes of state.
+    pub(super) fn new(func: &Function, flow: &Flow, state_bytes: u32) -> Result<Self, Refusal> {
+        let count = flow.blocks.len();
+        let mut uses: HashMap<Value, Vec<usize>> = HashMap::new();
+        for (number, &block) in flow.blocks.iter().enumerate() {
+            for inst in func.layout.block_insts(block) {
+                for &value in func.dfg.inst_args(inst) {
+                    uses.entry(func.dfg.resolve_aliases(value)).or_default().push(number);
+                }
+            }
+        }
+        let mut shapes = Self {
+            shapes: HashMap::new(),
+            partial: vec![false; count],
+            joins: vec![false; count],
+            apart: vec![false; flow.loops.len()],
+            escapes: HashMap::new(),
+            uses,
+            state_step: i64::from(state_bytes.next_multiple_of(16)),
+        };
+        shapes
+            .shapes
+            .insert(flow.thread, Shape::Affine { step: size_of::<abi::Thread>() as i64, guarded: false });
+        loop {
+            let changed = shapes.values(func, flow);
+            if !shapes.spread(func, flow) && !changed {
+                return Ok(shapes);
+            }
+        }
+    }
+
+    /// What is known of a value.
+    pub(super) fn of(&self, func: &Function, value: Value) -> Shape {
+        let value = func.dfg.resolve_aliases(value);
+        match func.dfg.value_def(value) {
+            ValueDef::Result(inst, _) if is_constant(func.dfg.insts[inst].opcode()) => UNIFORM,
+            _ => self.shapes.get(&value).copied().unwrap_or(Shape::Unknown),
+        }
+    }
+
+    /// One round over all values; whether anything is known less well than before.
+    fn values(&mut self, func: &Function, flow: &Flow) -> bool {
+        let mut changed = false;
+        // What is made before all threads is one for all.
+        for inst in func.layout.block_insts(flow.entry) {
+            for &value in func.dfg.inst_results(inst) {
+                self.shapes.insert(value, UNIFORM);
+            }
+        }
+        for &value in func.dfg.block_params(flow.entry) {
+            self.shapes.insert(value, UNIFORM);
+        }
+        let mut given: HashMap<(usize, usize), Vec<(usize, Value)>> = HashMap::new();
+        for (from, edges) in flow.edges.iter().enumerate() {
+            for edge in edges {
+                for (at, &value) in edge.args.iter().enumerate() {
+                    given.entry((edge.to, at)).or_default().push((from, value));
+                }
+            }
+        }
+        for &number in &flow.order {
+            let block = flow.blocks[number];
+            for (at, &param) in func.dfg.block_params(block).iter().enumerate() {
+                if param == flow.thread {
+                    continue;
+                }
+                let given = given.get(&(number, at)).map_or(&[][..], |given| given);
+                let same = given.windows(2).all(|pair| pair[0].1 == pair[1].1);
+                let mut shape = Shape::Unknown;
+                for &(from, value) in given {
+                    shape = shape.meet(self.of(func, value));
+                    let late = |(l, apart): (usize, &bool)| {
+                        let has = &flow.loops[l].has;
+                        *apart && has[from] && !has[number] && home(func, flow, value).is_some_and(|h| has[h])
+                    };
+                    if self.apart.iter().enumerate().any(late) {
+                        shape = Shape::Varying;
+                    }
+                }
+                if self.joins[number] && !same {
+                    shape = Shape::Varying;
+                }
+                changed |= self.lower(flow, param, number, shape);
+            }
+            for inst in func.layout.block_insts(block) {
+                let shape = self.result(func, flow, inst);
+                for &value in func.dfg.inst_results(inst) {
+                    changed |= self.lower(flow, value, number, shape);
+                }
+            }
+        }
+        changed
+    }
+
+    fn lower(&mut self, flow: &Flow, value: Value, block: usize, shape: Shape) -> bool {
+        let mut shape = shape;
+        let late = |(l, apart): (usize, &bool)| {
+            let has = &flow.loops[l].has;
+            *apart && has[block] && self.uses.get(&value).is_some_and(|uses| uses.iter().any(|&u| !has[u]))
+        };
+        if self.apart.iter().enumerate().any(late) {
+            shape = Shape::Varying;
+            self.escapes.insert(value, true);
+        }
+        let old = self.shapes.get(&value).copied().unwrap_or(Shape::Unknown);
+        let new = old.meet(shape);
+        self.shapes.insert(value, new);
+        new != old
+    }
+
+    /// What is known of an instruction's result.
+    fn result(&self, func: &Function, flow: &Flow, inst: Inst) -> Shape {
+        let data = &func.dfg.insts[inst];
+        let opcode = data.opcode();
+        if is_constant(opcode) {
+            return UNIFORM;
+        }
+        if let Some(field) = thread_field(func, flow, inst) {
+            let ty = func.dfg.value_type(func.dfg.first_result(inst));
+            // The executor calls the function for threads of one row of the block, which are to go on in the same place.
+            const X: usize = offset_of!(abi::Thread, tid);
+            const Y: usize = X + 4;
+            const Z: usize = X + 8;
+            const LANE: usize = offset_of!(abi::Thread, lane);
+            const RESUME: usize = offset_of!(abi::Thread, resume);
+            const STATE: usize = offset_of!(abi::Thread, state);
+            return match field {
+                X | LANE if ty == types::I32 => Shape::Affine { step: 1, guarded: false },
+                Y | Z | RESUME if ty == types::I32 => UNIFORM,
+                STATE if ty == types::I64 => Shape::Affine { step: self.state_step, guarded: false },
+                _ => Shape::Varying,
+            };
+        }
+        let args: Vec<Shape> = func.dfg.inst_args(inst).iter().map(|&v| self.of(func, v)).collect();
+        if opcode == Opcode::Load {
+            return match args[0] {
+                Shape::Unknown => Shape::Unknown,
+                UNIFORM => UNIFORM,
+                _ => Shape::Varying,
+            };
+        }
+        if opcode.is_call() || opcode.can_load() || opcode.can_store() || opcode.other_side_effects() {
+            return Shape::Varying;
+        }
+        if args.contains(&Shape::Unknown) {
+            return Shape::Unknown;
+        }
+        if args.iter().all(|shape| *shape == UNIFORM) {
+            return UNIFORM;
+        }
+        let results = func.dfg.inst_results(inst);
+        let [result] = results else { return Shape::Varying };
+        if !func.dfg.value_type(*result).is_int() {
+            return Shape::Varying;
+        }
+        let wrap = |step: i64| match func.dfg.value_type(*result).bits() {
+            64 => step,
+            bits => step << (64 - bits) >> (64 - bits),
+        };
+        let affine = |shape: Shape| match shape {
+            Shape::Affine { step, guarded } => Some((step, guarded)),
+            _ => None,
+        };
+        let args: Option<Vec<(i64, bool)>> = args.into_iter().map(affine).collect();
+        let Some(args) = args else { return Shape::Varying };
+        let guarded = args.iter().any(|arg| arg.1);
+        let by = |at: usize| constant(func, func.dfg.inst_args(inst)[at]);
+        let step = match (opcode, &args[..]) {
+            (Opcode::Iadd, [a, b]) => Some(a.0.wrapping_add(b.0)),
+            (Opcode::Isub, [a, b]) => Some(a.0.wrapping_sub(b.0)),
+            (Opcode::Ineg, [a]) => Some(a.0.wrapping_neg()),
+            (Opcode::Ireduce, [a]) => Some(a.0),
+            (Opcode::Imul, [a, b]) => match (by(0), by(1)) {
+                (_, Some(times)) => Some(a.0.wrapping_mul(times)),
+                (Some(times), _) => Some(b.0.wrapping_mul(times)),
+                _ => None,
+            },
+            (Opcode::Ishl, [a, _]) => {
+                let bits = u64::from(func.dfg.value_type(*result).bits());
+                by(1).map(|by| a.0.wrapping_shl((by as u64 & (bits - 1)) as u32))
+            }
+            (Opcode::Uextend | Opcode::Sextend, [a]) => {
+                return Shape::Affine { step: a.0, guarded: true };
+            }
+            _ => None,
+        };
+        match step {
+            Some(step) => Shape::Affine { step: wrap(step), guarded },
+            None => Shape::Varying,
+        }
+    }
+
+    /// Finds out where lanes may be apart; whether they may be in more places than was known.
+    fn spread(&mut self, func: &Function, flow: &Flow) -> bool {
+        let before = (self.partial.clone(), self.joins.clone(), self.apart.clone());
+        let exit = flow.exit();
+        for from in 0..flow.blocks.len() {
+            let successors = flow.successors(from);
+            let Some(last) = func.layout.last_inst(flow.blocks[from]) else { continue };
+            let (InstructionData::Brif { arg, .. } | InstructionData::BranchTable { arg, .. }) =
+                func.dfg.insts[last]
+            else {
+                continue;
+            };
+            // A branch of which nothing is known yet is looked at in a later round.
+            if matches!(self.of(func, arg), UNIFORM | Shape::Unknown) {
+                continue;
+            }
+            for (at, edge) in flow.edges[from].iter().enumerate() {
+                // Two edges of one branch to the same block.
+                if edge.to < exit && flow.edges[from][..at].iter().any(|other| other.to == edge.to) {
+                    self.joins[edge.to] = true;
+                }
+            }
+            let meet = flow.meet[from];
+            let mut stack = successors.clone();
+            let mut seen = vec![false; exit + 1];
+            while let Some(block) = stack.pop() {
+                if block == meet || block == exit || std::mem::replace(&mut seen[block], true) {
+                    continue;
+                }
+                self.partial[block] = true;
+                stack.extend(flow.successors(block));
+            }
+            self.label(flow, successors.iter().map(|&to| (from, to)).collect());
+            for (number, l) in flow.loops.iter().enumerate() {
+                if !l.has[from] || meet < exit && l.has[meet] {
+                    continue;
+                }
+                self.apart[number] = true;
+                let mut exits = Vec::new();
+                for block in (0..exit).filter(|&block| l.has[block]) {
+                    exits.extend(
+                        flow.successors(block)
+                            .iter()
+                            .filter(|&&to| to < exit && !l.has[to])
+                            .map(|&to| (block, to)),
+                    );
+                }
+                for &(_, to) in &exits {
+                    self.joins[to] |= exits.iter().filter(|exit| exit.1 == to).count() > 1;
+                }
+                self.label(flow, exits);
+            }
+        }
+        before != (self.partial.clone(), self.joins.clone(), self.apart.clone())
+    }
+
+    /// Where those meet that have gone by different edges.
+    fn label(&mut self, flow: &Flow, edges: Vec<(usize, usize)>) {
+        let exit = flow.exit();
+        let mut labels: Vec<Option<usize>> = vec![None; exit];
+        // The labels that come to a loop's first block from inside.
+        let mut around: HashMap<usize, usize> = HashMap::new();
+        let mut first = flow.order.len();
+        let mut arrive =
+            |joins: &mut [bool], labels: &mut [Option<usize>], from: usize, to: usize, label: usize| {
+                if to == exit {
+                    return;
+                }
+                if flow.is_back(from, to) {
+                    if *around.entry(to).or_insert(label) != label {
+                        joins[to] = true;
+                    }
+                    return;
+                }
+                match labels[to] {
+                    None => labels[to] = Some(label),
+                    Some(other) if other != label => {
+                        joins[to] = true;
+                        labels[to] = Some(to);
+                    }
+                    Some(_) => {}
+                }
+            };
+        for (from, to) in edges {
+            arrive(&mut self.joins, &mut labels, from, to, to);
+            if to < exit && !flow.is_back(from, to) {
+                first = first.min(flow.place[to]);
+            }
+        }
+        for &block in flow.order.iter().skip(first) {
+            let Some(label) = labels[block] else { continue };
+            for to in flow.successors(block) {
+                arrive(&mut self.joins, &mut labels, block, to, label);
+            }
+        }
+    }
+}
+
+/// Whether an instruction makes a constant.
+pub(super) fn is_constant(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Iconst | Opcode::F32const | Opcode::F64const)
+}

@@ -1,0 +1,600 @@
+//! A verified kernel as text of LLVM's intermediate representation, for [`LANES`] threads at a time.
+//!
+//! Each block has a mask of the threads that wait in front of it. Blocks come in the order of [`Flow`]; one whose mask is empty
+//! is skipped, and a loop goes on while threads wait in front of its first block. A value that is the same in all lanes
+//! is a scalar; one that goes up by a constant is the first lane's, and a vector where one is needed.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt::Write;
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::{self, Function, Inst, InstructionData, Opcode, Value, types};
+
+use super::LANES;
+use super::flow::{Edge, Flow, Refusal, destinations};
+use super::shape::{Shape, Shapes, UNIFORM, home, is_constant};
+use crate::abi;
+
+/// How a value is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Form {
+    /// The first lane's, of which the others follow.
+    Scalar,
+    /// All lanes'.
+    Vector,
+    /// Whether the others follow.
+    Valid,
+}
+
+/// See the module.
+pub(super) struct Translator<'a> {
+    pub(super) func: &'a Function,
+    pub(super) flow: &'a Flow,
+    pub(super) shapes: &'a Shapes,
+    text: String,
+    places: String,
+    pub(super) declared: BTreeSet<String>,
+    next: u32,
+    /// What is known by name in the block that is being written.
+    names: HashMap<(Value, Form), String>,
+    slots: HashMap<(Value, Form), String>,
+    /// Values that are read in other blocks than the one that makes them.
+    travels: HashSet<Value>,
+    /// Values that something with an effect depends on.
+    pub(super) read: HashSet<Value>,
+    /// The mask of the block that is being written; none if all lanes are there.
+    pub(super) mask: Option<String>,
+    number: Option<usize>,
+}
+
+/// The type as LLVM has it.
+pub(super) fn scalar_type(ty: ir::Type) -> Result<&'static str, Refusal> {
+    Ok(match ty {
+        types::I8 => "i8",
+        types::I16 => "i16",
+        types::I32 => "i32",
+        types::I64 => "i64",
+        types::F32 => "float",
+        types::F64 => "double",
+        other => return Err(format!("values of the type {other}")),
+    })
+}
+
+/// A vector of the type.
+pub(super) fn vector_type(ty: ir::Type) -> Result<String, Refusal> {
+    Ok(format!("<{LANES} x {}>", scalar_type(ty)?))
+}
+
+/// The same value in all lanes.
+pub(super) fn all_lanes(ty: &str, value: impl std::fmt::Display) -> String {
+    let lane = format!("{ty} {value}");
+    format!("<{}>", vec![lane; LANES].join(", "))
+}
+
+/// A mask of all lanes.
+pub(super) fn full() -> String {
+    all_lanes("i1", "true")
+}
+
+impl<'a> Translator<'a> {
+    /// Translates a kernel. `attributes` are those of the function.
+    pub(super) fn translate(
+        func: &'a Function,
+        flow: &'a Flow,
+        shapes: &'a Shapes,
+        attributes: &str,
+    ) -> Result<String, Refusal> {
+        let mut t = Self {
+            func,
+            flow,
+            shapes,
+            text: String::new(),
+            places: String::new(),
+            declared: BTreeSet::new(),
+            next: 0,
+            names: HashMap::new(),
+            slots: HashMap::new(),
+            travels: HashSet::new(),
+            read: HashSet::new(),
+            mask: None,
+            number: None,
+        };
+        t.find_travels();
+        t.find_read();
+        t.before_threads()?;
+        t.groups()?;
+        let mut module = String::from("define void @kernel(i64 %a0, i32 %a1, i64 %a2) #0 {\nentry:\n");
+        module.push_str(&t.places);
+        module.push_str(&t.text);
+        module.push_str("}\n");
+        t.declared.iter().for_each(|line| module.push_str(line));
+        let _ = writeln!(
+            module,
+            "attributes #0 = {{ nounwind \"null-pointer-is-valid\"=\"true\" {attributes} }}\n!0 = !{{}}"
+        );
+        Ok(module)
+    }
+
+    fn find_travels(&mut self) {
+        for block in self.func.layout.blocks() {
+            let number = self.flow.index.get(&block).copied();
+            for inst in self.func.layout.block_insts(block) {
+                let branches = destinations(self.func, inst).unwrap_or_default();
+                let given = branches.into_iter().flat_map(|(_, args)| args);
+                let args = self.func.dfg.inst_args(inst).iter().map(|&v| self.func.dfg.resolve_aliases(v));
+                let values: Vec<Value> = args.chain(given).collect();
+                for value in values {
+                    if home(self.func, self.flow, value) != number {
+                        self.travels.insert(value);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds what something with an effect depends on: an access whose result does not count is there for its faults alone, and
+    /// LLVM would not keep it.
+    fn find_read(&mut self) {
+        let mut open = Vec::new();
+        let mut given: HashMap<Value, Vec<Value>> = HashMap::new();
+        for block in self.func.layout.blocks() {
+            for inst in self.func.layout.block_insts(block) {
+                let opcode = self.func.dfg.insts[inst].opcode();
+                let effect = opcode.can_load()
+                    || opcode.can_store()
+                    || opcode.is_call()
+                    || opcode.is_terminator()
+                    || opcode.other_side_effects();
+                if effect {
+                    open.extend(self.func.dfg.inst_args(inst).iter().copied());
+                }
+                for (to, args) in destinations(self.func, inst).unwrap_or_default() {
+                    for (&param, arg) in self.func.dfg.block_params(to).iter().zip(args) {
+                        given.entry(param).or_default().push(arg);
+                    }
+                }
+            }
+        }
+        while let Some(value) = open.pop() {
+            let value = self.func.dfg.resolve_aliases(value);
+            if !self.read.insert(value) {
+                continue;
+            }
+            match self.func.dfg.value_def(value) {
+                ir::ValueDef::Result(inst, _) => open.extend(self.func.dfg.inst_args(inst).iter().copied()),
+                _ => open.extend(given.get(&value).into_iter().flatten().copied()),
+            }
+        }
+    }
+
+    /// A new name.
+    pub(super) fn fresh(&mut self) -> String {
+        self.next += 1;
+        format!("%t{}", self.next)
+    }
+
+    /// A new label.
+    pub(super) fn label(&mut self) -> String {
+        self.next += 1;
+        format!("l{}", self.next)
+    }
+
+    /// Writes a line.
+    pub(super) fn line(&mut self, line: impl AsRef<str>) {
+        self.text.push_str(line.as_ref());
+        self.text.push('\n');
+    }
+
+    /// Writes an instruction, and returns the name of its result.
+    pub(super) fn make(&mut self, instruction: impl AsRef<str>) -> String {
+        let name = self.fresh();
+        self.line(format!("{name} = {}", instruction.as_ref()));
+        name
+    }
+
+    /// Begins a block.
+    pub(super) fn begin(&mut self, label: &str) {
+        self.line(format!("{label}:"));
+    }
+
+    /// The mask of the block, as a value.
+    pub(super) fn mask(&self) -> String {
+        self.mask.clone().unwrap_or_else(full)
+    }
+
+    /// What is known of a value.
+    pub(super) fn shape(&self, value: Value) -> Shape {
+        self.shapes.of(self.func, value)
+    }
+
+    /// The type of a value.
+    pub(super) fn type_of(&self, value: Value) -> ir::Type {
+        self.func.dfg.value_type(value)
+    }
+
+    /// The forms in which a value is made; others follow from them.
+    fn forms(shape: Shape) -> &'static [Form] {
+        match shape {
+            Shape::Affine { guarded: false, .. } => &[Form::Scalar],
+            Shape::Affine { guarded: true, .. } => &[Form::Scalar, Form::Vector, Form::Valid],
+            Shape::Varying | Shape::Unknown => &[Form::Vector],
+        }
+    }
+
+    fn form_type(&self, value: Value, form: Form) -> Result<String, Refusal> {
+        let ty = self.type_of(value);
+        Ok(match form {
+            Form::Scalar => scalar_type(ty)?.into(),
+            Form::Vector => vector_type(ty)?,
+            Form::Valid => "i1".into(),
+        })
+    }
+
+    fn slot(&mut self, value: Value, form: Form) -> Result<String, Refusal> {
+        if let Some(slot) = self.slots.get(&(value, form)) {
+            return Ok(slot.clone());
+        }
+        let name = self.fresh();
+        let ty = self.form_type(value, form)?;
+        let _ = writeln!(self.places, "{name} = alloca {ty}");
+        self.slots.insert((value, form), name.clone());
+        Ok(name)
+    }
+
+    /// A value by name.
+    pub(super) fn get(&mut self, value: Value, form: Form) -> Result<String, Refusal> {
+        let value = self.func.dfg.resolve_aliases(value);
+        if let Some(name) = self.names.get(&(value, form)) {
+            return Ok(name.clone());
+        }
+        let shape = self.shape(value);
+        let name = match self.constant(value, form)? {
+            Some(name) => name,
+            None if Self::forms(shape).contains(&form) => {
+                if home(self.func, self.flow, value) == self.number && !self.is_param(value) {
+                    return Err("a value that is read before it is made".into());
+                }
+                let slot = self.slot(value, form)?;
+                let ty = self.form_type(value, form)?;
+                self.make(format!("load {ty}, ptr {slot}"))
+            }
+            None => match (shape, form) {
+                (Shape::Affine { .. }, Form::Valid) => "true".into(),
+                (Shape::Affine { step, .. }, Form::Vector) => {
+                    let first = self.get(value, Form::Scalar)?;
+                    self.row(value, &first, step)?
+                }
+                _ => return Err("a vector where one value is wanted".into()),
+            },
+        };
+        self.names.insert((value, form), name.clone());
+        Ok(name)
+    }
+
+    fn is_param(&self, value: Value) -> bool {
+        matches!(self.func.dfg.value_def(value), ir::ValueDef::Param(..))
+    }
+
+    /// A vector of a first lane and a step.
+    fn row(&mut self, value: Value, first: &str, step: i64) -> Result<String, Refusal> {
+        let (ty, vector) = (scalar_type(self.type_of(value))?, vector_type(self.type_of(value))?);
+        let one = self.make(format!("insertelement {vector} poison, {ty} {first}, i32 0"));
+        let lanes = format!("<{LANES} x i32> zeroinitializer");
+        let all = self.make(format!("shufflevector {vector} {one}, {vector} poison, {lanes}"));
+        if step == 0 {
+            return Ok(all);
+        }
+        let steps: Vec<String> =
+            (0..LANES as i64).map(|n| format!("{ty} {}", narrow(ty, n.wrapping_mul(step)))).collect();
+        Ok(self.make(format!("add {vector} {all}, <{}>", steps.join(", "))))
+    }
+
+    fn constant(&mut self, value: Value, form: Form) -> Result<Option<String>, Refusal> {
+        let ir::ValueDef::Result(inst, _) = self.func.dfg.value_def(value) else { return Ok(None) };
+        let data = &self.func.dfg.insts[inst];
+        if !is_constant(data.opcode()) {
+            return Ok(None);
+        }
+        if form == Form::Valid {
+            return Ok(Some("true".into()));
+        }
+        let ty = scalar_type(self.type_of(value))?;
+        let (bits, int) = match *data {
+            InstructionData::UnaryImm { imm, .. } => {
+                let number = narrow(ty, imm.bits());
+                return Ok(Some(if form == Form::Vector {
+                    all_lanes(ty, number)
+                } else {
+                    number.to_string()
+                }));
+            }
+            InstructionData::UnaryIeee32 { imm, .. } => (i64::from(imm.bits()), "i32"),
+            InstructionData::UnaryIeee64 { imm, .. } => (imm.bits() as i64, "i64"),
+            _ => return Err("a constant".into()),
+        };
+        Ok(Some(if form == Form::Vector {
+            let lanes = all_lanes(int, bits);
+            self.make(format!("bitcast <{LANES} x {int}> {lanes} to <{LANES} x {ty}>"))
+        } else {
+            self.make(format!("bitcast {int} {bits} to {ty}"))
+        }))
+    }
+
+    /// Names a value that the block has made.
+    pub(super) fn define(&mut self, value: Value, form: Form, name: String) -> Result<(), Refusal> {
+        if self.travels.contains(&value) {
+            let escapes = self.shapes.escapes.contains_key(&value);
+            self.keep(value, form, &name, if escapes { self.mask.clone() } else { None })?;
+        }
+        self.names.insert((value, form), name);
+        Ok(())
+    }
+
+    /// Stores a value for other blocks; with a mask, of these lanes alone.
+    fn keep(&mut self, value: Value, form: Form, name: &str, mask: Option<String>) -> Result<(), Refusal> {
+        let slot = self.slot(value, form)?;
+        let ty = self.form_type(value, form)?;
+        let mut name = name.to_owned();
+        if let (Some(mask), Form::Vector) = (mask, form) {
+            let old = self.make(format!("load {ty}, ptr {slot}"));
+            name = self.make(format!("select <{LANES} x i1> {mask}, {ty} {name}, {ty} {old}"));
+        }
+        self.line(format!("store {ty} {name}, ptr {slot}"));
+        Ok(())
+    }
+
+    /// The function's first block, which is run once.
+    fn before_threads(&mut self) -> Result<(), Refusal> {
+        let params = self.func.dfg.block_params(self.flow.entry).to_vec();
+        for (at, param) in params.into_iter().enumerate() {
+            self.define(param, Form::Scalar, format!("%a{at}"))?;
+        }
+        let insts: Vec<Inst> = self.func.layout.block_insts(self.flow.entry).collect();
+        for inst in insts.into_iter().filter(|&inst| !self.func.dfg.insts[inst].opcode().is_terminator()) {
+            if self.func.dfg.insts[inst].opcode().can_store() || self.func.dfg.insts[inst].opcode().is_call()
+            {
+                return Err("effects before all threads".into());
+            }
+            self.instruction(inst)?;
+        }
+        Ok(())
+    }
+
+    /// The loop over groups of threads.
+    fn groups(&mut self) -> Result<(), Refusal> {
+        let size = size_of::<abi::Thread>();
+        for (number, _) in self.flow.blocks.iter().enumerate() {
+            let _ = writeln!(self.places, "%m{number} = alloca <{LANES} x i1>");
+        }
+        self.places.push_str("%first = alloca i64\n");
+        let count = self.make("zext i32 %a1 to i64");
+        let bytes = self.make(format!("mul i64 {count}, {size}"));
+        let end = self.make(format!("add i64 %a0, {bytes}"));
+        self.line("store i64 %a0, ptr %first\nbr label %group");
+        self.begin("group");
+        for number in 1..self.flow.blocks.len() {
+            self.line(format!("store <{LANES} x i1> zeroinitializer, ptr %m{number}"));
+        }
+        self.line(format!("store <{LANES} x i1> {}, ptr %m0", full()));
+        self.names.clear();
+        let first = self.make("load i64, ptr %first");
+        self.keep(self.flow.thread, Form::Scalar, &first, None)?;
+        self.line("br label %c0");
+        for place in 0..self.flow.order.len() {
+            self.block(place)?;
+        }
+        self.begin(&format!("c{}", self.flow.order.len()));
+        let first = self.make("load i64, ptr %first");
+        let next = self.make(format!("add i64 {first}, {}", size * LANES));
+        self.line(format!("store i64 {next}, ptr %first"));
+        let more = self.make(format!("icmp ne i64 {next}, {end}"));
+        self.line(format!("br i1 {more}, label %group, label %done"));
+        self.begin("done");
+        self.line("ret void");
+        Ok(())
+    }
+
+    /// Whether threads wait in front of a block: the name of the mask, and of the answer.
+    fn waits(&mut self, number: usize) -> (String, String) {
+        let mask = self.make(format!("load <{LANES} x i1>, ptr %m{number}"));
+        let bits = self.make(format!("bitcast <{LANES} x i1> {mask} to i{LANES}"));
+        let any = self.make(format!("icmp ne i{LANES} {bits}, 0"));
+        (mask, any)
+    }
+
+    fn block(&mut self, place: usize) -> Result<(), Refusal> {
+        let number = self.flow.order[place];
+        self.number = Some(number);
+        self.names.clear();
+        self.begin(&format!("c{place}"));
+        let (mask, any) = self.waits(number);
+        self.line(format!("store <{LANES} x i1> zeroinitializer, ptr %m{number}"));
+        self.line(format!("br i1 {any}, label %b{place}, label %e{place}"));
+        self.begin(&format!("b{place}"));
+        self.mask = self.shapes.partial[number].then_some(mask);
+        let insts: Vec<Inst> = self.func.layout.block_insts(self.flow.blocks[number]).collect();
+        for inst in insts {
+            if self.func.dfg.insts[inst].opcode().is_terminator() {
+                self.leave(inst, number, &format!("e{place}"))?;
+            } else {
+                self.instruction(inst)?;
+            }
+        }
+        self.begin(&format!("e{place}"));
+        let ends: Vec<usize> =
+            self.flow.loops.iter().rev().filter(|l| l.last == place).map(|l| l.header).collect();
+        for header in ends {
+            let (_, any) = self.waits(header);
+            let out = self.label();
+            let begin = self.flow.place[header];
+            self.line(format!("br i1 {any}, label %c{begin}, label %{out}"));
+            self.begin(&out);
+        }
+        self.line(format!("br label %c{}", place + 1));
+        Ok(())
+    }
+
+    /// The end of a block.
+    fn leave(&mut self, inst: Inst, number: usize, end: &str) -> Result<(), Refusal> {
+        let edges = self.flow.edges[number].clone();
+        let mask = self.mask();
+        match self.func.dfg.insts[inst] {
+            InstructionData::Jump { .. } => self.go(&edges[0], &mask)?,
+            InstructionData::Brif { arg, .. } if self.shape(arg) == UNIFORM => {
+                let condition = self.get(arg, Form::Scalar)?;
+                let ty = scalar_type(self.type_of(arg))?;
+                let yes = self.make(format!("icmp ne {ty} {condition}, 0"));
+                self.fetch(&edges)?;
+                let labels = [self.label(), self.label()];
+                self.line(format!("br i1 {yes}, label %{}, label %{}", labels[0], labels[1]));
+                for (label, edge) in labels.iter().zip(&edges) {
+                    self.begin(label);
+                    self.go(edge, &mask)?;
+                    self.line(format!("br label %{end}"));
+                }
+                return Ok(());
+            }
+            InstructionData::Brif { arg, .. } => {
+                let yes = self.holds(arg)?;
+                let ones = full();
+                let not = self.make(format!("xor <{LANES} x i1> {yes}, {ones}"));
+                self.fetch(&edges)?;
+                for (choice, edge) in [yes, not].into_iter().zip(&edges) {
+                    let some = self.make(format!("and <{LANES} x i1> {mask}, {choice}"));
+                    self.go(edge, &some)?;
+                }
+            }
+            InstructionData::BranchTable { arg, .. } if self.shape(arg) == UNIFORM => {
+                let index = self.get(arg, Form::Scalar)?;
+                let ty = scalar_type(self.type_of(arg))?;
+                self.fetch(&edges)?;
+                let labels: Vec<String> = edges.iter().map(|_| self.label()).collect();
+                let cases: Vec<String> = labels
+                    .iter()
+                    .skip(1)
+                    .enumerate()
+                    .map(|(n, label)| format!("{ty} {n}, label %{label}"))
+                    .collect();
+                self.line(format!("switch {ty} {index}, label %{} [ {} ]", labels[0], cases.join(" ")));
+                for (label, edge) in labels.iter().zip(&edges) {
+                    self.begin(label);
+                    self.go(edge, &mask)?;
+                    self.line(format!("br label %{end}"));
+                }
+                return Ok(());
+            }
+            InstructionData::BranchTable { arg, .. } => {
+                let index = self.get(arg, Form::Vector)?;
+                let ty = scalar_type(self.type_of(arg))?;
+                self.fetch(&edges)?;
+                let mut rest = mask;
+                for (n, edge) in edges.iter().skip(1).enumerate() {
+                    let same = self.make(format!("icmp eq <{LANES} x {ty}> {index}, {}", all_lanes(ty, n)));
+                    let some = self.make(format!("and <{LANES} x i1> {rest}, {same}"));
+                    rest = self.make(format!("xor <{LANES} x i1> {rest}, {some}"));
+                    self.go(edge, &some)?;
+                }
+                self.go(&edges[0], &rest)?;
+            }
+            InstructionData::MultiAry { opcode: Opcode::Return, .. } => {
+                // A thread that traps ends the whole block: the executor finds it by the cursor.
+                let bits = self.make(format!("bitcast <{LANES} x i1> {mask} to i{LANES}"));
+                let lane = self.first_lane(&bits);
+                let thread = self.thread_of(&lane)?;
+                self.set_cursor(&thread)?;
+                self.line("ret void");
+                return Ok(());
+            }
+            ref data => return Err(data.opcode().to_string()),
+        }
+        self.line(format!("br label %{end}"));
+        Ok(())
+    }
+
+    /// The number of the first lane among the bits of a mask, in 32 bits.
+    pub(super) fn first_lane(&mut self, bits: &str) -> String {
+        self.declared.insert(format!("declare i{LANES} @llvm.cttz.i{LANES}(i{LANES}, i1)\n"));
+        let lane = self.make(format!("call i{LANES} @llvm.cttz.i{LANES}(i{LANES} {bits}, i1 false)"));
+        self.make(format!("zext i{LANES} {lane} to i32"))
+    }
+
+    /// The thread in a lane.
+    pub(super) fn thread_of(&mut self, lane: &str) -> Result<String, Refusal> {
+        let first = self.make("load i64, ptr %first");
+        let lane = self.make(format!("zext i32 {lane} to i64"));
+        let bytes = self.make(format!("mul i64 {lane}, {}", size_of::<abi::Thread>()));
+        Ok(self.make(format!("add i64 {first}, {bytes}")))
+    }
+
+    /// Says which thread runs.
+    pub(super) fn set_cursor(&mut self, thread: &str) -> Result<(), Refusal> {
+        let at = self.make(format!("add i64 %a2, {}", offset_of!(abi::Block, cursor)));
+        let at = self.make(format!("inttoptr i64 {at} to ptr"));
+        self.line(format!("store i64 {thread}, ptr {at}"));
+        Ok(())
+    }
+
+    /// In which lanes a condition holds.
+    pub(super) fn holds(&mut self, condition: Value) -> Result<String, Refusal> {
+        let vector = vector_type(self.type_of(condition))?;
+        let value = self.get(condition, Form::Vector)?;
+        Ok(self.make(format!("icmp ne {vector} {value}, zeroinitializer")))
+    }
+
+    /// Has the values that go along edges named before control divides.
+    fn fetch(&mut self, edges: &[Edge]) -> Result<(), Refusal> {
+        for edge in edges.iter().filter(|edge| edge.to < self.flow.exit()) {
+            let params = self.func.dfg.block_params(self.flow.blocks[edge.to]).to_vec();
+            for (param, &arg) in params.into_iter().zip(&edge.args) {
+                for &form in Self::forms(self.shape(param)) {
+                    self.get(arg, form)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the lanes of a mask wait in front of another block.
+    fn go(&mut self, edge: &Edge, mask: &str) -> Result<(), Refusal> {
+        if edge.to == self.flow.exit() {
+            return Ok(());
+        }
+        let params = self.func.dfg.block_params(self.flow.blocks[edge.to]).to_vec();
+        let late = |flow: &Flow, apart: &[bool]| {
+            (0..flow.blocks.len()).any(|source| {
+                flow.edges[source].iter().any(|e| e.to == edge.to)
+                    && flow
+                        .loops
+                        .iter()
+                        .zip(apart)
+                        .any(|(l, apart)| *apart && l.has[source] && !l.has[edge.to])
+            })
+        };
+        let blend = self.shapes.joins[edge.to] || late(self.flow, &self.shapes.apart);
+        let mut values = Vec::new();
+        for (&param, &arg) in params.iter().zip(&edge.args) {
+            for &form in Self::forms(self.shape(param)) {
+                values.push((param, form, self.get(arg, form)?));
+            }
+        }
+        let whole = mask == full();
+        for (param, form, name) in values {
+            let blend = (blend || self.shapes.escapes.contains_key(&param)) && !whole;
+            self.keep(param, form, &name, blend.then(|| mask.to_owned()))?;
+        }
+        let old = self.make(format!("load <{LANES} x i1>, ptr %m{}", edge.to));
+        let new = self.make(format!("or <{LANES} x i1> {old}, {mask}"));
+        self.line(format!("store <{LANES} x i1> {new}, ptr %m{}", edge.to));
+        Ok(())
+    }
+}
+
+/// The number as one of the type.
+pub(super) fn narrow(ty: &str, number: i64) -> i64 {
+    match ty {
+        "i8" => i64::from(number as i8),
+        "i16" => i64::from(number as i16),
+        "i32" => i64::from(number as i32),
+        _ => number,
+    }
+}

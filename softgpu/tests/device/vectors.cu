@@ -1,0 +1,170 @@
+// Kernels for vectors of threads. All take the same: `n` numbers in, numbers out.
+// nvcc -ptx -arch=sm_80 vectors.cu, comments removed.
+
+extern "C" __global__ void saxpy(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        out[i] = 2.5f * in[i] + in[n - 1 - i];
+}
+
+// Rows of 1024.
+extern "C" __global__ void stencil(const float *in, float *out, int n)
+{
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y, w = 1024, h = n / w;
+    if (x < 1 || y < 1 || x >= w - 1 || y >= h - 1)
+        return;
+    out[y * w + x] = 0.5f * in[y * w + x] + 0.125f * (in[y * w + x - 1] + in[y * w + x + 1] + in[(y - 1) * w + x] + in[(y + 1) * w + x]);
+}
+
+extern "C" __global__ void nbody(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, bodies = 1024;
+    if (i >= n)
+        return;
+    float x = in[i], sum = 0;
+    for (int k = 0; k < bodies; k++) {
+        float d = in[k] - x;
+        sum += d * rsqrtf(d * d + 0.01f);
+    }
+    out[i] = sum;
+}
+
+extern "C" __global__ void transcendental(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        out[i] = sinf(in[i]) * expf(-in[i]) + logf(1.0f + in[i] * in[i]);
+}
+
+extern "C" __global__ void mandelbrot(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    float cx = (i % 1024) / 400.0f - 2.0f, cy = (i / 1024) / 400.0f - 1.2f, x = 0, y = 0;
+    int k = 0;
+    while (k < 200 && x * x + y * y < 4.0f) {
+        float t = x * x - y * y + cx;
+        y = 2 * x * y + cy;
+        x = t;
+        k++;
+    }
+    out[i] = k;
+}
+
+// Matrices of 512 times 512; blocks of 16 times 16.
+extern "C" __global__ void matmul(const float *in, float *out, int n)
+{
+    __shared__ float a[16][16], b[16][16];
+    int x = blockIdx.x * 16 + threadIdx.x, y = blockIdx.y * 16 + threadIdx.y, w = 512;
+    float sum = 0;
+    for (int tile = 0; tile < w / 16; tile++) {
+        a[threadIdx.y][threadIdx.x] = in[y * w + tile * 16 + threadIdx.x];
+        b[threadIdx.y][threadIdx.x] = in[(tile * 16 + threadIdx.y) * w + x];
+        __syncthreads();
+        for (int k = 0; k < 16; k++)
+            sum += a[threadIdx.y][k] * b[k][threadIdx.x];
+        __syncthreads();
+    }
+    out[y * w + x] = sum;
+}
+
+extern "C" __global__ void reduction(const float *in, float *out, int n)
+{
+    __shared__ float part[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    part[threadIdx.x] = i < n ? in[i] : 0;
+    __syncthreads();
+    for (int s = 128; s > 0; s /= 2) {
+        if (threadIdx.x < s)
+            part[threadIdx.x] += part[threadIdx.x + s];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        out[blockIdx.x] = part[0];
+}
+
+extern "C" __global__ void histogram(const float *in, float *out, int n)
+{
+    __shared__ int bins[64];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x < 64)
+        bins[threadIdx.x] = 0;
+    __syncthreads();
+    if (i < n)
+        atomicAdd(&bins[(int)(in[i] * 13.0f) & 63], 1);
+    __syncthreads();
+    if (threadIdx.x < 64)
+        atomicAdd((int *)out + threadIdx.x, bins[threadIdx.x]);
+}
+
+extern "C" __global__ void shuffles(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float v = i < n ? in[i] : 0;
+    for (int s = 16; s > 0; s /= 2)
+        v += __shfl_xor_sync(~0u, v, s);
+    unsigned odd = __ballot_sync(~0u, (int)v & 1);
+    if (i < n)
+        out[i] = v + __popc(odd);
+}
+
+// Loops that threads leave at different times, by break, continue and return.
+extern "C" __global__ void divergent(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    unsigned state = i * 2654435761u;
+    int sum = 0;
+    for (int a = 0; a < (i & 15) + 3; a++) {
+        for (int b = 0;; b++) {
+            state = state * 1664525u + 1013904223u;
+            if ((state >> 28) == 3)
+                break;
+            if ((state >> 27 & 3) == 1)
+                continue;
+            sum += b ^ a;
+            if (sum > 5000) {
+                out[i] = -sum;
+                return;
+            }
+        }
+        switch (state >> 20 & 7) {
+        case 0: sum += 3; break;
+        case 1: sum *= 5; break;
+        case 2: sum ^= 0x55; break;
+        case 5: sum -= a; // and on
+        case 6: sum += state & 3; break;
+        default: sum++;
+        }
+    }
+    out[i] = sum / ((i & 3) + 1) + sum % ((i & 7) + 1);
+}
+
+// A local array, and addresses from anywhere.
+extern "C" __global__ void scattered(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, own[8];
+    if (i >= n)
+        return;
+    for (int k = 0; k < 8; k++)
+        own[k] = (int)(in[(i * 7 + k * 13) % n] * 100);
+    int at = own[i & 7] & 7;
+    own[at] += i;
+    unsigned char low = own[(at + i) & 7];
+    out[(long long)i * 5 % n] = own[at] + low + (short)own[(at + 3) & 7];
+}
+
+// Some threads end before the barrier.
+extern "C" __global__ void early(const float *in, float *out, int n)
+{
+    __shared__ float kept[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    kept[threadIdx.x] = i < n ? in[i] : 1;
+    if (i >= n || threadIdx.x % 5 == 3)
+        return;
+    __syncthreads();
+    out[i] = kept[threadIdx.x ^ 1] + kept[255 - threadIdx.x];
+}
