@@ -202,12 +202,12 @@ fn launch_attributes_mean_the_same_by_both_doors() {
 
 #[test]
 fn a_kernel_that_cannot_be_executed_is_refused_when_it_is_asked_for() {
-    const TEXTURED: &str = "
+    const MULTIPLIED: &str = "
 .version 7.0
 .target sm_52
 .address_size 64
-.visible .entry textured() { .reg .f32 %f<6>; .reg .b64 %rd<2>;
-    tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f5}]; ret; }
+.visible .entry multiplied() {
+    wgmma.fence.sync.aligned; ret; }
 .visible .entry plain() { ret; }
 \0";
     let library = library();
@@ -216,12 +216,12 @@ fn a_kernel_that_cannot_be_executed_is_refused_when_it_is_asked_for() {
     // SAFETY: these are the types of the functions of these names, and the results are variables.
     unsafe {
         let load: GetFor<Handle, *const u8> = library.symbol("cuModuleLoadData");
-        assert_eq!(load(&mut module, TEXTURED.as_ptr()), 0);
+        assert_eq!(load(&mut module, MULTIPLIED.as_ptr()), 0);
         let get: GetFunction = library.symbol("cuModuleGetFunction");
-        assert_eq!(get(&mut function, module, c"textured".as_ptr()), INVALID_PTX);
+        assert_eq!(get(&mut function, module, c"multiplied".as_ptr()), INVALID_PTX);
         assert!(function.is_null());
         assert_eq!(get(&mut function, module, c"plain".as_ptr()), 0);
-        assert_eq!(get(&mut function, module, c"textured".as_ptr()), INVALID_PTX);
+        assert_eq!(get(&mut function, module, c"multiplied".as_ptr()), INVALID_PTX);
     }
 }
 
