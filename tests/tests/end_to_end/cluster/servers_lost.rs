@@ -127,7 +127,8 @@ fn broker_stopped() -> Result<()> {
             .iter()
             .any(|new| new.id == old.id && new.state == LeaseState::Active && new.grants == old.grants)
     };
-    ensure!(before.len() == 2 && before.iter().all(same), "{before:?} became {after:?}");
+    let log = || cluster.broker_log();
+    ensure!(before.len() == 2 && before.iter().all(same), "{before:?} became {after:?}\n{}", log());
     for mut puppet in puppets {
         puppet.success("launch 0").context("after the broker's return")?;
         puppet.finish()?;
