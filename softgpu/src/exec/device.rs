@@ -410,7 +410,8 @@ impl Device for SoftGpu {
                 format!("There is no module {:#x} on device {ordinal}", launch.module),
             ));
         };
-        let work = LaunchWork::new(&launch, module, state.stack[ordinal as usize], &self.shared.limits)?;
+        let work =
+            LaunchWork::new(&launch, module, state.stack[ordinal as usize], &self.shared.about.limits)?;
         self.shared.enqueue(state, key, Work::Launch(Box::new(work)), &[]);
         Ok(())
     }

@@ -6,18 +6,18 @@
 //! the stream for tail launches comes behind all of that. The stream of the grid that the program itself launched goes on after the last of
 //! them. Streams and events of a kernel's own then have nothing left to order.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use parking_lot::Mutex;
 use rgpu_device::{Code, DeviceInfo, Error, Launch, LaunchLimits, Result, attribute};
 
+use super::Config;
 use super::block::Context;
 use super::fault::Guard;
 use super::grid::Grid;
 use super::heap::Heap;
 use super::helpers::{Careful, with};
-use super::info::RESIDENT_THREADS;
+use super::info::{RESIDENT_THREADS, describe};
 use super::launch::LaunchWork;
 use super::printf::Memory;
 use crate::abi::Block;
@@ -109,6 +109,21 @@ impl Rows {
     fn row(&self, index: u64) -> u64 {
         self.base + index * self.pitch
     }
+
+    /// The most bytes of a piece.
+    fn piece(&self) -> usize {
+        CHUNK.min(self.width as usize)
+    }
+
+    /// Goes through all rows piece by piece: the row's index, where in it the piece begins, and its bytes.
+    fn pieces(&self, mut each: impl FnMut(u64, u64, usize) -> Result<()>) -> Result<()> {
+        for row in 0..self.height {
+            for at in (0..self.width).step_by(CHUNK) {
+                each(row, at, CHUNK.min((self.width - at) as usize))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What is set up for a launch whose arguments are being written.
@@ -120,34 +135,34 @@ struct Prepared {
     bytes: u32,
 }
 
-/// What a grid launches, and its streams and events.
+/// What a grid launches, and its streams and events. Most grids launch nothing, and an empty one costs nothing.
 #[derive(Default)]
 pub(super) struct Launches {
-    prepared: HashMap<u64, Prepared>,
+    prepared: BTreeMap<u64, Prepared>,
     ordinary: Vec<Descendant>,
     tail: Vec<Descendant>,
-    handles: HashSet<u64>,
+    /// What comes behind the grid before its stream goes on, where it is itself one of another grid's launches.
+    behind: VecDeque<Descendant>,
+    handles: BTreeSet<u64>,
     made: u64,
 }
 
 impl Launches {
-    /// What the grid has left to do, in its order, followed by the `rest` of what others have.
-    pub(super) fn before(self, rest: VecDeque<Descendant>) -> VecDeque<Descendant> {
-        let mut all: VecDeque<_> = self.ordinary.into_iter().chain(self.tail).collect();
-        all.extend(rest);
-        all
+    /// Those of a grid behind which others come.
+    pub(super) fn before(behind: VecDeque<Descendant>) -> Self {
+        Self { behind, ..Self::default() }
     }
 
-    /// Whether there is nothing to do.
-    pub(super) fn is_empty(&self) -> bool {
-        self.ordinary.is_empty() && self.tail.is_empty()
-    }
-
-    /// Frees the arguments of what was never launched.
-    pub(super) fn forget_prepared(&self, heap: &Heap) {
+    /// What is left to do, in its order, now that the grid has ended. Frees the arguments of what was never launched.
+    pub(super) fn finish(self, heap: &Heap) -> VecDeque<Descendant> {
         for &buffer in self.prepared.keys() {
             heap.free(buffer);
         }
+        let mut left = self.behind;
+        for descendant in self.ordinary.into_iter().chain(self.tail).rev() {
+            left.push_front(descendant);
+        }
+        left
     }
 
     fn make_handle(&mut self) -> u64 {
@@ -161,27 +176,33 @@ impl Launches {
         stream <= FIRE_AND_FORGET || self.handles.contains(&stream)
     }
 
-    fn push(&mut self, stream: u64, descendant: Descendant) -> u32 {
+    fn push(&mut self, stream: u64, descendant: Descendant) -> Answer {
         if !self.knows_stream(stream) {
-            return status::INVALID_RESOURCE_HANDLE;
+            return Err(status::INVALID_RESOURCE_HANDLE);
         }
         if self.ordinary.len() + self.tail.len() >= MOST_PENDING {
-            return status::LAUNCH_PENDING_COUNT_EXCEEDED;
+            return Err(status::LAUNCH_PENDING_COUNT_EXCEEDED);
         }
         if stream == TAIL_LAUNCH { &mut self.tail } else { &mut self.ordinary }.push(descendant);
-        status::SUCCESS
+        Ok(())
     }
 }
 
-/// What a grid knows of its device, for its kernel's questions and launches.
-#[derive(Clone)]
+/// What is known of the devices, for kernels' questions and everybody's launches.
 pub(super) struct About {
-    /// What can be launched.
+    /// What can be launched at most.
     pub limits: LaunchLimits,
     /// The devices.
-    pub devices: Arc<[DeviceInfo]>,
-    /// Bytes of stack of a thread.
-    pub stack: u64,
+    pub devices: Box<[DeviceInfo]>,
+}
+
+impl About {
+    /// What is known of the devices of an application that so many workers execute.
+    pub(super) fn new(config: &Config, workers: usize) -> Self {
+        let devices: Box<[_]> =
+            (0..config.devices).map(|ordinal| describe(config, workers, ordinal)).collect();
+        Self { limits: LaunchLimits::new(&devices[0]), devices }
+    }
 }
 
 /// What is left to do behind a grid that has ended.
@@ -209,28 +230,18 @@ impl Descendant {
         match self {
             Self::Launch(launch) => return Ok(Some(launch)),
             Self::Copy { to, from } => {
-                let mut buffer = vec![0; CHUNK.min(from.width as usize)];
-                for row in 0..to.height {
-                    let mut done = 0;
-                    while done < to.width {
-                        let run = CHUNK.min((to.width - done) as usize);
-                        let buffer = &mut buffer[..run];
-                        memory.read(from.row(row) + done, buffer).ok_or_else(|| bad(from))?;
-                        memory.write(to.row(row) + done, buffer).ok_or_else(|| bad(to))?;
-                        done += run as u64;
-                    }
-                }
+                let mut buffer = vec![0; to.piece()];
+                to.pieces(|row, at, length| {
+                    let buffer = &mut buffer[..length];
+                    memory.read(from.row(row) + at, buffer).ok_or_else(|| bad(from))?;
+                    memory.write(to.row(row) + at, buffer).ok_or_else(|| bad(to))
+                })?;
             }
             Self::Fill { to, value } => {
-                let buffer = vec![value; CHUNK.min(to.width as usize)];
-                for row in 0..to.height {
-                    let mut done = 0;
-                    while done < to.width {
-                        let run = CHUNK.min((to.width - done) as usize);
-                        memory.write(to.row(row) + done, &buffer[..run]).ok_or_else(|| bad(to))?;
-                        done += run as u64;
-                    }
-                }
+                let buffer = vec![value; to.piece()];
+                to.pieces(|row, at, length| {
+                    memory.write(to.row(row) + at, &buffer[..length]).ok_or_else(|| bad(to))
+                })?;
             }
         }
         Ok(None)
@@ -443,7 +454,7 @@ impl Caller<'_> {
             params: &params,
         };
         let grid = self.grid();
-        let work = LaunchWork::new(&launch, grid.origin.0.clone(), grid.about.stack, &grid.about.limits);
+        let work = LaunchWork::new(&launch, grid.origin.0.clone(), grid.stack, &grid.about.limits);
         let work = work.map_err(|error| match error.code {
             Code::InvalidPtx => {
                 // There is nobody else who could say why.
@@ -452,7 +463,7 @@ impl Caller<'_> {
             }
             code => code as u32,
         })?;
-        settled(self.launches().lock().push(stream, Descendant::Launch(Box::new(work))))
+        self.launches().lock().push(stream, Descendant::Launch(Box::new(work)))
     }
 
     fn both(&mut self, stream: u64, event: u64) -> Answer {
@@ -475,17 +486,17 @@ impl Caller<'_> {
         }
         let rows = |(base, pitch)| Rows::new(base, pitch, width, height).ok_or(status::INVALID_VALUE);
         let copy = Descendant::Copy { to: rows(to)?, from: rows(from)? };
-        settled(self.launches().lock().push(stream, copy))
+        self.launches().lock().push(stream, copy)
     }
 
     fn fill(&mut self, to: (u64, u64), value: u32, (width, height): (u64, u64), stream: u64) -> Answer {
         let to = Rows::new(to.0, to.1, width, height).ok_or(status::INVALID_VALUE)?;
-        settled(self.launches().lock().push(stream, Descendant::Fill { to, value: value as u8 }))
+        self.launches().lock().push(stream, Descendant::Fill { to, value: value as u8 })
     }
 
     fn limit(&mut self, to: u64, limit: u32) -> Answer {
         let value = match limit {
-            0 => self.grid().about.stack,  // cudaLimitStackSize
+            0 => self.grid().stack,        // cudaLimitStackSize
             4 => MOST_PENDING as u64,      // cudaLimitDevRuntimePendingLaunchCount
             2 => self.grid().heap.limit(), // cudaLimitMallocHeapSize
             _ => return Err(status::NOT_SUPPORTED),
@@ -533,8 +544,4 @@ impl Caller<'_> {
         let heap = self.context.grid.heap.clone();
         heap.text(text, |address, bytes| self.memory.write(address, bytes).is_some())
     }
-}
-
-fn settled(status: u32) -> Answer {
-    if status == status::SUCCESS { Ok(()) } else { Err(status) }
 }

@@ -60,11 +60,11 @@ pub(super) struct GridSpec {
     /// The module that the kernel is from, and its number there.
     pub origin: (Arc<Module>, u32),
     /// What it is told of its device.
-    pub about: About,
+    pub about: Arc<About>,
+    /// Bytes of stack of a thread, as the program has set them.
+    pub stack: u64,
     /// What it launches itself.
     pub launches: Mutex<Launches>,
-    /// What comes behind it before its stream goes on: it is one of another grid's launches.
-    pub behind: Mutex<VecDeque<Descendant>>,
     /// What to say where it has run for too long, if there is a limit.
     pub too_long: Option<Arc<str>>,
     /// What looks at it, if anything does.
@@ -235,10 +235,7 @@ impl Grid {
 
     /// What is left to do behind it, before its stream goes on.
     pub(super) fn take_descendants(&self) -> VecDeque<Descendant> {
-        let launches = std::mem::take(&mut *self.launches.lock());
-        launches.forget_prepared(&self.heap);
-        let behind = std::mem::take(&mut *self.behind.lock());
-        if launches.is_empty() { behind } else { launches.before(behind) }
+        std::mem::take(&mut *self.launches.lock()).finish(&self.heap)
     }
 
     /// Text that the kernel printed.

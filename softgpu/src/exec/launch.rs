@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rgpu_device::{Code, DeviceInfo, Error, FunctionInfo, Host, Launch, LaunchLimits, Ordinal, Result};
+use rgpu_device::{Code, Error, FunctionInfo, Host, Launch, LaunchLimits, Ordinal, Result};
 
 use super::arena::{LOCAL, PARAM_BYTES};
 use super::check::Checker;
-use super::device_runtime::{About, Descendant};
+use super::device_runtime::{About, Descendant, Launches};
 use super::grid::{Grid, GridSpec};
 use super::heap::Heap;
 use super::info;
@@ -46,10 +46,8 @@ pub(super) struct Site {
     pub heap: Arc<Heap>,
     /// Where printed text goes.
     pub host: Arc<dyn Host>,
-    /// What can be launched at most.
-    pub limits: LaunchLimits,
-    /// The devices.
-    pub devices: Arc<[DeviceInfo]>,
+    /// What is known of the devices.
+    pub about: Arc<About>,
     /// What comes behind it before its stream goes on.
     pub behind: VecDeque<Descendant>,
     /// What to say where the kernel has run for too long, if there is a limit.
@@ -119,11 +117,10 @@ impl LaunchWork {
                 std::ptr::write_bytes(workspace as *mut u8, 0, 64);
             }
         }
-        let about = About { limits: site.limits, devices: site.devices, stack: self.stack };
         Ok(Grid::new(GridSpec {
-            about,
-            behind: Mutex::new(site.behind),
-            launches: Mutex::default(),
+            about: site.about,
+            stack: self.stack,
+            launches: Mutex::new(Launches::before(site.behind)),
             kernel,
             stream: site.stream,
             ordinal: site.ordinal,

@@ -7,11 +7,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rgpu_device::{Code, CopySink, Counters, DeviceInfo, Error, Handle, Host, LaunchLimits, Ordinal, Result};
+use rgpu_device::{Code, CopySink, Counters, Error, Handle, Host, Ordinal, Result};
 
 use super::arena::{Arena, PARAM_SLOTS};
 use super::check::Checker;
-use super::device_runtime::{Descendant, Descent};
+use super::device_runtime::{About, Descendant, Descent};
 use super::governor::Governor;
 use super::grid::Grid;
 use super::heap::Heap;
@@ -25,7 +25,7 @@ use super::modules::Module;
 use super::stream::{Actions, Key, Streams, Work};
 use super::transfer::Transfer;
 use super::watchdog::Watchdog;
-use super::{Config, fault, info, worker};
+use super::{Config, fault, worker};
 
 /// Copies up to this size are made by the caller, when it is their turn at once.
 const QUICK: u64 = 64 << 10;
@@ -84,10 +84,8 @@ pub(super) struct Shared {
     pub config: Config,
     /// The most workers that execute blocks at a time.
     pub workers: usize,
-    /// What can be launched at most.
-    pub limits: LaunchLimits,
-    /// The devices' descriptions.
-    devices: Arc<[DeviceInfo]>,
+    /// What is known of the devices.
+    pub about: Arc<About>,
     /// The application's side.
     pub host: Arc<dyn Host>,
     /// What other processes may open without anybody's help.
@@ -205,16 +203,13 @@ impl Shared {
             looker: false,
             stop: false,
         };
-        let devices: Arc<[_]> =
-            (0..config.devices).map(|ordinal| info::describe(&config, workers, ordinal)).collect();
-        let limits = LaunchLimits::new(&devices[0]);
+        let about = Arc::new(About::new(&config, workers));
         let watchdog = config.kernel_limit.map(Watchdog::new);
         let checker = config.check.clone().map(Checker::new);
         Self {
             config,
             workers,
-            limits,
-            devices,
+            about,
             host,
             tickets: Tickets::default(),
             governor,
@@ -513,8 +508,7 @@ impl Shared {
                 id,
                 heap: runtime.heaps[ordinal as usize].clone(),
                 host: self.host.clone(),
-                limits: self.limits,
-                devices: self.devices.clone(),
+                about: self.about.clone(),
                 behind,
                 too_long: self.too_long.clone(),
                 checker: self.checker.clone(),
@@ -574,19 +568,12 @@ impl Shared {
 
     fn give_back(&self, state: &mut DeviceState, slot: u64, cooperative: bool) {
         state.params.push(slot);
-        if cooperative {
-            Self::end_cooperation(state);
-        } else {
-            Self::undelay(state);
-        }
+        Self::admit(state, cooperative);
     }
 
-    fn end_cooperation(state: &mut DeviceState) {
-        state.cooperative = false;
-        Self::undelay(state);
-    }
-
-    fn undelay(state: &mut DeviceState) {
+    /// Lets delayed launches try again, after the end of a cooperative one where `cooperative` says so.
+    fn admit(state: &mut DeviceState, cooperative: bool) {
+        state.cooperative &= !cooperative;
         while let Some(key) = state.delayed.pop_back() {
             state.streams.ready.push_front(key);
         }
@@ -624,7 +611,7 @@ impl Shared {
             state.streams.complete(grid.stream, error.map_or(Ok(()), Err), &mut actions);
         } else {
             if grid.cooperative {
-                Self::end_cooperation(&mut state);
+                Self::admit(&mut state, true);
             }
             let (stream, ordinal, priority) = (grid.stream, grid.ordinal, grid.priority);
             state.descents.push_back(Descent { stream, ordinal, priority, slot: grid.params.0, rest });

@@ -259,25 +259,20 @@ impl<'a> Emitter<'a, '_> {
         let mut args = vec![self.thread, self.block, frame];
         for (variable, operand) in results.iter().zip(returns) {
             if !is_scalar(variable) {
-                args.push(self.aggregate(variable, operand)?);
+                args.push(self.bytes_of_argument(operand, variable.size)?);
             }
         }
         for (variable, operand) in params.iter().zip(arguments) {
             args.push(if is_scalar(variable) {
                 self.argument(variable.ty, operand)?
             } else {
-                self.aggregate(variable, operand)?
+                self.bytes_of_argument(operand, variable.size)?
             });
         }
         Ok(args)
     }
 
-    /// The address of an argument or result that is no scalar.
-    fn aggregate(&mut self, variable: &Variable, operand: &Operand) -> Result<Value> {
-        self.bytes_of_argument(operand, variable.size)
-    }
-
-    /// The address of an argument or result of at least so many bytes.
+    /// The address of an argument or result that is no scalar, of at least so many bytes.
     pub(super) fn bytes_of_argument(&mut self, operand: &Operand, bytes: u64) -> Result<Value> {
         let Operand::Symbol(symbol, 0) = operand else {
             return Err(self.refuse("An array has to be passed by name"));
@@ -417,33 +412,24 @@ impl<'a> Emitter<'a, '_> {
         returns: &'a [Operand],
         arguments: &'a [Operand],
     ) -> Result<bool> {
-        let types_of: &[Type] = match builtin {
+        let helpers = &self.cx.env.helpers;
+        // What it takes, which of that are addresses that the executor reads from, who does it, and what it returns.
+        let (types_of, addresses, helper, result): (&[Type], &[usize], _, _) = match builtin {
+            Builtin::Printf => (&[Type::B64, Type::B64], &[0, 1], helpers.vprintf, Some(Type::B32)),
+            Builtin::Malloc => (&[Type::B64], &[], helpers.malloc, Some(Type::B64)),
+            Builtin::Free => (&[Type::B64], &[], helpers.free, None),
+            Builtin::AssertFail => {
+                (&[Type::B64, Type::B64, Type::B32, Type::B64], &[0, 1, 3], helpers.assertfail, None)
+            }
             Builtin::Runtime(call) => {
                 return self.call_device_runtime(call, returns, arguments).map(|()| false);
             }
-            Builtin::Printf => &[Type::B64, Type::B64],
-            Builtin::Malloc | Builtin::Free => &[Type::B64],
-            Builtin::AssertFail => &[Type::B64, Type::B64, Type::B32, Type::B64],
-        };
-        // Which arguments are addresses that the executor reads from.
-        let addresses: &[usize] = match builtin {
-            Builtin::Printf => &[0, 1],
-            Builtin::Malloc | Builtin::Free | Builtin::Runtime(_) => &[],
-            Builtin::AssertFail => &[0, 1, 3],
         };
         let mut args = vec![self.block];
         for (index, &ty) in types_of.iter().enumerate() {
             let value = self.argument(ty, self.operand(arguments, index)?)?;
             args.push(if addresses.contains(&index) { self.confine(value) } else { value });
         }
-        let helpers = &self.cx.env.helpers;
-        let (helper, result) = match builtin {
-            Builtin::Printf => (helpers.vprintf, Some(Type::B32)),
-            Builtin::Malloc => (helpers.malloc, Some(Type::B64)),
-            Builtin::Free => (helpers.free, None),
-            Builtin::AssertFail => (helpers.assertfail, None),
-            Builtin::Runtime(_) => (helpers.device_runtime, Some(Type::B64)),
-        };
         let value = self.call_helper(helper, result.map(class), &args);
         if builtin == Builtin::AssertFail {
             self.stop(abi::TRAP_ASSERT)?;

@@ -1,6 +1,6 @@
 //! Reading and writing of surfaces, by whole numbers.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use rgpu_device::texture::TextureHeader;
 
@@ -127,6 +127,26 @@ pub(super) fn access(
     }
 }
 
+/// Combines a value with what lies at an aligned address, by the atomic types of its width.
+macro_rules! combine_at {
+    ($addr:expr, $reduce:expr, $value:expr, $unsigned:ident, $signed:ident) => {{
+        // SAFETY: aligned and in the arena, where a fault ends the kernel; compiled code accesses it atomically, too, or as
+        // memory that is not Rust's.
+        let unsigned = unsafe { $unsigned::from_ptr($addr as *mut _) };
+        // SAFETY: as above; both types have the same layout.
+        let signed = unsafe { $signed::from_ptr($addr as *mut _) };
+        match $reduce {
+            Reduce::Add => { unsigned.fetch_add($value as _, Ordering::Relaxed); }
+            Reduce::MinUnsigned => { unsigned.fetch_min($value as _, Ordering::Relaxed); }
+            Reduce::MaxUnsigned => { unsigned.fetch_max($value as _, Ordering::Relaxed); }
+            Reduce::And => { unsigned.fetch_and($value as _, Ordering::Relaxed); }
+            Reduce::Or => { unsigned.fetch_or($value as _, Ordering::Relaxed); }
+            Reduce::MinSigned => { signed.fetch_min($value as _, Ordering::Relaxed); }
+            Reduce::MaxSigned => { signed.fetch_max($value as _, Ordering::Relaxed); }
+        }
+    }};
+}
+
 /// Combines a value with what lies at an address, as one atomic operation.
 fn combine(space: Space, addr: u64, reduce: Reduce, wide: bool, value: u64) -> Result<(), Trap> {
     let bytes = if wide { 8 } else { 4 };
@@ -135,45 +155,9 @@ fn combine(space: Space, addr: u64, reduce: Reduce, wide: bool, value: u64) -> R
         return Err(TRAP_MISALIGNED);
     }
     if wide {
-        // SAFETY: aligned and in the arena, where a fault ends the kernel; compiled code accesses it atomically, too, or as
-        // memory that is not Rust's.
-        let place = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
-        match reduce {
-            Reduce::Add => place.fetch_add(value, Ordering::Relaxed),
-            Reduce::MinUnsigned => place.fetch_min(value, Ordering::Relaxed),
-            Reduce::MaxUnsigned => place.fetch_max(value, Ordering::Relaxed),
-            Reduce::And => place.fetch_and(value, Ordering::Relaxed),
-            Reduce::Or => place.fetch_or(value, Ordering::Relaxed),
-            Reduce::MinSigned | Reduce::MaxSigned => {
-                // SAFETY: as above; both types have the same layout.
-                let place = unsafe { &*std::ptr::from_ref(place).cast::<std::sync::atomic::AtomicI64>() };
-                let value = value as i64;
-                match reduce {
-                    Reduce::MinSigned => place.fetch_min(value, Ordering::Relaxed) as u64,
-                    _ => place.fetch_max(value, Ordering::Relaxed) as u64,
-                }
-            }
-        };
-        return Ok(());
+        combine_at!(addr, reduce, value, AtomicU64, AtomicI64);
+    } else {
+        combine_at!(addr, reduce, value, AtomicU32, AtomicI32);
     }
-    // SAFETY: as above.
-    let place = unsafe { AtomicU32::from_ptr(addr as *mut u32) };
-    let value = value as u32;
-    match reduce {
-        Reduce::Add => place.fetch_add(value, Ordering::Relaxed),
-        Reduce::MinUnsigned => place.fetch_min(value, Ordering::Relaxed),
-        Reduce::MaxUnsigned => place.fetch_max(value, Ordering::Relaxed),
-        Reduce::And => place.fetch_and(value, Ordering::Relaxed),
-        Reduce::Or => place.fetch_or(value, Ordering::Relaxed),
-        Reduce::MinSigned | Reduce::MaxSigned => {
-            // SAFETY: as above; both types have the same layout.
-            let place = unsafe { &*std::ptr::from_ref(place).cast::<std::sync::atomic::AtomicI32>() };
-            let value = value as i32;
-            match reduce {
-                Reduce::MinSigned => place.fetch_min(value, Ordering::Relaxed) as u32,
-                _ => place.fetch_max(value, Ordering::Relaxed) as u32,
-            }
-        }
-    };
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rgpu_device::{Code, DeviceInfo, Error, FunctionInfo, LaunchLimits, Range, Result};
+use rgpu_device::{Code, Error, FunctionInfo, Range, Result};
 
 use super::TestHost;
 use crate::abi;
@@ -25,7 +25,6 @@ use crate::exec::fault::Guard;
 use crate::exec::grid::{Grid, GridSpec};
 use crate::exec::heap::Heap;
 use crate::exec::helpers;
-use crate::exec::info::describe;
 use crate::exec::mirror::Mirror;
 use crate::exec::modules::{Kernels, Module};
 use crate::exec::slot::Slot;
@@ -100,7 +99,7 @@ struct Escape(String);
 struct Rig {
     arena: Arc<Arena>,
     host: Arc<TestHost>,
-    device: DeviceInfo,
+    about: Arc<About>,
     heap: Arc<Heap>,
     module: Arc<Module>,
     guard: Box<Guard>,
@@ -204,14 +203,14 @@ impl Rig {
         let stack = 0u64;
         wild.push(std::ptr::from_ref(&stack) as u64);
         let mirror = Box::new(Mirror::new(arena.clone(), host.clone()));
-        let device = describe(&Config::default(), 1, 0);
+        let about = Arc::new(About::new(&Config::default(), 1));
         Self {
             guard: Guard::new(&raw const *mirror),
             _mirror: mirror,
             arena,
             host,
             heap,
-            device,
+            about,
             module,
             slot: Some(slot),
             memory,
@@ -321,13 +320,9 @@ impl Rig {
             heap: self.heap.clone(),
             host: self.host.clone(),
             origin: (self.module.clone(), 0),
-            about: About {
-                limits: LaunchLimits::new(&self.device),
-                devices: Arc::new([self.device.clone()]),
-                stack: 1024,
-            },
+            about: self.about.clone(),
+            stack: 1024,
             launches: Default::default(),
-            behind: Default::default(),
             too_long: None,
             checker: None,
         }));
