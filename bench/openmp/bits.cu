@@ -1,12 +1,6 @@
 // Bit work: words are mixed, reversed and counted.
 #include "pair.h"
 
-#ifdef __CUDACC__
-#define BOTH __host__ __device__
-#else
-#define BOTH
-#endif
-
 BOTH inline uint32_t mix(uint32_t h) {
     for (int round = 0; round < 8; round++) {
         h ^= h >> 16;

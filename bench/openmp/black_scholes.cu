@@ -1,12 +1,6 @@
 // Prices of options: exponentials, logarithms and roots in single precision.
 #include "pair.h"
 
-#ifdef __CUDACC__
-#define BOTH __host__ __device__
-#else
-#define BOTH
-#endif
-
 BOTH inline float normal(float d) {
     float k = 1.0f / (1.0f + 0.2316419f * fabsf(d));
     float tail = 0.39894228f * expf(-0.5f * d * d) *

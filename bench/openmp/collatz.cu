@@ -1,12 +1,6 @@
 // Steps until a number is one: divergent integer work.
 #include "pair.h"
 
-#ifdef __CUDACC__
-#define BOTH __host__ __device__
-#else
-#define BOTH
-#endif
-
 BOTH inline unsigned steps(uint64_t n) {
     unsigned count = 0;
     while (n != 1) {

@@ -3,12 +3,6 @@
 
 const int LETTERS = 32;
 
-#ifdef __CUDACC__
-#define BOTH __host__ __device__
-#else
-#define BOTH
-#endif
-
 BOTH inline int distance(const uint8_t* a, const uint8_t* b, size_t stride) {
     int row[LETTERS + 1];
     for (int x = 0; x <= LETTERS; x++) row[x] = x;

@@ -1,12 +1,6 @@
 // Sobel's edges of a picture of bytes.
 #include "pair.h"
 
-#ifdef __CUDACC__
-#define BOTH __host__ __device__
-#else
-#define BOTH
-#endif
-
 BOTH inline uint8_t edge(const uint8_t* c, int n) {
     int gx = c[-n + 1] + 2 * c[1] + c[n + 1] - c[-n - 1] - 2 * c[-1] - c[n - 1];
     int gy = c[n - 1] + 2 * c[n] + c[n + 1] - c[-n - 1] - 2 * c[-n] - c[-n + 1];

@@ -3,12 +3,6 @@
 
 const int ROUNDS = 256;
 
-#ifdef __CUDACC__
-#define BOTH __host__ __device__
-#else
-#define BOTH
-#endif
-
 BOTH inline int rounds(float cx, float cy) {
     float x = 0, y = 0;
     int round = 0;

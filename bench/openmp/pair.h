@@ -14,6 +14,13 @@
 #include <string>
 #include <vector>
 
+// A function that kernels and the C++ halves call.
+#ifdef __CUDACC__
+#define BOTH __host__ __device__
+#else
+#define BOTH
+#endif
+
 // Numbers from a generator that is the same everywhere.
 struct Numbers {
     uint64_t state;

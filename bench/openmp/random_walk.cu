@@ -3,12 +3,6 @@
 
 const int POINTS = 256;
 
-#ifdef __CUDACC__
-#define BOTH __host__ __device__
-#else
-#define BOTH
-#endif
-
 BOTH inline unsigned inside(uint32_t seed) {
     uint32_t state = seed * 747796405u + 2891336453u;
     unsigned count = 0;

@@ -3,12 +3,6 @@
 
 const int SPHERES = 32;
 
-#ifdef __CUDACC__
-#define BOTH __host__ __device__
-#else
-#define BOTH
-#endif
-
 BOTH inline float shade(float px, float py, const float* spheres) {
     float dx = px, dy = py, dz = 1.0f, length = sqrtf(dx * dx + dy * dy + dz * dz), light = 0, weight = 1;
     float ox = 0, oy = 0, oz = -4;

@@ -149,18 +149,21 @@ fn directory() -> PathBuf {
     examples::repository().join("bench/openmp")
 }
 
+/// The files there whose names end so, in order.
+fn files(extension: &str) -> Result<Vec<PathBuf>> {
+    let mut files = fs::read_dir(directory())?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.retain(|path| path.extension().is_some_and(|found| found == extension));
+    files.sort();
+    Ok(files)
+}
+
 fn sources(filter: &[String]) -> Result<Vec<PathBuf>> {
-    let mut sources = vec![];
-    for entry in fs::read_dir(directory())? {
-        let path = entry?.path();
-        let name = stem(&path);
-        let wanted = filter.is_empty() || filter.iter().any(|part| name.contains(part.as_str()));
-        if path.extension().is_some_and(|extension| extension == "cu") && wanted {
-            sources.push(path);
-        }
-    }
+    let mut sources = files("cu")?;
+    sources.retain(|path| {
+        let name = stem(path);
+        filter.is_empty() || filter.iter().any(|part| name.contains(part.as_str()))
+    });
     ensure!(!sources.is_empty(), "No program in {} has such a name", directory().display());
-    sources.sort();
     Ok(sources)
 }
 
@@ -176,12 +179,11 @@ fn program(name: &str, suffix: &str) -> PathBuf {
 /// Compiles what is older than its sources.
 fn compile(toolkit: &Toolkit, source: &Path) -> Result<()> {
     let name = stem(source);
-    let changed = [source.to_owned(), directory().join("pair.h")]
-        .iter()
-        .map(|file| Ok(fs::metadata(file)?.modified()?))
-        .collect::<Result<Vec<_>>>()?
-        .into_iter()
-        .max();
+    let mut inputs = files("h")?;
+    inputs.push(source.to_owned());
+    let changed =
+        inputs.iter().map(|file| Ok(fs::metadata(file)?.modified()?)).collect::<Result<Vec<_>>>()?;
+    let changed = changed.into_iter().max();
     let current = |program: &Path| fs::metadata(program).and_then(|m| m.modified()).ok() >= changed;
     fs::create_dir_all(examples::target().join("openmp"))?;
     for (_, suffix, options) in COMPILED {
