@@ -1,9 +1,7 @@
 // The driver API's graphs: captured, built by hand, asked about, changed, and launched.
 // rgpu-libcuda: a stand-in for the driver's library is made for linking
 #define EXAMPLE "driver_graphs"
-#include "common/check.h"
-
-#include <cuda.h>
+#include "common/driver.h"
 
 static const char* ptx = R"(
 .version 7.0
@@ -24,16 +22,6 @@ static const char* ptx = R"(
     ret;
 }
 )";
-
-#define CU(call)                                                                                 \
-    do {                                                                                         \
-        CUresult cu_result_ = (call);                                                            \
-        const char* cu_name_ = "?";                                                              \
-        if (cu_result_ != CUDA_SUCCESS) {                                                        \
-            cuGetErrorName(cu_result_, &cu_name_);                                               \
-            fail("%s:%d: %s: %s", __FILE__, __LINE__, #call, cu_name_);                          \
-        }                                                                                        \
-    } while (0)
 
 static void CUDA_CB count(void* data) { ++*(int*)data; }
 

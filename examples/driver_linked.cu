@@ -1,9 +1,7 @@
 // The driver API by linking with -lcuda, side by side with the runtime: one context, one set of addresses.
 // rgpu-libcuda: a stand-in for the driver's library is made for linking
 #define EXAMPLE "driver_linked"
-#include "common/check.h"
-
-#include <cuda.h>
+#include "common/driver.h"
 
 __global__ void add(int* data, int n, int by) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -28,16 +26,6 @@ static const char* ptx = R"(
     ret;
 }
 )";
-
-#define CU(call)                                                                                 \
-    do {                                                                                         \
-        CUresult cu_result_ = (call);                                                            \
-        const char* cu_name_ = "?";                                                              \
-        if (cu_result_ != CUDA_SUCCESS) {                                                        \
-            cuGetErrorName(cu_result_, &cu_name_);                                               \
-            fail("%s:%d: %s: %s", __FILE__, __LINE__, #call, cu_name_);                          \
-        }                                                                                        \
-    } while (0)
 
 int main() {
     const int n = 256;

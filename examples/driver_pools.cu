@@ -1,9 +1,7 @@
 // The driver API's memory pools: the device's own and one of the program's, what they count, and who may use them.
 // rgpu-libcuda: a stand-in for the driver's library is made for linking
 #define EXAMPLE "driver_pools"
-#include "common/check.h"
-
-#include <cuda.h>
+#include "common/driver.h"
 
 static const char* ptx = R"(
 .version 7.0
@@ -26,16 +24,6 @@ static const char* ptx = R"(
     ret;
 }
 )";
-
-#define CU(call)                                                                                 \
-    do {                                                                                         \
-        CUresult cu_result_ = (call);                                                            \
-        const char* cu_name_ = "?";                                                              \
-        if (cu_result_ != CUDA_SUCCESS) {                                                        \
-            cuGetErrorName(cu_result_, &cu_name_);                                               \
-            fail("%s:%d: %s: %s", __FILE__, __LINE__, #call, cu_name_);                          \
-        }                                                                                        \
-    } while (0)
 
 static unsigned long long used(CUmemoryPool pool) {
     cuuint64_t bytes = 0;

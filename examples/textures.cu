@@ -1,19 +1,7 @@
 // Textures and surfaces by both doors: filtering, address modes, 1D to 3D, layers, cubes, mipmap levels, linear memory.
 // rgpu-libcuda: objects are created by the driver API, too
 #define EXAMPLE "textures"
-#include "common/check.h"
-
-#include <cuda.h>
-
-#define CU(call)                                                                                 \
-    do {                                                                                         \
-        CUresult cu_result_ = (call);                                                            \
-        const char* cu_name_ = "?";                                                              \
-        if (cu_result_ != CUDA_SUCCESS) {                                                        \
-            cuGetErrorName(cu_result_, &cu_name_);                                               \
-            fail("%s:%d: %s: %s", __FILE__, __LINE__, #call, cu_name_);                          \
-        }                                                                                        \
-    } while (0)
+#include "common/driver.h"
 
 __global__ void plane(cudaTextureObject_t t, float* out, int n, float from, float step) {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;

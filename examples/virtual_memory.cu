@@ -1,9 +1,7 @@
 // Virtual memory: addresses reserved ahead, memory mapped into them piece by piece as an array grows, moved and given back.
 // rgpu-libcuda: a stand-in for the driver's library is made for linking
 #define EXAMPLE "virtual_memory"
-#include "common/check.h"
-
-#include <cuda.h>
+#include "common/driver.h"
 
 __global__ void fill(int* data, size_t n, int base) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (size_t)blockDim.x)
@@ -16,16 +14,6 @@ __global__ void sum(const int* data, size_t n, unsigned long long* total) {
         mine += data[i];
     atomicAdd(total, mine);
 }
-
-#define CU(call)                                                                                 \
-    do {                                                                                         \
-        CUresult cu_result_ = (call);                                                            \
-        const char* cu_name_ = "?";                                                              \
-        if (cu_result_ != CUDA_SUCCESS) {                                                        \
-            cuGetErrorName(cu_result_, &cu_name_);                                               \
-            fail("%s:%d: %s: %s", __FILE__, __LINE__, #call, cu_name_);                          \
-        }                                                                                        \
-    } while (0)
 
 #define REFUSED(call, expected)                                                                  \
     do {                                                                                         \
