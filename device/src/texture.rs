@@ -226,6 +226,32 @@ pub struct TextureHeader {
 }
 
 impl TextureHeader {
+    /// One level of texels at an address, of which nothing else is said: clamped, not mixed, read as they are. `pitches` are those of
+    /// rows and of slices, in bytes.
+    pub fn plain(
+        kind: TextureKind,
+        format: TexelFormat,
+        base: u64,
+        size: [u32; 3],
+        [row_pitch, slice_pitch]: [u64; 2],
+    ) -> Self {
+        Self {
+            base,
+            row_pitch,
+            slice_pitch,
+            size,
+            levels: 1,
+            kind,
+            format,
+            flags: TextureFlags::default(),
+            address: [AddressMode::Clamp; 3],
+            border: [0; 4],
+            level_bias: 0.0,
+            level_low: 0.0,
+            level_high: 0.0,
+        }
+    }
+
     /// The header as it is written to memory.
     pub fn to_bytes(&self) -> [u8; TEXTURE_HEADER_BYTES] {
         let mut bytes = [0; TEXTURE_HEADER_BYTES];

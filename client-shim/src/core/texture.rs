@@ -6,7 +6,9 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use rgpu_device::attribute;
-use rgpu_device::texture::{AddressMode, ChannelKind, TexelFormat, TextureFlags, TextureHeader, TextureKind};
+use rgpu_device::texture::{
+    AddressMode, ChannelKind, Level, TexelFormat, TextureFlags, TextureHeader, TextureKind,
+};
 
 use super::array::{self, SURFACE};
 use super::error::{Code, Error, Result, invalid, not_implemented};
@@ -179,42 +181,21 @@ fn show(header: &mut TextureHeader, view: &ViewDesc) -> Result<()> {
 
 /// The header of an object, if such a one can be made on a device with these attributes.
 pub(super) fn header(object: &Object, of_device: &dyn Fn(u32) -> i32) -> Result<TextureHeader> {
-    let array_header = |array: &array::Array, levels: usize| TextureHeader {
-        base: array.addr,
-        row_pitch: array.level.row_pitch,
-        slice_pitch: array.level.slice_pitch,
-        size: array.level.size,
-        levels: levels as u32,
-        kind: array.shape.kind(),
-        format: array.shape.format,
-        flags: TextureFlags::default(),
-        address: [AddressMode::Clamp; 3],
-        border: [0; 4],
-        level_bias: 0.0,
-        level_low: 0.0,
-        level_high: 0.0,
+    let array_header = |array: &array::Array, levels: usize| {
+        let (kind, format) = (array.shape.kind(), array.shape.format);
+        let Level { size, row_pitch, slice_pitch, .. } = array.level;
+        let first = TextureHeader::plain(kind, format, array.addr, size, [row_pitch, slice_pitch]);
+        TextureHeader { levels: levels as u32, ..first }
     };
     let within = |value: u64, number: u32| {
         let most = of_device(number).max(0) as u64;
         most == 0 || value <= most
     };
     let aligned = |value: u64, number: u32| value.is_multiple_of(of_device(number).max(1) as u64);
-    let plain =
-        |addr: u64, format: TexelFormat, kind: TextureKind, size: [u32; 3], pitch: u64| TextureHeader {
-            base: addr,
-            row_pitch: pitch,
-            slice_pitch: pitch.saturating_mul(u64::from(size[1])),
-            size,
-            levels: 1,
-            kind,
-            format,
-            flags: TextureFlags::default(),
-            address: [AddressMode::Clamp; 3],
-            border: [0; 4],
-            level_bias: 0.0,
-            level_low: 0.0,
-            level_high: 0.0,
-        };
+    let plain = |addr: u64, format: TexelFormat, kind: TextureKind, size: [u32; 3], pitch: u64| {
+        let pitches = [pitch, pitch.saturating_mul(u64::from(size[1]))];
+        TextureHeader::plain(kind, format, addr, size, pitches)
+    };
     let mut header = match object.resource {
         Resource::Array(raw) => array_header(&*array::array(raw)?, 1),
         Resource::Mipmapped(raw) => {
@@ -364,21 +345,8 @@ mod tests {
 
     #[test]
     fn views_show_parts() {
-        let array = TextureHeader {
-            base: 4096,
-            row_pitch: 64,
-            slice_pitch: 512,
-            size: [16, 8, 4],
-            levels: 1,
-            kind: TextureKind::Planes,
-            format: bytes(ChannelKind::Float, 32),
-            flags: TextureFlags::default(),
-            address: [AddressMode::Clamp; 3],
-            border: [0; 4],
-            level_bias: 0.0,
-            level_low: 0.0,
-            level_high: 0.0,
-        };
+        let format = bytes(ChannelKind::Float, 32);
+        let array = TextureHeader::plain(TextureKind::Planes, format, 4096, [16, 8, 4], [64, 512]);
         let mut header = array;
         let view = ViewDesc {
             format: 13,
